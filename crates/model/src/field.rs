@@ -1,0 +1,79 @@
+//! The one shape of a validation error: which field, and what is wrong with it.
+
+/// A value from outside that does not fit; `field` is a path such as `hosts[3].ip`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct FieldError {
+    pub field: String,
+    pub problem: String,
+}
+
+impl FieldError {
+    pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { field: field.into(), problem: problem.into() }
+    }
+
+    /// The same error seen from one level further out: `ip` inside `hosts[3]` is `hosts[3].ip`.
+    #[must_use]
+    pub fn inside(mut self, parent: &str) -> Self {
+        self.field = match self.field.as_str() {
+            "" => parent.to_owned(),
+            field if field.starts_with('[') => format!("{parent}{field}"),
+            field => format!("{parent}.{field}"),
+        };
+        self
+    }
+}
+
+/// Rules that several kinds of text share: not empty, bounded, no control characters.
+pub(crate) fn check_text(field: &str, text: &str, chars_max: usize) -> Result<(), FieldError> {
+    if text.trim().is_empty() {
+        return Err(FieldError::new(field, "must not be empty"));
+    }
+    if text.chars().count() > chars_max {
+        return Err(FieldError::new(field, format!("must not be longer than {chars_max} characters")));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(FieldError::new(field, "must not contain control characters"));
+    }
+    Ok(())
+}
+
+/// Implements the usual traits of a validated text type: parsing, display and serde, all through
+/// one `parse` function.
+macro_rules! text_type {
+    ($type:ident) => {
+        impl std::str::FromStr for $type {
+            type Err = $crate::FieldError;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Self::parse(text.to_owned())
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = $crate::FieldError;
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                Self::parse(text)
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(value: $type) -> Self {
+                value.0
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl $type {
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+pub(crate) use text_type;

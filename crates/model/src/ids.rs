@@ -1,0 +1,120 @@
+//! Identifiers that we give out.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::field::{FieldError, check_text, text_type};
+
+const TASK_PREFIX: &str = "GSETASK:";
+
+/// The stable name of the agent on a host, independent of the host's address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct AgentId(String);
+
+text_type!(AgentId);
+
+impl AgentId {
+    fn parse(text: String) -> Result<Self, FieldError> {
+        check_text("agent_id", &text, 64)?;
+        if !text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')) {
+            return Err(FieldError::new("agent_id", "may contain only letters, digits, '-', '_' and '.'"));
+        }
+        Ok(Self(text))
+    }
+
+    pub fn from_uuid(uuid: Uuid) -> Self {
+        Self(uuid.simple().to_string())
+    }
+}
+
+/// One accepted call that works in the background. Clients treat the text as opaque.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TaskId(Uuid);
+
+impl TaskId {
+    pub fn from_uuid(uuid: Uuid) -> Self {
+        Self(uuid)
+    }
+
+    pub fn as_uuid(&self) -> Uuid {
+        self.0
+    }
+}
+
+impl std::fmt::Display for TaskId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{TASK_PREFIX}{}", self.0.simple())
+    }
+}
+
+impl std::str::FromStr for TaskId {
+    type Err = FieldError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.strip_prefix(TASK_PREFIX)
+            .and_then(|hex| Uuid::try_parse(hex).ok())
+            .map(Self)
+            .ok_or_else(|| FieldError::new("task_id", format!("'{text}' is not a task id of this server")))
+    }
+}
+
+impl TryFrom<String> for TaskId {
+    type Error = FieldError;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<TaskId> for String {
+    fn from(id: TaskId) -> Self {
+        id.to_string()
+    }
+}
+
+/// One delivery-independent piece of work for one process on one host: target `index` of `task`.
+/// An agent runs an operation id at most once, however often it is delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct OperationId {
+    pub task: TaskId,
+    pub index: u32,
+    pub attempt: u32,
+}
+
+impl std::fmt::Display for OperationId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}/{}", self.task, self.index, self.attempt)
+    }
+}
+
+impl std::str::FromStr for OperationId {
+    type Err = FieldError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || FieldError::new("operation_id", format!("'{text}' is not TASK/INDEX/ATTEMPT"));
+        let mut parts = text.split('/');
+        let (Some(task), Some(index), Some(attempt), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(bad());
+        };
+        Ok(Self {
+            task: task.parse()?,
+            index: index.parse().map_err(|_| bad())?,
+            attempt: attempt.parse().map_err(|_| bad())?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_survive_their_text_form() {
+        let task = TaskId::from_uuid(Uuid::from_u128(7));
+        let operation = OperationId { task, index: 3, attempt: 1 };
+
+        assert_eq!(operation.to_string().parse::<OperationId>().unwrap(), operation);
+        assert!(task.to_string().starts_with("GSETASK:"));
+        assert!("GSETASK:20190813145456:8".parse::<TaskId>().is_err());
+    }
+}

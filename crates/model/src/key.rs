@@ -1,0 +1,123 @@
+//! What names a process: a namespace and a name inside it, unique on one host.
+
+use serde::{Deserialize, Serialize};
+
+use crate::field::{FieldError, check_text, text_type};
+
+const NAME_CHARS_MAX: usize = 128;
+
+/// A group of processes that belong together, for example one product of one team.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Namespace(String);
+
+/// The name of a process inside its namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ProcessName(String);
+
+/// Which process, on whatever host.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ProcessKey {
+    pub namespace: Namespace,
+    pub name: ProcessName,
+}
+
+text_type!(Namespace);
+text_type!(ProcessName);
+
+impl Namespace {
+    fn parse(text: String) -> Result<Self, FieldError> {
+        check_name("namespace", &text)?;
+        Ok(Self(text))
+    }
+}
+
+impl ProcessName {
+    fn parse(text: String) -> Result<Self, FieldError> {
+        check_name("name", &text)?;
+        Ok(Self(text))
+    }
+
+    /// A name from free text (a path, an index key) that need not obey the rules of names: kept as
+    /// it is where it does, else made legal, with a digest so that two texts never meet.
+    pub fn from_free_text(text: &str) -> Self {
+        if check_name("name", text).is_ok() {
+            return Self(text.to_owned());
+        }
+        let digest = blake3::hash(text.as_bytes()).to_hex();
+        let legal: String = text.chars().map(|c| if c == ':' || c.is_control() { '_' } else { c }).collect();
+        let kept: String = legal.chars().take(NAME_CHARS_MAX - 17).collect();
+        Self(format!("{kept}~{}", &digest.as_str()[..16]))
+    }
+}
+
+/// Results are keyed `cloud:ip:namespace:name` and clients split them at the colons.
+fn check_name(field: &str, text: &str) -> Result<(), FieldError> {
+    check_text(field, text, NAME_CHARS_MAX)?;
+    if text.contains(':') {
+        return Err(FieldError::new(field, "must not contain ':'"));
+    }
+    Ok(())
+}
+
+impl ProcessKey {
+    pub fn new(namespace: Namespace, name: ProcessName) -> Self {
+        Self { namespace, name }
+    }
+}
+
+/// `namespace/name`, as people write it.
+impl std::fmt::Display for ProcessKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl std::str::FromStr for ProcessKey {
+    type Err = FieldError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (namespace, name) = text
+            .split_once('/')
+            .ok_or_else(|| FieldError::new("process", format!("'{text}' is not of the form NAMESPACE/NAME")))?;
+        Ok(Self { namespace: namespace.parse()?, name: name.parse()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_colon_is_refused_and_the_field_is_named() {
+        let error = "a:b".parse::<Namespace>().unwrap_err();
+
+        assert_eq!(error.to_string(), "namespace: must not contain ':'");
+    }
+
+    #[test]
+    fn the_longest_legal_name_has_128_characters_whatever_their_bytes() {
+        assert!("进".repeat(128).parse::<ProcessName>().is_ok());
+        assert!("进".repeat(129).parse::<ProcessName>().is_err());
+    }
+
+    #[test]
+    fn free_text_stays_readable_legal_and_distinct() {
+        let long = format!("/opt/{}/a:b", "x".repeat(300));
+
+        let one = ProcessName::from_free_text(&long);
+        let two = ProcessName::from_free_text(&format!("{long}2"));
+
+        assert!(one.as_str().parse::<ProcessName>().is_ok());
+        assert_ne!(one, two);
+        assert_eq!(ProcessName::from_free_text("/opt/x/nginx").as_str(), "/opt/x/nginx");
+    }
+
+    #[test]
+    fn a_process_is_written_namespace_slash_name() {
+        let key: ProcessKey = "gse/proc-test".parse().unwrap();
+
+        assert_eq!(key.to_string(), "gse/proc-test");
+        assert!("gse".parse::<ProcessKey>().is_err());
+    }
+}

@@ -1,0 +1,33 @@
+//! The meaning of Proctor: hosts, processes, specs, operations, tasks, outcomes and pools.
+//!
+//! Promised: a value of a type in this crate is valid; everything that comes from outside is
+//! parsed into these types once, at the border, with an error that names the field.
+//! Absent: input and output, clocks, randomness, and any number of a wire dialect except in
+//! [`Code`], whose numbers all dialects share.
+
+mod code;
+mod field;
+mod host;
+mod ids;
+mod incarnation;
+mod key;
+mod operation;
+mod pool;
+mod report;
+mod spec;
+mod status;
+
+pub use code::{CODES, Code, CodeEntry};
+pub use field::FieldError;
+pub use host::{HostFacts, HostKey};
+pub use ids::{AgentId, OperationId, TaskId};
+pub use incarnation::{BootId, Incarnation};
+pub use key::{Namespace, ProcessKey, ProcessName};
+pub use operation::{OperationKind, Outcome};
+pub use pool::{Pool, PoolId, PoolLimits, Weight};
+pub use report::{CommandEnd, CommandResult, Exit, Look, Signal};
+pub use spec::{
+    AbsolutePath, CommandLine, ConfigFile, Control, CronRule, Identity, Lifetime, Limits, Ownership, Percent, Policy,
+    ProcName, Seconds, Spec, SpecHash, UserName,
+};
+pub use status::{Phase, Snapshot, Usage};

@@ -1,0 +1,46 @@
+//! Pools (进程组): processes of one namespace on one host that share limits.
+
+use serde::{Deserialize, Serialize};
+
+use crate::field::{FieldError, check_text, text_type};
+use crate::{Namespace, Percent};
+
+/// Equal to its namespace: all processes of the namespace. Else: those with the label
+/// `process_group` equal to it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PoolId(String);
+
+text_type!(PoolId);
+
+impl PoolId {
+    fn parse(text: String) -> Result<Self, FieldError> {
+        check_text("id", &text, 128)?;
+        Ok(Self(text))
+    }
+}
+
+/// How a member's score is made from its usage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Weight {
+    /// Score = usage.
+    Usage,
+    /// Score = usage / own limit: a member with a larger own limit is spared longer.
+    UsageByLimit,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PoolLimits {
+    pub cpu: Percent,
+    pub memory: Percent,
+    pub cpu_weight: Weight,
+    pub memory_weight: Weight,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pool {
+    pub namespace: Namespace,
+    pub id: PoolId,
+    pub limits: PoolLimits,
+}

@@ -1,0 +1,54 @@
+//! What a host reports about a process or a command.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Incarnation;
+
+/// The answer to "is it there?".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    Running(Incarnation),
+    /// Not there, with the reason for people: `no pid file /run/x.pid`.
+    Absent(String),
+}
+
+/// How a process ended, where the kernel tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandResult {
+    Exited(Exit),
+    /// Killed with its tree when its time was over.
+    TimedOut,
+    /// Never ran, with the reason: unknown user, missing setup_path, no more processes.
+    NotRun(String),
+}
+
+/// The end of a command: how, and what it printed (bounded, head and tail).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandEnd {
+    pub result: CommandResult,
+    pub output: String,
+}
+
+/// The signals that supervision sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    Terminate,
+    Kill,
+}

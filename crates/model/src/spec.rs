@@ -1,0 +1,355 @@
+//! What a process is: how it is found, run, limited and kept alive.
+//!
+//! A spec is immutable and content-addressed by [`Spec::hash`]. Everything that the API documents
+//! call reserved is kept here too, so that it can be shown again.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::field::{FieldError, check_text, text_type};
+
+const PATH_BYTES_MAX: usize = 4096;
+/// The kernel takes at most 128 KiB in one argument of exec, and a command line is one argument.
+const COMMAND_BYTES_MAX: usize = 128 * 1024 - 1;
+const SECONDS_MAX: u32 = 7 * 24 * 3600;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    pub identity: Identity,
+    pub control: Control,
+    pub limits: Limits,
+    pub policy: Policy,
+    pub ownership: Ownership,
+    /// The alarm id of the original's warn_report_policy.
+    pub report_id: Option<i64>,
+    pub configmap: Vec<ConfigFile>,
+    pub labels: BTreeMap<String, String>,
+}
+
+/// How the process is recognised on its host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Base name of its executable, or of its script where an interpreter runs it.
+    pub proc_name: ProcName,
+    /// Working directory of every command.
+    pub setup_path: AbsolutePath,
+    /// Its pid file; a directory stands for `<pid_path>/<proc_name>.pid`.
+    pub pid_path: AbsolutePath,
+    pub config_path: Option<AbsolutePath>,
+    pub log_path: Option<AbsolutePath>,
+    pub user: UserName,
+    pub index_key: String,
+}
+
+/// The commands, each a line for `/bin/sh -c`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Control {
+    pub start: Option<CommandLine>,
+    pub stop: Option<CommandLine>,
+    pub restart: Option<CommandLine>,
+    pub reload: Option<CommandLine>,
+    pub kill: Option<CommandLine>,
+    pub version: Option<CommandLine>,
+    pub health: Option<CommandLine>,
+}
+
+/// Limits in % of the whole machine; None is unlimited. `disk` and `net` are reserved.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    pub cpu: Option<Percent>,
+    pub memory: Option<Percent>,
+    pub fd: Option<u64>,
+    pub disk: Option<u64>,
+    pub net: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Policy {
+    pub lifetime: Lifetime,
+    pub start_check: Seconds,
+    pub stop_check: Seconds,
+    pub start_retries: u32,
+    pub start_interval: Seconds,
+    pub op_timeout: Seconds,
+    pub crontab_rule: Option<CronRule>,
+    /// Period of a periodic process without a crontab rule.
+    pub cycle: Option<Seconds>,
+    pub instances: u32,
+    /// JOB's start_check_end_time, kept as given.
+    pub start_check_end: Option<Seconds>,
+}
+
+impl Policy {
+    pub const START_CHECK: Seconds = Seconds(5);
+    pub const STOP_CHECK: Seconds = Seconds(5);
+    pub const START_RETRIES: u32 = 4;
+    pub const START_INTERVAL: Seconds = Seconds(10);
+    pub const OP_TIMEOUT: Seconds = Seconds(60);
+
+    pub fn new(lifetime: Lifetime) -> Self {
+        Self {
+            lifetime,
+            start_check: Self::START_CHECK,
+            stop_check: Self::STOP_CHECK,
+            start_retries: Self::START_RETRIES,
+            start_interval: Self::START_INTERVAL,
+            op_timeout: Self::OP_TIMEOUT,
+            crontab_rule: None,
+            cycle: None,
+            instances: 1,
+            start_check_end: None,
+        }
+    }
+
+    /// Whether a periodic process says when it runs.
+    pub fn has_schedule(&self) -> bool {
+        self.crontab_rule.is_some() || self.cycle.is_some()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lifetime {
+    /// Kept alive while it is managed.
+    Resident,
+    /// Runs by a schedule.
+    Periodic,
+    /// Runs once, is never relaunched.
+    Once,
+}
+
+/// Who it belongs to and what other systems call it; shown again, without effect here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ownership {
+    pub contact: String,
+    pub func_id: String,
+    pub instance_id: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConfigFile {
+    pub path: AbsolutePath,
+    pub md5: String,
+}
+
+/// The content address of a spec.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SpecHash(String);
+
+impl SpecHash {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// A hash read back from a store; it addresses a spec only if it was made by [`Spec::hash`].
+    pub fn from_stored(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl Spec {
+    /// The canonical JSON text: the same spec always gives the same text.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a spec has only string keys and finite numbers")
+    }
+
+    pub fn hash(&self) -> SpecHash {
+        SpecHash(blake3::hash(self.to_json().as_bytes()).to_hex().to_string())
+    }
+}
+
+/// An absolute path without `..`, in UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct AbsolutePath(String);
+
+text_type!(AbsolutePath);
+
+impl AbsolutePath {
+    fn parse(text: String) -> Result<Self, FieldError> {
+        check_text("", &text, PATH_BYTES_MAX)?;
+        if text.len() > PATH_BYTES_MAX {
+            return Err(FieldError::new("", format!("must not be longer than {PATH_BYTES_MAX} bytes")));
+        }
+        if !text.starts_with('/') {
+            return Err(FieldError::new("", format!("'{text}' must be an absolute path")));
+        }
+        if text.split('/').any(|part| part == "..") {
+            return Err(FieldError::new("", format!("'{text}' must not contain '..'")));
+        }
+        Ok(Self(text))
+    }
+}
+
+/// The base name of an executable.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ProcName(String);
+
+text_type!(ProcName);
+
+impl ProcName {
+    fn parse(text: String) -> Result<Self, FieldError> {
+        check_text("proc_name", &text, 255)?;
+        if text.contains('/') {
+            return Err(FieldError::new("proc_name", "must be a file name without '/'"));
+        }
+        Ok(Self(text))
+    }
+}
+
+/// An account of the host's operating system.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct UserName(String);
+
+text_type!(UserName);
+
+impl UserName {
+    fn parse(text: String) -> Result<Self, FieldError> {
+        check_text("user", &text, 256)?;
+        if text.contains([':', '/']) {
+            return Err(FieldError::new("user", "must not contain ':' or '/'"));
+        }
+        Ok(Self(text))
+    }
+}
+
+/// A line for the shell. It is passed on as it is; nothing is ever interpolated into it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CommandLine(String);
+
+text_type!(CommandLine);
+
+impl CommandLine {
+    fn parse(text: String) -> Result<Self, FieldError> {
+        if text.trim().is_empty() {
+            return Err(FieldError::new("", "must not be empty"));
+        }
+        if text.len() > COMMAND_BYTES_MAX {
+            return Err(FieldError::new("", format!("must not be longer than {COMMAND_BYTES_MAX} bytes")));
+        }
+        if text.contains('\0') {
+            return Err(FieldError::new("", "must not contain a NUL character"));
+        }
+        Ok(Self(text))
+    }
+}
+
+/// A crontab rule of five fields.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CronRule(String);
+
+text_type!(CronRule);
+
+impl CronRule {
+    fn parse(text: String) -> Result<Self, FieldError> {
+        let bad = |problem: String| FieldError::new("crontab_rule", problem);
+        if text.len() > 256 {
+            return Err(bad("must not be longer than 256 bytes".into()));
+        }
+        let fields = text.split_whitespace().count();
+        if fields != 5 && !text.trim_start().starts_with('@') {
+            return Err(bad(format!("'{text}' has {fields} fields, a rule has five: minute hour day month weekday")));
+        }
+        croner::Cron::from_str(text.trim()).map_err(|error| bad(format!("'{text}' is not a crontab rule: {error}")))?;
+        Ok(Self(text))
+    }
+}
+
+/// A share of the whole machine, 0 to 100.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Percent(f64);
+
+impl Percent {
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl TryFrom<f64> for Percent {
+    type Error = FieldError;
+    fn try_from(value: f64) -> Result<Self, Self::Error> {
+        if (0.0..=100.0).contains(&value) {
+            Ok(Self(value))
+        } else {
+            Err(FieldError::new("", format!("{value} is not a percentage between 0 and 100")))
+        }
+    }
+}
+
+impl From<Percent> for f64 {
+    fn from(percent: Percent) -> Self {
+        percent.0
+    }
+}
+
+/// A bounded number of seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub struct Seconds(u32);
+
+impl Seconds {
+    pub fn get(self) -> u32 {
+        self.0
+    }
+
+    pub fn duration(self) -> std::time::Duration {
+        std::time::Duration::from_secs(self.0.into())
+    }
+}
+
+impl TryFrom<u32> for Seconds {
+    type Error = FieldError;
+    fn try_from(value: u32) -> Result<Self, Self::Error> {
+        if value <= SECONDS_MAX {
+            Ok(Self(value))
+        } else {
+            Err(FieldError::new("", format!("{value} is more than {SECONDS_MAX} seconds")))
+        }
+    }
+}
+
+impl From<Seconds> for u32 {
+    fn from(seconds: Seconds) -> Self {
+        seconds.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_must_be_absolute_and_straight() {
+        assert!("/data/gsetest/".parse::<AbsolutePath>().is_ok());
+        assert!("data".parse::<AbsolutePath>().is_err());
+        assert!("/data/../etc/passwd".parse::<AbsolutePath>().is_err());
+        assert!("/data/a\0b".parse::<AbsolutePath>().is_err());
+        assert!("/data/..hidden".parse::<AbsolutePath>().is_ok());
+    }
+
+    #[test]
+    fn cron_rules_have_five_legal_fields() {
+        for good in ["* * * * *", "*/5 0-6 1,15 * mon-fri", "@daily"] {
+            assert!(good.parse::<CronRule>().is_ok(), "{good}");
+        }
+        let long = "1,".repeat(5000);
+        for bad in ["60 * * * *", "*/0 * * * *", "31 2", "", "* * * * * *", long.as_str()] {
+            assert!(bad.parse::<CronRule>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn percentages_are_finite_and_bounded() {
+        assert!(Percent::try_from(100.0).is_ok());
+        assert!(Percent::try_from(-0.1).is_err());
+        assert!(Percent::try_from(f64::NAN).is_err());
+    }
+}

@@ -1,0 +1,83 @@
+//! What is seen of a process.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a process stands on its host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Not looked at yet since the agent started.
+    #[default]
+    Unknown,
+    /// Not running, and nobody is about to start it.
+    Stopped,
+    /// A start or restart is on its way.
+    Starting,
+    Running,
+    /// A stop or kill is on its way.
+    Stopping,
+    /// Dead and managed; the next start waits for its time.
+    Waiting,
+    /// Given up after the last retry; no longer managed.
+    Failed,
+}
+
+impl Phase {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Stopped => "stopped",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Waiting => "waiting",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl std::fmt::Display for Phase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Resource use and kernel facts of one running process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Of the whole machine, since the previous sample (since the start for the first one).
+    pub cpu_percent: f64,
+    /// Of the whole machine, since the process started.
+    pub cpu_percent_average: f64,
+    pub memory_percent: f64,
+    pub memory_bytes: u64,
+    pub threads: u32,
+    /// The kernel's state letter.
+    pub state: String,
+    pub command_line: String,
+    pub user_ticks: u64,
+    pub system_ticks: u64,
+    pub elapsed_secs: u64,
+}
+
+/// The state of one process at one moment, as its agent sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    pub phase: Phase,
+    pub managed: bool,
+    /// None when not running.
+    pub pid: Option<i32>,
+    pub usage: Usage,
+    pub version: String,
+    pub health: String,
+    /// Times in Unix seconds; 0 where it never happened.
+    pub started_at: i64,
+    pub registered_at: i64,
+    pub reported_at: i64,
+    /// Starts by supervision since the last operation or stable run.
+    pub restarts: u32,
+    /// Why it is not running, where that is known.
+    pub reason: String,
+    /// The host's offset from UTC.
+    pub utc_offset_secs: i32,
+}

@@ -1,0 +1,7 @@
+//! The only place that reads the wall clock.
+
+/// Unix milliseconds now.
+#[allow(clippy::disallowed_methods, reason = "this is the clock")]
+pub fn unix_millis() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}

@@ -1,0 +1,88 @@
+//! Named tasks with one owner and one end.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
+
+/// Spawns tasks and ends them together. Clones share one set of tasks.
+#[derive(Clone, Debug, Default)]
+pub struct Tasks {
+    tracker: TaskTracker,
+    shutdown: CancellationToken,
+}
+
+impl Tasks {
+    /// Cancelled when the program wants to end; hand it to loops that must say goodbye.
+    pub fn shutdown(&self) -> CancellationToken {
+        self.shutdown.clone()
+    }
+
+    /// Runs `task` until it returns or shutdown is asked for, whichever comes first.
+    pub fn spawn<F>(&self, name: &'static str, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let shutdown = self.shutdown.clone();
+        self.spawn_to_end(name, async move {
+            let _ = shutdown.run_until_cancelled(task).await;
+        });
+    }
+
+    /// Runs `task` until it returns by itself; it watches [`Tasks::shutdown`] on its own.
+    #[allow(clippy::disallowed_methods, reason = "this is where tasks get their name and owner")]
+    pub fn spawn_to_end<F>(&self, name: &'static str, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let guarded = async move {
+            if futures_catch_unwind(task).await.is_err() {
+                tracing::error!(task = name, "a task panicked");
+            }
+        };
+        self.tracker.spawn(guarded.instrument(tracing::Span::none()));
+    }
+
+    /// Asks every task to end and waits for them, at most `patience`. True if all ended.
+    pub async fn end(&self, patience: Duration) -> bool {
+        self.shutdown.cancel();
+        self.tracker.close();
+        tokio::time::timeout(patience, self.tracker.wait()).await.is_ok()
+    }
+}
+
+/// Polls `task` and turns a panic into an error.
+async fn futures_catch_unwind<F: Future<Output = ()>>(task: F) -> Result<(), ()> {
+    let mut task = Box::pin(task);
+    std::future::poll_fn(move |context| {
+        match std::panic::catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(context))) {
+            Ok(poll) => poll.map(Ok),
+            Err(_) => std::task::Poll::Ready(Err(())),
+        }
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn end_stops_a_task_that_would_run_for_ever() {
+        let tasks = Tasks::default();
+        tasks.spawn("forever", std::future::pending());
+
+        assert!(tasks.end(Duration::from_secs(5)).await);
+    }
+
+    #[tokio::test]
+    async fn a_panic_stays_inside_its_task() {
+        let tasks = Tasks::default();
+        tasks.spawn("panics", async { panic!("on purpose") });
+
+        assert!(tasks.end(Duration::from_secs(5)).await);
+    }
+}
