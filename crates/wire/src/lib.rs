@@ -1,1 +1,42 @@
+//! The language of the link between agents and servers: messages, and frames that carry them.
+//!
+//! Promised: what the codecs yield is made of valid model types; a frame is at most
+//! [`FRAME_BYTES_MAX`] bytes with at most [`ITEMS_MAX`] items; no input makes a codec panic; a
+//! message kind of a newer peer yields `Unknown` and the session goes on, while anything malformed
+//! is a [`WireError`] after which the stream is of no more use; Debug never shows a token's secret.
+//!
+//! Absent: input and output, TLS, clocks, and any rule about which message may follow which.
+//! Durations travel in whole milliseconds; a finer part is dropped.
 
+mod codec;
+mod convert;
+mod error;
+mod message;
+mod value;
+
+pub use codec::{AgentCodec, FRAME_BYTES_MAX, FRAME_BYTES_MAX_ENROL, ITEMS_MAX, MessageCodec, ServerCodec};
+pub use convert::LinkMessage;
+pub use error::WireError;
+pub use message::{Assign, FromAgent, FromServer};
+
+/// The ALPN name of a session of an enrolled agent, which presents its certificate.
+pub const ALPN_SESSION: &[u8] = b"proctor/1";
+/// The ALPN name of an enrolment, where the agent has no certificate yet.
+pub const ALPN_ENROL: &[u8] = b"proctor-enrol/1";
+
+/// What prost makes of `proto/link.proto`. Only for those who look at raw frames; everyone else
+/// uses [`FromAgent`] and [`FromServer`].
+#[allow(clippy::all, clippy::use_self, unreachable_pub, reason = "generated code")]
+pub mod proto {
+    include!(concat!(env!("OUT_DIR"), "/proctor.link.v1.rs"));
+
+    impl std::fmt::Debug for Enrol {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.debug_struct("Enrol")
+                .field("token_id", &self.token_id)
+                .field("agent", &self.agent)
+                .field("host", &self.host)
+                .finish_non_exhaustive()
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! What can go wrong on the host, apart from what a [`crate::Host`] answers as a reason for people.
+
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    #[error("cannot read {path}")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot make the directory {path}")]
+    Directory { path: PathBuf, source: io::Error },
+    #[error("cannot open a pidfd of ourselves (Linux 5.3 or later is needed)")]
+    Pidfd { source: io::Error },
+    #[error("cannot become the parent of orphaned processes")]
+    Subreaper { source: io::Error },
+    #[error("cannot listen for the ends of children")]
+    Listen { source: io::Error },
+    #[error("cannot list the processes of this host")]
+    List { source: io::Error },
+    #[error("cannot signal process {pid}")]
+    Signal { pid: i32, source: io::Error },
+}

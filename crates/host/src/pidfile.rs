@@ -1,0 +1,155 @@
+//! Pid files, read without trust: anybody may have written anything there.
+//!
+//! Promised: no read blocks on a FIFO or a device, follows a link or reads more than 64 bytes;
+//! every refusal says why and names the file. Absent: a limit of time (a network file system may
+//! hang), see [`crate::blocking`]; and any knowledge of whether the pid runs, see [`crate::look`].
+
+use std::fs::{FileType, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const BYTES_MAX: usize = 64;
+const DIGITS_MAX: usize = 10;
+/// The kernel's own limit (PID_MAX_LIMIT); `kernel.pid_max` cannot be set above it.
+const PID_MAX: u64 = 4_194_304;
+const QUOTED_CHARS_MAX: usize = 16;
+
+/// The pid file of a process: `pid_path` itself, or a file in it where it is a directory.
+pub(crate) fn resolve(pid_path: &str, proc_name: &str) -> PathBuf {
+    let path = Path::new(pid_path);
+    if pid_path.ends_with('/') || path.is_dir() { path.join(format!("{proc_name}.pid")) } else { path.to_owned() }
+}
+
+/// The pid in a pid file, or the reason for people why there is none. `may_own` says whether a
+/// user may own such a file.
+pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> Result<bool, String>) -> Result<i32, String> {
+    let shown = path.display();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NOCTTY)
+        .open(path);
+    let file = match file {
+        Ok(file) => file,
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
+            return Err(format!("pid file {shown} is a symbolic link"));
+        }
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
+            return Err(format!("pid file {shown} is not a regular file"));
+        }
+        Err(error) => {
+            return Err(match error.kind() {
+                ErrorKind::NotFound | ErrorKind::NotADirectory => format!("no pid file {shown}"),
+                _ => format!("pid file {shown} cannot be opened: {error}"),
+            });
+        }
+    };
+    let unreadable = |error: std::io::Error| format!("pid file {shown} cannot be read: {error}");
+    let metadata = file.metadata().map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(format!("pid file {shown} is a {}, not a regular file", kind(metadata.file_type())));
+    }
+    if !may_own(metadata.uid())? {
+        return Err(format!("pid file {shown} belongs to {}", crate::user::name(metadata.uid())));
+    }
+    let mut text = Vec::with_capacity(BYTES_MAX);
+    file.take(BYTES_MAX as u64).read_to_end(&mut text).map_err(unreadable)?;
+    parse(&text).map_err(|problem| format!("pid file {shown} {problem}"))
+}
+
+fn kind(kind: FileType) -> &'static str {
+    if kind.is_dir() {
+        "directory"
+    } else if kind.is_fifo() {
+        "FIFO"
+    } else if kind.is_socket() {
+        "socket"
+    } else {
+        "device"
+    }
+}
+
+fn parse(text: &[u8]) -> Result<i32, String> {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let line = lines.next().unwrap_or_default();
+    if line.len() == BYTES_MAX {
+        return Err(format!("holds '{}' and more in its first line, not a pid", quote(line)));
+    }
+    let line = line.trim_ascii();
+    if line.is_empty() {
+        return Err("is empty".to_owned());
+    }
+    if line.len() > DIGITS_MAX || !line.iter().all(u8::is_ascii_digit) {
+        return Err(format!("holds '{}', not a pid", quote(line)));
+    }
+    let number = line.iter().fold(0_u64, |number, digit| number * 10 + u64::from(digit - b'0'));
+    if number == u64::from(std::process::id()) {
+        return Err(format!("holds {number}, the agent's own pid"));
+    }
+    match i32::try_from(number) {
+        Ok(0) => Err("holds 0, which is no pid".to_owned()),
+        Ok(1) => Err("holds 1, the pid of init".to_owned()),
+        Ok(pid) if number <= PID_MAX => Ok(pid),
+        Ok(_) | Err(_) => Err(format!("holds {number}, which is above every pid of Linux")),
+    }
+}
+
+/// A short part of untrusted bytes that is safe to show.
+fn quote(bytes: &[u8]) -> String {
+    let shown = bytes.iter().take(QUOTED_CHARS_MAX).flat_map(|byte| std::ascii::escape_default(*byte));
+    let mut text: String = shown.map(char::from).collect();
+    if bytes.len() > QUOTED_CHARS_MAX {
+        text.push_str("...");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_is_the_pid_whatever_follows() {
+        for text in ["4242", "4242\n", "4242\r\n", "  4242  \n", "4242\n1\n", "4242\nabc", "0004242\n"] {
+            assert_eq!(parse(text.as_bytes()), Ok(4242), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn content_that_is_no_pid_of_a_process_is_refused() {
+        let own = std::process::id().to_string();
+        let digits = "4".repeat(64);
+        let spaced = format!("42{}43", " ".repeat(80));
+        let hostile: [&[u8]; 20] = [
+            b"",
+            b"\n",
+            b" \r\n",
+            b"\n4242\n",
+            b"abc",
+            b"-1",
+            b"+7",
+            b"0",
+            b"00",
+            b"1",
+            b"0x1f",
+            b"42 43",
+            b"42\0",
+            b"\xff\xfe4\x002\x00",
+            b"\xef\xbb\xbf42",
+            b"2147483648",
+            b"99999999999",
+            own.as_bytes(),
+            &digits.as_bytes()[..BYTES_MAX],
+            &spaced.as_bytes()[..BYTES_MAX],
+        ];
+        for text in hostile {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn untrusted_bytes_are_quoted_short_and_escaped() {
+        assert_eq!(quote(b"a\x1b\n\xff"), r"a\x1b\n\xff");
+        assert_eq!(quote(&[b'9'; 40]), "9999999999999999...");
+    }
+}

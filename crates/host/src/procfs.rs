@@ -1,0 +1,179 @@
+//! Reading `/proc`, bounded and without trust in its contents.
+//!
+//! Promised: no reader fails on odd names (`comm` may hold spaces, parentheses and newlines).
+//! Absent: any guarantee that a pid still means the same process; see [`crate::pidfd`] for that.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use proctor_model::BootId;
+
+const STAT_BYTES_MAX: u64 = 4096;
+pub(crate) const COMMAND_LINE_BYTES_MAX: u64 = 4096;
+/// PF_KTHREAD of the kernel's task flags.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// What `/proc/<pid>/stat` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) name: String,
+    pub(crate) state: char,
+    pub(crate) parent: i32,
+    pub(crate) session: i32,
+    pub(crate) flags: u64,
+    pub(crate) user_ticks: u64,
+    pub(crate) system_ticks: u64,
+    pub(crate) children_user_ticks: u64,
+    pub(crate) children_system_ticks: u64,
+    pub(crate) threads: u32,
+    pub(crate) start_ticks: u64,
+}
+
+impl Stat {
+    pub(crate) fn of(pid: i32) -> io::Result<Self> {
+        let text = read(Path::new(&format!("/proc/{pid}/stat")), STAT_BYTES_MAX)?;
+        Self::parse(&text).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    }
+
+    fn parse(text: &[u8]) -> Option<Self> {
+        let open = text.iter().position(|byte| *byte == b'(')?;
+        let close = text.iter().rposition(|byte| *byte == b')')?;
+        let name = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();
+        let rest = std::str::from_utf8(text.get(close + 1..)?).ok()?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
+        let signed = |index: usize| fields.get(index).and_then(|field| field.parse::<i32>().ok());
+        Some(Self {
+            name,
+            state: fields.first()?.chars().next()?,
+            parent: signed(1)?,
+            session: signed(3)?,
+            flags: number(6)?,
+            user_ticks: number(11)?,
+            system_ticks: number(12)?,
+            // These two are signed in the kernel's text.
+            children_user_ticks: number(13).unwrap_or(0),
+            children_system_ticks: number(14).unwrap_or(0),
+            threads: number(17).and_then(|count| u32::try_from(count).ok()).unwrap_or(1),
+            start_ticks: number(19)?,
+        })
+    }
+
+    /// Dead, but its parent has not asked for its end yet.
+    pub(crate) fn is_dead(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
+
+    pub(crate) fn is_kernel_thread(&self) -> bool {
+        self.flags & KERNEL_THREAD != 0
+    }
+
+    /// CPU time of the process and of the children that it has waited for.
+    pub(crate) fn ticks(&self) -> u64 {
+        self.user_ticks + self.system_ticks + self.children_user_ticks + self.children_system_ticks
+    }
+}
+
+/// Every process that is listed now. One that ends meanwhile is left out.
+pub(crate) fn all() -> io::Result<Vec<(i32, Stat)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let Ok(entry) = entry else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        if let Ok(stat) = Stat::of(pid) {
+            found.push((pid, stat));
+        }
+    }
+    Ok(found)
+}
+
+/// Memory that is its own: resident without shared pages, in pages.
+pub(crate) fn private_pages(pid: i32) -> Option<u64> {
+    let text = read(Path::new(&format!("/proc/{pid}/statm")), STAT_BYTES_MAX).ok()?;
+    let text = String::from_utf8(text).ok()?;
+    let mut fields = text.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
+    let (resident, shared) = (fields.next()?.ok()?, fields.next()?.ok()?);
+    Some(resident.saturating_sub(shared))
+}
+
+/// The effective user id.
+pub(crate) fn owner(pid: i32) -> Option<u32> {
+    let text = read(Path::new(&format!("/proc/{pid}/status")), 16 * 1024).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let ids = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    ids.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// The arguments, as far as they fit into the bound.
+pub(crate) fn arguments(pid: i32) -> Vec<String> {
+    let text = read(Path::new(&format!("/proc/{pid}/cmdline")), COMMAND_LINE_BYTES_MAX).unwrap_or_default();
+    let text = text.strip_suffix(b"\0").unwrap_or(&text);
+    if text.is_empty() {
+        return Vec::new();
+    }
+    text.split(|byte| *byte == 0).map(|part| String::from_utf8_lossy(part).into_owned()).collect()
+}
+
+/// Base name of its executable, also of one that was deleted or replaced since.
+pub(crate) fn executable(pid: i32) -> Option<String> {
+    let target = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let bytes = target.as_os_str().as_bytes();
+    let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
+    let base = bytes.rsplit(|byte| *byte == b'/').next()?;
+    Some(String::from_utf8_lossy(base).into_owned())
+}
+
+pub(crate) fn boot_id() -> io::Result<BootId> {
+    let text = read(Path::new(BOOT_ID_PATH), 128)?;
+    Ok(BootId(String::from_utf8_lossy(&text).trim().to_owned()))
+}
+
+pub(crate) const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
+
+pub(crate) fn memory_bytes() -> Option<u64> {
+    let text = read(Path::new("/proc/meminfo"), STAT_BYTES_MAX).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let kibibytes = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(kibibytes.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+/// At most `bytes_max` bytes of a file.
+pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(bytes_max).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_spaces_and_parentheses_does_not_confuse_the_fields() {
+        let text = b"42 (a) R (b\n) S 1 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 9 0 777 1 2";
+
+        let stat = Stat::parse(text).unwrap();
+
+        assert_eq!((stat.name.as_str(), stat.state, stat.parent), ("a) R (b\n", 'S', 1));
+        assert_eq!((stat.user_ticks, stat.threads, stat.start_ticks), (5, 9, 777));
+        assert_eq!(stat.ticks(), 5 + 6 + 7 + 8);
+    }
+
+    #[test]
+    fn torn_text_is_no_stat() {
+        for text in ["", "42", "42 (", "42 ) (", "42 (a) S 1 2", "42 (a)"] {
+            assert_eq!(Stat::parse(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn we_are_in_the_list_of_all_processes() {
+        let ours = i32::try_from(std::process::id()).unwrap();
+
+        let all = all().unwrap();
+
+        assert!(all.iter().any(|(pid, stat)| *pid == ours && !stat.is_dead() && !stat.is_kernel_thread()));
+    }
+}

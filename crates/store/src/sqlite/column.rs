@@ -1,0 +1,112 @@
+//! How the model's types lie in columns.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use proctor_model::{AgentId, HostKey, ProcessKey, Snapshot, Spec};
+use rusqlite::{Connection, OptionalExtension, Row};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::failure::{Failure, Tried};
+
+/// SQLite has no unsigned numbers. None of ours reaches the border, except an argument that means
+/// "no limit", for which the largest number is as good.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A counter as it was stored; counters are never negative.
+pub(super) fn counter(row: &Row<'_>, column: usize) -> Tried<u64> {
+    Ok(row.get::<_, i64>(column)?.cast_unsigned())
+}
+
+pub(super) fn to_json<T: Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).expect("the model's types have string keys and serialise without error")
+}
+
+pub(super) fn from_json<T: DeserializeOwned>(what: &str, text: &str) -> Tried<T> {
+    serde_json::from_str(text).map_err(|error| Failure::damaged(what, error))
+}
+
+/// A text column that holds a validated text type.
+pub(super) fn parsed<T>(row: &Row<'_>, column: usize, what: &str) -> Tried<T>
+where
+    T: std::str::FromStr<Err: std::fmt::Display>,
+{
+    let text = row.get_ref(column)?.as_str().map_err(|error| Failure::damaged(what, error))?;
+    text.parse().map_err(|error| Failure::damaged(what, error))
+}
+
+/// From four columns beginning with `first`: cloud, supplier, ip, agent.
+pub(super) fn host_and_agent(row: &Row<'_>, first: usize) -> Tried<(HostKey, AgentId)> {
+    let key = HostKey::new(row.get(first)?, row.get(first + 1)?, parsed(row, first + 2, "host address")?);
+    Ok((key, parsed(row, first + 3, "agent id")?))
+}
+
+/// From two columns beginning with `first`: namespace, name.
+pub(super) fn process_key(row: &Row<'_>, first: usize) -> Tried<ProcessKey> {
+    Ok(ProcessKey::new(parsed(row, first, "namespace")?, parsed(row, first + 1, "process name")?))
+}
+
+/// JSON has no word for a number that is not finite; a reading like that is no reading.
+pub(super) fn snapshot_json(snapshot: &Snapshot) -> String {
+    let mut snapshot = snapshot.clone();
+    let usage = &mut snapshot.usage;
+    for number in [&mut usage.cpu_percent, &mut usage.cpu_percent_average, &mut usage.memory_percent] {
+        if !number.is_finite() {
+            *number = 0.0;
+        }
+    }
+    to_json(&snapshot)
+}
+
+pub(super) fn snapshot(row: &Row<'_>, column: usize) -> Tried<Option<Snapshot>> {
+    let text: Option<&str> =
+        row.get_ref(column)?.as_str_or_null().map_err(|error| Failure::damaged("snapshot", error))?;
+    text.map(|text| from_json("snapshot", text)).transpose()
+}
+
+/// Writes specs, each once however many registrations share it.
+#[derive(Default)]
+pub(super) struct SpecWriter {
+    /// By address; the value keeps the spec alive, so that the address stays its own.
+    written: HashMap<*const Spec, (Arc<Spec>, String)>,
+}
+
+impl SpecWriter {
+    /// Writes the spec and returns its hash.
+    pub(super) fn put(&mut self, connection: &Connection, spec: &Arc<Spec>) -> Tried<&str> {
+        let address = Arc::as_ptr(spec);
+        if !self.written.contains_key(&address) {
+            let hash = spec.hash();
+            connection
+                .prepare_cached("INSERT INTO spec (hash, json) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+                .execute((hash.as_str(), spec.to_json()))?;
+            self.written.insert(address, (Arc::clone(spec), hash.as_str().to_owned()));
+        }
+        Ok(&self.written[&address].1)
+    }
+}
+
+/// Reads specs, each once however many rows name it.
+#[derive(Default)]
+pub(super) struct SpecReader {
+    read: HashMap<String, Arc<Spec>>,
+}
+
+impl SpecReader {
+    pub(super) fn get(&mut self, connection: &Connection, hash: &str) -> Tried<Arc<Spec>> {
+        if let Some(spec) = self.read.get(hash) {
+            return Ok(Arc::clone(spec));
+        }
+        let json: Option<String> = connection
+            .prepare_cached("SELECT json FROM spec WHERE hash = ?1")?
+            .query_row([hash], |row| row.get(0))
+            .optional()?;
+        let json = json.ok_or_else(|| Failure::Damaged(format!("reference to spec {hash}, which is not there")))?;
+        let spec: Arc<Spec> = Arc::new(from_json("spec", &json)?);
+        self.read.insert(hash.to_owned(), Arc::clone(&spec));
+        Ok(spec)
+    }
+}

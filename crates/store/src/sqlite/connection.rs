@@ -1,0 +1,104 @@
+//! How the file is opened, locked and brought to the newest schema.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::failure::Tried;
+use crate::{Result, StoreError};
+
+const OPEN: &str = "open its file";
+const MIGRATE: &str = "bring its file to the newest schema";
+
+/// Entry `n` leads from schema `n` to `n + 1`; entries are only ever added.
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_initial.sql")];
+
+/// No statement is made anew while fewer than this many are in use.
+const STATEMENTS_CACHED: usize = 128;
+
+/// Takes `<path>.lock`: SQLite would let a second server write to the same file.
+pub(super) fn lock(path: &Path) -> Result<File> {
+    let mut lock_path = path.as_os_str().to_owned();
+    lock_path.push(".lock");
+    let lock_path = PathBuf::from(lock_path);
+    let file = private_file(&lock_path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let problem = format!("another process holds {}", lock_path.display());
+            Err(StoreError::Failed { what: OPEN, source: problem.into() })
+        }
+        Err(TryLockError::Error(source)) => Err(StoreError::Failed { what: OPEN, source: source.into() }),
+    }
+}
+
+/// The writer's connection, with the schema brought up to date. `pages_max` bounds the file.
+pub(super) fn writer(path: &Path, pages_max: Option<u32>) -> Result<Connection> {
+    // SQLite gives its side files the mode of this one.
+    drop(private_file(path)?);
+    let mut connection = configured(path, pages_max).map_err(|failure| failure.of(OPEN))?;
+    migrate(&mut connection)?;
+    Ok(connection)
+}
+
+pub(super) fn reader(path: &Path) -> Tried<Connection> {
+    let connection = open(path)?;
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
+fn configured(path: &Path, pages_max: Option<u32>) -> Tried<Connection> {
+    let connection = open(path)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // FULL: a commit has reached the disk, not only the kernel, before it is answered.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    // A task for every host is one transaction; it should fit into the cache (in KiB).
+    connection.pragma_update(None, "cache_size", -65_536)?;
+    connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
+    if let Some(pages) = pages_max {
+        connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
+    }
+    Ok(connection)
+}
+
+fn open(path: &Path) -> Tried<Connection> {
+    // No SQLITE_OPEN_URI: a path is a path, whatever it begins with.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(Duration::from_secs(5))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
+    Ok(connection)
+}
+
+fn private_file(path: &Path) -> Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(|error| {
+        StoreError::Failed { what: OPEN, source: format!("cannot open {}: {error}", path.display()).into() }
+    })
+}
+
+fn migrate(connection: &mut Connection) -> Result<()> {
+    let known = u32::try_from(MIGRATIONS.len()).expect("there are few migrations");
+    let found = schema_version(connection).map_err(|failure| failure.of(MIGRATE))?;
+    if found > known {
+        return Err(StoreError::Newer { found, known });
+    }
+    for (version, sql) in (1..).zip(MIGRATIONS).skip(found as usize) {
+        migrate_one(connection, version, sql).map_err(|failure| failure.of(MIGRATE))?;
+    }
+    Ok(())
+}
+
+fn migrate_one(connection: &mut Connection, version: u32, sql: &str) -> Tried<()> {
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(sql)?;
+    transaction.pragma_update(None, "user_version", version)?;
+    Ok(transaction.commit()?)
+}
+
+fn schema_version(connection: &Connection) -> Tried<u32> {
+    Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
+}

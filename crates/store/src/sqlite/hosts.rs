@@ -1,0 +1,115 @@
+//! Hosts and the presence of their agents.
+
+use proctor_model::{AgentId, HostFacts, HostKey};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::column::{counter, from_json, host_and_agent, parsed, signed, to_json};
+use super::failure::{Failure, Tried};
+use crate::{HostRecord, Millis};
+
+/// The columns that [`host_record`] reads.
+macro_rules! select_host {
+    ($rest:literal) => {
+        concat!(
+            "SELECT cloud, supplier, ip, agent, facts, enrolled_at, online, epoch, presence_changed_at FROM host ",
+            $rest
+        )
+    };
+}
+
+pub(super) fn all(connection: &Connection) -> Tried<Vec<HostRecord>> {
+    let mut statement =
+        connection.prepare_cached(select_host!("WHERE agent IS NOT NULL ORDER BY cloud, ip"))?;
+    let mut rows = statement.query([])?;
+    let mut hosts = Vec::new();
+    while let Some(row) = rows.next()? {
+        hosts.push(host_record(row)?);
+    }
+    Ok(hosts)
+}
+
+pub(super) fn by_key(connection: &Connection, keys: &[HostKey]) -> Tried<Vec<Option<HostRecord>>> {
+    let mut statement =
+        connection.prepare_cached(select_host!("WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL"))?;
+    let find = |key: &HostKey| {
+        let mut rows = statement.query((key.cloud, key.ip.to_string()))?;
+        rows.next()?.map(host_record).transpose()
+    };
+    keys.iter().map(find).collect()
+}
+
+pub(super) fn by_agent(connection: &Connection, agents: &[AgentId]) -> Tried<Vec<Option<HostRecord>>> {
+    let mut statement = connection.prepare_cached(select_host!("WHERE agent = ?1"))?;
+    let find = |agent: &AgentId| {
+        let mut rows = statement.query([agent.as_str()])?;
+        rows.next()?.map(host_record).transpose()
+    };
+    agents.iter().map(find).collect()
+}
+
+fn host_record(row: &Row<'_>) -> Tried<HostRecord> {
+    let (key, agent) = host_and_agent(row, 0)?;
+    let facts = row.get_ref(4)?.as_str().map_err(|error| Failure::damaged("host facts", error))?;
+    Ok(HostRecord {
+        key,
+        agent,
+        facts: from_json("host facts", facts)?,
+        enrolled_at: row.get(5)?,
+        online: row.get(6)?,
+        epoch: counter(row, 7)?,
+        presence_changed_at: row.get(8)?,
+    })
+}
+
+/// The row of the host that the agent is bound to.
+pub(super) fn row_of(connection: &Connection, agent: &AgentId) -> Tried<Option<i64>> {
+    let id = connection
+        .prepare_cached("SELECT id FROM host WHERE agent = ?1")?
+        .query_row([agent.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(id)
+}
+
+/// Raises the host's generation and returns it.
+pub(super) fn next_generation(connection: &Connection, host: i64) -> Tried<i64> {
+    let generation = connection
+        .prepare_cached("UPDATE host SET generation = generation + 1 WHERE id = ?1 RETURNING generation")?
+        .query_row([host], |row| row.get(0))?;
+    Ok(generation)
+}
+
+pub(super) fn open_session(
+    connection: &Connection,
+    agent: &AgentId,
+    facts: &HostFacts,
+    now: Millis,
+) -> Tried<Option<u64>> {
+    let mut statement = connection.prepare_cached(
+        "UPDATE host SET epoch = epoch + 1, online = 1, facts = ?2,
+                presence_changed_at = iif(online, presence_changed_at, ?3)
+         WHERE agent = ?1 RETURNING epoch",
+    )?;
+    let epoch: Option<i64> =
+        statement.query_row((agent.as_str(), to_json(facts), now), |row| row.get(0)).optional()?;
+    Ok(epoch.map(i64::cast_unsigned))
+}
+
+pub(super) fn close_session(connection: &Connection, agent: &AgentId, epoch: u64, now: Millis) -> Tried<()> {
+    connection
+        .prepare_cached(
+            "UPDATE host SET online = 0, presence_changed_at = ?3 WHERE agent = ?1 AND epoch <= ?2 AND online",
+        )?
+        .execute((agent.as_str(), signed(epoch), now))?;
+    Ok(())
+}
+
+pub(super) fn reset_presence(connection: &Connection, now: Millis) -> Tried<Vec<AgentId>> {
+    let mut statement = connection
+        .prepare_cached("UPDATE host SET online = 0, presence_changed_at = ?1 WHERE online RETURNING agent")?;
+    let mut rows = statement.query([now])?;
+    let mut agents = Vec::new();
+    while let Some(row) = rows.next()? {
+        agents.push(parsed(row, 0, "agent id")?);
+    }
+    Ok(agents)
+}

@@ -1,0 +1,194 @@
+//! The store in one SQLite file, for a control plane of one server.
+//!
+//! Promised: what [`Store`] promises, on a file that this process holds alone. Writes go through
+//! one thread that commits what is waiting at once ([`writer`]); reads never wait for it
+//! ([`readers`]). Dropping the store finishes what was queued, ends the thread and gives the file
+//! back. Absent: a clock, caches between calls, and sharing the file with a second server.
+
+mod apps;
+mod column;
+mod connection;
+mod enrolment;
+mod failure;
+mod hosts;
+mod outcomes;
+mod pools;
+mod processes;
+mod readers;
+mod tasks;
+mod writer;
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use proctor_model::{AgentId, HostFacts, HostKey, Namespace, OperationId, Outcome, Pool, ProcessKey, TaskId};
+
+use self::readers::Readers;
+use self::writer::Writer;
+use crate::{
+    App, Assignment, EnrolRefusal, Enrolment, HostRecord, JoinToken, Millis, NewTask, Observation, OpenTarget,
+    PoolAssignment, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration, Result, Store,
+    StoreError, TaskView,
+};
+
+#[derive(Debug)]
+pub struct SqliteStore {
+    writer: Writer,
+    readers: Readers,
+}
+
+impl SqliteStore {
+    /// Opens the file, creating it (mode 0600) if it is not there, and brings it to this program's
+    /// schema. Fails while another process has it open, and if a newer program wrote it.
+    pub async fn open(path: &Path) -> Result<Self> {
+        Self::open_at_most(path, None).await
+    }
+
+    /// As [`Self::open`], with a bound on the file: a write beyond `pages_max` pages (of 4 KiB in
+    /// a new file) answers [`StoreError::Full`], as on a full disk.
+    pub async fn open_bounded(path: &Path, pages_max: u32) -> Result<Self> {
+        Self::open_at_most(path, Some(pages_max)).await
+    }
+
+    async fn open_at_most(path: &Path, pages_max: Option<u32>) -> Result<Self> {
+        const WHAT: &str = "open its file";
+        let path = path.to_owned();
+        let open = move || {
+            let lock = connection::lock(&path)?;
+            let connection = connection::writer(&path, pages_max)?;
+            let readers = Readers::open(&path).map_err(|failure| failure.of(WHAT))?;
+            Ok(Self { writer: Writer::start(connection, lock)?, readers })
+        };
+        tokio::task::spawn_blocking(open)
+            .await
+            .map_err(|error| StoreError::Failed { what: WHAT, source: error.into() })?
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn put_app(&self, app: App) -> Result<()> {
+        self.writer.run("keep an app", move |c| apps::put_app(c, &app)).await
+    }
+
+    async fn app(&self, code: &str) -> Result<Option<App>> {
+        let code = code.to_owned();
+        self.readers.run("read an app", move |c| apps::app(c, &code)).await
+    }
+
+    async fn secret_or_insert(&self, name: &str, value: Vec<u8>) -> Result<Vec<u8>> {
+        let name = name.to_owned();
+        self.writer.run("keep a secret", move |c| apps::secret_or_insert(c, &name, value)).await
+    }
+
+    async fn secret(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let name = name.to_owned();
+        self.readers.run("read a secret", move |c| apps::secret(c, &name)).await
+    }
+
+    async fn put_token(&self, token: JoinToken) -> Result<()> {
+        self.writer.run("keep a join token", move |c| enrolment::put_token(c, &token)).await
+    }
+
+    async fn enrol(&self, enrolment: Enrolment, now: Millis) -> Result<std::result::Result<(), EnrolRefusal>> {
+        self.writer.run("enrol a host", move |c| enrolment::enrol(c, &enrolment, now)).await
+    }
+
+    async fn hosts(&self) -> Result<Vec<HostRecord>> {
+        self.readers.run("read the hosts", hosts::all).await
+    }
+
+    async fn hosts_by_key(&self, keys: &[HostKey]) -> Result<Vec<Option<HostRecord>>> {
+        let keys = keys.to_vec();
+        self.readers.run("find hosts", move |c| hosts::by_key(c, &keys)).await
+    }
+
+    async fn hosts_by_agent(&self, agents: &[AgentId]) -> Result<Vec<Option<HostRecord>>> {
+        let agents = agents.to_vec();
+        self.readers.run("find hosts", move |c| hosts::by_agent(c, &agents)).await
+    }
+
+    async fn open_session(&self, agent: &AgentId, facts: &HostFacts, now: Millis) -> Result<Option<u64>> {
+        let (agent, facts) = (agent.clone(), facts.clone());
+        self.writer.run("open a session", move |c| hosts::open_session(c, &agent, &facts, now)).await
+    }
+
+    async fn close_session(&self, agent: &AgentId, epoch: u64, now: Millis) -> Result<()> {
+        let agent = agent.clone();
+        self.writer.run("close a session", move |c| hosts::close_session(c, &agent, epoch, now)).await
+    }
+
+    async fn reset_presence(&self, now: Millis) -> Result<Vec<AgentId>> {
+        self.writer.run("mark the hosts offline", move |c| hosts::reset_presence(c, now)).await
+    }
+
+    async fn register(
+        &self,
+        registrations: &[Registration],
+        mode: RegisterMode,
+        now: Millis,
+    ) -> Result<Vec<Registered>> {
+        let registrations = registrations.to_vec();
+        self.writer.run("register processes", move |c| processes::register(c, &registrations, mode, now)).await
+    }
+
+    async fn unregister(&self, processes: &[(AgentId, ProcessKey)], now: Millis) -> Result<Vec<bool>> {
+        let processes = processes.to_vec();
+        self.writer.run("unregister processes", move |c| processes::unregister(c, &processes, now)).await
+    }
+
+    async fn processes(&self, query: &ProcessQuery) -> Result<(u64, Vec<ProcessRecord>)> {
+        let query = query.clone();
+        self.readers.run("read the processes", move |c| processes::list(c, &query)).await
+    }
+
+    async fn assignments(&self, agent: &AgentId, since: u64) -> Result<Vec<Assignment>> {
+        let agent = agent.clone();
+        self.readers.run("read an agent's processes", move |c| processes::assignments(c, &agent, since)).await
+    }
+
+    async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<()> {
+        let (agent, observations) = (agent.clone(), observations.to_vec());
+        self.writer.run("keep observations", move |c| processes::observe(c, &agent, epoch, &observations)).await
+    }
+
+    async fn set_pools(&self, agents: &[AgentId], pools: &[Pool], now: Millis) -> Result<Vec<bool>> {
+        let (agents, pools) = (agents.to_vec(), pools.to_vec());
+        self.writer.run("set pools", move |c| pools::set(c, &agents, &pools, now)).await
+    }
+
+    async fn pools(&self, namespace: Option<&Namespace>, agents: Option<&[AgentId]>) -> Result<Vec<PoolRecord>> {
+        let (namespace, agents) = (namespace.cloned(), agents.map(<[_]>::to_vec));
+        self.readers.run("read the pools", move |c| pools::list(c, namespace.as_ref(), agents.as_deref())).await
+    }
+
+    async fn pool_assignments(&self, agent: &AgentId, since: u64) -> Result<Vec<PoolAssignment>> {
+        let agent = agent.clone();
+        self.readers.run("read an agent's pools", move |c| pools::assignments(c, &agent, since)).await
+    }
+
+    async fn create_task(&self, task: NewTask) -> Result<()> {
+        self.writer.run("keep a task", move |c| tasks::create(c, &task)).await
+    }
+
+    async fn task(&self, id: TaskId) -> Result<Option<TaskView>> {
+        self.readers.run("read a task", move |c| tasks::get(c, id)).await
+    }
+
+    async fn task_ids(&self, limit: u32) -> Result<Vec<TaskId>> {
+        self.readers.run("list the tasks", move |c| tasks::ids(c, limit)).await
+    }
+
+    async fn open_targets(&self) -> Result<Vec<OpenTarget>> {
+        self.readers.run("read the open targets", tasks::open_targets).await
+    }
+
+    async fn record_outcomes(&self, outcomes: &[(OperationId, Outcome)], now: Millis) -> Result<Vec<OperationId>> {
+        let outcomes = outcomes.to_vec();
+        self.writer.run("keep outcomes", move |c| outcomes::record(c, &outcomes, now)).await
+    }
+
+    async fn prune_tasks(&self, before: Millis) -> Result<u64> {
+        self.writer.run("forget old tasks", move |c| tasks::prune(c, before)).await
+    }
+}

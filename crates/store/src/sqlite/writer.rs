@@ -1,0 +1,202 @@
+//! The one thread that writes.
+//!
+//! Promised: calls run one after another; a call that fails leaves nothing behind; a call is
+//! answered only after the commit that holds it; calls that wait together share one commit, so the
+//! disk is asked once for all of them. Absent: retries. A panic inside a job ends the thread, and
+//! every later call answers [`StoreError::Closed`]: what the job half did is not known to be sound.
+
+use std::fs::File;
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::failure::{Failure, Tried};
+use crate::{Result, StoreError};
+
+/// Callers wait for room beyond this: a slow disk must not collect the heap in a queue.
+const JOBS_QUEUED_MAX: usize = 1024;
+/// One commit holds at most this many jobs, so that the first of them is not kept waiting.
+const JOBS_PER_COMMIT_MAX: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    /// None only while dropping.
+    jobs: Option<mpsc::Sender<Box<dyn Job>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    /// The lock is given back when the thread has ended, after its last commit.
+    pub(super) fn start(connection: Connection, lock: File) -> Result<Self> {
+        let (jobs, queue) = mpsc::channel(JOBS_QUEUED_MAX);
+        let thread = std::thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || {
+                write_all(&connection, queue);
+                drop(connection);
+                drop(lock);
+            })
+            .map_err(|source| StoreError::Failed { what: "start its writer", source: source.into() })?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Runs `work` on the writer thread and returns after its commit. If the caller goes away, the
+    /// work is done nevertheless.
+    pub(super) async fn run<T, F>(&self, what: &'static str, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Tried<T> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let call = Call { what, work: Some(work), result: None, reply };
+        let jobs = self.jobs.as_ref().ok_or(StoreError::Closed)?;
+        jobs.send(Box::new(call)).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+}
+
+impl Drop for Writer {
+    /// Waits for the end of the thread: who opens the file next must find it unlocked.
+    fn drop(&mut self) {
+        self.jobs = None;
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the store's writer panicked");
+        }
+    }
+}
+
+/// A call in the queue, with the types of its work and answer hidden.
+trait Job: Send {
+    fn run(&mut self, connection: &Connection) -> Tried<()>;
+    fn answer(self: Box<Self>, committed: &Tried<()>);
+}
+
+impl std::fmt::Debug for dyn Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Job")
+    }
+}
+
+struct Call<T, F> {
+    what: &'static str,
+    work: Option<F>,
+    result: Option<Tried<T>>,
+    reply: oneshot::Sender<Result<T>>,
+}
+
+impl<T, F> Job for Call<T, F>
+where
+    T: Send,
+    F: FnOnce(&Connection) -> Tried<T> + Send,
+{
+    fn run(&mut self, connection: &Connection) -> Tried<()> {
+        let work = self.work.take().expect("a job is run once");
+        let result = work(connection);
+        let ended = result.as_ref().map(|_| ()).map_err(Failure::clone);
+        self.result = Some(result);
+        ended
+    }
+
+    fn answer(self: Box<Self>, committed: &Tried<()>) {
+        let result = match (self.result, committed) {
+            (Some(Ok(value)), Ok(())) => Ok(value),
+            (Some(Err(own)), _) => Err(own.of(self.what)),
+            (_, Err(shared)) => Err(shared.clone().of(self.what)),
+            (None, Ok(())) => Err(StoreError::Closed),
+        };
+        // The caller may have gone away; the work is done all the same.
+        let _ = self.reply.send(result);
+    }
+}
+
+/// Ends when every sender is gone and the queue is empty.
+fn write_all(connection: &Connection, mut queue: mpsc::Receiver<Box<dyn Job>>) {
+    while let Some(first) = queue.blocking_recv() {
+        let mut batch = vec![first];
+        while batch.len() < JOBS_PER_COMMIT_MAX {
+            let Ok(next) = queue.try_recv() else { break };
+            batch.push(next);
+        }
+        let committed = commit(connection, &mut batch);
+        for job in batch {
+            job.answer(&committed);
+        }
+    }
+}
+
+/// One transaction, one wait for the disk.
+fn commit(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Tried<()> {
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    let committed = run_jobs(connection, batch).and_then(|()| Ok(connection.execute_batch("COMMIT")?));
+    if committed.is_err() && !connection.is_autocommit() {
+        connection.execute_batch("ROLLBACK")?;
+    }
+    committed
+}
+
+fn run_jobs(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Tried<()> {
+    for job in batch {
+        connection.prepare_cached("SAVEPOINT job")?.execute([])?;
+        let ended = job.run(connection);
+        // A full disk makes SQLite give up the whole transaction; then the jobs before this one
+        // are lost as well, and those after it must not run outside of one.
+        if connection.is_autocommit() {
+            return Err(ended.err().unwrap_or_else(|| Failure::Damaged("transaction: it ended inside a job".into())));
+        }
+        if ended.is_err() {
+            connection.prepare_cached("ROLLBACK TO job")?.execute([])?;
+        }
+        connection.prepare_cached("RELEASE job")?.execute([])?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writer() -> Writer {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE t (x INTEGER UNIQUE) STRICT").unwrap();
+        Writer::start(connection, tempfile::tempfile().unwrap()).unwrap()
+    }
+
+    fn insert(connection: &Connection, x: i64) -> Tried<()> {
+        connection.execute("INSERT INTO t VALUES (?1)", [x])?;
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_failing_job_is_undone_alone_though_it_shares_a_commit() {
+        let writer = writer();
+        // Holds the thread until all three jobs wait, so that they share one batch.
+        let (open, gate) = std::sync::mpsc::channel();
+        let held = writer.run("wait", move |_| Ok(gate.recv().expect("the test opens the gate")));
+        let good = writer.run("insert 1", |c| insert(c, 1));
+        let bad = writer.run("insert 2 and 2", |c| insert(c, 2).and_then(|()| insert(c, 2)));
+        let last = writer.run("insert 3", |c| insert(c, 3));
+        let opener = async { open.send(()).unwrap() };
+
+        let (_, good, bad, last, ()) = tokio::join!(held, good, bad, last, opener);
+
+        let sum: i64 = writer
+            .run("add up", |c| Ok(c.query_row("SELECT sum(x) FROM t", [], |row| row.get(0))?))
+            .await
+            .unwrap();
+        assert!(good.is_ok() && last.is_ok());
+        assert_eq!(bad.unwrap_err().to_string(), "the store cannot insert 2 and 2");
+        assert_eq!(sum, 4);
+    }
+
+    #[tokio::test]
+    async fn after_a_panic_every_call_says_that_the_store_is_closed() {
+        let writer = writer();
+
+        let first = writer.run("panic", |_| -> Tried<()> { panic!("a test wants it") }).await;
+        let second = writer.run("insert", |c| insert(c, 1)).await;
+
+        assert!(matches!(first, Err(StoreError::Closed)));
+        assert!(matches!(second, Err(StoreError::Closed)));
+    }
+}

@@ -1,0 +1,494 @@
+//! The machine of one process.
+//!
+//! Method grammar: [`Process::handle`] takes what the world reports and what people ask;
+//! [`Process::poll_action`] gives what must be done; [`Process::poll_timeout`] tells when to come
+//! back with [`Event::Tick`]. Getters are the rest.
+//!
+//! What is under way is one value, [`Work`]; what must survive a crash is another, [`Record`].
+//! Operations come one after the other; supervision acts only between them.
+
+mod operate;
+mod record;
+mod relaunch;
+mod work;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use proctor_model::{
+    Code, CommandEnd, CommandLine, Exit, Incarnation, Lifetime, Look, OperationId, OperationKind, Outcome, Phase,
+    ProcessKey, Signal, Spec,
+};
+
+use crate::Time;
+pub use record::{Launch, Record};
+use work::Work;
+
+/// Operations that may wait behind the current one; more are refused at once.
+const QUEUE_MAX: usize = 64;
+
+/// Numbers the commands and looks of one process, so that a late answer to an older question is
+/// told from the answer to the newest.
+pub type Ticket = u64;
+
+/// An operation, as it reaches the machine. Status queries never do: they change nothing.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub operation: OperationId,
+    pub kind: OperationKind,
+    /// The spec that came with it.
+    pub spec: Option<Arc<Spec>>,
+    /// It must not begin after this time.
+    pub expires: Time,
+}
+
+/// What the world tells the machine.
+#[derive(Clone, Debug)]
+pub enum Event {
+    Requested(Request),
+    /// The control plane's registration.
+    Assigned {
+        spec: Arc<Spec>,
+        registered_at: i64,
+    },
+    /// No longer registered: released, and it lives on.
+    Forgotten,
+    Looked {
+        ticket: Ticket,
+        look: Look,
+    },
+    CommandEnded {
+        ticket: Ticket,
+        end: CommandEnd,
+    },
+    /// A watched life is over.
+    Ended {
+        life: Incarnation,
+        exit: Option<Exit>,
+    },
+    /// Somebody else looked (a status query) and saw this.
+    Noticed(Look),
+    Tick,
+}
+
+/// What the machine wants done, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    Look {
+        ticket: Ticket,
+        spec: Arc<Spec>,
+        known: Option<Incarnation>,
+    },
+    Run {
+        ticket: Ticket,
+        command: CommandKind,
+        line: CommandLine,
+        spec: Arc<Spec>,
+        operation: Option<OperationId>,
+    },
+    Watch(Incarnation),
+    Signal(Incarnation, Signal),
+    KillTree(Incarnation),
+    /// The operation begins to have effects: to be on disk before the next action is carried out.
+    Begin {
+        operation: OperationId,
+        kind: OperationKind,
+    },
+    Finish {
+        operation: OperationId,
+        outcome: Outcome,
+    },
+    Announce(Notice),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandKind {
+    Start,
+    Stop,
+    Restart,
+    Reload,
+    Kill,
+}
+
+impl CommandKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::Restart => "restart",
+            Self::Reload => "reload",
+            Self::Kill => "kill",
+        }
+    }
+}
+
+/// What people may want to hear of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Notice {
+    Adopted {
+        life: Incarnation,
+    },
+    Exited {
+        life: Incarnation,
+        exit: Option<Exit>,
+    },
+    RestartSucceeded {
+        attempt: u32,
+    },
+    RestartFailed {
+        attempt: u32,
+        reason: String,
+    },
+    /// The last retry failed: no longer managed.
+    GaveUp {
+        attempts: u32,
+        reason: String,
+    },
+}
+
+/// The operation under way.
+#[derive(Debug)]
+struct Current {
+    request: Request,
+    spec: Arc<Spec>,
+    output: String,
+    /// Whether it has had effects; after a crash of the agent such an operation is only observed.
+    begun: bool,
+}
+
+/// The machine. See the module's documentation.
+#[derive(Debug)]
+pub struct Process {
+    key: ProcessKey,
+    record: Record,
+    /// Whether `record` changed since [`Process::take_record`].
+    dirty: bool,
+    work: Work,
+    current: Option<Current>,
+    queue: VecDeque<Request>,
+    actions: VecDeque<Action>,
+    tickets: Ticket,
+    /// Since when the present life is known to run.
+    running_since: Option<Time>,
+    /// A life that supervision started counts as a success when it is alive at this time.
+    trial: Option<Time>,
+    /// Why it is not running, for people.
+    reason: String,
+    /// How the last life ended.
+    last_exit: Option<Exit>,
+    /// Spreads the waits of many hosts and processes.
+    seed: u64,
+}
+
+impl Process {
+    /// A process that is new on this host.
+    pub fn new(key: ProcessKey, spec: Arc<Spec>, seed: u64) -> Self {
+        Self::with_record(key, Record::new(spec), seed)
+    }
+
+    /// A process known from before; looks at once at what became of it. `unfinished` is the
+    /// operation that had begun and has no outcome: its command is never run again.
+    pub fn restore(
+        now: Time,
+        key: ProcessKey,
+        record: Record,
+        same_boot: bool,
+        unfinished: Option<Request>,
+        seed: u64,
+    ) -> Self {
+        let mut process = Self::with_record(key, record, seed);
+        if !same_boot {
+            process.record.forget_boot();
+        }
+        process.current = unfinished.map(|request| process.current_of(request));
+        process.resume(now, same_boot);
+        process
+    }
+
+    fn with_record(key: ProcessKey, record: Record, seed: u64) -> Self {
+        Self {
+            key,
+            record,
+            dirty: true,
+            work: Work::Rest,
+            current: None,
+            queue: VecDeque::new(),
+            actions: VecDeque::new(),
+            tickets: 0,
+            running_since: None,
+            trial: None,
+            reason: String::new(),
+            last_exit: None,
+            seed,
+        }
+    }
+
+    pub fn key(&self) -> &ProcessKey {
+        &self.key
+    }
+
+    pub fn spec(&self) -> &Arc<Spec> {
+        &self.record.spec
+    }
+
+    pub fn managed(&self) -> bool {
+        self.record.managed
+    }
+
+    pub fn life(&self) -> Option<&Incarnation> {
+        self.record.life.as_ref()
+    }
+
+    pub fn restarts(&self) -> u32 {
+        self.record.attempts
+    }
+
+    pub fn registered_at(&self) -> i64 {
+        self.record.registered_at
+    }
+
+    pub fn reason(&self) -> &str {
+        if self.record.life.is_some() { "" } else { &self.reason }
+    }
+
+    pub fn phase(&self) -> Phase {
+        match (&self.work, &self.record.life) {
+            (Work::Look, None) if self.reason.is_empty() && self.current.is_none() => Phase::Unknown,
+            (Work::Launch { .. } | Work::Seek { .. } | Work::Settle { .. }, _) => Phase::Starting,
+            (Work::Halt { .. } | Work::Fade { .. }, _) => Phase::Stopping,
+            (Work::Wait { .. }, _) => Phase::Waiting,
+            (Work::Rest | Work::Look | Work::Reload { .. }, Some(_)) => Phase::Running,
+            (Work::Rest | Work::Look | Work::Reload { .. }, None) if self.record.failed => Phase::Failed,
+            (Work::Rest | Work::Look | Work::Reload { .. }, None) => Phase::Stopped,
+        }
+    }
+
+    /// Whether the operation is waiting or under way here.
+    pub fn has_operation(&self, operation: &OperationId) -> bool {
+        self.current.as_ref().is_some_and(|current| current.request.operation == *operation)
+            || self.queue.iter().any(|request| request.operation == *operation)
+    }
+
+    /// Whether nothing would be lost by dropping it: made for one operation and at rest.
+    pub fn is_forgettable(&self) -> bool {
+        !self.record.registered && !self.record.managed && matches!(self.work, Work::Rest) && self.queue.is_empty()
+    }
+
+    /// The durable part, if it changed since the last call. To be on disk before the actions that
+    /// are polled after it are carried out.
+    pub fn take_record(&mut self) -> Option<&Record> {
+        std::mem::take(&mut self.dirty).then_some(&self.record)
+    }
+
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    pub fn poll_timeout(&self) -> Option<Time> {
+        [self.work.timeout(), self.trial].into_iter().flatten().min()
+    }
+
+    /// The table: every event against what is under way.
+    pub fn handle(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Requested(request) => self.request(now, request),
+            Event::Assigned { spec, registered_at } => self.assign(spec, registered_at),
+            Event::Forgotten => self.forget(now),
+            Event::Noticed(look) => self.notice(now, look),
+            Event::Ended { life, exit } => self.ended(now, &life, exit),
+            Event::Looked { ticket, look } if ticket == self.tickets => self.looked(now, look),
+            Event::CommandEnded { ticket, end } if ticket == self.tickets => self.command_ended(now, end),
+            Event::Looked { .. } | Event::CommandEnded { .. } => {}
+            Event::Tick => self.tick(now),
+        }
+    }
+
+    fn looked(&mut self, now: Time, look: Look) {
+        match std::mem::replace(&mut self.work, Work::Rest) {
+            Work::Look => self.learn(now, look),
+            Work::Seek { old, until, pause, mood, .. } => self.sought(now, look, old, until, pause, mood),
+            other @ (Work::Rest
+            | Work::Wait { .. }
+            | Work::Launch { .. }
+            | Work::Settle { .. }
+            | Work::Halt { .. }
+            | Work::Fade { .. }
+            | Work::Reload { .. }) => self.work = other,
+        }
+    }
+
+    fn command_ended(&mut self, now: Time, end: CommandEnd) {
+        match std::mem::replace(&mut self.work, Work::Rest) {
+            Work::Launch { old } => self.launched(now, old, end),
+            Work::Halt { life } => self.halted(now, life, end),
+            Work::Reload { life } => self.reloaded(now, &life, end),
+            other @ (Work::Rest
+            | Work::Wait { .. }
+            | Work::Look
+            | Work::Seek { .. }
+            | Work::Settle { .. }
+            | Work::Fade { .. }) => self.work = other,
+        }
+    }
+
+    fn ended(&mut self, now: Time, life: &Incarnation, exit: Option<Exit>) {
+        if self.record.life.as_ref() != Some(life) {
+            return; // the end of an older life
+        }
+        self.lose_life(now, exit);
+        match std::mem::replace(&mut self.work, Work::Rest) {
+            Work::Rest => self.rest(now),
+            Work::Settle { until, .. } => self.died_while_settling(until),
+            Work::Fade { .. } => self.faded(now),
+            // The answer or the end of the command that is awaited decides.
+            other @ (Work::Wait { .. }
+            | Work::Look
+            | Work::Launch { .. }
+            | Work::Seek { .. }
+            | Work::Halt { .. }
+            | Work::Reload { .. }) => self.work = other,
+        }
+    }
+
+    fn tick(&mut self, now: Time) {
+        if self.trial.is_some_and(|until| until <= now) {
+            self.pass_trial();
+        }
+        if self.work.timeout().is_none_or(|at| at > now) {
+            return;
+        }
+        match std::mem::replace(&mut self.work, Work::Rest) {
+            Work::Wait { .. } => self.look(),
+            Work::Seek { old, until, pause, mood, .. } => self.seek_again(old, until, pause, mood),
+            Work::Settle { .. } => self.settled(now),
+            Work::Fade { life, fallback, .. } => self.still_there(now, life, fallback),
+            other @ (Work::Rest | Work::Look | Work::Launch { .. } | Work::Halt { .. } | Work::Reload { .. }) => {
+                self.work = other;
+            }
+        }
+    }
+
+    fn request(&mut self, now: Time, request: Request) {
+        if self.has_operation(&request.operation) {
+            return; // delivered again
+        }
+        if self.queue.len() >= QUEUE_MAX {
+            let message = format!("{QUEUE_MAX} operations are waiting for this process already");
+            let outcome = Outcome::new(Code::CommandFailed, message, self.record.managed);
+            self.actions.push_back(Action::Finish { operation: request.operation, outcome });
+            return;
+        }
+        self.queue.push_back(request);
+        if self.current.is_none() && matches!(self.work, Work::Rest | Work::Wait { .. }) {
+            self.work = Work::Rest;
+            self.rest(now);
+        }
+    }
+
+    fn assign(&mut self, spec: Arc<Spec>, registered_at: i64) {
+        self.record.spec = spec;
+        self.record.registered = true;
+        self.record.registered_at = registered_at;
+        self.dirty = true;
+    }
+
+    fn forget(&mut self, now: Time) {
+        self.record.registered = false;
+        self.release();
+        if matches!(self.work, Work::Wait { .. }) {
+            self.work = Work::Rest;
+            self.rest(now);
+        }
+    }
+
+    /// Ends management; the process lives on.
+    fn release(&mut self) {
+        self.record.managed = false;
+        self.record.attempts = 0;
+        self.record.failed = false;
+        self.trial = None;
+        self.dirty = true;
+    }
+
+    fn manage(&mut self) {
+        self.record.managed = true;
+        self.record.attempts = 0;
+        self.record.failed = false;
+        self.trial = None;
+        self.dirty = true;
+    }
+
+    /// What another look saw, if nothing is under way that looks by itself.
+    fn notice(&mut self, now: Time, look: Look) {
+        let Look::Running(life) = look else { return };
+        if matches!(self.work, Work::Rest | Work::Wait { .. }) && self.record.life.is_none() {
+            self.work = Work::Rest;
+            self.adopt(now, life);
+        }
+    }
+
+    /// Takes a running process as the present life and watches it.
+    fn adopt(&mut self, now: Time, life: Incarnation) {
+        if self.record.life.as_ref() == Some(&life) && self.running_since.is_some() {
+            return;
+        }
+        self.actions.push_back(Action::Watch(life.clone()));
+        self.actions.push_back(Action::Announce(Notice::Adopted { life: life.clone() }));
+        self.record.life = Some(life);
+        self.record.failed = false;
+        self.running_since = Some(now);
+        self.dirty = true;
+    }
+
+    fn lose_life(&mut self, now: Time, exit: Option<Exit>) {
+        let Some(life) = self.record.life.take() else { return };
+        self.dirty = true;
+        self.last_exit = exit;
+        self.reason = match exit {
+            Some(exit) => format!("process {} ended with {exit}", life.pid),
+            None => format!("process {} ended", life.pid),
+        };
+        if self.running_since.take().is_some_and(|since| now.since(since) >= self.record.stable_run()) {
+            self.record.attempts = 0;
+        }
+        self.actions.push_back(Action::Announce(Notice::Exited { life, exit }));
+        if self.trial.take().is_some() {
+            let (attempt, reason) = (self.record.attempts, self.reason.clone());
+            self.actions.push_back(Action::Announce(Notice::RestartFailed { attempt, reason }));
+        }
+    }
+
+    /// Nothing is under way: the next operation, or supervision.
+    fn rest(&mut self, now: Time) {
+        debug_assert!(self.current.is_none());
+        if let Some(request) = self.queue.pop_front() {
+            self.begin(now, request);
+        } else if self.wants_to_run() {
+            self.look();
+        }
+    }
+
+    /// Dead, managed and resident.
+    fn wants_to_run(&self) -> bool {
+        self.record.managed && self.record.life.is_none() && self.record.spec.policy.lifetime == Lifetime::Resident
+    }
+
+    fn look(&mut self) {
+        let spec = self.current.as_ref().map_or(&self.record.spec, |current| &current.spec).clone();
+        self.tickets += 1;
+        self.actions.push_back(Action::Look { ticket: self.tickets, spec, known: self.record.life.clone() });
+        self.work = Work::Look;
+    }
+
+    fn run(&mut self, command: CommandKind, line: CommandLine) {
+        let operation = self.current.as_ref().map(|current| current.request.operation);
+        let spec = self.current.as_ref().map_or(&self.record.spec, |current| &current.spec).clone();
+        self.tickets += 1;
+        self.actions.push_back(Action::Run { ticket: self.tickets, command, line, spec, operation });
+    }
+
+    fn current_of(&self, request: Request) -> Current {
+        let spec = request.spec.clone().unwrap_or_else(|| self.record.spec.clone());
+        Current { request, spec, output: String::new(), begun: false }
+    }
+}

@@ -1,0 +1,428 @@
+//! The seven operations that change something.
+//!
+//! Each begins with a look, because what people ask for is relative to what is there. Hosting
+//! changes only when an operation succeeds; a stop that finds nothing running is the one
+//! exception, since whoever asks for it wants the process to stay down.
+
+use std::time::Duration;
+
+use proctor_model::{
+    Code, CommandEnd, CommandResult, Exit, Incarnation, Lifetime, Look, OperationKind, Outcome, Signal, Spec,
+};
+
+use super::work::{Fallback, Mood, Work};
+use super::{Action, CommandKind, Launch, Process, Request};
+use crate::Time;
+
+/// How long a process may take to show up where its policy asks for no check after the start.
+const SEEK_WITHOUT_CHECK: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LAST_PAUSE: Duration = Duration::from_millis(250);
+/// A process whose stop command failed may be gone all the same: the kernel may be a little late.
+const AFTER_FAILED_STOP: Duration = Duration::from_millis(500);
+/// What a kill command gets before the whole tree is killed.
+const AFTER_KILL_COMMAND: Duration = Duration::from_secs(1);
+/// What the kernel gets after SIGKILL.
+const AFTER_SIGKILL: Duration = Duration::from_secs(5);
+
+impl Process {
+    pub(super) fn begin(&mut self, now: Time, request: Request) {
+        let expired = request.expires < now;
+        if let (true, Some(spec)) = (request.kind.stores_spec(), &request.spec) {
+            self.record.spec = spec.clone();
+            self.record.registered = true;
+            self.dirty = true;
+        }
+        let kind = request.kind;
+        self.current = Some(self.current_of(request));
+        if expired {
+            return self.fail(now, Code::CommandFailed, "the time for this operation was over before it could begin");
+        }
+        match kind {
+            OperationKind::Manage => {
+                self.manage();
+                self.succeed(now);
+            }
+            OperationKind::Release => {
+                self.release();
+                self.succeed(now);
+            }
+            OperationKind::Start | OperationKind::Restart => {
+                self.record.attempts = 0;
+                self.record.failed = false;
+                self.look();
+            }
+            OperationKind::Stop | OperationKind::Kill | OperationKind::Reload => self.look(),
+            OperationKind::Status => self.fail(now, Code::CommandFailed, "a status query changes nothing"),
+        }
+    }
+
+    /// A look has told what is there: the operation goes on, or supervision.
+    pub(super) fn learn(&mut self, now: Time, look: Look) {
+        match look {
+            Look::Running(life) => self.adopt(now, life),
+            Look::Absent(reason) => {
+                self.lose_life(now, None);
+                self.reason = reason;
+            }
+        }
+        let Some(current) = &self.current else { return self.supervise(now) };
+        if current.begun {
+            return self.resume_operation(now);
+        }
+        let (kind, life) = (current.request.kind, self.record.life.clone());
+        match (kind, life) {
+            (OperationKind::Start, Some(life)) => {
+                self.fail(now, Code::AlreadyRunning, format!("process {} runs already", life.pid));
+            }
+            (OperationKind::Start, None) => self.launch(now, CommandKind::Start, None),
+            (OperationKind::Restart, life) => self.restart(now, life),
+            (OperationKind::Stop | OperationKind::Kill, Some(life)) => self.halt(now, life),
+            (OperationKind::Stop | OperationKind::Kill, None) => {
+                self.release();
+                self.fail(now, Code::NotRunning, format!("the process is not running: {}", self.reason));
+            }
+            (OperationKind::Reload, Some(life)) => self.reload(now, life),
+            (OperationKind::Reload, None) => {
+                self.fail(now, Code::NotRunning, format!("the process is not running: {}", self.reason));
+            }
+            (OperationKind::Manage | OperationKind::Release | OperationKind::Status, _) => self.succeed(now),
+        }
+    }
+
+    /// After a crash of the agent: the operation had begun, so nothing is run again.
+    fn resume_operation(&mut self, now: Time) {
+        let Some(current) = &self.current else { return };
+        let kind = current.request.kind;
+        match (kind, self.record.life.clone(), self.record.launch.clone()) {
+            (OperationKind::Start | OperationKind::Restart, Some(life), launch)
+                if launch.as_ref().is_none_or(|launch| launch.old.as_ref() != Some(&life)) =>
+            {
+                self.record.launch = None;
+                self.settle(now, now + self.policy_of_current().policy.start_check.duration());
+            }
+            (OperationKind::Start | OperationKind::Restart, _, launch) => {
+                let Launch { until, old } = launch.unwrap_or(Launch { until: now, old: None });
+                self.work = Work::Seek { old, until, next: Some(now), pause: FIRST_PAUSE, mood: Mood::Patient };
+            }
+            (OperationKind::Stop | OperationKind::Kill, None, _) => self.faded(now),
+            (OperationKind::Stop, Some(life), _) => self.fade(now, life),
+            (OperationKind::Kill, Some(life), _) => {
+                self.work = Work::Fade { life, until: now + AFTER_KILL_COMMAND, fallback: Fallback::KillTree };
+            }
+            (OperationKind::Reload | OperationKind::Manage | OperationKind::Release | OperationKind::Status, ..) => {
+                self.fail(
+                    now,
+                    Code::CommandFailed,
+                    format!("the agent restarted during the {kind}; its end is not known"),
+                );
+            }
+        }
+    }
+
+    // Start and restart.
+
+    fn restart(&mut self, now: Time, life: Option<Incarnation>) {
+        match (self.policy_of_current().control.restart.is_some(), life) {
+            (true, life) => self.launch(now, CommandKind::Restart, life),
+            (false, Some(life)) => {
+                self.expect_life(now, Some(life.clone()));
+                self.halt(now, life);
+            }
+            (false, None) => self.launch(now, CommandKind::Start, None),
+        }
+    }
+
+    /// Runs the start or restart command; the life that it brings must not be `old`.
+    pub(super) fn launch(&mut self, now: Time, command: CommandKind, old: Option<Incarnation>) {
+        let control = &self.policy_of_current().control;
+        let line = if command == CommandKind::Restart { control.restart.clone() } else { control.start.clone() };
+        let Some(line) = line else {
+            return self.launch_failed(now, Outcome::new(Code::CommandFailed, "there is no start_cmd", false));
+        };
+        self.expect_life(now, old.clone());
+        self.mark_begun();
+        self.run(command, line);
+        self.work = Work::Launch { old };
+    }
+
+    /// Written before the command runs, so that a crash of the agent cannot lead to a second copy.
+    fn expect_life(&mut self, now: Time, old: Option<Incarnation>) {
+        let policy = &self.policy_of_current().policy;
+        let until = now + policy.op_timeout.duration() + seek_window(self.policy_of_current());
+        self.record.launch = Some(Launch { until, old });
+        self.record.last_launch = Some(now);
+        self.dirty = true;
+    }
+
+    pub(super) fn launched(&mut self, now: Time, old: Option<Incarnation>, end: CommandEnd) {
+        self.keep_output(&end);
+        let mood = match &end.result {
+            CommandResult::Exited(Exit::Code(0)) => Mood::Patient,
+            CommandResult::NotRun(_) | CommandResult::Exited(_) | CommandResult::TimedOut => {
+                Mood::Failed(self.command_failure("start", &end))
+            }
+        };
+        let until = now + seek_window(self.policy_of_current());
+        self.seek_again(old, until, FIRST_PAUSE, mood);
+    }
+
+    /// Looks for the life that a start must have brought.
+    pub(super) fn seek_again(&mut self, old: Option<Incarnation>, until: Time, pause: Duration, mood: Mood) {
+        self.look();
+        self.work = Work::Seek { old, until, next: None, pause, mood };
+    }
+
+    pub(super) fn sought(
+        &mut self,
+        now: Time,
+        look: Look,
+        old: Option<Incarnation>,
+        until: Time,
+        pause: Duration,
+        mood: Mood,
+    ) {
+        match look {
+            Look::Running(life) if Some(&life) != old.as_ref() => return self.found(now, life, until, mood),
+            Look::Running(life) => self.reason = format!("process {} of before still runs", life.pid),
+            Look::Absent(reason) => {
+                self.lose_life(now, None);
+                self.reason = reason;
+            }
+        }
+        match mood {
+            Mood::Patient if now < until => {
+                let next = Some((now + pause).min(until));
+                let pause = (pause * 3 / 2).min(LAST_PAUSE);
+                self.work = Work::Seek { old, until, next, pause, mood };
+            }
+            Mood::Patient | Mood::LastLook => self.not_found(now),
+            Mood::Failed(outcome) => self.launch_failed(now, outcome),
+        }
+    }
+
+    fn found(&mut self, now: Time, life: Incarnation, until: Time, mood: Mood) {
+        self.record.launch = None;
+        self.adopt(now, life);
+        match (&self.current, mood) {
+            (None, _) => self.relaunched(now),
+            (Some(_), Mood::Failed(outcome)) => self.finish(now, outcome),
+            (Some(current), Mood::Patient | Mood::LastLook) => match current.request.kind {
+                OperationKind::Reload => self.succeed(now),
+                _ => self.settle(now, until),
+            },
+        }
+    }
+
+    /// Alive: it must stay so for the rest of its start check.
+    fn settle(&mut self, now: Time, until: Time) {
+        let check = self.policy_of_current().policy.start_check.duration();
+        let until = until.min(now + check);
+        if until <= now {
+            return self.settled(now);
+        }
+        self.work = Work::Settle { until };
+    }
+
+    pub(super) fn settled(&mut self, now: Time) {
+        self.manage();
+        self.succeed(now);
+    }
+
+    /// Its pid file may name another life by now; if not, the start has failed.
+    pub(super) fn died_while_settling(&mut self, until: Time) {
+        self.seek_again(None, until, FIRST_PAUSE, Mood::LastLook);
+    }
+
+    fn not_found(&mut self, now: Time) {
+        self.record.launch = None;
+        self.dirty = true;
+        let spec = self.policy_of_current();
+        let may_have_ended = match spec.policy.lifetime {
+            Lifetime::Resident => false,
+            Lifetime::Periodic => spec.policy.has_schedule(),
+            Lifetime::Once => true,
+        };
+        let kind = self.current.as_ref().map_or(OperationKind::Start, |current| current.request.kind);
+        let is_start = matches!(kind, OperationKind::Start | OperationKind::Restart);
+        if is_start && may_have_ended && matches!(self.last_exit, None | Some(Exit::Code(0))) {
+            return self.settled(now);
+        }
+        let message = format!("{kind}: the process is not alive: {}", self.reason);
+        self.launch_failed(now, Outcome::new(Code::CheckFailed, message, false));
+    }
+
+    fn launch_failed(&mut self, now: Time, outcome: Outcome) {
+        self.record.launch = None;
+        self.dirty = true;
+        if self.current.is_some() { self.finish(now, outcome) } else { self.relaunch_failed(now, &outcome.message) }
+    }
+
+    // Stop and kill.
+
+    /// Ends `life`, by command or by signal.
+    fn halt(&mut self, now: Time, life: Incarnation) {
+        let is_kill = self.current.as_ref().is_some_and(|current| current.request.kind == OperationKind::Kill);
+        let control = &self.policy_of_current().control;
+        let (command, line) =
+            if is_kill { (CommandKind::Kill, control.kill.clone()) } else { (CommandKind::Stop, control.stop.clone()) };
+        self.mark_begun();
+        match line {
+            Some(line) => {
+                self.run(command, line);
+                self.work = Work::Halt { life };
+            }
+            None if is_kill => self.kill_tree(now, life),
+            None => {
+                self.actions.push_back(Action::Signal(life.clone(), Signal::Terminate));
+                self.fade(now, life);
+            }
+        }
+    }
+
+    pub(super) fn halted(&mut self, now: Time, life: Incarnation, end: CommandEnd) {
+        self.keep_output(&end);
+        if self.record.life.as_ref() != Some(&life) {
+            return self.faded(now);
+        }
+        let is_kill = self.current.as_ref().is_some_and(|current| current.request.kind == OperationKind::Kill);
+        match &end.result {
+            _ if is_kill => {
+                self.work = Work::Fade { life, until: now + AFTER_KILL_COMMAND, fallback: Fallback::KillTree };
+            }
+            CommandResult::Exited(Exit::Code(0)) => self.fade(now, life),
+            CommandResult::TimedOut => {
+                self.actions.push_back(Action::Signal(life.clone(), Signal::Terminate));
+                self.fade(now, life);
+            }
+            CommandResult::Exited(_) | CommandResult::NotRun(_) => {
+                let fallback = Fallback::Fail(self.command_failure("stop", &end));
+                self.work = Work::Fade { life, until: now + AFTER_FAILED_STOP, fallback };
+            }
+        }
+    }
+
+    /// Waits for the end of `life` as long as the policy allows.
+    fn fade(&mut self, now: Time, life: Incarnation) {
+        let check = self.policy_of_current().policy.stop_check;
+        let message = format!("stop: process {} is still alive after {} s", life.pid, check.get());
+        let fallback = Fallback::Fail(Outcome::new(Code::CheckFailed, message, false));
+        self.work = Work::Fade { life, until: now + check.duration(), fallback };
+    }
+
+    fn kill_tree(&mut self, now: Time, life: Incarnation) {
+        self.actions.push_back(Action::KillTree(life.clone()));
+        let message = format!("kill: process {} is still there after SIGKILL", life.pid);
+        let fallback = Fallback::Fail(Outcome::new(Code::CheckFailed, message, false));
+        self.work = Work::Fade { life, until: now + AFTER_SIGKILL, fallback };
+    }
+
+    pub(super) fn still_there(&mut self, now: Time, life: Incarnation, fallback: Fallback) {
+        match fallback {
+            Fallback::KillTree => self.kill_tree(now, life),
+            Fallback::Fail(outcome) => {
+                self.record.launch = None;
+                self.dirty = true;
+                self.finish(now, outcome);
+            }
+        }
+    }
+
+    /// The life is over: a stop or kill has reached its goal, a restart goes on.
+    pub(super) fn faded(&mut self, now: Time) {
+        let is_restart = self.current.as_ref().is_some_and(|current| current.request.kind == OperationKind::Restart);
+        if is_restart {
+            return self.launch(now, CommandKind::Start, None);
+        }
+        self.release();
+        self.succeed(now);
+    }
+
+    // Reload.
+
+    fn reload(&mut self, now: Time, life: Incarnation) {
+        let Some(line) = self.policy_of_current().control.reload.clone() else {
+            return self.fail(now, Code::CommandFailed, "there is no reload_cmd");
+        };
+        self.mark_begun();
+        self.run(CommandKind::Reload, line);
+        self.work = Work::Reload { life };
+    }
+
+    pub(super) fn reloaded(&mut self, now: Time, life: &Incarnation, end: CommandEnd) {
+        self.keep_output(&end);
+        if end.result != CommandResult::Exited(Exit::Code(0)) {
+            let outcome = self.command_failure("reload", &end);
+            return self.finish(now, outcome);
+        }
+        if self.record.life.as_ref() == Some(life) {
+            return self.succeed(now);
+        }
+        self.seek_again(None, now, FIRST_PAUSE, Mood::LastLook);
+    }
+
+    // Ends.
+
+    /// The spec that counts now: the operation's, or the registered one.
+    pub(super) fn policy_of_current(&self) -> &Spec {
+        self.current.as_ref().map_or(&self.record.spec, |current| &current.spec)
+    }
+
+    fn mark_begun(&mut self) {
+        let Some(current) = &mut self.current else { return };
+        if !std::mem::replace(&mut current.begun, true) {
+            let (operation, kind) = (current.request.operation, current.request.kind);
+            self.actions.push_back(Action::Begin { operation, kind });
+        }
+    }
+
+    fn keep_output(&mut self, end: &CommandEnd) {
+        if let Some(current) = &mut self.current {
+            if !current.output.is_empty() && !end.output.is_empty() {
+                current.output.push('\n');
+            }
+            current.output.push_str(&end.output);
+        }
+    }
+
+    /// What people read when a command did not end well: what it printed, if it said anything.
+    fn command_failure(&self, command: &str, end: &CommandEnd) -> Outcome {
+        let said = end.output.trim_end();
+        let message = match &end.result {
+            CommandResult::NotRun(reason) => format!("the {command} command could not be run: {reason}"),
+            CommandResult::TimedOut => {
+                let secs = self.policy_of_current().policy.op_timeout.get();
+                format!("the {command} command did not end within {secs} s and was killed: {said}")
+            }
+            CommandResult::Exited(exit) if said.is_empty() => format!("the {command} command ended with {exit}"),
+            CommandResult::Exited(_) => said.to_owned(),
+        };
+        Outcome::new(Code::CommandFailed, message, false)
+    }
+
+    fn succeed(&mut self, now: Time) {
+        self.finish(now, Outcome::success(self.record.managed));
+    }
+
+    pub(super) fn fail(&mut self, now: Time, code: Code, message: impl Into<String>) {
+        self.finish(now, Outcome::new(code, message, self.record.managed));
+    }
+
+    pub(super) fn finish(&mut self, now: Time, mut outcome: Outcome) {
+        if let Some(current) = self.current.take() {
+            outcome.output = current.output;
+            outcome.managed = self.record.managed;
+            self.actions.push_back(Action::Finish { operation: current.request.operation, outcome });
+        }
+        self.work = Work::Rest;
+        self.rest(now);
+    }
+}
+
+/// How long after the end of its start command a process may take to show up.
+fn seek_window(spec: &Spec) -> Duration {
+    match spec.policy.start_check.duration() {
+        Duration::ZERO => SEEK_WITHOUT_CHECK,
+        check => check,
+    }
+}

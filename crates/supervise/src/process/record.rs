@@ -1,0 +1,69 @@
+//! The durable part of a process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_model::{Incarnation, Spec};
+use serde::{Deserialize, Serialize};
+
+use crate::Time;
+
+/// A run at least this long proves that the process can live.
+const STABLE_RUN_MIN: Duration = Duration::from_secs(60);
+
+/// Durable: everything that decides what happens after the agent's own end.
+/// Rebuilt by looking: whether the life is still there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub spec: Arc<Spec>,
+    /// Known to the control plane, as opposed to made for one operation.
+    pub registered: bool,
+    /// Unix seconds.
+    pub registered_at: i64,
+    pub managed: bool,
+    /// Given up after the last retry.
+    pub failed: bool,
+    pub life: Option<Incarnation>,
+    /// Starts by supervision since the last operation or stable run.
+    pub attempts: u32,
+    pub last_launch: Option<Time>,
+    /// A start that is on its way: written before its command runs.
+    pub launch: Option<Launch>,
+}
+
+/// A start on its way. After a crash of the agent the process may still be about to appear, so
+/// nothing else is started before `until`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    pub until: Time,
+    /// The life that it replaces.
+    pub old: Option<Incarnation>,
+}
+
+impl Record {
+    pub(super) fn new(spec: Arc<Spec>) -> Self {
+        Self {
+            spec,
+            registered: false,
+            registered_at: 0,
+            managed: false,
+            failed: false,
+            life: None,
+            attempts: 0,
+            last_launch: None,
+            launch: None,
+        }
+    }
+
+    /// After a reboot no process of before lives, and times of before mean nothing.
+    pub(super) fn forget_boot(&mut self) {
+        self.life = None;
+        self.launch = None;
+        self.last_launch = None;
+        self.attempts = 0;
+    }
+
+    pub(super) fn stable_run(&self) -> Duration {
+        STABLE_RUN_MIN.max(self.spec.policy.start_interval.duration() * 2)
+    }
+}

@@ -1,0 +1,106 @@
+//! Supervision: what happens to a managed process between operations.
+//!
+//! First at once, then at least `start_interval` apart, `start_retries` times; then management
+//! ends. A run of a minute (or two intervals, if that is longer) starts the count anew.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use proctor_model::Code;
+
+use super::work::{Mood, Work};
+use super::{Action, CommandKind, Launch, Notice, Process};
+use crate::Time;
+
+/// Waits are stretched by up to this part of the interval, so that a fleet does not move in step.
+const JITTER_PART: u32 = 10;
+const SEEK_PAUSE: Duration = Duration::from_millis(50);
+
+impl Process {
+    /// The agent has started anew.
+    pub(super) fn resume(&mut self, now: Time, same_boot: bool) {
+        if let Some(current) = &mut self.current {
+            current.begun = true;
+            if !same_boot {
+                return self.fail(now, Code::CommandFailed, "the host restarted during the operation");
+            }
+        }
+        self.look();
+    }
+
+    /// A look outside operations has told what is there.
+    pub(super) fn supervise(&mut self, now: Time) {
+        if self.record.life.is_some() {
+            self.record.launch = None;
+        } else if let Some(Launch { until, old }) = self.record.launch.clone()
+            && until > now
+        {
+            // A start from before the agent's restart may still bear fruit: nothing else, not even
+            // an operation, begins before that is known.
+            let next = Some(now + SEEK_PAUSE);
+            self.work = Work::Seek { old, until, next, pause: SEEK_PAUSE, mood: Mood::Patient };
+            return;
+        }
+        if !self.queue.is_empty() || !self.wants_to_run() {
+            return self.rest_after_look(now);
+        }
+        if self.record.attempts >= self.record.spec.policy.start_retries {
+            return self.give_up(now);
+        }
+        match self.next_launch() {
+            Some(due) if due > now => self.work = Work::Wait { at: due },
+            Some(_) | None => {
+                self.record.attempts += 1;
+                self.launch(now, CommandKind::Start, None);
+            }
+        }
+    }
+
+    fn rest_after_look(&mut self, now: Time) {
+        if let Some(request) = self.queue.pop_front() {
+            self.begin(now, request);
+        }
+    }
+
+    /// None: at once.
+    fn next_launch(&self) -> Option<Time> {
+        let last = self.record.last_launch.filter(|_| self.record.attempts > 0)?;
+        Some(last + self.record.spec.policy.start_interval.duration() + self.jitter())
+    }
+
+    fn jitter(&self) -> Duration {
+        let mut hasher = DefaultHasher::new();
+        (self.seed, &self.key, self.record.attempts).hash(&mut hasher);
+        let part = u32::try_from(hasher.finish() % 1000).unwrap_or(0);
+        self.record.spec.policy.start_interval.duration() / JITTER_PART * part / 1000
+    }
+
+    /// Supervision's start command ended and the process is there.
+    pub(super) fn relaunched(&mut self, now: Time) {
+        self.trial = Some(now + self.record.spec.policy.start_check.duration());
+        self.work = Work::Rest;
+        self.rest(now);
+    }
+
+    pub(super) fn pass_trial(&mut self) {
+        self.trial = None;
+        self.actions.push_back(Action::Announce(Notice::RestartSucceeded { attempt: self.record.attempts }));
+    }
+
+    pub(super) fn relaunch_failed(&mut self, now: Time, reason: &str) {
+        self.reason = reason.to_owned();
+        let attempt = self.record.attempts;
+        self.actions.push_back(Action::Announce(Notice::RestartFailed { attempt, reason: reason.to_owned() }));
+        self.work = Work::Rest;
+        self.rest(now);
+    }
+
+    fn give_up(&mut self, now: Time) {
+        let attempts = self.record.attempts;
+        let reason = self.reason.clone();
+        self.release();
+        self.record.failed = true;
+        self.actions.push_back(Action::Announce(Notice::GaveUp { attempts, reason }));
+        self.rest_after_look(now);
+    }
+}

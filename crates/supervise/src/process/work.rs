@@ -1,0 +1,72 @@
+//! What is under way for a process, and until when.
+
+use std::time::Duration;
+
+use proctor_model::{Incarnation, Outcome};
+
+use crate::Time;
+
+/// Exactly one of these at any time. Whether an operation or supervision is behind it is told by
+/// `Process::current`.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Nothing; the record's life tells whether it runs.
+    Rest,
+    /// Dead and managed: the next start is due at `at`.
+    Wait { at: Time },
+    /// A look decides how to go on.
+    Look,
+    /// The start or restart command runs; the life that comes must not be `old`.
+    Launch { old: Option<Incarnation> },
+    /// The command has ended; a life other than `old` must show until `until`.
+    Seek {
+        old: Option<Incarnation>,
+        until: Time,
+        /// The next look, when none is on its way.
+        next: Option<Time>,
+        /// Grows from look to look.
+        pause: Duration,
+        mood: Mood,
+    },
+    /// An operation's start: alive, and must be so until `until`.
+    Settle { until: Time },
+    /// The stop or kill command runs.
+    Halt { life: Incarnation },
+    /// The life must be over at `until`.
+    Fade { life: Incarnation, until: Time, fallback: Fallback },
+    /// The reload command runs.
+    Reload { life: Incarnation },
+}
+
+/// How the search for a life goes on when a look finds none.
+#[derive(Debug)]
+pub(super) enum Mood {
+    /// Looks again until its time is over.
+    Patient,
+    /// It was there and is gone: one look, and that is that.
+    LastLook,
+    /// The command failed: this is the outcome, whatever the one look finds; a life that is there
+    /// all the same is adopted, so that nobody starts a second one.
+    Failed(Outcome),
+}
+
+/// What happens when a life is not over in time.
+#[derive(Debug)]
+pub(super) enum Fallback {
+    /// The operation fails with this.
+    Fail(Outcome),
+    /// SIGKILL to the whole tree, then a last wait.
+    KillTree,
+}
+
+impl Work {
+    pub(super) fn timeout(&self) -> Option<Time> {
+        match self {
+            Self::Wait { at } => Some(*at),
+            Self::Seek { next, .. } => *next,
+            Self::Settle { until } | Self::Fade { until, .. } => Some(*until),
+            // These end with an answer of the host, which bounds every look and command.
+            Self::Rest | Self::Look | Self::Launch { .. } | Self::Halt { .. } | Self::Reload { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! A host in virtual time: one process machine, the commands it runs and the lives they make.
+//!
+//! The world carries actions out as the agent's driver does (record, then act), can crash the
+//! agent between any two actions, and checks at every step what must never happen.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_model::{
+    BootId, CommandEnd, CommandResult, Control, Exit, Identity, Incarnation, Lifetime, Limits, Look, OperationId,
+    OperationKind, Outcome, Ownership, Policy, Signal, Spec, TaskId,
+};
+use proctor_supervise::{Action, CommandKind, Event, Notice, Process, Record, Request, Time};
+
+/// What the commands of the process under test do.
+#[derive(Clone, Debug)]
+pub struct Habits {
+    pub start_takes_ms: u64,
+    pub start_exit: i32,
+    /// After the end of the start command; None: no process comes.
+    pub appears_after_ms: Option<u64>,
+    /// None: lives for ever.
+    pub lives_ms: Option<u64>,
+    pub stop_takes_ms: u64,
+    pub stop_exit: i32,
+    /// After the end of the stop command or a SIGTERM; None: it does not care.
+    pub dies_after_ms: Option<u64>,
+}
+
+impl Default for Habits {
+    fn default() -> Self {
+        Self {
+            start_takes_ms: 20,
+            start_exit: 0,
+            appears_after_ms: Some(30),
+            lives_ms: None,
+            stop_takes_ms: 20,
+            stop_exit: 0,
+            dies_after_ms: Some(50),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Due {
+    ToMachine { agent: u32, event: Event },
+    StartEnded { agent: u32, ticket: u64 },
+    StopEnded { agent: u32, ticket: u64, kill: bool },
+    Appears,
+    Dies(Incarnation, Option<Exit>),
+}
+
+/// What counts for the retries of supervision, in order.
+#[derive(Clone, Copy, Debug)]
+pub enum Mark {
+    Relaunch(Time),
+    /// An operation ended or a life was long enough: the count begins anew.
+    Anew,
+}
+
+#[derive(Debug)]
+pub struct World {
+    pub now: Time,
+    pub habits: Habits,
+    pub machine: Process,
+    pub notices: Vec<(Time, Notice)>,
+    pub outcomes: BTreeMap<OperationId, Outcome>,
+    pub launches: Vec<(Time, bool)>,
+    pub history: Vec<Mark>,
+    /// Executes this many actions, then crashes the agent.
+    pub crash_after: Option<usize>,
+    spec: Arc<Spec>,
+    due: BTreeMap<(Time, u64), Due>,
+    order: u64,
+    agent: u32,
+    life: Option<Incarnation>,
+    born: Time,
+    known_lives: BTreeSet<i32>,
+    next_pid: i32,
+    launch_commands: u32,
+    watched: Vec<Incarnation>,
+    disk: Option<Record>,
+    begun: BTreeMap<OperationId, Request>,
+    requested: BTreeMap<OperationId, Request>,
+}
+
+pub fn spec(change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
+    let mut spec = Spec {
+        identity: Identity {
+            proc_name: "p".parse().unwrap(),
+            setup_path: "/".parse().unwrap(),
+            pid_path: "/run/p.pid".parse().unwrap(),
+            config_path: None,
+            log_path: None,
+            user: "root".parse().unwrap(),
+            index_key: String::new(),
+        },
+        control: Control {
+            start: Some("start".parse().unwrap()),
+            stop: Some("stop".parse().unwrap()),
+            ..Control::default()
+        },
+        limits: Limits::default(),
+        policy: Policy::new(Lifetime::Resident),
+        ownership: Ownership::default(),
+        report_id: None,
+        configmap: Vec::new(),
+        labels: BTreeMap::new(),
+    };
+    change(&mut spec);
+    Arc::new(spec)
+}
+
+impl World {
+    pub fn new(spec: Arc<Spec>, habits: Habits) -> Self {
+        Self {
+            now: Time::since_boot(Duration::from_secs(1000)),
+            habits,
+            machine: Process::new("ns/p".parse().unwrap(), spec.clone(), 7),
+            notices: Vec::new(),
+            outcomes: BTreeMap::new(),
+            launches: Vec::new(),
+            history: Vec::new(),
+            crash_after: None,
+            spec,
+            due: BTreeMap::new(),
+            order: 0,
+            agent: 0,
+            life: None,
+            born: Time::default(),
+            known_lives: BTreeSet::new(),
+            next_pid: 100,
+            launch_commands: 0,
+            watched: Vec::new(),
+            disk: None,
+            begun: BTreeMap::new(),
+            requested: BTreeMap::new(),
+        }
+    }
+
+    pub fn is_alive(&self) -> bool {
+        self.life.is_some()
+    }
+
+    pub fn pid(&self) -> Option<i32> {
+        self.life.as_ref().map(|life| life.pid)
+    }
+
+    /// Asks for an operation now; its id tells the tests apart.
+    pub fn request(&mut self, kind: OperationKind) -> OperationId {
+        let index = u32::try_from(self.requested.len()).unwrap();
+        let operation = OperationId { task: TaskId::from_uuid(uuid::Uuid::nil()), index, attempt: 1 };
+        let expires = self.now + Duration::from_secs(100_000);
+        let request = Request { operation, kind, spec: Some(self.spec.clone()), expires };
+        self.requested.insert(operation, request.clone());
+        self.feed(Event::Requested(request));
+        operation
+    }
+
+    pub fn outcome(&self, operation: OperationId) -> Option<&Outcome> {
+        self.outcomes.get(&operation)
+    }
+
+    /// The process dies by a hand that is not ours.
+    pub fn kill_outside(&mut self) {
+        if let Some(life) = self.life.clone() {
+            self.die(&life, Some(Exit::Signal(9)));
+        }
+    }
+
+    /// SIGKILL to the agent, and a new one on the same disk.
+    pub fn crash_agent(&mut self, same_boot: bool) {
+        self.crash_after = None;
+        self.agent += 1;
+        self.watched.clear();
+        if !same_boot {
+            self.life = None;
+            self.launch_commands = 0;
+            self.due.clear();
+        }
+        let key = self.machine.key().clone();
+        let unfinished = self.begun.values().find(|r| !self.outcomes.contains_key(&r.operation)).cloned();
+        self.machine = match self.disk.clone() {
+            Some(record) => Process::restore(self.now, key, record, same_boot, unfinished, 7),
+            None => Process::new(key, self.spec.clone(), 7),
+        };
+        self.carry_out();
+        // The control plane delivers again what has no outcome.
+        let open: Vec<Request> =
+            self.requested.values().filter(|r| !self.outcomes.contains_key(&r.operation)).cloned().collect();
+        for request in open {
+            if !self.machine.has_operation(&request.operation) && !self.outcomes.contains_key(&request.operation) {
+                assert!(!self.begun.contains_key(&request.operation), "an operation that had begun runs again");
+                self.feed(Event::Requested(request));
+            }
+        }
+    }
+
+    /// Lets `duration` pass.
+    pub fn pass(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        loop {
+            let next_due = self.due.keys().next().map(|(time, _)| *time);
+            let next = [next_due, self.machine.poll_timeout()].into_iter().flatten().min();
+            let Some(next) = next.filter(|next| *next <= end) else { break };
+            self.now = self.now.max(next);
+            if next_due == Some(next) {
+                let ((_, _), due) = self.due.pop_first().unwrap();
+                self.happen(due);
+            } else {
+                self.feed(Event::Tick);
+            }
+        }
+        self.now = end;
+    }
+
+    fn feed(&mut self, event: Event) {
+        self.machine.handle(self.now, event);
+        self.carry_out();
+    }
+
+    fn later(&mut self, after_ms: u64, due: Due) {
+        self.order += 1;
+        self.due.insert((self.now + Duration::from_millis(after_ms), self.order), due);
+    }
+
+    fn tell(&mut self, after_ms: u64, event: Event) {
+        let agent = self.agent;
+        self.later(after_ms, Due::ToMachine { agent, event });
+    }
+
+    /// Record first, then act; a crash may come between any two actions.
+    fn carry_out(&mut self) {
+        if let Some(record) = self.machine.take_record() {
+            self.disk = Some(record.clone());
+        }
+        let mut actions = Vec::new();
+        while let Some(action) = self.machine.poll_action() {
+            actions.push(action);
+        }
+        for action in &actions {
+            match action {
+                Action::Begin { operation, .. } => {
+                    self.begun.insert(*operation, self.requested[operation].clone());
+                }
+                Action::Finish { operation, outcome } => {
+                    let earlier = self.outcomes.insert(*operation, outcome.clone());
+                    assert!(earlier.is_none(), "operation {operation} ended twice");
+                    self.history.push(Mark::Anew);
+                }
+                Action::Look { .. }
+                | Action::Run { .. }
+                | Action::Watch(_)
+                | Action::Signal(..)
+                | Action::KillTree(_)
+                | Action::Announce(_) => {}
+            }
+        }
+        for action in actions {
+            if let Some(left) = &mut self.crash_after {
+                if *left == 0 {
+                    return self.crash_agent(true);
+                }
+                *left -= 1;
+            }
+            self.act(action);
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Look { ticket, .. } => {
+                let look = match &self.life {
+                    Some(life) => {
+                        self.known_lives.insert(life.pid);
+                        Look::Running(life.clone())
+                    }
+                    None => Look::Absent("no pid file /run/p.pid".into()),
+                };
+                self.tell(1, Event::Looked { ticket, look });
+            }
+            Action::Run { ticket, command, operation, .. } => self.run(ticket, command, operation.is_some()),
+            Action::Watch(life) => {
+                if self.life.as_ref() == Some(&life) {
+                    self.watched.push(life);
+                } else {
+                    self.tell(0, Event::Ended { life, exit: None });
+                }
+            }
+            Action::Signal(life, signal) => {
+                assert!(self.known_lives.contains(&life.pid), "a signal to a foreign process");
+                match signal {
+                    Signal::Terminate => self.fade(&life),
+                    Signal::Kill => self.die(&life, Some(Exit::Signal(9))),
+                }
+            }
+            Action::KillTree(life) => {
+                assert!(self.known_lives.contains(&life.pid), "a kill of a foreign process");
+                self.die(&life, Some(Exit::Signal(9)));
+            }
+            Action::Announce(notice) => self.notices.push((self.now, notice)),
+            Action::Begin { .. } | Action::Finish { .. } => {}
+        }
+    }
+
+    fn run(&mut self, ticket: u64, command: CommandKind, by_operation: bool) {
+        let agent = self.agent;
+        match command {
+            CommandKind::Start | CommandKind::Restart => {
+                assert_eq!(self.launch_commands, 0, "two start commands in flight");
+                if command == CommandKind::Start {
+                    assert!(self.life.is_none(), "a second copy is started");
+                }
+                self.launch_commands += 1;
+                self.launches.push((self.now, by_operation));
+                if !by_operation {
+                    self.history.push(Mark::Relaunch(self.now));
+                }
+                if command == CommandKind::Restart {
+                    self.kill_outside();
+                }
+                self.later(self.habits.start_takes_ms, Due::StartEnded { agent, ticket });
+            }
+            CommandKind::Stop => {
+                self.later(self.habits.stop_takes_ms, Due::StopEnded { agent, ticket, kill: false });
+            }
+            CommandKind::Kill => self.later(self.habits.stop_takes_ms, Due::StopEnded { agent, ticket, kill: true }),
+            CommandKind::Reload => self.tell(10, Event::CommandEnded { ticket, end: end_of(0) }),
+        }
+    }
+
+    fn happen(&mut self, due: Due) {
+        match due {
+            Due::ToMachine { agent, event } if agent == self.agent => self.feed(event),
+            Due::ToMachine { .. } => {}
+            Due::StartEnded { agent, ticket } => {
+                if let Some(after) = self.habits.appears_after_ms {
+                    self.later(after, Due::Appears);
+                } else {
+                    self.launch_commands -= 1;
+                }
+                self.later(
+                    0,
+                    Due::ToMachine {
+                        agent,
+                        event: Event::CommandEnded { ticket, end: end_of(self.habits.start_exit) },
+                    },
+                );
+            }
+            Due::StopEnded { agent, ticket, kill } => {
+                if let (Some(life), false) = (self.life.clone(), kill) {
+                    self.fade(&life);
+                }
+                self.later(
+                    0,
+                    Due::ToMachine { agent, event: Event::CommandEnded { ticket, end: end_of(self.habits.stop_exit) } },
+                );
+            }
+            Due::Appears => {
+                self.launch_commands -= 1;
+                assert!(self.life.is_none(), "two copies");
+                self.next_pid += 1;
+                let life = Incarnation {
+                    boot: BootId("b".into()),
+                    pid: self.next_pid,
+                    start_ticks: u64::try_from(self.next_pid).unwrap(),
+                    pidfd_inode: None,
+                };
+                self.life = Some(life.clone());
+                self.born = self.now;
+                if let Some(after) = self.habits.lives_ms {
+                    self.later(after, Due::Dies(life, Some(Exit::Code(1))));
+                }
+            }
+            Due::Dies(life, exit) => self.die(&life, exit),
+        }
+    }
+
+    fn fade(&mut self, life: &Incarnation) {
+        if let Some(after) = self.habits.dies_after_ms {
+            self.later(after, Due::Dies(life.clone(), Some(Exit::Signal(15))));
+        }
+    }
+
+    fn die(&mut self, life: &Incarnation, exit: Option<Exit>) {
+        if self.life.as_ref() == Some(life) {
+            self.life = None;
+            if self.now.since(self.born) >= Duration::from_secs(59) {
+                self.history.push(Mark::Anew);
+            }
+            if self.watched.contains(life) {
+                self.watched.retain(|watched| watched != life);
+                self.tell(0, Event::Ended { life: life.clone(), exit });
+            }
+        }
+    }
+}
+
+pub fn end_of(code: i32) -> CommandEnd {
+    CommandEnd { result: CommandResult::Exited(Exit::Code(code)), output: format!("exit {code}") }
+}

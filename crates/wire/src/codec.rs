@@ -1,0 +1,148 @@
+//! Frames: four bytes of length, big-endian, then one message.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use bytes::{Buf, BytesMut};
+use prost::Message;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+use tokio_util::codec::length_delimited::{LengthDelimitedCodec, LengthDelimitedCodecError};
+use tokio_util::codec::{Decoder, Encoder};
+
+use crate::{FromAgent, FromServer, LinkMessage, WireError};
+
+/// The largest frame of a session, without its four bytes of length.
+pub const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// The largest frame of an enrolment, where the peer has proved nothing yet.
+pub const FRAME_BYTES_MAX_ENROL: usize = 256 * 1024;
+
+/// The most observations, assignments, pools or acknowledgements in one message. An item can be
+/// two bytes on the wire and hundreds in memory, so the frame's size alone is no bound on memory.
+pub const ITEMS_MAX: usize = 16 * 1024;
+
+/// The agent's end: reads [`FromServer`], writes [`FromAgent`].
+pub type AgentCodec = MessageCodec<FromServer, FromAgent>;
+
+/// The server's end: reads [`FromAgent`], writes [`FromServer`].
+pub type ServerCodec = MessageCodec<FromAgent, FromServer>;
+
+/// One end of a link: yields `In` and takes `Out` or `&Out`. An error while encoding leaves the
+/// stream as it was; an error while decoding ends it.
+pub struct MessageCodec<In, Out> {
+    frames: LengthDelimitedCodec,
+    /// A length was read and its frame is not complete.
+    inside_frame: bool,
+    ends: PhantomData<fn(Out) -> In>,
+}
+
+impl<In, Out> MessageCodec<In, Out> {
+    /// For a session.
+    pub fn new() -> Self {
+        Self::with_frame_bytes_max(FRAME_BYTES_MAX)
+    }
+
+    /// For an enrolment: the same, with small frames.
+    pub fn enrolment() -> Self {
+        Self::with_frame_bytes_max(FRAME_BYTES_MAX_ENROL)
+    }
+
+    fn with_frame_bytes_max(bytes_max: usize) -> Self {
+        let frames = LengthDelimitedCodec::builder().length_field_length(4).max_frame_length(bytes_max).new_codec();
+        Self { frames, inside_frame: false, ends: PhantomData }
+    }
+
+    /// The framing's own errors hide the one kind that we name.
+    fn frame_error(&self, error: std::io::Error) -> WireError {
+        if error.get_ref().is_some_and(|inner| inner.is::<LengthDelimitedCodecError>()) {
+            WireError::FrameTooLarge { bytes_max: self.frames.max_frame_length() }
+        } else {
+            WireError::Io(error)
+        }
+    }
+}
+
+impl<In, Out> Default for MessageCodec<In, Out> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<In, Out> fmt::Debug for MessageCodec<In, Out> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageCodec").field("frames", &self.frames).finish_non_exhaustive()
+    }
+}
+
+impl<In: LinkMessage, Out> Decoder for MessageCodec<In, Out> {
+    type Item = In;
+    type Error = WireError;
+
+    fn decode(&mut self, src: &mut BytesMut) -> Result<Option<In>, WireError> {
+        let before = src.len();
+        let Some(frame) = self.frames.decode(src).map_err(|error| self.frame_error(error))? else {
+            self.inside_frame |= src.len() < before;
+            return Ok(None);
+        };
+        self.inside_frame = false;
+        check_items(&frame)?;
+        In::from_proto(In::Proto::decode(frame)?).map(Some)
+    }
+
+    fn decode_eof(&mut self, src: &mut BytesMut) -> Result<Option<In>, WireError> {
+        match self.decode(src)? {
+            Some(message) => Ok(Some(message)),
+            None if self.inside_frame || !src.is_empty() => Err(WireError::Truncated),
+            None => Ok(None),
+        }
+    }
+}
+
+impl<In, Out: LinkMessage> Encoder<Out> for MessageCodec<In, Out> {
+    type Error = WireError;
+
+    fn encode(&mut self, message: Out, dst: &mut BytesMut) -> Result<(), WireError> {
+        let message = message.into_proto();
+        // Before the bytes exist: an oversized message shall not cost its size again.
+        if message.encoded_len() > self.frames.max_frame_length() {
+            return Err(WireError::FrameTooLarge { bytes_max: self.frames.max_frame_length() });
+        }
+        let bytes = message.encode_to_vec();
+        check_items(&bytes)?;
+        self.frames.encode(bytes.as_slice(), dst).map_err(|error| self.frame_error(error))
+    }
+}
+
+impl<In, Out: LinkMessage> Encoder<&Out> for MessageCodec<In, Out> {
+    type Error = WireError;
+
+    fn encode(&mut self, message: &Out, dst: &mut BytesMut) -> Result<(), WireError> {
+        self.encode(message.clone(), dst)
+    }
+}
+
+/// Counts the fields of the message inside the frame, which is where lists are, before anything
+/// is allocated for them.
+fn check_items(frame: &[u8]) -> Result<(), WireError> {
+    let mut items = 0;
+    let mut outer = frame;
+    while outer.has_remaining() {
+        let (tag, wire_type) = decode_key(&mut outer)?;
+        if wire_type != WireType::LengthDelimited {
+            skip_field(wire_type, tag, &mut outer, DecodeContext::default())?;
+            continue;
+        }
+        let length = usize::try_from(decode_varint(&mut outer)?).unwrap_or(usize::MAX);
+        let (mut message, rest) = outer.split_at_checked(length).ok_or(WireError::Truncated)?;
+        outer = rest;
+        while message.has_remaining() {
+            items += 1;
+            if items > ITEMS_MAX {
+                return Err(WireError::TooManyItems { items_max: ITEMS_MAX });
+            }
+            let (tag, wire_type) = decode_key(&mut message)?;
+            skip_field(wire_type, tag, &mut message, DecodeContext::default())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! Conversions of whole messages.
+
+use std::time::Duration;
+
+use crate::message::{Assign, FromAgent, FromServer};
+use crate::proto::{from_agent, from_server};
+use crate::value::{agent_id, boot_id, bounded, kind, millis, number_of_kind, required, short, spec, spec_json};
+use crate::{WireError, proto};
+
+/// Room for a certificate request or certificate, with much to spare.
+const CERTIFICATE_BYTES_MAX: usize = 64 * 1024;
+const NONCE_BYTES_MAX: usize = 256;
+
+/// A message of one direction and its form on the wire.
+pub trait LinkMessage: Clone {
+    type Proto: prost::Message + Default;
+
+    fn into_proto(self) -> Self::Proto;
+
+    fn from_proto(message: Self::Proto) -> Result<Self, WireError>;
+}
+
+impl LinkMessage for FromAgent {
+    type Proto = proto::FromAgent;
+
+    fn into_proto(self) -> proto::FromAgent {
+        use from_agent::Kind;
+        let kind = match self {
+            Self::Enrol { token_id, token_secret, csr_der, agent, host } => Kind::Enrol(proto::Enrol {
+                token_id,
+                token_secret,
+                csr_der,
+                agent: agent.map(Into::into),
+                host: Some(host.into()),
+            }),
+            Self::Hello { agent, boot, facts, seen_generation, nonce } => Kind::Hello(proto::Hello {
+                agent: agent.into(),
+                boot: boot.0,
+                facts: Some(facts.into()),
+                seen_generation,
+                nonce,
+            }),
+            Self::Beat => Kind::Beat(proto::Beat {}),
+            Self::Outcome { operation, outcome } => Kind::Outcome(proto::OperationOutcome {
+                operation: Some(operation.into()),
+                outcome: Some(outcome.into()),
+            }),
+            Self::Observed { observations } => Kind::Observed(proto::Observed {
+                observations: observations
+                    .into_iter()
+                    .map(|(key, snapshot)| proto::Observation {
+                        key: Some(key.into()),
+                        snapshot: Some(snapshot.into()),
+                    })
+                    .collect(),
+            }),
+            Self::Seen { generation } => Kind::Seen(proto::Seen { generation }),
+            Self::Renew { csr_der } => Kind::Renew(proto::Renew { csr_der }),
+            Self::Unknown => return proto::FromAgent { kind: None },
+        };
+        proto::FromAgent { kind: Some(kind) }
+    }
+
+    fn from_proto(message: proto::FromAgent) -> Result<Self, WireError> {
+        use from_agent::Kind;
+        Ok(match message.kind {
+            None => Self::Unknown,
+            Some(Kind::Enrol(enrol)) => enrol_from(enrol)?,
+            Some(Kind::Hello(hello)) => hello_from(hello)?,
+            Some(Kind::Beat(proto::Beat {})) => Self::Beat,
+            Some(Kind::Outcome(proto::OperationOutcome { operation, outcome })) => Self::Outcome {
+                operation: required("operation", operation)?.try_into()?,
+                outcome: required("outcome", outcome)?.try_into()?,
+            },
+            Some(Kind::Observed(proto::Observed { observations })) => Self::Observed {
+                observations: observations.into_iter().map(observation_from).collect::<Result<_, _>>()?,
+            },
+            Some(Kind::Seen(proto::Seen { generation })) => Self::Seen { generation },
+            Some(Kind::Renew(proto::Renew { csr_der })) => Self::Renew { csr_der: certificate_request(csr_der)? },
+        })
+    }
+}
+
+fn enrol_from(enrol: proto::Enrol) -> Result<FromAgent, WireError> {
+    Ok(FromAgent::Enrol {
+        token_id: short("token id", enrol.token_id)?,
+        token_secret: short("token secret", enrol.token_secret)?,
+        csr_der: certificate_request(enrol.csr_der)?,
+        agent: enrol.agent.map(agent_id).transpose()?,
+        host: required("host", enrol.host)?.try_into()?,
+    })
+}
+
+fn hello_from(hello: proto::Hello) -> Result<FromAgent, WireError> {
+    Ok(FromAgent::Hello {
+        agent: agent_id(hello.agent)?,
+        boot: boot_id(hello.boot)?,
+        facts: required("facts", hello.facts)?.try_into()?,
+        seen_generation: hello.seen_generation,
+        nonce: bounded("nonce", hello.nonce, NONCE_BYTES_MAX)?,
+    })
+}
+
+fn observation_from(
+    observation: proto::Observation,
+) -> Result<(proctor_model::ProcessKey, proctor_model::Snapshot), WireError> {
+    Ok((required("process key", observation.key)?.try_into()?, required("snapshot", observation.snapshot)?.try_into()?))
+}
+
+fn certificate_request(der: Vec<u8>) -> Result<Vec<u8>, WireError> {
+    bounded("certificate request", der, CERTIFICATE_BYTES_MAX)
+}
+
+fn certificate(pem: String) -> Result<String, WireError> {
+    bounded("certificate", pem, CERTIFICATE_BYTES_MAX)
+}
+
+impl LinkMessage for FromServer {
+    type Proto = proto::FromServer;
+
+    fn into_proto(self) -> proto::FromServer {
+        use from_server::Kind;
+        let kind = match self {
+            Self::Enrolled { agent, certificate_pem, authority_pem } => {
+                Kind::Enrolled(proto::Enrolled { agent: agent.into(), certificate_pem, authority_pem })
+            }
+            Self::Refused { reason, retry } => Kind::Refused(proto::Refused { reason, retry }),
+            Self::Welcome { epoch, beat_interval, server_time_ms } => {
+                Kind::Welcome(proto::Welcome { epoch, beat_interval_ms: millis(beat_interval), server_time_ms })
+            }
+            Self::Busy { retry_after } => Kind::Busy(proto::Busy { retry_after_ms: millis(retry_after) }),
+            Self::Operate { operation, key, kind, spec, expires_in } => Kind::Operate(proto::Operate {
+                operation: Some(operation.into()),
+                key: Some(key.into()),
+                kind: number_of_kind(kind),
+                spec_json: spec_json(spec),
+                expires_in_ms: millis(expires_in),
+            }),
+            Self::Acknowledge { operations } => {
+                Kind::Acknowledge(proto::Acknowledge { operations: operations.into_iter().map(Into::into).collect() })
+            }
+            Self::Assign { assignments } => {
+                Kind::Assign(proto::Assign { assignments: assignments.into_iter().map(Into::into).collect() })
+            }
+            Self::AssignPools { pools } => Kind::AssignPools(proto::AssignPools {
+                pools: pools
+                    .into_iter()
+                    .map(|(generation, pool)| proto::PoolAssignment { generation, pool: Some(pool.into()) })
+                    .collect(),
+            }),
+            Self::Renewed { certificate_pem } => Kind::Renewed(proto::Renewed { certificate_pem }),
+            Self::Unknown => return proto::FromServer { kind: None },
+        };
+        proto::FromServer { kind: Some(kind) }
+    }
+
+    fn from_proto(message: proto::FromServer) -> Result<Self, WireError> {
+        use from_server::Kind;
+        Ok(match message.kind {
+            None => Self::Unknown,
+            Some(Kind::Enrolled(enrolled)) => Self::Enrolled {
+                agent: agent_id(enrolled.agent)?,
+                certificate_pem: certificate(enrolled.certificate_pem)?,
+                authority_pem: certificate(enrolled.authority_pem)?,
+            },
+            Some(Kind::Refused(proto::Refused { reason, retry })) => Self::Refused { reason, retry },
+            Some(Kind::Welcome(welcome)) => Self::Welcome {
+                epoch: welcome.epoch,
+                beat_interval: Duration::from_millis(welcome.beat_interval_ms),
+                server_time_ms: welcome.server_time_ms,
+            },
+            Some(Kind::Busy(busy)) => Self::Busy { retry_after: Duration::from_millis(busy.retry_after_ms) },
+            Some(Kind::Operate(operate)) => operate_from(operate)?,
+            Some(Kind::Acknowledge(proto::Acknowledge { operations })) => Self::Acknowledge {
+                operations: operations.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
+            },
+            Some(Kind::Assign(proto::Assign { assignments })) => {
+                Self::Assign { assignments: assignments.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()? }
+            }
+            Some(Kind::AssignPools(proto::AssignPools { pools })) => {
+                Self::AssignPools { pools: pools.into_iter().map(pool_from).collect::<Result<_, _>>()? }
+            }
+            Some(Kind::Renewed(renewed)) => Self::Renewed { certificate_pem: certificate(renewed.certificate_pem)? },
+        })
+    }
+}
+
+fn operate_from(operate: proto::Operate) -> Result<FromServer, WireError> {
+    Ok(FromServer::Operate {
+        operation: required("operation", operate.operation)?.try_into()?,
+        key: required("process key", operate.key)?.try_into()?,
+        kind: kind(operate.kind)?,
+        spec: spec(operate.spec_json)?,
+        expires_in: Duration::from_millis(operate.expires_in_ms),
+    })
+}
+
+fn pool_from(assignment: proto::PoolAssignment) -> Result<(u64, proctor_model::Pool), WireError> {
+    Ok((assignment.generation, required("pool", assignment.pool)?.try_into()?))
+}
+
+impl From<Assign> for proto::Assignment {
+    fn from(assign: Assign) -> Self {
+        Self {
+            generation: assign.generation,
+            key: Some(assign.key.into()),
+            spec_json: spec_json(assign.spec),
+            managed: assign.managed,
+            registered_at: assign.registered_at,
+        }
+    }
+}
+
+impl TryFrom<proto::Assignment> for Assign {
+    type Error = WireError;
+    fn try_from(assignment: proto::Assignment) -> Result<Self, WireError> {
+        Ok(Self {
+            generation: assignment.generation,
+            key: required("process key", assignment.key)?.try_into()?,
+            spec: spec(assignment.spec_json)?,
+            managed: assignment.managed,
+            registered_at: assignment.registered_at,
+        })
+    }
+}

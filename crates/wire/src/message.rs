@@ -1,0 +1,136 @@
+//! The messages, as the rest of the code sees them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_model::{
+    AgentId, BootId, HostFacts, HostKey, OperationId, OperationKind, Outcome, Pool, ProcessKey, Snapshot, Spec,
+};
+
+/// What an agent says to a server.
+#[derive(Clone, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "outcomes and beats go through short queues; no box for each outcome")]
+pub enum FromAgent {
+    /// Asks for a certificate; `agent` is the id to keep where this host had one.
+    Enrol {
+        token_id: String,
+        token_secret: String,
+        csr_der: Vec<u8>,
+        agent: Option<AgentId>,
+        host: HostKey,
+    },
+    /// Opens a session.
+    Hello {
+        agent: AgentId,
+        boot: BootId,
+        facts: HostFacts,
+        seen_generation: u64,
+        nonce: Vec<u8>,
+    },
+    Beat,
+    /// Repeated until it is acknowledged.
+    Outcome {
+        operation: OperationId,
+        outcome: Outcome,
+    },
+    Observed {
+        observations: Vec<(ProcessKey, Snapshot)>,
+    },
+    /// Everything assigned up to this generation is in the agent's ledger.
+    Seen {
+        generation: u64,
+    },
+    Renew {
+        csr_der: Vec<u8>,
+    },
+    /// A message kind of a newer version: skip it. Never sent on purpose.
+    Unknown,
+}
+
+/// What a server says to an agent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FromServer {
+    Enrolled {
+        agent: AgentId,
+        certificate_pem: String,
+        authority_pem: String,
+    },
+    /// With `retry` false the agent does not come back with the same request.
+    Refused {
+        reason: String,
+        retry: bool,
+    },
+    Welcome {
+        epoch: u64,
+        beat_interval: Duration,
+        server_time_ms: i64,
+    },
+    Busy {
+        retry_after: Duration,
+    },
+    Operate {
+        operation: OperationId,
+        key: ProcessKey,
+        kind: OperationKind,
+        spec: Option<Arc<Spec>>,
+        expires_in: Duration,
+    },
+    /// These outcomes are stored; the agent may forget them.
+    Acknowledge {
+        operations: Vec<OperationId>,
+    },
+    Assign {
+        assignments: Vec<Assign>,
+    },
+    /// Pools with the generation in which each was set.
+    AssignPools {
+        pools: Vec<(u64, Pool)>,
+    },
+    Renewed {
+        certificate_pem: String,
+    },
+    /// A message kind of a newer version: skip it. Never sent on purpose.
+    Unknown,
+}
+
+/// What the server wants of one process from `generation` on; no spec means that it is no longer
+/// registered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assign {
+    pub generation: u64,
+    pub key: ProcessKey,
+    pub spec: Option<Arc<Spec>>,
+    pub managed: bool,
+    /// Unix seconds.
+    pub registered_at: i64,
+}
+
+impl fmt::Debug for FromAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Enrol { token_id, token_secret: _, csr_der: _, agent, host } => f
+                .debug_struct("Enrol")
+                .field("token_id", token_id)
+                .field("agent", agent)
+                .field("host", host)
+                .finish_non_exhaustive(),
+            Self::Hello { agent, boot, facts, seen_generation, nonce } => f
+                .debug_struct("Hello")
+                .field("agent", agent)
+                .field("boot", boot)
+                .field("facts", facts)
+                .field("seen_generation", seen_generation)
+                .field("nonce", nonce)
+                .finish(),
+            Self::Beat => f.write_str("Beat"),
+            Self::Outcome { operation, outcome } => {
+                f.debug_struct("Outcome").field("operation", operation).field("outcome", outcome).finish()
+            }
+            Self::Observed { observations } => f.debug_struct("Observed").field("observations", observations).finish(),
+            Self::Seen { generation } => f.debug_struct("Seen").field("generation", generation).finish(),
+            Self::Renew { csr_der } => f.debug_struct("Renew").field("csr_der", csr_der).finish(),
+            Self::Unknown => f.write_str("Unknown"),
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Conversions of the values inside messages.
+//!
+//! From the wire every text goes through its parser, and free text that a server keeps for every
+//! host has a length here. Towards the wire nothing fails: a number that is not finite is sent as
+//! 0, because the peer would end the session over it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_model::{
+    AgentId, BootId, Code, FieldError, HostFacts, HostKey, OperationId, OperationKind, Outcome, Percent, Phase, Pool,
+    PoolLimits, ProcessKey, Snapshot, Spec, Usage, Weight,
+};
+
+use crate::{WireError, proto};
+
+/// Host names, versions, ids: no honest one comes near.
+const TEXT_BYTES_MAX: usize = 1024;
+
+pub(crate) fn required<T>(what: &'static str, value: Option<T>) -> Result<T, WireError> {
+    value.ok_or(WireError::Missing { what })
+}
+
+pub(crate) fn bounded<T: AsRef<[u8]>>(what: &'static str, value: T, bytes_max: usize) -> Result<T, WireError> {
+    if value.as_ref().len() > bytes_max { Err(WireError::TooLong { what, bytes_max }) } else { Ok(value) }
+}
+
+pub(crate) fn short(what: &'static str, text: String) -> Result<String, WireError> {
+    bounded(what, text, TEXT_BYTES_MAX)
+}
+
+fn parsed<T: TryFrom<String, Error = FieldError>>(what: &'static str, text: String) -> Result<T, WireError> {
+    T::try_from(text).map_err(|source| WireError::Invalid { what, source })
+}
+
+pub(crate) fn agent_id(text: String) -> Result<AgentId, WireError> {
+    parsed("agent id", text)
+}
+
+pub(crate) fn boot_id(text: String) -> Result<BootId, WireError> {
+    short("boot id", text).map(BootId)
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The two ways between an enum of the model and its number on the wire.
+macro_rules! numbered {
+    ($to:ident, $from:ident, $type:ident, $what:literal, $($variant:ident),+ $(,)?) => {
+        pub(crate) fn $to(value: $type) -> i32 {
+            match value {
+                $($type::$variant => proto::$type::$variant.into(),)+
+            }
+        }
+
+        pub(crate) fn $from(number: i32) -> Result<$type, WireError> {
+            match proto::$type::try_from(number) {
+                $(Ok(proto::$type::$variant) => Ok($type::$variant),)+
+                Ok(proto::$type::Unspecified) | Err(_) => Err(WireError::Unknown { what: $what, number }),
+            }
+        }
+    };
+}
+
+numbered!(
+    number_of_kind,
+    kind,
+    OperationKind,
+    "operation kind",
+    Start,
+    Stop,
+    Status,
+    Manage,
+    Release,
+    Restart,
+    Reload,
+    Kill,
+);
+numbered!(
+    number_of_code,
+    code,
+    Code,
+    "code",
+    Success,
+    Handling,
+    AgentAbsent,
+    AlreadyRunning,
+    NotRunning,
+    IllegalOperation,
+    CheckFailed,
+    AlreadyRegistered,
+    CommandFailed,
+);
+numbered!(number_of_phase, phase, Phase, "phase", Unknown, Stopped, Starting, Running, Stopping, Waiting, Failed,);
+numbered!(number_of_weight, weight, Weight, "weight", Usage, UsageByLimit);
+
+pub(crate) fn spec_json(spec: Option<Arc<Spec>>) -> Option<String> {
+    spec.map(|spec| spec.to_json())
+}
+
+pub(crate) fn spec(json: Option<String>) -> Result<Option<Arc<Spec>>, WireError> {
+    json.map(|json| serde_json::from_str(&json).map(Arc::new).map_err(|source| WireError::Spec { source })).transpose()
+}
+
+impl From<HostKey> for proto::HostKey {
+    fn from(host: HostKey) -> Self {
+        let ip = match host.ip {
+            IpAddr::V4(ip) => ip.octets().to_vec(),
+            IpAddr::V6(ip) => ip.octets().to_vec(),
+        };
+        Self { cloud: host.cloud, supplier: host.supplier, ip }
+    }
+}
+
+impl TryFrom<proto::HostKey> for HostKey {
+    type Error = WireError;
+    fn try_from(host: proto::HostKey) -> Result<Self, WireError> {
+        let bytes = host.ip.as_slice();
+        let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+        let ip = v4
+            .or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))
+            .map_err(|_| WireError::Address { what: "host address", bytes: bytes.len() })?;
+        Ok(Self { cloud: host.cloud, supplier: host.supplier, ip })
+    }
+}
+
+impl From<HostFacts> for proto::HostFacts {
+    fn from(facts: HostFacts) -> Self {
+        let HostFacts { hostname, os, arch, cpus, memory_bytes, agent_version } = facts;
+        Self { hostname, os, arch, cpus, memory_bytes, agent_version }
+    }
+}
+
+impl TryFrom<proto::HostFacts> for HostFacts {
+    type Error = WireError;
+    fn try_from(facts: proto::HostFacts) -> Result<Self, WireError> {
+        Ok(Self {
+            hostname: short("hostname", facts.hostname)?,
+            os: short("os", facts.os)?,
+            arch: short("arch", facts.arch)?,
+            cpus: facts.cpus,
+            memory_bytes: facts.memory_bytes,
+            agent_version: short("agent version", facts.agent_version)?,
+        })
+    }
+}
+
+impl From<OperationId> for proto::OperationId {
+    fn from(id: OperationId) -> Self {
+        Self { task: id.task.to_string(), index: id.index, attempt: id.attempt }
+    }
+}
+
+impl TryFrom<proto::OperationId> for OperationId {
+    type Error = WireError;
+    fn try_from(id: proto::OperationId) -> Result<Self, WireError> {
+        Ok(Self { task: parsed("task id", short("task id", id.task)?)?, index: id.index, attempt: id.attempt })
+    }
+}
+
+impl From<ProcessKey> for proto::ProcessKey {
+    fn from(key: ProcessKey) -> Self {
+        Self { namespace: key.namespace.into(), name: key.name.into() }
+    }
+}
+
+impl TryFrom<proto::ProcessKey> for ProcessKey {
+    type Error = WireError;
+    fn try_from(key: proto::ProcessKey) -> Result<Self, WireError> {
+        Ok(Self { namespace: parsed("namespace", key.namespace)?, name: parsed("process name", key.name)? })
+    }
+}
+
+impl From<Outcome> for proto::Outcome {
+    fn from(outcome: Outcome) -> Self {
+        Self {
+            code: number_of_code(outcome.code),
+            message: outcome.message,
+            output: outcome.output,
+            managed: outcome.managed,
+            snapshot: outcome.snapshot.map(Into::into),
+        }
+    }
+}
+
+impl TryFrom<proto::Outcome> for Outcome {
+    type Error = WireError;
+    fn try_from(outcome: proto::Outcome) -> Result<Self, WireError> {
+        Ok(Self {
+            code: code(outcome.code)?,
+            message: outcome.message,
+            output: outcome.output,
+            managed: outcome.managed,
+            snapshot: outcome.snapshot.map(Snapshot::try_from).transpose()?,
+        })
+    }
+}
+
+impl From<Snapshot> for proto::Snapshot {
+    fn from(snapshot: Snapshot) -> Self {
+        Self {
+            phase: number_of_phase(snapshot.phase),
+            managed: snapshot.managed,
+            pid: snapshot.pid,
+            usage: Some(snapshot.usage.into()),
+            version: snapshot.version,
+            health: snapshot.health,
+            started_at: snapshot.started_at,
+            registered_at: snapshot.registered_at,
+            reported_at: snapshot.reported_at,
+            restarts: snapshot.restarts,
+            reason: snapshot.reason,
+            utc_offset_secs: snapshot.utc_offset_secs,
+        }
+    }
+}
+
+impl TryFrom<proto::Snapshot> for Snapshot {
+    type Error = WireError;
+    fn try_from(snapshot: proto::Snapshot) -> Result<Self, WireError> {
+        Ok(Self {
+            phase: phase(snapshot.phase)?,
+            managed: snapshot.managed,
+            pid: snapshot.pid,
+            usage: required("usage", snapshot.usage)?.try_into()?,
+            version: snapshot.version,
+            health: snapshot.health,
+            started_at: snapshot.started_at,
+            registered_at: snapshot.registered_at,
+            reported_at: snapshot.reported_at,
+            restarts: snapshot.restarts,
+            reason: snapshot.reason,
+            utc_offset_secs: snapshot.utc_offset_secs,
+        })
+    }
+}
+
+impl From<Usage> for proto::Usage {
+    fn from(usage: Usage) -> Self {
+        let or_zero = |number: f64| if number.is_finite() { number } else { 0.0 };
+        Self {
+            cpu_percent: or_zero(usage.cpu_percent),
+            cpu_percent_average: or_zero(usage.cpu_percent_average),
+            memory_percent: or_zero(usage.memory_percent),
+            memory_bytes: usage.memory_bytes,
+            threads: usage.threads,
+            state: usage.state,
+            command_line: usage.command_line,
+            user_ticks: usage.user_ticks,
+            system_ticks: usage.system_ticks,
+            elapsed_secs: usage.elapsed_secs,
+        }
+    }
+}
+
+impl TryFrom<proto::Usage> for Usage {
+    type Error = WireError;
+    fn try_from(usage: proto::Usage) -> Result<Self, WireError> {
+        let finite =
+            |what, number: f64| if number.is_finite() { Ok(number) } else { Err(WireError::NotFinite { what }) };
+        Ok(Self {
+            cpu_percent: finite("cpu_percent", usage.cpu_percent)?,
+            cpu_percent_average: finite("cpu_percent_average", usage.cpu_percent_average)?,
+            memory_percent: finite("memory_percent", usage.memory_percent)?,
+            memory_bytes: usage.memory_bytes,
+            threads: usage.threads,
+            state: usage.state,
+            command_line: usage.command_line,
+            user_ticks: usage.user_ticks,
+            system_ticks: usage.system_ticks,
+            elapsed_secs: usage.elapsed_secs,
+        })
+    }
+}
+
+impl From<Pool> for proto::Pool {
+    fn from(pool: Pool) -> Self {
+        let Pool { namespace, id, limits } = pool;
+        Self {
+            namespace: namespace.into(),
+            id: id.into(),
+            cpu: limits.cpu.get(),
+            memory: limits.memory.get(),
+            cpu_weight: number_of_weight(limits.cpu_weight),
+            memory_weight: number_of_weight(limits.memory_weight),
+        }
+    }
+}
+
+impl TryFrom<proto::Pool> for Pool {
+    type Error = WireError;
+    fn try_from(pool: proto::Pool) -> Result<Self, WireError> {
+        let percent = |what, number| Percent::try_from(number).map_err(|source| WireError::Invalid { what, source });
+        Ok(Self {
+            namespace: parsed("pool namespace", pool.namespace)?,
+            id: parsed("pool id", pool.id)?,
+            limits: PoolLimits {
+                cpu: percent("pool cpu", pool.cpu)?,
+                memory: percent("pool memory", pool.memory)?,
+                cpu_weight: weight(pool.cpu_weight)?,
+                memory_weight: weight(pool.memory_weight)?,
+            },
+        })
+    }
+}

@@ -1,0 +1,209 @@
+//! Frames that no honest peer of this version sends.
+
+use crate::strategies;
+use bytes::{BufMut, BytesMut};
+use proctor_wire::proto::{self, from_agent, from_server};
+use proctor_wire::{
+    AgentCodec, FRAME_BYTES_MAX, FRAME_BYTES_MAX_ENROL, FromAgent, FromServer, ITEMS_MAX, ServerCodec, WireError,
+};
+use proptest::prelude::*;
+use prost::Message;
+use tokio_util::codec::{Decoder, Encoder};
+
+fn framed(payload: &[u8]) -> BytesMut {
+    let mut wire = BytesMut::new();
+    wire.put_u32(u32::try_from(payload.len()).expect("a test frame is small"));
+    wire.put_slice(payload);
+    wire
+}
+
+fn server_hears(kind: from_agent::Kind) -> Result<Option<FromAgent>, WireError> {
+    ServerCodec::new().decode(&mut framed(&proto::FromAgent { kind: Some(kind) }.encode_to_vec()))
+}
+
+fn agent_hears(kind: from_server::Kind) -> Result<Option<FromServer>, WireError> {
+    AgentCodec::new().decode(&mut framed(&proto::FromServer { kind: Some(kind) }.encode_to_vec()))
+}
+
+fn operate() -> proto::Operate {
+    proto::Operate {
+        operation: Some(proto::OperationId {
+            task: "GSETASK:00000000000000000000000000000007".to_owned(),
+            index: 0,
+            attempt: 0,
+        }),
+        key: Some(proto::ProcessKey { namespace: "gse".to_owned(), name: "proc".to_owned() }),
+        kind: proto::OperationKind::Stop.into(),
+        spec_json: None,
+        expires_in_ms: 5,
+    }
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = ServerCodec::new().decode(&mut BytesMut::from(bytes.as_slice()));
+        let _ = AgentCodec::new().decode(&mut BytesMut::from(bytes.as_slice()));
+        let _ = ServerCodec::new().decode(&mut framed(&bytes));
+        let _ = AgentCodec::new().decode(&mut framed(&bytes));
+    }
+
+    #[test]
+    fn one_changed_byte_never_panics(message in strategies::from_agent(), at in any::<usize>(), value: u8) {
+        let mut wire = BytesMut::new();
+        AgentCodec::new().encode(message, &mut wire).unwrap();
+        let at = at % wire.len();
+        wire[at] = value;
+
+        let _ = ServerCodec::new().decode_eof(&mut wire);
+    }
+
+    #[test]
+    fn a_stream_that_ends_inside_a_frame_is_an_error(message in strategies::from_agent(), cut in any::<usize>()) {
+        let mut wire = BytesMut::new();
+        AgentCodec::new().encode(message, &mut wire).unwrap();
+        wire.truncate(cut % (wire.len() - 1) + 1);
+        let mut codec = ServerCodec::new();
+
+        prop_assert!(codec.decode(&mut wire).unwrap().is_none());
+        let end = codec.decode_eof(&mut wire);
+
+        prop_assert!(matches!(end, Err(WireError::Truncated)), "{:?}", end);
+    }
+}
+
+#[test]
+fn a_message_kind_of_a_newer_version_is_unknown_and_the_next_one_is_heard() {
+    // Field 500, length-delimited, holding field 1 = 7.
+    let mut wire = framed(&[0xa2, 0x1f, 0x02, 0x08, 0x07]);
+    AgentCodec::new().encode(FromAgent::Beat, &mut wire).unwrap();
+    let mut codec = ServerCodec::new();
+
+    assert_eq!(codec.decode(&mut wire).unwrap(), Some(FromAgent::Unknown));
+    assert_eq!(codec.decode(&mut wire).unwrap(), Some(FromAgent::Beat));
+    assert_eq!(
+        AgentCodec::new().decode(&mut framed(&[0xa2, 0x1f, 0x02, 0x08, 0x07])).unwrap(),
+        Some(FromServer::Unknown)
+    );
+}
+
+#[test]
+fn a_length_over_the_limit_is_refused_before_its_bytes_come() {
+    let mut wire = BytesMut::new();
+    wire.put_u32(u32::try_from(FRAME_BYTES_MAX).unwrap() + 1);
+
+    let heard = ServerCodec::new().decode(&mut wire.clone());
+    let enrolment = ServerCodec::enrolment().decode(&mut framed(&vec![0; FRAME_BYTES_MAX_ENROL + 1]));
+
+    assert!(matches!(heard, Err(WireError::FrameTooLarge { bytes_max: FRAME_BYTES_MAX })), "{heard:?}");
+    assert!(matches!(enrolment, Err(WireError::FrameTooLarge { bytes_max: FRAME_BYTES_MAX_ENROL })), "{enrolment:?}");
+}
+
+#[test]
+fn a_message_over_the_limit_is_not_sent_and_leaves_the_stream_alone() {
+    let mut wire = BytesMut::new();
+    let reason = "x".repeat(FRAME_BYTES_MAX);
+
+    let sent = ServerCodec::new().encode(FromServer::Refused { reason, retry: false }, &mut wire);
+
+    assert!(matches!(sent, Err(WireError::FrameTooLarge { bytes_max: FRAME_BYTES_MAX })), "{sent:?}");
+    assert!(wire.is_empty());
+}
+
+#[test]
+fn a_small_frame_of_very_many_items_is_refused() {
+    let observations = vec![proto::Observation::default(); ITEMS_MAX + 1];
+
+    let heard = server_hears(from_agent::Kind::Observed(proto::Observed { observations }));
+
+    assert!(matches!(heard, Err(WireError::TooManyItems { items_max: ITEMS_MAX })), "{heard:?}");
+}
+
+#[test]
+fn the_most_items_that_may_be_sent_are_heard() {
+    let operation = "GSETASK:00000000000000000000000000000007/1/0".parse().unwrap();
+    let message = FromServer::Acknowledge { operations: vec![operation; ITEMS_MAX] };
+    let mut wire = BytesMut::new();
+    ServerCodec::new().encode(&message, &mut wire).unwrap();
+
+    let heard = AgentCodec::new().decode(&mut wire).unwrap();
+
+    assert_eq!(heard, Some(message));
+}
+
+#[test]
+fn an_enum_value_that_is_not_known_is_named() {
+    for number in [0, 99, -1] {
+        let heard = agent_hears(from_server::Kind::Operate(proto::Operate { kind: number, ..operate() }));
+
+        assert_eq!(heard.unwrap_err().to_string(), format!("operation kind has the unknown value {number}"));
+    }
+}
+
+#[test]
+fn a_missing_part_is_named() {
+    let heard = agent_hears(from_server::Kind::Operate(proto::Operate { key: None, ..operate() }));
+
+    assert_eq!(heard.unwrap_err().to_string(), "process key is missing");
+}
+
+#[test]
+fn texts_go_through_the_parsers_of_the_model() {
+    let key = proto::ProcessKey { namespace: "a:b".to_owned(), name: "proc".to_owned() };
+
+    let name = agent_hears(from_server::Kind::Operate(proto::Operate { key: Some(key), ..operate() }));
+    let spec = Some(r#"{"identity":{"setup_path":"not absolute"}}"#.to_owned());
+    let spec = agent_hears(from_server::Kind::Operate(proto::Operate { spec_json: spec, ..operate() }));
+
+    assert!(matches!(name, Err(WireError::Invalid { what: "namespace", .. })), "{name:?}");
+    assert!(matches!(spec, Err(WireError::Spec { .. })), "{spec:?}");
+}
+
+#[test]
+fn facts_that_are_too_long_and_addresses_of_a_wrong_size_are_refused() {
+    let facts = proto::HostFacts { hostname: "h".repeat(2000), ..Default::default() };
+    let hello = proto::Hello { agent: "a1".to_owned(), facts: Some(facts), ..Default::default() };
+    let host = proto::HostKey { cloud: 0, supplier: 0, ip: vec![10, 0, 0] };
+    let enrol = proto::Enrol { host: Some(host), ..Default::default() };
+
+    let long = server_hears(from_agent::Kind::Hello(hello)).unwrap_err();
+    let address = server_hears(from_agent::Kind::Enrol(enrol)).unwrap_err();
+
+    assert_eq!(long.to_string(), "hostname is longer than 1024 bytes");
+    assert_eq!(address.to_string(), "host address has 3 bytes, an IP address has 4 or 16");
+}
+
+#[test]
+fn a_number_that_is_not_finite_leaves_as_zero_and_is_refused_from_others() {
+    let key: proctor_model::ProcessKey = "gse/proc".parse().unwrap();
+    let mut snapshot = proctor_model::Snapshot::default();
+    snapshot.usage.cpu_percent = f64::NAN;
+    let mut wire = BytesMut::new();
+    AgentCodec::new().encode(FromAgent::Observed { observations: vec![(key, snapshot)] }, &mut wire).unwrap();
+    let mut forged = proto::Snapshot { phase: 1, usage: Some(proto::Usage::default()), ..Default::default() };
+    forged.usage.as_mut().unwrap().cpu_percent = f64::INFINITY;
+    let observation = proto::Observation { key: operate().key, snapshot: Some(forged) };
+
+    let ours = ServerCodec::new().decode(&mut wire).unwrap();
+    let theirs = server_hears(from_agent::Kind::Observed(proto::Observed { observations: vec![observation] }));
+
+    let Some(FromAgent::Observed { observations }) = ours else { panic!("heard {ours:?}") };
+    assert_eq!(observations[0].1.usage.cpu_percent, 0.0);
+    assert!(matches!(theirs, Err(WireError::NotFinite { what: "cpu_percent" })), "{theirs:?}");
+}
+
+#[test]
+fn debug_shows_no_token_secret() {
+    let enrol = FromAgent::Enrol {
+        token_id: "t1".to_owned(),
+        token_secret: "hunter2".to_owned(),
+        csr_der: Vec::new(),
+        agent: None,
+        host: "10.0.0.1".parse().unwrap(),
+    };
+    let raw = proto::FromAgent {
+        kind: Some(from_agent::Kind::Enrol(proto::Enrol { token_secret: "hunter2".to_owned(), ..Default::default() })),
+    };
+
+    assert!(!format!("{enrol:?} {raw:?}").contains("hunter2"));
+}

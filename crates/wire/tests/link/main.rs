@@ -1,0 +1,5 @@
+//! The link as both ends see it.
+
+mod frames;
+mod round_trip;
+mod strategies;

@@ -1,0 +1,263 @@
+//! Any value of every message.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_model::{
+    AgentId, BootId, CODES, Code, ConfigFile, Control, HostFacts, HostKey, Identity, Lifetime, Limits, OperationId,
+    OperationKind, Outcome, Ownership, Percent, Phase, Policy, Pool, PoolLimits, ProcessKey, Seconds, Snapshot, Spec,
+    TaskId, Usage, Weight,
+};
+use proctor_wire::{Assign, FromAgent, FromServer};
+use proptest::collection::{btree_map, vec};
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+fn parsed<T: std::str::FromStr<Err: std::fmt::Debug> + std::fmt::Debug>(
+    regex: &'static str,
+) -> impl Strategy<Value = T> {
+    regex.prop_map(|text| text.parse().expect("the regex only makes legal texts"))
+}
+
+fn text() -> impl Strategy<Value = String> {
+    ".{0,40}"
+}
+
+fn agent() -> impl Strategy<Value = AgentId> {
+    parsed("[A-Za-z0-9._-]{1,64}")
+}
+
+pub(crate) fn key() -> impl Strategy<Value = ProcessKey> {
+    parsed("[a-z进0-9_.-]{1,30}/[a-z程0-9_.-]{1,30}")
+}
+
+pub(crate) fn operation() -> impl Strategy<Value = OperationId> {
+    (any::<u128>(), any::<u32>(), any::<u32>()).prop_map(|(task, index, attempt)| OperationId {
+        task: TaskId::from_uuid(uuid::Uuid::from_u128(task)),
+        index,
+        attempt,
+    })
+}
+
+fn host() -> impl Strategy<Value = HostKey> {
+    (any::<u32>(), any::<u32>(), any::<IpAddr>()).prop_map(|(cloud, supplier, ip)| HostKey { cloud, supplier, ip })
+}
+
+fn facts() -> impl Strategy<Value = HostFacts> {
+    (text(), text(), text(), any::<u32>(), any::<u64>(), text()).prop_map(
+        |(hostname, os, arch, cpus, memory_bytes, agent_version)| HostFacts {
+            hostname,
+            os,
+            arch,
+            cpus,
+            memory_bytes,
+            agent_version,
+        },
+    )
+}
+
+fn finite() -> impl Strategy<Value = f64> {
+    any::<f64>().prop_filter("usage is finite", |number| number.is_finite())
+}
+
+fn usage() -> impl Strategy<Value = Usage> {
+    let numbers = (finite(), finite(), finite(), any::<u64>(), any::<u32>());
+    (numbers, text(), text(), any::<[u64; 3]>()).prop_map(|(numbers, state, command_line, times)| Usage {
+        cpu_percent: numbers.0,
+        cpu_percent_average: numbers.1,
+        memory_percent: numbers.2,
+        memory_bytes: numbers.3,
+        threads: numbers.4,
+        state,
+        command_line,
+        user_ticks: times[0],
+        system_ticks: times[1],
+        elapsed_secs: times[2],
+    })
+}
+
+fn snapshot() -> impl Strategy<Value = Snapshot> {
+    let phases = vec![
+        Phase::Unknown,
+        Phase::Stopped,
+        Phase::Starting,
+        Phase::Running,
+        Phase::Stopping,
+        Phase::Waiting,
+        Phase::Failed,
+    ];
+    let state = (select(phases), any::<bool>(), of(any::<i32>()), usage());
+    (state, [text(), text(), text()], any::<[i64; 3]>(), any::<u32>(), any::<i32>()).prop_map(
+        |((phase, managed, pid, usage), [version, health, reason], times, restarts, utc_offset_secs)| Snapshot {
+            phase,
+            managed,
+            pid,
+            usage,
+            version,
+            health,
+            started_at: times[0],
+            registered_at: times[1],
+            reported_at: times[2],
+            restarts,
+            reason,
+            utc_offset_secs,
+        },
+    )
+}
+
+fn code() -> impl Strategy<Value = Code> {
+    (0..CODES.len()).prop_map(|index| CODES[index].code)
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    (code(), text(), text(), any::<bool>(), of(snapshot()))
+        .prop_map(|(code, message, output, managed, snapshot)| Outcome { code, message, output, managed, snapshot })
+}
+
+fn percent() -> impl Strategy<Value = Percent> {
+    (0.0..=100.0_f64).prop_map(|number| Percent::try_from(number).expect("it is between 0 and 100"))
+}
+
+fn seconds() -> impl Strategy<Value = Seconds> {
+    (0..=604_800_u32).prop_map(|number| Seconds::try_from(number).expect("it is at most a week"))
+}
+
+fn identity() -> impl Strategy<Value = Identity> {
+    let path = || parsed("/[a-z0-9 ]{1,10}(/[a-z进0-9]{1,10}){0,3}");
+    (parsed("[a-z]{1,20}"), path(), path(), of(path()), of(path()), parsed("[a-z]{1,8}"), text()).prop_map(
+        |(proc_name, setup_path, pid_path, config_path, log_path, user, index_key)| Identity {
+            proc_name,
+            setup_path,
+            pid_path,
+            config_path,
+            log_path,
+            user,
+            index_key,
+        },
+    )
+}
+
+fn control() -> impl Strategy<Value = Control> {
+    let command = || of(parsed("\\./[a-z]{1,8}\\.sh( \"[^\u{0}]{0,20}\")?"));
+    (command(), command(), command(), command(), command(), command(), command()).prop_map(
+        |(start, stop, restart, reload, kill, version, health)| Control {
+            start,
+            stop,
+            restart,
+            reload,
+            kill,
+            version,
+            health,
+        },
+    )
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    (of(percent()), of(percent()), of(any::<u64>()), of(any::<u64>()), of(any::<u64>()))
+        .prop_map(|(cpu, memory, fd, disk, net)| Limits { cpu, memory, fd, disk, net })
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    let lifetimes = select(vec![Lifetime::Resident, Lifetime::Periodic, Lifetime::Once]);
+    let times = (seconds(), seconds(), seconds(), seconds(), of(seconds()), of(seconds()));
+    (lifetimes, times, any::<u32>(), of(parsed("([0-9]|\\*/5) \\* \\* \\* [0-6]")), any::<u32>()).prop_map(
+        |(lifetime, times, start_retries, crontab_rule, instances)| Policy {
+            lifetime,
+            start_check: times.0,
+            stop_check: times.1,
+            start_retries,
+            start_interval: times.2,
+            op_timeout: times.3,
+            crontab_rule,
+            cycle: times.4,
+            instances,
+            start_check_end: times.5,
+        },
+    )
+}
+
+pub(crate) fn spec() -> impl Strategy<Value = Arc<Spec>> {
+    let ownership = [text(), text(), text()].prop_map(|[contact, func_id, instance_id]| Ownership {
+        contact,
+        func_id,
+        instance_id,
+    });
+    let file = (parsed("/[a-z/]{1,20}"), text()).prop_map(|(path, md5)| ConfigFile { path, md5 });
+    let rest = (of(any::<i64>()), vec(file, 0..3), btree_map(text(), text(), 0..4));
+    (identity(), control(), limits(), policy(), ownership, rest).prop_map(
+        |(identity, control, limits, policy, ownership, (report_id, configmap, labels))| {
+            Arc::new(Spec { identity, control, limits, policy, ownership, report_id, configmap, labels })
+        },
+    )
+}
+
+fn pool() -> impl Strategy<Value = Pool> {
+    let weight = || select(vec![Weight::Usage, Weight::UsageByLimit]);
+    let limits = (percent(), percent(), weight(), weight())
+        .prop_map(|(cpu, memory, cpu_weight, memory_weight)| PoolLimits { cpu, memory, cpu_weight, memory_weight });
+    (parsed("[a-z0-9]{1,20}"), parsed("[a-z0-9]{1,20}"), limits).prop_map(|(namespace, id, limits)| Pool {
+        namespace,
+        id,
+        limits,
+    })
+}
+
+fn duration() -> impl Strategy<Value = Duration> {
+    any::<u64>().prop_map(Duration::from_millis)
+}
+
+fn assign() -> impl Strategy<Value = Assign> {
+    (any::<u64>(), key(), of(spec()), any::<bool>(), any::<i64>()).prop_map(
+        |(generation, key, spec, managed, registered_at)| Assign { generation, key, spec, managed, registered_at },
+    )
+}
+
+pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
+    let der = || vec(any::<u8>(), 0..200);
+    prop_oneof![
+        (text(), text(), der(), of(agent()), host()).prop_map(|(token_id, token_secret, csr_der, agent, host)| {
+            FromAgent::Enrol { token_id, token_secret, csr_der, agent, host }
+        }),
+        (agent(), text(), facts(), any::<u64>(), vec(any::<u8>(), 0..64)).prop_map(
+            |(agent, boot, facts, seen_generation, nonce)| FromAgent::Hello {
+                agent,
+                boot: BootId(boot),
+                facts,
+                seen_generation,
+                nonce
+            }
+        ),
+        Just(FromAgent::Beat),
+        (operation(), outcome()).prop_map(|(operation, outcome)| FromAgent::Outcome { operation, outcome }),
+        vec((key(), snapshot()), 0..5).prop_map(|observations| FromAgent::Observed { observations }),
+        any::<u64>().prop_map(|generation| FromAgent::Seen { generation }),
+        der().prop_map(|csr_der| FromAgent::Renew { csr_der }),
+        Just(FromAgent::Unknown),
+    ]
+}
+
+pub(crate) fn from_server() -> impl Strategy<Value = FromServer> {
+    let kind = select(&OperationKind::ALL[..]);
+    prop_oneof![
+        (agent(), text(), text()).prop_map(|(agent, certificate_pem, authority_pem)| FromServer::Enrolled {
+            agent,
+            certificate_pem,
+            authority_pem
+        }),
+        (text(), any::<bool>()).prop_map(|(reason, retry)| FromServer::Refused { reason, retry }),
+        (any::<u64>(), duration(), any::<i64>()).prop_map(|(epoch, beat_interval, server_time_ms)| {
+            FromServer::Welcome { epoch, beat_interval, server_time_ms }
+        }),
+        duration().prop_map(|retry_after| FromServer::Busy { retry_after }),
+        (operation(), key(), kind, of(spec()), duration()).prop_map(|(operation, key, kind, spec, expires_in)| {
+            FromServer::Operate { operation, key, kind, spec, expires_in }
+        }),
+        vec(operation(), 0..5).prop_map(|operations| FromServer::Acknowledge { operations }),
+        vec(assign(), 0..3).prop_map(|assignments| FromServer::Assign { assignments }),
+        vec((any::<u64>(), pool()), 0..4).prop_map(|pools| FromServer::AssignPools { pools }),
+        text().prop_map(|certificate_pem| FromServer::Renewed { certificate_pem }),
+        Just(FromServer::Unknown),
+    ]
+}
