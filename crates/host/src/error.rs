@@ -16,8 +16,6 @@ pub enum Error {
     Subreaper { source: io::Error },
     #[error("cannot listen for the ends of children")]
     Listen { source: io::Error },
-    #[error("cannot list the processes of this host")]
-    List { source: io::Error },
     #[error("cannot signal process {pid}")]
     Signal { pid: i32, source: io::Error },
 }

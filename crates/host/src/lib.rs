@@ -1,1 +1,230 @@
+//! Everything the agent does to its Linux host: looking for processes, running commands, waiting
+//! for ends, sending signals, measuring.
+//!
+//! Promised: a process is one life ([`Incarnation`]), never a bare pid, and no signal reaches
+//! another one; nothing blocks the runtime for long, hangs without a limit or grows without a
+//! bound; no child stays a zombie; what a command leaves behind outlives the agent.
+//! Absent: policy. What is run when, and what an answer means, is decided elsewhere. Children of
+//! this program that were not started here are not reaped either.
+//!
+//! This is the only crate with unsafe code.
 
+mod blocking;
+mod command;
+mod error;
+mod look;
+mod output;
+mod pidfd;
+mod pidfile;
+mod procfs;
+mod reaper;
+mod spawn;
+mod tree;
+mod usage;
+mod user;
+
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use proctor_model::{BootId, CommandEnd, Exit, HostFacts, Identity, Incarnation, Look, Signal, Usage};
+use proctor_runtime::{Tasks, clock};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::signal::unix::{SignalKind, signal};
+
+pub use command::Command;
+pub use error::Error;
+
+use blocking::Blocking;
+use output::OutputDirectory;
+use pidfd::Process;
+use reaper::CHILDREN;
+use tree::{Member, Scope};
+use usage::Meter;
+
+/// A wall clock that differs from the last one by less has drifted, not been set.
+const DRIFT_MILLIS_MAX: u64 = 2000;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Output of commands goes to `output` in it.
+    pub state_dir: PathBuf,
+}
+
+/// The host that this program runs on. Clones are cheap and mean the same.
+#[derive(Clone, Debug)]
+pub struct Host {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    boot: BootId,
+    outputs: OutputDirectory,
+    blocking: Blocking,
+    meter: Meter,
+    /// Unix milliseconds of the boot, as last taken over.
+    boot_millis: AtomicI64,
+}
+
+impl Host {
+    /// Becomes the parent of orphaned processes, and begins to reap them. In a tokio runtime.
+    pub fn new(options: Options, tasks: &Tasks) -> Result<Self, Error> {
+        let boot =
+            procfs::boot_id().map_err(|source| Error::Read { path: PathBuf::from(procfs::BOOT_ID_PATH), source })?;
+        pidfd_open(getpid(), PidfdFlags::empty()).map_err(|errno| Error::Pidfd { source: errno.into() })?;
+        let outputs = OutputDirectory::make(&options.state_dir)?;
+        // Any pid switches it on; the kernel only looks whether there is one.
+        set_child_subreaper(Some(Pid::INIT)).map_err(|errno| Error::Subreaper { source: errno.into() })?;
+        let ends = signal(SignalKind::child()).map_err(|source| Error::Listen { source })?;
+
+        tasks.spawn("reaper", reaper::run(ends));
+        tasks.spawn("output-trimmer", outputs.clone().trim_for_ever());
+        let (blocking, meter) = (Blocking::default(), Meter::new());
+        Ok(Self { shared: Arc::new(Shared { boot, outputs, blocking, meter, boot_millis: AtomicI64::new(0) }) })
+    }
+
+    pub fn boot_id(&self) -> &BootId {
+        &self.shared.boot
+    }
+
+    /// Time since boot, suspended time included.
+    pub fn now(&self) -> Duration {
+        let time = clock_gettime(ClockId::Boottime);
+        Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    }
+
+    /// What this machine is. `agent_version` is left empty.
+    pub fn facts(&self) -> HostFacts {
+        let names = rustix::system::uname();
+        let kernel = names.release().to_string_lossy();
+        HostFacts {
+            hostname: names.nodename().to_string_lossy().into_owned(),
+            os: distribution().map_or_else(|| format!("Linux {kernel}"), |name| format!("{name}, Linux {kernel}")),
+            arch: names.machine().to_string_lossy().into_owned(),
+            cpus: usage::cpus(),
+            memory_bytes: self.shared.meter.memory_bytes(),
+            agent_version: String::new(),
+        }
+    }
+
+    /// Whether the process runs, by its pid file. `known` is the life that was seen last; found
+    /// again it counts whatever it is called now.
+    pub async fn look(&self, identity: &Identity, known: Option<&Incarnation>) -> Look {
+        look::look(&self.shared.blocking, &self.shared.boot, identity, known).await
+    }
+
+    /// Runs a command to its end. Dropped before, it leaves the command running.
+    pub async fn run(&self, command: Command) -> CommandEnd {
+        command::run(&self.shared.blocking, &self.shared.outputs, command).await
+    }
+
+    /// Resolves when that life is over: at once if it already is, or never was on this boot.
+    /// The answer is how it ended, where the kernel tells. Cancel-safe.
+    pub async fn ended(&self, life: Incarnation) -> Option<Exit> {
+        if life.boot != self.shared.boot {
+            return None;
+        }
+        // Before the process is looked at, so that the reaper does not take it meanwhile.
+        let _watch = CHILDREN.watch(life.pid);
+        let process = loop {
+            match Process::of(&life, &self.shared.boot) {
+                Ok(Some(process)) => break process,
+                Ok(None) => return CHILDREN.remembered(life.pid, life.start_ticks),
+                // No descriptor is free. To say that it has ended would be a lie.
+                Err(error) => {
+                    tracing::warn!(%error, pid = life.pid, "a process cannot be watched; trying again");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+        };
+        let fd = process.into_fd();
+        pidfd::ended(fd.as_fd()).await;
+
+        let reaped = if CHILDREN.is_command(life.pid) { None } else { pidfd::reap(fd.as_fd()) };
+        if let Some(exit) = reaped {
+            CHILDREN.remember(life.pid, life.start_ticks, exit);
+            return Some(exit);
+        }
+        match CHILDREN.remembered(life.pid, life.start_ticks) {
+            Some(exit) => Some(exit),
+            None => pidfd::foreign_exit(fd.as_fd()).await,
+        }
+    }
+
+    pub fn is_alive(&self, life: &Incarnation) -> bool {
+        look::is_alive(life, &self.shared.boot)
+    }
+
+    /// False: that life is over, and nothing was signalled.
+    pub fn signal(&self, life: &Incarnation, signal: Signal) -> Result<bool, Error> {
+        let failed = |source| Error::Signal { pid: life.pid, source };
+        let Some(process) = Process::of(life, &self.shared.boot).map_err(failed)? else {
+            return Ok(false);
+        };
+        let signal = match signal {
+            Signal::Terminate => rustix::process::Signal::TERM,
+            Signal::Kill => rustix::process::Signal::KILL,
+        };
+        process.signal(signal).map_err(failed)
+    }
+
+    /// Kills the process and all its descendants; how many were signalled, 0 if that life is over.
+    /// A daemon that has left the tree by a double fork is a child of the agent and stays.
+    pub async fn kill_tree(&self, life: &Incarnation) -> Result<usize, Error> {
+        let pid = life.pid;
+        let failed = move |source| Error::Signal { pid, source };
+        let process = Process::of(life, &self.shared.boot).map_err(failed)?;
+        if !process.is_some_and(|process| process.is_alive()) {
+            return Ok(0);
+        }
+        let root = Member { pid, start_ticks: life.start_ticks };
+        let killing = tokio::task::spawn_blocking(move || tree::kill(root, Scope::Tree));
+        match killing.await {
+            Ok(result) => result.map_err(failed),
+            Err(error) => Err(failed(std::io::Error::other(error))),
+        }
+    }
+
+    /// What the process and its descendants use. None: that life is over.
+    pub fn usage(&self, life: &Incarnation) -> Option<Usage> {
+        if life.boot != self.shared.boot {
+            return None;
+        }
+        self.shared.meter.usage(life, self.now())
+    }
+
+    /// When that life began, in Unix seconds; 0 for a life of another boot.
+    pub fn started_at(&self, life: &Incarnation) -> i64 {
+        if life.boot != self.shared.boot {
+            return 0;
+        }
+        let since_boot = i64::try_from(self.shared.meter.start(life).as_millis()).unwrap_or(i64::MAX);
+        self.boot_millis().saturating_add(since_boot).div_euclid(1000)
+    }
+
+    /// Two clocks read one after the other give another answer every time, and the start of a
+    /// process must not seem to move: the first answer stays until the wall clock is set.
+    fn boot_millis(&self) -> i64 {
+        let now = i64::try_from(self.now().as_millis()).unwrap_or(i64::MAX);
+        let fresh = clock::unix_millis().saturating_sub(now);
+        let kept = self.shared.boot_millis.load(Ordering::Relaxed);
+        if fresh.abs_diff(kept) <= DRIFT_MILLIS_MAX {
+            return kept;
+        }
+        self.shared.boot_millis.store(fresh, Ordering::Relaxed);
+        fresh
+    }
+}
+
+fn distribution() -> Option<String> {
+    let text = ["/etc/os-release", "/usr/lib/os-release"]
+        .iter()
+        .find_map(|path| procfs::read(std::path::Path::new(path), 16 * 1024).ok())?;
+    let text = String::from_utf8_lossy(&text);
+    let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    Some(name.trim().trim_matches(['"', '\'']).to_owned())
+}

@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStat
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::procfs::Stat;
+use crate::procfs::{Stat, is_lack};
 
 /// File system type of pidfds since Linux 6.9, where an inode belongs to one process only.
 const PIDFS_MAGIC: u64 = 0x5049_4446;
@@ -53,7 +53,8 @@ impl Process {
         })?;
         // Only what is read now belongs to the process behind the descriptor; and only if that has
         // not ended, else the pid may be another's already.
-        let stat = Stat::of(pid).map_err(|_| Refused::Gone)?;
+        let stat =
+            Stat::of(pid).map_err(|error| if is_lack(&error) { Refused::Failed(error) } else { Refused::Gone })?;
         if has_ended(fd.as_fd()) && !stat.is_dead() {
             return Err(Refused::Gone);
         }
@@ -74,12 +75,7 @@ impl Process {
     }
 
     pub(crate) fn life(&self, boot: &BootId) -> Incarnation {
-        Incarnation {
-            boot: boot.clone(),
-            pid: self.pid,
-            start_ticks: self.stat.start_ticks,
-            pidfd_inode: self.inode,
-        }
+        Incarnation { boot: boot.clone(), pid: self.pid, start_ticks: self.stat.start_ticks, pidfd_inode: self.inode }
     }
 
     pub(crate) fn is_alive(&self) -> bool {

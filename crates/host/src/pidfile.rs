@@ -5,7 +5,7 @@
 //! hang), see [`crate::blocking`]; and any knowledge of whether the pid runs, see [`crate::look`].
 
 use std::fs::{FileType, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -21,40 +21,46 @@ pub(crate) fn resolve(pid_path: &str, proc_name: &str) -> PathBuf {
     if pid_path.ends_with('/') || path.is_dir() { path.join(format!("{proc_name}.pid")) } else { path.to_owned() }
 }
 
+/// Why a pid file names no process, in words for people.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// It says so itself, or is not to be trusted.
+    Absent(String),
+    /// It could not be read, which says nothing about the process.
+    Unclear(String),
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Self {
+        Self::Absent(reason)
+    }
+}
+
 /// The pid in a pid file, or the reason for people why there is none. `may_own` says whether a
 /// user may own such a file.
-pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> Result<bool, String>) -> Result<i32, String> {
+pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> Result<bool, String>) -> Result<i32, Refusal> {
     let shown = path.display();
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NOCTTY)
         .open(path);
-    let file = match file {
-        Ok(file) => file,
-        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
-            return Err(format!("pid file {shown} is a symbolic link"));
-        }
-        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
-            return Err(format!("pid file {shown} is not a regular file"));
-        }
-        Err(error) => {
-            return Err(match error.kind() {
-                ErrorKind::NotFound | ErrorKind::NotADirectory => format!("no pid file {shown}"),
-                _ => format!("pid file {shown} cannot be opened: {error}"),
-            });
-        }
-    };
-    let unreadable = |error: std::io::Error| format!("pid file {shown} cannot be read: {error}");
+    let file = file.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENOTDIR) => Refusal::Absent(format!("no pid file {shown}")),
+        Some(libc::ELOOP) => Refusal::Absent(format!("pid file {shown} is a symbolic link")),
+        Some(libc::ENXIO) => Refusal::Absent(format!("pid file {shown} is a socket or device, not a regular file")),
+        _ => Refusal::Unclear(format!("pid file {shown} cannot be opened: {error}")),
+    })?;
+    let unreadable = |error: std::io::Error| Refusal::Unclear(format!("pid file {shown} cannot be read: {error}"));
     let metadata = file.metadata().map_err(unreadable)?;
     if !metadata.is_file() {
-        return Err(format!("pid file {shown} is a {}, not a regular file", kind(metadata.file_type())));
+        return Err(format!("pid file {shown} is a {}, not a regular file", kind(metadata.file_type())).into());
     }
     if !may_own(metadata.uid())? {
-        return Err(format!("pid file {shown} belongs to {}", crate::user::name(metadata.uid())));
+        return Err(format!("pid file {shown} belongs to {}", crate::user::name(metadata.uid())).into());
     }
     let mut text = Vec::with_capacity(BYTES_MAX);
     file.take(BYTES_MAX as u64).read_to_end(&mut text).map_err(unreadable)?;
-    parse(&text).map_err(|problem| format!("pid file {shown} {problem}"))
+    parse(&text).map_err(|problem| Refusal::Absent(format!("pid file {shown} {problem}")))
 }
 
 fn kind(kind: FileType) -> &'static str {

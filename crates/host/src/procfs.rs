@@ -82,11 +82,18 @@ pub(crate) fn all() -> io::Result<Vec<(i32, Stat)>> {
     for entry in std::fs::read_dir("/proc")? {
         let Ok(entry) = entry else { continue };
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        if let Ok(stat) = Stat::of(pid) {
-            found.push((pid, stat));
+        match Stat::of(pid) {
+            Ok(stat) => found.push((pid, stat)),
+            Err(error) if is_lack(&error) => return Err(error),
+            Err(_) => {}
         }
     }
     Ok(found)
+}
+
+/// Whether we could not look, because the system lacks something, instead of seeing nothing.
+pub(crate) fn is_lack(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
 /// Memory that is its own: resident without shared pages, in pages.

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Code, Snapshot};
+use std::time::Duration;
+
+use crate::{Code, Snapshot, Spec};
 
 /// The eight operations. Their numbers differ between dialects and stay at the border.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -34,6 +36,28 @@ impl OperationKind {
             Self::Kill => "kill",
         }
     }
+
+    /// How long it may take on a host at most, by the policy of `spec`.
+    pub fn time_needed(self, spec: &Spec) -> Duration {
+        let policy = &spec.policy;
+        let command = policy.op_timeout.duration();
+        let start = command + policy.start_check.duration().max(Self::SEEK_MIN);
+        let stop = command + policy.stop_check.duration().max(Self::SEEK_MIN);
+        match self {
+            Self::Start => start,
+            Self::Stop | Self::Kill => stop + Self::SEEK_MIN,
+            Self::Restart if spec.control.restart.is_some() => start,
+            Self::Restart => stop + start,
+            Self::Reload => command + Self::SEEK_MIN,
+            Self::Status => Self::STATUS,
+            Self::Manage | Self::Release => Self::SEEK_MIN,
+        }
+    }
+
+    /// The least that looking for a process, or waiting for its end, is given.
+    const SEEK_MIN: Duration = Duration::from_secs(5);
+    /// A look, and a version command where there is one.
+    const STATUS: Duration = Duration::from_secs(10);
 
     /// Whether a spec that comes with the operation becomes the registered one.
     pub fn stores_spec(self) -> bool {

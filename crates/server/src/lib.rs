@@ -1,1 +1,55 @@
+//! The control plane's server: dialects in front, control in the middle, agents' sessions behind.
+//!
+//! A service in our usual shape: [`Options`] → [`Server::start`] → a cheap [`Server`] handle. It
+//! ends with the [`Tasks`] it was started on.
 
+pub mod api;
+pub mod control;
+pub mod gateway;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use proctor_model::AgentId;
+use proctor_runtime::Tasks;
+use proctor_store::Store;
+
+/// Where to listen.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub http: SocketAddr,
+    pub link: SocketAddr,
+    /// `/healthz` is not well before this agent is connected.
+    pub wait_for: Option<AgentId>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    #[error("cannot listen on {address}")]
+    Listen { address: SocketAddr, source: std::io::Error },
+    #[error("cannot prepare the server's certificates")]
+    Pki(#[from] proctor_pki::PkiError),
+    #[error("cannot read or write the store")]
+    Store(#[from] proctor_store::StoreError),
+    #[error("cannot start the control plane")]
+    Control(#[from] control::ControlError),
+}
+
+/// A running server.
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub control: control::Control,
+    pub http: SocketAddr,
+    pub link: SocketAddr,
+}
+
+impl Server {
+    /// Binds both ports and serves until `tasks` end.
+    pub async fn start(options: Options, store: Arc<dyn Store>, tasks: &Tasks) -> Result<Self, ServerError> {
+        let control = control::Control::start(store, tasks).await?;
+        let link = gateway::serve(options.link, control.clone(), tasks).await?;
+        let state = api::ApiState { control: control.clone(), wait_for: options.wait_for };
+        let http = api::serve(options.http, state, tasks).await?;
+        Ok(Self { control, http, link })
+    }
+}

@@ -1,1 +1,189 @@
+//! What every store must do, as tests that know only [`Store`].
+//!
+//! Promised: one case for each promise of the trait; each case works on an empty store of its own.
+//! Absent: anything about files, connections or crashes; a store tests those itself. Run the suite
+//! with [`conformance_suite!`](crate::conformance_suite) from an integration test.
 
+#![allow(clippy::unwrap_used, reason = "a test suite: a failure should stop the case")]
+
+pub mod apps;
+pub mod enrolment;
+pub mod hosts;
+pub mod pools;
+pub mod processes;
+pub mod tasks;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use proctor_model::{AgentId, Control, HostKey, Identity, Limits, Ownership, Policy, ProcessKey, Spec};
+
+use crate::{Enrolment, JoinToken, Millis, Registration, Store};
+
+/// Makes one `#[tokio::test]` of each case. `$open` is an `async fn` without arguments that returns
+/// an empty store and whatever must live as long as it (a temporary directory, a database).
+#[macro_export]
+macro_rules! conformance_suite {
+    ($open:path) => {
+        $crate::conformance_suite! { @cases $open;
+            apps::an_app_is_read_back_and_replaced_by_its_code,
+            apps::an_unknown_app_is_none,
+            apps::the_first_secret_wins,
+            apps::of_many_first_secrets_all_see_the_same,
+            enrolment::enrolling_binds_the_host_to_the_agent,
+            enrolment::a_token_lets_exactly_its_uses_in_however_many_come_at_once,
+            enrolment::a_repetition_with_the_same_key_costs_no_use,
+            enrolment::a_token_that_is_put_again_keeps_the_count_of_its_uses,
+            enrolment::unknown_tokens_and_wrong_secrets_are_refused_alike,
+            enrolment::an_expired_token_is_refused_even_to_a_repetition,
+            enrolment::a_token_for_one_cloud_area_is_refused_in_another,
+            enrolment::a_host_whose_agent_is_connected_is_not_given_away,
+            enrolment::a_connected_agent_is_not_replaced_by_another_key_under_its_id,
+            enrolment::a_refused_enrolment_costs_no_use,
+            enrolment::a_host_whose_agent_is_gone_moves_to_the_new_agent_with_its_registrations,
+            enrolment::the_id_of_a_connected_agent_is_not_given_to_another_host,
+            enrolment::an_agent_whose_machine_changed_its_address_keeps_its_registrations,
+            enrolment::an_agent_that_moves_to_a_known_host_gets_that_hosts_registrations_as_new,
+            hosts::hosts_are_found_by_cloud_and_ip_whatever_the_supplier,
+            hosts::hosts_are_found_by_agent_and_unknown_ones_are_none,
+            hosts::thousands_of_hosts_are_found_in_the_order_of_the_question,
+            hosts::hosts_are_listed_by_cloud_and_ip,
+            hosts::every_session_has_a_higher_epoch,
+            hosts::a_session_of_an_unbound_agent_is_refused,
+            hosts::a_session_keeps_the_facts_and_the_time_of_the_change,
+            hosts::the_end_of_an_older_session_does_not_mark_a_newer_one_offline,
+            hosts::a_reset_marks_all_offline_and_names_those_that_were_online,
+            processes::creating_twice_says_exists_and_changes_nothing,
+            processes::an_upsert_with_an_equal_spec_changes_nothing,
+            processes::an_upsert_with_another_spec_raises_the_generation_and_keeps_the_rest,
+            processes::a_registration_for_an_unbound_agent_has_no_host,
+            processes::answers_come_in_the_order_of_the_registrations,
+            processes::generations_are_counted_for_each_host,
+            processes::unregistering_twice_is_true_then_false,
+            processes::assignments_are_what_changed_after_a_generation_with_tombstones,
+            processes::from_nothing_there_are_no_tombstones,
+            processes::a_process_can_be_registered_again_after_its_tombstone,
+            processes::an_observation_is_kept_exactly_and_says_whether_it_is_managed,
+            processes::observations_of_an_older_epoch_are_dropped,
+            processes::observations_of_unregistered_processes_are_dropped,
+            processes::a_reading_that_is_no_number_does_no_harm,
+            processes::processes_are_sorted_by_namespace_name_cloud_and_ip_as_bytes,
+            processes::processes_are_narrowed_by_every_field_of_the_query,
+            processes::a_page_comes_with_the_number_before_paging,
+            pools::pools_are_set_on_every_bound_agent,
+            pools::pools_are_narrowed_by_namespace_and_agent,
+            pools::a_pool_is_assigned_again_only_when_its_limits_change,
+            pools::pools_and_processes_of_a_host_share_one_generation,
+            tasks::a_large_task_is_read_back_in_order_with_its_known_outcomes,
+            tasks::an_unknown_task_is_none,
+            tasks::a_task_id_is_used_once,
+            tasks::a_task_that_contradicts_itself_is_refused_whole,
+            tasks::a_task_registers_its_targets,
+            tasks::a_task_without_register_registers_nothing,
+            tasks::open_targets_are_exactly_those_without_an_outcome_oldest_task_first,
+            tasks::the_first_outcome_of_a_target_is_kept_and_the_second_dropped,
+            tasks::outcomes_of_unknown_targets_are_dropped,
+            tasks::outcomes_that_arrive_at_once_are_each_recorded_by_one_caller,
+            tasks::an_outcome_is_read_back_exactly,
+            tasks::the_newest_tasks_are_listed_first,
+            tasks::pruning_forgets_old_finished_tasks_and_keeps_unfinished_ones,
+        }
+    };
+    (@cases $open:path; $($area:ident :: $case:ident),* $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let (store, _keeper) = $open().await;
+                $crate::conformance::$area::$case(std::sync::Arc::new(store)).await;
+            }
+        )*
+    };
+}
+
+const SECRET: &str = "hash of the token's secret";
+const EXPIRES_AT: Millis = 1_000_000;
+
+fn agent(number: usize) -> AgentId {
+    format!("agent-{number}").parse().unwrap()
+}
+
+/// Host `number` in cloud area 0.
+fn host(number: usize) -> HostKey {
+    let [_, _, high, low] = u32::try_from(number).unwrap().to_be_bytes();
+    HostKey::new(0, 0, IpAddr::V4(Ipv4Addr::new(10, 0, high, low)))
+}
+
+fn key(text: &str) -> ProcessKey {
+    text.parse().unwrap()
+}
+
+fn spec(proc_name: &str) -> Arc<Spec> {
+    Arc::new(Spec {
+        identity: Identity {
+            proc_name: proc_name.parse().unwrap(),
+            setup_path: "/opt/app".parse().unwrap(),
+            pid_path: "/run/app.pid".parse().unwrap(),
+            config_path: None,
+            log_path: None,
+            user: "root".parse().unwrap(),
+            index_key: String::new(),
+        },
+        control: Control { start: Some("./start.sh".parse().unwrap()), ..Control::default() },
+        // A number whose shortest text is long: it must come back to the last bit.
+        limits: Limits { cpu: Some((100.0 / 7.0).try_into().unwrap()), ..Limits::default() },
+        policy: Policy::new(proctor_model::Lifetime::Resident),
+        ownership: Ownership::default(),
+        report_id: None,
+        configmap: Vec::new(),
+        labels: [("tier".to_owned(), "网关".to_owned())].into(),
+    })
+}
+
+fn registration(number: usize, process: &str, proc_name: &str) -> Registration {
+    Registration { agent: agent(number), key: key(process), spec: spec(proc_name) }
+}
+
+fn token(id: &str, uses: u32) -> JoinToken {
+    JoinToken { id: id.to_owned(), secret_hash: SECRET.to_owned(), uses, expires_at: EXPIRES_AT, cloud: None }
+}
+
+/// An enrolment of agent `number` for host `number` with a key of its own.
+fn enrolment(token: &str, number: usize) -> Enrolment {
+    Enrolment {
+        token_id: token.to_owned(),
+        token_secret_hash: SECRET.to_owned(),
+        host: host(number),
+        agent: agent(number),
+        key_fingerprint: format!("key-{number}"),
+    }
+}
+
+/// Enrols agents 0 to `count` (exclusive) for the hosts of the same numbers.
+async fn enrol(store: &dyn Store, count: usize) {
+    store.put_token(token("fixture", u32::MAX)).await.unwrap();
+    for number in 0..count {
+        store.enrol(enrolment("fixture", number), 0).await.unwrap().unwrap();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_case_is_in_the_suite() {
+        let areas = [
+            ("apps", include_str!("conformance/apps.rs")),
+            ("enrolment", include_str!("conformance/enrolment.rs")),
+            ("hosts", include_str!("conformance/hosts.rs")),
+            ("pools", include_str!("conformance/pools.rs")),
+            ("processes", include_str!("conformance/processes.rs")),
+            ("tasks", include_str!("conformance/tasks.rs")),
+        ];
+        for (area, source) in areas {
+            for case in source.split("\npub async fn ").skip(1) {
+                let name = case.split('(').next().unwrap();
+                let listed = format!("            {area}::{name},\n");
+                assert!(include_str!("conformance.rs").contains(&listed), "{area}::{name} is not in the suite");
+            }
+        }
+    }
+}

@@ -75,8 +75,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// One answer for each registration, in order. Registrations of agents that are bound to no
     /// host answer [`Registered::NoHost`]. An upsert with an equal spec changes nothing.
-    async fn register(&self, registrations: &[Registration], mode: RegisterMode, now: Millis)
-    -> Result<Vec<Registered>>;
+    async fn register(
+        &self,
+        registrations: &[Registration],
+        mode: RegisterMode,
+        now: Millis,
+    ) -> Result<Vec<Registered>>;
     /// For each, whether it was registered. Leaves a tombstone with a new generation.
     async fn unregister(&self, processes: &[(AgentId, ProcessKey)], now: Millis) -> Result<Vec<bool>>;
     /// The matching registered processes, sorted by namespace, name, cloud and ip (as text), with

@@ -24,11 +24,7 @@ pub(super) fn put_token(connection: &Connection, token: &JoinToken) -> Tried<()>
 }
 
 /// All checks come before the first write, so that a refusal changes nothing.
-pub(super) fn enrol(
-    connection: &Connection,
-    enrolment: &Enrolment,
-    now: Millis,
-) -> Tried<Result<(), EnrolRefusal>> {
+pub(super) fn enrol(connection: &Connection, enrolment: &Enrolment, now: Millis) -> Tried<Result<(), EnrolRefusal>> {
     let repeated = is_repeated(connection, enrolment)?;
     if let Some(refusal) = token_refusal(connection, enrolment, repeated, now)? {
         return Ok(Err(refusal));
@@ -116,9 +112,11 @@ fn presence_refusal(enrolment: &Enrolment, there: Option<&Bound>, mine: Option<&
 }
 
 fn use_token(connection: &Connection, enrolment: &Enrolment, now: Millis) -> Tried<()> {
-    connection
-        .prepare_cached("INSERT INTO token_use (token, fingerprint, used_at) VALUES (?1, ?2, ?3)")?
-        .execute((&enrolment.token_id, &enrolment.key_fingerprint, now))?;
+    connection.prepare_cached("INSERT INTO token_use (token, fingerprint, used_at) VALUES (?1, ?2, ?3)")?.execute((
+        &enrolment.token_id,
+        &enrolment.key_fingerprint,
+        now,
+    ))?;
     connection.prepare_cached("UPDATE token SET used = used + 1 WHERE id = ?1")?.execute([&enrolment.token_id])?;
     Ok(())
 }
@@ -171,15 +169,7 @@ fn update(connection: &Connection, id: i64, enrolment: &Enrolment, now: Millis) 
                     enrolled_at = iif(agent IS ?5 AND fingerprint = ?6, enrolled_at, ?7)
              WHERE id = ?1",
         )?
-        .execute((
-            id,
-            cloud,
-            supplier,
-            ip.to_string(),
-            enrolment.agent.as_str(),
-            &enrolment.key_fingerprint,
-            now,
-        ))?;
+        .execute((id, cloud, supplier, ip.to_string(), enrolment.agent.as_str(), &enrolment.key_fingerprint, now))?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::StoreError;
 
-pub(super) type Tried<T> = std::result::Result<T, Failure>;
+pub(super) type Tried<T> = Result<T, Failure>;
 
 /// Clonable, because one failed commit answers every call of its batch.
 #[derive(Clone, Debug)]

@@ -18,8 +18,7 @@ macro_rules! select_host {
 }
 
 pub(super) fn all(connection: &Connection) -> Tried<Vec<HostRecord>> {
-    let mut statement =
-        connection.prepare_cached(select_host!("WHERE agent IS NOT NULL ORDER BY cloud, ip"))?;
+    let mut statement = connection.prepare_cached(select_host!("WHERE agent IS NOT NULL ORDER BY cloud, ip"))?;
     let mut rows = statement.query([])?;
     let mut hosts = Vec::new();
     while let Some(row) = rows.next()? {
@@ -89,8 +88,7 @@ pub(super) fn open_session(
                 presence_changed_at = iif(online, presence_changed_at, ?3)
          WHERE agent = ?1 RETURNING epoch",
     )?;
-    let epoch: Option<i64> =
-        statement.query_row((agent.as_str(), to_json(facts), now), |row| row.get(0)).optional()?;
+    let epoch: Option<i64> = statement.query_row((agent.as_str(), to_json(facts), now), |row| row.get(0)).optional()?;
     Ok(epoch.map(i64::cast_unsigned))
 }
 

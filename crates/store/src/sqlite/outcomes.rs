@@ -112,17 +112,13 @@ pub(super) fn known(connection: &Connection, task: i64, target_count: usize) -> 
 
 /// The place of the target whose index is in the first column.
 fn slot<'a, T>(slots: &'a mut [T], row: &Row<'_>) -> Tried<&'a mut T> {
-    let index: usize = row.get(0)?;
-    slots.get_mut(index).ok_or_else(|| Failure::Damaged(format!("outcome of target {index}, which is not there")))
+    let index: u32 = row.get(0)?;
+    slots
+        .get_mut(index as usize)
+        .ok_or_else(|| Failure::Damaged(format!("outcome of target {index}, which is not there")))
 }
 
 fn outcome(row: &Row<'_>) -> Tried<Outcome> {
     let code = Code::try_from(row.get::<_, u32>(1)?).map_err(|error| Failure::damaged("outcome", error))?;
-    Ok(Outcome {
-        code,
-        message: row.get(2)?,
-        output: row.get(3)?,
-        managed: row.get(4)?,
-        snapshot: snapshot(row, 5)?,
-    })
+    Ok(Outcome { code, message: row.get(2)?, output: row.get(3)?, managed: row.get(4)?, snapshot: snapshot(row, 5)? })
 }

@@ -10,9 +10,7 @@ use super::column::{
 };
 use super::failure::{Failure, Tried};
 use super::hosts;
-use crate::{
-    Assignment, Millis, Observation, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration,
-};
+use crate::{Assignment, Millis, Observation, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration};
 
 pub(super) fn register(
     connection: &Connection,
@@ -206,12 +204,7 @@ pub(super) fn assignments(connection: &Connection, agent: &AgentId, since: u64) 
     Ok(assignments)
 }
 
-pub(super) fn observe(
-    connection: &Connection,
-    agent: &AgentId,
-    epoch: u64,
-    observations: &[Observation],
-) -> Tried<()> {
+pub(super) fn observe(connection: &Connection, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Tried<()> {
     let host: Option<i64> = connection
         .prepare_cached("SELECT id FROM host WHERE agent = ?1 AND epoch <= ?2")?
         .query_row((agent.as_str(), signed(epoch)), |row| row.get(0))

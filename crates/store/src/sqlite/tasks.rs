@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::column::{SpecReader, SpecWriter, from_json, to_json};
+use super::column::{SpecReader, SpecWriter, from_json, signed, to_json};
 use super::failure::{Failure, Tried};
 use super::{outcomes, processes};
 use crate::{Millis, NewTask, OpenTarget, RegisterMode, Target, TargetView, TaskItem, TaskView};
@@ -39,7 +39,7 @@ pub(super) fn create(connection: &Connection, task: &NewTask) -> Tried<()> {
                 &task.user,
                 &task.family,
                 items,
-                task.targets.len(),
+                signed(task.targets.len() as u64),
             ),
             |row| row.get(0),
         )?;
@@ -80,8 +80,8 @@ fn stored_items(connection: &Connection, specs: &mut SpecWriter, items: &[TaskIt
 fn insert_chunks(connection: &Connection, seq: i64, targets: &[Target]) -> Tried<()> {
     let mut statement =
         connection.prepare_cached("INSERT INTO task_chunk (task, first_index, targets) VALUES (?1, ?2, ?3)")?;
-    for (number, chunk) in targets.chunks(TARGETS_PER_CHUNK).enumerate() {
-        statement.execute((seq, number * TARGETS_PER_CHUNK, to_json(chunk)))?;
+    for (first_index, chunk) in (0_i64..).step_by(TARGETS_PER_CHUNK).zip(targets.chunks(TARGETS_PER_CHUNK)) {
+        statement.execute((seq, first_index, to_json(chunk)))?;
     }
     Ok(())
 }
@@ -157,22 +157,20 @@ pub(super) fn get(connection: &Connection, id: TaskId) -> Tried<Option<TaskView>
     let items = header.items(connection, &mut SpecReader::default())?;
     let targets = header.targets(connection)?;
     let outcomes = outcomes::of_task(connection, header.seq, targets.len())?;
-    let targets =
-        targets.into_iter().zip(outcomes).map(|(target, outcome)| TargetView { target, outcome }).collect();
+    let targets = targets.into_iter().zip(outcomes).map(|(target, outcome)| TargetView { target, outcome }).collect();
     let Header { id, created_at, app, user, family, .. } = header;
     Ok(Some(TaskView { id, created_at, app, user, family, items, targets }))
 }
 
 pub(super) fn ids(connection: &Connection, limit: u32) -> Tried<Vec<TaskId>> {
-    let mut statement =
-        connection.prepare_cached("SELECT id FROM task ORDER BY created_at DESC, seq DESC LIMIT ?1")?;
+    let mut statement = connection.prepare_cached("SELECT id FROM task ORDER BY created_at DESC, seq DESC LIMIT ?1")?;
     let ids = statement.query_map([limit], |row| row.get(0).map(task_id))?;
     Ok(ids.collect::<rusqlite::Result<_>>()?)
 }
 
 pub(super) fn open_targets(connection: &Connection) -> Tried<Vec<OpenTarget>> {
-    let mut statement = connection
-        .prepare_cached(&format!("{SELECT_HEADER} WHERE open_count > 0 ORDER BY created_at, seq"))?;
+    let mut statement =
+        connection.prepare_cached(&format!("{SELECT_HEADER} WHERE open_count > 0 ORDER BY created_at, seq"))?;
     let mut rows = statement.query([])?;
     let mut specs = SpecReader::default();
     let mut open = Vec::new();
@@ -210,8 +208,7 @@ fn open_targets_of(connection: &Connection, task: &Header, specs: &mut SpecReade
 }
 
 pub(super) fn prune(connection: &Connection, before: Millis) -> Tried<u64> {
-    let pruned = connection
-        .prepare_cached("DELETE FROM task WHERE open_count = 0 AND created_at < ?1")?
-        .execute([before])?;
+    let pruned =
+        connection.prepare_cached("DELETE FROM task WHERE open_count = 0 AND created_at < ?1")?.execute([before])?;
     Ok(pruned as u64)
 }

@@ -180,10 +180,8 @@ mod tests {
 
         let (_, good, bad, last, ()) = tokio::join!(held, good, bad, last, opener);
 
-        let sum: i64 = writer
-            .run("add up", |c| Ok(c.query_row("SELECT sum(x) FROM t", [], |row| row.get(0))?))
-            .await
-            .unwrap();
+        let sum: i64 =
+            writer.run("add up", |c| Ok(c.query_row("SELECT sum(x) FROM t", [], |row| row.get(0))?)).await.unwrap();
         assert!(good.is_ok() && last.is_ok());
         assert_eq!(bad.unwrap_err().to_string(), "the store cannot insert 2 and 2");
         assert_eq!(sum, 4);

@@ -1,0 +1,211 @@
+//! Running one command line to its end, or to the end of its time.
+//!
+//! Promised: the answer comes soon after the shell has exited or its time is over, whatever the
+//! shell leaves behind; after a timeout nothing of the command's tree and session runs. Absent:
+//! an end of the command when nobody waits any more. Dropped, this leaves the command alone: it
+//! belongs to the host, not to the agent's life.
+
+use std::convert::Infallible;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use proctor_model::{CommandEnd, CommandResult};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::blocking::{Blocking, NoAnswer};
+use crate::output::{Capture, OutputDirectory};
+use crate::pidfd::{self, Process};
+use crate::reaper::{CHILDREN, Shell};
+use crate::spawn::{self, Plan};
+use crate::tree::{self, Member, Scope};
+use crate::user::{self, Account};
+
+const PREPARE_LIMIT: Duration = Duration::from_secs(10);
+const TRIM_PERIOD: Duration = Duration::from_millis(200);
+/// How long a killed shell may take to end; in uninterruptible sleep it takes for ever.
+const DEATH_LIMIT: Duration = Duration::from_secs(5);
+/// More than any op_timeout, and small enough to be added to any time.
+const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// A line for `/bin/sh -c`, and how it is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    pub line: String,
+    pub user: String,
+    pub directory: PathBuf,
+    pub timeout: Duration,
+    /// Added to the login-like environment.
+    pub environment: Vec<(String, String)>,
+    /// File stem of its capture: one per process and kind of command.
+    pub output_name: String,
+}
+
+pub(crate) async fn run(blocking: &Blocking, outputs: &OutputDirectory, command: Command) -> CommandEnd {
+    let deadline = Instant::now() + command.timeout.min(TIMEOUT_MAX);
+    let running = match start(blocking, outputs, command, deadline).await {
+        Ok(running) => running,
+        Err(result) => return CommandEnd { result, output: String::new() },
+    };
+    running.wait(deadline).await
+}
+
+async fn start(
+    blocking: &Blocking,
+    outputs: &OutputDirectory,
+    command: Command,
+    deadline: Instant,
+) -> Result<Running, CommandResult> {
+    let (user, directory) = (command.user.clone(), command.directory.clone());
+    let name = format!("{user} in {}", directory.display());
+    let limit = PREPARE_LIMIT.min(command.timeout);
+    let prepared = blocking.run(&name, limit, move || prepare(&user, &directory)).await;
+    let account = match prepared {
+        Ok(Ok(account)) => account,
+        Ok(Err(reason)) => return Err(CommandResult::NotRun(reason)),
+        Err(NoAnswer) => {
+            let (user, directory) = (&command.user, command.directory.display());
+            return Err(CommandResult::NotRun(format!("user '{user}' or setup_path {directory} did not answer")));
+        }
+    };
+
+    // Until exec the child may hang (its directory may), and with it the thread that waits for it.
+    // Who comes second to `passed`, the spawn or its deadline, has to kill it.
+    let passed = Arc::new(AtomicBool::new(false));
+    let mut spawning = {
+        let (outputs, passed) = (outputs.clone(), Arc::clone(&passed));
+        tokio::task::spawn_blocking(move || {
+            let running = Running::spawn(&outputs, &command, &account)?;
+            if passed.swap(true, Ordering::SeqCst) {
+                kill(running.shell);
+            }
+            Ok(running)
+        })
+    };
+    let spawned = match timeout_at(deadline, &mut spawning).await {
+        Ok(spawned) => spawned,
+        // It is there after all; who waits for it finds its time over.
+        Err(_) if passed.swap(true, Ordering::SeqCst) => spawning.await,
+        Err(_) => return Err(CommandResult::TimedOut),
+    };
+    match spawned {
+        Ok(Ok(running)) => Ok(running),
+        Ok(Err(reason)) => Err(CommandResult::NotRun(reason)),
+        Err(_) => Err(CommandResult::NotRun("the agent is ending".to_owned())),
+    }
+}
+
+/// What can be found wrong before anything is started.
+fn prepare(user: &str, directory: &Path) -> Result<Account, String> {
+    let account = Account::find(user)?;
+    let us = rustix::process::geteuid().as_raw();
+    if us != 0 && us != account.uid {
+        return Err(format!("the agent runs as {} and cannot run commands as user '{user}'", user::name(us)));
+    }
+    let shown = directory.display();
+    match std::fs::metadata(directory) {
+        Ok(metadata) if metadata.is_dir() => Ok(account),
+        Ok(_) => Err(format!("setup_path {shown} is not a directory")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(format!("setup_path {shown} does not exist")),
+        Err(error) => Err(format!("setup_path {shown} cannot be entered: {error}")),
+    }
+}
+
+struct Running {
+    fd: OwnedFd,
+    shell: Member,
+    capture: Option<Capture>,
+    /// Keeps the reaper away from the shell.
+    _owned: Shell,
+}
+
+impl Running {
+    fn spawn(outputs: &OutputDirectory, command: &Command, account: &Account) -> Result<Self, String> {
+        let changes_user = rustix::process::geteuid().as_raw() != account.uid;
+        let capture = outputs.open(&command.output_name, changes_user.then_some(account.uid));
+        let capture = match capture {
+            Ok(capture) => Some(capture),
+            Err(error) => {
+                // A full disk must not keep anybody from stopping a process.
+                tracing::warn!(%error, name = command.output_name, "a command runs without capture of its output");
+                None
+            }
+        };
+        let plan = Plan {
+            line: &command.line,
+            directory: &command.directory,
+            account,
+            changes_user,
+            environment: &command.environment,
+        };
+        let output = stdio(capture.as_ref()).map_err(|error| format!("no descriptor for the output: {error}"))?;
+
+        let spawning = CHILDREN.spawning();
+        let mut child = spawn::spawn(&plan, output)?;
+        let pid = i32::try_from(child.id()).unwrap_or_default();
+        let owned = spawning.started(pid);
+        match Process::open(pid) {
+            Ok(process) => {
+                let shell = Member { pid, start_ticks: process.stat.start_ticks };
+                Ok(Self { fd: process.into_fd(), shell, capture, _owned: owned })
+            }
+            Err(refused) => {
+                // Not to be waited for, so not to be left running. Its pid is its own: nobody has
+                // reaped it.
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(format!("the command cannot be watched: {refused:?}"))
+            }
+        }
+    }
+
+    async fn wait(self, deadline: Instant) -> CommandEnd {
+        let Self { fd, shell, mut capture, _owned } = self;
+        let result = tokio::select! {
+            biased;
+            () = pidfd::ended(fd.as_fd()) => match pidfd::reap(fd.as_fd()) {
+                Some(exit) => {
+                    CHILDREN.remember(shell.pid, shell.start_ticks, exit);
+                    CommandResult::Exited(exit)
+                }
+                None => CommandResult::NotRun("the end of the command was lost".to_owned()),
+            },
+            () = tokio::time::sleep_until(deadline) => CommandResult::TimedOut,
+            never = trim_for_ever(capture.as_mut()) => match never {},
+        };
+        if result == CommandResult::TimedOut {
+            let _ = tokio::task::spawn_blocking(move || kill(shell)).await;
+            if timeout(DEATH_LIMIT, pidfd::ended(fd.as_fd())).await.is_ok() {
+                let _ = pidfd::reap(fd.as_fd());
+            }
+        }
+        let output = capture.as_ref().map_or_else(|| "(output was not captured)".to_owned(), Capture::text);
+        CommandEnd { result, output }
+    }
+}
+
+/// Keeps the output of a running command bounded.
+async fn trim_for_ever(mut capture: Option<&mut Capture>) -> Infallible {
+    loop {
+        tokio::time::sleep(TRIM_PERIOD).await;
+        if let Some(capture) = &mut capture {
+            capture.trim();
+        }
+    }
+}
+
+fn kill(shell: Member) {
+    if let Err(error) = tree::kill(shell, Scope::TreeAndSession) {
+        tracing::warn!(%error, pid = shell.pid, "a command that has timed out cannot be killed");
+    }
+}
+
+fn stdio(capture: Option<&Capture>) -> std::io::Result<(Stdio, Stdio)> {
+    match capture {
+        Some(capture) => Ok((capture.file().try_clone()?.into(), capture.file().try_clone()?.into())),
+        None => Ok((Stdio::null(), Stdio::null())),
+    }
+}

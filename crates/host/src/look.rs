@@ -1,0 +1,140 @@
+//! "Is it there?": from the pid file to one life of a process, or the reason why not.
+//!
+//! Promised: a process counts only if it is alive, is what its spec says (by name and owner), and
+//! the pid file is to be trusted; a life that is known already needs no second look at its name,
+//! which a replaced binary or a new title changes. Absent: translation of pids of other pid
+//! namespaces; such a pid means some other process here and fails the comparison of names.
+
+use std::time::Duration;
+
+use proctor_model::{BootId, Identity, Incarnation, Look};
+
+use crate::blocking::{Blocking, NoAnswer};
+use crate::pidfd::{Process, Refused};
+use crate::pidfile::Refusal;
+use crate::{pidfile, procfs, user};
+
+const LIMIT: Duration = Duration::from_secs(5);
+const SCRIPT_ARGUMENTS_MAX: usize = 8;
+const INTERPRETERS: [&str; 10] = ["sh", "bash", "dash", "ash", "busybox", "perl", "ruby", "node", "java", "php"];
+/// Interpreters that carry a version in their name.
+const INTERPRETER_FAMILIES: [&str; 5] = ["python", "lua", "perl5", "ruby", "php"];
+
+pub(crate) async fn look(blocking: &Blocking, boot: &BootId, identity: &Identity, known: Option<&Incarnation>) -> Look {
+    let work = {
+        let (boot, identity, known) = (boot.clone(), identity.clone(), known.cloned());
+        move || find(&boot, &identity, known.as_ref())
+    };
+    let path = identity.pid_path.as_str();
+    let unclear = match blocking.run(path, LIMIT, work).await {
+        Ok(Ok(life)) => return Look::Running(life),
+        Ok(Err(Refusal::Absent(reason))) => return Look::Absent(reason),
+        Ok(Err(Refusal::Unclear(reason))) => reason,
+        Err(NoAnswer) => format!("pid file {path} did not answer"),
+    };
+    // A file that cannot be read says nothing about a life that we know to go on, and "absent"
+    // would start a second copy.
+    match known {
+        Some(life) if is_alive(life, boot) => Look::Running(life.clone()),
+        Some(_) | None => Look::Absent(unclear),
+    }
+}
+
+/// Where that cannot be found out, for lack of descriptors, a life that was alive still is.
+pub(crate) fn is_alive(life: &Incarnation, boot: &BootId) -> bool {
+    match Process::of(life, boot) {
+        Ok(Some(process)) => process.is_alive(),
+        Ok(None) => false,
+        Err(_) => true,
+    }
+}
+
+fn find(boot: &BootId, identity: &Identity, known: Option<&Incarnation>) -> Result<Incarnation, Refusal> {
+    let (name, user) = (identity.proc_name.as_str(), identity.user.as_str());
+    let path = pidfile::resolve(identity.pid_path.as_str(), name);
+    let us = rustix::process::geteuid().as_raw();
+    let pid = pidfile::read(&path, |owner| Ok(owner == 0 || owner == us || owner == user::uid(user)?))?;
+    let path = path.display();
+
+    let process = Process::open(pid).map_err(|refused| match refused {
+        Refused::Gone => Refusal::Absent(format!("pid {pid} of {path} does not run")),
+        Refused::Thread => Refusal::Absent(format!("pid {pid} of {path} is a thread, not a process")),
+        Refused::Failed(error) => Refusal::Unclear(format!("pid {pid} of {path} cannot be looked at: {error}")),
+    })?;
+    if process.stat.is_kernel_thread() {
+        return Err(format!("pid {pid} of {path} is a thread of the kernel").into());
+    }
+    if !process.is_alive() {
+        return Err(format!("pid {pid} of {path} is dead, and its parent has not noticed").into());
+    }
+    let life = process.life(boot);
+    if known == Some(&life) {
+        return Ok(life);
+    }
+
+    let executable = procfs::executable(pid);
+    let arguments = procfs::arguments(pid);
+    if !is_named(name, executable.as_deref(), &arguments) {
+        let other = executable.unwrap_or_else(|| process.stat.name.clone());
+        return Err(format!("pid {pid} of {path} is '{}', not '{name}'", other.escape_debug()).into());
+    }
+    let wanted = user::uid(user)?;
+    let owner = procfs::owner(pid);
+    if wanted != 0 && owner != Some(wanted) {
+        let owner = owner.map_or_else(|| "nobody we know".to_owned(), user::name);
+        return Err(format!("pid {pid} of {path} runs as {owner}, not as {user}").into());
+    }
+    // What was read of /proc since belongs to this life only if it has not ended meanwhile.
+    if process.is_alive() { Ok(life) } else { Err(format!("pid {pid} of {path} has just ended").into()) }
+}
+
+/// Whether a process is what a spec calls `wanted`: by its executable, by how it was called, or by
+/// the script that its interpreter runs. `comm` is not asked: any thread may set it to anything.
+fn is_named(wanted: &str, executable: Option<&str>, arguments: &[String]) -> bool {
+    if executable == Some(wanted) {
+        return true;
+    }
+    let called = arguments.first().map_or("", String::as_str);
+    // Daemons write titles there: `nginx: master process`, `redis-server *:6379`.
+    let first_word = called.split_ascii_whitespace().next().unwrap_or_default().trim_end_matches(':');
+    if [called, first_word].into_iter().any(|text| base_name(text).trim_start_matches('-') == wanted) {
+        return true;
+    }
+    executable.is_some_and(is_interpreter)
+        && arguments.iter().take(SCRIPT_ARGUMENTS_MAX).any(|argument| base_name(argument) == wanted)
+}
+
+fn is_interpreter(executable: &str) -> bool {
+    INTERPRETERS.contains(&executable) || INTERPRETER_FAMILIES.iter().any(|family| executable.starts_with(family))
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(wanted: &str, executable: &str, arguments: &[&str]) -> bool {
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        is_named(wanted, Some(executable), &arguments)
+    }
+
+    #[test]
+    fn an_executable_its_call_name_or_its_script_names_a_process() {
+        assert!(named("nginx", "nginx", &["nginx: master process /usr/sbin/nginx"]));
+        assert!(named("redis-server", "redis-check-rdb", &["/usr/bin/redis-server *:6379"]));
+        assert!(named("sleep", "busybox", &["sleep", "9"]));
+        assert!(named("app.py", "python3.11", &["python3", "-u", "/srv/app.py"]));
+        assert!(named("app.jar", "java", &["java", "-Xmx1g", "-jar", "/srv/app.jar"]));
+    }
+
+    #[test]
+    fn an_argument_of_something_else_than_an_interpreter_names_nothing() {
+        assert!(!named("nginx", "sleep", &["sleep", "nginx"]));
+        assert!(!named("nginx", "vim", &["vim", "/etc/nginx"]));
+        assert!(!named("nginx", "sh", &["sh", "1", "2", "3", "4", "5", "6", "7", "nginx"]));
+        assert!(!named("nginx", "", &[]));
+    }
+}

@@ -1,0 +1,255 @@
+//! What commands print: one file each, bounded in size, of which head and tail are kept.
+//!
+//! A file and not a pipe, because a daemon that a command leaves behind may inherit it: it must
+//! neither block on us nor die of SIGPIPE when we end. Promised: a file is cut soon after it has
+//! grown over its bound, and a file that is replaced while a daemon still writes to it is cut until
+//! the daemon ends, then removed. Absent: what was cut; only its size is told.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const HEAD_BYTES: usize = 4096;
+const TAIL_BYTES: usize = 4096;
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+const NAME_BYTES_MAX: usize = 128;
+/// Chooses the signal of a descriptor; libc does not name it for every target.
+const F_SETSIG: libc::c_int = 10;
+const TRIM_PERIOD: Duration = Duration::from_secs(30);
+
+/// The directory of all captures.
+#[derive(Clone, Debug)]
+pub(crate) struct OutputDirectory(PathBuf);
+
+impl OutputDirectory {
+    pub(crate) fn make(state_dir: &Path) -> Result<Self, crate::Error> {
+        let path = state_dir.join("output");
+        let failed = |source| crate::Error::Directory { path: path.clone(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o700)).map_err(failed)?;
+        Ok(Self(path))
+    }
+
+    /// A new, empty capture; an old one of that name is put aside.
+    pub(crate) fn open(&self, name: &str, owner: Option<u32>) -> io::Result<Capture> {
+        let path = self.0.join(format!("{}.out", file_stem(name)));
+        put_aside(&path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .open(&path)?;
+        if let Some(uid) = owner {
+            // Scripts write to /dev/stderr, which opens the file again, as their user.
+            std::os::unix::fs::fchown(&file, Some(uid), None)?;
+        }
+        Ok(Capture { file, head: Vec::new(), tail: Vec::new(), cut: 0 })
+    }
+
+    /// Cuts what daemons have written since, for ever.
+    pub(crate) async fn trim_for_ever(self) {
+        loop {
+            tokio::time::sleep(TRIM_PERIOD).await;
+            let directory = self.clone();
+            let _ = tokio::task::spawn_blocking(move || directory.trim()).await;
+        }
+    }
+
+    fn trim(&self) {
+        let Ok(entries) = std::fs::read_dir(&self.0) else { return };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let options = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&path);
+            let Ok(file) = options else { continue };
+            if path.extension().is_some_and(|extension| extension == "old") && !is_open_elsewhere(&file) {
+                let _ = std::fs::remove_file(&path);
+            } else if file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > FILE_BYTES_MAX) {
+                let _ = file.set_len(0);
+            }
+        }
+    }
+}
+
+/// Removes an old capture, or gives it another name while somebody still writes to it: unlinked,
+/// it would grow without anybody seeing it.
+fn put_aside(path: &Path) -> io::Result<()> {
+    let file = match OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(_) => return std::fs::remove_file(path),
+    };
+    if !is_open_elsewhere(&file) {
+        return std::fs::remove_file(path);
+    }
+    let free = (0..u32::MAX).map(|number| path.with_extension(format!("{number}.old"))).find(|path| !path.exists());
+    free.map_or_else(|| std::fs::remove_file(path), |old| std::fs::rename(path, old))
+}
+
+/// Whether another descriptor of that file is open anywhere: only then a write lease is refused.
+/// Where leases do not work at all the answer is yes.
+fn is_open_elsewhere(file: &File) -> bool {
+    let fcntl = |command, value: libc::c_int| {
+        #[allow(unsafe_code, reason = "neither rustix nor nix has leases")]
+        // SAFETY: the descriptor is open, and the commands below take one number.
+        let result = unsafe { libc::fcntl(file.as_raw_fd(), command, value) };
+        result == 0
+    };
+    // Who opens the file while we have the lease makes the kernel send us a signal: SIGIO, which
+    // would end us, or one that is ignored by default.
+    let leased = fcntl(F_SETSIG, libc::SIGURG) && fcntl(libc::F_SETLEASE, libc::F_WRLCK);
+    if leased {
+        fcntl(libc::F_SETLEASE, libc::F_UNLCK);
+    }
+    !leased
+}
+
+/// A name that is safe in a directory; odd or long ones get a hash, so that they stay different.
+fn file_stem(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@' | '+');
+    if !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.starts_with('.') && name.chars().all(is_plain) {
+        return name.to_owned();
+    }
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    let plain: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).take(NAME_BYTES_MAX).collect();
+    format!("_{plain}-{:016x}", hasher.finish())
+}
+
+/// What one command prints.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    file: File,
+    /// The first and the last bytes of what was cut away, where something was.
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    cut: u64,
+}
+
+impl Capture {
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Cuts the file if it has grown over its bound. Writers append, so they go on at its start.
+    pub(crate) fn trim(&mut self) {
+        let len = self.len();
+        if len <= FILE_BYTES_MAX {
+            return;
+        }
+        if self.cut == 0 {
+            self.head = self.read(0, HEAD_BYTES);
+        }
+        self.tail = self.read(len.saturating_sub(TAIL_BYTES as u64), TAIL_BYTES);
+        if self.file.set_len(0).is_ok() {
+            self.cut += len;
+        }
+    }
+
+    /// What people see of it.
+    pub(crate) fn text(&self) -> String {
+        let len = self.len();
+        let total = self.cut + len;
+        if self.cut == 0 && len <= (HEAD_BYTES + TAIL_BYTES) as u64 {
+            return printable(&self.read(0, HEAD_BYTES + TAIL_BYTES));
+        }
+        let head = if self.cut == 0 { self.read(0, HEAD_BYTES) } else { self.head.clone() };
+        let mut tail = self.tail.clone();
+        tail.extend(self.read(len.saturating_sub(TAIL_BYTES as u64), TAIL_BYTES));
+        tail.drain(..tail.len().saturating_sub(TAIL_BYTES));
+        let left_out = total.saturating_sub((head.len() + tail.len()) as u64);
+        format!("{}\n... {left_out} bytes left out ...\n{}", printable(&head), printable(&tail))
+    }
+
+    fn len(&self) -> u64 {
+        self.file.metadata().map_or(0, |metadata| metadata.len())
+    }
+
+    fn read(&self, from: u64, bytes_max: usize) -> Vec<u8> {
+        let mut bytes = vec![0; bytes_max];
+        let mut filled = 0;
+        while filled < bytes_max {
+            match self.file.read_at(&mut bytes[filled..], from + filled as u64) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => filled += count,
+            }
+        }
+        bytes.truncate(filled);
+        bytes
+    }
+}
+
+/// Text that does nothing to a terminal, a log or a JSON document.
+fn printable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes).replace("\r\n", "\n");
+    text.chars()
+        .map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { char::REPLACEMENT_CHARACTER } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn directory() -> (tempfile::TempDir, OutputDirectory) {
+        let root = tempfile::tempdir().unwrap();
+        let directory = OutputDirectory::make(root.path()).unwrap();
+        (root, directory)
+    }
+
+    #[test]
+    fn head_and_tail_survive_any_number_of_cuts() {
+        let (_root, directory) = directory();
+        let mut capture = directory.open("x", None).unwrap();
+        let mut writer = capture.file().try_clone().unwrap();
+
+        writer.write_all(b"first").unwrap();
+        for _ in 0..5 {
+            writer.write_all(&vec![b'.'; 1024 * 1024]).unwrap();
+            capture.trim();
+        }
+        writer.write_all(b"last").unwrap();
+        let text = capture.text();
+
+        assert!(text.starts_with("first...") && text.ends_with("...last"), "{text}");
+        let left_out = 5 + 5 * 1024 * 1024 + 4 - HEAD_BYTES - TAIL_BYTES;
+        assert!(text.contains(&format!("\n... {left_out} bytes left out ...\n")), "{text}");
+    }
+
+    #[test]
+    fn control_characters_and_broken_text_are_replaced() {
+        assert_eq!(printable(b"a\0b\x1b[1m\tc\r\nd\xff"), "a\u{fffd}b\u{fffd}[1m\tc\nd\u{fffd}");
+    }
+
+    #[test]
+    fn a_name_never_leaves_the_directory_and_different_names_stay_different() {
+        assert_eq!(file_stem("start-1"), "start-1");
+        for odd in ["../../etc/passwd", "", ".", "a/b", "a\0b", &"x".repeat(999)] {
+            let stem = file_stem(odd);
+            assert!(!stem.contains(['/', '\0']) && !stem.starts_with('.') && stem.len() < 200, "{stem}");
+        }
+        assert_ne!(file_stem("a/b"), file_stem("a_b"));
+    }
+
+    #[test]
+    fn a_file_that_is_still_written_to_is_kept_bounded_and_removed_later() {
+        let (root, directory) = directory();
+        let first = directory.open("x", None).unwrap();
+        (&mut first.file()).write_all(&vec![b'.'; 2 * 1024 * 1024]).unwrap();
+
+        let second = directory.open("x", None).unwrap();
+        directory.trim();
+
+        assert_eq!((first.len(), second.len()), (0, 0));
+        assert_eq!(std::fs::read_dir(root.path().join("output")).unwrap().count(), 2);
+        drop(first);
+        directory.trim();
+        assert_eq!(std::fs::read_dir(root.path().join("output")).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,156 @@
+//! What a process tree uses of this machine.
+//!
+//! Promised: percentages are of the whole machine, never above 100; memory is what the tree has
+//! for itself, without shared pages and page cache. Absent: descendants that were born within the
+//! last second, and those that re-parented to the agent.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use proctor_model::{Incarnation, Usage};
+
+use crate::pidfd::Process;
+use crate::procfs::{self, Stat};
+use crate::tree::{Member, Table};
+
+/// One list of all processes serves all lives that are sampled together.
+const TABLE_AGE_MAX: Duration = Duration::from_secs(1);
+const SAMPLES_MAX: usize = 8192;
+const TREE_SIZE_MAX: usize = 4096;
+
+#[derive(Debug)]
+pub(crate) struct Meter {
+    pub(crate) ticks_per_second: u64,
+    page_bytes: u64,
+    memory_bytes: u64,
+    table: Mutex<Option<(Duration, Arc<Table>)>>,
+    samples: Mutex<HashMap<Incarnation, Sample>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Duration,
+    ticks: u64,
+}
+
+impl Meter {
+    pub(crate) fn new() -> Self {
+        Self {
+            ticks_per_second: setting(libc::_SC_CLK_TCK).unwrap_or(100),
+            page_bytes: setting(libc::_SC_PAGESIZE).unwrap_or(4096),
+            memory_bytes: procfs::memory_bytes().unwrap_or(0),
+            table: Mutex::default(),
+            samples: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    /// Since boot, when a life began.
+    pub(crate) fn start(&self, life: &Incarnation) -> Duration {
+        let (seconds, rest) = (life.start_ticks / self.ticks_per_second, life.start_ticks % self.ticks_per_second);
+        Duration::from_secs(seconds) + Duration::from_secs(rest) / u32::try_from(self.ticks_per_second).unwrap_or(100)
+    }
+
+    pub(crate) fn usage(&self, life: &Incarnation, now: Duration) -> Option<Usage> {
+        let Ok(Some(process)) = Process::of(life, &life.boot) else {
+            self.samples.lock().remove(life);
+            return None;
+        };
+        if !process.is_alive() {
+            self.samples.lock().remove(life);
+            return None;
+        }
+        let stat = &process.stat;
+        let root = Member { pid: life.pid, start_ticks: life.start_ticks };
+        let (mut ticks, mut pages) = (stat.ticks(), procfs::private_pages(life.pid).unwrap_or(0));
+        let tree = self.table(now).map(|table| table.tree(root)).unwrap_or_default();
+        for member in tree.into_iter().filter(|member| *member != root).take(TREE_SIZE_MAX) {
+            // The list may be a second old.
+            if let Ok(stat) = Stat::of(member.pid)
+                && stat.start_ticks == member.start_ticks
+            {
+                ticks += stat.ticks();
+                pages += procfs::private_pages(member.pid).unwrap_or(0);
+            }
+        }
+
+        let elapsed = now.saturating_sub(self.start(life));
+        let average = self.percent_of_cpus(ticks, elapsed);
+        let cpu_percent = match self.swap_sample(life, Sample { at: now, ticks }) {
+            Some(last) => self.percent_of_cpus(ticks.saturating_sub(last.ticks), now.saturating_sub(last.at)),
+            None => average,
+        };
+        let memory_bytes = pages * self.page_bytes;
+        Some(Usage {
+            cpu_percent,
+            cpu_percent_average: average,
+            memory_percent: percent(memory_bytes as f64, self.memory_bytes as f64),
+            memory_bytes,
+            threads: stat.threads,
+            state: stat.state.to_string(),
+            command_line: procfs::arguments(life.pid).join(" "),
+            user_ticks: stat.user_ticks + stat.children_user_ticks,
+            system_ticks: stat.system_ticks + stat.children_system_ticks,
+            elapsed_secs: elapsed.as_secs(),
+        })
+    }
+
+    fn table(&self, now: Duration) -> Option<Arc<Table>> {
+        let mut kept = self.table.lock();
+        if let Some((at, table)) = &*kept
+            && now.saturating_sub(*at) < TABLE_AGE_MAX
+        {
+            return Some(Arc::clone(table));
+        }
+        let table = Arc::new(Table::read().ok()?);
+        *kept = Some((now, Arc::clone(&table)));
+        Some(table)
+    }
+
+    fn swap_sample(&self, life: &Incarnation, sample: Sample) -> Option<Sample> {
+        let mut samples = self.samples.lock();
+        if samples.len() >= SAMPLES_MAX && !samples.contains_key(life) {
+            let oldest = samples.iter().min_by_key(|(_, sample)| sample.at).map(|(life, _)| life.clone());
+            oldest.and_then(|life| samples.remove(&life));
+        }
+        samples.insert(life.clone(), sample)
+    }
+
+    fn percent_of_cpus(&self, ticks: u64, elapsed: Duration) -> f64 {
+        let whole = elapsed.as_secs_f64() * self.ticks_per_second as f64 * f64::from(cpus());
+        percent(ticks as f64, whole)
+    }
+}
+
+fn percent(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { (part / whole * 100.0).clamp(0.0, 100.0) } else { 0.0 }
+}
+
+/// CPUs that are on line now, whatever we may use of them ourselves.
+pub(crate) fn cpus() -> u32 {
+    setting(libc::_SC_NPROCESSORS_ONLN).and_then(|count| u32::try_from(count).ok()).unwrap_or(1)
+}
+
+fn setting(name: libc::c_int) -> Option<u64> {
+    #[allow(unsafe_code, reason = "rustix has this behind a feature that we do not take")]
+    // SAFETY: sysconf takes a number and gives a number.
+    let value = unsafe { libc::sysconf(name) };
+    u64::try_from(value).ok().filter(|value| *value > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentage_is_finite_and_at_most_the_whole() {
+        assert!((percent(1.0, 4.0) - 25.0).abs() < f64::EPSILON);
+        assert!((percent(5.0, 4.0) - 100.0).abs() < f64::EPSILON);
+        assert!(percent(5.0, 0.0).abs() < f64::EPSILON);
+    }
+}

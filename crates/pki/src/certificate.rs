@@ -1,0 +1,49 @@
+//! Reading certificates.
+
+use jiff::Timestamp;
+use proctor_model::AgentId;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::FromDer;
+
+use crate::{PkiError, Result};
+
+/// The agent's id in its certificate is a URI: this, then the id.
+pub(crate) const AGENT_URI_PREFIX: &str = "proctor:agent:";
+
+/// Which agent a peer is. Give it what TLS has verified (`peer_certificates` of a connection): it
+/// reads and verifies nothing itself.
+pub fn agent_of(certificates: &[CertificateDer<'_>]) -> Result<AgentId> {
+    let certificate = parse(certificates.first().ok_or(PkiError::NoCertificate)?)?;
+    let names = certificate
+        .subject_alternative_name()
+        .map_err(|error| PkiError::read("the names of a certificate")(error.into()))?
+        .ok_or(PkiError::NoAgent)?;
+    let mut ids = names.value.general_names.iter().filter_map(|name| {
+        let GeneralName::URI(uri) = name else { return None };
+        uri.strip_prefix(AGENT_URI_PREFIX)
+    });
+    let (Some(id), None) = (ids.next(), ids.next()) else {
+        return Err(PkiError::NoAgent);
+    };
+    id.parse().map_err(|source| PkiError::AgentId { source })
+}
+
+/// The last moment at which the certificate is valid.
+pub fn expires_at(certificate_pem: &str) -> Result<Timestamp> {
+    let der = certificate_from_pem("a certificate", certificate_pem)?;
+    let seconds = parse(&der)?.validity().not_after.timestamp();
+    Timestamp::from_second(seconds).map_err(|_| PkiError::Time { seconds })
+}
+
+pub(crate) fn certificate_from_pem(what: &'static str, pem: &str) -> Result<CertificateDer<'static>> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| PkiError::read(what)(error.into()))
+}
+
+pub(crate) fn parse<'a>(der: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>> {
+    let (_, certificate) =
+        X509Certificate::from_der(der).map_err(|error| PkiError::read("a certificate")(error.to_string().into()))?;
+    Ok(certificate)
+}

@@ -1,0 +1,155 @@
+//! The TLS configurations of both ends.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use proctor_wire::{ALPN_ENROL, ALPN_SESSION};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, ServerConfig,
+    SignatureScheme,
+};
+
+use crate::certificate::certificate_from_pem;
+use crate::secret::{parse_fingerprint, secrets_match, sha256_hex};
+use crate::{AgentKey, Authority, PkiError, Result, SERVER_NAME};
+
+/// For the server's listener: takes sessions and enrolments. A client certificate is optional
+/// (who enrols has none) and verified when it is there, so the caller must look at the ALPN name
+/// and at [`crate::agent_of`] before it believes anyone. The server's certificate in it is new and
+/// valid for a year; make another configuration before that.
+pub fn server_config(authority: &Authority, now: Timestamp) -> Result<ServerConfig> {
+    let what = "the server";
+    let (chain, key) = authority.issue_server(now)?;
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authority.certificate())?), provider())
+        .allow_unauthenticated()
+        .build()
+        .map_err(PkiError::tls(what))?;
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(PkiError::tls(what))?
+        .with_client_cert_verifier(clients)
+        .with_single_cert(chain, key)
+        .map_err(PkiError::tls(what))?;
+    config.alpn_protocols = vec![ALPN_SESSION.to_vec(), ALPN_ENROL.to_vec()];
+    // A resumed session would carry on with a certificate that has expired since.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+/// For an enrolled agent: presents its certificate and trusts only its authority.
+pub fn session_config(authority_pem: &str, certificate_pem: &str, key: &AgentKey) -> Result<ClientConfig> {
+    let what = "a session";
+    let authority = certificate_from_pem("the certificate of the authority", authority_pem)?;
+    let certificate = certificate_from_pem("the certificate of the agent", certificate_pem)?;
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(PkiError::tls(what))?
+        .with_root_certificates(roots(&authority)?)
+        .with_client_auth_cert(vec![certificate], key.private_der())
+        .map_err(PkiError::tls(what))?;
+    Ok(finished(config, ALPN_SESSION))
+}
+
+/// For an agent that knows only the fingerprint in its join token: believes a server whose chain
+/// ends with exactly that authority, and presents no certificate.
+pub fn enrol_config(fingerprint_hex: &str) -> Result<ClientConfig> {
+    let fingerprint = parse_fingerprint(fingerprint_hex).ok_or(PkiError::Fingerprint)?;
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(PkiError::tls("an enrolment"))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(PinnedAuthority { fingerprint, provider: provider() }))
+        .with_no_client_auth();
+    Ok(finished(config, ALPN_ENROL))
+}
+
+/// What an agent asks TLS to verify, whatever address it dialled.
+pub fn server_name() -> ServerName<'static> {
+    ServerName::try_from(SERVER_NAME).expect("the constant is a DNS name")
+}
+
+fn finished(mut config: ClientConfig, alpn: &[u8]) -> ClientConfig {
+    config.alpn_protocols = vec![alpn.to_vec()];
+    config.resumption = Resumption::disabled();
+    config
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+fn roots(authority: &CertificateDer<'_>) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(authority.clone().into_owned())
+        .map_err(|error| PkiError::read("the certificate of the authority")(error.into()))?;
+    Ok(roots)
+}
+
+/// Takes the last certificate of a chain as the authority if it has the pinned fingerprint, and
+/// then verifies in the usual way.
+#[derive(Debug)]
+struct PinnedAuthority {
+    fingerprint: String,
+    provider: Arc<CryptoProvider>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the server's authority is not the one that the join token names")]
+struct OtherAuthority;
+
+impl PinnedAuthority {
+    fn verifier(&self, authority: &CertificateDer<'_>) -> Result<Arc<WebPkiServerVerifier>, Error> {
+        if !secrets_match(&sha256_hex(authority), &self.fingerprint) {
+            return Err(CertificateError::Other(OtherError(Arc::new(OtherAuthority))).into());
+        }
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.clone().into_owned())?;
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), self.provider.clone())
+            .build()
+            .map_err(|error| Error::General(error.to_string()))
+    }
+}
+
+impl ServerCertVerifier for PinnedAuthority {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let (authority, between) = intermediates.split_last().ok_or(CertificateError::UnknownIssuer)?;
+        self.verifier(authority)?.verify_server_cert(end_entity, between, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,1 @@
+//! The HTTP border: dialects decode into one model and encode from it.

@@ -1,0 +1,70 @@
+//! The loops that bring targets to their end: recorder, sweeper, pruner.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use proctor_model::{OperationId, Outcome};
+use proctor_runtime::clock;
+use tokio::sync::mpsc;
+
+use super::{Control, PRUNE_PERIOD, SWEEP_PERIOD, TASKS_KEPT, is_full};
+
+/// Outcomes written in one transaction.
+const BATCH_MAX: usize = 500;
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl Control {
+    /// Writes outcomes in batches; an agent hears of its outcomes only after the write.
+    pub(super) async fn record_outcomes(self, mut receiver: mpsc::Receiver<(OperationId, Outcome)>) {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        while receiver.recv_many(&mut batch, BATCH_MAX).await > 0 {
+            self.record(&batch).await;
+            batch.clear();
+        }
+    }
+
+    /// Tries until it is written: agents wait, and nothing is acknowledged before.
+    async fn record(&self, batch: &[(OperationId, Outcome)]) {
+        while let Err(error) = self.inner.store.record_outcomes(batch, clock::unix_millis()).await {
+            if is_full(&error) {
+                tracing::error!("the store is full: outcomes wait for space");
+            } else {
+                tracing::error!(%error, source = ?std::error::Error::source(&error), "outcomes cannot be recorded");
+            }
+            tokio::time::sleep(RETRY_AFTER).await;
+        }
+        let operations: HashSet<OperationId> = batch.iter().map(|(operation, _)| *operation).collect();
+        let closed = self.inner.dispatch.lock().close(&operations);
+        for (agent, operations) in closed {
+            if let Some(session) = self.inner.sessions.get(&agent) {
+                session.acknowledge(operations);
+            }
+        }
+    }
+
+    /// Ends the targets whose agent is not there or whose time is over.
+    pub(super) async fn sweep(self) {
+        let mut period = tokio::time::interval(SWEEP_PERIOD);
+        period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            period.tick().await;
+            let overdue = self.inner.dispatch.lock().overdue(clock::unix_millis());
+            for batch in overdue.chunks(BATCH_MAX) {
+                self.record(batch).await;
+            }
+        }
+    }
+
+    pub(super) async fn prune(self) {
+        let mut period = tokio::time::interval(PRUNE_PERIOD);
+        loop {
+            period.tick().await;
+            let kept_ms = i64::try_from(TASKS_KEPT.as_millis()).expect("three days fit");
+            match self.inner.store.prune_tasks(clock::unix_millis() - kept_ms).await {
+                Ok(0) => {}
+                Ok(tasks) => tracing::info!(tasks, "old tasks were forgotten"),
+                Err(error) => tracing::warn!(%error, "old tasks cannot be forgotten"),
+            }
+        }
+    }
+}

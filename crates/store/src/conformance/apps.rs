@@ -1,0 +1,52 @@
+//! Apps and secrets.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use crate::{App, Store};
+
+fn app(code: &str, secret_hash: &str) -> App {
+    App { code: code.to_owned(), secret_hash: secret_hash.to_owned(), trusted: false, created_at: 5 }
+}
+
+pub async fn an_app_is_read_back_and_replaced_by_its_code(store: Arc<dyn Store>) {
+    store.put_app(app("job", "one")).await.unwrap();
+    let first = store.app("job").await.unwrap();
+
+    let replacement = App { trusted: true, created_at: 6, ..app("job", "two") };
+    store.put_app(replacement.clone()).await.unwrap();
+
+    assert_eq!(first, Some(app("job", "one")));
+    assert_eq!(store.app("job").await.unwrap(), Some(replacement));
+}
+
+pub async fn an_unknown_app_is_none(store: Arc<dyn Store>) {
+    store.put_app(app("job", "one")).await.unwrap();
+
+    assert_eq!(store.app("JOB").await.unwrap(), None);
+    assert_eq!(store.secret("ca").await.unwrap(), None);
+}
+
+pub async fn the_first_secret_wins(store: Arc<dyn Store>) {
+    let first = store.secret_or_insert("ca", vec![0, 1]).await.unwrap();
+    let second = store.secret_or_insert("ca", vec![2]).await.unwrap();
+
+    assert_eq!(first, [0, 1]);
+    assert_eq!(second, [0, 1]);
+    assert_eq!(store.secret("ca").await.unwrap(), Some(vec![0, 1]));
+}
+
+pub async fn of_many_first_secrets_all_see_the_same(store: Arc<dyn Store>) {
+    let mut callers = JoinSet::new();
+    for number in 0..20_u8 {
+        let store = Arc::clone(&store);
+        callers.spawn(async move { store.secret_or_insert("ca", vec![number]).await.unwrap() });
+    }
+
+    let mut seen = callers.join_all().await;
+
+    seen.dedup();
+    assert_eq!(seen.len(), 1);
+    assert_eq!(store.secret("ca").await.unwrap(), seen.pop());
+}

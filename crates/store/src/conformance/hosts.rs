@@ -1,0 +1,126 @@
+//! Finding hosts, and the presence of their agents.
+
+use std::sync::Arc;
+
+use proctor_model::{HostFacts, HostKey};
+
+use super::{agent, enrol, enrolment, host};
+use crate::{HostRecord, Store};
+
+fn facts(hostname: &str) -> HostFacts {
+    HostFacts { hostname: hostname.to_owned(), cpus: 8, memory_bytes: 1 << 40, ..HostFacts::default() }
+}
+
+async fn only_host(store: &dyn Store) -> HostRecord {
+    store.hosts().await.unwrap().remove(0)
+}
+
+pub async fn hosts_are_found_by_cloud_and_ip_whatever_the_supplier(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    let other_supplier = HostKey { supplier: 7, ..host(1) };
+    let other_cloud = HostKey { cloud: 7, ..host(1) };
+
+    let found = store.hosts_by_key(&[other_supplier, other_cloud, host(0)]).await.unwrap();
+
+    assert_eq!(found[0].as_ref().map(|found| &found.agent), Some(&agent(1)));
+    assert_eq!(found[1], None);
+    assert_eq!(found[2].as_ref().map(|found| &found.agent), Some(&agent(0)));
+}
+
+pub async fn hosts_are_found_by_agent_and_unknown_ones_are_none(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+
+    let found = store.hosts_by_agent(&[agent(1), agent(9), agent(1)]).await.unwrap();
+
+    assert_eq!(found[0].as_ref().map(|found| found.key), Some(host(1)));
+    assert_eq!(found[1], None);
+    assert_eq!(found[2], found[0]);
+}
+
+pub async fn thousands_of_hosts_are_found_in_the_order_of_the_question(store: Arc<dyn Store>) {
+    enrol(&*store, 3).await;
+    let numbers: Vec<usize> = (0..5000).map(|number| number % 4).collect();
+    let keys: Vec<_> = numbers.iter().map(|number| host(*number)).collect();
+    let agents: Vec<_> = numbers.iter().map(|number| agent(*number)).collect();
+
+    let by_key = store.hosts_by_key(&keys).await.unwrap();
+    let by_agent = store.hosts_by_agent(&agents).await.unwrap();
+
+    assert_eq!(by_key, by_agent);
+    for (number, found) in numbers.into_iter().zip(by_key) {
+        assert_eq!(found.map(|found| found.key), (number < 3).then(|| host(number)));
+    }
+}
+
+pub async fn hosts_are_listed_by_cloud_and_ip(store: Arc<dyn Store>) {
+    enrol(&*store, 0).await;
+    for (number, cloud, ip) in [(0, 2, "10.0.0.1"), (1, 10, "10.0.0.1"), (2, 2, "10.0.0.10"), (3, 2, "10.0.0.9")] {
+        let mut enrolment = enrolment("fixture", number);
+        enrolment.host = HostKey::new(cloud, 0, ip.parse().unwrap());
+        store.enrol(enrolment, 0).await.unwrap().unwrap();
+    }
+
+    let listed: Vec<_> = store.hosts().await.unwrap().into_iter().map(|host| host.key.to_string()).collect();
+
+    assert_eq!(listed, ["2:10.0.0.1", "2:10.0.0.10", "2:10.0.0.9", "10:10.0.0.1"]);
+}
+
+pub async fn every_session_has_a_higher_epoch(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    let mut epochs = Vec::new();
+
+    for now in 0..3 {
+        let epoch = store.open_session(&agent(0), &facts("a"), now).await.unwrap().unwrap();
+        store.close_session(&agent(0), epoch, now).await.unwrap();
+        epochs.push(epoch);
+    }
+
+    assert!(epochs[0] > 0 && epochs[0] < epochs[1] && epochs[1] < epochs[2], "{epochs:?}");
+    assert_eq!(only_host(&*store).await.epoch, epochs[2]);
+}
+
+pub async fn a_session_of_an_unbound_agent_is_refused(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+
+    assert_eq!(store.open_session(&agent(9), &facts("a"), 0).await.unwrap(), None);
+}
+
+pub async fn a_session_keeps_the_facts_and_the_time_of_the_change(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+
+    store.open_session(&agent(0), &facts("a"), 10).await.unwrap();
+    let epoch = store.open_session(&agent(0), &facts("b"), 20).await.unwrap().unwrap();
+    let online = only_host(&*store).await;
+    store.close_session(&agent(0), epoch, 30).await.unwrap();
+    store.close_session(&agent(0), epoch, 40).await.unwrap();
+    let offline = only_host(&*store).await;
+
+    assert_eq!((online.online, online.presence_changed_at, online.facts), (true, 10, facts("b")));
+    assert_eq!((offline.online, offline.presence_changed_at, offline.facts), (false, 30, facts("b")));
+}
+
+pub async fn the_end_of_an_older_session_does_not_mark_a_newer_one_offline(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    let older = store.open_session(&agent(0), &facts("a"), 1).await.unwrap().unwrap();
+    store.open_session(&agent(0), &facts("a"), 2).await.unwrap();
+
+    store.close_session(&agent(0), older, 3).await.unwrap();
+
+    assert!(only_host(&*store).await.online);
+}
+
+pub async fn a_reset_marks_all_offline_and_names_those_that_were_online(store: Arc<dyn Store>) {
+    enrol(&*store, 3).await;
+    for number in [0, 2] {
+        store.open_session(&agent(number), &facts("a"), 1).await.unwrap();
+    }
+
+    let mut were_online = store.reset_presence(50).await.unwrap();
+
+    were_online.sort();
+    assert_eq!(were_online, [agent(0), agent(2)]);
+    let hosts = store.hosts().await.unwrap();
+    assert!(hosts.iter().all(|host| !host.online));
+    assert_eq!(hosts.iter().map(|host| host.presence_changed_at).collect::<Vec<_>>(), [50, 0, 50]);
+    assert!(store.reset_presence(60).await.unwrap().is_empty());
+}

@@ -1,0 +1,203 @@
+//! The SQLite store: the suite that every store must pass, and what only a file can get wrong.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use proctor_model::{Code, OperationId, OperationKind, Outcome, TaskId};
+use proctor_store::sqlite::SqliteStore;
+use proctor_store::{App, NewTask, Store, StoreError, Target, TaskItem};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+proctor_store::conformance_suite!(empty_store);
+
+async fn empty_store() -> (SqliteStore, TempDir) {
+    let directory = TempDir::new().unwrap();
+    (SqliteStore::open(&file(&directory)).await.unwrap(), directory)
+}
+
+fn file(directory: &TempDir) -> PathBuf {
+    directory.path().join("proctor.db")
+}
+
+fn app(number: usize) -> App {
+    App { code: format!("app-{number}"), secret_hash: "x".repeat(100), trusted: false, created_at: 0 }
+}
+
+async fn put_apps_at_once(store: Arc<SqliteStore>, count: usize) {
+    let mut writers = JoinSet::new();
+    for number in 0..count {
+        let store = Arc::clone(&store);
+        writers.spawn(async move { store.put_app(app(number)).await.unwrap() });
+    }
+    writers.join_all().await;
+}
+
+fn task(targets: usize, row_key: &str) -> NewTask {
+    let target = Target { item: 0, agent: None, host: None, row_key: row_key.to_owned() };
+    NewTask {
+        id: TaskId::from_uuid(uuid::Uuid::from_u128(1)),
+        created_at: 0,
+        app: "job".to_owned(),
+        user: "admin".to_owned(),
+        family: "v2".to_owned(),
+        items: vec![TaskItem {
+            key: "web/a".parse().unwrap(),
+            kind: Some(OperationKind::Stop),
+            spec: None,
+            register: false,
+            time_limit_ms: 1,
+        }],
+        targets: vec![target; targets],
+        outcomes: Vec::new(),
+    }
+}
+
+async fn assert_has_apps(path: &Path, count: usize) {
+    let store = SqliteStore::open(path).await.unwrap();
+    for number in 0..count {
+        assert_eq!(store.app(&format!("app-{number}")).await.unwrap(), Some(app(number)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_writers_at_once_are_all_there_after_reopening() {
+    let (store, directory) = empty_store().await;
+
+    put_apps_at_once(Arc::new(store), 100).await;
+
+    assert_has_apps(&file(&directory), 100).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_killed_server_leaves_behind_holds_every_write_that_returned() {
+    let (store, directory) = empty_store().await;
+    let store = Arc::new(store);
+    let left_behind = TempDir::new().unwrap();
+    put_apps_at_once(Arc::clone(&store), 100).await;
+
+    // The files as they are while the store is open: nothing was closed, nothing checkpointed.
+    for name in ["proctor.db", "proctor.db-wal"] {
+        std::fs::copy(directory.path().join(name), left_behind.path().join(name)).unwrap();
+    }
+
+    assert_has_apps(&file(&left_behind), 100).await;
+}
+
+#[tokio::test]
+async fn a_write_whose_caller_went_away_is_finished_before_the_store_closes() {
+    let (store, directory) = empty_store().await;
+    let mut call = Box::pin(store.put_app(app(0)));
+    let is_waiting =
+        std::future::poll_fn(|context| std::task::Poll::Ready(call.as_mut().poll(context).is_pending())).await;
+    drop(call);
+
+    drop(store);
+
+    assert!(is_waiting);
+    assert_has_apps(&file(&directory), 1).await;
+}
+
+#[tokio::test]
+async fn a_file_of_a_newer_program_is_refused() {
+    let (store, directory) = empty_store().await;
+    drop(store);
+    let connection = rusqlite::Connection::open(file(&directory)).unwrap();
+    connection.pragma_update(None, "user_version", 99).unwrap();
+    drop(connection);
+
+    let error = SqliteStore::open(&file(&directory)).await.unwrap_err();
+
+    assert!(matches!(error, StoreError::Newer { found: 99, known: 1 }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
+    let directory = TempDir::new().unwrap();
+    let text = "not a database, but somebody's notes\n".repeat(100);
+    std::fs::write(file(&directory), &text).unwrap();
+
+    let opened = SqliteStore::open(&file(&directory)).await;
+
+    assert!(matches!(opened, Err(StoreError::Failed { .. })), "{opened:?}");
+    assert_eq!(std::fs::read_to_string(file(&directory)).unwrap(), text);
+}
+
+#[tokio::test]
+async fn a_second_server_on_the_same_file_is_refused_until_the_first_is_gone() {
+    let (store, directory) = empty_store().await;
+
+    let second = SqliteStore::open(&file(&directory)).await.unwrap_err();
+    drop(store);
+    let third = SqliteStore::open(&file(&directory)).await;
+
+    let cause = std::error::Error::source(&second).unwrap().to_string();
+    assert!(cause.contains("another process holds") && cause.contains("proctor.db.lock"), "{cause}");
+    assert!(third.is_ok());
+}
+
+#[tokio::test]
+async fn only_the_owner_may_read_the_files() {
+    let (store, directory) = empty_store().await;
+
+    store.put_app(app(0)).await.unwrap();
+
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(directory.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{entry:?}");
+        names.push(entry.file_name());
+    }
+    assert!(names.len() >= 3, "{names:?}");
+}
+
+#[tokio::test]
+async fn a_full_disk_is_said_and_what_was_there_stays() {
+    let directory = TempDir::new().unwrap();
+    let store = SqliteStore::open_bounded(&file(&directory), 100).await.unwrap();
+    store.put_app(app(0)).await.unwrap();
+
+    let error = store.create_task(task(30_000, "a row that is too much")).await.unwrap_err();
+
+    assert!(matches!(error, StoreError::Full { what: "keep a task" }), "{error:?}");
+    assert!(store.task_ids(1).await.unwrap().is_empty());
+    store.put_app(app(1)).await.unwrap();
+    drop(store);
+    assert_has_apps(&file(&directory), 2).await;
+}
+
+#[tokio::test]
+async fn a_damaged_value_is_named() {
+    let (store, directory) = empty_store().await;
+    store.create_task(task(1, "row")).await.unwrap();
+    let connection = rusqlite::Connection::open(file(&directory)).unwrap();
+    connection.execute("UPDATE task_chunk SET targets = '[{'", []).unwrap();
+
+    let error = store.task(task(1, "row").id).await.unwrap_err();
+
+    assert!(error.to_string().starts_with("the store holds a damaged task targets"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_do_not_wait_for_a_writer_and_see_whole_calls_only() {
+    let (store, _directory) = empty_store().await;
+    let store = Arc::new(store);
+    store.create_task(task(200, "row")).await.unwrap();
+    let mut writers = JoinSet::new();
+    for first in (0..200).step_by(10) {
+        let store = Arc::clone(&store);
+        let outcome =
+            |index| (OperationId { task: task(0, "").id, index, attempt: 0 }, Outcome::new(Code::Success, "", true));
+        let outcomes: Vec<_> = (first..first + 10).map(outcome).collect();
+        writers.spawn(async move { store.record_outcomes(&outcomes, 1).await.unwrap() });
+    }
+
+    while writers.join_next().await.is_some() {
+        let view = store.task(task(0, "").id).await.unwrap().unwrap();
+        let known: Vec<_> = view.targets.iter().map(|target| target.outcome.is_some()).collect();
+        assert!(known.chunks(10).all(|call| call.iter().all(|is_known| *is_known == call[0])));
+    }
+
+    assert!(store.open_targets().await.unwrap().is_empty());
+}
