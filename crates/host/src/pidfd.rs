@@ -53,10 +53,14 @@ impl Process {
         })?;
         // Only what is read now belongs to the process behind the descriptor; and only if that has
         // not ended, else the pid may be another's already.
-        let stat =
-            Stat::of(pid).map_err(|error| if is_lack(&error) { Refused::Failed(error) } else { Refused::Gone })?;
-        if has_ended(fd.as_fd()) && !stat.is_dead() {
-            return Err(Refused::Gone);
+        let mut stat = read_stat(pid)?;
+        if !stat.is_dead() && has_ended(fd.as_fd()) {
+            // It ended just now and is a zombie, or it did long ago and the pid is another's.
+            let alive = stat;
+            stat = read_stat(pid)?;
+            if !stat.is_dead() || stat.start_ticks != alive.start_ticks {
+                return Err(Refused::Gone);
+            }
         }
         let inode = inode(fd.as_fd());
         Ok(Self { fd, pid, stat, inode })
@@ -97,6 +101,10 @@ impl Process {
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.fd
     }
+}
+
+fn read_stat(pid: i32) -> Result<Stat, Refused> {
+    Stat::of(pid).map_err(|error| if is_lack(&error) { Refused::Failed(error) } else { Refused::Gone })
 }
 
 fn inode(fd: BorrowedFd<'_>) -> Option<u64> {

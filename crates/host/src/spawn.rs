@@ -16,6 +16,7 @@ use crate::user::Account;
 const SHELL: &str = "/bin/sh";
 const UMASK: libc::mode_t = 0o022;
 const SIGNAL_MAX: libc::c_int = 64;
+const SIGNAL_SET_BYTES: usize = 8;
 /// Where close_range is missing, descriptors up to here are marked one by one.
 const DESCRIPTORS_MARKED_MAX: libc::c_int = 4096;
 
@@ -108,9 +109,12 @@ fn enter(identity: Option<&(u32, u32, Vec<u32>)>, directory: &CString) -> io::Re
 
 #[allow(unsafe_code, reason = "only plain system calls may be made here")]
 fn reset_signals() {
+    // Not by libc, which refuses the two signals that it keeps for itself; those are inherited too.
+    let default = [0_u64; 8];
     for signal in 1..=SIGNAL_MAX {
-        // SAFETY: SIG_DFL is no function of ours; numbers that cannot be set are refused.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        // SAFETY: the kernel reads an action from `default`, which is larger than one; all zeroes
+        // are the default disposition. Numbers that cannot be set are refused.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), 0_usize, SIGNAL_SET_BYTES) };
     }
     // SAFETY: a zeroed set is storage for sigemptyset, and both outlive the calls.
     unsafe {
@@ -149,13 +153,13 @@ fn reason(error: &io::Error, plan: &Plan<'_>) -> String {
     let (user, directory) = (&plan.account.name, plan.directory.display());
     match (step, errno) {
         (STEP_SESSION, _) => format!("the command gets no session of its own: {said}"),
-        (STEP_IDENTITY, libc::EAGAIN) => format!("user '{user}' has no more processes"),
+        // Of the user after its change, or of us at the fork; the limit strikes at either place.
+        (STEP_IDENTITY | 0, libc::EAGAIN) => format!("user '{user}' or this host may have no more processes"),
         (STEP_IDENTITY, _) => format!("the agent cannot become user '{user}': {said}"),
         (STEP_DIRECTORY, libc::ENOENT) => format!("setup_path {directory} does not exist"),
         (STEP_DIRECTORY, libc::ENOTDIR) => format!("setup_path {directory} is not a directory"),
         (STEP_DIRECTORY, libc::EACCES) => format!("user '{user}' may not enter setup_path {directory}"),
         (STEP_DIRECTORY, _) => format!("setup_path {directory} cannot be entered: {said}"),
-        (_, libc::EAGAIN) => "this host has no more processes".to_owned(),
         (_, libc::ENOMEM) => "this host has no memory for another process".to_owned(),
         (_, libc::EMFILE | libc::ENFILE) => "the agent has no more file descriptors".to_owned(),
         (_, libc::ENOENT) => format!("{SHELL} does not exist"),

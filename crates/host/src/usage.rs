@@ -17,6 +17,8 @@ use crate::tree::{Member, Table};
 
 /// One list of all processes serves all lives that are sampled together.
 const TABLE_AGE_MAX: Duration = Duration::from_secs(1);
+/// CPU time comes in ticks of 10 ms, which would be most of a shorter period.
+const SAMPLE_PERIOD_MIN: Duration = Duration::from_millis(500);
 const SAMPLES_MAX: usize = 8192;
 const TREE_SIZE_MAX: usize = 4096;
 
@@ -33,6 +35,7 @@ pub(crate) struct Meter {
 struct Sample {
     at: Duration,
     ticks: u64,
+    percent: f64,
 }
 
 impl Meter {
@@ -81,10 +84,15 @@ impl Meter {
 
         let elapsed = now.saturating_sub(self.start(life));
         let average = self.percent_of_cpus(ticks, elapsed);
-        let cpu_percent = match self.swap_sample(life, Sample { at: now, ticks }) {
+        let last = self.samples.lock().get(life).copied();
+        let cpu_percent = match last {
+            Some(last) if now.saturating_sub(last.at) < SAMPLE_PERIOD_MIN => last.percent,
             Some(last) => self.percent_of_cpus(ticks.saturating_sub(last.ticks), now.saturating_sub(last.at)),
             None => average,
         };
+        if last.is_none_or(|last| now.saturating_sub(last.at) >= SAMPLE_PERIOD_MIN) {
+            self.keep(life, Sample { at: now, ticks, percent: cpu_percent });
+        }
         let memory_bytes = pages * self.page_bytes;
         Some(Usage {
             cpu_percent,
@@ -112,13 +120,13 @@ impl Meter {
         Some(table)
     }
 
-    fn swap_sample(&self, life: &Incarnation, sample: Sample) -> Option<Sample> {
+    fn keep(&self, life: &Incarnation, sample: Sample) {
         let mut samples = self.samples.lock();
         if samples.len() >= SAMPLES_MAX && !samples.contains_key(life) {
             let oldest = samples.iter().min_by_key(|(_, sample)| sample.at).map(|(life, _)| life.clone());
             oldest.and_then(|life| samples.remove(&life));
         }
-        samples.insert(life.clone(), sample)
+        samples.insert(life.clone(), sample);
     }
 
     fn percent_of_cpus(&self, ticks: u64, elapsed: Duration) -> f64 {

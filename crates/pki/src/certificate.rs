@@ -38,6 +38,12 @@ pub fn expires_at(certificate_pem: &str) -> Result<Timestamp> {
     Timestamp::from_second(seconds).map_err(|_| PkiError::Time { seconds })
 }
 
+/// Fingerprint of the public key inside, equal to [`crate::AgentKey::fingerprint`] of its owner.
+pub fn key_fingerprint(certificate_pem: &str) -> Result<String> {
+    let der = certificate_from_pem("a certificate", certificate_pem)?;
+    Ok(crate::secret::sha256_hex(parse(&der)?.public_key().raw))
+}
+
 pub(crate) fn certificate_from_pem(what: &'static str, pem: &str) -> Result<CertificateDer<'static>> {
     CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| PkiError::read(what)(error.into()))
 }

@@ -3,6 +3,7 @@
 //! A service in our usual shape: [`Options`] → [`Server::start`] → a cheap [`Server`] handle. It
 //! ends with the [`Tasks`] it was started on.
 
+pub mod admin;
 pub mod api;
 pub mod control;
 pub mod gateway;

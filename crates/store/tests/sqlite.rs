@@ -1,5 +1,7 @@
 //! The SQLite store: the suite that every store must pass, and what only a file can get wrong.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests; a failure should stop the test")]
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

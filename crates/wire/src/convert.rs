@@ -148,6 +148,7 @@ impl LinkMessage for FromServer {
                     .map(|(generation, pool)| proto::PoolAssignment { generation, pool: Some(pool.into()) })
                     .collect(),
             }),
+            Self::Beat => Kind::Beat(proto::Beat {}),
             Self::Renewed { certificate_pem } => Kind::Renewed(proto::Renewed { certificate_pem }),
             Self::Unknown => return proto::FromServer { kind: None },
         };
@@ -180,6 +181,7 @@ impl LinkMessage for FromServer {
             Some(Kind::AssignPools(proto::AssignPools { pools })) => {
                 Self::AssignPools { pools: pools.into_iter().map(pool_from).collect::<Result<_, _>>()? }
             }
+            Some(Kind::Beat(proto::Beat {})) => Self::Beat,
             Some(Kind::Renewed(renewed)) => Self::Renewed { certificate_pem: certificate(renewed.certificate_pem)? },
         })
     }

@@ -87,6 +87,8 @@ pub enum FromServer {
     AssignPools {
         pools: Vec<(u64, Pool)>,
     },
+    /// Answers a beat, so that an agent notices a server that is gone.
+    Beat,
     Renewed {
         certificate_pem: String,
     },

@@ -1,1 +1,134 @@
 //! The HTTP border: dialects decode into one model and encode from it.
+//!
+//! Promised: every family of endpoints shares one handler for each capability and differs only in
+//! how a request is decoded, how rows are keyed and how errors are dressed; a request that fails
+//! validation changes nothing; a trailing slash is optional and never redirected; every answer
+//! is JSON; a secret is in no answer, log line or Debug text.
+//! Absent: TLS (a proxy in front ends it), rate limits, permissions beyond "this app, this user",
+//! and the `/procapi` backend dialect, whose callers carry no secret.
+
+mod answer;
+mod auth;
+mod content;
+pub mod error;
+mod fields;
+mod gse;
+mod job;
+mod native;
+mod request;
+mod rows;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get};
+use axum::serve::ListenerExt;
+use proctor_model::AgentId;
+use proctor_runtime::Tasks;
+use serde::Serialize;
+use tower_http::normalize_path::NormalizePath;
+
+use crate::ServerError;
+use crate::control::Control;
+use answer::{Family, RequestId};
+use error::{ApiError, Problem};
+use request::Call;
+
+/// After shutdown is asked for, requests that are under way get this long to end.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// What the handlers share.
+#[derive(Clone, Debug)]
+pub struct ApiState {
+    pub control: Control,
+    /// `/healthz` is not well before this agent is connected.
+    pub wait_for: Option<AgentId>,
+}
+
+/// Binds `address` (port 0: any free one) and serves until `tasks` end. Returns the real address.
+pub async fn serve(address: SocketAddr, state: ApiState, tasks: &Tasks) -> Result<SocketAddr, ServerError> {
+    let listen = |source| ServerError::Listen { address, source };
+    let listener = tokio::net::TcpListener::bind(address).await.map_err(listen)?;
+    let bound = listener.local_addr().map_err(listen)?;
+    // Answers are small and whole: waiting to fill a segment only delays them.
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "cannot set TCP_NODELAY");
+        }
+    });
+    let shutdown = tasks.shutdown();
+    let server = axum::serve(listener, router(state)).with_graceful_shutdown(shutdown.clone().cancelled_owned());
+    tasks.spawn_to_end("http", async move {
+        tokio::select! {
+            ended = server => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "the HTTP server ended");
+                }
+            }
+            () = async { shutdown.cancelled().await; tokio::time::sleep(DRAIN_MAX).await } => {
+                tracing::warn!("HTTP requests were cut off by the shutdown");
+            }
+        }
+    });
+    tracing::info!(%bound, "HTTP is served");
+    Ok(bound)
+}
+
+/// Everything that is served over HTTP.
+pub fn router(state: ApiState) -> Router {
+    let families = Router::new()
+        .merge(gse::router())
+        .merge(job::router())
+        .route("/healthz", get(health))
+        .route("/readyz", get(health))
+        .with_state(state.clone());
+    let routes = families.nest("/api/v1", native::router(state)).fallback(unknown_path);
+    // Around the router, not inside it: a path must be trimmed before it is matched.
+    Router::new().fallback_service(NormalizePath::trim_trailing_slash(routes))
+}
+
+/// One capability on one path, for GET and POST: who asks and what is read, then the capability,
+/// then the envelope of the family.
+fn endpoint<F, A, T>(family: Family, capability: F) -> MethodRouter<ApiState>
+where
+    F: Fn(Call) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Result<T, ApiError>> + Send,
+    T: Serialize,
+{
+    let handler = async move |State(state): State<ApiState>, request: Request| {
+        let id = RequestId::of(request.headers());
+        let answered = match Call::read(state, request).await {
+            Ok(call) => capability(call).await,
+            Err(error) => Err(error),
+        };
+        match answered {
+            Ok(data) => answer::success(family, &id, data),
+            Err(error) => answer::failure(family, &id, &error),
+        }
+    };
+    get(handler.clone()).post(handler)
+}
+
+/// A path or a method that nothing serves. Mounted by the families too, for their methods.
+async fn unknown_path(request: Request) -> Response {
+    let path = request.extensions().get::<axum::extract::OriginalUri>().map_or(request.uri(), |uri| &uri.0).path();
+    let error = ApiError::new(Problem::NotFound, format!("nothing is served at {} {path}", request.method()));
+    answer::failure(Family::of_path(path), &RequestId::of(request.headers()), &error)
+}
+
+/// Well once the server answers and the agent that is waited for, if any, is connected.
+async fn health(State(state): State<ApiState>) -> Response {
+    let missing = state.wait_for.as_ref().filter(|agent| !state.control.is_connected(agent));
+    match missing {
+        None => (StatusCode::OK, axum::Json(serde_json::json!({"status": "ok"}))).into_response(),
+        Some(agent) => {
+            let reason = format!("agent {agent} is not connected yet");
+            let body = serde_json::json!({"status": "waiting", "reason": reason});
+            (StatusCode::SERVICE_UNAVAILABLE, axum::Json(body)).into_response()
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! How the model's types lie in columns.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use proctor_model::{AgentId, HostKey, ProcessKey, Snapshot, Spec};
@@ -77,15 +78,17 @@ pub(super) struct SpecWriter {
 impl SpecWriter {
     /// Writes the spec and returns its hash.
     pub(super) fn put(&mut self, connection: &Connection, spec: &Arc<Spec>) -> Tried<&str> {
-        let address = Arc::as_ptr(spec);
-        if !self.written.contains_key(&address) {
-            let hash = spec.hash();
-            connection
-                .prepare_cached("INSERT INTO spec (hash, json) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
-                .execute((hash.as_str(), spec.to_json()))?;
-            self.written.insert(address, (Arc::clone(spec), hash.as_str().to_owned()));
-        }
-        Ok(&self.written[&address].1)
+        let (_, hash) = match self.written.entry(Arc::as_ptr(spec)) {
+            Entry::Occupied(written) => written.into_mut(),
+            Entry::Vacant(place) => {
+                let hash = spec.hash();
+                connection
+                    .prepare_cached("INSERT INTO spec (hash, json) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+                    .execute((hash.as_str(), spec.to_json()))?;
+                place.insert((Arc::clone(spec), hash.as_str().to_owned()))
+            }
+        };
+        Ok(hash)
     }
 }
 

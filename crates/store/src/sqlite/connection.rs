@@ -16,6 +16,9 @@ const MIGRATE: &str = "bring its file to the newest schema";
 /// Entry `n` leads from schema `n` to `n + 1`; entries are only ever added.
 const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_initial.sql")];
 
+/// 64 MiB in pages of 4 KiB.
+const LOG_PAGES_MAX: i64 = 16_384;
+
 /// No statement is made anew while fewer than this many are in use.
 const STATEMENTS_CACHED: usize = 128;
 
@@ -58,7 +61,10 @@ fn configured(path: &Path, pages_max: Option<u32>) -> Tried<Connection> {
     connection.pragma_update(None, "foreign_keys", true)?;
     // A task for every host is one transaction; it should fit into the cache (in KiB).
     connection.pragma_update(None, "cache_size", -65_536)?;
-    connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
+    // The writer copies the log into the file after it has answered, not inside a commit; this is
+    // for the log that it could not keep up with.
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES_MAX, |_| Ok(()))?;
+    connection.pragma_update(None, "journal_size_limit", LOG_PAGES_MAX * 4096)?;
     if let Some(pages) = pages_max {
         connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
     }

@@ -1,8 +1,8 @@
 //! The store in one SQLite file, for a control plane of one server.
 //!
 //! Promised: what [`Store`] promises, on a file that this process holds alone. Writes go through
-//! one thread that commits what is waiting at once ([`writer`]); reads never wait for it
-//! ([`readers`]). Dropping the store finishes what was queued, ends the thread and gives the file
+//! one thread that commits what is waiting at once (`writer`); reads never wait for it
+//! (`readers`). Dropping the store finishes what was queued, ends the thread and gives the file
 //! back. Absent: a clock, caches between calls, and sharing the file with a second server.
 
 mod apps;

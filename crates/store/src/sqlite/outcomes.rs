@@ -1,6 +1,7 @@
 //! Outcomes of targets: a row each, written once, never changed.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use proctor_model::{Code, OperationId, Outcome, TaskId};
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -24,10 +25,11 @@ pub(super) fn record(
     let mut tasks: HashMap<TaskId, Option<Task>> = HashMap::new();
     let mut recorded = Vec::new();
     for (operation, outcome) in outcomes {
-        if !tasks.contains_key(&operation.task) {
-            tasks.insert(operation.task, task(connection, operation.task)?);
-        }
-        let Some(Some(task)) = tasks.get_mut(&operation.task) else { continue };
+        let task = match tasks.entry(operation.task) {
+            Entry::Occupied(found) => found.into_mut(),
+            Entry::Vacant(place) => place.insert(task(connection, operation.task)?),
+        };
+        let Some(task) = task else { continue };
         if operation.index < task.target_count && insert_one(connection, task.seq, operation.index, outcome, now)? {
             task.added += 1;
             recorded.push(*operation);

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use proctor_model::{AgentId, ProcessKey, Spec};
-use rusqlite::{Connection, OptionalExtension, ToSql};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql};
 
 use super::column::{
     SpecReader, SpecWriter, counter, host_and_agent, process_key, signed, snapshot, snapshot_json, to_json,
 };
 use super::failure::{Failure, Tried};
-use super::hosts;
 use crate::{Assignment, Millis, Observation, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration};
 
 pub(super) fn register(
@@ -18,69 +17,101 @@ pub(super) fn register(
     mode: RegisterMode,
     now: Millis,
 ) -> Tried<Vec<Registered>> {
-    let mut specs = SpecWriter::default();
-    registrations
-        .iter()
-        .map(|one| register_one(connection, &mut specs, &one.agent, &one.key, &one.spec, mode, now))
-        .collect()
+    let mut registrar = Registrar::new(connection, now)?;
+    registrations.iter().map(|one| registrar.register(&one.agent, &one.key, &one.spec, mode)).collect()
 }
 
-/// A changed spec keeps the time of its registration and the last observation: it is still the
-/// same process. One that comes back after a tombstone is new.
-pub(super) fn register_one(
-    connection: &Connection,
-    specs: &mut SpecWriter,
-    agent: &AgentId,
-    key: &ProcessKey,
-    spec: &Arc<Spec>,
-    mode: RegisterMode,
+/// Registers many processes with few statements for each: a task may register one on every host.
+pub(super) struct Registrar<'c> {
+    connection: &'c Connection,
     now: Millis,
-) -> Tried<Registered> {
-    let Some((host, present)) = host_and_registration(connection, agent, key)? else {
-        return Ok(Registered::NoHost);
-    };
-    if present.is_some() && mode == RegisterMode::Create {
-        return Ok(Registered::Exists);
-    }
-    let hash = specs.put(connection, spec)?;
-    if let Some((present, generation)) = present
-        && present == hash
-    {
-        return Ok(Registered::Stored { generation: generation.cast_unsigned() });
-    }
-    let generation = hosts::next_generation(connection, host)?;
-    connection
-        .prepare_cached(
-            "INSERT INTO process (host, namespace, name, spec, generation, registered_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-             ON CONFLICT (namespace, name, host) DO UPDATE
-             SET registered_at = iif(spec IS NULL, excluded.registered_at, registered_at),
-                 spec = excluded.spec, generation = excluded.generation",
-        )?
-        .execute((host, key.namespace.as_str(), key.name.as_str(), hash, generation, now))?;
-    Ok(Registered::Stored { generation: generation.cast_unsigned() })
+    specs: SpecWriter,
+    find: CachedStatement<'c>,
+    raise: CachedStatement<'c>,
+    insert: CachedStatement<'c>,
+    change: CachedStatement<'c>,
 }
 
-/// The row of the agent's host and, if the process is registered there, its spec and generation.
-#[allow(clippy::type_complexity, reason = "named once, taken apart at once")]
-fn host_and_registration(
-    connection: &Connection,
-    agent: &AgentId,
-    key: &ProcessKey,
-) -> Tried<Option<(i64, Option<(String, i64)>)>> {
-    let found = connection
-        .prepare_cached(
-            "SELECT host.id, process.spec, process.generation FROM host
-             LEFT JOIN process ON process.namespace = ?2 AND process.name = ?3 AND process.host = host.id
-             WHERE host.agent = ?1",
-        )?
-        .query_row((agent.as_str(), key.namespace.as_str(), key.name.as_str()), |row| {
-            let spec: Option<String> = row.get(1)?;
-            let generation: Option<i64> = row.get(2)?;
-            Ok((row.get(0)?, spec.zip(generation)))
+/// Where a registration goes: the agent's host, and the row of the process there, if it has one.
+struct Place {
+    host: i64,
+    /// The generation that a change would get.
+    next_generation: i64,
+    row: Option<i64>,
+    /// Hash and generation, if it is registered.
+    registered: Option<(String, i64)>,
+}
+
+impl<'c> Registrar<'c> {
+    pub(super) fn new(connection: &'c Connection, now: Millis) -> Tried<Self> {
+        Ok(Self {
+            connection,
+            now,
+            specs: SpecWriter::default(),
+            find: connection.prepare_cached(
+                "SELECT host.id, host.generation + 1, process.id, process.spec, process.generation FROM host
+                 LEFT JOIN process ON process.namespace = ?2 AND process.name = ?3 AND process.host = host.id
+                 WHERE host.agent = ?1",
+            )?,
+            raise: connection.prepare_cached("UPDATE host SET generation = ?2 WHERE id = ?1")?,
+            insert: connection.prepare_cached(
+                "INSERT INTO process (host, namespace, name, spec, generation, registered_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?,
+            change: connection.prepare_cached(
+                "UPDATE process SET registered_at = iif(spec IS NULL, ?4, registered_at), spec = ?2, generation = ?3
+                 WHERE id = ?1",
+            )?,
         })
-        .optional()?;
-    Ok(found)
+    }
+
+    /// Writes the spec under its hash, even if nothing is registered with it.
+    pub(super) fn put_spec(&mut self, spec: &Arc<Spec>) -> Tried<String> {
+        self.specs.put(self.connection, spec).map(str::to_owned)
+    }
+
+    /// A changed spec keeps the time of its registration and the last observation: it is still the
+    /// same process. One that comes back after a tombstone is new.
+    pub(super) fn register(
+        &mut self,
+        agent: &AgentId,
+        key: &ProcessKey,
+        spec: &Arc<Spec>,
+        mode: RegisterMode,
+    ) -> Tried<Registered> {
+        let Some(place) = self.find(agent, key)? else { return Ok(Registered::NoHost) };
+        if place.registered.is_some() && mode == RegisterMode::Create {
+            return Ok(Registered::Exists);
+        }
+        let hash = self.specs.put(self.connection, spec)?;
+        if let Some((present, generation)) = &place.registered
+            && present == hash
+        {
+            return Ok(Registered::Stored { generation: generation.cast_unsigned() });
+        }
+        let generation = place.next_generation;
+        self.raise.execute((place.host, generation))?;
+        match place.row {
+            Some(row) => self.change.execute((row, hash, generation, self.now))?,
+            None => {
+                let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+                self.insert.execute((place.host, namespace, name, hash, generation, self.now))?
+            }
+        };
+        Ok(Registered::Stored { generation: generation.cast_unsigned() })
+    }
+
+    fn find(&mut self, agent: &AgentId, key: &ProcessKey) -> Tried<Option<Place>> {
+        let place = self
+            .find
+            .query_row((agent.as_str(), key.namespace.as_str(), key.name.as_str()), |row| {
+                let (hash, generation): (Option<String>, Option<i64>) = (row.get(3)?, row.get(4)?);
+                let registered = hash.zip(generation);
+                Ok(Place { host: row.get(0)?, next_generation: row.get(1)?, row: row.get(2)?, registered })
+            })
+            .optional()?;
+        Ok(place)
+    }
 }
 
 /// A tombstone's `registered_at` is the time of the unregistration.
@@ -89,14 +120,17 @@ pub(super) fn unregister(
     processes: &[(AgentId, ProcessKey)],
     now: Millis,
 ) -> Tried<Vec<bool>> {
+    let mut registrar = Registrar::new(connection, now)?;
     let mut bury = connection.prepare_cached(
-        "UPDATE process SET spec = NULL, snapshot = NULL, managed = 0, generation = ?4, registered_at = ?5
-         WHERE host = ?1 AND namespace = ?2 AND name = ?3",
+        "UPDATE process SET spec = NULL, snapshot = NULL, managed = 0, generation = ?2, registered_at = ?3
+         WHERE id = ?1",
     )?;
     let mut one = |agent: &AgentId, key: &ProcessKey| {
-        let Some((host, Some(_))) = host_and_registration(connection, agent, key)? else { return Ok(false) };
-        let generation = hosts::next_generation(connection, host)?;
-        bury.execute((host, key.namespace.as_str(), key.name.as_str(), generation, now))?;
+        let Some(Place { host, next_generation, row, registered: Some(_) }) = registrar.find(agent, key)? else {
+            return Ok(false);
+        };
+        registrar.raise.execute((host, next_generation))?;
+        bury.execute((row, next_generation, now))?;
         Ok(true)
     };
     processes.iter().map(|(agent, key)| one(agent, key)).collect()

@@ -5,9 +5,10 @@ use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::column::{SpecReader, SpecWriter, from_json, signed, to_json};
+use super::column::{SpecReader, from_json, signed, to_json};
 use super::failure::{Failure, Tried};
-use super::{outcomes, processes};
+use super::outcomes;
+use super::processes::Registrar;
 use crate::{Millis, NewTask, OpenTarget, RegisterMode, Target, TargetView, TaskItem, TaskView};
 
 /// Large enough that a chunk costs little beside its targets, small enough to be parsed at once.
@@ -24,8 +25,8 @@ struct StoredItem {
 
 pub(super) fn create(connection: &Connection, task: &NewTask) -> Tried<()> {
     check(task)?;
-    let mut specs = SpecWriter::default();
-    let items = to_json(&stored_items(connection, &mut specs, &task.items)?);
+    let mut registrar = Registrar::new(connection, task.created_at)?;
+    let items = to_json(&stored_items(&mut registrar, &task.items)?);
     let seq: i64 = connection
         .prepare_cached(
             "INSERT INTO task (id, created_at, app, user, family, items, target_count, open_count)
@@ -45,7 +46,7 @@ pub(super) fn create(connection: &Connection, task: &NewTask) -> Tried<()> {
         )?;
     insert_chunks(connection, seq, &task.targets)?;
     outcomes::insert(connection, seq, &task.outcomes, task.created_at)?;
-    register_targets(connection, &mut specs, task)
+    register_targets(&mut registrar, task)
 }
 
 /// What would make a task that can never be read or finished.
@@ -69,9 +70,9 @@ fn check(task: &NewTask) -> Tried<()> {
     Ok(())
 }
 
-fn stored_items(connection: &Connection, specs: &mut SpecWriter, items: &[TaskItem]) -> Tried<Vec<StoredItem>> {
+fn stored_items(registrar: &mut Registrar<'_>, items: &[TaskItem]) -> Tried<Vec<StoredItem>> {
     let store = |item: &TaskItem| {
-        let spec = item.spec.as_ref().map(|spec| specs.put(connection, spec).map(str::to_owned)).transpose()?;
+        let spec = item.spec.as_ref().map(|spec| registrar.put_spec(spec)).transpose()?;
         Ok(StoredItem { key: item.key.clone(), kind: item.kind, spec, time_limit_ms: item.time_limit_ms })
     };
     items.iter().map(store).collect()
@@ -86,11 +87,11 @@ fn insert_chunks(connection: &Connection, seq: i64, targets: &[Target]) -> Tried
     Ok(())
 }
 
-fn register_targets(connection: &Connection, specs: &mut SpecWriter, task: &NewTask) -> Tried<()> {
+fn register_targets(registrar: &mut Registrar<'_>, task: &NewTask) -> Tried<()> {
     for target in &task.targets {
         let item = &task.items[target.item as usize];
         let (true, Some(spec), Some(agent)) = (item.register, &item.spec, &target.agent) else { continue };
-        processes::register_one(connection, specs, agent, &item.key, spec, RegisterMode::Upsert, task.created_at)?;
+        registrar.register(agent, &item.key, spec, RegisterMode::Upsert)?;
     }
     Ok(())
 }

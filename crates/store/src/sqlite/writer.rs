@@ -19,6 +19,9 @@ const JOBS_QUEUED_MAX: usize = 1024;
 /// One commit holds at most this many jobs, so that the first of them is not kept waiting.
 const JOBS_PER_COMMIT_MAX: usize = 256;
 
+/// After so many changed rows the log is copied into the file, so that readers search little of it.
+const CHANGES_PER_CHECKPOINT: u64 = 5000;
+
 #[derive(Debug)]
 pub(super) struct Writer {
     /// None only while dropping.
@@ -112,6 +115,7 @@ where
 
 /// Ends when every sender is gone and the queue is empty.
 fn write_all(connection: &Connection, mut queue: mpsc::Receiver<Box<dyn Job>>) {
+    let mut checkpointed = connection.total_changes();
     while let Some(first) = queue.blocking_recv() {
         let mut batch = vec![first];
         while batch.len() < JOBS_PER_COMMIT_MAX {
@@ -122,6 +126,18 @@ fn write_all(connection: &Connection, mut queue: mpsc::Receiver<Box<dyn Job>>) {
         for job in batch {
             job.answer(&committed);
         }
+        let changes = connection.total_changes();
+        if changes - checkpointed >= CHANGES_PER_CHECKPOINT {
+            checkpoint(connection);
+            checkpointed = changes;
+        }
+    }
+}
+
+/// What is committed is durable in the log already, so nobody waits for this.
+fn checkpoint(connection: &Connection) {
+    if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+        tracing::warn!(%error, "the store cannot copy its log into its file; the log grows until it can");
     }
 }
 
@@ -172,7 +188,10 @@ mod tests {
         let writer = writer();
         // Holds the thread until all three jobs wait, so that they share one batch.
         let (open, gate) = std::sync::mpsc::channel();
-        let held = writer.run("wait", move |_| Ok(gate.recv().expect("the test opens the gate")));
+        let held = writer.run("wait", move |_| {
+            gate.recv().expect("the test opens the gate");
+            Ok(())
+        });
         let good = writer.run("insert 1", |c| insert(c, 1));
         let bad = writer.run("insert 2 and 2", |c| insert(c, 2).and_then(|()| insert(c, 2)));
         let last = writer.run("insert 3", |c| insert(c, 3));

@@ -46,9 +46,10 @@ pub struct Request {
 #[derive(Clone, Debug)]
 pub enum Event {
     Requested(Request),
-    /// The control plane's registration.
+    /// The control plane's registration; `managed` says to manage it from now on.
     Assigned {
         spec: Arc<Spec>,
+        managed: bool,
         registered_at: i64,
     },
     /// No longer registered: released, and it lives on.
@@ -96,7 +97,7 @@ pub enum Action {
     },
     Finish {
         operation: OperationId,
-        outcome: Outcome,
+        outcome: Box<Outcome>,
     },
     Announce(Notice),
 }
@@ -292,7 +293,7 @@ impl Process {
     pub fn handle(&mut self, now: Time, event: Event) {
         match event {
             Event::Requested(request) => self.request(now, request),
-            Event::Assigned { spec, registered_at } => self.assign(spec, registered_at),
+            Event::Assigned { spec, managed, registered_at } => self.assign(spec, managed, registered_at),
             Event::Forgotten => self.forget(now),
             Event::Noticed(look) => self.notice(now, look),
             Event::Ended { life, exit } => self.ended(now, &life, exit),
@@ -374,7 +375,7 @@ impl Process {
         }
         if self.queue.len() >= QUEUE_MAX {
             let message = format!("{QUEUE_MAX} operations are waiting for this process already");
-            let outcome = Outcome::new(Code::CommandFailed, message, self.record.managed);
+            let outcome = Box::new(Outcome::new(Code::CommandFailed, message, self.record.managed));
             self.actions.push_back(Action::Finish { operation: request.operation, outcome });
             return;
         }
@@ -385,11 +386,18 @@ impl Process {
         }
     }
 
-    fn assign(&mut self, spec: Arc<Spec>, registered_at: i64) {
+    fn assign(&mut self, spec: Arc<Spec>, managed: bool, registered_at: i64) {
         self.record.spec = spec;
         self.record.registered = true;
         self.record.registered_at = registered_at;
         self.dirty = true;
+        if managed && !self.record.managed {
+            self.manage();
+        }
+        // It may run already, started by other hands.
+        if self.record.life.is_none() && matches!(self.work, Work::Rest) {
+            self.look();
+        }
     }
 
     fn forget(&mut self, now: Time) {

@@ -10,7 +10,7 @@ use proctor_model::{
     Code, CommandEnd, CommandResult, Exit, Incarnation, Lifetime, Look, OperationKind, Outcome, Signal, Spec,
 };
 
-use super::work::{Fallback, Mood, Work};
+use super::work::{Failure, Fallback, Mood, Work};
 use super::{Action, CommandKind, Launch, Process, Request};
 use crate::Time;
 
@@ -138,7 +138,7 @@ impl Process {
         let control = &self.policy_of_current().control;
         let line = if command == CommandKind::Restart { control.restart.clone() } else { control.start.clone() };
         let Some(line) = line else {
-            return self.launch_failed(now, Outcome::new(Code::CommandFailed, "there is no start_cmd", false));
+            return self.launch_failed(now, Failure::new(Code::CommandFailed, "there is no start_cmd"));
         };
         self.expect_life(now, old.clone());
         self.mark_begun();
@@ -197,7 +197,7 @@ impl Process {
                 self.work = Work::Seek { old, until, next, pause, mood };
             }
             Mood::Patient | Mood::LastLook => self.not_found(now),
-            Mood::Failed(outcome) => self.launch_failed(now, outcome),
+            Mood::Failed(failure) => self.launch_failed(now, failure),
         }
     }
 
@@ -206,11 +206,9 @@ impl Process {
         self.adopt(now, life);
         match (&self.current, mood) {
             (None, _) => self.relaunched(now),
-            (Some(_), Mood::Failed(outcome)) => self.finish(now, outcome),
-            (Some(current), Mood::Patient | Mood::LastLook) => match current.request.kind {
-                OperationKind::Reload => self.succeed(now),
-                _ => self.settle(now, until),
-            },
+            (Some(_), Mood::Failed(failure)) => self.fail(now, failure.code, failure.message),
+            (Some(current), _) if current.request.kind == OperationKind::Reload => self.succeed(now),
+            (Some(_), Mood::Patient | Mood::LastLook) => self.settle(now, until),
         }
     }
 
@@ -249,13 +247,16 @@ impl Process {
             return self.settled(now);
         }
         let message = format!("{kind}: the process is not alive: {}", self.reason);
-        self.launch_failed(now, Outcome::new(Code::CheckFailed, message, false));
+        self.launch_failed(now, Failure::new(Code::CheckFailed, message));
     }
 
-    fn launch_failed(&mut self, now: Time, outcome: Outcome) {
+    fn launch_failed(&mut self, now: Time, failure: Failure) {
         self.record.launch = None;
         self.dirty = true;
-        if self.current.is_some() { self.finish(now, outcome) } else { self.relaunch_failed(now, &outcome.message) }
+        match &self.current {
+            Some(_) => self.fail(now, failure.code, failure.message),
+            None => self.relaunch_failed(now, &failure.message),
+        }
     }
 
     // Stop and kill.
@@ -306,24 +307,24 @@ impl Process {
     fn fade(&mut self, now: Time, life: Incarnation) {
         let check = self.policy_of_current().policy.stop_check;
         let message = format!("stop: process {} is still alive after {} s", life.pid, check.get());
-        let fallback = Fallback::Fail(Outcome::new(Code::CheckFailed, message, false));
+        let fallback = Fallback::Fail(Failure::new(Code::CheckFailed, message));
         self.work = Work::Fade { life, until: now + check.duration(), fallback };
     }
 
     fn kill_tree(&mut self, now: Time, life: Incarnation) {
         self.actions.push_back(Action::KillTree(life.clone()));
         let message = format!("kill: process {} is still there after SIGKILL", life.pid);
-        let fallback = Fallback::Fail(Outcome::new(Code::CheckFailed, message, false));
+        let fallback = Fallback::Fail(Failure::new(Code::CheckFailed, message));
         self.work = Work::Fade { life, until: now + AFTER_SIGKILL, fallback };
     }
 
     pub(super) fn still_there(&mut self, now: Time, life: Incarnation, fallback: Fallback) {
         match fallback {
             Fallback::KillTree => self.kill_tree(now, life),
-            Fallback::Fail(outcome) => {
+            Fallback::Fail(failure) => {
                 self.record.launch = None;
                 self.dirty = true;
-                self.finish(now, outcome);
+                self.fail(now, failure.code, failure.message);
             }
         }
     }
@@ -352,8 +353,8 @@ impl Process {
     pub(super) fn reloaded(&mut self, now: Time, life: &Incarnation, end: CommandEnd) {
         self.keep_output(&end);
         if end.result != CommandResult::Exited(Exit::Code(0)) {
-            let outcome = self.command_failure("reload", &end);
-            return self.finish(now, outcome);
+            let failure = self.command_failure("reload", &end);
+            return self.fail(now, failure.code, failure.message);
         }
         if self.record.life.as_ref() == Some(life) {
             return self.succeed(now);
@@ -386,7 +387,7 @@ impl Process {
     }
 
     /// What people read when a command did not end well: what it printed, if it said anything.
-    fn command_failure(&self, command: &str, end: &CommandEnd) -> Outcome {
+    fn command_failure(&self, command: &str, end: &CommandEnd) -> Failure {
         let said = end.output.trim_end();
         let message = match &end.result {
             CommandResult::NotRun(reason) => format!("the {command} command could not be run: {reason}"),
@@ -397,7 +398,7 @@ impl Process {
             CommandResult::Exited(exit) if said.is_empty() => format!("the {command} command ended with {exit}"),
             CommandResult::Exited(_) => said.to_owned(),
         };
-        Outcome::new(Code::CommandFailed, message, false)
+        Failure::new(Code::CommandFailed, message)
     }
 
     fn succeed(&mut self, now: Time) {
@@ -412,7 +413,7 @@ impl Process {
         if let Some(current) = self.current.take() {
             outcome.output = current.output;
             outcome.managed = self.record.managed;
-            self.actions.push_back(Action::Finish { operation: current.request.operation, outcome });
+            self.actions.push_back(Action::Finish { operation: current.request.operation, outcome: Box::new(outcome) });
         }
         self.work = Work::Rest;
         self.rest(now);

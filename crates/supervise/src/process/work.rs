@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{Incarnation, Outcome};
+use proctor_model::{Code, Incarnation};
 
 use crate::Time;
 
@@ -47,14 +47,14 @@ pub(super) enum Mood {
     LastLook,
     /// The command failed: this is the outcome, whatever the one look finds; a life that is there
     /// all the same is adopted, so that nobody starts a second one.
-    Failed(Outcome),
+    Failed(Failure),
 }
 
 /// What happens when a life is not over in time.
 #[derive(Debug)]
 pub(super) enum Fallback {
     /// The operation fails with this.
-    Fail(Outcome),
+    Fail(Failure),
     /// SIGKILL to the whole tree, then a last wait.
     KillTree,
 }
@@ -68,5 +68,18 @@ impl Work {
             // These end with an answer of the host, which bounds every look and command.
             Self::Rest | Self::Look | Self::Launch { .. } | Self::Halt { .. } | Self::Reload { .. } => None,
         }
+    }
+}
+
+/// An unhappy end in the making.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) code: Code,
+    pub(super) message: String,
+}
+
+impl Failure {
+    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
     }
 }

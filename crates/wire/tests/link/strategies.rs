@@ -257,6 +257,7 @@ pub(crate) fn from_server() -> impl Strategy<Value = FromServer> {
         vec(operation(), 0..5).prop_map(|operations| FromServer::Acknowledge { operations }),
         vec(assign(), 0..3).prop_map(|assignments| FromServer::Assign { assignments }),
         vec((any::<u64>(), pool()), 0..4).prop_map(|pools| FromServer::AssignPools { pools }),
+        Just(FromServer::Beat),
         text().prop_map(|certificate_pem| FromServer::Renewed { certificate_pem }),
         Just(FromServer::Unknown),
     ]

@@ -3,7 +3,7 @@
 //! The world carries actions out as the agent's driver does (record, then act), can crash the
 //! agent between any two actions, and checks at every step what must never happen.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(clippy::unwrap_used, reason = "a test's world")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -247,7 +247,7 @@ impl World {
                     self.begun.insert(*operation, self.requested[operation].clone());
                 }
                 Action::Finish { operation, outcome } => {
-                    let earlier = self.outcomes.insert(*operation, outcome.clone());
+                    let earlier = self.outcomes.insert(*operation, (**outcome).clone());
                     assert!(earlier.is_none(), "operation {operation} ended twice");
                     self.history.push(Mark::Anew);
                 }

@@ -1,0 +1,81 @@
+//! The program for every host.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use proctor_agent::Options;
+use proctor_model::AgentId;
+use proctor_runtime::Tasks;
+use tracing_subscriber::EnvFilter;
+
+/// Supervises the processes of this host for a Proctor server.
+#[derive(Debug, Parser)]
+#[command(name = "proctor-agent", version)]
+struct Arguments {
+    /// The server's link
+    #[arg(long, value_name = "HOST:PORT", env = "PROCTOR_SERVER_LINK", visible_alias = "link")]
+    server: String,
+    /// A join token of the server; needed only for the first start
+    #[arg(long, env = "PROCTOR_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// Where the agent keeps its identity and its ledger
+    #[arg(long, value_name = "DIR", env = "PROCTOR_STATE_DIR", default_value = "/var/lib/proctor-agent")]
+    state_dir: PathBuf,
+    /// The address by which callers name this host [default: the one that reaches the server]
+    #[arg(long, env = "PROCTOR_IP")]
+    ip: Option<IpAddr>,
+    /// The cloud area of this host
+    #[arg(long, value_name = "N", env = "PROCTOR_CLOUD_ID", default_value_t = 0)]
+    cloud_id: u32,
+    /// The supplier of this host
+    #[arg(long, value_name = "N", env = "PROCTOR_SUPPLIER_ID", default_value_t = 0)]
+    supplier_id: u32,
+    /// The id to enrol with [default: a new one]
+    #[arg(long, value_name = "ID", env = "PROCTOR_AGENT_ID")]
+    agent_id: Option<AgentId>,
+    /// What to log, for example `info` or `proctor_agent=debug`
+    #[arg(long, env = "PROCTOR_LOG", default_value = "info")]
+    log: String,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = EnvFilter::try_new(&arguments.log).unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("proctor-agent: cannot start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    runtime.block_on(serve(arguments))
+}
+
+async fn serve(arguments: Arguments) -> ExitCode {
+    let tasks = Tasks::default();
+    let options = Options {
+        server: arguments.server,
+        token: arguments.token,
+        state_dir: arguments.state_dir,
+        ip: arguments.ip,
+        cloud: arguments.cloud_id,
+        supplier: arguments.supplier_id,
+        agent_id: arguments.agent_id,
+    };
+    let result = tokio::select! {
+        result = proctor_agent::run(options, tasks.clone()) => result,
+        () = proctor_runtime::stop_requested() => Ok(()),
+    };
+    tasks.end(Duration::from_secs(5)).await;
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("proctor-agent: {}", proctor_runtime::chain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}

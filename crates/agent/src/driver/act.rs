@@ -1,0 +1,151 @@
+//! Carrying out what the machines want.
+
+use std::time::Duration;
+
+use proctor_host::Command;
+use proctor_model::{CommandEnd, CommandResult, Incarnation, Look, ProcessKey, Spec};
+use proctor_supervise::{Action, CommandKind, Event, Notice};
+use proctor_wire::FromAgent;
+
+use super::{Driver, Input};
+
+/// A version command that takes longer is not worth waiting for.
+pub(super) const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const VERSION_CHARS_MAX: usize = 256;
+
+impl Driver {
+    /// `written`: whether this turn is on disk.
+    pub(super) fn act(&mut self, key: ProcessKey, action: Action, written: bool) {
+        match action {
+            Action::Look { ticket, spec, known } => self.look(key, ticket, &spec, known),
+            Action::Run { ticket, command, line, spec, operation } => {
+                if operation.is_some() && !written {
+                    let reason = "the agent cannot write its ledger".to_owned();
+                    let end = CommandEnd { result: CommandResult::NotRun(reason), output: String::new() };
+                    return self.feed(&key, Event::CommandEnded { ticket, end });
+                }
+                self.run_command(key, ticket, command, line.as_str(), &spec);
+            }
+            Action::Watch(life) => {
+                self.learn_version(&key, &life);
+                self.watch(key, life);
+            }
+            Action::Signal(life, signal) => match self.host.signal(&life, signal) {
+                Ok(sent) => tracing::info!(process = %key, pid = life.pid, ?signal, sent, "signal"),
+                Err(error) => tracing::warn!(process = %key, pid = life.pid, ?signal, %error, "a signal failed"),
+            },
+            Action::KillTree(life) => self.kill_tree(key, life),
+            Action::Begin { operation, kind } => tracing::info!(process = %key, %operation, %kind, "operation begins"),
+            Action::Finish { operation, outcome } => {
+                tracing::info!(process = %key, %operation, code = outcome.code.name(), message = outcome.message, "operation ended");
+                self.outcomes.insert(operation, (*outcome).clone());
+                self.send(FromAgent::Outcome { operation, outcome: *outcome });
+            }
+            Action::Announce(notice) => announce(&key, &notice),
+        }
+    }
+
+    /// A known life counts as running as long as it is alive, whatever became of its pid file.
+    fn look(&self, key: ProcessKey, ticket: u64, spec: &Spec, known: Option<Incarnation>) {
+        let (host, inbox, identity) = (self.host.clone(), self.inbox.clone(), spec.identity.clone());
+        self.tasks.spawn("look", async move {
+            let look = look_or_known(&host, &identity, known).await;
+            let _ = inbox.send(Input::Machine(key, Event::Looked { ticket, look })).await;
+        });
+    }
+
+    fn run_command(&self, key: ProcessKey, ticket: u64, command: CommandKind, line: &str, spec: &Spec) {
+        let run = command_of(&key, command.as_str(), line, spec, spec.policy.op_timeout.duration());
+        let (host, inbox, permits) = (self.host.clone(), self.inbox.clone(), self.commands.clone());
+        tracing::info!(process = %key, command = command.as_str(), "command begins");
+        self.tasks.spawn("command", async move {
+            let permit = permits.acquire_owned().await;
+            let end = host.run(run).await;
+            drop(permit);
+            tracing::info!(process = %key, command = command.as_str(), result = ?end.result, "command ended");
+            let _ = inbox.send(Input::Machine(key, Event::CommandEnded { ticket, end })).await;
+        });
+    }
+
+    fn watch(&self, key: ProcessKey, life: Incarnation) {
+        let (host, inbox) = (self.host.clone(), self.inbox.clone());
+        self.tasks.spawn("watch", async move {
+            let exit = host.ended(life.clone()).await;
+            let _ = inbox.send(Input::Machine(key, Event::Ended { life, exit })).await;
+        });
+    }
+
+    fn kill_tree(&self, key: ProcessKey, life: Incarnation) {
+        let host = self.host.clone();
+        self.tasks.spawn("kill tree", async move {
+            match host.kill_tree(&life).await {
+                Ok(killed) => tracing::info!(process = %key, pid = life.pid, killed, "the tree was killed"),
+                Err(error) => tracing::warn!(process = %key, pid = life.pid, %error, "the tree cannot be killed"),
+            }
+        });
+    }
+
+    /// Asks a new life for its version, once.
+    fn learn_version(&self, key: &ProcessKey, life: &Incarnation) {
+        let Some(spec) = self.processes.get(key).map(|process| process.spec().clone()) else { return };
+        let Some(line) = &spec.control.version else { return };
+        let command = command_of(key, "version", line.as_str(), &spec, VERSION_TIMEOUT);
+        let (host, inbox) = (self.host.clone(), self.inbox.clone());
+        let (key, life, permits) = (key.clone(), life.clone(), self.commands.clone());
+        self.tasks.spawn("version", async move {
+            let permit = permits.acquire_owned().await;
+            let version = version_from(host.run(command).await);
+            drop(permit);
+            let _ = inbox.send(Input::Version { key, life, version }).await;
+        });
+    }
+}
+
+pub(super) async fn look_or_known(
+    host: &proctor_host::Host,
+    identity: &proctor_model::Identity,
+    known: Option<Incarnation>,
+) -> Look {
+    match (host.look(identity, known.as_ref()).await, known) {
+        (Look::Absent(_), Some(known)) if host.is_alive(&known) => Look::Running(known),
+        (look, _) => look,
+    }
+}
+
+pub(super) fn version_from(end: CommandEnd) -> String {
+    match end.result {
+        CommandResult::Exited(_) => end.output.trim().chars().take(VERSION_CHARS_MAX).collect(),
+        CommandResult::TimedOut | CommandResult::NotRun(_) => String::new(),
+    }
+}
+
+pub(super) fn command_of(key: &ProcessKey, name: &str, line: &str, spec: &Spec, timeout: Duration) -> Command {
+    Command {
+        line: line.to_owned(),
+        user: spec.identity.user.as_str().to_owned(),
+        directory: spec.identity.setup_path.as_str().into(),
+        timeout,
+        environment: Vec::new(),
+        output_name: output_name(key, name),
+    }
+}
+
+/// One file for each process and command, whatever characters its name has.
+fn output_name(key: &ProcessKey, command: &str) -> String {
+    let readable: String =
+        key.to_string().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).take(60).collect();
+    let digest = blake3::hash(format!("{}\0{}", key.namespace, key.name).as_bytes()).to_hex();
+    format!("{readable}.{}.{command}", &digest.as_str()[..12])
+}
+
+fn announce(key: &ProcessKey, notice: &Notice) {
+    match notice {
+        Notice::Adopted { life } => tracing::info!(process = %key, pid = life.pid, "process is running"),
+        Notice::Exited { life, exit } => tracing::info!(process = %key, pid = life.pid, ?exit, "process ended"),
+        Notice::RestartSucceeded { attempt } => tracing::info!(process = %key, attempt, "restart succeeded"),
+        Notice::RestartFailed { attempt, reason } => tracing::warn!(process = %key, attempt, reason, "restart failed"),
+        Notice::GaveUp { attempts, reason } => {
+            tracing::warn!(process = %key, attempts, reason, "no longer managed: every restart failed");
+        }
+    }
+}

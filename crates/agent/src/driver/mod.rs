@@ -1,0 +1,443 @@
+//! The one loop of the agent: events in, machines in the middle, actions out.
+//!
+//! A turn takes what has arrived, lets the machines handle it, writes everything that must not be
+//! forgotten in one transaction, and only then acts. If the ledger cannot be written, operations
+//! fail with that reason and supervision goes on from memory.
+
+mod act;
+mod status;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_host::Host;
+use proctor_model::{
+    Code, Incarnation, Look, OperationId, OperationKind, Outcome, Phase, Pool, ProcessKey, Snapshot, Spec,
+};
+use proctor_runtime::{Tasks, clock};
+use proctor_supervise::{Action, Event, Process, Request, Time};
+use proctor_wire::{Assign, FromAgent, FromServer};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::ledger::{Batch, Ledger, Memory};
+
+/// Inputs that may wait; beyond it the link and the watchers wait.
+const INBOX_MAX: usize = 4096;
+/// Inputs handled in one turn, and so written in one transaction.
+const TURN_MAX: usize = 256;
+/// Commands that run at the same time.
+const COMMANDS_MAX: usize = 64;
+/// Usage is reported at least this often.
+const REPORT_PERIOD: Duration = Duration::from_secs(30);
+/// With nothing to do the loop turns this often.
+const IDLE_MAX: Duration = Duration::from_secs(3600);
+/// Outcomes that wait for a slow link are tried again after this.
+const SLOW_LINK_PAUSE: Duration = Duration::from_millis(50);
+/// Observations in one frame.
+const OBSERVATIONS_MAX: usize = 500;
+
+/// What reaches the driver.
+#[derive(Debug)]
+pub(crate) enum Input {
+    Machine(ProcessKey, Event),
+    Server(FromServer),
+    Connected(mpsc::Sender<FromAgent>),
+    Disconnected,
+    /// A status query is answered.
+    Inspected {
+        operation: OperationId,
+        key: ProcessKey,
+        look: Look,
+        outcome: Box<Outcome>,
+    },
+    Version {
+        key: ProcessKey,
+        life: Incarnation,
+        version: String,
+    },
+}
+
+pub(crate) type Inbox = mpsc::Sender<Input>;
+
+pub(crate) fn inbox() -> (Inbox, mpsc::Receiver<Input>) {
+    mpsc::channel(INBOX_MAX)
+}
+
+#[derive(Debug)]
+pub(crate) struct Driver {
+    host: Host,
+    ledger: Ledger,
+    inbox: Inbox,
+    tasks: Tasks,
+    processes: HashMap<ProcessKey, Process>,
+    timers: BTreeSet<(Time, ProcessKey)>,
+    timer_of: HashMap<ProcessKey, Time>,
+    /// Touched in this turn.
+    touched: HashSet<ProcessKey>,
+    batch: Batch,
+    generation: u64,
+    seen: Arc<std::sync::atomic::AtomicU64>,
+    pools: Vec<Pool>,
+    /// Outcomes that the server has not acknowledged.
+    outcomes: BTreeMap<OperationId, Outcome>,
+    /// Those of them that the link had no room for.
+    waiting: BTreeSet<OperationId>,
+    /// Status queries under way.
+    inspecting: HashSet<OperationId>,
+    versions: HashMap<ProcessKey, (Incarnation, String)>,
+    /// What the server was last told of each process.
+    reported: HashMap<ProcessKey, (Phase, bool, Option<i32>, u32)>,
+    link: Option<mpsc::Sender<FromAgent>>,
+    commands: Arc<Semaphore>,
+    seed: u64,
+}
+
+impl Driver {
+    /// Restores every process of the ledger.
+    pub(crate) fn new(host: Host, ledger: Ledger, memory: Memory, inbox: Inbox, tasks: Tasks) -> Self {
+        let same_boot = memory.boot.as_ref() == Some(host.boot_id());
+        let now = Time::since_boot(host.now());
+        let seed = seed_of(&host);
+        let mut driver = Self {
+            ledger,
+            inbox,
+            tasks,
+            processes: HashMap::new(),
+            timers: BTreeSet::new(),
+            timer_of: HashMap::new(),
+            touched: HashSet::new(),
+            batch: Batch { boot: Some(host.boot_id().clone()), ..Batch::default() },
+            generation: memory.generation,
+            seen: Arc::new(memory.generation.into()),
+            pools: memory.pools,
+            outcomes: memory.outcomes.into_iter().collect(),
+            waiting: BTreeSet::new(),
+            inspecting: HashSet::new(),
+            versions: HashMap::new(),
+            reported: HashMap::new(),
+            link: None,
+            commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
+            seed,
+            host,
+        };
+        let mut unfinished: HashMap<ProcessKey, Request> = HashMap::new();
+        for (operation, key, kind) in memory.unfinished {
+            unfinished.insert(key, Request { operation, kind, spec: None, expires: now + Duration::from_secs(3600) });
+        }
+        tracing::info!(processes = memory.processes.len(), same_boot, "the driver starts");
+        for (key, record) in memory.processes {
+            let request = unfinished.remove(&key);
+            let process = Process::restore(now, key.clone(), record, same_boot, request, seed);
+            driver.touched.insert(key.clone());
+            driver.processes.insert(key, process);
+        }
+        for (key, request) in unfinished {
+            let message = format!("process {key} was forgotten during the {}", request.kind);
+            driver.finish(request.operation, Outcome::new(Code::CommandFailed, message, false));
+        }
+        driver
+    }
+
+    pub(crate) fn seen_generation(&self) -> Arc<std::sync::atomic::AtomicU64> {
+        self.seen.clone()
+    }
+
+    pub(crate) async fn run(mut self, mut inputs: mpsc::Receiver<Input>) {
+        let mut report = tokio::time::interval(REPORT_PERIOD);
+        let mut turn = Vec::with_capacity(TURN_MAX);
+        loop {
+            self.end_turn().await;
+            let wait = self.until_next_timer();
+            tokio::select! {
+                count = inputs.recv_many(&mut turn, TURN_MAX) => if count == 0 { return },
+                () = tokio::time::sleep(wait) => {}
+                _ = report.tick() => self.report_all(),
+            }
+            for input in turn.drain(..) {
+                self.handle(input).await;
+            }
+            self.fire_timers();
+        }
+    }
+
+    async fn handle(&mut self, input: Input) {
+        match input {
+            Input::Machine(key, event) => self.feed(&key, event),
+            Input::Server(message) => self.hear(message).await,
+            Input::Connected(link) => {
+                self.link = Some(link);
+                self.reported.clear();
+                for (operation, outcome) in self.outcomes.clone() {
+                    self.send(FromAgent::Outcome { operation, outcome });
+                }
+                self.report_all();
+            }
+            Input::Disconnected => {
+                self.link = None;
+                self.waiting.clear();
+            }
+            Input::Inspected { operation, key, look, outcome } => {
+                self.inspecting.remove(&operation);
+                self.feed(&key, Event::Noticed(look));
+                self.outcomes.insert(operation, (*outcome).clone());
+                self.send(FromAgent::Outcome { operation, outcome: *outcome });
+            }
+            Input::Version { key, life, version } => {
+                self.versions.insert(key, (life, version));
+            }
+        }
+    }
+
+    async fn hear(&mut self, message: FromServer) {
+        match message {
+            FromServer::Operate { operation, key, kind, spec, expires_in } => {
+                self.operate(operation, key, kind, spec, expires_in).await;
+            }
+            FromServer::Acknowledge { operations } => {
+                for operation in &operations {
+                    self.outcomes.remove(operation);
+                }
+                self.batch.acknowledged.extend(operations);
+            }
+            FromServer::Assign { assignments } => {
+                for assign in assignments {
+                    self.assign(assign);
+                }
+            }
+            FromServer::AssignPools { pools } => {
+                for (generation, pool) in pools {
+                    self.see(generation);
+                    self.pools.retain(|known| (&known.namespace, &known.id) != (&pool.namespace, &pool.id));
+                    self.pools.push(pool.clone());
+                    self.batch.pools.push(pool);
+                }
+            }
+            FromServer::Enrolled { .. }
+            | FromServer::Refused { .. }
+            | FromServer::Welcome { .. }
+            | FromServer::Busy { .. }
+            | FromServer::Renewed { .. }
+            | FromServer::Beat
+            | FromServer::Unknown => {}
+        }
+    }
+
+    /// An operation arrives, perhaps not for the first time.
+    async fn operate(
+        &mut self,
+        operation: OperationId,
+        key: ProcessKey,
+        kind: OperationKind,
+        spec: Option<Arc<Spec>>,
+        expires_in: Duration,
+    ) {
+        let known = match self.outcomes.get(&operation) {
+            Some(outcome) => Some(outcome.clone()),
+            None if kind == OperationKind::Status => None,
+            None => self.ledger.outcome(operation).await,
+        };
+        if let Some(outcome) = known {
+            return self.send(FromAgent::Outcome { operation, outcome });
+        }
+        if kind == OperationKind::Status {
+            return self.inspect(operation, key, spec);
+        }
+        if !self.processes.contains_key(&key) {
+            let Some(spec) = &spec else {
+                let message = format!("process {key} is not registered on this host");
+                return self.finish(operation, Outcome::new(Code::CommandFailed, message, false));
+            };
+            self.processes.insert(key.clone(), Process::new(key.clone(), spec.clone(), self.seed));
+        }
+        let expires = self.now() + expires_in;
+        self.feed(&key, Event::Requested(Request { operation, kind, spec, expires }));
+    }
+
+    fn assign(&mut self, assign: Assign) {
+        self.see(assign.generation);
+        let Assign { key, spec, managed, registered_at, .. } = assign;
+        let Some(spec) = spec else {
+            return self.feed(&key, Event::Forgotten);
+        };
+        let is_new = !self.processes.contains_key(&key);
+        if is_new {
+            self.processes.insert(key.clone(), Process::new(key.clone(), spec.clone(), self.seed));
+        }
+        self.feed(&key, Event::Assigned { spec, managed: is_new && managed, registered_at });
+    }
+
+    fn see(&mut self, generation: u64) {
+        if generation > self.generation {
+            self.generation = generation;
+            self.batch.generation = Some(generation);
+        }
+    }
+
+    fn feed(&mut self, key: &ProcessKey, event: Event) {
+        let now = self.now();
+        if let Some(process) = self.processes.get_mut(key) {
+            process.handle(now, event);
+            self.touched.insert(key.clone());
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::since_boot(self.host.now())
+    }
+
+    // Turns.
+
+    /// Writes, then acts, until the machines have nothing more to say.
+    async fn end_turn(&mut self) {
+        while !self.touched.is_empty() || !self.batch.is_empty() {
+            let mut actions: Vec<(ProcessKey, Action)> = Vec::new();
+            let touched = std::mem::take(&mut self.touched);
+            for key in &touched {
+                self.collect(key, &mut actions);
+            }
+            let written = self.commit().await;
+            for (key, action) in actions {
+                self.act(key, action, written);
+            }
+            for key in touched {
+                self.set_timer(&key);
+                self.report(&key);
+            }
+        }
+        self.send_waiting();
+    }
+
+    /// Takes what a machine wants written and done.
+    fn collect(&mut self, key: &ProcessKey, actions: &mut Vec<(ProcessKey, Action)>) {
+        let Some(process) = self.processes.get_mut(key) else { return };
+        let record = process.take_record().cloned();
+        while let Some(action) = process.poll_action() {
+            match &action {
+                Action::Begin { operation, kind } => self.batch.begun.push((*operation, key.clone(), *kind)),
+                Action::Finish { operation, outcome } => self.batch.outcomes.push((*operation, (**outcome).clone())),
+                Action::Look { .. }
+                | Action::Run { .. }
+                | Action::Watch(_)
+                | Action::Signal(..)
+                | Action::KillTree(_)
+                | Action::Announce(_) => {}
+            }
+            actions.push((key.clone(), action));
+        }
+        if process.is_forgettable() {
+            self.processes.remove(key);
+            self.versions.remove(key);
+            self.reported.remove(key);
+            self.batch.forgotten.push(key.clone());
+        } else if let Some(record) = record {
+            self.batch.processes.push((key.clone(), record));
+        }
+    }
+
+    /// False: nothing of this turn is on disk.
+    async fn commit(&mut self) -> bool {
+        if self.batch.is_empty() {
+            return true;
+        }
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.now = clock::unix_millis() / 1000;
+        let generation = batch.generation;
+        match self.ledger.commit(batch).await {
+            Ok(()) => {
+                if let Some(generation) = generation {
+                    self.seen.store(generation, std::sync::atomic::Ordering::Release);
+                    self.send(FromAgent::Seen { generation });
+                }
+                true
+            }
+            Err(error) => {
+                tracing::error!(%error, "the ledger is not written: supervision goes on from memory");
+                false
+            }
+        }
+    }
+
+    fn set_timer(&mut self, key: &ProcessKey) {
+        let next = self.processes.get(key).and_then(Process::poll_timeout);
+        if let Some(old) = self.timer_of.remove(key) {
+            self.timers.remove(&(old, key.clone()));
+        }
+        if let Some(next) = next {
+            self.timers.insert((next, key.clone()));
+            self.timer_of.insert(key.clone(), next);
+        }
+    }
+
+    fn until_next_timer(&self) -> Duration {
+        let wait = self.timers.first().map_or(IDLE_MAX, |(time, _)| time.since(self.now()));
+        if self.waiting.is_empty() { wait } else { wait.min(SLOW_LINK_PAUSE) }
+    }
+
+    fn fire_timers(&mut self) {
+        let now = self.now();
+        while let Some((time, key)) = self.timers.first().cloned().filter(|(time, _)| *time <= now) {
+            self.timers.remove(&(time, key.clone()));
+            self.timer_of.remove(&key);
+            self.feed(&key, Event::Tick);
+        }
+    }
+
+    // What the server hears.
+
+    fn finish(&mut self, operation: OperationId, outcome: Outcome) {
+        self.batch.outcomes.push((operation, outcome.clone()));
+        self.outcomes.insert(operation, outcome.clone());
+        self.send(FromAgent::Outcome { operation, outcome });
+    }
+
+    /// Without a session nothing is lost: outcomes are sent again when the next one opens. With a
+    /// slow one outcomes wait, and observations give way: the next report brings newer ones.
+    fn send(&mut self, message: FromAgent) {
+        let Some(link) = &self.link else { return };
+        if let Err(mpsc::error::TrySendError::Full(FromAgent::Outcome { operation, .. })) = link.try_send(message) {
+            self.waiting.insert(operation);
+        }
+    }
+
+    fn send_waiting(&mut self) {
+        let Some(link) = &self.link else { return };
+        while let Some(operation) = self.waiting.first().copied() {
+            if let Some(outcome) = self.outcomes.get(&operation).cloned()
+                && link.try_send(FromAgent::Outcome { operation, outcome }).is_err()
+            {
+                return;
+            }
+            self.waiting.remove(&operation);
+        }
+    }
+
+    fn report(&mut self, key: &ProcessKey) {
+        let Some(process) = self.processes.get(key) else { return };
+        let essence = (process.phase(), process.managed(), process.life().map(|life| life.pid), process.restarts());
+        if self.link.is_some() && self.reported.get(key) != Some(&essence) {
+            self.reported.insert(key.clone(), essence);
+            let observations = vec![(key.clone(), self.snapshot_of(process))];
+            self.send(FromAgent::Observed { observations });
+        }
+    }
+
+    fn report_all(&mut self) {
+        if self.link.is_none() {
+            return;
+        }
+        let all: Vec<(ProcessKey, Snapshot)> =
+            self.processes.iter().map(|(key, process)| (key.clone(), self.snapshot_of(process))).collect();
+        for observations in all.chunks(OBSERVATIONS_MAX) {
+            self.send(FromAgent::Observed { observations: observations.to_vec() });
+        }
+    }
+}
+
+/// Differs between hosts, stays the same on one.
+fn seed_of(host: &Host) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    host.boot_id().0.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,165 @@
+//! What the tests of this crate share: a host in a temporary directory and real processes.
+
+#![allow(dead_code, reason = "every test binary uses its own part")]
+#![allow(unreachable_pub, reason = "a module of several test binaries")]
+#![allow(clippy::unwrap_used, reason = "test code, outside of test functions")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use proctor_host::{Command, Host, Options};
+use proctor_model::{CommandEnd, Exit, Identity, Incarnation, Look};
+use proctor_runtime::Tasks;
+
+/// Generous: the machine may be busy.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct World {
+    pub host: Host,
+    pub root: tempfile::TempDir,
+    _tasks: Tasks,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let tasks = Tasks::default();
+        let host = Host::new(Options { state_dir: root.path().join("state") }, &tasks).unwrap();
+        Self { host, root, _tasks: tasks }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    pub fn command(&self, line: &str) -> Command {
+        Command {
+            line: line.to_owned(),
+            user: us(),
+            directory: self.root.path().to_owned(),
+            timeout: PATIENCE,
+            environment: Vec::new(),
+            output_name: "test".to_owned(),
+        }
+    }
+
+    pub async fn run(&self, line: &str) -> CommandEnd {
+        self.host.run(self.command(line)).await
+    }
+
+    pub async fn look(&self, proc_name: &str, pid_path: &Path) -> Look {
+        self.host.look(&identity(proc_name, pid_path), None).await
+    }
+
+    /// The life that a pid file names, once it does.
+    pub async fn life(&self, proc_name: &str, pid_path: &Path) -> Incarnation {
+        let start = Instant::now();
+        loop {
+            match self.look(proc_name, pid_path).await {
+                Look::Running(life) => return life,
+                Look::Absent(reason) => assert!(start.elapsed() < PATIENCE, "{reason}"),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub async fn absent(&self, proc_name: &str, pid_path: &Path) -> String {
+        match self.look(proc_name, pid_path).await {
+            Look::Running(life) => panic!("{life:?} runs"),
+            Look::Absent(reason) => reason,
+        }
+    }
+}
+
+pub fn identity(proc_name: &str, pid_path: &Path) -> Identity {
+    Identity {
+        proc_name: proc_name.parse().unwrap(),
+        setup_path: "/".parse().unwrap(),
+        pid_path: pid_path.to_str().unwrap().parse().unwrap(),
+        config_path: None,
+        log_path: None,
+        user: us().parse().unwrap(),
+        index_key: String::new(),
+    }
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+pub fn us() -> String {
+    let uid = rustix::process::geteuid().as_raw();
+    nix::unistd::User::from_uid(uid.into()).unwrap().unwrap().name
+}
+
+/// A process of the test itself, which ends with the test.
+pub struct Started(pub Child);
+
+impl Started {
+    pub fn new(program: impl AsRef<Path>, arguments: &[&str]) -> Self {
+        let child = std::process::Command::new(program.as_ref()).args(arguments).stdin(Stdio::null()).spawn();
+        Self(child.unwrap())
+    }
+
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.0.id()).unwrap()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// State letter, parent and start ticks of a process, if it is there.
+pub fn stat(pid: i32) -> Option<(char, i32, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    Some((fields[0].chars().next()?, fields[1].parse().ok()?, fields[19].parse().ok()?))
+}
+
+/// Not running: gone, or a zombie.
+pub fn is_dead(pid: i32) -> bool {
+    stat(pid).is_none_or(|(state, _, _)| matches!(state, 'Z' | 'X'))
+}
+
+pub fn our_zombies() -> Vec<i32> {
+    let us = i32::try_from(std::process::id()).unwrap();
+    let pids = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| matches!(stat(*pid), Some(('Z', parent, _)) if parent == us)).collect()
+}
+
+/// The numbers in a file, one a line; none until it is there.
+pub fn numbers(path: &Path) -> Vec<i32> {
+    std::fs::read_to_string(path).unwrap_or_default().lines().filter_map(|line| line.trim().parse().ok()).collect()
+}
+
+pub fn exited(end: &CommandEnd) -> Exit {
+    match &end.result {
+        proctor_model::CommandResult::Exited(exit) => *exit,
+        other @ (proctor_model::CommandResult::TimedOut | proctor_model::CommandResult::NotRun(_)) => {
+            panic!("{other:?}: {}", end.output)
+        }
+    }
+}
+
+pub fn not_run(end: &CommandEnd) -> &str {
+    match &end.result {
+        proctor_model::CommandResult::NotRun(reason) => reason,
+        other @ (proctor_model::CommandResult::TimedOut | proctor_model::CommandResult::Exited(_)) => {
+            panic!("{other:?}: {}", end.output)
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! From a pid file to a life, with files and processes of every kind.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::time::Duration;
+
+use common::{Started, World, eventually, identity, is_dead, is_root, numbers, stat};
+use proctor_model::Look;
+
+#[tokio::test]
+async fn a_pid_file_leads_to_the_life_of_its_process() {
+    let world = World::new();
+    let process = Started::new("/bin/sleep", &["1000"]);
+    let path = world.path("x.pid");
+
+    for text in [format!("{}", process.pid()), format!("  {}  \r\n7\n", process.pid())] {
+        fs::write(&path, text).unwrap();
+        let life = world.life("sleep", &path).await;
+
+        assert_eq!((life.pid, Some(life.start_ticks)), (process.pid(), stat(process.pid()).map(|stat| stat.2)));
+        assert_eq!(&life.boot, world.host.boot_id());
+    }
+}
+
+#[tokio::test]
+async fn hostile_content_is_refused_with_the_file_in_the_reason() {
+    let world = World::new();
+    let process = Started::new("/bin/sleep", &["1000"]);
+    let (path, pid) = (world.path("x.pid"), process.pid());
+    let hostile: Vec<Vec<u8>> = vec![
+        b"".to_vec(),
+        b"\n".to_vec(),
+        b"abc".to_vec(),
+        b"-1".to_vec(),
+        b"0".to_vec(),
+        b"1".to_vec(),
+        b"2147483648".to_vec(),
+        b"1073741824".to_vec(),
+        vec![b'4'; 4 * 1024 * 1024],
+        std::process::id().to_string().into_bytes(),
+        format!("{pid}\0").into_bytes(),
+        format!("abc\n{pid}\n").into_bytes(),
+        format!("+{pid}").into_bytes(),
+        format!("{pid} {pid}").into_bytes(),
+        format!("\u{feff}{pid}").into_bytes(),
+        [vec![0xff, 0xfe], format!("{pid}").encode_utf16().flat_map(u16::to_le_bytes).collect()].concat(),
+    ];
+    for content in hostile {
+        fs::write(&path, &content).unwrap();
+
+        let reason = world.absent("sleep", &path).await;
+
+        assert!(reason.contains(path.to_str().unwrap()), "{reason}");
+        assert!(reason.len() < path.to_str().unwrap().len() + 100, "{reason}");
+        assert!(!reason.contains(char::is_control), "{reason:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_pid_file_is_named() {
+    let world = World::new();
+    let path = world.path("none.pid");
+
+    let reason = world.absent("sleep", &path).await;
+
+    assert_eq!(reason, format!("no pid file {}", path.display()));
+}
+
+#[tokio::test]
+async fn a_fifo_a_link_and_a_socket_are_no_pid_files() {
+    let world = World::new();
+    let (fifo, link, socket) = (world.path("fifo"), world.path("link"), world.path("socket"));
+    make_fifo(&fifo);
+    let process = Started::new("/bin/sleep", &["1000"]);
+    fs::write(world.path("x.pid"), process.pid().to_string()).unwrap();
+    symlink(world.path("x.pid"), &link).unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+
+    for (path, word) in [(fifo, "FIFO"), (link, "symbolic link"), (socket, "socket")] {
+        let looking = world.absent("sleep", &path);
+        let reason = tokio::time::timeout(Duration::from_secs(4), looking).await.unwrap();
+
+        assert!(reason.contains(word), "{reason}");
+    }
+}
+
+fn make_fifo(path: &std::path::Path) {
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, rustix::fs::Mode::from(0o600), 0)
+        .expect("a FIFO");
+}
+
+#[tokio::test]
+async fn a_directory_stands_for_a_file_named_after_the_process() {
+    let world = World::new();
+    let process = Started::new("/bin/sleep", &["1000"]);
+    fs::write(world.path("sleep.pid"), process.pid().to_string()).unwrap();
+
+    let plain = world.look("sleep", world.root.path()).await;
+    let slash = world.look("sleep", &world.path("")).await;
+    let absent = world.absent("nginx", &world.path("missing/")).await;
+
+    assert!(matches!(plain, Look::Running(life) if life.pid == process.pid()));
+    assert!(matches!(slash, Look::Running(life) if life.pid == process.pid()));
+    assert_eq!(absent, format!("no pid file {}", world.path("missing/nginx.pid").display()));
+}
+
+#[tokio::test]
+async fn a_stale_pid_is_absent() {
+    let world = World::new();
+    let path = world.path("x.pid");
+    let process = Started::new("/bin/true", &[]);
+    let pid = process.pid();
+    drop(process);
+    fs::write(&path, pid.to_string()).unwrap();
+
+    let reason = world.absent("true", &path).await;
+
+    assert_eq!(reason, format!("pid {pid} of {} does not run", path.display()));
+}
+
+#[tokio::test]
+async fn a_process_of_another_name_is_absent() {
+    let world = World::new();
+    let path = world.path("x.pid");
+    let process = Started::new("/bin/sleep", &["1000"]);
+    fs::write(&path, process.pid().to_string()).unwrap();
+
+    let reason = world.absent("nginx", &path).await;
+
+    assert_eq!(reason, format!("pid {} of {} is 'sleep', not 'nginx'", process.pid(), path.display()));
+}
+
+#[tokio::test]
+async fn a_script_is_named_by_its_file() {
+    let world = World::new();
+    let (path, script) = (world.path("x.pid"), world.path("server.sh"));
+    fs::write(&script, "echo ready > \"$1\"; while :; do sleep 1000; done").unwrap();
+    let ready = world.path("ready");
+    let process = Started::new("/bin/sh", &[script.to_str().unwrap(), ready.to_str().unwrap()]);
+    fs::write(&path, process.pid().to_string()).unwrap();
+    eventually("the script runs", || ready.exists()).await;
+
+    let life = world.life("server.sh", &path).await;
+    let other = world.absent("other.sh", &path).await;
+
+    assert_eq!(life.pid, process.pid());
+    assert!(other.contains("not 'other.sh'"), "{other}");
+    world.host.kill_tree(&life).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deleted_binary_keeps_its_name() {
+    let world = World::new();
+    let (path, binary) = (world.path("x.pid"), world.path("server"));
+    fs::copy("/bin/sleep", &binary).unwrap();
+    let child = std::process::Command::new(&binary).arg0("other").arg("1000").spawn();
+    let process = Started(child.unwrap());
+    fs::write(&path, process.pid().to_string()).unwrap();
+    world.life("server", &path).await;
+
+    fs::remove_file(&binary).unwrap();
+    let life = world.life("server", &path).await;
+
+    assert_eq!(life.pid, process.pid());
+}
+
+#[tokio::test]
+async fn a_known_life_needs_no_name() {
+    let world = World::new();
+    let path = world.path("x.pid");
+    let process = Started::new("/bin/sleep", &["1000"]);
+    fs::write(&path, process.pid().to_string()).unwrap();
+    let life = world.life("sleep", &path).await;
+    let mut earlier = life.clone();
+    earlier.start_ticks -= 1;
+
+    let known = world.host.look(&identity("renamed", &path), Some(&life)).await;
+    let unknown = world.host.look(&identity("renamed", &path), Some(&earlier)).await;
+
+    assert_eq!(known, Look::Running(life));
+    assert!(matches!(unknown, Look::Absent(_)));
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_does_not_make_a_known_life_absent() {
+    let world = World::new();
+    let path = world.path("x.pid");
+    let process = Started::new("/bin/sleep", &["1000"]);
+    fs::write(&path, process.pid().to_string()).unwrap();
+    let life = world.life("sleep", &path).await;
+    let unreadable = world.path(&"x".repeat(300));
+
+    let alive = world.host.look(&identity("sleep", &unreadable), Some(&life)).await;
+    drop(process);
+    let dead = world.host.look(&identity("sleep", &unreadable), Some(&life)).await;
+
+    assert_eq!(alive, Look::Running(life));
+    assert!(matches!(dead, Look::Absent(reason) if reason.contains("cannot be opened")));
+}
+
+#[tokio::test]
+async fn a_zombie_is_absent() {
+    let world = World::new();
+    let path = world.path("x.pid");
+    // The child ends once its parent has become a program that never asks for the end of a child.
+    let child = "(until read name < /proc/$$/comm && [ \"$name\" = sleep ]; do :; done)";
+    let line = format!("{child} & echo $! > {}; exec sleep 1000", path.display());
+    let _parent = Started::new("/bin/sh", &["-c", &line]);
+    eventually("the child is a zombie", || {
+        numbers(&path).first().is_some_and(|pid| stat(*pid).is_some() && is_dead(*pid))
+    })
+    .await;
+
+    let reason = world.absent("sleep", &path).await;
+
+    assert!(reason.contains("is dead"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_thread_is_no_process() {
+    let world = World::new();
+    let path = world.path("x.pid");
+    let (send, receive) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        send.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+        let _ = ended.recv();
+    });
+    fs::write(&path, receive.recv().unwrap().to_string()).unwrap();
+
+    let reason = world.absent("look", &path).await;
+
+    assert!(reason.contains("is a thread, not a process"), "{reason}");
+    drop(end);
+    thread.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_thread_of_the_kernel_is_no_process() {
+    let is_there = fs::read_to_string("/proc/2/comm").is_ok_and(|name| name.trim() == "kthreadd");
+    if !is_there {
+        return;
+    }
+    let world = World::new();
+    let path = world.path("x.pid");
+    fs::write(&path, "2\n").unwrap();
+
+    let reason = world.absent("kthreadd", &path).await;
+
+    assert!(reason.contains("thread of the kernel"), "{reason}");
+}
+
+#[tokio::test]
+async fn the_owners_of_file_and_process_are_compared_with_the_user() {
+    if !is_root() {
+        return;
+    }
+    let world = World::new();
+    let path = world.path("x.pid");
+    let process = Started::new("/bin/sleep", &["1000"]);
+    fs::write(&path, process.pid().to_string()).unwrap();
+    let mut wanted = identity("sleep", &path);
+    wanted.user = "nobody".parse().unwrap();
+
+    let other_owner = world.host.look(&wanted, None).await;
+    wanted.user = "no-such-user".parse().unwrap();
+    let no_user = world.host.look(&wanted, None).await;
+    chown(&path, Some(54321), None).unwrap();
+    let other_file = world.absent("sleep", &path).await;
+
+    assert!(matches!(other_owner, Look::Absent(reason) if reason.ends_with("runs as root, not as nobody")));
+    assert!(matches!(no_user, Look::Absent(reason) if reason.contains("does not exist")));
+    assert!(other_file.contains("belongs to uid 54321"), "{other_file}");
+}

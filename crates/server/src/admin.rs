@@ -1,0 +1,126 @@
+//! What an administrator makes: join tokens for new agents, apps for callers.
+//!
+//! Works on any store, so that it can be used beside a running server too. The secrets are returned
+//! once and only their hashes are kept.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_model::FieldError;
+use proctor_pki::{JoinToken, hash_secret, random_secret};
+use proctor_runtime::clock;
+use proctor_store::{App, Millis, Store};
+
+use crate::{ServerError, gateway};
+
+const USES_MAX: u32 = 100_000;
+const TTL_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+const CODE_BYTES_MAX: usize = 64;
+
+/// A join token to be made.
+#[derive(Clone, Debug)]
+pub struct TokenRequest {
+    uses: u32,
+    ttl: Duration,
+    cloud: Option<u32>,
+}
+
+impl TokenRequest {
+    /// `cloud` is the only cloud area that the token is good for; None is any.
+    pub fn new(uses: u32, ttl: Duration, cloud: Option<u32>) -> Result<Self, FieldError> {
+        if uses == 0 || uses > USES_MAX {
+            return Err(FieldError::new("uses", format!("{uses} is not between 1 and {USES_MAX}")));
+        }
+        if ttl.is_zero() || ttl > TTL_MAX {
+            let days = TTL_MAX.as_secs() / (24 * 3600);
+            return Err(FieldError::new("ttl_secs", format!("must be between 1 second and {days} days")));
+        }
+        Ok(Self { uses, ttl, cloud })
+    }
+}
+
+/// Makes a join token that pins the authority of the store; returns it with its end.
+pub async fn create_token(
+    store: &Arc<dyn Store>,
+    request: TokenRequest,
+) -> Result<(JoinToken, Millis), ServerError> {
+    let authority = gateway::authority(store).await?;
+    let token = JoinToken::generate(&authority.fingerprint())?;
+    let ttl_ms = i64::try_from(request.ttl.as_millis()).expect("bounded by TTL_MAX");
+    let expires_at = clock::unix_millis() + ttl_ms;
+    store
+        .put_token(proctor_store::JoinToken {
+            id: token.id.clone(),
+            secret_hash: hash_secret(&token.secret),
+            uses: request.uses,
+            expires_at,
+            cloud: request.cloud,
+        })
+        .await?;
+    Ok((token, expires_at))
+}
+
+/// The code of an app, as callers send it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppCode(String);
+
+impl std::str::FromStr for AppCode {
+    type Err = FieldError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        if text.is_empty() || text.len() > CODE_BYTES_MAX {
+            return Err(FieldError::new("code", format!("must have 1 to {CODE_BYTES_MAX} characters")));
+        }
+        if !text.bytes().all(legal) {
+            return Err(FieldError::new("code", "may contain only letters, digits, '-', '_' and '.'"));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl std::fmt::Display for AppCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Makes an app with a new secret, which is returned. An app of the same code gets the new secret
+/// and loses its old one.
+pub async fn create_app(store: &Arc<dyn Store>, code: &AppCode, trusted: bool) -> Result<String, ServerError> {
+    let secret = random_secret();
+    put_app(store, code, &secret, trusted).await?;
+    Ok(secret)
+}
+
+/// As [`create_app`], with a secret of the caller's choice.
+pub async fn put_app(
+    store: &Arc<dyn Store>,
+    code: &AppCode,
+    secret: &str,
+    trusted: bool,
+) -> Result<(), ServerError> {
+    let app = App { code: code.0.clone(), secret_hash: hash_secret(secret), trusted, created_at: clock::unix_millis() };
+    Ok(store.put_app(app).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_has_uses_and_an_end() {
+        assert!(TokenRequest::new(1, Duration::from_secs(1), None).is_ok());
+        assert_eq!(TokenRequest::new(0, Duration::from_secs(1), None).unwrap_err().field, "uses");
+        assert_eq!(TokenRequest::new(1, Duration::ZERO, None).unwrap_err().field, "ttl_secs");
+        assert_eq!(TokenRequest::new(1, Duration::MAX, None).unwrap_err().field, "ttl_secs");
+    }
+
+    #[test]
+    fn codes_of_apps_are_plain_words() {
+        assert!("bk_nodeman".parse::<AppCode>().is_ok());
+        for bad in ["", "a b", "进程", "a:b", &"x".repeat(65)] {
+            assert!(bad.parse::<AppCode>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Envelopes: how each family writes a success and a failure.
+//!
+//! Promised: exactly `{"result","code","message","data","request_id"}`; JOB adds
+//! `job_request_id`; the gateway's own failures have its body, its HTTP status and its headers.
+
+use std::any::Any;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Response as HttpResponse, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::json;
+use tower_http::catch_panic::ResponseForPanic;
+use uuid::Uuid;
+
+use super::error::{ApiError, GatewayAnswer, Problem, ProblemEntry};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-bkapi-request-id");
+const ERROR_CODE: HeaderName = HeaderName::from_static("x-bkapi-error-code");
+const ERROR_MESSAGE: HeaderName = HeaderName::from_static("x-bkapi-error-message");
+const REQUEST_ID_CHARS_MAX: usize = 64;
+const HEADER_CHARS_MAX: usize = 512;
+/// What the original answers for an unknown path, word for word; it has no code.
+const NOT_FOUND: &str = "The content does not exist";
+
+/// A family of endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// `/api/c/compapi/v2/gse/…`
+    GseEsb,
+    /// `/api/bk-gse/{stage}/api/v2/…` and its two other places.
+    GseGateway,
+    /// `/api/c/compapi/v2/job/…` and `…/jobv3/…`
+    Job,
+}
+
+impl Family {
+    pub(crate) const GATEWAY_PREFIXES: [&'static str; 3] =
+        ["/api/bk-gse/{stage}/api/v2", "/api/v2", "/api/c/compapi/v2/gse/api/v2"];
+
+    /// The family that answers for a path which nothing serves.
+    pub(crate) fn of_path(path: &str) -> Self {
+        let is_in = |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        if ["/api/bk-gse", "/api/v2", "/api/c/compapi/v2/gse/api/v2"].into_iter().any(is_in) {
+            Self::GseGateway
+        } else if ["/api/c/compapi/v2/job", "/api/c/compapi/v2/jobv3"].into_iter().any(is_in) {
+            Self::Job
+        } else {
+            Self::GseEsb
+        }
+    }
+}
+
+/// The id of one request: the caller's where it is a sane one, else our own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestId(String);
+
+impl RequestId {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let is_sane = |text: &&str| {
+            (1..=REQUEST_ID_CHARS_MAX).contains(&text.len())
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+        };
+        let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(is_sane);
+        given.map_or_else(Self::new, |text| Self(text.to_owned()))
+    }
+
+    fn new() -> Self {
+        Self(Uuid::new_v4().simple().to_string())
+    }
+}
+
+#[derive(Serialize)]
+struct Envelope<'a, T> {
+    result: bool,
+    code: u32,
+    message: &'a str,
+    data: T,
+    request_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job_request_id: Option<&'a str>,
+}
+
+impl<'a, T: Serialize> Envelope<'a, T> {
+    fn new(family: Family, id: &'a RequestId, code: u32, message: &'a str, data: T) -> Self {
+        let job_request_id = (family == Family::Job).then_some(id.0.as_str());
+        Self { result: code == 0, code, message, data, request_id: &id.0, job_request_id }
+    }
+}
+
+pub(crate) fn success<T: Serialize>(family: Family, id: &RequestId, data: T) -> Response {
+    let message = if family == Family::Job { "" } else { "success" };
+    json_answer(StatusCode::OK, id, &Envelope::new(family, id, 0, message, data))
+}
+
+pub(crate) fn failure(family: Family, id: &RequestId, error: &ApiError) -> Response {
+    log(id, error);
+    let entry = error.problem.entry();
+    match (family, entry.gateway) {
+        (Family::GseGateway, GatewayAnswer::Level { http, number, code_name, text }) => {
+            let message = format!("{text} [reason=\"{}\"]", error.message);
+            gateway_failure(id, http, number, code_name, &message)
+        }
+        (Family::GseGateway, GatewayAnswer::Business(number)) => {
+            json_answer(StatusCode::OK, id, &Envelope::new(family, id, number, &error.message, ()))
+        }
+        (Family::GseEsb | Family::Job, _) => esb_failure(family, id, entry, &error.message),
+    }
+}
+
+fn esb_failure(family: Family, id: &RequestId, entry: &ProblemEntry, message: &str) -> Response {
+    let code = if family == Family::Job { entry.job } else { entry.esb };
+    let status = status_of(entry.esb_http);
+    match code {
+        Some(code) => json_answer(status, id, &Envelope::new(family, id, code, message, ())),
+        None => json_answer(status, id, &json!({"result": false, "data": null, "message": NOT_FOUND})),
+    }
+}
+
+fn gateway_failure(id: &RequestId, http: u16, number: u32, code_name: &str, message: &str) -> Response {
+    let body = json!({"code": number, "code_name": code_name, "message": message, "result": false, "data": null});
+    let mut response = json_answer(status_of(http), id, &body);
+    response.headers_mut().insert(ERROR_CODE, HeaderValue::from(number));
+    response.headers_mut().insert(ERROR_MESSAGE, header_text(message));
+    response
+}
+
+fn json_answer(status: StatusCode, id: &RequestId, body: &impl Serialize) -> Response {
+    let headers = [(REQUEST_ID, header_text(&id.0))];
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    let text = serde_json::to_vec(body).expect("answers have only string keys");
+    (status, headers, json, text).into_response()
+}
+
+fn status_of(number: u16) -> StatusCode {
+    StatusCode::from_u16(number).expect("the catalogue holds only HTTP statuses")
+}
+
+/// Printable ASCII, bounded: field names and paths of callers are in it.
+fn header_text(text: &str) -> HeaderValue {
+    let printable = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };
+    let text: String = text.chars().take(HEADER_CHARS_MAX).map(printable).collect();
+    HeaderValue::from_str(&text).expect("printable ASCII is legal in a header")
+}
+
+/// A caller's mistake is the caller's business; trouble of ours wakes someone.
+fn log(id: &RequestId, error: &ApiError) {
+    match &error.source {
+        Some(source) => tracing::error!(request = id.0, error = chain(source), "a request failed"),
+        None => tracing::debug!(request = id.0, problem = error.problem.entry().name, "a request was refused"),
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Turns a panic of a handler into the envelope of its family.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PanicAnswer(pub(crate) Family);
+
+impl ResponseForPanic for PanicAnswer {
+    type ResponseBody = Body;
+
+    fn response_for_panic(&mut self, panic: Box<dyn Any + Send + 'static>) -> HttpResponse<Body> {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
+        tracing::error!(panic = said, family = ?self.0, "a handler panicked");
+        let error = ApiError::new(Problem::Internal, "the server failed on this request; it is in the server's log");
+        failure(self.0, &RequestId::new(), &error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id_of(header: &str) -> RequestId {
+        RequestId::of(&HeaderMap::from_iter([(REQUEST_ID, HeaderValue::from_str(header).unwrap())]))
+    }
+
+    #[test]
+    fn a_sane_request_id_is_kept_and_any_other_replaced_by_32_digits() {
+        assert_eq!(id_of("d2033af2-fef2-4e6b").0, "d2033af2-fef2-4e6b");
+        for odd in ["", "a b", "a\"b", &"x".repeat(65)] {
+            let id = id_of(odd).0;
+
+            assert_eq!(id.len(), 32, "{odd}");
+            assert!(id.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        }
+    }
+
+    #[test]
+    fn a_header_holds_any_message() {
+        assert_eq!(header_text("hosts[0].名\r\nX: y").to_str().unwrap(), "hosts[0].???X: y");
+    }
+
+    #[test]
+    fn a_path_that_nothing_serves_belongs_to_a_family() {
+        assert_eq!(Family::of_path("/api/bk-gse/prod/nothing"), Family::GseGateway);
+        assert_eq!(Family::of_path("/api/v2"), Family::GseGateway);
+        assert_eq!(Family::of_path("/api/v20"), Family::GseEsb);
+        assert_eq!(Family::of_path("/api/c/compapi/v2/gse/api/v2/proc/x"), Family::GseGateway);
+        assert_eq!(Family::of_path("/api/c/compapi/v2/gse/x"), Family::GseEsb);
+        assert_eq!(Family::of_path("/api/c/compapi/v2/jobv3/x"), Family::Job);
+    }
+}

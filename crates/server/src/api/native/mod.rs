@@ -1,0 +1,50 @@
+//! The native API, `/api/v1`: plain JSON, real HTTP status codes, errors that name the field.
+//!
+//! Promised: a body that does not validate changes nothing; a field that the call does not know is
+//! refused, so that a misspelt one is noticed (the body of a registration is the exception: it has
+//! the liberal shape of register_proc_info); every time is in Unix seconds; a host is written
+//! `CLOUD:IP`. Absent so far: paging of a task's targets, selectors, scopes, and an OpenAPI
+//! document.
+
+mod admin;
+mod body;
+mod caller;
+mod error;
+mod hosts;
+mod operations;
+mod pools;
+mod processes;
+mod tasks;
+
+use axum::Router;
+use axum::http::Method;
+use axum::routing::{get, post};
+
+use super::ApiState;
+use error::NativeError;
+
+type Result<T> = std::result::Result<T, NativeError>;
+
+/// To be nested under `/api/v1`.
+pub(crate) fn router(state: ApiState) -> Router {
+    Router::new()
+        .route("/hosts", get(hosts::list))
+        .route("/processes", get(processes::list).post(processes::register))
+        .route("/processes/{namespace}/{name}", get(processes::show).delete(processes::unregister))
+        .route("/operations", post(operations::submit))
+        .route("/tasks/{task_id}", get(tasks::show))
+        .route("/pools", get(pools::list).put(pools::set))
+        .route("/tokens", post(admin::create_token))
+        .route("/apps", post(admin::create_app))
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(state)
+}
+
+async fn unknown_path() -> NativeError {
+    NativeError::NotFound("there is no such path under /api/v1".into())
+}
+
+async fn wrong_method(method: Method) -> NativeError {
+    NativeError::Method(method)
+}

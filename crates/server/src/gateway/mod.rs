@@ -1,0 +1,108 @@
+//! Where agents connect: TLS, enrolment and sessions.
+//!
+//! Promised: a session is opened only for the agent that its certificate names; frames are bounded;
+//! a peer that says nothing for a few beats is let go. Absent: what operations mean; the session
+//! only carries them.
+
+mod enrol;
+mod session;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_pki::{Authority, AuthoritySecret};
+use proctor_runtime::{Backoff, Tasks, clock};
+use proctor_store::Store;
+use proctor_wire::{ALPN_ENROL, ALPN_SESSION};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::ServerError;
+use crate::control::Control;
+
+const AUTHORITY: &str = "authority";
+/// Connections that have not finished their handshake and greeting.
+const GREETINGS_MAX: usize = 512;
+const GREETING_LIMIT: Duration = Duration::from_secs(10);
+
+/// The server's own authority: read from the store, made on first use.
+pub async fn authority(store: &Arc<dyn Store>) -> Result<Authority, ServerError> {
+    let bytes = match store.secret(AUTHORITY).await? {
+        Some(bytes) => bytes,
+        None => store.secret_or_insert(AUTHORITY, Authority::generate(now())?.to_bytes()).await?,
+    };
+    Ok(Authority::load(&AuthoritySecret::from_bytes(&bytes)?)?)
+}
+
+fn now() -> jiff::Timestamp {
+    jiff::Timestamp::from_millisecond(clock::unix_millis()).expect("the clock's time is a time")
+}
+
+/// What every connection needs.
+#[derive(Debug)]
+struct Gateway {
+    control: Control,
+    authority: Authority,
+    greetings: Arc<Semaphore>,
+}
+
+/// Listens for agents until `tasks` end; returns the address.
+pub(crate) async fn serve(address: SocketAddr, control: Control, tasks: &Tasks) -> Result<SocketAddr, ServerError> {
+    let authority = authority(control.store()).await?;
+    let config = proctor_pki::server_config(&authority, now())?;
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listen_error = |source| ServerError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(listen_error)?;
+    let address = listener.local_addr().map_err(listen_error)?;
+    let gateway = Arc::new(Gateway { control, authority, greetings: Arc::new(Semaphore::new(GREETINGS_MAX)) });
+    let of_tasks = tasks.clone();
+    tasks.spawn("link listener", async move { accept(listener, acceptor, gateway, of_tasks).await });
+    Ok(address)
+}
+
+async fn accept(listener: TcpListener, acceptor: TlsAcceptor, gateway: Arc<Gateway>, tasks: Tasks) {
+    let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+    loop {
+        let permit = gateway.greetings.clone().acquire_owned().await.expect("the semaphore is never closed");
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                backoff.reset();
+                let (gateway, acceptor, of_tasks) = (gateway.clone(), acceptor.clone(), tasks.clone());
+                tasks.spawn("link greeting", async move {
+                    let greeting = Box::pin(greet(stream, peer, acceptor, gateway, of_tasks));
+                    if tokio::time::timeout(GREETING_LIMIT, greeting).await.is_err() {
+                        tracing::debug!(%peer, "a peer did not finish its greeting in time");
+                    }
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                // Out of descriptors, mostly: the sessions that are there live on.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(backoff.next_wait()).await;
+            }
+        }
+    }
+}
+
+/// TLS, then what its ALPN name asks for.
+async fn greet(stream: TcpStream, peer: SocketAddr, acceptor: TlsAcceptor, gateway: Arc<Gateway>, tasks: Tasks) {
+    let _ = stream.set_nodelay(true);
+    let tls = match acceptor.accept(stream).await {
+        Ok(tls) => tls,
+        Err(error) => {
+            tracing::debug!(%peer, %error, "a TLS handshake failed");
+            return;
+        }
+    };
+    match tls.get_ref().1.alpn_protocol() {
+        Some(ALPN_ENROL) => enrol::enrol(tls, peer, &gateway).await,
+        Some(ALPN_SESSION) => session::open(tls, peer, gateway, tasks).await,
+        Some(_) | None => tracing::debug!(%peer, "a peer speaks no protocol of ours"),
+    }
+}
+
+type Connection = TlsStream<TcpStream>;

@@ -1,0 +1,200 @@
+//! One session of one agent: what it reports goes to control, what control has for it goes out.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{SplitSink, SplitStream};
+use futures::{SinkExt, StreamExt};
+use proctor_model::AgentId;
+use proctor_runtime::{Tasks, clock};
+use proctor_wire::{Assign, FromAgent, FromServer, ITEMS_MAX, ServerCodec, WireError};
+use tokio_util::codec::Framed;
+
+use super::enrol::CERTIFICATE_LIFETIME;
+use super::{Connection, Gateway, now};
+use crate::control::{Control, ControlError, Session};
+
+const BEAT: Duration = Duration::from_secs(5);
+/// Without a word for this long a peer is gone.
+const SILENCE_MAX: Duration = Duration::from_secs(16);
+/// A peer that does not read for this long is gone too.
+const WRITE_LIMIT: Duration = Duration::from_secs(15);
+/// Operations sent before the socket is asked again whether it can take more.
+const DELIVERIES_MAX: usize = 256;
+const ASSIGNMENTS_MAX: usize = 256;
+/// Beats and renewals to be answered; what does not fit is asked again.
+const REPLIES_MAX: usize = 4;
+
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("the agent closed the connection")]
+    Closed,
+    #[error("the agent was silent for too long")]
+    Silent,
+    #[error("the agent does not read")]
+    Stuck,
+    #[error("a newer session took over")]
+    Fenced,
+    #[error("the link broke")]
+    Link(#[from] WireError),
+    #[error("control refused")]
+    Control(#[from] ControlError),
+    #[error("cannot renew the certificate")]
+    Pki(#[from] proctor_pki::PkiError),
+}
+
+type Sender = SplitSink<Framed<Connection, ServerCodec>, FromServer>;
+type Receiver = SplitStream<Framed<Connection, ServerCodec>>;
+
+/// Checks who it is and starts the session's task.
+pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway>, tasks: Tasks) {
+    let agent = match tls.get_ref().1.peer_certificates().map(proctor_pki::agent_of) {
+        Some(Ok(agent)) => agent,
+        Some(Err(error)) => return tracing::warn!(%peer, %error, "a certificate names no agent"),
+        None => return tracing::debug!(%peer, "a session needs a certificate"),
+    };
+    let (mut sender, mut receiver) = Framed::new(tls, ServerCodec::new()).split();
+    let session = match hello(&mut receiver, &agent, &gateway.control).await {
+        Ok(Some(session)) => session,
+        Ok(None) => {
+            let reason = format!("agent {agent} is bound to no host: enrol it again");
+            let _ = sender.send(FromServer::Refused { reason, retry: false }).await;
+            return;
+        }
+        Err(error) => return tracing::debug!(%peer, %agent, %error, "a session did not open"),
+    };
+    tracing::info!(%peer, %agent, epoch = session.epoch(), "an agent is connected");
+    let shutdown = tasks.shutdown();
+    tasks.spawn_to_end("link session", async move {
+        let carried = Box::pin(carry(&gateway, &session, sender, receiver));
+        let ended = shutdown.run_until_cancelled(carried).await;
+        let control = &gateway.control;
+        if let Some(Err(ended)) = ended {
+            tracing::info!(agent = %session.agent(), epoch = session.epoch(), why = %ended, "an agent is gone");
+        } else {
+            return; // the server ends: it is the server that is gone, not the agent
+        }
+        if let Err(error) = control.close_session(&session).await {
+            tracing::warn!(agent = %session.agent(), %error, "the end of a session cannot be recorded");
+        }
+    });
+}
+
+async fn hello(receiver: &mut Receiver, agent: &AgentId, control: &Control) -> Result<Option<Arc<Session>>, Ended> {
+    match receiver.next().await {
+        Some(Ok(FromAgent::Hello { agent: said, facts, seen_generation, .. })) if said == *agent => {
+            Ok(control.open_session(agent, &facts, seen_generation).await?)
+        }
+        Some(Ok(_)) => Err(Ended::Closed),
+        Some(Err(error)) => Err(error.into()),
+        None => Err(Ended::Closed),
+    }
+}
+
+async fn carry(gateway: &Gateway, session: &Session, mut sender: Sender, mut receiver: Receiver) -> Result<(), Ended> {
+    let welcome =
+        FromServer::Welcome { epoch: session.epoch(), beat_interval: BEAT, server_time_ms: clock::unix_millis() };
+    send(&mut sender, welcome).await?;
+    let (replies, to_reply) = tokio::sync::mpsc::channel(REPLIES_MAX);
+    tokio::select! {
+        ended = listen(gateway, session, &mut receiver, replies) => ended,
+        ended = talk(&gateway.control, session, &mut sender, to_reply) => ended,
+        () = session.fenced() => Err(Ended::Fenced),
+    }
+}
+
+/// From the agent to control.
+async fn listen(
+    gateway: &Gateway,
+    session: &Session,
+    receiver: &mut Receiver,
+    replies: tokio::sync::mpsc::Sender<FromServer>,
+) -> Result<(), Ended> {
+    let control = &gateway.control;
+    loop {
+        let message = tokio::time::timeout(SILENCE_MAX, receiver.next()).await.map_err(|_| Ended::Silent)?;
+        match message.ok_or(Ended::Closed)?? {
+            FromAgent::Outcome { operation, outcome } => control.arrived(session, operation, outcome).await?,
+            FromAgent::Observed { observations } => control.observed(session, observations).await?,
+            FromAgent::Renew { csr_der } => {
+                let agent = session.agent();
+                let certificate_pem = gateway.authority.issue_agent(&csr_der, agent, now(), CERTIFICATE_LIFETIME)?;
+                let _ = replies.try_send(FromServer::Renewed { certificate_pem });
+            }
+            FromAgent::Beat => drop(replies.try_send(FromServer::Beat)),
+            FromAgent::Seen { .. } | FromAgent::Unknown => {}
+            FromAgent::Enrol { .. } | FromAgent::Hello { .. } => return Err(Ended::Closed),
+        }
+    }
+}
+
+/// From control to the agent: first what it must forget and know, then what it must do.
+async fn talk(
+    control: &Control,
+    session: &Session,
+    sender: &mut Sender,
+    mut replies: tokio::sync::mpsc::Receiver<FromServer>,
+) -> Result<(), Ended> {
+    loop {
+        for operations in session.take_acknowledged().chunks(ITEMS_MAX) {
+            feed(sender, FromServer::Acknowledge { operations: operations.to_vec() }).await?;
+        }
+        if session.take_reassign() {
+            assign(control, session, sender).await?;
+        }
+        let deliveries = control.take_deliveries(session, DELIVERIES_MAX);
+        let is_more = deliveries.len() == DELIVERIES_MAX;
+        for delivery in deliveries {
+            let message = FromServer::Operate {
+                operation: delivery.operation,
+                key: delivery.key,
+                kind: delivery.kind,
+                spec: delivery.spec,
+                expires_in: delivery.expires_in,
+            };
+            feed(sender, message).await?;
+        }
+        tokio::time::timeout(WRITE_LIMIT, sender.flush()).await.map_err(|_| Ended::Stuck)??;
+        if is_more {
+            continue;
+        }
+        tokio::select! {
+            () = session.woken() => {}
+            Some(message) = replies.recv() => send(sender, message).await?,
+        }
+    }
+}
+
+async fn assign(control: &Control, session: &Session, sender: &mut Sender) -> Result<(), Ended> {
+    let (assignments, pools) = control.assignments(session).await?;
+    let newest = assignments.iter().map(|a| a.generation).chain(pools.iter().map(|p| p.generation)).max();
+    for chunk in assignments.chunks(ASSIGNMENTS_MAX) {
+        let assignments = chunk.iter().map(|assignment| Assign {
+            generation: assignment.generation,
+            key: assignment.key.clone(),
+            spec: assignment.spec.clone(),
+            managed: assignment.managed,
+            registered_at: assignment.registered_at / 1000,
+        });
+        feed(sender, FromServer::Assign { assignments: assignments.collect() }).await?;
+    }
+    for chunk in pools.chunks(ASSIGNMENTS_MAX) {
+        let pools = chunk.iter().map(|assignment| (assignment.generation, assignment.pool.clone())).collect();
+        feed(sender, FromServer::AssignPools { pools }).await?;
+    }
+    if let Some(newest) = newest {
+        session.set_sent_generation(newest);
+    }
+    Ok(())
+}
+
+async fn feed(sender: &mut Sender, message: FromServer) -> Result<(), Ended> {
+    tokio::time::timeout(WRITE_LIMIT, sender.feed(message)).await.map_err(|_| Ended::Stuck)??;
+    Ok(())
+}
+
+async fn send(sender: &mut Sender, message: FromServer) -> Result<(), Ended> {
+    tokio::time::timeout(WRITE_LIMIT, sender.send(message)).await.map_err(|_| Ended::Stuck)??;
+    Ok(())
+}
