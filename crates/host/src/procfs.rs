@@ -66,6 +66,10 @@ impl Stat {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
 
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(self.state, 'T' | 't')
+    }
+
     pub(crate) fn is_kernel_thread(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
     }

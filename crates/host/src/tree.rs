@@ -10,12 +10,17 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 
 use rustix::process::Signal;
+use rustix::time::Timespec;
 
 use crate::pidfd::Process;
-use crate::procfs;
+use crate::procfs::{self, Stat};
 
 /// A fork bomb may be faster than we are; then what was found is killed and the rest stays.
 const ROUNDS_MAX: usize = 64;
+/// How often, how long after another, a process is asked whether it has stopped. In
+/// uninterruptible sleep it never does, and forks as little.
+const STOP_TRIES: usize = 200;
+const STOP_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// A process as a list of processes names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,6 +101,7 @@ pub(crate) fn kill(root: Member, scope: Scope) -> io::Result<usize> {
             // Who cannot be stopped (it has just ended, or is not ours) is tried again below.
             let _ = signal(*member, Signal::STOP);
         }
+        wait_until_stopped(&new);
         found.extend(new);
     }
 
@@ -114,6 +120,22 @@ pub(crate) fn kill(root: Member, scope: Scope) -> io::Result<usize> {
             Ok(count)
         }
         None => Ok(count),
+    }
+}
+
+/// A signal is sent before it takes effect: who was in the middle of a fork finishes it, and that
+/// child is in no list until its parent has stopped.
+fn wait_until_stopped(members: &[Member]) {
+    let mut running = members.to_vec();
+    for _ in 0..STOP_TRIES {
+        running.retain(|member| {
+            let stat = Stat::of(member.pid).ok().filter(|stat| stat.start_ticks == member.start_ticks);
+            stat.is_some_and(|stat| !stat.is_dead() && !stat.is_stopped())
+        });
+        if running.is_empty() {
+            return;
+        }
+        let _ = rustix::thread::nanosleep(&STOP_PERIOD);
     }
 }
 

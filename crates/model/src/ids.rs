@@ -81,6 +81,13 @@ pub struct OperationId {
     pub attempt: u32,
 }
 
+impl OperationId {
+    /// The first attempt. It must be the same whoever makes it: an agent knows it by this id.
+    pub fn first(task: TaskId, index: u32) -> Self {
+        Self { task, index, attempt: 1 }
+    }
+}
+
 impl std::fmt::Display for OperationId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}/{}", self.task, self.index, self.attempt)

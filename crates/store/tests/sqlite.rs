@@ -203,3 +203,15 @@ async fn reads_do_not_wait_for_a_writer_and_see_whole_calls_only() {
 
     assert!(store.open_targets().await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn a_tool_beside_the_server_adds_an_app_that_the_server_sees() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("proctor.db");
+    let server = SqliteStore::open(&path).await.unwrap();
+
+    let tool = SqliteStore::open_beside(&path).await.unwrap();
+    tool.put_app(App { code: "a".into(), secret_hash: "h".into(), trusted: true, created_at: 1 }).await.unwrap();
+
+    assert!(server.app("a").await.unwrap().is_some());
+}

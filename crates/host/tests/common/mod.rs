@@ -134,11 +134,14 @@ pub fn is_dead(pid: i32) -> bool {
     stat(pid).is_none_or(|(state, _, _)| matches!(state, 'Z' | 'X'))
 }
 
+/// Zombies among our children, except those of the tests themselves, which are in our session.
 pub fn our_zombies() -> Vec<i32> {
     let us = i32::try_from(std::process::id()).unwrap();
+    let session = |pid: i32| rustix::process::getsid(rustix::process::Pid::from_raw(pid)).ok();
     let pids = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| matches!(stat(*pid), Some(('Z', parent, _)) if parent == us)).collect()
+    let zombies = pids.filter(|pid| matches!(stat(*pid), Some(('Z', parent, _)) if parent == us));
+    zombies.filter(|pid| session(*pid) != session(us)).collect()
 }
 
 /// The numbers in a file, one a line; none until it is there.

@@ -153,7 +153,7 @@ impl Draft {
             .filter_map(|(index, target)| {
                 let item = &self.items[target.item as usize];
                 Some(OpenTarget {
-                    operation: OperationId { task, index, attempt: 1 },
+                    operation: OperationId::first(task, index),
                     agent: target.agent.clone(),
                     key: item.key.clone(),
                     kind: item.kind?,

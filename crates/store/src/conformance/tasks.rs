@@ -13,7 +13,7 @@ fn id(number: u128) -> TaskId {
 }
 
 fn operation(task: u128, index: u32) -> OperationId {
-    OperationId { task: id(task), index, attempt: 0 }
+    OperationId::first(id(task), index)
 }
 
 /// A start of `web/a` on `targets` agents, without outcomes.

@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::failure::Tried;
 use crate::{Result, StoreError};
@@ -99,7 +99,10 @@ fn migrate(connection: &mut Connection) -> Result<()> {
 }
 
 fn migrate_one(connection: &mut Connection, version: u32, sql: &str) -> Tried<()> {
-    let transaction = connection.transaction()?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if schema_version(&transaction)? >= version {
+        return Ok(()); // another process was quicker
+    }
     transaction.execute_batch(sql)?;
     transaction.pragma_update(None, "user_version", version)?;
     Ok(transaction.commit()?)

@@ -41,20 +41,28 @@ impl SqliteStore {
     /// Opens the file, creating it (mode 0600) if it is not there, and brings it to this program's
     /// schema. Fails while another process has it open, and if a newer program wrote it.
     pub async fn open(path: &Path) -> Result<Self> {
-        Self::open_at_most(path, None).await
+        Self::open_with(path, None, Sharing::Alone).await
+    }
+
+    /// Opens the file beside a server that may hold it: for tools that add an app or a token.
+    pub async fn open_beside(path: &Path) -> Result<Self> {
+        Self::open_with(path, None, Sharing::Beside).await
     }
 
     /// As [`Self::open`], with a bound on the file: a write beyond `pages_max` pages (of 4 KiB in
     /// a new file) answers [`StoreError::Full`], as on a full disk.
     pub async fn open_bounded(path: &Path, pages_max: u32) -> Result<Self> {
-        Self::open_at_most(path, Some(pages_max)).await
+        Self::open_with(path, Some(pages_max), Sharing::Alone).await
     }
 
-    async fn open_at_most(path: &Path, pages_max: Option<u32>) -> Result<Self> {
+    async fn open_with(path: &Path, pages_max: Option<u32>, sharing: Sharing) -> Result<Self> {
         const WHAT: &str = "open its file";
         let path = path.to_owned();
         let open = move || {
-            let lock = connection::lock(&path)?;
+            let lock = match sharing {
+                Sharing::Alone => Some(connection::lock(&path)?),
+                Sharing::Beside => None,
+            };
             let connection = connection::writer(&path, pages_max)?;
             let readers = Readers::open(&path).map_err(|failure| failure.of(WHAT))?;
             Ok(Self { writer: Writer::start(connection, lock)?, readers })
@@ -63,6 +71,13 @@ impl SqliteStore {
             .await
             .map_err(|error| StoreError::Failed { what: WHAT, source: error.into() })?
     }
+}
+
+/// Whether this process is the file's server.
+#[derive(Clone, Copy, Debug)]
+enum Sharing {
+    Alone,
+    Beside,
 }
 
 #[async_trait]

@@ -196,7 +196,7 @@ fn open_targets_of(connection: &Connection, task: &Header, specs: &mut SpecReade
         // A task with such a target is refused when it is created.
         let Some(kind) = item.kind else { continue };
         open.push(OpenTarget {
-            operation: OperationId { task: task.id, index, attempt: 0 },
+            operation: OperationId::first(task.id, index),
             agent: target.agent,
             key: item.key.clone(),
             kind,

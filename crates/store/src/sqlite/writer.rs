@@ -31,7 +31,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// The lock is given back when the thread has ended, after its last commit.
-    pub(super) fn start(connection: Connection, lock: File) -> Result<Self> {
+    pub(super) fn start(connection: Connection, lock: Option<File>) -> Result<Self> {
         let (jobs, queue) = mpsc::channel(JOBS_QUEUED_MAX);
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
@@ -175,7 +175,7 @@ mod tests {
     fn writer() -> Writer {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch("CREATE TABLE t (x INTEGER UNIQUE) STRICT").unwrap();
-        Writer::start(connection, tempfile::tempfile().unwrap()).unwrap()
+        Writer::start(connection, None).unwrap()
     }
 
     fn insert(connection: &Connection, x: i64) -> Tried<()> {

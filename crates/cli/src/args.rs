@@ -1,0 +1,452 @@
+//! What can be typed: sub-commands, flags, and the environment variable of each flag.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::BoolishValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use proctor_client::Hosts;
+use proctor_model::{OperationKind, ProcessKey, TaskId, Weight};
+
+const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+const LINK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9077);
+const LINK_DEV: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+const EXIT_CODES: &str = "Exit codes:
+  0  done
+  1  a target failed, or a service could not start
+  2  the command line, a file or the profile is wrong
+  3  the server cannot be reached or refused";
+
+/// Runs and watches processes on a whole fleet.
+#[derive(Debug, Parser)]
+#[command(name = "proctor", version, after_help = EXIT_CODES, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) logging: Logging,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Which server, and who we are to it. What is not given comes from the profile.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct Connection {
+    /// Address of the server, such as http://127.0.0.1:8080
+    #[arg(long, global = true, env = "PROCTOR_SERVER", value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// File with server, app_code, app_secret and user [default: ~/.config/proctor/profile.toml]
+    #[arg(long, global = true, env = "PROCTOR_PROFILE", value_name = "FILE")]
+    pub(crate) profile: Option<PathBuf>,
+    /// App that calls; `dev` makes it
+    #[arg(long, global = true, env = "PROCTOR_APP_CODE", value_name = "CODE")]
+    pub(crate) app_code: Option<String>,
+    /// Secret of the app; the environment hides it from other users of this machine
+    #[arg(long, global = true, env = "PROCTOR_APP_SECRET", value_name = "SECRET", hide_env_values = true)]
+    pub(crate) app_secret: Option<String>,
+    /// User on whose behalf the app calls
+    #[arg(long, global = true, env = "PROCTOR_USER", value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// How data is written to stdout
+    #[arg(short, long, global = true, env = "PROCTOR_OUTPUT", value_name = "FORM", default_value = "table")]
+    pub(crate) output: Output,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    #[default]
+    Table,
+    Json,
+}
+
+/// The log of `dev` and `server`, on stderr.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Log")]
+pub(crate) struct Logging {
+    /// What is logged, such as info or proctor_server=debug [default: info; for dev: warn]
+    #[arg(long, global = true, env = "PROCTOR_LOG", value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+    /// How it is written
+    #[arg(long, global = true, env = "PROCTOR_LOG_FORMAT", value_name = "FORM", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Server, local agent and store in one process, with a demo to play with
+    Dev(DevArgs),
+    /// The control plane
+    Server(ServerArgs),
+    /// Join tokens for new agents
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Apps that may call the API
+    #[command(subcommand)]
+    App(AppCommand),
+    /// Registered processes and how they are
+    Ps(PsArgs),
+    /// Hosts and whether their agents are connected
+    Hosts,
+    /// Register a process from a file shaped like register_proc_info (JSON or TOML)
+    Register(RegisterArgs),
+    /// Forget a process; if it runs, it lives on
+    Unregister(ChosenProcess),
+    /// Run the start command and keep the process alive from then on
+    Start(OperateArgs),
+    /// Run the stop command and release the process
+    Stop(OperateArgs),
+    /// Give the process a new life
+    Restart(OperateArgs),
+    /// Run the reload command
+    Reload(OperateArgs),
+    /// Kill the process with its children and release it
+    Kill(OperateArgs),
+    /// Keep the process alive from now on
+    Manage(OperateArgs),
+    /// Stop keeping the process alive; it lives on
+    Release(OperateArgs),
+    /// Ask the agents how a process is right now
+    Status(StatusArgs),
+    /// Everything that is kept about a process
+    Show(ShowArgs),
+    /// How far a task is, and what came of each target
+    Task(TaskArgs),
+    /// Pools: limits that processes of a namespace share on a host
+    #[command(subcommand)]
+    Group(GroupCommand),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DevArgs {
+    /// Where HTTP is served
+    #[arg(long, env = "PROCTOR_HTTP", value_name = "ADDR", default_value_t = HTTP)]
+    pub(crate) http: SocketAddr,
+    /// Where agents connect; port 0 is any free one
+    #[arg(long, env = "PROCTOR_LINK", value_name = "ADDR", default_value_t = LINK_DEV)]
+    pub(crate) link: SocketAddr,
+    /// Where everything is kept [default: ~/.local/share/proctor/dev]
+    #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// Where HTTP is served
+    #[arg(long, env = "PROCTOR_HTTP", value_name = "ADDR", default_value_t = HTTP)]
+    pub(crate) http: SocketAddr,
+    /// Where agents connect
+    #[arg(long, env = "PROCTOR_LINK", value_name = "ADDR", default_value_t = LINK)]
+    pub(crate) link: SocketAddr,
+    /// Where everything is kept [default: /var/lib/proctor; ~/.local/share/proctor/server unless root]
+    #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a join token; it is printed once
+    Create(TokenArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    /// How many agents may enrol with it
+    #[arg(long, env = "PROCTOR_TOKEN_USES", value_name = "N", default_value_t = 1)]
+    pub(crate) uses: u32,
+    /// How long it is good for: a number with s, m, h or d
+    #[arg(long, env = "PROCTOR_TOKEN_TTL", value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
+    pub(crate) ttl: Duration,
+    /// The only cloud area that it is good for
+    #[arg(long, env = "PROCTOR_CLOUD_ID", value_name = "N")]
+    pub(crate) cloud_id: Option<u32>,
+    /// Data directory of the server; without it, the server is asked
+    #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AppCommand {
+    /// Make an app, or give one a new secret; the secret is printed once
+    Create(AppArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppArgs {
+    pub(crate) code: String,
+    /// It may name any user, and make tokens and apps
+    #[arg(long, env = "PROCTOR_APP_TRUSTED", value_parser = BoolishValueParser::new())]
+    pub(crate) trusted: bool,
+    /// Data directory of the server; without it, the server is asked
+    #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PsArgs {
+    /// Only this namespace
+    #[arg(short, long, env = "PROCTOR_NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+    /// Only this host: an IP address, CLOUD:IP or an agent id
+    #[arg(long, env = "PROCTOR_HOST")]
+    pub(crate) host: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RegisterArgs {
+    /// The file; - is stdin (JSON or TOML)
+    #[arg(short, long, env = "PROCTOR_FILE", value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Replace the spec where the process is registered already
+    #[arg(long, env = "PROCTOR_UPDATE", value_parser = BoolishValueParser::new())]
+    pub(crate) update: bool,
+    /// These hosts instead of those in the file: IP addresses, CLOUD:IP or agent ids
+    #[arg(long = "host", env = "PROCTOR_HOST", value_name = "HOST", value_delimiter = ',')]
+    pub(crate) hosts: Vec<String>,
+}
+
+/// A process, and where.
+#[derive(Debug, Args)]
+pub(crate) struct ChosenProcess {
+    #[arg(value_name = "NS/NAME", value_parser = parse_process)]
+    pub(crate) process: ProcessKey,
+    #[command(flatten)]
+    pub(crate) hosts: ChosenHosts,
+}
+
+/// Which hosts; one of the two must be given.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct ChosenHosts {
+    /// IP address, CLOUD:IP or agent id; may be repeated or a list with commas
+    #[arg(long = "host", env = "PROCTOR_HOST", value_name = "HOST", value_delimiter = ',')]
+    hosts: Vec<String>,
+    /// Every host: where the process is registered; for pools, all
+    #[arg(long, env = "PROCTOR_ALL", value_parser = BoolishValueParser::new())]
+    all: bool,
+}
+
+impl ChosenHosts {
+    pub(crate) fn get(&self) -> Hosts {
+        if self.hosts.is_empty() { Hosts::All } else { Hosts::These(self.hosts.clone()) }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OperateArgs {
+    #[command(flatten)]
+    pub(crate) target: ChosenProcess,
+    /// Print the task id and do not wait for the outcome
+    #[arg(long, env = "PROCTOR_NO_WAIT", value_parser = BoolishValueParser::new())]
+    pub(crate) no_wait: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[arg(value_name = "NS/NAME", value_parser = parse_process)]
+    pub(crate) process: ProcessKey,
+    /// Only these hosts; without it, wherever the process is registered
+    #[arg(long = "host", env = "PROCTOR_HOST", value_name = "HOST", value_delimiter = ',')]
+    hosts: Vec<String>,
+}
+
+impl StatusArgs {
+    pub(crate) fn hosts(&self) -> Hosts {
+        if self.hosts.is_empty() { Hosts::All } else { Hosts::These(self.hosts.clone()) }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    #[arg(value_name = "NS/NAME", value_parser = parse_process)]
+    pub(crate) process: ProcessKey,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskArgs {
+    #[arg(value_parser = parse_task)]
+    pub(crate) task_id: TaskId,
+    /// Wait until every target has its outcome
+    #[arg(short, long, env = "PROCTOR_WATCH", value_parser = BoolishValueParser::new())]
+    pub(crate) watch: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GroupCommand {
+    /// Set the limits of a pool
+    Set(GroupSetArgs),
+    /// The pools and their limits
+    Get(GroupGetArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GroupSetArgs {
+    pub(crate) namespace: String,
+    /// Which processes: those with the label process_group of this value [default: the namespace,
+    /// which is all its processes]
+    #[arg(long, env = "PROCTOR_GROUP_ID")]
+    pub(crate) id: Option<String>,
+    /// Limit of CPU, in % of the whole machine
+    #[arg(long, env = "PROCTOR_CPU", value_name = "PERCENT")]
+    pub(crate) cpu: f64,
+    /// Limit of memory, in % of the whole machine
+    #[arg(long, env = "PROCTOR_MEMORY", value_name = "PERCENT")]
+    pub(crate) memory: f64,
+    /// 0: the largest user dies first; 1: the largest against its own limit
+    #[arg(long, env = "PROCTOR_CPU_WEIGHT", value_name = "0|1", default_value = "0", value_parser = parse_weight)]
+    pub(crate) cpu_weight: Weight,
+    /// 0: the largest user dies first; 1: the largest against its own limit
+    #[arg(long, env = "PROCTOR_MEMORY_WEIGHT", value_name = "0|1", default_value = "0", value_parser = parse_weight)]
+    pub(crate) memory_weight: Weight,
+    #[command(flatten)]
+    pub(crate) hosts: ChosenHosts,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GroupGetArgs {
+    /// Only this namespace
+    pub(crate) namespace: Option<String>,
+}
+
+impl Command {
+    /// The commands that serve until they are told to stop.
+    pub(crate) fn is_service(&self) -> bool {
+        matches!(self, Self::Dev(_) | Self::Server(_))
+    }
+
+    /// The operation behind a command of its name.
+    pub(crate) fn operation(&self) -> Option<(OperationKind, &OperateArgs)> {
+        match self {
+            Self::Start(args) => Some((OperationKind::Start, args)),
+            Self::Stop(args) => Some((OperationKind::Stop, args)),
+            Self::Restart(args) => Some((OperationKind::Restart, args)),
+            Self::Reload(args) => Some((OperationKind::Reload, args)),
+            Self::Kill(args) => Some((OperationKind::Kill, args)),
+            Self::Manage(args) => Some((OperationKind::Manage, args)),
+            Self::Release(args) => Some((OperationKind::Release, args)),
+            Self::Dev(_)
+            | Self::Server(_)
+            | Self::Token(_)
+            | Self::App(_)
+            | Self::Ps(_)
+            | Self::Hosts
+            | Self::Register(_)
+            | Self::Unregister(_)
+            | Self::Status(_)
+            | Self::Show(_)
+            | Self::Task(_)
+            | Self::Group(_) => None,
+        }
+    }
+}
+
+fn parse_process(text: &str) -> Result<ProcessKey, String> {
+    text.parse().map_err(|error: proctor_model::FieldError| error.problem)
+}
+
+fn parse_task(text: &str) -> Result<TaskId, String> {
+    text.parse().map_err(|error: proctor_model::FieldError| error.problem)
+}
+
+fn parse_weight(text: &str) -> Result<Weight, String> {
+    match text {
+        "0" => Ok(Weight::Usage),
+        "1" => Ok(Weight::UsageByLimit),
+        _ => Err("must be 0 or 1".into()),
+    }
+}
+
+/// `90s`, `30m`, `1h`, `7d`; a bare number is seconds.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let bad = || format!("'{text}' is not a time such as 90s, 30m, 1h or 7d");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let count: u64 = digits.parse().map_err(|_| bad())?;
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 24 * 3600,
+        _ => return Err(bad()),
+    };
+    count.checked_mul(unit).map(Duration::from_secs).ok_or_else(bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_an_environment_variable() {
+        fn check(command: &clap::Command) {
+            for arg in command.get_arguments().filter(|arg| !arg.is_positional()) {
+                let name = format!("{} {}", command.get_name(), arg.get_id());
+                if matches!(arg.get_id().as_str(), "help" | "version") {
+                    continue;
+                }
+                let env = arg.get_env().unwrap_or_else(|| panic!("{name} has none")).to_string_lossy();
+                assert!(env.starts_with("PROCTOR_"), "{name}: {env}");
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
+    fn an_operation_needs_hosts_or_all() {
+        assert!(parse("proctor start demo/x").is_err());
+        assert!(parse("proctor start demo/x --host 10.0.0.1 --all").is_err());
+
+        let cli = parse("proctor start demo/x --host 10.0.0.1,10.0.0.2 --host a-1").unwrap();
+
+        let (kind, args) = cli.command.operation().unwrap();
+        assert_eq!(kind, OperationKind::Start);
+        assert_eq!(
+            args.target.hosts.get(),
+            Hosts::These(vec!["10.0.0.1".into(), "10.0.0.2".into(), "a-1".into()])
+        );
+    }
+
+    #[test]
+    fn global_flags_stand_anywhere() {
+        let cli = parse("proctor ps --server http://h:1 -o json").unwrap();
+
+        assert_eq!(cli.connection.server.as_deref(), Some("http://h:1"));
+        assert_eq!(cli.connection.output, Output::Json);
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(parse_duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
+        assert_eq!(parse_duration("7d"), Ok(Duration::from_secs(7 * 24 * 3600)));
+        for bad in ["", "h", "1w", "-1s", "1h30m", "99999999999999999999d", "1 h"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_process_is_checked_before_anything_is_sent() {
+        let error = parse("proctor show nginx").unwrap_err().to_string();
+
+        assert!(error.contains("not of the form NAMESPACE/NAME"), "{error}");
+    }
+}

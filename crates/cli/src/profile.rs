@@ -1,0 +1,174 @@
+//! Profiles: which server, and who we are to it.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use proctor_client::{Client, Credentials};
+use serde::{Deserialize, Serialize};
+
+use crate::args::Connection;
+
+/// One TOML file. Fields of newer versions are left alone.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Profile {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) server: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) app_code: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) app_secret: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<String>,
+}
+
+impl Profile {
+    /// None if there is no such file.
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("cannot read profile {}", path.display())),
+        };
+        // The error of the parser quotes the line, which may hold the secret.
+        let profile = toml::from_str(&text).map_err(|error| {
+            let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
+            anyhow::anyhow!("profile {} is not well formed: line {line}: {}", path.display(), error.message())
+        })?;
+        Ok(Some(profile))
+    }
+
+    /// Replaces the file as a whole; only its owner can read it.
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+        let text = toml::to_string(self).context("cannot write a profile as TOML")?;
+        write_private(path, &text).with_context(|| format!("cannot write profile {}", path.display()))
+    }
+
+    /// What the command line and the environment say goes before what the file says.
+    fn overlaid(self, connection: &Connection) -> Self {
+        Self {
+            server: connection.server.clone().or(self.server),
+            app_code: connection.app_code.clone().or(self.app_code),
+            app_secret: connection.app_secret.clone().or(self.app_secret),
+            user: connection.user.clone().or(self.user),
+        }
+    }
+}
+
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    let beside = path.with_extension("new");
+    let _ = fs::remove_file(&beside); // it may have another mode
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&beside, path)
+}
+
+/// The client that a command of a person speaks through.
+pub(crate) fn connect(connection: &Connection) -> Result<Client> {
+    let (path, profile) = match &connection.profile {
+        Some(path) => match Profile::read(path)? {
+            Some(profile) => (Some(path.clone()), profile),
+            None => bail!("there is no profile {}", path.display()),
+        },
+        None => {
+            let path = default_path();
+            let profile = path.as_deref().map(Profile::read).transpose()?.flatten();
+            (path, profile.unwrap_or_default())
+        }
+    };
+    let profile = profile.overlaid(connection);
+    let place = path.map_or_else(|| "a profile".to_owned(), |path| path.display().to_string());
+    let missing = |what: &str, flag: &str, variable: &str, field: &str| {
+        format!("{what} is not known: give {flag}, set {variable}, or write {field} into {place}")
+    };
+    let server = profile.server.with_context(|| missing("the server", "--server", "PROCTOR_SERVER", "server"))?;
+    let code = profile.app_code.with_context(|| missing("the app", "--app-code", "PROCTOR_APP_CODE", "app_code"))?;
+    let secret = profile
+        .app_secret
+        .with_context(|| missing("the app's secret", "--app-secret", "PROCTOR_APP_SECRET", "app_secret"))?;
+    let user = profile.user.or_else(current_user).unwrap_or_else(|| "admin".to_owned());
+    Ok(Client::new(&server, Credentials::new(code, secret, user))?)
+}
+
+fn default_path() -> Option<PathBuf> {
+    base_dir("XDG_CONFIG_HOME", ".config").map(|dir| dir.join("proctor/profile.toml"))
+}
+
+/// A directory of the XDG rules: its variable if that is an absolute path, else below HOME.
+pub(crate) fn base_dir(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(below_home)))
+}
+
+/// The account that runs this program.
+pub(crate) fn current_user() -> Option<String> {
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten()?;
+    Some(user.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("profile.toml");
+        fs::write(&path, text).unwrap();
+        (dir, path)
+    }
+
+    #[test]
+    fn a_profile_survives_its_file_which_is_private() {
+        let (_dir, path) = file("");
+        let profile = Profile {
+            server: Some("http://h".into()),
+            app_code: Some("a".into()),
+            app_secret: Some("\"'\\\n".into()),
+            user: None,
+        };
+
+        profile.write(&path).unwrap();
+
+        assert!(Profile::read(&path).unwrap() == Some(profile));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_broken_profile_is_named_without_its_secret() {
+        let (_dir, path) = file("server = \"http://h\"\napp_secret = \"hush\" oops\n");
+
+        let error = format!("{:#}", Profile::read(&path).err().unwrap());
+
+        assert!(error.contains("profile.toml") && error.contains("line 2"), "{error}");
+        assert!(!error.contains("hush"), "{error}");
+    }
+
+    #[test]
+    fn no_file_is_no_profile() {
+        assert!(Profile::read(Path::new("/nonexistent/profile.toml")).unwrap().is_none());
+    }
+
+    #[test]
+    fn flags_go_before_the_file() {
+        let (_dir, path) = file("server = \"http://h:1\"\napp_code = \"a\"\napp_secret = \"b\"\nnewer = 1\n");
+        let connection =
+            Connection { profile: Some(path), server: Some("http://h:2".into()), ..Connection::default() };
+
+        assert_eq!(connect(&connection).unwrap().server(), "http://h:2");
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_its_three_places() {
+        let (_dir, path) = file("server = \"http://h:1\"\n");
+
+        let error = connect(&Connection { profile: Some(path.clone()), ..Connection::default() }).unwrap_err();
+
+        let shown = format!("{error:#}");
+        assert!(["--app-code", "PROCTOR_APP_CODE", &path.display().to_string()].iter().all(|p| shown.contains(p)));
+    }
+}

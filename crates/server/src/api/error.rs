@@ -1,0 +1,306 @@
+//! The one catalogue of errors that concern a whole request.
+//!
+//! Promised: every family's numbers, and `docs/errors.md`, are made from [`PROBLEMS`] (whole
+//! requests) and [`proctor_model::CODES`] (single targets). Absent: texts that depend on the
+//! request; they are in the error itself.
+
+use proctor_model::{CODES, FieldError};
+use proctor_store::StoreError;
+
+use crate::control::ControlError;
+
+/// What went wrong with a request as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Problem {
+    MalformedBody,
+    InvalidField,
+    MalformedAuthorization,
+    AppUnverified,
+    UserUnverified,
+    OperatorMissing,
+    NotFound,
+    BodyTooLarge,
+    UnknownTask,
+    NoAgentFound,
+    Unavailable,
+    StoreFull,
+    Internal,
+}
+
+/// How the gateway family answers.
+#[derive(Clone, Copy, Debug)]
+pub enum GatewayAnswer {
+    /// Like the gateway itself: real HTTP status, its body and its headers.
+    Level { http: u16, number: u32, code_name: &'static str, text: &'static str },
+    /// Like a backend behind the gateway: HTTP 200 with this code.
+    Business(u32),
+}
+
+/// One row of the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct ProblemEntry {
+    pub problem: Problem,
+    pub name: &'static str,
+    /// HTTP status on the ESB and JOB families.
+    pub esb_http: u16,
+    /// None: the body has no code.
+    pub esb: Option<u32>,
+    pub job: Option<u32>,
+    pub gateway: GatewayAnswer,
+    pub meaning: &'static str,
+    pub what_to_do: &'static str,
+}
+
+const INVALID_ARGS: GatewayAnswer =
+    GatewayAnswer::Level { http: 400, number: 1_640_001, code_name: "INVALID_ARGS", text: "Parameters error" };
+const APP_VERIFY_FAILED: GatewayAnswer = GatewayAnswer::Level {
+    http: 401,
+    number: 1_640_101,
+    code_name: "APP_VERIFY_FAILED",
+    text: "App authentication failed",
+};
+const USER_VERIFY_FAILED: GatewayAnswer = GatewayAnswer::Level {
+    http: 401,
+    number: 1_640_102,
+    code_name: "USER_VERIFY_FAILED",
+    text: "User authentication failed",
+};
+const API_NOT_FOUND: GatewayAnswer =
+    GatewayAnswer::Level { http: 404, number: 1_640_401, code_name: "API_NOT_FOUND", text: "API not found" };
+const BODY_SIZE_LIMIT_EXCEED: GatewayAnswer = GatewayAnswer::Level {
+    http: 413,
+    number: 1_641_301,
+    code_name: "BODY_SIZE_LIMIT_EXCEED",
+    text: "Request body size too large",
+};
+const INTERNAL_SERVER_ERROR: GatewayAnswer = GatewayAnswer::Level {
+    http: 500,
+    number: 1_650_001,
+    code_name: "INTERNAL_SERVER_ERROR",
+    text: "Internal Server Error",
+};
+const SERVICE_UNAVAILABLE: GatewayAnswer = GatewayAnswer::Level {
+    http: 503,
+    number: 1_650_300,
+    code_name: "SERVICE_UNAVAILABLE",
+    text: "The upstream service is temporarily unavailable",
+};
+
+/// Every problem. Numbers of the original where they are known; where they are not, the gateway
+/// family's business errors take the ESB's.
+pub const PROBLEMS: [ProblemEntry; 13] = [
+    ProblemEntry {
+        problem: Problem::MalformedBody,
+        name: "malformed_body",
+        esb_http: 200,
+        esb: Some(1_306_000),
+        job: Some(1_306_000),
+        gateway: GatewayAnswer::Business(1_306_000),
+        meaning: "The body is not a JSON object, or it did not arrive whole; the message names line and column.",
+        what_to_do: "Send one JSON object.",
+    },
+    ProblemEntry {
+        problem: Problem::InvalidField,
+        name: "invalid_field",
+        esb_http: 200,
+        esb: Some(1_306_406),
+        job: Some(1_241_002),
+        gateway: GatewayAnswer::Business(1_306_406),
+        meaning: "A field is missing or its value does not fit; the message begins with the field's path, such as `hosts[0].ip`. Nothing was changed.",
+        what_to_do: "Correct the field and send the request again.",
+    },
+    ProblemEntry {
+        problem: Problem::MalformedAuthorization,
+        name: "malformed_authorization",
+        esb_http: 200,
+        esb: Some(1_306_406),
+        job: Some(1_306_406),
+        gateway: INVALID_ARGS,
+        meaning: "The header X-Bkapi-Authorization is not a JSON object with text values, or the query string is malformed.",
+        what_to_do: "Correct the header; where it is present, nothing else is looked at for credentials.",
+    },
+    ProblemEntry {
+        problem: Problem::AppUnverified,
+        name: "app_unverified",
+        esb_http: 200,
+        esb: Some(1_306_000),
+        job: Some(1_306_000),
+        gateway: APP_VERIFY_FAILED,
+        meaning: "bk_app_code or bk_app_secret is missing, the app is not known, or its secret is wrong.",
+        what_to_do: "Check the app's code and secret (header X-Bkapi-Authorization, body, or query of a GET).",
+    },
+    ProblemEntry {
+        problem: Problem::UserUnverified,
+        name: "user_unverified",
+        esb_http: 200,
+        esb: Some(1_306_000),
+        job: Some(1_306_000),
+        gateway: USER_VERIFY_FAILED,
+        meaning: "The app may not name a user without proof, and the proof that came cannot be verified here.",
+        what_to_do: "Have the app marked as trusted, and send bk_username.",
+    },
+    ProblemEntry {
+        problem: Problem::OperatorMissing,
+        name: "operator_missing",
+        esb_http: 200,
+        esb: Some(1_306_401),
+        job: Some(1_306_401),
+        gateway: USER_VERIFY_FAILED,
+        meaning: "The request names no user: neither bk_username nor bk_token.",
+        what_to_do: "Send bk_username.",
+    },
+    ProblemEntry {
+        problem: Problem::NotFound,
+        name: "not_found",
+        esb_http: 404,
+        esb: None,
+        job: None,
+        gateway: API_NOT_FOUND,
+        meaning: "Nothing is served at this path, or not with this method.",
+        what_to_do: "Check the path; a trailing slash does not matter.",
+    },
+    ProblemEntry {
+        problem: Problem::BodyTooLarge,
+        name: "body_too_large",
+        esb_http: 200,
+        esb: Some(1_306_000),
+        job: Some(1_306_000),
+        gateway: BODY_SIZE_LIMIT_EXCEED,
+        meaning: "The body is larger than 64 MiB.",
+        what_to_do: "Split the request.",
+    },
+    ProblemEntry {
+        problem: Problem::UnknownTask,
+        name: "unknown_task",
+        esb_http: 200,
+        esb: Some(1_000_101),
+        job: Some(1_210_001),
+        gateway: GatewayAnswer::Business(1_000_101),
+        meaning: "No task has this id: it was never given out here, or its results are past their time.",
+        what_to_do: "Use the id of the answer to the operation; results are kept for at least 24 hours.",
+    },
+    ProblemEntry {
+        problem: Problem::NoAgentFound,
+        name: "no_agent_found",
+        esb_http: 200,
+        esb: Some(1_011_003),
+        job: Some(1_011_003),
+        gateway: GatewayAnswer::Business(1_011_003),
+        meaning: "None of the agents that were asked for has ever enrolled.",
+        what_to_do: "Check the ids; enrol the agents.",
+    },
+    ProblemEntry {
+        problem: Problem::Unavailable,
+        name: "unavailable",
+        esb_http: 200,
+        esb: Some(1_306_201),
+        job: Some(1_210_001),
+        gateway: SERVICE_UNAVAILABLE,
+        meaning: "The store cannot be read or written, or the server is shutting down.",
+        what_to_do: "Try again; if it stays, the server's log has the cause.",
+    },
+    ProblemEntry {
+        problem: Problem::StoreFull,
+        name: "store_full",
+        esb_http: 200,
+        esb: Some(1_306_201),
+        job: Some(1_210_001),
+        gateway: SERVICE_UNAVAILABLE,
+        meaning: "The store has no space left; nothing was changed.",
+        what_to_do: "Make space on the server's disk; the request may then be sent again.",
+    },
+    ProblemEntry {
+        problem: Problem::Internal,
+        name: "internal",
+        esb_http: 500,
+        esb: Some(1_306_000),
+        job: Some(1_306_000),
+        gateway: INTERNAL_SERVER_ERROR,
+        meaning: "The server has a defect that this request ran into.",
+        what_to_do: "Report it with the request id; the server's log has the place.",
+    },
+];
+
+impl Problem {
+    pub(crate) fn entry(self) -> &'static ProblemEntry {
+        PROBLEMS.iter().find(|entry| entry.problem == self).expect("every problem has a row in PROBLEMS")
+    }
+}
+
+/// Why a request as a whole was refused. The message is for the caller, the source for the log.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
+    pub problem: Problem,
+    pub message: String,
+    pub source: Option<ControlError>,
+}
+
+impl ApiError {
+    pub(crate) fn new(problem: Problem, message: impl Into<String>) -> Self {
+        Self { problem, message: message.into(), source: None }
+    }
+}
+
+impl From<FieldError> for ApiError {
+    fn from(error: FieldError) -> Self {
+        Self::new(Problem::InvalidField, error.to_string())
+    }
+}
+
+impl From<ControlError> for ApiError {
+    fn from(error: ControlError) -> Self {
+        let problem = match &error {
+            ControlError::Store(StoreError::Full { .. }) => Problem::StoreFull,
+            ControlError::Store(_) | ControlError::ShuttingDown => Problem::Unavailable,
+        };
+        // What the caller learns names no file of the server; the log has the whole chain.
+        Self { problem, message: error.to_string(), source: Some(error) }
+    }
+}
+
+/// `docs/errors.md`.
+pub fn catalogue_markdown() -> String {
+    let mut text = String::from(
+        "# Errors\n\n\
+         Generated from the code (`PROCTOR_UPDATE_DOCS=1 cargo nextest run -p proctor-server errors`); do not edit.\n\n\
+         An answer has two levels. `code` in the envelope says what became of the request as a whole; `error_code` in\n\
+         a row says what became of one target.\n\n\
+         ## Codes of a target (`error_code`)\n\n\
+         The same numbers in every family.\n\n\
+         | number | name | meaning | what to do |\n|---|---|---|---|\n",
+    );
+    for entry in CODES {
+        text += &format!("| {} | {} | {} | {} |\n", entry.number, entry.name, entry.meaning, entry.what_to_do);
+    }
+    text += "\n## Codes of a request (`code`)\n\n\
+             ESB is `/api/c/compapi/v2/gse/…`, JOB is `/api/c/compapi/v2/job/…` and `…/jobv3/…`; both answer with HTTP\n\
+             200 where no other status is given. The gateway family (`/api/bk-gse/{stage}/api/v2/…`, `/api/v2/…` and\n\
+             `/api/c/compapi/v2/gse/api/v2/…`) answers business errors with HTTP 200 and the numbers of the ESB, and\n\
+             its own with a real HTTP status, the gateway's body and the headers `X-Bkapi-Error-Code`,\n\
+             `X-Bkapi-Error-Message` and `X-Bkapi-Request-Id`.\n\n\
+             | name | ESB | JOB | gateway | meaning | what to do |\n|---|---|---|---|---|---|\n";
+    for entry in &PROBLEMS {
+        text += &problem_row(entry);
+    }
+    text
+}
+
+fn problem_row(entry: &ProblemEntry) -> String {
+    let number = |code: Option<u32>| {
+        let code = code.map_or_else(|| "no code".to_owned(), |code| code.to_string());
+        if entry.esb_http == 200 { code } else { format!("HTTP {}, {code}", entry.esb_http) }
+    };
+    let gateway = match entry.gateway {
+        GatewayAnswer::Level { http, number, code_name, .. } => format!("HTTP {http}, {number} {code_name}"),
+        GatewayAnswer::Business(number) => number.to_string(),
+    };
+    format!(
+        "| {} | {} | {} | {gateway} | {} | {} |\n",
+        entry.name,
+        number(entry.esb),
+        number(entry.job),
+        entry.meaning,
+        entry.what_to_do
+    )
+}

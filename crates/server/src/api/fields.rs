@@ -1,0 +1,163 @@
+//! Walking through the JSON of a request: liberal about forms, exact about places.
+//!
+//! Promised: null counts as absent; whole numbers may come as text; an error names the path of its
+//! field, built only when there is one, so that a hundred thousand targets cost nothing extra.
+//! Derived deserialisers are not used for requests: they cannot say where in a list they failed.
+
+use std::str::FromStr;
+
+use proctor_model::{FieldError, Percent, Seconds};
+use serde_json::{Map, Value};
+
+type Result<T> = std::result::Result<T, FieldError>;
+
+/// The fields of one object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields<'a>(&'a Map<String, Value>);
+
+impl<'a> Fields<'a> {
+    pub(super) fn of(value: &'a Value) -> Result<Self> {
+        value.as_object().map(Self).ok_or_else(|| wrong(value, "an object"))
+    }
+
+    pub(super) fn optional<T>(self, name: &str, read: impl FnOnce(&'a Value) -> Result<T>) -> Result<Option<T>> {
+        match self.0.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => read(value).map(Some).map_err(|error| error.inside(name)),
+        }
+    }
+
+    pub(super) fn required<T>(self, name: &str, read: impl FnOnce(&'a Value) -> Result<T>) -> Result<T> {
+        self.optional(name, read)?.ok_or_else(|| FieldError::new(name, "is missing"))
+    }
+
+    /// The first of several names for one thing that is present.
+    pub(super) fn name_of(self, names: [&'static str; 2]) -> &'static str {
+        let is_present = |name: &&str| self.0.get(*name).is_some_and(|value| !value.is_null());
+        names.into_iter().find(is_present).unwrap_or(names[0])
+    }
+
+    /// Text in which "" means that there is none.
+    pub(super) fn filled<T>(self, name: &str) -> Result<Option<T>>
+    where
+        T: FromStr<Err = FieldError>,
+    {
+        self.optional(name, |value| if text(value)?.trim().is_empty() { Ok(None) } else { parsed(value).map(Some) })
+            .map(Option::flatten)
+    }
+
+    /// Free text; "" where there is none.
+    pub(super) fn text_or_empty(self, name: &str) -> Result<String> {
+        Ok(self.optional(name, text)?.unwrap_or_default().to_owned())
+    }
+}
+
+fn wrong(value: &Value, expected: &str) -> FieldError {
+    let found = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    };
+    FieldError::new("", format!("must be {expected}, not {found}"))
+}
+
+pub(super) fn text(value: &Value) -> Result<&str> {
+    value.as_str().ok_or_else(|| wrong(value, "text"))
+}
+
+/// A text of a model type. The place is the caller's to name, not the type's.
+pub(super) fn parsed<T: FromStr<Err = FieldError>>(value: &Value) -> Result<T> {
+    text(value)?.parse().map_err(|error: FieldError| FieldError::new("", error.problem))
+}
+
+/// A whole number, also as text or as `5.0`.
+pub(super) fn integer(value: &Value) -> Result<i64> {
+    let number = match value {
+        Value::Number(number) => number.as_i64().or_else(|| number.as_f64().and_then(whole)),
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return Err(wrong(value, "an integer")),
+    };
+    number.ok_or_else(|| FieldError::new("", format!("{} is not an integer", shortened(value))))
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "whole and within 2^53, where every integer is exact")]
+fn whole(number: f64) -> Option<i64> {
+    (number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0).then_some(number as i64)
+}
+
+/// An integer that is not negative.
+pub(super) fn count<T: TryFrom<i64>>(value: &Value) -> Result<T> {
+    let number = integer(value)?;
+    let fits = T::try_from(number).ok().filter(|_| number >= 0);
+    let problem = if number < 0 { "must not be negative" } else { "is too large" };
+    fits.ok_or_else(|| FieldError::new("", format!("{number} {problem}")))
+}
+
+pub(super) fn number(value: &Value) -> Result<f64> {
+    let number = match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return Err(wrong(value, "a number")),
+    };
+    number.ok_or_else(|| FieldError::new("", format!("{} is not a number", shortened(value))))
+}
+
+pub(super) fn percent(value: &Value) -> Result<Percent> {
+    Percent::try_from(number(value)?)
+}
+
+pub(super) fn seconds(value: &Value) -> Result<Seconds> {
+    Seconds::try_from(count::<u32>(value)?)
+}
+
+/// Every element of a list; the place of a wrong one is `[index]`.
+pub(super) fn each<'a, T>(value: &'a Value, mut read: impl FnMut(&'a Value) -> Result<T>) -> Result<Vec<T>> {
+    let items = value.as_array().ok_or_else(|| wrong(value, "a list"))?;
+    let one = |(index, item)| read(item).map_err(|error| error.inside(&format!("[{index}]")));
+    items.iter().enumerate().map(one).collect()
+}
+
+fn shortened(value: &Value) -> String {
+    let text = value.to_string();
+    if text.chars().count() <= 64 { text } else { text.chars().take(60).chain("…".chars()).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn integers_may_be_text_but_not_fractions() {
+        for good in [json!(7), json!("7"), json!(7.0), json!(" 7 ")] {
+            assert_eq!(integer(&good), Ok(7), "{good}");
+        }
+        for bad in [json!(7.5), json!("7.5"), json!("x"), json!(true), json!([7]), json!(1e300)] {
+            assert!(integer(&bad).is_err(), "{bad}");
+        }
+        assert_eq!(count::<u32>(&json!(-1)).unwrap_err().problem, "-1 must not be negative");
+        assert_eq!(count::<u32>(&json!(1_u64 << 40)).unwrap_err().problem, "1099511627776 is too large");
+    }
+
+    #[test]
+    fn an_error_names_the_place_inside_lists() {
+        let value = json!({"hosts": [{"ip": "a"}, {"ip": 7}]});
+        let read = |item| Fields::of(item)?.required("ip", text);
+
+        let error = Fields::of(&value).unwrap().required("hosts", |hosts| each(hosts, read)).unwrap_err();
+
+        assert_eq!(error.to_string(), "hosts[1].ip: must be text, not a number");
+    }
+
+    #[test]
+    fn null_is_absent() {
+        let value = json!({"a": null});
+        let fields = Fields::of(&value).unwrap();
+
+        assert_eq!(fields.optional("a", integer), Ok(None));
+        assert_eq!(fields.required("a", integer).unwrap_err().to_string(), "a: is missing");
+    }
+}

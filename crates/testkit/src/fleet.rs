@@ -1,0 +1,196 @@
+//! A server with agents, each a real program on the loopback.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{Program, binary, eventually, free_port};
+
+pub const APP: &str = "testapp";
+
+/// `proctor server` on its own data directory.
+#[derive(Debug)]
+pub struct Server {
+    pub program: Program,
+    pub http: u16,
+    pub link: u16,
+}
+
+/// One `proctor-agent` with its own state directory.
+#[derive(Debug)]
+pub struct Agent {
+    pub program: Program,
+    pub ip: String,
+    state_dir: PathBuf,
+    arguments: Vec<String>,
+    log: PathBuf,
+}
+
+impl Agent {
+    /// SIGKILL, then the same command again, without a token.
+    pub fn restart(&mut self) -> Result<()> {
+        self.program.kill();
+        self.program = Program::start("proctor-agent", &self.arguments, &self.log)?;
+        Ok(())
+    }
+
+    pub fn state_dir(&self) -> &Path {
+        &self.state_dir
+    }
+}
+
+/// A server and what belongs to it. Agents are owned by the test.
+#[derive(Debug)]
+pub struct Fleet {
+    pub server: Server,
+    pub secret: String,
+    pub client: reqwest::Client,
+    dir: TempDir,
+}
+
+impl Fleet {
+    pub async fn start() -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let (http, link) = (free_port(), free_port());
+        let secret = run_proctor(&["app", "create", APP, "--trusted", "--data-dir", &text(&dir.path().join("data"))])?;
+        let program = start_server(dir.path(), http, link)?;
+        let client = reqwest::Client::builder().timeout(Duration::from_secs(30)).build()?;
+        let fleet = Self { server: Server { program, http, link }, secret, client, dir };
+        fleet.until_healthy().await;
+        Ok(fleet)
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.server.http)
+    }
+
+    pub async fn until_healthy(&self) {
+        eventually("the server is healthy", || async {
+            let answer = self.client.get(self.url("/healthz")).send().await.ok()?;
+            answer.status().is_success().then_some(())
+        })
+        .await;
+    }
+
+    /// SIGKILL to the server, then the same command again.
+    pub async fn restart_server(&mut self) -> Result<()> {
+        self.server.program.kill();
+        self.server.program = start_server(self.dir.path(), self.server.http, self.server.link)?;
+        self.until_healthy().await;
+        Ok(())
+    }
+
+    /// Enrols an agent for this address and waits until it is connected.
+    pub async fn agent(&self, ip: &str) -> Result<Agent> {
+        let token = run_proctor(&["token", "create", "--data-dir", &text(&self.dir.path().join("data"))])?;
+        let state_dir = self.dir.path().join(format!("agent-{ip}"));
+        let log = self.dir.path().join(format!("agent-{ip}.log"));
+        let arguments: Vec<String> = [
+            "--server",
+            &format!("127.0.0.1:{}", self.server.link),
+            "--state-dir",
+            &text(&state_dir),
+            "--ip",
+            ip,
+        ]
+        .map(String::from)
+        .to_vec();
+        let mut first = arguments.clone();
+        first.extend(["--token".to_owned(), token]);
+        let program = Program::start("proctor-agent", &first, &log)?;
+        let agent = Agent { program, ip: ip.to_owned(), state_dir, arguments, log };
+        self.until_online(ip, true).await;
+        Ok(agent)
+    }
+
+    pub async fn until_online(&self, ip: &str, online: bool) {
+        eventually("the agent's presence is known", || async {
+            let hosts = self.get("/api/v1/hosts").await.ok()?;
+            let host = hosts["hosts"].as_array()?.iter().find(|host| host["ip"] == ip)?.clone();
+            (host["online"] == online).then_some(())
+        })
+        .await;
+    }
+
+    fn authorization(&self) -> String {
+        json!({"bk_app_code": APP, "bk_app_secret": self.secret, "bk_username": "admin"}).to_string()
+    }
+
+    pub async fn get(&self, path: &str) -> Result<Value> {
+        let request = self.client.get(self.url(path)).header("X-Bkapi-Authorization", self.authorization());
+        Ok(serde_json::from_str(&request.send().await?.text().await?)?)
+    }
+
+    /// POSTs JSON with the app's credentials in the header; the answer must be HTTP 200.
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value> {
+        let request = self.client.post(self.url(path)).header("X-Bkapi-Authorization", self.authorization());
+        let answer = request.body(body.to_string()).send().await?;
+        let status = answer.status();
+        let text = answer.text().await?;
+        ensure!(status.is_success(), "{path} answered {status}: {text}");
+        serde_json::from_str(&text).with_context(|| format!("{path} answered no JSON: {text}"))
+    }
+
+    /// A call of the GSE family on the ESB paths.
+    pub async fn gse(&self, name: &str, body: &Value) -> Result<Value> {
+        self.post(&format!("/api/c/compapi/v2/gse/{name}/"), body).await
+    }
+
+    /// A call of the JOB family on the ESB paths.
+    pub async fn job(&self, name: &str, body: &Value) -> Result<Value> {
+        self.post(&format!("/api/c/compapi/v2/jobv3/{name}/"), body).await
+    }
+
+    /// Submits, then polls until no row is at 115; returns the rows. Every poll must hold every key.
+    pub async fn operate(&self, call: &str, body: &Value) -> Result<Value> {
+        let submitted = self.gse(call, body).await?;
+        ensure!(submitted["code"] == 0, "{call}: {submitted}");
+        let task = submitted["data"]["task_id"].as_str().context("a task id")?.to_owned();
+        Ok(self.until_final(&task).await)
+    }
+
+    pub async fn until_final(&self, task: &str) -> Value {
+        eventually("every row of the task is final", || async {
+            let answer = self.gse("get_proc_operate_result_v2", &json!({"task_id": task})).await.ok()?;
+            assert_eq!(answer["code"], 0, "{answer}");
+            let rows = answer["data"].as_object().expect("a map of rows").clone();
+            assert!(!rows.is_empty(), "a task without rows");
+            rows.values().all(|row| row["error_code"] != 115).then_some(Value::Object(rows))
+        })
+        .await
+    }
+}
+
+fn start_server(dir: &Path, http: u16, link: u16) -> Result<Program> {
+    let arguments = [
+        "server",
+        "--http",
+        &format!("127.0.0.1:{http}"),
+        "--link",
+        &format!("127.0.0.1:{link}"),
+        "--data-dir",
+        &text(&dir.join("data")),
+    ]
+    .map(String::from);
+    Program::start("proctor", &arguments, &dir.join("server.log"))
+}
+
+/// Runs the CLI to its end and returns what it printed.
+pub fn run_proctor(arguments: &[&str]) -> Result<String> {
+    let output = Command::new(binary("proctor")).args(arguments).output()?;
+    let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "proctor {arguments:?} failed: {out} {error}");
+    Ok(out.trim().to_owned())
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
