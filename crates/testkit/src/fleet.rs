@@ -93,16 +93,10 @@ impl Fleet {
         let token = run_proctor(&["token", "create", "--data-dir", &text(&self.dir.path().join("data"))])?;
         let state_dir = self.dir.path().join(format!("agent-{ip}"));
         let log = self.dir.path().join(format!("agent-{ip}.log"));
-        let arguments: Vec<String> = [
-            "--server",
-            &format!("127.0.0.1:{}", self.server.link),
-            "--state-dir",
-            &text(&state_dir),
-            "--ip",
-            ip,
-        ]
-        .map(String::from)
-        .to_vec();
+        let arguments: Vec<String> =
+            ["--server", &format!("127.0.0.1:{}", self.server.link), "--state-dir", &text(&state_dir), "--ip", ip]
+                .map(String::from)
+                .to_vec();
         let mut first = arguments.clone();
         first.extend(["--token".to_owned(), token]);
         let program = Program::start("proctor-agent", &first, &log)?;

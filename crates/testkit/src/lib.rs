@@ -10,7 +10,7 @@ mod subject;
 
 use std::time::{Duration, Instant};
 
-pub use fleet::{Agent, Fleet, Server};
+pub use fleet::{APP, Agent, Fleet, Server, run_proctor};
 pub use program::{Program, binary, free_port};
 pub use subject::Subject;
 

@@ -12,7 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 pub fn binary(name: &str) -> PathBuf {
     let me = std::env::current_exe().expect("a test knows its own path");
     let candidates = me.ancestors().skip(1).take(2).map(|dir| dir.join(name));
-    candidates.into_iter().find(|path| path.is_file()).unwrap_or_else(|| panic!("{name} is not built: run `make build`"))
+    candidates
+        .into_iter()
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| panic!("{name} is not built: run `make build`"))
 }
 
 /// A port that was free a moment ago.

@@ -11,6 +11,7 @@ mod answer;
 mod auth;
 mod content;
 pub mod error;
+mod family;
 mod fields;
 mod gse;
 mod job;

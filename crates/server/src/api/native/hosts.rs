@@ -9,10 +9,11 @@ use proctor_store::{HostRecord, ProcessQuery};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::body::Object;
+use super::body::flag;
 use super::caller::Authenticated;
-use super::error::NativeError;
+use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
+use crate::api::fields::{Fields, each, text};
 use crate::control::{Control, HostRef};
 
 const MILLIS: i64 = 1000;
@@ -71,19 +72,15 @@ pub(super) enum Chosen {
 }
 
 impl Chosen {
-    pub(super) fn of(body: &Object<'_>) -> std::result::Result<Self, FieldError> {
-        match (body.list("hosts")?, body.flag("all")?) {
+    pub(super) fn of(body: Fields<'_>) -> std::result::Result<Self, FieldError> {
+        let hosts = body.optional("hosts", |list| each(list, |value| parse_host(text(value)?)))?;
+        let all = body.optional("all", flag)?.unwrap_or(false);
+        match (hosts, all) {
             (None, true) => Ok(Self::All),
             (Some(_), true) => Err(FieldError::new("all", "excludes hosts: give one of them")),
             (None, false) => Err(FieldError::new("hosts", "is missing: give a list of hosts, or \"all\": true")),
-            (Some([]), false) => Err(FieldError::new("hosts", "must not be empty")),
-            (Some(list), false) => {
-                let hosts = list.iter().enumerate().map(|(index, value)| {
-                    let text = value.as_str().ok_or_else(|| FieldError::new("", "must be a string"));
-                    text.and_then(parse_host).map_err(|error| error.inside(&format!("hosts[{index}]")))
-                });
-                hosts.collect::<std::result::Result<_, _>>().map(Self::These)
-            }
+            (Some(hosts), false) if hosts.is_empty() => Err(FieldError::new("hosts", "must not be empty")),
+            (Some(hosts), false) => Ok(Self::These(hosts)),
         }
     }
 
@@ -113,7 +110,7 @@ impl Chosen {
             Self::All => {
                 let hosts = control.hosts().await?;
                 if hosts.is_empty() {
-                    return Err(NativeError::NotFound("no host has enrolled yet".into()));
+                    return Err(NativeError::new(Kind::NotFound, "no host has enrolled yet"));
                 }
                 Ok(hosts.into_iter().map(|host| HostRef::Key(host.key)).collect())
             }
@@ -122,7 +119,7 @@ impl Chosen {
 }
 
 pub(super) fn not_registered(key: &ProcessKey) -> NativeError {
-    NativeError::NotFound(format!("process {key} is registered on no host"))
+    NativeError::new(Kind::NotFound, format!("process {key} is registered on no host"))
 }
 
 /// Refuses a host that is named twice, also where once by its address and once by its agent.
@@ -143,7 +140,7 @@ mod tests {
     use super::*;
 
     fn chosen(body: Value) -> std::result::Result<Chosen, FieldError> {
-        Chosen::of(&Object::new(&body, &["hosts", "all"])?)
+        Chosen::of(Fields::of(&body)?)
     }
 
     #[test]

@@ -17,11 +17,15 @@ mod processes;
 mod tasks;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::http::Method;
 use axum::routing::{get, post};
 
 use super::ApiState;
-use error::NativeError;
+use error::{Kind, NativeError};
+
+/// As in the other dialects: room for tens of thousands of targets.
+const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 type Result<T> = std::result::Result<T, NativeError>;
 
@@ -38,13 +42,14 @@ pub(crate) fn router(state: ApiState) -> Router {
         .route("/apps", post(admin::create_app))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(state)
 }
 
 async fn unknown_path() -> NativeError {
-    NativeError::NotFound("there is no such path under /api/v1".into())
+    NativeError::new(Kind::NotFound, "there is no such path under /api/v1")
 }
 
 async fn wrong_method(method: Method) -> NativeError {
-    NativeError::Method(method)
+    NativeError::new(Kind::MethodNotAllowed, format!("the path does not take {method}"))
 }

@@ -6,10 +6,11 @@ use axum::http::StatusCode;
 use proctor_model::{OperationKind, ProcessKey};
 use serde_json::{Value, json};
 
-use super::body::{Body, Object};
+use super::body::{Body, only};
 use super::caller::Authenticated;
 use super::hosts::Chosen;
 use super::{ApiState, Result};
+use crate::api::fields::parsed;
 use crate::control::{SpecSource, Submission, SubmittedItem, SubmittedTarget};
 
 const FAMILY: &str = "native";
@@ -19,10 +20,10 @@ pub(super) async fn submit(
     State(state): State<ApiState>,
     Body(body): Body,
 ) -> Result<(StatusCode, Json<Value>)> {
-    let body = Object::new(&body, &["operation", "process", "hosts", "all"])?;
-    let kind: OperationKind = body.text("operation")?.parse()?;
-    let key: ProcessKey = body.text("process")?.parse()?;
-    let hosts = Chosen::of(&body)?.where_registered(&state.control, &key).await?;
+    let body = only(&body, &["operation", "process", "hosts", "all"])?;
+    let kind: OperationKind = body.required("operation", parsed)?;
+    let key: ProcessKey = body.required("process", parsed)?;
+    let hosts = Chosen::of(body)?.where_registered(&state.control, &key).await?;
     let targets = hosts.into_iter().map(|host| SubmittedTarget { row_key: host.to_string(), host }).collect();
     let item = SubmittedItem { key, kind: Some(kind), spec: SpecSource::Registered, targets };
     let submission = Submission { caller: caller.who, family: FAMILY, items: vec![item] };

@@ -1,17 +1,20 @@
 //! Pools: limits that processes of one namespace on one host share.
 
+use std::collections::HashSet;
+
 use axum::Json;
 use axum::extract::State;
-use proctor_model::{FieldError, Namespace, Percent, Pool, PoolLimits, Weight};
+use proctor_model::{FieldError, Namespace, Pool, PoolLimits, Weight};
 use proctor_store::PoolRecord;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::body::{Body, Object, Params, missing};
+use super::body::{Body, Params, only};
 use super::caller::Authenticated;
 use super::hosts::{Chosen, parse_host};
 use super::processes::rows;
 use super::{ApiState, Result};
+use crate::api::fields::{Fields, each, parsed, percent, text};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,48 +50,48 @@ fn view(PoolRecord { host, agent, pool }: PoolRecord) -> Value {
 }
 
 pub(super) async fn set(_: Authenticated, State(state): State<ApiState>, Body(body): Body) -> Result<Json<Value>> {
-    let body = Object::new(&body, &["hosts", "all", "pools"])?;
-    let pools = pools(&body)?;
-    let hosts = Chosen::of(&body)?.where_enrolled(&state.control).await?;
+    let body = only(&body, &["hosts", "all", "pools"])?;
+    let pools = pools(body)?;
+    let hosts = Chosen::of(body)?.where_enrolled(&state.control).await?;
     let outcomes = state.control.set_pools(&hosts, &pools).await?;
     Ok(rows(&hosts, outcomes))
 }
 
-fn pools(body: &Object<'_>) -> std::result::Result<Vec<Pool>, FieldError> {
-    let list = body.list("pools")?.ok_or_else(|| missing("pools"))?;
-    if list.is_empty() {
+fn pools(body: Fields<'_>) -> std::result::Result<Vec<Pool>, FieldError> {
+    let pools = body.required("pools", |list| each(list, pool))?;
+    if pools.is_empty() {
         return Err(FieldError::new("pools", "must not be empty"));
     }
-    let mut pools: Vec<Pool> = Vec::with_capacity(list.len());
-    for (index, value) in list.iter().enumerate() {
-        let place = format!("pools[{index}]");
-        let pool = pool(value).map_err(|error| error.inside(&place))?;
-        if pools.iter().any(|other| (&other.namespace, &other.id) == (&pool.namespace, &pool.id)) {
-            return Err(FieldError::new(place, format!("pool {} of {} is there twice", pool.id, pool.namespace)));
+    let mut seen = HashSet::new();
+    for (index, pool) in pools.iter().enumerate() {
+        if !seen.insert((&pool.namespace, &pool.id)) {
+            let problem = format!("pool {} of {} is there twice", pool.id, pool.namespace);
+            return Err(FieldError::new(format!("pools[{index}]"), problem));
         }
-        pools.push(pool);
     }
     Ok(pools)
 }
 
 fn pool(value: &Value) -> std::result::Result<Pool, FieldError> {
-    let pool = Object::new(value, &["namespace", "id", "cpu", "memory", "cpu_weight", "memory_weight"])?;
-    let percent = |field| Percent::try_from(pool.number(field)?).map_err(|error| error.inside(field));
-    let weight = |field| match pool.text(field)? {
-        "usage" => Ok(Weight::Usage),
-        "usage_by_limit" => Ok(Weight::UsageByLimit),
-        other => Err(FieldError::new(field, format!("'{other}' is neither usage nor usage_by_limit"))),
-    };
+    let pool = only(value, &["namespace", "id", "cpu", "memory", "cpu_weight", "memory_weight"])?;
     Ok(Pool {
-        namespace: pool.text("namespace")?.parse()?,
-        id: pool.text("id")?.parse()?,
+        namespace: pool.required("namespace", parsed)?,
+        id: pool.required("id", parsed)?,
         limits: PoolLimits {
-            cpu: percent("cpu")?,
-            memory: percent("memory")?,
-            cpu_weight: weight("cpu_weight")?,
-            memory_weight: weight("memory_weight")?,
+            cpu: pool.required("cpu", percent)?,
+            memory: pool.required("memory", percent)?,
+            cpu_weight: pool.required("cpu_weight", weight)?,
+            memory_weight: pool.required("memory_weight", weight)?,
         },
     })
+}
+
+fn weight(value: &Value) -> std::result::Result<Weight, FieldError> {
+    match text(value)? {
+        "usage" => Ok(Weight::Usage),
+        "usage_by_limit" => Ok(Weight::UsageByLimit),
+        other => Err(FieldError::new("", format!("'{other}' is neither usage nor usage_by_limit"))),
+    }
 }
 
 #[cfg(test)]
@@ -101,7 +104,7 @@ mod tests {
             "cpu_weight": "usage", "memory_weight": "usage_by_limit",
         });
         change(&mut pool);
-        pools(&Object::new(&json!({ "pools": [pool] }), &["pools"])?)
+        pools(Fields::of(&json!({ "pools": [pool] }))?)
     }
 
     #[test]

@@ -1,17 +1,19 @@
 //! Registered processes: listed, shown with everything that is kept, registered, unregistered.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_model::{AgentId, Lifetime, Outcome, Phase, ProcessKey, Snapshot, Spec};
 use proctor_store::{ProcessQuery, ProcessRecord, RegisterMode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::sync::Arc;
 
-use super::body::{Body, Object, Params, flag_param, number_param};
+use super::body::{Body, Params, flag_param, number_param, only};
 use super::caller::Authenticated;
 use super::hosts::{Chosen, not_registered, parse_host};
 use super::{ApiState, Result};
+use crate::api::gse::decode::registration;
 use crate::control::HostRef;
 
 /// Rows in one answer at most, and where the caller does not say.
@@ -151,6 +153,22 @@ pub(super) async fn show(
     Ok(Json(ProcessPage { count, processes: records.into_iter().map(ProcessView::full).collect() }))
 }
 
+/// The body is that of register_proc_info, also for an update.
+pub(super) async fn register(
+    _: Authenticated,
+    State(state): State<ApiState>,
+    Params(params): Params<RegisterParams>,
+    Body(body): Body,
+) -> Result<Json<Value>> {
+    let mode = match flag_param("update", params.update.as_deref())? {
+        true => RegisterMode::Upsert,
+        false => RegisterMode::Create,
+    };
+    let (process, spec) = registration(&body)?;
+    let outcomes = state.control.register(&process.key, &spec, &process.hosts, mode).await?;
+    Ok(rows(&process.hosts, outcomes))
+}
+
 pub(super) async fn unregister(
     _: Authenticated,
     State(state): State<ApiState>,
@@ -158,7 +176,7 @@ pub(super) async fn unregister(
     Body(body): Body,
 ) -> Result<Json<Value>> {
     let key = ProcessKey::new(namespace.parse()?, name.parse()?);
-    let chosen = Chosen::of(&Object::new(&body, &["hosts", "all"])?)?;
+    let chosen = Chosen::of(only(&body, &["hosts", "all"])?)?;
     let hosts = chosen.where_registered(&state.control, &key).await?;
     let outcomes = state.control.unregister(&key, &hosts).await?;
     Ok(rows(&hosts, outcomes))

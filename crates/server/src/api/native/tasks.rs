@@ -7,7 +7,7 @@ use proctor_store::{TargetView, TaskItem};
 use serde::Serialize;
 
 use super::caller::Authenticated;
-use super::error::NativeError;
+use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
 
 #[derive(Serialize)]
@@ -38,10 +38,13 @@ struct TargetRow {
 pub(super) async fn show(
     _: Authenticated,
     State(state): State<ApiState>,
-    Path(id): Path<String>,
+    Path(text): Path<String>,
 ) -> Result<Json<TaskView>> {
-    let unknown = || NativeError::NotFound(format!("task '{id}' is not known here, or was forgotten with old tasks"));
-    let id: TaskId = id.parse().map_err(|_| unknown())?;
+    let unknown = || {
+        let message = format!("task '{text}' was never given out here, or was forgotten with old tasks");
+        NativeError::new(Kind::NotFound, message)
+    };
+    let id: TaskId = text.parse().map_err(|_| unknown())?;
     let task = state.control.task(id).await?.ok_or_else(unknown)?;
     Ok(Json(view(task)))
 }

@@ -1,0 +1,61 @@
+//! `proctor hosts`.
+
+use anyhow::Result;
+use proctor_client::HostView;
+use proctor_runtime::clock;
+
+use super::{Ended, Session};
+use crate::output::{self, Sheet, Tone, ago, or_dash, plain};
+
+pub(super) async fn list(session: &Session) -> Result<Ended> {
+    let hosts = session.client.hosts().await?;
+    output::print(session.output, &hosts, |hosts| sheet(hosts, clock::unix_millis()))?;
+    Ok(Ended::Well)
+}
+
+fn sheet(hosts: &[HostView], now: i64) -> Sheet {
+    let headers = ["HOST", "AGENT", "STATE", "SINCE", "HOSTNAME", "OS", "CPUS", "MEMORY", "VERSION"];
+    let mut sheet = Sheet::new(&headers).right(&[6, 7]);
+    for host in hosts {
+        let state = if host.online { ("online".into(), Tone::Good) } else { ("offline".into(), Tone::Bad) };
+        sheet.row([
+            plain(&host.host),
+            plain(&host.agent),
+            state,
+            plain(ago(host.presence_changed_at, now)),
+            plain(or_dash(host.facts.hostname.clone())),
+            plain(or_dash(format!("{} {}", host.facts.os, host.facts.arch))),
+            plain(host.facts.cpus),
+            plain(mebibytes(host.facts.memory_bytes)),
+            plain(or_dash(host.facts.agent_version.clone())),
+        ]);
+    }
+    sheet
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{}M", bytes / (1024 * 1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_host_is_one_line() {
+        let hosts: Vec<HostView> = serde_json::from_value(json!([{
+            "host": "0:10.0.0.1", "cloud": 0, "supplier": 0, "ip": "10.0.0.1", "agent": "a-1", "online": false,
+            "enrolled_at": 1, "presence_changed_at": 90,
+            "facts": { "hostname": "web", "os": "Linux", "arch": "x86_64", "cpus": 4,
+                       "memory_bytes": 1_073_741_824_u64, "agent_version": "0.1.0" },
+        }]))
+        .unwrap();
+
+        let text = sheet(&hosts, 100_000).to_text();
+
+        let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(words, ["0:10.0.0.1", "a-1", "offline", "10s", "web", "Linux", "x86_64", "4", "1024M", "0.1.0"]);
+    }
+}

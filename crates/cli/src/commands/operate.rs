@@ -1,0 +1,159 @@
+//! Operations, live status, and tasks.
+
+use anyhow::Result;
+use proctor_client::{TargetRow, TaskView};
+use proctor_model::{OperationKind, Snapshot};
+use proctor_runtime::clock;
+use serde_json::json;
+
+use super::{Ended, Session, wait};
+use crate::args::{OperateArgs, Output, StatusArgs, TaskArgs};
+use crate::output::{self, Sheet, Tone, ago, one_line, or_dash, plain, printable, yes_no};
+
+const HANDLING: u32 = 115;
+
+pub(super) async fn operate(session: &Session, kind: OperationKind, args: &OperateArgs) -> Result<Ended> {
+    let id = session.client.operate(kind, &args.target.process, &args.target.hosts.get()).await?;
+    if args.no_wait {
+        match session.output {
+            Output::Json => output::print_json(&json!({ "task_id": id }))?,
+            Output::Table => output::write_out(&format!("{id}\n"))?,
+        }
+        return Ok(Ended::Well);
+    }
+    let task = wait::finished(&session.client, id).await?;
+    print_task(session, &task)
+}
+
+pub(super) async fn task(session: &Session, args: TaskArgs) -> Result<Ended> {
+    let task = if args.watch {
+        wait::finished(&session.client, args.task_id).await?
+    } else {
+        session.client.task(args.task_id).await?
+    };
+    print_task(session, &task)
+}
+
+fn print_task(session: &Session, task: &TaskView) -> Result<Ended> {
+    output::print(session.output, task, |task| task_sheet(&task.targets))?;
+    if session.output == Output::Table {
+        for target in task.targets.iter().filter(|target| has_more_to_say(target)) {
+            eprintln!("\n{} on {} printed:\n{}", target.process, target.host, printable(target.output.trim_end()));
+        }
+    }
+    if !task.is_finished() {
+        eprintln!("{} of {} targets are pending: proctor task {} --watch", task.pending, task.total, task.task_id);
+    }
+    Ok(Ended::well_if(task.failed == 0))
+}
+
+/// The output of a failed command, where the row does not show all of it.
+fn has_more_to_say(target: &TargetRow) -> bool {
+    let shown = one_line(&target.message);
+    target.code != 0 && !target.output.trim().is_empty() && !shown.contains(target.output.trim())
+}
+
+fn task_sheet(targets: &[TargetRow]) -> Sheet {
+    let mut sheet = Sheet::new(&["HOST", "PROCESS", "OPERATION", "CODE", "RESULT", "MESSAGE"]).right(&[3]);
+    for target in targets {
+        let operation = target.operation.clone().unwrap_or_default();
+        sheet.row([
+            plain(&target.host),
+            plain(&target.process),
+            plain(or_dash(operation)),
+            plain(target.code),
+            (target.name.clone(), tone(target.code)),
+            plain(&target.message),
+        ]);
+    }
+    sheet
+}
+
+fn tone(code: u32) -> Tone {
+    match code {
+        0 => Tone::Good,
+        HANDLING => Tone::Warning,
+        _ => Tone::Bad,
+    }
+}
+
+pub(super) async fn status(session: &Session, args: StatusArgs) -> Result<Ended> {
+    let id = session.client.operate(OperationKind::Status, &args.process, &args.hosts()).await?;
+    let task = wait::finished(&session.client, id).await?;
+    output::print(session.output, &task, |task| status_sheet(&task.targets, clock::unix_millis()))?;
+    Ok(Ended::well_if(task.failed == 0))
+}
+
+fn status_sheet(targets: &[TargetRow], now: i64) -> Sheet {
+    let headers = ["HOST", "PHASE", "MANAGED", "PID", "CPU%", "MEM%", "UP", "RESTARTS", "VERSION", "REASON"];
+    let mut sheet = Sheet::new(&headers).right(&[3, 4, 5, 6, 7]);
+    for target in targets {
+        match &target.snapshot {
+            Some(snapshot) => sheet.row(status_row(&target.host, snapshot, now)),
+            None => {
+                let dash = || plain("-");
+                let reason = (target.message.clone(), tone(target.code));
+                let cells = [plain(&target.host), ("unknown".into(), Tone::Bad), dash(), dash(), dash(), dash()];
+                let [host, phase, managed, pid, cpu, memory] = cells;
+                sheet.row([host, phase, managed, pid, cpu, memory, dash(), dash(), dash(), reason]);
+            }
+        }
+    }
+    sheet
+}
+
+fn status_row(host: &str, snapshot: &Snapshot, now: i64) -> [(String, Tone); 10] {
+    let up = if snapshot.pid.is_some() { ago(snapshot.started_at, now) } else { "-".into() };
+    [
+        plain(host),
+        super::processes::phase(snapshot.phase, true),
+        plain(yes_no(snapshot.managed)),
+        plain(snapshot.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string())),
+        plain(format!("{:.1}", snapshot.usage.cpu_percent)),
+        plain(format!("{:.1}", snapshot.usage.memory_percent)),
+        plain(up),
+        plain(snapshot.restarts),
+        plain(or_dash(snapshot.version.clone())),
+        plain(or_dash(snapshot.reason.clone())),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(code: u32, message: &str, output: &str) -> TargetRow {
+        TargetRow {
+            host: "0:10.0.0.1".into(),
+            process: "demo/x".into(),
+            operation: Some("start".into()),
+            code,
+            name: "name".into(),
+            message: message.into(),
+            output: output.into(),
+            snapshot: None,
+        }
+    }
+
+    #[test]
+    fn a_target_is_one_line_with_its_code_and_message() {
+        let text = task_sheet(&[target(828, "runs already\nsecond line", "")]).to_text();
+
+        let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(words, ["0:10.0.0.1", "demo/x", "start", "828", "name", "runs", "already"]);
+    }
+
+    #[test]
+    fn only_failed_commands_with_more_output_than_their_row_are_quoted() {
+        assert!(has_more_to_say(&target(65535, "command failed", "line one\nline two")));
+        assert!(!has_more_to_say(&target(65535, "command failed: no", "no\n")));
+        assert!(!has_more_to_say(&target(0, "success", "hello")));
+    }
+
+    #[test]
+    fn a_host_without_an_answer_says_why() {
+        let text = status_sheet(&[target(117, "agent a-1 is not connected", "")], 0).to_text();
+
+        assert!(text.contains("unknown") && text.contains("agent a-1 is not connected"), "{text}");
+    }
+}

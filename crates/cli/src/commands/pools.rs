@@ -1,0 +1,53 @@
+//! `proctor group set|get`: pools.
+
+use anyhow::Result;
+use proctor_client::{PoolSetting, PoolView};
+use proctor_model::Weight;
+
+use super::{Ended, Session};
+use crate::args::{GroupGetArgs, GroupSetArgs};
+use crate::output::{self, Sheet, plain};
+
+pub(super) async fn set(session: &Session, args: GroupSetArgs) -> Result<Ended> {
+    let pool = PoolSetting {
+        id: args.id.unwrap_or_else(|| args.namespace.clone()),
+        namespace: args.namespace,
+        cpu: args.cpu,
+        memory: args.memory,
+        cpu_weight: args.cpu_weight,
+        memory_weight: args.memory_weight,
+    };
+    let rows = session.client.set_pools(&args.hosts.get(), &[pool]).await?;
+    session.print_rows(&rows)
+}
+
+pub(super) async fn get(session: &Session, args: GroupGetArgs) -> Result<Ended> {
+    let pools = session.client.pools(args.namespace.as_deref()).await?;
+    output::print(session.output, &pools, |pools| sheet(pools))?;
+    Ok(Ended::Well)
+}
+
+fn sheet(pools: &[PoolView]) -> Sheet {
+    let headers = ["HOST", "NAMESPACE", "ID", "CPU%", "MEMORY%", "CPU WEIGHT", "MEMORY WEIGHT"];
+    let mut sheet = Sheet::new(&headers).right(&[3, 4]);
+    for PoolView { host, pool, .. } in pools {
+        sheet.row([
+            plain(host),
+            plain(&pool.namespace),
+            plain(&pool.id),
+            plain(pool.cpu),
+            plain(pool.memory),
+            plain(weight(pool.cpu_weight)),
+            plain(weight(pool.memory_weight)),
+        ]);
+    }
+    sheet
+}
+
+/// The number of the documents, with what it means.
+fn weight(weight: Weight) -> &'static str {
+    match weight {
+        Weight::Usage => "0 (usage)",
+        Weight::UsageByLimit => "1 (usage by limit)",
+    }
+}

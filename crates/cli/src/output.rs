@@ -1,0 +1,181 @@
+//! Data to stdout, as tables for people or JSON for programs; all else goes to stderr.
+//!
+//! Promised: a table has one header and one line for each row, its columns align whatever the
+//! width of the characters, and it is never cut to the width of the terminal; colours only on a
+//! terminal and only without NO_COLOR; what a process printed cannot steer the terminal.
+
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use anyhow::{Context, Result};
+use comfy_table::{Cell, CellAlignment, Color, Table, presets};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::args::Output;
+
+/// What a cell says about its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Good,
+    Warning,
+    Bad,
+}
+
+/// A table in the making.
+#[derive(Debug)]
+pub(crate) struct Sheet {
+    table: Table,
+}
+
+impl Sheet {
+    pub(crate) fn new(headers: &[&str]) -> Self {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(headers.iter().map(Cell::new));
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 2));
+        }
+        if !colours_are_welcome() {
+            table.force_no_tty();
+        }
+        Self { table }
+    }
+
+    /// Numbers line up on their right.
+    pub(crate) fn right(mut self, columns: &[usize]) -> Self {
+        for index in columns {
+            if let Some(column) = self.table.column_mut(*index) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        self
+    }
+
+    pub(crate) fn row<const N: usize>(&mut self, cells: [(String, Tone); N]) {
+        self.table.add_row(cells.map(|(text, tone)| {
+            let cell = Cell::new(one_line(&text));
+            match tone {
+                Tone::Plain => cell,
+                Tone::Good => cell.fg(Color::Green),
+                Tone::Warning => cell.fg(Color::Yellow),
+                Tone::Bad => cell.fg(Color::Red),
+            }
+        }));
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        self.table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+    }
+}
+
+/// A cell without a tone.
+pub(crate) fn plain(text: impl ToString) -> (String, Tone) {
+    (text.to_string(), Tone::Plain)
+}
+
+fn colours_are_welcome() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !refused && io::stdout().is_terminal()
+}
+
+/// The first line, without characters that a terminal would obey.
+pub(crate) fn one_line(text: &str) -> String {
+    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    first.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
+}
+
+/// Several lines, without characters that a terminal would obey.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { ' ' } else { c }).collect()
+}
+
+/// Prints `data` as JSON, or the sheet that `sheet` makes of it.
+pub(crate) fn print<T: Serialize>(output: Output, data: &T, sheet: impl FnOnce(&T) -> Sheet) -> Result<()> {
+    match output {
+        Output::Json => print_json(data),
+        Output::Table => write_out(&sheet(data).to_text()),
+    }
+}
+
+pub(crate) fn print_json<T: Serialize + ?Sized>(data: &T) -> Result<()> {
+    let text = serde_json::to_string_pretty(data).context("cannot write the answer as JSON")?;
+    write_out(&(text + "\n"))
+}
+
+/// A reader that has seen enough (`| head`) is no error.
+pub(crate) fn write_out(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("cannot write to stdout"),
+    }
+}
+
+/// How long ago, in the two largest units: `3d4h`, `12m5s`; `-` for never.
+pub(crate) fn ago(unix_seconds: i64, now_millis: i64) -> String {
+    if unix_seconds <= 0 {
+        return "-".into();
+    }
+    let seconds = (now_millis / 1000 - unix_seconds).max(0);
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m{}s", seconds % 60),
+        (0, _, _) => format!("{hours}h{}m", minutes % 60),
+        _ => format!("{days}d{}h", hours % 24),
+    }
+}
+
+/// `2030-01-02T03:04:05Z`; `-` for never.
+pub(crate) fn moment(unix_seconds: i64) -> String {
+    match Timestamp::from_second(unix_seconds) {
+        Ok(time) if unix_seconds > 0 => time.to_string(),
+        Ok(_) | Err(_) => "-".into(),
+    }
+}
+
+pub(crate) fn yes_no(value: bool) -> String {
+    if value { "yes".into() } else { "no".into() }
+}
+
+/// `-` where there is nothing to show.
+pub(crate) fn or_dash(text: impl Into<String>) -> String {
+    let text = text.into();
+    if text.trim().is_empty() { "-".into() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_align_also_for_wide_characters() {
+        let mut sheet = Sheet::new(&["NAME", "PID"]).right(&[1]);
+        sheet.row([plain("进程"), plain(7)]);
+        sheet.row([("nginx".into(), Tone::Bad), plain(1234)]);
+
+        assert_eq!(sheet.to_text(), "NAME    PID\n进程      7\nnginx  1234\n");
+    }
+
+    #[test]
+    fn a_row_is_one_line_that_steers_no_terminal() {
+        let mut sheet = Sheet::new(&["OUTPUT"]);
+        sheet.row([plain("\n\u{1b}[31mred\tx\nsecond")]);
+
+        assert_eq!(sheet.to_text(), "OUTPUT\n[31mred x\n");
+        assert_eq!(printable("a\u{7}\nb"), "a \nb");
+    }
+
+    #[test]
+    fn times_are_told_in_two_units() {
+        let now = 1_000_000_000;
+        let cases = [(5, "5s"), (65, "1m5s"), (3 * 3600 + 60, "3h1m"), (4 * 86400 + 7200, "4d2h")];
+        for (age, text) in cases {
+            assert_eq!(ago(now / 1000 - age, now), text);
+        }
+        assert_eq!(ago(0, now), "-");
+        assert_eq!(ago(now, now), "0s");
+        assert_eq!(moment(0), "-");
+    }
+}

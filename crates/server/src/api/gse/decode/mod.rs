@@ -1,0 +1,189 @@
+//! From the JSON of the GSE families to the words of the model.
+//!
+//! Promised: what comes out is valid and complete, so that nothing of a request takes effect
+//! unless all of it is legal. Liberal where clients differ: `monitor_policy` or
+//! `alive_monitor_policy`, `crontab_rule` or `crotab_rule`, null and "" where there is a default,
+//! labels of any scalar type, unknown fields.
+
+mod meta;
+mod pools;
+mod spec;
+mod targets;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use proctor_model::{FieldError, Namespace, OperationKind, ProcessKey, Spec, TaskId};
+use proctor_store::ProcessQuery;
+use serde_json::Value;
+
+use crate::api::fields::{Fields, count, each, integer, parsed};
+use crate::control::{HostRef, SpecSource, SubmittedItem, SubmittedTarget};
+pub(super) use pools::pool_change;
+use spec::Demand;
+pub(in crate::api) use spec::lifetime;
+pub(in crate::api) use targets::address;
+pub(super) use targets::{KeyStyle, NamedHost};
+use targets::{hosts, unique};
+
+type Result<T> = std::result::Result<T, FieldError>;
+
+/// The most rows that one page of a listing has; the documents' number.
+const PAGE_MAX: u64 = 1000;
+
+/// The eight operations by the number that GSE and JOB's operate_process give them.
+pub(in crate::api) fn operation_kind(number: i64) -> Option<OperationKind> {
+    match number {
+        0 => Some(OperationKind::Start),
+        1 => Some(OperationKind::Stop),
+        2 => Some(OperationKind::Status),
+        3 => Some(OperationKind::Manage),
+        4 => Some(OperationKind::Release),
+        7 => Some(OperationKind::Restart),
+        8 => Some(OperationKind::Reload),
+        9 => Some(OperationKind::Kill),
+        _ => None,
+    }
+}
+
+/// A process on hosts, with the key of each host's row.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) key: ProcessKey,
+    pub(super) hosts: Vec<HostRef>,
+    pub(super) row_keys: Vec<String>,
+}
+
+/// Body of register_proc_info and update_proc_info.
+pub(super) fn registration(params: &Value) -> Result<(Process, Arc<Spec>)> {
+    let fields = Fields::of(params)?;
+    let meta = fields.required("meta", meta::meta)?;
+    let process = process(fields, meta.key)?;
+    let spec = fields.required("spec", |value| spec::spec(value, &meta.labels, Demand::Registration))?;
+    Ok((process, Arc::new(spec)))
+}
+
+/// Body of unregister_proc_info.
+pub(super) fn unregistration(params: &Value) -> Result<Process> {
+    let fields = Fields::of(params)?;
+    let meta = fields.required("meta", meta::meta)?;
+    process(fields, meta.key)
+}
+
+fn process(fields: Fields<'_>, key: ProcessKey) -> Result<Process> {
+    let named = hosts(fields, KeyStyle::WithSupplier)?;
+    let row_keys: Vec<String> = named.iter().map(|host| host.row_key(&key)).collect();
+    unique(fields, row_keys.iter().map(String::as_str), &mut HashSet::new())?;
+    Ok(Process { key, hosts: named.into_iter().map(|host| host.host).collect(), row_keys })
+}
+
+/// Body of operate_proc: what is registered is operated.
+pub(super) fn operation_v1(params: &Value) -> Result<Vec<SubmittedItem>> {
+    let fields = Fields::of(params)?;
+    let meta = fields.required("meta", meta::meta)?;
+    let kind = operation_kind(fields.required("op_type", integer)?);
+    let spec = SpecSource::Registered;
+    Ok(vec![item(fields, KeyStyle::WithSupplier, meta.key, kind, spec, &mut HashSet::new())?])
+}
+
+/// Body of operate_proc_v2: the spec comes with the call.
+pub(super) fn operation_v2(params: &Value) -> Result<Vec<SubmittedItem>> {
+    Ok(vec![operation_with_spec(params, &mut HashSet::new())?])
+}
+
+/// Body of operate_proc_multi.
+pub(super) fn batch(params: &Value) -> Result<Vec<SubmittedItem>> {
+    let mut taken = HashSet::new();
+    let items = |value| each(value, |item| operation_with_spec(item, &mut taken));
+    let items = Fields::of(params)?.required("proc_operate_req", items)?;
+    if items.is_empty() {
+        return Err(FieldError::new("proc_operate_req", "must hold at least one operation"));
+    }
+    Ok(items)
+}
+
+fn operation_with_spec(value: &Value, taken: &mut HashSet<String>) -> Result<SubmittedItem> {
+    let fields = Fields::of(value)?;
+    let meta = fields.required("meta", meta::meta)?;
+    let kind = operation_kind(fields.required("op_type", integer)?);
+    let read = |value| spec::spec(value, &meta.labels, Demand::Operation);
+    let spec = match kind {
+        // Its rows end with 832 whatever the spec is.
+        None => SpecSource::Registered,
+        // A status query needs no spec; many clients fill it with zeroes. One that is complete
+        // lets the agent look for a process that nobody has registered.
+        Some(OperationKind::Status) => match fields.required("spec", read) {
+            Ok(spec) => SpecSource::Given(Arc::new(spec)),
+            Err(_) => SpecSource::Registered,
+        },
+        Some(_) => SpecSource::Given(Arc::new(fields.required("spec", read)?)),
+    };
+    item(fields, KeyStyle::WithoutSupplier, meta.key, kind, spec, taken)
+}
+
+/// `taken` holds the row keys of the whole request: each may be there once.
+fn item(
+    fields: Fields<'_>,
+    style: KeyStyle,
+    key: ProcessKey,
+    kind: Option<OperationKind>,
+    spec: SpecSource,
+    taken: &mut HashSet<String>,
+) -> Result<SubmittedItem> {
+    let target = |host: NamedHost| SubmittedTarget { row_key: host.row_key(&key), host: host.host };
+    let targets: Vec<SubmittedTarget> = hosts(fields, style)?.into_iter().map(target).collect();
+    unique(fields, targets.iter().map(|target| target.row_key.as_str()), taken)?;
+    Ok(SubmittedItem { key, kind, spec, targets })
+}
+
+/// Body of the result calls.
+pub(super) fn task_id(params: &Value) -> Result<String> {
+    Fields::of(params)?.required("task_id", |value| crate::api::fields::text(value).map(str::to_owned))
+}
+
+/// An id that is not of our form was never given out.
+pub(in crate::api) fn known_form(text: &str) -> Option<TaskId> {
+    text.trim().parse().ok()
+}
+
+/// Body of get_proc_status and get_proc_status_v2. A host that is named twice is one host here.
+pub(super) fn status_query(params: &Value, style: KeyStyle) -> Result<(ProcessKey, Vec<NamedHost>)> {
+    let fields = Fields::of(params)?;
+    let meta = fields.required("meta", meta::meta)?;
+    Ok((meta.key, hosts(fields, style)?))
+}
+
+/// Body of sync_proc_status; 0, what Go clients send for nothing, is the default limit.
+pub(super) fn listing(params: &Value) -> Result<ProcessQuery> {
+    let fields = Fields::of(params)?;
+    let namespace: Namespace = fields.required("meta", meta::namespace)?;
+    let page = |value| {
+        let page = Fields::of(value)?;
+        let limit = page.optional("limit", count::<u64>)?.filter(|limit| *limit > 0).unwrap_or(PAGE_MAX);
+        if limit > PAGE_MAX {
+            return Err(FieldError::new("limit", format!("{limit} is more than {PAGE_MAX}")));
+        }
+        Ok((page.optional("start", count::<u64>)?.unwrap_or(0), limit))
+    };
+    let (offset, limit) = fields.optional("page", page)?.unwrap_or((0, PAGE_MAX));
+    Ok(ProcessQuery { namespace: Some(namespace), offset, limit: Some(limit), ..ProcessQuery::default() })
+}
+
+/// Body of get_process_group_info.
+pub(super) fn pool_query(params: &Value) -> Result<(Namespace, Vec<NamedHost>)> {
+    let fields = Fields::of(params)?;
+    Ok((fields.required("meta", meta::namespace)?, hosts(fields, KeyStyle::WithSupplier)?))
+}
+
+/// Body of the agent queries.
+pub(super) fn agent_query(params: &Value) -> Result<Vec<NamedHost>> {
+    hosts(Fields::of(params)?, KeyStyle::WithoutSupplier)
+}
+
+/// A single namespace or name, for the other modules here.
+fn name<T: std::str::FromStr<Err = FieldError>>(fields: Fields<'_>, field: &str) -> Result<T> {
+    fields.required(field, parsed)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+//! `spec.process_group`: limits that processes share.
+
+use std::collections::HashSet;
+
+use proctor_model::{FieldError, Namespace, Pool, PoolId, PoolLimits, Weight};
+use serde_json::Value;
+
+use super::{KeyStyle, Result, hosts, meta, unique};
+use crate::api::fields::{Fields, each, integer, parsed, percent};
+use crate::control::HostRef;
+
+/// Body of set_process_group_info.
+#[derive(Debug)]
+pub(in crate::api::gse) struct PoolChange {
+    pub(in crate::api::gse) pools: Vec<Pool>,
+    pub(in crate::api::gse) hosts: Vec<HostRef>,
+    pub(in crate::api::gse) row_keys: Vec<String>,
+}
+
+pub(in crate::api::gse) fn pool_change(params: &Value) -> Result<PoolChange> {
+    let fields = Fields::of(params)?;
+    let namespace = fields.required("meta", meta::namespace)?;
+    let named = hosts(fields, KeyStyle::WithSupplier)?;
+    let row_keys: Vec<String> = named.iter().map(|host| host.pool_row_key(&namespace)).collect();
+    unique(fields, row_keys.iter().map(String::as_str), &mut HashSet::new())?;
+    let groups = |value| Fields::of(value)?.required("process_group", |groups| pools(groups, &namespace));
+    let pools = fields.required("spec", groups)?;
+    Ok(PoolChange { pools, hosts: named.into_iter().map(|host| host.host).collect(), row_keys })
+}
+
+fn pools(value: &Value, namespace: &Namespace) -> Result<Vec<Pool>> {
+    let mut taken = HashSet::new();
+    let pools = each(value, |group| {
+        let fields = Fields::of(group)?;
+        let id: PoolId = fields.required("id", parsed)?;
+        if !taken.insert(id.clone()) {
+            return Err(FieldError::new("id", format!("group '{id}' is there twice")));
+        }
+        Ok(Pool { namespace: namespace.clone(), id, limits: fields.required("resource", limits)? })
+    })?;
+    if pools.is_empty() {
+        return Err(FieldError::new("", "must hold at least one group"));
+    }
+    Ok(pools)
+}
+
+fn limits(value: &Value) -> Result<PoolLimits> {
+    let fields = Fields::of(value)?;
+    Ok(PoolLimits {
+        cpu: fields.required("cpu_pool_limit", percent)?,
+        memory: fields.required("mem_pool_limit", percent)?,
+        cpu_weight: fields.required("cpu_pool_weight", weight)?,
+        memory_weight: fields.required("mem_pool_weight", weight)?,
+    })
+}
+
+fn weight(value: &Value) -> Result<Weight> {
+    match integer(value)? {
+        0 => Ok(Weight::Usage),
+        1 => Ok(Weight::UsageByLimit),
+        other => Err(FieldError::new("", format!("{other} is neither 0 nor 1"))),
+    }
+}

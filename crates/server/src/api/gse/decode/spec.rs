@@ -1,0 +1,116 @@
+//! `spec`: what the process is.
+
+use std::collections::BTreeMap;
+
+use proctor_model::{
+    AbsolutePath, ConfigFile, Control, FieldError, Identity, Lifetime, Limits, Ownership, Percent, Policy, Seconds,
+    Spec,
+};
+use serde_json::Value;
+
+use super::Result;
+use crate::api::fields::{Fields, count, each, integer, parsed, percent, seconds};
+
+/// For what a spec is read; registrations must be complete by the documents' rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Demand {
+    Registration,
+    /// Clients leave `resource` out here.
+    Operation,
+}
+
+pub(super) fn spec(value: &Value, labels: &BTreeMap<String, String>, demand: Demand) -> Result<Spec> {
+    let fields = Fields::of(value)?;
+    let limits = match demand {
+        Demand::Registration => fields.required("resource", limits)?,
+        Demand::Operation => fields.optional("resource", limits)?.unwrap_or_default(),
+    };
+    let report_id = |value| Fields::of(value)?.optional("report_id", integer);
+    Ok(Spec {
+        identity: fields.required("identity", identity)?,
+        control: fields.required("control", control)?,
+        limits,
+        policy: fields.required(fields.name_of(["monitor_policy", "alive_monitor_policy"]), policy)?,
+        ownership: Ownership::default(),
+        report_id: fields.optional("warn_report_policy", report_id)?.flatten(),
+        configmap: fields.optional("configmap", configmap)?.unwrap_or_default(),
+        labels: labels.clone(),
+    })
+}
+
+fn identity(value: &Value) -> Result<Identity> {
+    let fields = Fields::of(value)?;
+    Ok(Identity {
+        proc_name: fields.required("proc_name", parsed)?,
+        setup_path: fields.required("setup_path", parsed)?,
+        pid_path: fields.required("pid_path", parsed)?,
+        config_path: fields.filled("config_path")?,
+        log_path: fields.filled("log_path")?,
+        user: fields.required("user", parsed)?,
+        index_key: fields.text_or_empty("index_key")?,
+    })
+}
+
+fn control(value: &Value) -> Result<Control> {
+    let fields = Fields::of(value)?;
+    Ok(Control {
+        start: fields.filled("start_cmd")?,
+        stop: fields.filled("stop_cmd")?,
+        restart: fields.filled("restart_cmd")?,
+        reload: fields.filled("reload_cmd")?,
+        kill: fields.filled("kill_cmd")?,
+        version: fields.filled("version_cmd")?,
+        health: fields.filled("health_cmd")?,
+    })
+}
+
+/// 0 is what clients without a limit send.
+fn limits(value: &Value) -> Result<Limits> {
+    let fields = Fields::of(value)?;
+    let limit = |name| Ok(fields.optional(name, percent)?.filter(|limit: &Percent| limit.get() > 0.0));
+    Ok(Limits {
+        cpu: limit("cpu")?,
+        memory: limit("mem")?,
+        fd: fields.optional("fd", count)?,
+        disk: fields.optional("disk", count)?,
+        net: fields.optional("net", count)?,
+    })
+}
+
+fn policy(value: &Value) -> Result<Policy> {
+    let fields = Fields::of(value)?;
+    let mut policy = Policy::new(fields.required("auto_type", lifetime)?);
+    // Go clients send 0 for what they do not set. For the start check and the interval 0 has a
+    // meaning of its own; a stop or a command without any time has none.
+    let set = |name| Ok::<_, FieldError>(fields.optional(name, seconds)?.filter(|given: &Seconds| given.get() > 0));
+    policy.start_check = fields.optional("start_check_secs", seconds)?.unwrap_or(policy.start_check);
+    policy.stop_check = set("stop_check_secs")?.unwrap_or(policy.stop_check);
+    policy.start_retries = fields.optional("start_retries", count)?.unwrap_or(policy.start_retries);
+    policy.start_interval = fields.optional("start_interval", seconds)?.unwrap_or(policy.start_interval);
+    policy.op_timeout = set("op_timeout")?.unwrap_or(policy.op_timeout);
+    // All examples of the documents misspell it.
+    policy.crontab_rule = match fields.filled("crontab_rule")? {
+        Some(rule) => Some(rule),
+        None => fields.filled("crotab_rule")?,
+    };
+    Ok(policy)
+}
+
+pub(in crate::api) fn lifetime(value: &Value) -> Result<Lifetime> {
+    match integer(value)? {
+        0 => Ok(Lifetime::Periodic),
+        1 => Ok(Lifetime::Resident),
+        2 => Ok(Lifetime::Once),
+        other => Err(FieldError::new("", format!("{other} is none of 0 (periodic), 1 (resident), 2 (once)"))),
+    }
+}
+
+/// An entry without a path says nothing; the documents' example is one.
+fn configmap(value: &Value) -> Result<Vec<ConfigFile>> {
+    let entries = each(value, |entry| {
+        let fields = Fields::of(entry)?;
+        let md5 = fields.text_or_empty("md5")?;
+        Ok(fields.filled::<AbsolutePath>("path")?.map(|path| ConfigFile { path, md5 }))
+    })?;
+    Ok(entries.into_iter().flatten().collect())
+}

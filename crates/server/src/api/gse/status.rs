@@ -1,0 +1,221 @@
+//! What the server knows about processes and pools: the last observations, not a live look.
+
+use std::collections::{BTreeMap, HashMap};
+
+use proctor_model::{AgentId, HostKey, ProcessKey, Snapshot, Weight};
+use proctor_store::{PoolRecord, ProcessQuery, ProcessRecord};
+use serde::Serialize;
+
+use super::decode::{self, KeyStyle, NamedHost};
+use super::{Call, Result};
+use crate::control::HostRef;
+
+const RUNNING: u8 = 1;
+const STOPPED: u8 = 2;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Infos {
+    proc_infos: Vec<Info>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Page {
+    count: u64,
+    proc_infos: Vec<Info>,
+}
+
+#[derive(Debug, Serialize)]
+struct Info {
+    meta: Meta,
+    host: Host,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bk_agent_id: Option<String>,
+    /// The expected state: running where it is managed.
+    flag: u8,
+    /// The actual state. A process that is not registered has no row, so 0 does not occur.
+    status: u8,
+    isauto: bool,
+    message: String,
+    pid: i32,
+    version: String,
+    /// Times in Unix seconds.
+    register_time: i64,
+    last_start_time: i64,
+    report_time: i64,
+    cpu_usage: f64,
+    mem_usage: f64,
+    /// Reserved in the documents, and not measured.
+    fd: u64,
+    disk: u64,
+    net: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Meta {
+    namespace: String,
+    name: String,
+    labels: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Host {
+    ip: String,
+    bk_cloud_id: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bk_supplier_id: Option<u32>,
+}
+
+impl Host {
+    fn with_supplier(host: &HostKey) -> Self {
+        Self { bk_supplier_id: Some(host.supplier), ..Self::without_supplier(host) }
+    }
+
+    fn without_supplier(host: &HostKey) -> Self {
+        Self { ip: host.ip.to_string(), bk_cloud_id: host.cloud, bk_supplier_id: None }
+    }
+}
+
+/// One process on the hosts that the caller names; hosts without it have no row.
+pub(super) async fn of_hosts(call: Call, style: KeyStyle) -> Result<Infos> {
+    let (key, named) = decode::status_query(&call.params, style)?;
+    let named = by_agent(&call, named).await?;
+    let ProcessKey { namespace, name } = key;
+    let agents = Some(named.keys().cloned().collect());
+    let query = ProcessQuery { namespace: Some(namespace), name: Some(name), agents, ..ProcessQuery::default() };
+    let (_, records) = call.control.processes(query, None).await?;
+    let row = |record: ProcessRecord| {
+        let named = named.get(&record.agent);
+        let supplier = named.and_then(|named| supplier_of(&named.host)).unwrap_or(record.host.supplier);
+        let host = HostKey { supplier, ..record.host };
+        match style {
+            KeyStyle::WithSupplier => info(record, Host::with_supplier(&host), None),
+            KeyStyle::WithoutSupplier => {
+                let id = named.and_then(|named| named.id.clone()).unwrap_or_else(|| record.agent.to_string());
+                info(record, Host::without_supplier(&host), Some(id))
+            }
+        }
+    };
+    Ok(Infos { proc_infos: records.into_iter().map(row).collect() })
+}
+
+/// All processes of a namespace, a page at a time.
+pub(super) async fn of_namespace(call: Call) -> Result<Page> {
+    let query = decode::listing(&call.params)?;
+    let (count, records) = call.control.processes(query, None).await?;
+    let row = |record: ProcessRecord| {
+        let (host, agent) = (Host::with_supplier(&record.host), record.agent.to_string());
+        info(record, host, Some(agent))
+    };
+    Ok(Page { count, proc_infos: records.into_iter().map(row).collect() })
+}
+
+/// The enrolled ones among the hosts that the caller names, by their agent.
+async fn by_agent(call: &Call, named: Vec<NamedHost>) -> Result<HashMap<AgentId, NamedHost>> {
+    let refs: Vec<HostRef> = named.iter().map(|named| named.host.clone()).collect();
+    let records = call.control.resolve(&refs).await?;
+    let pairs = named.into_iter().zip(records);
+    Ok(pairs.filter_map(|(named, record)| Some((record?.agent, named))).collect())
+}
+
+/// The supplier is no part of a host's identity: the caller gets back what it wrote.
+fn supplier_of(host: &HostRef) -> Option<u32> {
+    match host {
+        HostRef::Key(key) => Some(key.supplier),
+        HostRef::Agent(_) => None,
+    }
+}
+
+fn info(record: ProcessRecord, host: Host, bk_agent_id: Option<String>) -> Info {
+    let message = message(&record);
+    let never_seen = record.snapshot.is_none();
+    let snapshot = record.snapshot.unwrap_or_default();
+    let ProcessKey { namespace, name } = record.key;
+    Info {
+        meta: Meta {
+            namespace: namespace.into(),
+            name: name.into(),
+            labels: record.spec.labels.clone(),
+        },
+        host,
+        bk_agent_id,
+        flag: if snapshot.managed { RUNNING } else { STOPPED },
+        status: if snapshot.pid.is_some() && !never_seen { RUNNING } else { STOPPED },
+        isauto: snapshot.managed,
+        message,
+        pid: snapshot.pid.unwrap_or(-1),
+        version: snapshot.version,
+        register_time: record.registered_at / 1000,
+        last_start_time: snapshot.started_at,
+        report_time: snapshot.reported_at,
+        cpu_usage: snapshot.usage.cpu_percent,
+        mem_usage: snapshot.usage.memory_percent,
+        fd: 0,
+        disk: 0,
+        net: 0,
+    }
+}
+
+/// For people: why the row says what it says.
+fn message(record: &ProcessRecord) -> String {
+    let state = match &record.snapshot {
+        None => "registered, not observed yet".to_owned(),
+        Some(Snapshot { phase, reason, .. }) if reason.is_empty() => phase.to_string(),
+        Some(Snapshot { phase, reason, .. }) => format!("{phase}: {reason}"),
+    };
+    if record.online { state } else { format!("agent {} is not connected; last known: {state}", record.agent) }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Groups {
+    process_group_infos: Vec<Group>,
+}
+
+#[derive(Debug, Serialize)]
+struct Group {
+    meta: Meta,
+    host: Host,
+    bk_agent_id: String,
+    id: String,
+    resource: GroupResource,
+}
+
+#[derive(Debug, Serialize)]
+struct GroupResource {
+    cpu_pool_limit: f64,
+    mem_pool_limit: f64,
+    cpu_pool_weight: u8,
+    mem_pool_weight: u8,
+}
+
+/// The pools of a namespace on the hosts that the caller names.
+pub(super) async fn pools(call: Call) -> Result<Groups> {
+    let (namespace, named) = decode::pool_query(&call.params)?;
+    let named = by_agent(&call, named).await?;
+    let refs: Vec<HostRef> = named.keys().cloned().map(HostRef::Agent).collect();
+    let records = call.control.pools(Some(&namespace), Some(&refs)).await?;
+    let group = |record: PoolRecord| {
+        let supplier = named.get(&record.agent).and_then(|named| supplier_of(&named.host));
+        let host = HostKey { supplier: supplier.unwrap_or(record.host.supplier), ..record.host };
+        let limits = record.pool.limits;
+        Group {
+            meta: Meta { namespace: record.pool.namespace.into(), name: String::new(), labels: BTreeMap::new() },
+            host: Host::with_supplier(&host),
+            bk_agent_id: record.agent.into(),
+            id: record.pool.id.into(),
+            resource: GroupResource {
+                cpu_pool_limit: limits.cpu.get(),
+                mem_pool_limit: limits.memory.get(),
+                cpu_pool_weight: weight(limits.cpu_weight),
+                mem_pool_weight: weight(limits.memory_weight),
+            },
+        }
+    };
+    Ok(Groups { process_group_infos: records.into_iter().map(group).collect() })
+}
+
+fn weight(weight: Weight) -> u8 {
+    match weight {
+        Weight::Usage => 0,
+        Weight::UsageByLimit => 1,
+    }
+}

@@ -1,0 +1,92 @@
+//! The JOB family: processes by path and index key instead of namespace and name.
+//!
+//! Promised: the documents' meaning of every number (manage_proc's 1 is manage, not stop); one
+//! task for all process_infos of a call. A process is the one of the namespace `job` whose name is
+//! its index key, so that the other dialects see it too.
+//! Absent: permissions of businesses; the scope is checked for its form only.
+
+mod decode;
+
+use axum::Router;
+use serde::Serialize;
+
+use super::answer::Family;
+use super::content::{Content, content};
+use super::error::ApiError;
+use super::gse::{guarded, task};
+use super::request::Call;
+use super::rows::{Row, Rows};
+use super::{ApiState, endpoint, family};
+use crate::control::{Submission, SubmittedItem};
+use proctor_model::{Code, FieldError};
+use proctor_store::TaskView;
+use serde_json::Value;
+
+type Result<T> = std::result::Result<T, ApiError>;
+
+pub(super) fn router() -> Router<ApiState> {
+    Router::new().nest("/api/c/compapi/v2/job", calls()).nest("/api/c/compapi/v2/jobv3", calls())
+}
+
+fn calls() -> Router<ApiState> {
+    let family = Family::Job;
+    let routes = Router::new()
+        .route("/manage_proc", endpoint(family, |call| submit(call, decode::manage_proc)))
+        .route("/operate_process", endpoint(family, |call| submit(call, decode::operate_process)))
+        .route("/operate_proc", endpoint(family, |call| submit(call, decode::operate_proc)))
+        .route("/get_proc_result", endpoint(family, result));
+    guarded(routes, family)
+}
+
+#[derive(Debug, Serialize)]
+struct TaskAccepted {
+    bk_gse_taskid: String,
+}
+
+async fn submit(
+    call: Call,
+    read: fn(&Value) -> std::result::Result<Vec<SubmittedItem>, FieldError>,
+) -> Result<TaskAccepted> {
+    let items = read(&call.params)?;
+    let task = call.control.submit(Submission { caller: call.caller, family: family::JOB, items }).await?;
+    Ok(TaskAccepted { bk_gse_taskid: task.to_string() })
+}
+
+/// The answer is serialised with its task at hand: contents borrow from it.
+#[derive(Debug)]
+struct TaskResult(TaskView);
+
+#[derive(Serialize)]
+struct TaskRows<'a> {
+    /// Reserved in the documents, but clients wait for something other than 115.
+    status: u32,
+    result: Rows<MaybeContent<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum MaybeContent<'a> {
+    None {},
+    Some(Content<'a>),
+}
+
+impl Serialize for TaskResult {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let task = &self.0;
+        let is_pending = task.targets.iter().any(|target| target.outcome.is_none());
+        let rows = task.targets.iter().map(|target| {
+            let row = match &target.outcome {
+                None => Row::pending(MaybeContent::None {}),
+                Some(outcome) => Row::finished(outcome, MaybeContent::Some(content(task, target, outcome))),
+            };
+            (target.target.row_key.clone(), row)
+        });
+        let code = if is_pending { Code::Handling } else { Code::Success };
+        TaskRows { status: code.number(), result: rows.collect() }.serialize(serializer)
+    }
+}
+
+async fn result(call: Call) -> Result<TaskResult> {
+    let id = decode::task_id(&call.params)?;
+    Ok(TaskResult(task(&call, &id).await?))
+}

@@ -1,0 +1,44 @@
+//! Real binaries, real processes, real sockets: what a user of the API documents sees.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod cli;
+mod dev;
+mod documents;
+mod errors;
+mod faults;
+mod job;
+mod operations;
+
+use proctor_testkit::Fleet;
+use serde_json::{Value, json};
+
+/// The host list of a v1 call.
+fn hosts(ips: &[&str]) -> Value {
+    ips.iter().map(|ip| json!({"ip": ip, "bk_cloud_id": 0, "bk_supplier_id": 0})).collect()
+}
+
+/// The row of a v1 answer for this host and process.
+fn row<'a>(rows: &'a Value, ip: &str, name: &str) -> &'a Value {
+    let v1 = format!("0:0:{ip}:e2e:{name}");
+    let v2 = format!("0:{ip}:e2e:{name}");
+    rows.get(&v1).or_else(|| rows.get(&v2)).unwrap_or_else(|| panic!("no row {v1} in {rows}"))
+}
+
+fn code(rows: &Value, ip: &str, name: &str) -> i64 {
+    row(rows, ip, name)["error_code"].as_i64().unwrap()
+}
+
+/// `content` of a finished row, parsed: it is JSON inside a string.
+fn content(row: &Value) -> Value {
+    serde_json::from_str(row["content"].as_str().unwrap()).unwrap()
+}
+
+/// The live instance of a process, by a status query.
+async fn instance(fleet: &Fleet, ip: &str, name: &str) -> Value {
+    let body = json!({"meta": {"namespace": "e2e", "name": name}, "op_type": 2, "hosts": hosts(&[ip])});
+    let rows = fleet.operate("operate_proc", &body).await.unwrap();
+    let row = row(&rows, ip, name);
+    assert_eq!(row["error_code"], 0, "{row}");
+    content(row)["process"][0]["instance"][0].clone()
+}
