@@ -36,7 +36,7 @@ impl Program {
         let file = File::options().create(true).append(true).open(log)?;
         let child = Command::new(binary(name))
             .args(arguments)
-            .env("PROCTOR_LOG", "debug")
+            .env("PROCTOR_LOG", "info")
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)

@@ -1,0 +1,183 @@
+//! `proctor dev`: server, local agent and store in one process, and a demo to play with.
+//!
+//! Promised: the agent speaks to the server over the real link; what is printed to stdout is
+//! printed when everything is up, and every printed command works when it is pasted; supervised
+//! processes outlive the program and are taken up again at the next start on the same data
+//! directory.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Error, Result};
+use proctor_model::{AgentId, HostKey};
+use proctor_pki::random_secret;
+use proctor_runtime::Tasks;
+use proctor_server::admin::{self, AppCode, TokenRequest};
+use proctor_server::control::{Caller, Control};
+use proctor_server::{Options, Server};
+use proctor_store::Store;
+use tokio::sync::oneshot;
+
+use crate::args::{Connection, DevArgs};
+use crate::commands::Ended;
+use crate::demo::Demo;
+use crate::profile::{self, Profile};
+use crate::serve::{self, StopSignal};
+
+mod greeting;
+
+const APP_CODE: &str = "dev";
+const USER: &str = "admin";
+const PROFILE_FILE: &str = "profile.toml";
+const HOST: HostKey = HostKey { cloud: 0, supplier: 0, ip: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+const TOKEN_TTL: Duration = Duration::from_secs(600);
+const CONNECT_MAX: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(20);
+
+pub(crate) async fn run(args: DevArgs, connection: &Connection) -> Result<Ended> {
+    let mut stop = StopSignal::install()?;
+    let tasks = Tasks::default();
+    let ended = tokio::select! {
+        failed = Box::pin(serve(args, connection, &tasks)) => failed.map(|never| match never {}),
+        () = stop.received() => Ok(Ended::Well),
+    };
+    eprintln!("proctor: stopping; supervised processes live on");
+    serve::end(&tasks).await;
+    ended
+}
+
+/// Starts everything, greets, and then serves until the local agent fails.
+async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<std::convert::Infallible> {
+    let dir = prepare_dir(args.data_dir)?;
+    let user = profile::current_user().context("the account that runs this program has no name")?;
+    let demo = Demo::prepare(dir.join("demo"), user.clone())?;
+    let store = serve::open_store(&dir).await?;
+    let mut profile = app(&dir, connection, &store).await?;
+
+    let agent_dir = dir.join("agent");
+    let agent = proctor_agent::enrolled_id(&agent_dir).map_or_else(new_agent_id, Ok)?;
+    let options = Options { http: args.http, link: args.link, wait_for: Some(agent.clone()) };
+    let server = Server::start(options, store.clone(), tasks).await?;
+    profile.server = Some(format!("http://{}", reachable(server.http)));
+    let profile_file = dir.join(PROFILE_FILE);
+    profile.write(&profile_file)?;
+
+    let mut failed = start_agent(&server, &agent, &agent_dir, &store, tasks).await?;
+    tokio::select! {
+        ready = ready(&server.control, &agent, &demo, &profile) => ready?,
+        error = &mut failed => return Err(agent_failed(error)),
+    }
+    crate::output::write_out(&greeting::Greeting { server: &server, dir: &dir, profile: &profile, demo: &demo, user: &user }.text()?)?;
+    Err(agent_failed(failed.await))
+}
+
+fn prepare_dir(given: Option<PathBuf>) -> Result<PathBuf> {
+    let dir = given.map_or_else(|| serve::below_data_home("proctor/dev"), Ok)?;
+    serve::make_dir(&dir)?;
+    dir.canonicalize().with_context(|| format!("cannot use the directory {}", dir.display()))
+}
+
+/// The trusted app: as given, else as the profile has it, else made now.
+async fn app(dir: &Path, connection: &Connection, store: &Arc<dyn Store>) -> Result<Profile> {
+    let kept = Profile::read(&dir.join(PROFILE_FILE))?.unwrap_or_default();
+    let code = connection.app_code.clone().or(kept.app_code.clone()).unwrap_or_else(|| APP_CODE.to_owned());
+    // The secret that is kept belongs to the app that is kept.
+    let kept_secret = kept.app_secret.filter(|_| kept.app_code.as_deref() == Some(code.as_str()));
+    let secret = connection.app_secret.clone().or(kept_secret).unwrap_or_else(random_secret);
+    let app_code: AppCode = code.parse().context("cannot use the app code")?;
+    admin::put_app(store, &app_code, &secret, true).await?;
+    let user = connection.user.clone().or(kept.user).unwrap_or_else(|| USER.to_owned());
+    Ok(Profile { server: None, app_code: Some(code), app_secret: Some(secret), user: Some(user) })
+}
+
+fn new_agent_id() -> Result<AgentId> {
+    Ok(format!("dev-{}", uuid::Uuid::new_v4().simple()).parse()?)
+}
+
+/// An address that this machine reaches where a server listens on all of its addresses.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+type AgentResult = std::result::Result<(), proctor_agent::AgentError>;
+
+/// The receiver hears of the agent's end.
+async fn start_agent(
+    server: &Server,
+    agent: &AgentId,
+    dir: &Path,
+    store: &Arc<dyn Store>,
+    tasks: &Tasks,
+) -> Result<oneshot::Receiver<AgentResult>> {
+    let token = if proctor_agent::is_enrolled(dir) {
+        None
+    } else {
+        let request = TokenRequest::new(1, TOKEN_TTL, Some(HOST.cloud))?;
+        Some(admin::create_token(store, request).await?.0.to_string())
+    };
+    let options = proctor_agent::Options {
+        server: reachable(server.link).to_string(),
+        token,
+        state_dir: dir.to_owned(),
+        ip: Some(HOST.ip),
+        cloud: HOST.cloud,
+        supplier: HOST.supplier,
+        agent_id: Some(agent.clone()),
+    };
+    let (sender, receiver) = oneshot::channel();
+    let of_agent = tasks.clone();
+    tasks.spawn_to_end("local agent", async move {
+        let _ = sender.send(Box::pin(proctor_agent::run(options, of_agent)).await);
+    });
+    Ok(receiver)
+}
+
+fn agent_failed(ended: std::result::Result<AgentResult, oneshot::error::RecvError>) -> Error {
+    match ended {
+        Ok(Err(error)) => Error::new(error).context("the local agent failed"),
+        Ok(Ok(())) | Err(_) => Error::msg("the local agent ended"),
+    }
+}
+
+/// Returns when the agent is connected and the demo plays.
+async fn ready(control: &Control, agent: &AgentId, demo: &Demo, profile: &Profile) -> Result<()> {
+    let connected = async {
+        while !control.is_connected(agent) {
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    tokio::time::timeout(CONNECT_MAX, connected)
+        .await
+        .with_context(|| format!("the local agent did not connect within {} s", CONNECT_MAX.as_secs()))?;
+    let who = |text: &Option<String>| text.clone().unwrap_or_default();
+    let caller = Caller { app: who(&profile.app_code), user: who(&profile.user) };
+    // Without its demo everything else still works.
+    if let Err(error) = demo.play(control, caller, HOST).await {
+        tracing::warn!("{error:#}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_everywhere_is_reached_on_this_machine() {
+        assert_eq!(reachable("0.0.0.0:80".parse().unwrap()).to_string(), "127.0.0.1:80");
+        assert_eq!(reachable("[::]:80".parse().unwrap()).to_string(), "[::1]:80");
+        assert_eq!(reachable("10.0.0.1:80".parse().unwrap()).to_string(), "10.0.0.1:80");
+    }
+
+    #[test]
+    fn a_made_up_agent_id_is_legal() {
+        assert!(new_agent_id().unwrap().as_str().starts_with("dev-"));
+    }
+}

@@ -1,0 +1,66 @@
+//! `proctor`: the server, the one-command start, and the command line for people.
+//!
+//! Promised: data on stdout and all else on stderr; the exit codes that `--help` lists.
+
+mod admin;
+mod args;
+mod commands;
+mod demo;
+mod dev;
+mod logging;
+mod output;
+mod profile;
+mod report;
+mod serve;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use args::{AppCommand, Cli, Command, TokenCommand};
+use commands::Ended;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let is_service = cli.command.is_service();
+    match start(cli) {
+        Ok(Ended::Well) => ExitCode::SUCCESS,
+        Ok(Ended::TargetFailed) => ExitCode::from(report::TARGET_FAILED),
+        Err(error) => report::report(&error, is_service),
+    }
+}
+
+fn start(cli: Cli) -> Result<Ended> {
+    logging::start(&cli.logging, &cli.command)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the threads of the program")?;
+    runtime.block_on(Box::pin(run(cli)))
+}
+
+async fn run(cli: Cli) -> Result<Ended> {
+    let connection = cli.connection;
+    match cli.command {
+        Command::Dev(args) => dev::run(args, &connection).await,
+        Command::Server(args) => serve::run(args).await,
+        Command::Token(TokenCommand::Create(args)) => admin::create_token(args, &connection).await,
+        Command::App(AppCommand::Create(args)) => admin::create_app(args, &connection).await,
+        other @ (Command::Ps(_)
+        | Command::Hosts
+        | Command::Register(_)
+        | Command::Unregister(_)
+        | Command::Start(_)
+        | Command::Stop(_)
+        | Command::Restart(_)
+        | Command::Reload(_)
+        | Command::Kill(_)
+        | Command::Manage(_)
+        | Command::Release(_)
+        | Command::Status(_)
+        | Command::Show(_)
+        | Command::Task(_)
+        | Command::Group(_)) => commands::run(other, &connection).await,
+    }
+}

@@ -1,0 +1,94 @@
+//! Errors for people: what failed, why, and what to do; and the exit code that goes with it.
+
+use std::process::ExitCode;
+
+use anyhow::Error;
+use proctor_client::ClientError;
+use proctor_server::ServerError;
+
+pub(crate) const TARGET_FAILED: u8 = 1;
+const SERVICE_FAILED: u8 = 1;
+const USAGE: u8 = 2;
+const SERVER: u8 = 3;
+
+pub(crate) fn report(error: &Error, is_service: bool) -> ExitCode {
+    eprintln!("proctor: {}", told(error));
+    if let Some(hint) = hint(error) {
+        eprintln!("{hint}");
+    }
+    ExitCode::from(code(error, is_service))
+}
+
+fn code(error: &Error, is_service: bool) -> u8 {
+    match client_error(error) {
+        Some(ClientError::Url { .. }) => USAGE,
+        Some(_) => SERVER,
+        None if is_service => SERVICE_FAILED,
+        None => USAGE,
+    }
+}
+
+fn client_error(error: &Error) -> Option<&ClientError> {
+    error.chain().find_map(|cause| cause.downcast_ref())
+}
+
+/// The whole chain; of the many layers below a failed connection, only the last one says anything.
+fn told(error: &Error) -> String {
+    match client_error(error) {
+        Some(unreachable) if unreachable.is_unreachable() => {
+            let mut parts: Vec<String> = Vec::new();
+            for cause in error.chain() {
+                parts.push(cause.to_string());
+                if cause.downcast_ref::<ClientError>().is_some() {
+                    break;
+                }
+            }
+            parts.push(error.root_cause().to_string());
+            parts.join(": ")
+        }
+        Some(_) | None => format!("{error:#}"),
+    }
+}
+
+fn hint(error: &Error) -> Option<&'static str> {
+    if let Some(client) = client_error(error) {
+        return match (client, client.status()) {
+            (ClientError::Unreachable { .. } | ClientError::NoAnswer { .. }, _) => {
+                Some("Check that the server runs and that the address is right (--server, PROCTOR_SERVER, or the profile).")
+            }
+            (_, Some(401)) => {
+                Some("Check app code, secret and user (PROCTOR_APP_CODE, PROCTOR_APP_SECRET, PROCTOR_USER, or the profile).")
+            }
+            (ClientError::Foreign { .. }, _) => Some("Something else seems to listen at that address."),
+            _ => None,
+        };
+    }
+    let server = error.chain().find_map(|cause| cause.downcast_ref::<ServerError>())?;
+    matches!(server, ServerError::Listen { .. }).then_some("Choose another address with --http or --link; port 0 is any free one.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: u16) -> Error {
+        let (server, code, message) = ("http://h".into(), "unauthenticated".into(), "who are you".into());
+        ClientError::Refused { server, status, code, message, field: None }.into()
+    }
+
+    #[test]
+    fn what_a_server_says_ends_with_3_and_a_bad_file_with_2() {
+        assert_eq!(code(&refused(401).context("cannot list"), false), 3);
+        assert_eq!(code(&anyhow::anyhow!("cannot read x.json"), false), 2);
+        assert_eq!(code(&anyhow::anyhow!("cannot listen"), true), 1);
+    }
+
+    #[test]
+    fn a_wrong_secret_is_told_with_what_to_do() {
+        let error = refused(401);
+
+        assert_eq!(told(&error), "http://h refused (unauthenticated): who are you");
+        assert!(hint(&error).unwrap().contains("PROCTOR_APP_SECRET"));
+        assert!(hint(&refused(404)).is_none());
+    }
+}

@@ -1,0 +1,106 @@
+//! `proctor server`, and what `proctor dev` shares with it: the data directory, the store, and the
+//! way to the end.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use proctor_runtime::Tasks;
+use proctor_server::{Options, Server};
+use proctor_store::Store;
+use proctor_store::sqlite::SqliteStore;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::args::ServerArgs;
+use crate::commands::Ended;
+use crate::profile;
+
+const STORE_FILE: &str = "proctor.db";
+/// More than the HTTP server gives to the requests that are under way.
+const END_MAX: Duration = Duration::from_secs(12);
+
+pub(crate) async fn run(args: ServerArgs) -> Result<Ended> {
+    let mut stop = StopSignal::install()?;
+    let dir = args.data_dir.map_or_else(default_dir, Ok)?;
+    make_dir(&dir)?;
+    let store = open_store(&dir).await?;
+    let tasks = Tasks::default();
+    let options = Options { http: args.http, link: args.link, wait_for: None };
+    let server = Server::start(options, store, &tasks).await?;
+    tracing::info!(http = %server.http, link = %server.link, data = %dir.display(), "the server serves");
+    stop.received().await;
+    end(&tasks).await;
+    Ok(Ended::Well)
+}
+
+/// SIGTERM and SIGINT, noticed from the moment that this exists.
+#[derive(Debug)]
+pub(crate) struct StopSignal {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignal {
+    pub(crate) fn install() -> Result<Self> {
+        let install = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self { terminate: install(SignalKind::terminate())?, interrupt: install(SignalKind::interrupt())? })
+    }
+
+    pub(crate) async fn received(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => tracing::info!("SIGTERM: the program ends"),
+            _ = self.interrupt.recv() => tracing::info!("SIGINT: the program ends"),
+        }
+    }
+}
+
+/// Lets requests end and sessions say goodbye. Supervised processes live on.
+pub(crate) async fn end(tasks: &Tasks) {
+    if !tasks.end(END_MAX).await {
+        tracing::warn!("not everything ended in time");
+    }
+}
+
+pub(crate) async fn open_store(dir: &Path) -> Result<Arc<dyn Store>> {
+    let path = store_file(dir);
+    let store = SqliteStore::open(&path).await.with_context(|| format!("cannot open {}", path.display()))?;
+    Ok(Arc::new(store))
+}
+
+/// The store of a server that may be running.
+pub(crate) async fn open_store_beside(dir: &Path) -> Result<Arc<dyn Store>> {
+    let path = store_file(dir);
+    let store = SqliteStore::open_beside(&path).await.with_context(|| format!("cannot open {}", path.display()))?;
+    Ok(Arc::new(store))
+}
+
+pub(crate) fn store_file(dir: &Path) -> PathBuf {
+    dir.join(STORE_FILE)
+}
+
+/// Where a server keeps its data unless it is told otherwise.
+pub(crate) fn default_dir() -> Result<PathBuf> {
+    if nix::unistd::geteuid().is_root() {
+        return Ok("/var/lib/proctor".into());
+    }
+    below_data_home("proctor/server")
+}
+
+pub(crate) fn below_data_home(path: &str) -> Result<PathBuf> {
+    match profile::base_dir("XDG_DATA_HOME", ".local/share") {
+        Some(dir) => Ok(dir.join(path)),
+        None => bail!("there is no home directory: give --data-dir"),
+    }
+}
+
+/// For its owner only: it holds the authority's key.
+pub(crate) fn make_dir(dir: &Path) -> Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .with_context(|| format!("cannot make the directory {}", dir.display()))
+}
