@@ -212,9 +212,10 @@ fn read(connection: &Connection) -> rusqlite::Result<Memory> {
     let mut rows = operations.query([])?;
     while let Some(row) = rows.next()? {
         let id: OperationId = parse_text(row, 0)?;
-        match row.get_ref(3)? {
-            rusqlite::types::ValueRef::Null => memory.unfinished.push((id, parse_json(row, 1)?, parse_text(row, 2)?)),
-            _ => memory.outcomes.push((id, parse_json(row, 3)?)),
+        if row.get_ref(3)? == rusqlite::types::ValueRef::Null {
+            memory.unfinished.push((id, parse_json(row, 1)?, parse_text(row, 2)?));
+        } else {
+            memory.outcomes.push((id, parse_json(row, 3)?));
         }
     }
     let mut pools = connection.prepare("SELECT pool FROM pool")?;

@@ -167,7 +167,15 @@ impl Link {
             match message.ok_or(Ended::Closed)?? {
                 FromServer::Beat => {}
                 FromServer::Renewed { certificate_pem } => self.renewed(&certificate_pem),
-                message => self.inbox.send(Input::Server(message)).await.map_err(|_| Ended::Shutdown)?,
+                message @ (FromServer::Operate { .. }
+                | FromServer::Acknowledge { .. }
+                | FromServer::Assign { .. }
+                | FromServer::AssignPools { .. }
+                | FromServer::Enrolled { .. }
+                | FromServer::Refused { .. }
+                | FromServer::Welcome { .. }
+                | FromServer::Busy { .. }
+                | FromServer::Unknown) => self.inbox.send(Input::Server(message)).await.map_err(|_| Ended::Shutdown)?,
             }
         }
     }

@@ -42,9 +42,7 @@ pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Re
             let (token, expires_at) = admin::create_token(&store, request).await?;
             CreatedToken { token: token.to_string(), expires_at: expires_at / 1000 }
         }
-        Place::Server(client) => {
-            client.create_token(&NewToken { uses, ttl_secs: ttl.as_secs(), cloud_id }).await?
-        }
+        Place::Server(client) => client.create_token(&NewToken { uses, ttl_secs: ttl.as_secs(), cloud_id }).await?,
     };
     match connection.output {
         Output::Json => output::print_json(&created)?,
@@ -55,7 +53,6 @@ pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Re
     eprintln!("  proctor-agent --server HOST:PORT --token TOKEN --state-dir /var/lib/proctor-agent");
     Ok(Ended::Well)
 }
-
 
 pub(crate) async fn create_app(args: AppArgs, connection: &Connection) -> Result<Ended> {
     let AppArgs { code, trusted, data_dir } = args;

@@ -419,10 +419,7 @@ mod tests {
 
         let (kind, args) = cli.command.operation().unwrap();
         assert_eq!(kind, OperationKind::Start);
-        assert_eq!(
-            args.target.hosts.get(),
-            Hosts::These(vec!["10.0.0.1".into(), "10.0.0.2".into(), "a-1".into()])
-        );
+        assert_eq!(args.target.hosts.get(), Hosts::These(vec!["10.0.0.1".into(), "10.0.0.2".into(), "a-1".into()]));
     }
 
     #[test]

@@ -106,11 +106,7 @@ impl Demo {
                 ..Commands::default()
             },
             limits: Limits::default(),
-            policy: Policy {
-                start_check: seconds(0)?,
-                start_interval: seconds(2)?,
-                ..Policy::new(Lifetime::Resident)
-            },
+            policy: Policy { start_check: seconds(0)?, start_interval: seconds(2)?, ..Policy::new(Lifetime::Resident) },
             ownership: Ownership::default(),
             report_id: None,
             configmap: Vec::new(),

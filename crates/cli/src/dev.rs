@@ -69,7 +69,9 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
         ready = ready(&server.control, &agent, &demo, &profile) => ready?,
         error = &mut failed => return Err(agent_failed(error)),
     }
-    crate::output::write_out(&greeting::Greeting { server: &server, dir: &dir, profile: &profile, demo: &demo, user: &user }.text()?)?;
+    crate::output::write_out(
+        &greeting::Greeting { server: &server, dir: &dir, profile: &profile, demo: &demo, user: &user }.text()?,
+    )?;
     Err(agent_failed(failed.await))
 }
 
@@ -82,7 +84,7 @@ fn prepare_dir(given: Option<PathBuf>) -> Result<PathBuf> {
 /// The trusted app: as given, else as the profile has it, else made now.
 async fn app(dir: &Path, connection: &Connection, store: &Arc<dyn Store>) -> Result<Profile> {
     let kept = Profile::read(&dir.join(PROFILE_FILE))?.unwrap_or_default();
-    let code = connection.app_code.clone().or(kept.app_code.clone()).unwrap_or_else(|| APP_CODE.to_owned());
+    let code = connection.app_code.clone().or_else(|| kept.app_code.clone()).unwrap_or_else(|| APP_CODE.to_owned());
     // The secret that is kept belongs to the app that is kept.
     let kept_secret = kept.app_secret.filter(|_| kept.app_code.as_deref() == Some(code.as_str()));
     let secret = connection.app_secret.clone().or(kept_secret).unwrap_or_else(random_secret);

@@ -156,8 +156,7 @@ mod tests {
     #[test]
     fn flags_go_before_the_file() {
         let (_dir, path) = file("server = \"http://h:1\"\napp_code = \"a\"\napp_secret = \"b\"\nnewer = 1\n");
-        let connection =
-            Connection { profile: Some(path), server: Some("http://h:2".into()), ..Connection::default() };
+        let connection = Connection { profile: Some(path), server: Some("http://h:2".into()), ..Connection::default() };
 
         assert_eq!(connect(&connection).unwrap().server(), "http://h:2");
     }

@@ -53,18 +53,19 @@ fn told(error: &Error) -> String {
 fn hint(error: &Error) -> Option<&'static str> {
     if let Some(client) = client_error(error) {
         return match (client, client.status()) {
-            (ClientError::Unreachable { .. } | ClientError::NoAnswer { .. }, _) => {
-                Some("Check that the server runs and that the address is right (--server, PROCTOR_SERVER, or the profile).")
-            }
-            (_, Some(401)) => {
-                Some("Check app code, secret and user (PROCTOR_APP_CODE, PROCTOR_APP_SECRET, PROCTOR_USER, or the profile).")
-            }
+            (ClientError::Unreachable { .. } | ClientError::NoAnswer { .. }, _) => Some(
+                "Check that the server runs and that the address is right (--server, PROCTOR_SERVER, or the profile).",
+            ),
+            (_, Some(401)) => Some(
+                "Check app code, secret and user (PROCTOR_APP_CODE, PROCTOR_APP_SECRET, PROCTOR_USER, or the profile).",
+            ),
             (ClientError::Foreign { .. }, _) => Some("Something else seems to listen at that address."),
             _ => None,
         };
     }
     let server = error.chain().find_map(|cause| cause.downcast_ref::<ServerError>())?;
-    matches!(server, ServerError::Listen { .. }).then_some("Choose another address with --http or --link; port 0 is any free one.")
+    matches!(server, ServerError::Listen { .. })
+        .then_some("Choose another address with --http or --link; port 0 is any free one.")
 }
 
 #[cfg(test)]

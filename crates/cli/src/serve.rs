@@ -70,8 +70,9 @@ pub(crate) async fn open_store(dir: &Path) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(store))
 }
 
-/// The store of a server that may be running.
+/// The store of a server that may be running, or may start later.
 pub(crate) async fn open_store_beside(dir: &Path) -> Result<Arc<dyn Store>> {
+    make_dir(dir)?;
     let path = store_file(dir);
     let store = SqliteStore::open_beside(&path).await.with_context(|| format!("cannot open {}", path.display()))?;
     Ok(Arc::new(store))

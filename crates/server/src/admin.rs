@@ -40,10 +40,7 @@ impl TokenRequest {
 }
 
 /// Makes a join token that pins the authority of the store; returns it with its end.
-pub async fn create_token(
-    store: &Arc<dyn Store>,
-    request: TokenRequest,
-) -> Result<(JoinToken, Millis), ServerError> {
+pub async fn create_token(store: &Arc<dyn Store>, request: TokenRequest) -> Result<(JoinToken, Millis), ServerError> {
     let authority = gateway::authority(store).await?;
     let token = JoinToken::generate(&authority.fingerprint())?;
     let ttl_ms = i64::try_from(request.ttl.as_millis()).expect("bounded by TTL_MAX");
@@ -94,12 +91,7 @@ pub async fn create_app(store: &Arc<dyn Store>, code: &AppCode, trusted: bool) -
 }
 
 /// As [`create_app`], with a secret of the caller's choice.
-pub async fn put_app(
-    store: &Arc<dyn Store>,
-    code: &AppCode,
-    secret: &str,
-    trusted: bool,
-) -> Result<(), ServerError> {
+pub async fn put_app(store: &Arc<dyn Store>, code: &AppCode, secret: &str, trusted: bool) -> Result<(), ServerError> {
     let app = App { code: code.0.clone(), secret_hash: hash_secret(secret), trusted, created_at: clock::unix_millis() };
     Ok(store.put_app(app).await?)
 }

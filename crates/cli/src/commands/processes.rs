@@ -17,7 +17,8 @@ const PAGE: u64 = 1000;
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 pub(super) async fn ps(session: &Session, args: PsArgs) -> Result<Ended> {
-    let mut filter = ProcessFilter { namespace: args.namespace, host: args.host, limit: Some(PAGE), ..Default::default() };
+    let mut filter =
+        ProcessFilter { namespace: args.namespace, host: args.host, limit: Some(PAGE), ..Default::default() };
     let mut processes = Vec::new();
     loop {
         let page = session.client.processes(&filter).await?;
@@ -243,7 +244,11 @@ mod tests {
     #[test]
     fn files_are_json_or_toml() {
         let dir = tempfile::tempdir().unwrap();
-        for (name, text) in [("a.toml", "[meta]\nname = 'x'"), ("b.json", "{\"meta\":{\"name\":\"x\"}}"), ("c", " {\"meta\":{\"name\":\"x\"}}")] {
+        for (name, text) in [
+            ("a.toml", "[meta]\nname = 'x'"),
+            ("b.json", "{\"meta\":{\"name\":\"x\"}}"),
+            ("c", " {\"meta\":{\"name\":\"x\"}}"),
+        ] {
             let path = dir.path().join(name);
             std::fs::write(&path, text).unwrap();
 

@@ -47,7 +47,8 @@ pub(super) async fn finished(client: &Client, id: TaskId) -> Result<TaskView> {
 
 /// On stderr, and only on a terminal.
 fn bar() -> ProgressBar {
-    let target = if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let target =
+        if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let style = ProgressStyle::with_template("[{elapsed}] {bar:30} {pos}/{len} {msg}")
         .expect("the template is constant and well formed");
     ProgressBar::with_draw_target(None, target).with_style(style)

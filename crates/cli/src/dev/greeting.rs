@@ -27,7 +27,8 @@ impl Greeting<'_> {
         let program = std::env::current_exe().context("cannot tell where this program is")?;
         let field = |text: &Option<String>| text.clone().unwrap_or_default();
         let (code, secret) = (field(&self.profile.app_code), field(&self.profile.app_secret));
-        let (register, start) = (self.curl("register_proc_info", &registration(dir, self.user)), self.curl("operate_proc", &start()));
+        let (register, start) =
+            (self.curl("register_proc_info", &registration(dir, self.user)), self.curl("operate_proc", &start()));
         let profile = quoted(&format!("{dir}/{}", super::PROFILE_FILE));
         Ok(format!(
             "Proctor serves.\n\

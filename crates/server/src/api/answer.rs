@@ -40,7 +40,8 @@ impl Family {
 
     /// The family that answers for a path which nothing serves.
     pub(crate) fn of_path(path: &str) -> Self {
-        let is_in = |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let is_in =
+            |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         if ["/api/bk-gse", "/api/v2", "/api/c/compapi/v2/gse/api/v2"].into_iter().any(is_in) {
             Self::GseGateway
         } else if ["/api/c/compapi/v2/job", "/api/c/compapi/v2/jobv3"].into_iter().any(is_in) {

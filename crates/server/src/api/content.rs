@@ -177,9 +177,7 @@ fn instance<'a>(name: &'a str, outcome: &'a Outcome) -> Instance<'a> {
 /// Unix seconds as a clock with this offset shows them; empty for a time that no calendar has.
 fn written(format: &str, seconds: i64, offset_secs: i32) -> String {
     let offset = Offset::from_seconds(offset_secs).unwrap_or(Offset::UTC);
-    Timestamp::from_second(seconds)
-        .map(|at| offset.to_datetime(at).strftime(format).to_string())
-        .unwrap_or_default()
+    Timestamp::from_second(seconds).map(|at| offset.to_datetime(at).strftime(format).to_string()).unwrap_or_default()
 }
 
 #[cfg(test)]

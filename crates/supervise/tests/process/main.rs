@@ -1,5 +1,7 @@
 //! The process machine in virtual time: rules one by one, then under random events and crashes.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod world;
 
 use std::time::Duration;

@@ -17,7 +17,7 @@ use proctor_supervise::{Action, CommandKind, Event, Notice, Process, Record, Req
 
 /// What the commands of the process under test do.
 #[derive(Clone, Debug)]
-pub struct Habits {
+pub(crate) struct Habits {
     pub start_takes_ms: u64,
     pub start_exit: i32,
     /// After the end of the start command; None: no process comes.
@@ -55,14 +55,14 @@ enum Due {
 
 /// What counts for the retries of supervision, in order.
 #[derive(Clone, Copy, Debug)]
-pub enum Mark {
+pub(crate) enum Mark {
     Relaunch(Time),
     /// An operation ended or a life was long enough: the count begins anew.
     Anew,
 }
 
 #[derive(Debug)]
-pub struct World {
+pub(crate) struct World {
     pub now: Time,
     pub habits: Habits,
     pub machine: Process,
@@ -87,7 +87,7 @@ pub struct World {
     requested: BTreeMap<OperationId, Request>,
 }
 
-pub fn spec(change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
+pub(crate) fn spec(change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
     let mut spec = Spec {
         identity: Identity {
             proc_name: "p".parse().unwrap(),
@@ -115,7 +115,7 @@ pub fn spec(change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
 }
 
 impl World {
-    pub fn new(spec: Arc<Spec>, habits: Habits) -> Self {
+    pub(crate) fn new(spec: Arc<Spec>, habits: Habits) -> Self {
         Self {
             now: Time::since_boot(Duration::from_secs(1000)),
             habits,
@@ -141,16 +141,16 @@ impl World {
         }
     }
 
-    pub fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.life.is_some()
     }
 
-    pub fn pid(&self) -> Option<i32> {
+    pub(crate) fn pid(&self) -> Option<i32> {
         self.life.as_ref().map(|life| life.pid)
     }
 
     /// Asks for an operation now; its id tells the tests apart.
-    pub fn request(&mut self, kind: OperationKind) -> OperationId {
+    pub(crate) fn request(&mut self, kind: OperationKind) -> OperationId {
         let index = u32::try_from(self.requested.len()).unwrap();
         let operation = OperationId { task: TaskId::from_uuid(uuid::Uuid::nil()), index, attempt: 1 };
         let expires = self.now + Duration::from_secs(100_000);
@@ -160,19 +160,19 @@ impl World {
         operation
     }
 
-    pub fn outcome(&self, operation: OperationId) -> Option<&Outcome> {
+    pub(crate) fn outcome(&self, operation: OperationId) -> Option<&Outcome> {
         self.outcomes.get(&operation)
     }
 
     /// The process dies by a hand that is not ours.
-    pub fn kill_outside(&mut self) {
+    pub(crate) fn kill_outside(&mut self) {
         if let Some(life) = self.life.clone() {
             self.die(&life, Some(Exit::Signal(9)));
         }
     }
 
     /// SIGKILL to the agent, and a new one on the same disk.
-    pub fn crash_agent(&mut self, same_boot: bool) {
+    pub(crate) fn crash_agent(&mut self, same_boot: bool) {
         self.crash_after = None;
         self.agent += 1;
         self.watched.clear();
@@ -200,7 +200,7 @@ impl World {
     }
 
     /// Lets `duration` pass.
-    pub fn pass(&mut self, duration: Duration) {
+    pub(crate) fn pass(&mut self, duration: Duration) {
         let end = self.now + duration;
         loop {
             let next_due = self.due.keys().next().map(|(time, _)| *time);
@@ -399,6 +399,6 @@ impl World {
     }
 }
 
-pub fn end_of(code: i32) -> CommandEnd {
+pub(crate) fn end_of(code: i32) -> CommandEnd {
     CommandEnd { result: CommandResult::Exited(Exit::Code(code)), output: format!("exit {code}") }
 }

@@ -131,11 +131,7 @@ fn info(record: ProcessRecord, host: Host, bk_agent_id: Option<String>) -> Info 
     let snapshot = record.snapshot.unwrap_or_default();
     let ProcessKey { namespace, name } = record.key;
     Info {
-        meta: Meta {
-            namespace: namespace.into(),
-            name: name.into(),
-            labels: record.spec.labels.clone(),
-        },
+        meta: Meta { namespace: namespace.into(), name: name.into(), labels: record.spec.labels.clone() },
         host,
         bk_agent_id,
         flag: if snapshot.managed { RUNNING } else { STOPPED },

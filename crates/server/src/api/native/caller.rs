@@ -29,9 +29,7 @@ impl Authenticated {
     pub(super) async fn must_be_trusted(&self, control: &Control, what: &str) -> Result<()> {
         match control.app(&self.who.app).await? {
             Some(app) if app.trusted => Ok(()),
-            Some(_) | None => {
-                Err(NativeError::new(Kind::PermissionDenied, format!("only trusted apps may {what}")))
-            }
+            Some(_) | None => Err(NativeError::new(Kind::PermissionDenied, format!("only trusted apps may {what}"))),
         }
     }
 }

@@ -59,9 +59,9 @@ pub(super) fn parse_host(text: &str) -> std::result::Result<HostRef, FieldError>
         return Ok(HostRef::Key(key));
     }
     let agent = text.parse::<AgentId>();
-    agent.map(HostRef::Agent).map_err(|_| {
-        FieldError::new("", format!("'{text}' is neither an IP address, CLOUD:IP nor an agent id"))
-    })
+    agent
+        .map(HostRef::Agent)
+        .map_err(|_| FieldError::new("", format!("'{text}' is neither an IP address, CLOUD:IP nor an agent id")))
 }
 
 /// `"hosts": [...]` or `"all": true`, one of them.

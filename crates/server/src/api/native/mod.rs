@@ -16,10 +16,14 @@ mod pools;
 mod processes;
 mod tasks;
 
+use std::any::Any;
+
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::Method;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use tower_http::catch_panic::CatchPanicLayer;
 
 use super::ApiState;
 use error::{Kind, NativeError};
@@ -43,6 +47,7 @@ pub(crate) fn router(state: ApiState) -> Router {
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(CatchPanicLayer::custom(after_panic))
         .with_state(state)
 }
 
@@ -52,4 +57,9 @@ async fn unknown_path() -> NativeError {
 
 async fn wrong_method(method: Method) -> NativeError {
     NativeError::new(Kind::MethodNotAllowed, format!("the path does not take {method}"))
+}
+
+fn after_panic(_: Box<dyn Any + Send>) -> Response {
+    tracing::error!("a handler of the native API panicked");
+    NativeError::new(Kind::Internal, "the server has a defect that this request ran into").into_response()
 }

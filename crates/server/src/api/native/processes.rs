@@ -85,8 +85,7 @@ impl ProcessView {
 
     fn full(record: ProcessRecord) -> Self {
         let brief = Self::new(&record);
-        let whole =
-            Whole { registered_at: record.registered_at / 1000, spec: record.spec, snapshot: record.snapshot };
+        let whole = Whole { registered_at: record.registered_at / 1000, spec: record.spec, snapshot: record.snapshot };
         Self { whole: Some(whole), ..brief }
     }
 

@@ -48,14 +48,14 @@ pub(in crate::api) fn operation_kind(number: i64) -> Option<OperationKind> {
 
 /// A process on hosts, with the key of each host's row.
 #[derive(Debug)]
-pub(super) struct Process {
-    pub(super) key: ProcessKey,
-    pub(super) hosts: Vec<HostRef>,
-    pub(super) row_keys: Vec<String>,
+pub(in crate::api) struct Process {
+    pub(in crate::api) key: ProcessKey,
+    pub(in crate::api) hosts: Vec<HostRef>,
+    pub(in crate::api) row_keys: Vec<String>,
 }
 
 /// Body of register_proc_info and update_proc_info.
-pub(super) fn registration(params: &Value) -> Result<(Process, Arc<Spec>)> {
+pub(in crate::api) fn registration(params: &Value) -> Result<(Process, Arc<Spec>)> {
     let fields = Fields::of(params)?;
     let meta = fields.required("meta", meta::meta)?;
     let process = process(fields, meta.key)?;

@@ -1,0 +1,13 @@
+//! The HTTP border against a real store: what callers send and what they get back.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests; a failure should stop the test")]
+
+mod auth;
+mod captured;
+mod envelopes;
+mod errors;
+mod groups;
+mod job;
+mod processes;
+mod support;
+mod tasks;

@@ -1,0 +1,167 @@
+//! A server without sockets: router, control plane and a SQLite file of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use proctor_model::{AgentId, HostKey};
+use proctor_pki::hash_secret;
+use proctor_runtime::Tasks;
+use proctor_server::api::{self, ApiState};
+use proctor_server::control::Control;
+use proctor_store::sqlite::SqliteStore;
+use proctor_store::{App, Enrolment, JoinToken, Store};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+pub(crate) const APP: &str = "sample_app";
+pub(crate) const SECRET: &str = "sample-secret";
+pub(crate) const ESB: &str = "/api/c/compapi/v2/gse";
+pub(crate) const GATEWAY: &str = "/api/bk-gse/prod/api/v2/proc";
+pub(crate) const JOB: &str = "/api/c/compapi/v2/jobv3";
+
+pub(crate) struct World {
+    pub(crate) router: Router,
+    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) control: Control,
+    tasks: Tasks,
+    _directory: TempDir,
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) json: Value,
+}
+
+impl Answer {
+    pub(crate) fn code(&self) -> i64 {
+        self.json["code"].as_i64().unwrap()
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        self.json["message"].as_str().unwrap()
+    }
+
+    /// `data` of a success.
+    #[track_caller]
+    pub(crate) fn data(&self) -> &Value {
+        assert_eq!(self.status, StatusCode::OK);
+        assert_eq!(self.json["result"], true, "{}", self.json);
+        assert_eq!(self.code(), 0);
+        &self.json["data"]
+    }
+}
+
+impl World {
+    /// With a trusted app, an untrusted one, and host 0:10.0.0.1 enrolled but offline.
+    pub(crate) async fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let store = Arc::new(SqliteStore::open(&directory.path().join("proctor.db")).await.unwrap());
+        let tasks = Tasks::default();
+        let control = Control::start(Arc::<SqliteStore>::clone(&store), &tasks).await.unwrap();
+        let router = api::router(ApiState { control: control.clone(), wait_for: None });
+        let world = Self { router, store, control, tasks, _directory: directory };
+        world.put_app(APP, true).await;
+        world.put_app("stranger", false).await;
+        world.enrol("0:10.0.0.1", "020000000052540a9b2c1641").await;
+        world
+    }
+
+    async fn put_app(&self, code: &str, trusted: bool) {
+        let app = App { code: code.into(), secret_hash: hash_secret(SECRET), trusted, created_at: 0 };
+        self.store.put_app(app).await.unwrap();
+    }
+
+    pub(crate) async fn enrol(&self, host: &str, agent: &str) {
+        let host: HostKey = host.parse().unwrap();
+        let agent: AgentId = agent.parse().unwrap();
+        let token_id = format!("token-{agent}");
+        let secret_hash = hash_secret("token");
+        let token = JoinToken {
+            id: token_id.clone(),
+            secret_hash: secret_hash.clone(),
+            uses: 1,
+            expires_at: i64::MAX,
+            cloud: None,
+        };
+        self.store.put_token(token).await.unwrap();
+        let key_fingerprint = format!("fingerprint-{agent}");
+        let enrolment = Enrolment { token_id, token_secret_hash: secret_hash, host, agent, key_fingerprint };
+        self.store.enrol(enrolment, 1).await.unwrap().unwrap();
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        let json = serde_json::from_slice(&body).unwrap_or_else(|_| panic!("not JSON: {body:?}"));
+        Answer { status: head.status, headers: head.headers, json }
+    }
+
+    /// With the credentials of the trusted app in the body.
+    pub(crate) async fn post(&self, path: &str, mut body: Value) -> Answer {
+        body["bk_app_code"] = json!(APP);
+        body["bk_app_secret"] = json!(SECRET);
+        body["bk_username"] = json!("admin");
+        self.post_as_is(path, &body).await
+    }
+
+    pub(crate) async fn post_as_is(&self, path: &str, body: &Value) -> Answer {
+        self.send(post_request(path, body.to_string())).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    /// Polls until no row is at 115, for at most as long as clients are promised.
+    pub(crate) async fn finished(&self, path: &str, task: &Value) -> Value {
+        let patience = Duration::from_secs(3);
+        let poll = async {
+            loop {
+                let answer = self.post(path, json!({"task_id": task})).await;
+                let rows = answer.data().as_object().unwrap().clone();
+                if rows.values().all(|row| row["error_code"] != 115) {
+                    return Value::Object(rows);
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(patience, poll).await.expect("every row ends within 3 s")
+    }
+
+    pub(crate) async fn end(self) {
+        assert!(self.tasks.end(Duration::from_secs(5)).await);
+    }
+}
+
+pub(crate) fn post_request(path: &str, body: String) -> Request<Body> {
+    Request::builder().method(Method::POST).uri(path).body(Body::from(body)).unwrap()
+}
+
+pub(crate) fn spec() -> Value {
+    json!({
+        "identity": {"proc_name": "nginxd", "setup_path": "/data/nginx", "pid_path": "/data/nginx/n.pid", "user": "root"},
+        "control": {"start_cmd": "./start.sh", "stop_cmd": "./stop.sh"},
+        "resource": {"cpu": 10, "mem": 10},
+        "monitor_policy": {"auto_type": 1}
+    })
+}
+
+/// A process of the first generation on one host.
+pub(crate) fn on_host(name: &str, ip: &str) -> Value {
+    json!({
+        "meta": {"namespace": "web", "name": name, "labels": {"tier": 1}},
+        "hosts": [{"ip": ip, "bk_cloud_id": 0, "bk_supplier_id": 7}]
+    })
+}
+
+pub(crate) fn registered(name: &str, ip: &str) -> Value {
+    let mut body = on_host(name, ip);
+    body["spec"] = spec();
+    body
+}
