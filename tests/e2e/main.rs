@@ -4,6 +4,7 @@
 
 mod cli;
 mod dev;
+mod docs;
 mod documents;
 mod errors;
 mod faults;

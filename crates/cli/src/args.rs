@@ -181,6 +181,7 @@ pub(crate) enum AppCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct AppArgs {
+    /// Letters, digits, '-', '_' and '.'
     pub(crate) code: String,
     /// It may name any user, and make tokens and apps
     #[arg(long, env = "PROCTOR_APP_TRUSTED", value_parser = BoolishValueParser::new())]
@@ -216,6 +217,7 @@ pub(crate) struct RegisterArgs {
 /// A process, and where.
 #[derive(Debug, Args)]
 pub(crate) struct ChosenProcess {
+    /// Namespace and name, such as demo/heartbeat
     #[arg(value_name = "NS/NAME", value_parser = parse_process)]
     pub(crate) process: ProcessKey,
     #[command(flatten)]
@@ -235,8 +237,9 @@ pub(crate) struct ChosenHosts {
 }
 
 impl ChosenHosts {
+    /// All only where that was said: `PROCTOR_ALL=false` without a host names none.
     pub(crate) fn get(&self) -> Hosts {
-        if self.hosts.is_empty() { Hosts::All } else { Hosts::These(self.hosts.clone()) }
+        if self.all { Hosts::All } else { Hosts::These(self.hosts.clone()) }
     }
 }
 
@@ -251,6 +254,7 @@ pub(crate) struct OperateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
+    /// Namespace and name, such as demo/heartbeat
     #[arg(value_name = "NS/NAME", value_parser = parse_process)]
     pub(crate) process: ProcessKey,
     /// Only these hosts; without it, wherever the process is registered
@@ -266,12 +270,14 @@ impl StatusArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
+    /// Namespace and name, such as demo/heartbeat
     #[arg(value_name = "NS/NAME", value_parser = parse_process)]
     pub(crate) process: ProcessKey,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskArgs {
+    /// As it was printed or answered: GSETASK:…
     #[arg(value_parser = parse_task)]
     pub(crate) task_id: TaskId,
     /// Wait until every target has its outcome
@@ -289,6 +295,7 @@ pub(crate) enum GroupCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct GroupSetArgs {
+    /// Whose processes
     pub(crate) namespace: String,
     /// Which processes: those with the label process_group of this value [default: the namespace,
     /// which is all its processes]
@@ -420,6 +427,14 @@ mod tests {
         let (kind, args) = cli.command.operation().unwrap();
         assert_eq!(kind, OperationKind::Start);
         assert_eq!(args.target.hosts.get(), Hosts::These(vec!["10.0.0.1".into(), "10.0.0.2".into(), "a-1".into()]));
+    }
+
+    #[test]
+    fn all_must_be_said() {
+        let hosts = |all| ChosenHosts { hosts: Vec::new(), all }.get();
+
+        assert_eq!(hosts(true), Hosts::All);
+        assert_eq!(hosts(false), Hosts::These(Vec::new()));
     }
 
     #[test]

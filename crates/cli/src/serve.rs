@@ -74,6 +74,9 @@ pub(crate) async fn open_store(dir: &Path) -> Result<Arc<dyn Store>> {
 pub(crate) async fn open_store_beside(dir: &Path) -> Result<Arc<dyn Store>> {
     make_dir(dir)?;
     let path = store_file(dir);
+    if !path.exists() {
+        eprintln!("proctor: {} holds no store yet: a new one is made, with an authority of its own", dir.display());
+    }
     let store = SqliteStore::open_beside(&path).await.with_context(|| format!("cannot open {}", path.display()))?;
     Ok(Arc::new(store))
 }

@@ -180,6 +180,7 @@ pub struct Target {
     pub item: u32,
     /// None where the caller's host is not known.
     pub agent: Option<AgentId>,
+    /// The host's address, or the one that the caller gave.
     pub host: Option<HostKey>,
     /// The key of its row in the caller's dialect.
     pub row_key: String,

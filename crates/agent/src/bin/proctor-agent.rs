@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 #[command(name = "proctor-agent", version)]
 struct Arguments {
     /// The server's link
-    #[arg(long, value_name = "HOST:PORT", env = "PROCTOR_SERVER_LINK", visible_alias = "link")]
+    #[arg(long, value_name = "HOST:PORT", env = "PROCTOR_SERVER")]
     server: String,
     /// A join token of the server; needed only for the first start
     #[arg(long, env = "PROCTOR_TOKEN", hide_env_values = true)]

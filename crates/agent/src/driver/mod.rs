@@ -184,7 +184,9 @@ impl Driver {
                 self.send(FromAgent::Outcome { operation, outcome: *outcome });
             }
             Input::Version { key, life, version } => {
-                self.versions.insert(key, (life, version));
+                self.versions.insert(key.clone(), (life, version));
+                self.reported.remove(&key);
+                self.touched.insert(key);
             }
         }
     }

@@ -67,7 +67,7 @@ impl Greeting<'_> {
         });
         let url = self.profile.server.as_deref().unwrap_or_default();
         format!(
-            "curl -sS {} -H {} -d {}",
+            "curl -sS -w '\\n' {} -H {} -d {}",
             quoted(&format!("{url}/{GSE}/{call}/")),
             quoted(&format!("X-Bkapi-Authorization: {who}")),
             quoted(&body.to_string())

@@ -14,6 +14,7 @@ use tower_http::catch_panic::ResponseForPanic;
 use uuid::Uuid;
 
 use super::error::{ApiError, GatewayAnswer, Problem, ProblemEntry};
+use super::family::Family;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-bkapi-request-id");
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-bkapi-error-code");
@@ -22,35 +23,6 @@ const REQUEST_ID_CHARS_MAX: usize = 64;
 const HEADER_CHARS_MAX: usize = 512;
 /// What the original answers for an unknown path, word for word; it has no code.
 const NOT_FOUND: &str = "The content does not exist";
-
-/// A family of endpoints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Family {
-    /// `/api/c/compapi/v2/gse/…`
-    GseEsb,
-    /// `/api/bk-gse/{stage}/api/v2/…` and its two other places.
-    GseGateway,
-    /// `/api/c/compapi/v2/job/…` and `…/jobv3/…`
-    Job,
-}
-
-impl Family {
-    pub(crate) const GATEWAY_PREFIXES: [&'static str; 3] =
-        ["/api/bk-gse/{stage}/api/v2", "/api/v2", "/api/c/compapi/v2/gse/api/v2"];
-
-    /// The family that answers for a path which nothing serves.
-    pub(crate) fn of_path(path: &str) -> Self {
-        let is_in =
-            |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        if ["/api/bk-gse", "/api/v2", "/api/c/compapi/v2/gse/api/v2"].into_iter().any(is_in) {
-            Self::GseGateway
-        } else if ["/api/c/compapi/v2/job", "/api/c/compapi/v2/jobv3"].into_iter().any(is_in) {
-            Self::Job
-        } else {
-            Self::GseEsb
-        }
-    }
-}
 
 /// The id of one request: the caller's where it is a sane one, else our own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,13 +169,16 @@ mod tests {
         assert_eq!(header_text("hosts[0].名\r\nX: y").to_str().unwrap(), "hosts[0].???X: y");
     }
 
-    #[test]
-    fn a_path_that_nothing_serves_belongs_to_a_family() {
-        assert_eq!(Family::of_path("/api/bk-gse/prod/nothing"), Family::GseGateway);
-        assert_eq!(Family::of_path("/api/v2"), Family::GseGateway);
-        assert_eq!(Family::of_path("/api/v20"), Family::GseEsb);
-        assert_eq!(Family::of_path("/api/c/compapi/v2/gse/api/v2/proc/x"), Family::GseGateway);
-        assert_eq!(Family::of_path("/api/c/compapi/v2/gse/x"), Family::GseEsb);
-        assert_eq!(Family::of_path("/api/c/compapi/v2/jobv3/x"), Family::Job);
+    #[tokio::test]
+    async fn a_panic_is_answered_in_the_shape_of_its_family() {
+        let esb = PanicAnswer(Family::GseEsb).response_for_panic(Box::new("on purpose"));
+        let gateway = PanicAnswer(Family::GseGateway).response_for_panic(Box::new("on purpose".to_owned()));
+
+        assert_eq!((esb.status().as_u16(), gateway.status().as_u16()), (500, 500));
+        let body = axum::body::to_bytes(esb.into_body(), 4096).await.unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((&body["result"], &body["code"]), (&json!(false), &json!(1_306_000)));
+        assert!(!body.to_string().contains("on purpose"));
+        assert_eq!(gateway.headers()["x-bkapi-error-code"], "1650001");
     }
 }

@@ -18,6 +18,9 @@ const AUTHORIZATION: &str = "x-bkapi-authorization";
 const USER_UNVERIFIED: &str =
     "User authentication failed, please provide a valid user identity, such as bk_token, bk_username";
 
+/// As long as a hash, and the hash of nothing that anybody knows.
+const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
 /// The fields of a request that are credentials; they never get further than this module.
 pub(super) const FIELDS: [&str; 10] = [
     "bk_app_code",
@@ -102,8 +105,8 @@ pub(crate) async fn authenticate(control: &Control, credentials: &Credentials) -
     let code = credentials.app().ok_or_else(|| missing("APP Code [bk_app_code] cannot be empty"))?;
     let secret = credentials.secret().ok_or_else(|| missing("APP Secret [bk_app_secret] cannot be empty"))?;
     let app = control.app(code).await?;
-    // An unknown app is compared too, with something that no hash is equal to.
-    let stored = app.as_ref().map_or("", |app| app.secret_hash.as_str());
+    // An unknown app is compared too, so that it takes as long as a wrong secret.
+    let stored = app.as_ref().map_or(NO_HASH, |app| app.secret_hash.as_str());
     let is_right = secrets_match(&hash_secret(secret), stored);
     let Some(app) = app.filter(|_| is_right) else {
         return Err(missing("the app is not known or its secret is wrong"));

@@ -125,6 +125,23 @@ fn shortened(value: &Value) -> String {
     if text.chars().count() <= 64 { text } else { text.chars().take(60).chain("…".chars()).collect() }
 }
 
+/// For the tests of every module that reads fields.
+#[cfg(test)]
+pub(super) mod testing {
+    use serde_json::Value;
+
+    /// `body` with the value at `pointer` put in or replaced; null counts as absent.
+    pub(in crate::api) fn with(mut body: Value, pointer: &str, value: Value) -> Value {
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        let parent = body.pointer_mut(parent).unwrap();
+        match parent.as_array_mut() {
+            Some(list) => list[field.parse::<usize>().unwrap()] = value,
+            None => parent[field] = value,
+        }
+        body
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

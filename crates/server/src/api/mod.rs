@@ -35,8 +35,9 @@ use tower_http::normalize_path::NormalizePath;
 
 use crate::ServerError;
 use crate::control::Control;
-use answer::{Family, RequestId};
+use answer::RequestId;
 use error::{ApiError, Problem};
+use family::Family;
 use request::Call;
 
 /// After shutdown is asked for, requests that are under way get this long to end.
@@ -116,7 +117,8 @@ where
 
 /// A path or a method that nothing serves. Mounted by the families too, for their methods.
 async fn unknown_path(request: Request) -> Response {
-    let path = request.extensions().get::<axum::extract::OriginalUri>().map_or(request.uri(), |uri| &uri.0).path();
+    let path =
+        request.extensions().get::<axum::extract::OriginalUri>().map_or_else(|| request.uri(), |uri| &uri.0).path();
     let error = ApiError::new(Problem::NotFound, format!("nothing is served at {} {path}", request.method()));
     answer::failure(Family::of_path(path), &RequestId::of(request.headers()), &error)
 }

@@ -21,6 +21,8 @@ use crate::control::{Caller, Control};
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// A body that is too large is read on this far, so that its sender gets to read the answer.
 const DRAINED_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
+/// About a millisecond of parsing.
+const INLINE_BYTES_MAX: usize = 256 * 1024;
 const BODY_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// One authenticated request.
@@ -38,12 +40,30 @@ impl Call {
         let body = read_body(body).await?;
         let credentials = match Credentials::from_headers(&head.headers)? {
             Some(credentials) => credentials,
-            None => credentials_of(&head.method, &head.uri, &body)?,
+            None => {
+                let (method, uri) = (head.method, head.uri.clone());
+                off_worker(&body, move |body| credentials_of(&method, &uri, body)).await?
+            }
         };
         let caller = auth::authenticate(&state.control, &credentials).await?;
-        let params = Value::Object(params_of(&head.uri, &body)?);
+        let uri = head.uri;
+        let params = Value::Object(off_worker(&body, move |body| params_of(&uri, body)).await?);
         Ok(Self { control: state.control, caller, params })
     }
+}
+
+/// Reads a body where that holds up nobody: a large one on a thread for such work.
+async fn off_worker<T, F>(body: &Bytes, read: F) -> Result<T, ApiError>
+where
+    T: Send + 'static,
+    F: FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
+{
+    if body.len() <= INLINE_BYTES_MAX {
+        return read(body);
+    }
+    let body = body.clone();
+    let failed = |_| ApiError::new(Problem::Internal, "the body could not be read");
+    tokio::task::spawn_blocking(move || read(&body)).await.map_err(failed)?
 }
 
 /// Unknown fields are skipped without being built: nobody has proved anything yet.

@@ -96,8 +96,8 @@ impl Control {
 
     /// The hosts that callers name, in order; None for one that has never enrolled.
     pub async fn resolve(&self, hosts: &[HostRef]) -> Result<Vec<Option<HostRecord>>> {
-        let keys: Vec<HostKey> = hosts.iter().filter_map(|host| matches_key(host)).collect();
-        let agents: Vec<AgentId> = hosts.iter().filter_map(|host| matches_agent(host)).collect();
+        let keys: Vec<HostKey> = hosts.iter().filter_map(HostRef::key).collect();
+        let agents: Vec<AgentId> = hosts.iter().filter_map(HostRef::agent).collect();
         let mut by_key = self.inner.store.hosts_by_key(&keys).await?.into_iter();
         let mut by_agent = self.inner.store.hosts_by_agent(&agents).await?.into_iter();
         Ok(hosts
@@ -269,20 +269,6 @@ impl Control {
     ) -> Vec<Outcome> {
         let rows = hosts.iter().zip(records);
         rows.map(|(host, record)| record.as_ref().map_or_else(|| never_enrolled(host), &mut known)).collect()
-    }
-}
-
-fn matches_key(host: &HostRef) -> Option<HostKey> {
-    match host {
-        HostRef::Key(key) => Some(*key),
-        HostRef::Agent(_) => None,
-    }
-}
-
-fn matches_agent(host: &HostRef) -> Option<AgentId> {
-    match host {
-        HostRef::Key(_) => None,
-        HostRef::Agent(agent) => Some(agent.clone()),
     }
 }
 

@@ -64,11 +64,12 @@ impl Control {
             SpecSource::Given(spec) => Specs::One(spec.clone()),
             SpecSource::Registered => Specs::PerAgent(self.registered_specs(&item.key, &hosts).await?),
         };
-        let mut indexes: HashMap<Option<String>, u32> = HashMap::new();
+        // One item for each spec; the store gives equal specs as one.
+        let mut indexes: HashMap<Option<*const Spec>, u32> = HashMap::new();
         for (target, host) in item.targets.into_iter().zip(hosts) {
             let spec = host.as_ref().and_then(|host| specs.of(&host.agent));
             let outcome = known_outcome(&item.key, item.kind, &target.host, host.as_ref(), spec.as_ref());
-            let index = *indexes.entry(spec.as_ref().map(|spec| spec.to_json())).or_insert_with(|| {
+            let index = *indexes.entry(spec.as_ref().map(Arc::as_ptr)).or_insert_with(|| {
                 draft.items.push(task_item(&item.key, item.kind, spec, matches!(specs, Specs::One(_))));
                 u32::try_from(draft.items.len() - 1).expect("items are bounded by the body")
             });
@@ -76,7 +77,7 @@ impl Control {
             draft.targets.push(Target {
                 item: index,
                 agent: host.as_ref().map(|host| host.agent.clone()),
-                host: host.as_ref().map(|host| host.key),
+                host: host.as_ref().map(|host| host.key).or_else(|| target.host.key()),
                 row_key: target.row_key,
             });
             draft.outcomes.extend(outcome.map(|outcome| (number, outcome)));

@@ -19,6 +19,22 @@ pub enum HostRef {
     Agent(AgentId),
 }
 
+impl HostRef {
+    pub fn key(&self) -> Option<HostKey> {
+        match self {
+            Self::Key(key) => Some(*key),
+            Self::Agent(_) => None,
+        }
+    }
+
+    pub fn agent(&self) -> Option<AgentId> {
+        match self {
+            Self::Key(_) => None,
+            Self::Agent(agent) => Some(agent.clone()),
+        }
+    }
+}
+
 impl std::fmt::Display for HostRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -23,10 +23,10 @@ pub(super) async fn enrol(tls: Connection, peer: SocketAddr, gateway: &Gateway) 
         return;
     };
     let answer = decide(gateway, token_id, &token_secret, &csr_der, agent, host).await;
-    match &answer {
-        FromServer::Enrolled { agent, .. } => tracing::info!(%peer, %host, %agent, "a host has enrolled"),
-        FromServer::Refused { reason, .. } => tracing::warn!(%peer, %host, %reason, "an enrolment was refused"),
-        _ => {}
+    if let FromServer::Refused { reason, .. } = &answer {
+        tracing::warn!(%peer, %host, %reason, "an enrolment was refused");
+    } else {
+        tracing::info!(%peer, %host, "a host has enrolled");
     }
     if let Err(error) = frames.send(answer).await {
         tracing::debug!(%peer, %error, "an enrolment's answer was not delivered");

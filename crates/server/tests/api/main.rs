@@ -9,5 +9,6 @@ mod errors;
 mod groups;
 mod job;
 mod processes;
+mod serving;
 mod support;
 mod tasks;

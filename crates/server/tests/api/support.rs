@@ -59,8 +59,14 @@ impl Answer {
 impl World {
     /// With a trusted app, an untrusted one, and host 0:10.0.0.1 enrolled but offline.
     pub(crate) async fn new() -> Self {
+        Self::bounded(u32::MAX).await
+    }
+
+    /// With a store of so many pages.
+    pub(crate) async fn bounded(pages_max: u32) -> Self {
         let directory = TempDir::new().unwrap();
-        let store = Arc::new(SqliteStore::open(&directory.path().join("proctor.db")).await.unwrap());
+        let store = SqliteStore::open_bounded(&directory.path().join("proctor.db"), pages_max).await.unwrap();
+        let store = Arc::new(store);
         let tasks = Tasks::default();
         let control = Control::start(Arc::<SqliteStore>::clone(&store), &tasks).await.unwrap();
         let router = api::router(ApiState { control: control.clone(), wait_for: None });

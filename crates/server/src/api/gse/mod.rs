@@ -15,11 +15,12 @@ use proctor_store::RegisterMode;
 use serde::Serialize;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::answer::{Family, PanicAnswer};
+use super::answer::PanicAnswer;
 use super::error::{ApiError, Problem};
+use super::family::{self, Family};
 use super::request::Call;
 use super::rows::{Row, Rows};
-use super::{ApiState, endpoint, family, unknown_path};
+use super::{ApiState, endpoint, unknown_path};
 use crate::control::{Submission, SubmittedItem};
 use decode::KeyStyle;
 use proctor_model::{FieldError, Outcome};

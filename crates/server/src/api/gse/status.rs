@@ -127,7 +127,6 @@ fn supplier_of(host: &HostRef) -> Option<u32> {
 
 fn info(record: ProcessRecord, host: Host, bk_agent_id: Option<String>) -> Info {
     let message = message(&record);
-    let never_seen = record.snapshot.is_none();
     let snapshot = record.snapshot.unwrap_or_default();
     let ProcessKey { namespace, name } = record.key;
     Info {
@@ -135,7 +134,7 @@ fn info(record: ProcessRecord, host: Host, bk_agent_id: Option<String>) -> Info 
         host,
         bk_agent_id,
         flag: if snapshot.managed { RUNNING } else { STOPPED },
-        status: if snapshot.pid.is_some() && !never_seen { RUNNING } else { STOPPED },
+        status: if snapshot.pid.is_some() { RUNNING } else { STOPPED },
         isauto: snapshot.managed,
         message,
         pid: snapshot.pid.unwrap_or(-1),

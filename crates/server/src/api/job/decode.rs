@@ -93,7 +93,8 @@ fn items(
     Ok(items)
 }
 
-/// `taken` holds the row keys of the whole request: each may be there once.
+/// `taken` holds the targets of the whole request: each may be there once, however its address is
+/// written.
 fn item(
     fields: Fields<'_>,
     kind: OperationKind,
@@ -106,11 +107,12 @@ fn item(
         let host = Fields::of(value)?;
         let (written, ip) = host.required("ip", address)?;
         let cloud = host.required("bk_cloud_id", count::<u32>)?;
+        let key = HostKey::new(cloud, 0, ip);
         let row_key = format!("{index}:{cloud}:{written}");
-        if !taken.insert(row_key.clone()) {
+        if !taken.insert(format!("{index}:{key}")) {
             return Err(FieldError::new("", format!("target {row_key} is named twice")));
         }
-        Ok(SubmittedTarget { host: HostRef::Key(HostKey::new(cloud, 0, ip)), row_key })
+        Ok(SubmittedTarget { host: HostRef::Key(key), row_key })
     };
     let targets = fields.required("ip_list", |value| each(value, target))?;
     if targets.is_empty() {

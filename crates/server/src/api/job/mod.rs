@@ -10,13 +10,13 @@ mod decode;
 use axum::Router;
 use serde::Serialize;
 
-use super::answer::Family;
 use super::content::{Content, content};
 use super::error::ApiError;
+use super::family::{self, Family};
 use super::gse::{guarded, task};
 use super::request::Call;
 use super::rows::{Row, Rows};
-use super::{ApiState, endpoint, family};
+use super::{ApiState, endpoint};
 use crate::control::{Submission, SubmittedItem};
 use proctor_model::{Code, FieldError};
 use proctor_store::TaskView;

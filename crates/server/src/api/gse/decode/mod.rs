@@ -71,10 +71,16 @@ pub(super) fn unregistration(params: &Value) -> Result<Process> {
 }
 
 fn process(fields: Fields<'_>, key: ProcessKey) -> Result<Process> {
+    let what = written(&key);
     let named = hosts(fields, KeyStyle::WithSupplier)?;
-    let row_keys: Vec<String> = named.iter().map(|host| host.row_key(&key)).collect();
-    unique(fields, row_keys.iter().map(String::as_str), &mut HashSet::new())?;
+    unique(fields, &named, &what, &mut HashSet::new())?;
+    let row_keys = named.iter().map(|host| host.row_key(&what)).collect();
     Ok(Process { key, hosts: named.into_iter().map(|host| host.host).collect(), row_keys })
+}
+
+/// The part of a row key that names the process.
+fn written(key: &ProcessKey) -> String {
+    format!("{}:{}", key.namespace, key.name)
 }
 
 /// Body of operate_proc: what is registered is operated.
@@ -121,7 +127,7 @@ fn operation_with_spec(value: &Value, taken: &mut HashSet<String>) -> Result<Sub
     item(fields, KeyStyle::WithoutSupplier, meta.key, kind, spec, taken)
 }
 
-/// `taken` holds the row keys of the whole request: each may be there once.
+/// `taken` holds the targets of the whole request: each may be there once.
 fn item(
     fields: Fields<'_>,
     style: KeyStyle,
@@ -130,10 +136,11 @@ fn item(
     spec: SpecSource,
     taken: &mut HashSet<String>,
 ) -> Result<SubmittedItem> {
-    let target = |host: NamedHost| SubmittedTarget { row_key: host.row_key(&key), host: host.host };
-    let targets: Vec<SubmittedTarget> = hosts(fields, style)?.into_iter().map(target).collect();
-    unique(fields, targets.iter().map(|target| target.row_key.as_str()), taken)?;
-    Ok(SubmittedItem { key, kind, spec, targets })
+    let what = written(&key);
+    let named = hosts(fields, style)?;
+    unique(fields, &named, &what, taken)?;
+    let target = |host: NamedHost| SubmittedTarget { row_key: host.row_key(&what), host: host.host };
+    Ok(SubmittedItem { key, kind, spec, targets: named.into_iter().map(target).collect() })
 }
 
 /// Body of the result calls.

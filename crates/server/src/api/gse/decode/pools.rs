@@ -21,8 +21,8 @@ pub(in crate::api::gse) fn pool_change(params: &Value) -> Result<PoolChange> {
     let fields = Fields::of(params)?;
     let namespace = fields.required("meta", meta::namespace)?;
     let named = hosts(fields, KeyStyle::WithSupplier)?;
-    let row_keys: Vec<String> = named.iter().map(|host| host.pool_row_key(&namespace)).collect();
-    unique(fields, row_keys.iter().map(String::as_str), &mut HashSet::new())?;
+    unique(fields, &named, namespace.as_str(), &mut HashSet::new())?;
+    let row_keys = named.iter().map(|host| host.row_key(namespace.as_str())).collect();
     let groups = |value| Fields::of(value)?.required("process_group", |groups| pools(groups, &namespace));
     let pools = fields.required("spec", groups)?;
     Ok(PoolChange { pools, hosts: named.into_iter().map(|host| host.host).collect(), row_keys })

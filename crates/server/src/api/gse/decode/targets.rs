@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use proctor_model::{FieldError, HostKey, Namespace, ProcessKey};
+use proctor_model::{FieldError, HostKey};
 use serde_json::Value;
 
 use super::Result;
@@ -30,12 +30,9 @@ pub(in crate::api::gse) struct NamedHost {
 }
 
 impl NamedHost {
-    pub(in crate::api::gse) fn row_key(&self, key: &ProcessKey) -> String {
-        format!("{}:{}:{}", self.prefix, key.namespace, key.name)
-    }
-
-    pub(in crate::api::gse) fn pool_row_key(&self, namespace: &Namespace) -> String {
-        format!("{}:{namespace}", self.prefix)
+    /// `what` is what the rows of the request are about: `namespace:name` or `namespace`.
+    pub(in crate::api::gse) fn row_key(&self, what: &str) -> String {
+        format!("{}:{what}", self.prefix)
     }
 }
 
@@ -89,17 +86,16 @@ fn address_id(written: &str) -> Result<HostKey> {
     Ok(HostKey::new(cloud, 0, ip))
 }
 
-/// Each row key at most once in a request; the place of a second one is named.
-pub(super) fn unique<'a>(
-    fields: Fields<'_>,
-    row_keys: impl Iterator<Item = &'a str>,
-    taken: &mut HashSet<String>,
-) -> Result<()> {
-    for (index, row_key) in row_keys.enumerate() {
-        if !taken.insert(row_key.to_owned()) {
+/// Each target at most once in a request, however its host is written; the place of a second one is
+/// named. `taken` holds those that came before. A host that is named once by its address and once
+/// by its agent's id cannot be told here: it has two rows, which the agent works off one by one.
+pub(super) fn unique(fields: Fields<'_>, named: &[NamedHost], what: &str, taken: &mut HashSet<String>) -> Result<()> {
+    for (index, named) in named.iter().enumerate() {
+        if !taken.insert(format!("{}:{what}", named.host)) {
             let has_ids = fields.optional(IDS, |ids| Ok(ids.as_array().is_some_and(|ids| !ids.is_empty())))?;
             let list = if has_ids == Some(true) { IDS } else { HOSTS };
-            return Err(FieldError::new(format!("{list}[{index}]"), format!("target {row_key} is named twice")));
+            let problem = format!("target {} is named twice", named.row_key(what));
+            return Err(FieldError::new(format!("{list}[{index}]"), problem));
         }
     }
     Ok(())

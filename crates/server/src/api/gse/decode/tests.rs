@@ -4,6 +4,7 @@ use proctor_model::{Lifetime, Limits, OperationKind, Percent, Policy, Seconds, W
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api::fields::testing::with;
 
 fn secs(number: u32) -> Seconds {
     Seconds::try_from(number).unwrap()
@@ -51,17 +52,6 @@ fn group_example() -> Value {
 fn operation_with_spec_example() -> Value {
     let mut body = operate_example(0);
     body["spec"] = register_example()["spec"].clone();
-    body
-}
-
-/// `body` with the value at `pointer` replaced, or removed by `Value::Null` under `remove`.
-fn with(mut body: Value, pointer: &str, value: Value) -> Value {
-    let (parent, field) = pointer.rsplit_once('/').unwrap();
-    match body.pointer_mut(parent).unwrap() {
-        Value::Object(map) => drop(map.insert(field.to_owned(), value)),
-        Value::Array(list) => list[field.parse::<usize>().unwrap()] = value,
-        other => panic!("{pointer} leads into {other}"),
-    }
     body
 }
 
@@ -295,6 +285,19 @@ fn a_target_may_be_in_a_batch_once() {
         in_two_items.to_string(),
         "proc_operate_req[1].hosts[0]: target 1:10.0.0.1:gse:proc-test is named twice"
     );
+}
+
+#[test]
+fn a_host_is_the_same_whatever_its_supplier_and_spelling() {
+    let by_supplier =
+        json!([{"ip": "10.0.0.1", "bk_cloud_id": 0, "bk_supplier_id": 1}, {"ip": "10.0.0.1", "bk_cloud_id": 0}]);
+    let by_spelling = json!([{"ip": "fe80::1", "bk_cloud_id": 0}, {"ip": "fe80:0::1", "bk_cloud_id": 0}]);
+
+    for hosts in [by_supplier, by_spelling] {
+        let error = registration(&with(register_example(), "/hosts", hosts)).unwrap_err();
+
+        assert_eq!(error.field, "hosts[1]");
+    }
 }
 
 #[test]

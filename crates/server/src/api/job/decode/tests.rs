@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api::fields::testing::with;
 
 /// The example of manage_proc, on a host of ours.
 fn manage_example() -> Value {
@@ -29,16 +30,6 @@ fn operate_example() -> Value {
             "contact": "root", "cpu_lmt": 50, "mem_lmt": 30, "ip_list": [{"bk_cloud_id": 0, "ip": "10.0.0.1"}]
         }]
     })
-}
-
-fn with(mut body: Value, pointer: &str, value: Value) -> Value {
-    let (parent, field) = pointer.rsplit_once('/').unwrap();
-    match body.pointer_mut(parent).unwrap() {
-        Value::Object(map) => drop(map.insert(field.to_owned(), value)),
-        Value::Array(list) => list[field.parse::<usize>().unwrap()] = value,
-        other => panic!("{pointer} leads into {other}"),
-    }
-    body
 }
 
 fn spec_of(item: &SubmittedItem) -> &Spec {

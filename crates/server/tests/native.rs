@@ -1,0 +1,321 @@
+//! The native API over HTTP, on a real store, without sockets and agents.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests; a failure should stop the test")]
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode};
+use proctor_model::{AgentId, HostKey};
+use proctor_pki::hash_secret;
+use proctor_runtime::Tasks;
+use proctor_server::admin::{self, AppCode};
+use proctor_server::api::{self, ApiState};
+use proctor_server::control::Control;
+use proctor_store::sqlite::SqliteStore;
+use proctor_store::{Enrolment, JoinToken, Store};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+const HOST: &str = "0:10.0.0.1";
+const AGENT: &str = "agent-1";
+
+struct World {
+    router: Router,
+    store: Arc<dyn Store>,
+    secret: String,
+    tasks: Tasks,
+    _dir: TempDir,
+}
+
+impl World {
+    /// With the trusted app `boss`, and host 0:10.0.0.1 enrolled but offline.
+    async fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&dir.path().join("proctor.db")).await.unwrap());
+        let tasks = Tasks::default();
+        let control = Control::start(store.clone(), &tasks).await.unwrap();
+        let router = api::router(ApiState { control, wait_for: None });
+        let secret = admin::create_app(&store, &"boss".parse::<AppCode>().unwrap(), true).await.unwrap();
+        let world = Self { router, store, secret, tasks, _dir: dir };
+        world.enrol(HOST, AGENT).await;
+        world
+    }
+
+    async fn enrol(&self, host: &str, agent: &str) {
+        let host: HostKey = host.parse().unwrap();
+        let agent: AgentId = agent.parse().unwrap();
+        let (id, secret_hash) = (format!("token-{agent}"), hash_secret("token"));
+        let token =
+            JoinToken { id: id.clone(), secret_hash: secret_hash.clone(), uses: 1, expires_at: i64::MAX, cloud: None };
+        self.store.put_token(token).await.unwrap();
+        let key_fingerprint = format!("key-{agent}");
+        let enrolment = Enrolment { token_id: id, token_secret_hash: secret_hash, host, agent, key_fingerprint };
+        self.store.enrol(enrolment, 1).await.unwrap().unwrap();
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
+        self.call_as("boss", &self.secret, method, path, body).await
+    }
+
+    async fn call_as(&self, app: &str, secret: &str, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
+        let who = json!({ "bk_app_code": app, "bk_app_secret": secret, "bk_username": "admin" });
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/api/v1{path}"))
+            .header("X-Bkapi-Authorization", who.to_string())
+            .body(body)
+            .unwrap();
+        self.send(request).await
+    }
+
+    async fn send(&self, request: Request<Body>) -> (StatusCode, Value) {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, serde_json::from_slice(&body).unwrap_or_else(|_| panic!("not JSON: {body:?}")))
+    }
+
+    async fn get(&self, path: &str) -> (StatusCode, Value) {
+        self.call(Method::GET, path, Value::Null).await
+    }
+
+    async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
+        self.call(Method::POST, path, body).await
+    }
+
+    async fn register(&self, name: &str) {
+        let (status, answer) = self.post("/processes", registration(name)).await;
+        assert_eq!((status, &answer["rows"][0]["code"]), (StatusCode::OK, &json!(0)), "{answer}");
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.tasks.shutdown().cancel();
+    }
+}
+
+fn registration(name: &str) -> Value {
+    json!({
+        "meta": { "namespace": "web", "name": name, "labels": { "team": "a" } },
+        "hosts": [{ "ip": "10.0.0.1", "bk_cloud_id": 0, "bk_supplier_id": 0 }],
+        "spec": {
+            "identity": { "index_key": "", "proc_name": "nginx", "setup_path": "/opt/nginx",
+                          "pid_path": "/run/nginx.pid", "config_path": "/etc/nginx.conf", "log_path": "/var/log/nginx",
+                          "user": "root" },
+            "control": { "start_cmd": "./start.sh", "stop_cmd": "./stop.sh", "health_cmd": "./health.sh" },
+            "resource": { "cpu": 12.5, "mem": 30, "fd": 1000, "disk": 7, "net": 8 },
+            "monitor_policy": { "auto_type": 1, "start_check_secs": 2 },
+            "warn_report_policy": { "report_id": 9 },
+            "configmap": [{ "path": "/etc/nginx.conf", "md5": "abc" }],
+        },
+    })
+}
+
+fn error(answer: &Value) -> (&str, &str) {
+    (answer["error"]["code"].as_str().unwrap(), answer["error"]["field"].as_str().unwrap_or_default())
+}
+
+#[tokio::test]
+async fn nobody_gets_in_without_an_app_and_its_secret() {
+    let world = World::new().await;
+    let weak = admin::create_app(&world.store, &"weak".parse().unwrap(), false).await.unwrap();
+
+    let bare = world.send(Request::get("/api/v1/hosts").body(Body::empty()).unwrap()).await;
+    let wrong = world.call_as("boss", "guess", Method::GET, "/hosts", Value::Null).await;
+    let unknown = world.call_as("nobody", &world.secret, Method::GET, "/hosts", Value::Null).await;
+    let untrusted = world.call_as("weak", &weak, Method::GET, "/hosts", Value::Null).await;
+
+    for (status, answer) in [bare, wrong, unknown, untrusted] {
+        assert_eq!((status, error(&answer).0), (StatusCode::UNAUTHORIZED, "unauthenticated"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn hosts_are_listed_with_their_agents() {
+    let world = World::new().await;
+
+    let (status, answer) = world.get("/hosts").await;
+
+    assert_eq!(status, StatusCode::OK);
+    let host = &answer["hosts"][0];
+    assert_eq!((&host["host"], &host["agent"], &host["online"]), (&json!(HOST), &json!(AGENT), &json!(false)));
+}
+
+#[tokio::test]
+async fn a_registered_process_is_listed_and_shown_with_every_field() {
+    let world = World::new().await;
+    world.register("nginx").await;
+    world.register("/opt/x/php-fpm").await;
+
+    let (_, list) = world.get("/processes?namespace=web&host=10.0.0.1&limit=1").await;
+    let (_, none) = world.get("/processes?host=10.0.0.9").await;
+    let (_, shown) = world.get("/processes/web/nginx").await;
+    let (status, slashed) = world.get("/processes/web/%2Fopt%2Fx%2Fphp-fpm").await;
+
+    assert_eq!((&list["count"], list["processes"].as_array().unwrap().len()), (&json!(2), 1));
+    assert!(list["processes"][0].get("spec").is_none());
+    assert_eq!(none, json!({ "count": 0, "processes": [] }));
+    let process = &shown["processes"][0];
+    assert_eq!((&process["process"], &process["phase"]), (&json!("web/nginx"), &json!("unknown")));
+    let spec = &process["spec"];
+    assert_eq!(spec["control"]["health"], "./health.sh");
+    assert_eq!(spec["limits"], json!({ "cpu": 12.5, "memory": 30.0, "fd": 1000, "disk": 7, "net": 8 }));
+    assert_eq!((&spec["report_id"], &spec["configmap"][0]["md5"]), (&json!(9), &json!("abc")));
+    assert_eq!(spec["labels"], json!({ "team": "a" }));
+    assert_eq!((status, &slashed["count"]), (StatusCode::OK, &json!(1)));
+}
+
+#[tokio::test]
+async fn a_second_registration_changes_nothing_and_an_update_does() {
+    let world = World::new().await;
+    world.register("nginx").await;
+    let mut changed = registration("nginx");
+    changed["spec"]["control"]["start_cmd"] = json!("./other.sh");
+
+    let (_, again) = world.post("/processes", changed.clone()).await;
+    let (_, before) = world.get("/processes/web/nginx").await;
+    let (_, update) = world.post("/processes?update=true", changed).await;
+    let (_, after) = world.get("/processes/web/nginx").await;
+
+    assert_eq!((&again["rows"][0]["code"], &again["rows"][0]["name"]), (&json!(850), &json!("already_registered")));
+    assert_eq!(before["processes"][0]["spec"]["control"]["start"], "./start.sh");
+    assert_eq!(update["rows"][0]["code"], 0);
+    assert_eq!(after["processes"][0]["spec"]["control"]["start"], "./other.sh");
+}
+
+#[tokio::test]
+async fn a_bad_registration_names_its_field_and_changes_nothing() {
+    let world = World::new().await;
+    let mut bad = registration("nginx");
+    bad["hosts"][0]["ip"] = json!("ten");
+
+    let (status, answer) = world.post("/processes", bad).await;
+    let (_, list) = world.get("/processes").await;
+
+    assert_eq!((status, error(&answer)), (StatusCode::BAD_REQUEST, ("invalid_argument", "hosts[0].ip")), "{answer}");
+    assert_eq!(list["count"], 0);
+}
+
+#[tokio::test]
+async fn unregistering_says_for_each_host_whether_it_was_there() {
+    let world = World::new().await;
+    world.enrol("0:10.0.0.2", "agent-2").await;
+    world.register("nginx").await;
+
+    let hosts = json!({ "hosts": ["10.0.0.1", "agent-2", "10.0.0.9"] });
+    let (_, answer) = world.call(Method::DELETE, "/processes/web/nginx", hosts).await;
+    let (gone, _) = world.get("/processes/web/nginx").await;
+    let (none, _) = world.call(Method::DELETE, "/processes/web/nginx", json!({ "all": true })).await;
+
+    let codes: Vec<&Value> = answer["rows"].as_array().unwrap().iter().map(|row| &row["code"]).collect();
+    assert_eq!(codes, [&json!(0), &json!(829), &json!(117)], "{answer}");
+    assert_eq!((gone, none), (StatusCode::NOT_FOUND, StatusCode::NOT_FOUND));
+}
+
+#[tokio::test]
+async fn an_operation_is_a_task_whose_targets_are_there_from_the_first_read() {
+    let world = World::new().await;
+    world.register("nginx").await;
+
+    let body = json!({ "operation": "start", "process": "web/nginx", "hosts": ["10.0.0.1", "0:10.0.0.9"] });
+    let (status, accepted) = world.post("/operations", body).await;
+    let (_, task) = world.get(&format!("/tasks/{}", accepted["task_id"].as_str().unwrap())).await;
+
+    assert_eq!(status, StatusCode::ACCEPTED);
+    assert_eq!((&task["total"], &task["pending"], &task["failed"]), (&json!(2), &json!(1), &json!(1)), "{task}");
+    let (first, second) = (&task["targets"][0], &task["targets"][1]);
+    assert_eq!((&first["host"], &first["code"], &first["message"]), (&json!(HOST), &json!(115), &json!("handling")));
+    assert_eq!(
+        (&second["host"], &second["code"], &second["name"]),
+        (&json!("0:10.0.0.9"), &json!(117), &json!("agent_absent"))
+    );
+}
+
+#[tokio::test]
+async fn a_bad_operation_names_its_field() {
+    let world = World::new().await;
+    world.register("nginx").await;
+    let cases = [
+        (json!({ "process": "web/nginx", "all": true }), "operation"),
+        (json!({ "operation": "explode", "process": "web/nginx", "all": true }), "operation"),
+        (json!({ "operation": "start", "process": "nginx", "all": true }), "process"),
+        (json!({ "operation": "start", "process": "web/nginx" }), "hosts"),
+        (json!({ "operation": "start", "process": "web/nginx", "hosts": ["10.0.0.1", AGENT] }), "hosts[1]"),
+        (json!({ "operation": "start", "process": "web/nginx", "al": true }), "al"),
+    ];
+    for (body, field) in cases {
+        let (status, answer) = world.post("/operations", body.clone()).await;
+
+        assert_eq!((status, error(&answer)), (StatusCode::BAD_REQUEST, ("invalid_argument", field)), "{body}");
+    }
+    let (_, tasks) = world.post("/operations", json!([1])).await;
+    assert_eq!(error(&tasks).0, "invalid_argument");
+    assert!(world.store.task_ids(10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn an_unknown_process_or_task_is_not_found() {
+    let world = World::new().await;
+
+    let (process, _) = world.post("/operations", json!({ "operation": "stop", "process": "a/b", "all": true })).await;
+    let (foreign, _) = world.get("/tasks/GSETASK:20190813145456:8").await;
+    let (unknown, answer) = world.get("/tasks/GSETASK:00000000000000000000000000000001").await;
+
+    assert_eq!((process, foreign, unknown), (StatusCode::NOT_FOUND, StatusCode::NOT_FOUND, StatusCode::NOT_FOUND));
+    assert_eq!(error(&answer).0, "not_found");
+}
+
+#[tokio::test]
+async fn pools_are_set_and_read_back() {
+    let world = World::new().await;
+    let pool = json!({ "namespace": "web", "id": "web", "cpu": 20.0, "memory": 30.5,
+                       "cpu_weight": "usage", "memory_weight": "usage_by_limit" });
+
+    let (_, set) = world.call(Method::PUT, "/pools", json!({ "all": true, "pools": [pool.clone()] })).await;
+    let (_, pools) = world.get("/pools?namespace=web").await;
+    let twice = json!({ "all": true, "pools": [pool.clone(), pool.clone()] });
+    let (refused, answer) = world.call(Method::PUT, "/pools", twice).await;
+
+    assert_eq!(set["rows"], json!([{ "host": HOST, "code": 0, "name": "success", "message": "success" }]));
+    let mut expected = pool;
+    expected["host"] = json!(HOST);
+    expected["agent"] = json!(AGENT);
+    assert_eq!(pools, json!({ "pools": [expected] }));
+    assert_eq!((refused, error(&answer).1), (StatusCode::BAD_REQUEST, "pools[1]"));
+}
+
+#[tokio::test]
+async fn tokens_and_apps_are_made_with_secrets_that_work() {
+    let world = World::new().await;
+
+    let (made, token) = world.post("/tokens", json!({ "uses": 2, "ttl_secs": 60, "cloud_id": 3 })).await;
+    let (_, app) = world.post("/apps", json!({ "code": "second", "trusted": true })).await;
+    let secret = app["secret"].as_str().unwrap();
+    let (second, _) = world.call_as("second", secret, Method::GET, "/hosts", Value::Null).await;
+    let (refused, answer) = world.post("/tokens", json!({ "uses": 0 })).await;
+
+    assert_eq!(made, StatusCode::CREATED);
+    assert!(token["token"].as_str().unwrap().parse::<proctor_pki::JoinToken>().is_ok());
+    assert_eq!(second, StatusCode::OK);
+    assert_eq!((refused, error(&answer).1), (StatusCode::BAD_REQUEST, "uses"));
+}
+
+#[tokio::test]
+async fn what_is_not_served_is_refused_in_the_same_shape() {
+    let world = World::new().await;
+
+    let (path, nowhere) = world.get("/nowhere").await;
+    let (method, wrong) = world.call(Method::PATCH, "/hosts", Value::Null).await;
+    let (query, unknown) = world.get("/processes?namspace=web").await;
+    let (slash, _) = world.get("/hosts/").await;
+
+    assert_eq!((path, error(&nowhere).0), (StatusCode::NOT_FOUND, "not_found"));
+    assert_eq!((method, error(&wrong).0), (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"));
+    assert_eq!((query, error(&unknown).0), (StatusCode::BAD_REQUEST, "invalid_argument"));
+    assert_eq!(slash, StatusCode::OK);
+}
