@@ -1,25 +1,46 @@
 //! The agent's durable memory.
 //!
 //! Durable: processes with all that decides about them, operations that began with their outcome,
-//! pools, the newest generation seen. Rebuilt by looking: what runs. Hot: one transaction for each
-//! turn of the driver.
+//! pools, the newest generation seen, events that the server has not seen (bounded). Rebuilt by
+//! looking: what runs. Hot: one transaction for each turn of the driver.
 //!
 //! Two strengths of writing: what must survive the agent's own end only reaches the kernel; what
 //! the server will rely on (operations, outcomes, generations) is synced to the disk. After a loss
-//! of power the boot id differs and every process is dead, so nothing else is needed.
+//! of power the boot id differs and every process is dead, so nothing else is needed. The last
+//! events before it may be lost; `spool` sees to it that their numbers are not given out again.
 //!
 //! A ledger that cannot be read is put aside, not deleted, and a new one begins: the server
 //! assigns the processes again and their pid files tell what runs.
 
+mod events;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc as std_mpsc;
 
-use proctor_model::{BootId, OperationId, OperationKind, Outcome, Pool, ProcessKey};
+use proctor_model::{BootId, Event, OperationId, OperationKind, Outcome, Pool, ProcessKey};
 use proctor_supervise::Record;
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::oneshot;
 
-const SCHEMA: u32 = 1;
+/// Step `n` leads from schema `n` to `n + 1`; steps are only ever added.
+const STEPS: [&str; 2] = [
+    "CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+     CREATE TABLE process (
+         namespace TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL,
+         PRIMARY KEY (namespace, name)) STRICT, WITHOUT ROWID;
+     CREATE TABLE operation (
+         id TEXT PRIMARY KEY, process TEXT NOT NULL, kind TEXT NOT NULL, outcome TEXT,
+         acknowledged INTEGER NOT NULL DEFAULT 0, changed_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+     CREATE INDEX operation_open ON operation (acknowledged, changed_at);
+     CREATE TABLE pool (
+         namespace TEXT NOT NULL, id TEXT NOT NULL, pool TEXT NOT NULL,
+         PRIMARY KEY (namespace, id)) STRICT, WITHOUT ROWID;",
+    "CREATE TABLE event (sequence INTEGER PRIMARY KEY, event TEXT NOT NULL) STRICT;",
+];
+const SCHEMA: u32 = STEPS.len() as u32;
 /// Operations that the server has acknowledged are remembered this long, against late repetitions.
 const REMEMBERED_SECS: i64 = 7 * 24 * 3600;
 
@@ -46,6 +67,12 @@ pub(crate) struct Memory {
     /// Not acknowledged by the server yet.
     pub(crate) outcomes: Vec<(OperationId, Outcome)>,
     pub(crate) pools: Vec<Pool>,
+    /// Not seen by the server yet, oldest first.
+    pub(crate) events: Vec<Event>,
+    /// The number of the next event; 0 before the first.
+    pub(crate) next_event: u64,
+    /// Events that had to give way and of which no event has told yet.
+    pub(crate) events_dropped: u64,
 }
 
 /// Everything one turn of the driver changes.
@@ -60,6 +87,9 @@ pub(crate) struct Batch {
     pub(crate) outcomes: Vec<(OperationId, Outcome)>,
     pub(crate) acknowledged: Vec<OperationId>,
     pub(crate) pools: Vec<Pool>,
+    pub(crate) events: Vec<Event>,
+    /// The server has every event up to this one.
+    pub(crate) events_seen: Option<u64>,
 }
 
 impl Batch {
@@ -70,8 +100,27 @@ impl Batch {
             && self.outcomes.is_empty()
             && self.acknowledged.is_empty()
             && self.pools.is_empty()
+            && self.events.is_empty()
+            && self.events_seen.is_none()
             && self.generation.is_none()
             && self.boot.is_none()
+    }
+
+    /// Adds a later batch to one that is still owed.
+    pub(crate) fn append(&mut self, later: Self) {
+        self.boot = later.boot.or(self.boot.take());
+        self.generation = self.generation.max(later.generation);
+        let again: HashSet<&ProcessKey> = later.processes.iter().map(|(key, _)| key).chain(&later.forgotten).collect();
+        self.processes.retain(|(key, _)| !again.contains(key));
+        self.forgotten.retain(|key| !again.contains(key));
+        self.processes.extend(later.processes);
+        self.forgotten.extend(later.forgotten);
+        self.begun.extend(later.begun);
+        self.outcomes.extend(later.outcomes);
+        self.acknowledged.extend(later.acknowledged);
+        self.pools.extend(later.pools);
+        self.events.extend(later.events);
+        self.events_seen = self.events_seen.max(later.events_seen);
     }
 
     fn must_be_synced(&self) -> bool {
@@ -80,8 +129,29 @@ impl Batch {
 }
 
 enum Job {
-    Commit(Box<Batch>, oneshot::Sender<Result<(), LedgerError>>),
+    Commit(Box<Batch>, oneshot::Sender<Result<(), Unwritten>>),
     Outcome(OperationId, oneshot::Sender<Option<Outcome>>),
+}
+
+/// A batch that could not be written: it is given back, because it is still owed.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    pub(crate) error: LedgerError,
+    pub(crate) batch: Box<Batch>,
+}
+
+impl LedgerError {
+    /// Whether the file itself is at fault: damaged, or of a newer agent.
+    fn means_unusable(&self) -> bool {
+        match self {
+            Self::Newer { .. } => true,
+            Self::Open { source: rusqlite::Error::SqliteFailure(failure, _), .. } => {
+                matches!(failure.code, rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase)
+            }
+            Self::Open { source: rusqlite::Error::FromSqlConversionFailure(..), .. } => true,
+            Self::Open { .. } | Self::PutAside { .. } | Self::Write(_) => false,
+        }
+    }
 }
 
 /// A handle to the ledger's thread.
@@ -95,6 +165,8 @@ impl Ledger {
     pub(crate) fn open(path: &Path) -> Result<(Self, Memory), LedgerError> {
         let (connection, memory) = match open_and_read(path) {
             Ok(opened) => opened,
+            // A full disk, or one that cannot be read just now, is no reason to forget anything.
+            Err(error) if !error.means_unusable() => return Err(error),
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
                 tracing::error!(path = %path.display(), %error, cause, "the ledger cannot be used: it is put aside");
@@ -111,11 +183,16 @@ impl Ledger {
     }
 
     /// Returns when the batch is written, as strongly as what it holds needs.
-    pub(crate) async fn commit(&self, batch: Batch) -> Result<(), LedgerError> {
+    pub(crate) async fn commit(&self, batch: Box<Batch>) -> Result<(), Unwritten> {
         let (answer, answered) = oneshot::channel();
-        let gone = || LedgerError::Write("its thread has ended".into());
-        self.jobs.send(Job::Commit(Box::new(batch), answer)).map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?
+        let gone = |batch| Unwritten { error: LedgerError::Write("its thread has ended".into()), batch };
+        if let Err(std_mpsc::SendError(job)) = self.jobs.send(Job::Commit(batch, answer)) {
+            return Err(gone(match job {
+                Job::Commit(batch, _) => batch,
+                Job::Outcome(..) => Box::default(),
+            }));
+        }
+        answered.await.unwrap_or_else(|_| Err(gone(Box::default())))
     }
 
     /// The outcome of an operation that ended earlier.
@@ -127,11 +204,17 @@ impl Ledger {
 }
 
 fn serve(mut connection: Connection, queue: &std_mpsc::Receiver<Job>) {
+    let mut spooled = events::Spooled::default();
     while let Ok(job) = queue.recv() {
         match job {
             Job::Commit(batch, answer) => {
-                let result = commit(&mut connection, &batch).map_err(|error| LedgerError::Write(error.to_string()));
-                let _ = answer.send(result);
+                let result = commit(&mut connection, &batch, &mut spooled);
+                if result.is_err() {
+                    spooled.forget();
+                }
+                let unwritten =
+                    |error: rusqlite::Error| Unwritten { error: LedgerError::Write(error.to_string()), batch };
+                let _ = answer.send(result.map_err(unwritten));
             }
             Job::Outcome(operation, answer) => {
                 let _ = answer.send(outcome_of(&connection, operation));
@@ -155,50 +238,39 @@ fn put_aside(path: &Path) -> Result<(), LedgerError> {
 
 fn open_and_read(path: &Path) -> Result<(Connection, Memory), LedgerError> {
     let failed = |source| LedgerError::Open { path: path.to_owned(), source };
-    let connection = Connection::open(path).map_err(failed)?;
-    let found: u32 = prepare(&connection).map_err(failed)?;
+    let mut connection = Connection::open(path).map_err(failed)?;
+    let found = configure(&connection).map_err(failed)?;
     if found > SCHEMA {
         return Err(LedgerError::Newer { path: path.to_owned(), found });
     }
+    migrate(&mut connection, found).map_err(failed)?;
     let memory = read(&connection).map_err(failed)?;
     Ok((connection, memory))
 }
 
-/// Makes the tables where they are missing and returns the schema's number.
-fn prepare(connection: &Connection) -> rusqlite::Result<u32> {
+/// Sets how the file is used and returns its schema's number; 0 for a new file.
+fn configure(connection: &Connection) -> rusqlite::Result<u32> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     // A small cache: the agent reads its ledger once, at start.
     connection.pragma_update(None, "cache_size", -256)?;
-    let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if found == 0 {
-        connection.execute_batch(
-            "BEGIN;
-             CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
-             CREATE TABLE IF NOT EXISTS process (
-                 namespace TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL,
-                 PRIMARY KEY (namespace, name)) STRICT, WITHOUT ROWID;
-             CREATE TABLE IF NOT EXISTS operation (
-                 id TEXT PRIMARY KEY, process TEXT NOT NULL, kind TEXT NOT NULL, outcome TEXT,
-                 acknowledged INTEGER NOT NULL DEFAULT 0, changed_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-             CREATE INDEX IF NOT EXISTS operation_open ON operation (acknowledged, changed_at);
-             CREATE TABLE IF NOT EXISTS pool (
-                 namespace TEXT NOT NULL, id TEXT NOT NULL, pool TEXT NOT NULL,
-                 PRIMARY KEY (namespace, id)) STRICT, WITHOUT ROWID;
-             PRAGMA user_version = 1;
-             COMMIT;",
-        )?;
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+fn migrate(connection: &mut Connection, found: u32) -> rusqlite::Result<()> {
+    for (schema, step) in (1_u32..).zip(STEPS).skip(found as usize) {
+        let transaction = connection.transaction()?;
+        transaction.execute_batch(step)?;
+        transaction.pragma_update(None, "user_version", schema)?;
+        transaction.commit()?;
     }
-    Ok(found)
+    Ok(())
 }
 
 fn read(connection: &Connection) -> rusqlite::Result<Memory> {
-    let fact = |name: &str| -> rusqlite::Result<Option<String>> {
-        connection.query_row("SELECT value FROM fact WHERE name = ?1", [name], |row| row.get(0)).optional()
-    };
     let mut memory = Memory {
-        boot: fact("boot")?.map(BootId),
-        generation: fact("generation")?.and_then(|text| text.parse().ok()).unwrap_or(0),
+        boot: fact(connection, "boot")?.map(BootId),
+        generation: number_fact(connection, "generation")?,
         ..Memory::default()
     };
     let mut processes = connection.prepare("SELECT namespace, name, record FROM process")?;
@@ -223,7 +295,24 @@ fn read(connection: &Connection) -> rusqlite::Result<Memory> {
     while let Some(row) = rows.next()? {
         memory.pools.push(parse_json(row, 0)?);
     }
+    events::read(connection, &mut memory)?;
     Ok(memory)
+}
+
+fn fact(connection: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
+    let mut statement = connection.prepare_cached("SELECT value FROM fact WHERE name = ?1")?;
+    statement.query_row([name], |row| row.get(0)).optional()
+}
+
+fn number_fact(connection: &Connection, name: &str) -> rusqlite::Result<u64> {
+    Ok(fact(connection, name)?.and_then(|text| text.parse().ok()).unwrap_or(0))
+}
+
+fn set_fact(connection: &Connection, name: &str, value: &str) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO fact (name, value) VALUES (?1, ?2)")?
+        .execute(params![name, value])?;
+    Ok(())
 }
 
 fn parse_text<T>(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<T>
@@ -256,13 +345,14 @@ fn outcome_of(connection: &Connection, operation: OperationId) -> Option<Outcome
     serde_json::from_str(&text).ok()
 }
 
-fn commit(connection: &mut Connection, batch: &Batch) -> rusqlite::Result<()> {
+fn commit(connection: &mut Connection, batch: &Batch, spooled: &mut events::Spooled) -> rusqlite::Result<()> {
     let strength = if batch.must_be_synced() { "FULL" } else { "NORMAL" };
     connection.pragma_update(None, "synchronous", strength)?;
     let transaction = connection.transaction()?;
     write_facts(&transaction, batch)?;
     write_processes(&transaction, batch)?;
     write_operations(&transaction, batch)?;
+    events::write(&transaction, batch, spooled)?;
     transaction.commit()
 }
 
@@ -273,9 +363,7 @@ fn write_facts(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
     ];
     for (name, value) in facts {
         if let Some(value) = value {
-            connection
-                .prepare_cached("INSERT OR REPLACE INTO fact (name, value) VALUES (?1, ?2)")?
-                .execute(params![name, value])?;
+            set_fact(connection, name, &value)?;
         }
     }
     for pool in &batch.pools {

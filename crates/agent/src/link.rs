@@ -29,6 +29,8 @@ const OUTBOX_MAX: usize = 1024;
 const RENEW_BEFORE: Duration = Duration::from_secs(10 * 24 * 3600);
 /// Unanswered beats after which the server is taken for gone.
 const SILENT_BEATS_MAX: u32 = 3;
+/// A session of this length was a success.
+const STEADY: Duration = Duration::from_secs(30);
 const RENEW_PERIOD: Duration = Duration::from_secs(3600);
 
 pub(crate) struct Link {
@@ -80,8 +82,12 @@ impl Link {
         loop {
             let ended = match self.connect().await {
                 Ok((frames, beat)) => {
-                    backoff.reset();
+                    let since = self.host.now();
                     let ended = Box::pin(self.carry(frames, beat)).await;
+                    // A session that breaks again at once is no reason to come back at once.
+                    if self.host.now().saturating_sub(since) > STEADY {
+                        backoff.reset();
+                    }
                     let _ = self.inbox.send(Input::Disconnected).await;
                     ended
                 }
@@ -140,6 +146,7 @@ impl Link {
             | FromServer::Assign { .. }
             | FromServer::AssignPools { .. }
             | FromServer::Renewed { .. }
+            | FromServer::EventsSeen { .. }
             | FromServer::Beat
             | FromServer::Unknown => Err(Ended::Closed),
         }
@@ -162,8 +169,15 @@ impl Link {
     }
 
     async fn listen(&self, mut receiver: SplitStream<Frames>, silence_max: Duration) -> Result<Infallible, Ended> {
+        let mut heard = self.host.now();
         loop {
             let message = tokio::time::timeout(silence_max, receiver.next()).await.map_err(|_| Ended::Silent)?;
+            // After a long sleep what waits in the socket is old: the server has given it up.
+            let now = self.host.now();
+            if now.saturating_sub(heard) > silence_max {
+                return Err(Ended::Silent);
+            }
+            heard = now;
             match message.ok_or(Ended::Closed)?? {
                 FromServer::Beat => {}
                 FromServer::Renewed { certificate_pem } => self.renewed(&certificate_pem),
@@ -171,6 +185,7 @@ impl Link {
                 | FromServer::Acknowledge { .. }
                 | FromServer::Assign { .. }
                 | FromServer::AssignPools { .. }
+                | FromServer::EventsSeen { .. }
                 | FromServer::Enrolled { .. }
                 | FromServer::Refused { .. }
                 | FromServer::Welcome { .. }

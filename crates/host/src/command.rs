@@ -8,7 +8,6 @@
 use std::convert::Infallible;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,10 +16,13 @@ use proctor_model::{CommandEnd, CommandResult};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::blocking::{Blocking, NoAnswer};
+use crate::cgroup::{Groups, Leaf};
+use crate::fork::Attach;
 use crate::output::{Capture, OutputDirectory};
-use crate::pidfd::{self, Process};
+use crate::pidfd;
+use crate::procfs::Stat;
 use crate::reaper::{CHILDREN, Shell};
-use crate::spawn::{self, Plan};
+use crate::spawn::{self, Child, Plan};
 use crate::tree::{self, Member, Scope};
 use crate::user::{self, Account};
 
@@ -32,7 +34,7 @@ const DEATH_LIMIT: Duration = Duration::from_secs(5);
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A line for `/bin/sh -c`, and how it is run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command {
     pub line: String,
     pub user: String,
@@ -42,27 +44,33 @@ pub struct Command {
     pub environment: Vec<(String, String)>,
     /// File stem of its capture: one per process and kind of command.
     pub output_name: String,
+    /// Where what it starts is kept together, also what leaves its tree. Without a cgroup, or where
+    /// it cannot be entered, the command runs all the same.
+    pub leaf: Option<Leaf>,
 }
 
-pub(crate) async fn run(blocking: &Blocking, outputs: &OutputDirectory, command: Command) -> CommandEnd {
+/// What the host gives to its commands.
+#[derive(Clone, Debug)]
+pub(crate) struct Ground {
+    pub(crate) blocking: Blocking,
+    pub(crate) outputs: OutputDirectory,
+    pub(crate) groups: Option<Arc<Groups>>,
+}
+
+pub(crate) async fn run(ground: &Ground, command: Command) -> CommandEnd {
     let deadline = Instant::now() + command.timeout.min(TIMEOUT_MAX);
-    let running = match start(blocking, outputs, command, deadline).await {
+    let running = match start(ground, command, deadline).await {
         Ok(running) => running,
         Err(result) => return CommandEnd { result, output: String::new() },
     };
     running.wait(deadline).await
 }
 
-async fn start(
-    blocking: &Blocking,
-    outputs: &OutputDirectory,
-    command: Command,
-    deadline: Instant,
-) -> Result<Running, CommandResult> {
+async fn start(ground: &Ground, command: Command, deadline: Instant) -> Result<Running, CommandResult> {
     let (user, directory) = (command.user.clone(), command.directory.clone());
     let name = format!("{user} in {}", directory.display());
     let limit = PREPARE_LIMIT.min(command.timeout);
-    let prepared = blocking.run(&name, limit, move || prepare(&user, &directory)).await;
+    let prepared = ground.blocking.run(&name, limit, move || prepare(&user, &directory)).await;
     let account = match prepared {
         Ok(Ok(account)) => account,
         Ok(Err(reason)) => return Err(CommandResult::NotRun(reason)),
@@ -76,9 +84,9 @@ async fn start(
     // Who comes second to `passed`, the spawn or its deadline, has to kill it.
     let passed = Arc::new(AtomicBool::new(false));
     let mut spawning = {
-        let (outputs, passed) = (outputs.clone(), Arc::clone(&passed));
+        let (ground, passed) = (ground.clone(), Arc::clone(&passed));
         tokio::task::spawn_blocking(move || {
-            let running = Running::spawn(&outputs, &command, &account)?;
+            let running = Running::spawn(&ground, &command, &account)?;
             if passed.swap(true, Ordering::SeqCst) {
                 kill(running.shell);
             }
@@ -123,9 +131,9 @@ struct Running {
 }
 
 impl Running {
-    fn spawn(outputs: &OutputDirectory, command: &Command, account: &Account) -> Result<Self, String> {
+    fn spawn(ground: &Ground, command: &Command, account: &Account) -> Result<Self, String> {
         let changes_user = rustix::process::geteuid().as_raw() != account.uid;
-        let capture = outputs.open(&command.output_name, changes_user.then_some(account.uid));
+        let capture = ground.outputs.open(&command.output_name, changes_user.then_some(account.uid));
         let capture = match capture {
             Ok(capture) => Some(capture),
             Err(error) => {
@@ -134,30 +142,34 @@ impl Running {
                 None
             }
         };
+        let attach = match (&ground.groups, &command.leaf) {
+            (Some(groups), Some(leaf)) => groups.attach(leaf),
+            (None, _) | (_, None) => Attach::Nowhere,
+        };
         let plan = Plan {
             line: &command.line,
             directory: &command.directory,
             account,
             changes_user,
             environment: &command.environment,
+            output: capture.as_ref().map(Capture::file),
+            attach,
         };
-        let output = stdio(capture.as_ref()).map_err(|error| format!("no descriptor for the output: {error}"))?;
 
         let spawning = CHILDREN.spawning();
-        let mut child = spawn::spawn(&plan, output)?;
-        let pid = i32::try_from(child.id()).unwrap_or_default();
+        let Child { pid, pidfd } = spawn::spawn(&plan)?;
         let owned = spawning.started(pid);
-        match Process::open(pid) {
-            Ok(process) => {
-                let shell = Member { pid, start_ticks: process.stat.start_ticks };
-                Ok(Self { fd: process.into_fd(), shell, capture, _owned: owned })
+        // Nobody has waited for it, so what the pid means is still this child.
+        match Stat::of(pid) {
+            Ok(stat) => {
+                let shell = Member { pid, start_ticks: stat.start_ticks };
+                Ok(Self { fd: pidfd, shell, capture, _owned: owned })
             }
-            Err(refused) => {
-                // Not to be waited for, so not to be left running. Its pid is its own: nobody has
-                // reaped it.
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(format!("the command cannot be watched: {refused:?}"))
+            Err(error) => {
+                // Not to be waited for, so not to be left running.
+                let _ = rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL);
+                let _ = pidfd::reap_at_end(&pidfd);
+                Err(format!("the command cannot be watched: {error}"))
             }
         }
     }
@@ -198,14 +210,7 @@ async fn trim_for_ever(mut capture: Option<&mut Capture>) -> Infallible {
 }
 
 fn kill(shell: Member) {
-    if let Err(error) = tree::kill(shell, Scope::TreeAndSession) {
+    if let Err(error) = tree::kill(shell, Scope::TreeAndSession, Vec::new) {
         tracing::warn!(%error, pid = shell.pid, "a command that has timed out cannot be killed");
-    }
-}
-
-fn stdio(capture: Option<&Capture>) -> std::io::Result<(Stdio, Stdio)> {
-    match capture {
-        Some(capture) => Ok((capture.file().try_clone()?.into(), capture.file().try_clone()?.into())),
-        None => Ok((Stdio::null(), Stdio::null())),
     }
 }

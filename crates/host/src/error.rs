@@ -18,4 +18,6 @@ pub enum Error {
     Listen { source: io::Error },
     #[error("cannot signal process {pid}")]
     Signal { pid: i32, source: io::Error },
+    #[error("cannot change the cgroup {leaf}")]
+    Leaf { leaf: String, source: io::Error },
 }

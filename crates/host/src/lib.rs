@@ -10,14 +10,17 @@
 //! This is the only crate with unsafe code.
 
 mod blocking;
+mod cgroup;
 mod command;
 mod error;
+mod fork;
 mod look;
 mod output;
 mod pidfd;
 mod pidfile;
 mod procfs;
 mod reaper;
+mod sampler;
 mod spawn;
 mod tree;
 mod usage;
@@ -35,10 +38,13 @@ use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::signal::unix::{SignalKind, signal};
 
+pub use cgroup::{Leaf, Method, Prefer, Tracking};
 pub use command::Command;
 pub use error::Error;
+pub use sampler::{Sample, Sampler};
 
 use blocking::Blocking;
+use command::Ground;
 use output::OutputDirectory;
 use pidfd::Process;
 use reaper::CHILDREN;
@@ -63,8 +69,8 @@ pub struct Host {
 #[derive(Debug)]
 struct Shared {
     boot: BootId,
-    outputs: OutputDirectory,
-    blocking: Blocking,
+    ground: Ground,
+    tracking: Tracking,
     meter: Meter,
     /// Unix milliseconds of the boot, as last taken over.
     boot_millis: AtomicI64,
@@ -73,6 +79,11 @@ struct Shared {
 impl Host {
     /// Becomes the parent of orphaned processes, and begins to reap them. In a tokio runtime.
     pub fn new(options: Options, tasks: &Tasks) -> Result<Self, Error> {
+        Self::with_tracking(options, Prefer::Best, tasks)
+    }
+
+    /// As [`Self::new`], with less than the best way to know what belongs to a process.
+    pub fn with_tracking(options: Options, prefer: Prefer, tasks: &Tasks) -> Result<Self, Error> {
         let boot =
             procfs::boot_id().map_err(|source| Error::Read { path: PathBuf::from(procfs::BOOT_ID_PATH), source })?;
         pidfd_open(getpid(), PidfdFlags::empty()).map_err(|errno| Error::Pidfd { source: errno.into() })?;
@@ -81,10 +92,22 @@ impl Host {
         set_child_subreaper(Some(Pid::INIT)).map_err(|errno| Error::Subreaper { source: errno.into() })?;
         let ends = signal(SignalKind::child()).map_err(|source| Error::Listen { source })?;
 
+        let (groups, tracking) = cgroup::find(&options.state_dir, prefer);
         tasks.spawn("reaper", reaper::run(ends));
         tasks.spawn("output-trimmer", outputs.clone().trim_for_ever());
-        let (blocking, meter) = (Blocking::default(), Meter::new());
-        Ok(Self { shared: Arc::new(Shared { boot, outputs, blocking, meter, boot_millis: AtomicI64::new(0) }) })
+        let ground = Ground { blocking: Blocking::default(), outputs, groups: groups.map(Arc::new) };
+        let (meter, boot_millis) = (Meter::new(), AtomicI64::new(0));
+        Ok(Self { shared: Arc::new(Shared { boot, ground, tracking, meter, boot_millis }) })
+    }
+
+    /// How it is known here what belongs to a process.
+    pub fn tracking(&self) -> &Tracking {
+        &self.shared.tracking
+    }
+
+    /// A new measurer of lives, which belongs to one caller.
+    pub fn sampler(&self) -> Sampler {
+        Sampler::new(self.shared.boot.clone(), self.shared.ground.groups.clone())
     }
 
     pub fn boot_id(&self) -> &BootId {
@@ -114,12 +137,12 @@ impl Host {
     /// Whether the process runs, by its pid file. `known` is the life that was seen last; found
     /// again it counts whatever it is called now.
     pub async fn look(&self, identity: &Identity, known: Option<&Incarnation>) -> Look {
-        look::look(&self.shared.blocking, &self.shared.boot, identity, known).await
+        look::look(&self.shared.ground.blocking, &self.shared.boot, identity, known).await
     }
 
     /// Runs a command to its end. Dropped before, it leaves the command running.
     pub async fn run(&self, command: Command) -> CommandEnd {
-        command::run(&self.shared.blocking, &self.shared.outputs, command).await
+        command::run(&self.shared.ground, command).await
     }
 
     /// Resolves when that life is over: at once if it already is, or never was on this boot.
@@ -175,6 +198,16 @@ impl Host {
     /// Kills the process and all its descendants; how many were signalled, 0 if that life is over.
     /// A daemon that has left the tree by a double fork is a child of the agent and stays.
     pub async fn kill_tree(&self, life: &Incarnation) -> Result<usize, Error> {
+        self.kill_life(life, None).await
+    }
+
+    /// As [`Self::kill_tree`], and everything else in the leaf. What enters the leaf after that
+    /// life has ended, as a next life does, is not touched.
+    pub async fn kill_tree_in(&self, life: &Incarnation, leaf: &Leaf) -> Result<usize, Error> {
+        self.kill_life(life, Some(leaf.clone())).await
+    }
+
+    async fn kill_life(&self, life: &Incarnation, leaf: Option<Leaf>) -> Result<usize, Error> {
         let pid = life.pid;
         let failed = move |source| Error::Signal { pid, source };
         let process = Process::of(life, &self.shared.boot).map_err(failed)?;
@@ -182,11 +215,38 @@ impl Host {
             return Ok(0);
         }
         let root = Member { pid, start_ticks: life.start_ticks };
-        let killing = tokio::task::spawn_blocking(move || tree::kill(root, Scope::Tree));
+        let leaf = self.shared.ground.groups.clone().zip(leaf);
+        let killing = tokio::task::spawn_blocking(move || {
+            let in_leaf = || leaf.as_ref().and_then(|(groups, leaf)| groups.members(leaf).ok()).unwrap_or_default();
+            tree::kill(root, Scope::Tree, in_leaf)
+        });
         match killing.await {
             Ok(result) => result.map_err(failed),
             Err(error) => Err(failed(std::io::Error::other(error))),
         }
+    }
+
+    /// Kills whatever is in the leaf, of any life; how many there were. Without cgroups: none.
+    pub async fn kill_leaf(&self, leaf: &Leaf) -> Result<usize, Error> {
+        self.with_leaf(leaf, 0, cgroup::Groups::kill).await
+    }
+
+    /// Removes the leaf of a process that has ended. False: something is still in it, and it stays.
+    pub async fn release_leaf(&self, leaf: &Leaf) -> Result<bool, Error> {
+        self.with_leaf(leaf, true, cgroup::Groups::release).await
+    }
+
+    async fn with_leaf<T: Send + 'static>(
+        &self,
+        leaf: &Leaf,
+        otherwise: T,
+        work: fn(&cgroup::Groups, &Leaf) -> std::io::Result<T>,
+    ) -> Result<T, Error> {
+        let Some(groups) = self.shared.ground.groups.clone() else { return Ok(otherwise) };
+        let name = leaf.clone();
+        let working = tokio::task::spawn_blocking(move || work(&groups, &name));
+        let result = working.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        result.map_err(|source| Error::Leaf { leaf: leaf.as_str().to_owned(), source })
     }
 
     /// What the process and its descendants use. None: that life is over.

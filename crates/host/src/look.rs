@@ -29,6 +29,7 @@ pub(crate) async fn look(blocking: &Blocking, boot: &BootId, identity: &Identity
     let unclear = match blocking.run(path, LIMIT, work).await {
         Ok(Ok(life)) => return Look::Running(life),
         Ok(Err(Refusal::Absent(reason))) => return Look::Absent(reason),
+        Ok(Err(Refusal::Dead { pid, reason })) => return Look::Dead { pid, reason },
         Ok(Err(Refusal::Unclear(reason))) => reason,
         Err(NoAnswer) => format!("pid file {path} did not answer"),
     };
@@ -57,7 +58,7 @@ fn find(boot: &BootId, identity: &Identity, known: Option<&Incarnation>) -> Resu
     let path = path.display();
 
     let process = Process::open(pid).map_err(|refused| match refused {
-        Refused::Gone => Refusal::Absent(format!("pid {pid} of {path} does not run")),
+        Refused::Gone => Refusal::Dead { pid, reason: format!("pid {pid} of {path} does not run") },
         Refused::Thread => Refusal::Absent(format!("pid {pid} of {path} is a thread, not a process")),
         Refused::Failed(error) => Refusal::Unclear(format!("pid {pid} of {path} cannot be looked at: {error}")),
     })?;
@@ -65,7 +66,8 @@ fn find(boot: &BootId, identity: &Identity, known: Option<&Incarnation>) -> Resu
         return Err(format!("pid {pid} of {path} is a thread of the kernel").into());
     }
     if !process.is_alive() {
-        return Err(format!("pid {pid} of {path} is dead, and its parent has not noticed").into());
+        let reason = format!("pid {pid} of {path} is dead, and its parent has not noticed");
+        return Err(Refusal::Dead { pid, reason });
     }
     let life = process.life(boot);
     if known == Some(&life) {
@@ -85,7 +87,8 @@ fn find(boot: &BootId, identity: &Identity, known: Option<&Incarnation>) -> Resu
         return Err(format!("pid {pid} of {path} runs as {owner}, not as {user}").into());
     }
     // What was read of /proc since belongs to this life only if it has not ended meanwhile.
-    if process.is_alive() { Ok(life) } else { Err(format!("pid {pid} of {path} has just ended").into()) }
+    let reason = format!("pid {pid} of {path} has just ended");
+    if process.is_alive() { Ok(life) } else { Err(Refusal::Dead { pid, reason }) }
 }
 
 /// Whether a process is what a spec calls `wanted`: by its executable, by how it was called, or by

@@ -149,6 +149,17 @@ pub(crate) fn reap(fd: BorrowedFd<'_>) -> Option<Exit> {
     }
 }
 
+/// Waits for a child that is about to end. None: not our child.
+pub(crate) fn reap_at_end(fd: &OwnedFd) -> Option<Exit> {
+    loop {
+        match waitid(WaitId::PidFd(fd.as_fd()), WaitIdOptions::EXITED) {
+            Ok(status) => return status.and_then(|status| exit_of(&status)),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
 pub(crate) fn exit_of(status: &WaitIdStatus) -> Option<Exit> {
     status.exit_status().map(Exit::Code).or_else(|| status.terminating_signal().map(Exit::Signal))
 }

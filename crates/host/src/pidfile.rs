@@ -26,6 +26,8 @@ pub(crate) fn resolve(pid_path: &str, proc_name: &str) -> PathBuf {
 pub(crate) enum Refusal {
     /// It says so itself, or is not to be trusted.
     Absent(String),
+    /// It names a process that is dead.
+    Dead { pid: i32, reason: String },
     /// It could not be read, which says nothing about the process.
     Unclear(String),
 }

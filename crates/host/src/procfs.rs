@@ -37,7 +37,7 @@ impl Stat {
         Self::parse(&text).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 
-    fn parse(text: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let open = text.iter().position(|byte| *byte == b'(')?;
         let close = text.iter().rposition(|byte| *byte == b')')?;
         let name = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();

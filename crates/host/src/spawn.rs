@@ -4,28 +4,34 @@
 //! dispositions, an empty mask, umask 022 and no descriptor of ours but its three; a failure says
 //! at which step. Absent: any allocation or lock in the child, which a fork of many threads forbids.
 
-use std::ffi::{CString, OsStr};
-use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
+use crate::fork::{self, Attach, Fork};
+use crate::pidfd;
 use crate::user::Account;
 
 const SHELL: &str = "/bin/sh";
+const SHELL_PATH: &CStr = c"/bin/sh";
 const UMASK: libc::mode_t = 0o022;
 const SIGNAL_MAX: libc::c_int = 64;
 const SIGNAL_SET_BYTES: usize = 8;
-/// Where close_range is missing, descriptors up to here are marked one by one.
-const DESCRIPTORS_MARKED_MAX: libc::c_int = 4096;
+/// Where close_range is missing, descriptors up to here are closed one by one; those of our own are
+/// closed by exec in any case.
+const DESCRIPTORS_CLOSED_MAX: libc::c_int = 4096;
 
-/// The standard library brings only an error number from the child to us. The step travels in its
-/// upper half; exec itself and fork, whose numbers the library makes, have none there.
-const STEP_SHIFT: u32 = 16;
+/// What the child was doing when it failed; the child sends it with the error number.
+const STEP_FORK: i32 = 0;
 const STEP_SESSION: i32 = 1;
 const STEP_IDENTITY: i32 = 2;
 const STEP_DIRECTORY: i32 = 3;
+const STEP_DESCRIPTORS: i32 = 4;
+const STEP_EXEC: i32 = 5;
 
 /// What a shell is started with.
 #[derive(Debug)]
@@ -36,26 +42,86 @@ pub(crate) struct Plan<'a> {
     /// Whether the child must change its user.
     pub(crate) changes_user: bool,
     pub(crate) environment: &'a [(String, String)],
+    /// Where both its outputs go; None: nowhere.
+    pub(crate) output: Option<&'a File>,
+    pub(crate) attach: Attach,
+}
+
+/// A shell that nobody has waited for yet.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pub(crate) pid: i32,
+    pub(crate) pidfd: OwnedFd,
+}
+
+/// Everything that the child needs, made before the fork.
+struct Prepared {
+    // Both end with a null pointer and point into `_texts`.
+    arguments: Vec<*const libc::c_char>,
+    environment: Vec<*const libc::c_char>,
+    _texts: Vec<CString>,
+    directory: CString,
+    identity: Option<(u32, u32, Vec<u32>)>,
+    input: RawFd,
+    output: RawFd,
+    failure: RawFd,
 }
 
 /// Starts the shell, or says for people why it cannot. Waits for the exec, not for the command.
-pub(crate) fn spawn(plan: &Plan<'_>, output: (Stdio, Stdio)) -> Result<Child, String> {
-    let directory = CString::new(plan.directory.as_os_str().as_bytes())
-        .map_err(|_| "setup_path contains a NUL character".to_owned())?;
-    let identity = plan.changes_user.then(|| (plan.account.uid, plan.account.gid, plan.account.groups.clone()));
-
-    let mut command = Command::new(SHELL);
-    command.arg("-c").arg(plan.line).env_clear().envs(login_environment(plan.account));
-    command.envs(plan.environment.iter().map(|(name, value)| (name, value)));
-    command.stdin(Stdio::null()).stdout(output.0).stderr(output.1);
-    let in_child = move || enter(identity.as_ref(), &directory);
-    #[allow(unsafe_code, reason = "there is no other place to become another user")]
-    // SAFETY: `enter` only makes async-signal-safe system calls with values that were made before
-    // the fork; it neither allocates nor locks, also not when it fails.
-    unsafe {
-        command.pre_exec(in_child);
+pub(crate) fn spawn(plan: &Plan<'_>) -> Result<Child, String> {
+    let (null, failures) = open().map_err(|error| reason(STEP_FORK, &error, plan))?;
+    let (mut reader, writer) = failures;
+    let output = plan.output.map_or(null.as_raw_fd(), File::as_raw_fd);
+    let prepared = prepare(plan, null.as_raw_fd(), output, writer.as_raw_fd())?;
+    #[allow(unsafe_code, reason = "there is no other way to become another user in a cgroup")]
+    // SAFETY: the child only runs `enter`, which makes plain system calls with values that were
+    // made before the fork, neither allocates nor locks, and never returns.
+    let forked = unsafe { fork::fork(&plan.attach) };
+    let (pid, pidfd) = match forked {
+        Ok(Fork::Parent { pid, pidfd }) => (pid, pidfd),
+        Ok(Fork::Child) => enter(&prepared),
+        Err(error) => return Err(reason(STEP_FORK, &error, plan)),
+    };
+    drop(writer);
+    // Ends with the exec, which closes the other side.
+    let mut failure = [0_u8; 8];
+    if reader.read_exact(&mut failure).is_err() {
+        return Ok(Child { pid, pidfd });
     }
-    command.spawn().map_err(|error| reason(&error, plan))
+    let _ = pidfd::reap_at_end(&pidfd);
+    let [a, b, c, d, e, f, g, h] = failure;
+    let (step, errno) = (i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]));
+    Err(reason(step, &io::Error::from_raw_os_error(errno), plan))
+}
+
+fn open() -> io::Result<(File, (io::PipeReader, io::PipeWriter))> {
+    Ok((File::open("/dev/null")?, io::pipe()?))
+}
+
+fn prepare(plan: &Plan<'_>, input: RawFd, output: RawFd, failure: RawFd) -> Result<Prepared, String> {
+    let text = |what: &str, bytes: Vec<u8>| CString::new(bytes).map_err(|_| format!("{what} contains a nul byte"));
+    let directory = text("setup_path", plan.directory.as_os_str().as_bytes().to_vec())?;
+    let mut texts = vec![
+        text("the shell", b"sh".to_vec())?,
+        text("the shell", b"-c".to_vec())?,
+        text("the command", plan.line.as_bytes().to_vec())?,
+    ];
+    let mut variables: BTreeMap<OsString, OsString> = BTreeMap::new();
+    let login = login_environment(plan.account);
+    variables.extend(login.into_iter().map(|(name, value)| (name.into(), value.to_owned())));
+    variables.extend(plan.environment.iter().map(|(name, value)| (name.into(), value.into())));
+    for (name, value) in variables {
+        let mut variable = name.into_vec();
+        variable.push(b'=');
+        variable.extend(value.as_bytes());
+        texts.push(text("the environment", variable)?);
+    }
+    let mut arguments: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
+    let mut environment = arguments.split_off(3);
+    arguments.push(std::ptr::null());
+    environment.push(std::ptr::null());
+    let identity = plan.changes_user.then(|| (plan.account.uid, plan.account.gid, plan.account.groups.clone()));
+    Ok(Prepared { arguments, environment, _texts: texts, directory, identity, input, output, failure })
 }
 
 fn login_environment(account: &Account) -> [(&'static str, &OsStr); 6] {
@@ -79,32 +145,58 @@ fn login_environment(account: &Account) -> [(&'static str, &OsStr); 6] {
 
 /// Runs in the child, between fork and exec.
 #[allow(unsafe_code, reason = "only plain system calls may be made here")]
-fn enter(identity: Option<&(u32, u32, Vec<u32>)>, directory: &CString) -> io::Result<()> {
+fn enter(prepared: &Prepared) -> ! {
+    let step = become_shell(prepared);
+    let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    let message = [step, errno];
+    // SAFETY: the eight bytes of `message` are read; the descriptor was open before the fork.
+    unsafe {
+        libc::write(prepared.failure, message.as_ptr().cast(), size_of_val(&message));
+        libc::_exit(127)
+    }
+}
+
+/// Returns only when it has failed: at which step.
+#[allow(unsafe_code, reason = "only plain system calls may be made here")]
+fn become_shell(prepared: &Prepared) -> i32 {
     // SAFETY: setsid and umask take no memory of ours.
     if unsafe { libc::setsid() } < 0 {
-        return Err(at(STEP_SESSION));
+        return STEP_SESSION;
     }
     // SAFETY: as above.
     unsafe { libc::umask(UMASK) };
+    // SAFETY: dup2 takes numbers. The descriptors are above 2: Rust's start-up sees to that those
+    // three are open.
+    let moved = unsafe {
+        libc::dup2(prepared.input, 0) == 0 && libc::dup2(prepared.output, 1) == 1 && libc::dup2(prepared.output, 2) == 2
+    };
+    if !moved {
+        return STEP_DESCRIPTORS;
+    }
     reset_signals();
     // Before the user changes: who is not root may be unable to.
-    hide_descriptors();
-    if let Some((uid, gid, groups)) = identity {
+    close_descriptors(prepared.failure);
+    if let Some((uid, gid, groups)) = &prepared.identity {
+        // By the kernel's own calls: libc's would look for the other threads of our parent.
         // SAFETY: `groups` lives in memory that the fork has copied, and its length is right.
         // Groups and gid go first, because afterwards we may not any more.
         let changed = unsafe {
-            libc::setgroups(groups.len(), groups.as_ptr()) == 0 && libc::setgid(*gid) == 0 && libc::setuid(*uid) == 0
+            libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) == 0
+                && libc::syscall(libc::SYS_setgid, *gid) == 0
+                && libc::syscall(libc::SYS_setuid, *uid) == 0
         };
         if !changed {
-            return Err(at(STEP_IDENTITY));
+            return STEP_IDENTITY;
         }
     }
     // As the user, so that the user's permissions decide.
     // SAFETY: `directory` is a C string that the fork has copied.
-    if unsafe { libc::chdir(directory.as_ptr()) } != 0 {
-        return Err(at(STEP_DIRECTORY));
+    if unsafe { libc::chdir(prepared.directory.as_ptr()) } != 0 {
+        return STEP_DIRECTORY;
     }
-    Ok(())
+    // SAFETY: both lists end with a null pointer and point to C strings that the fork has copied.
+    unsafe { libc::execve(SHELL_PATH.as_ptr(), prepared.arguments.as_ptr(), prepared.environment.as_ptr()) };
+    STEP_EXEC
 }
 
 #[allow(unsafe_code, reason = "only plain system calls may be made here")]
@@ -124,37 +216,36 @@ fn reset_signals() {
     }
 }
 
-/// Marks everything but the three standard descriptors to be closed by exec. Closed at once, the
-/// descriptor through which the standard library reports a failure would be closed too.
+/// Closes everything but the three standard descriptors and the one that reports a failure. Not
+/// only at exec: a child that hangs on its directory must not hold what others wait for.
 #[allow(unsafe_code, reason = "only plain system calls may be made here")]
-fn hide_descriptors() {
-    // SAFETY: the call takes three numbers.
-    let hidden = unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
-    if hidden == 0 {
+fn close_descriptors(kept: RawFd) {
+    let Ok(keep) = u32::try_from(kept) else { return };
+    // SAFETY: the calls take three numbers each; nothing in this process uses what they close.
+    let closed = unsafe {
+        (keep <= 3 || libc::syscall(libc::SYS_close_range, 3_u32, keep - 1, 0_u32) == 0)
+            && libc::syscall(libc::SYS_close_range, keep + 1, u32::MAX, 0_u32) == 0
+    };
+    if closed {
         return;
     }
-    for descriptor in 3..DESCRIPTORS_MARKED_MAX {
+    for descriptor in (3..DESCRIPTORS_CLOSED_MAX).filter(|descriptor| *descriptor != kept) {
         // SAFETY: numbers that are no descriptor are refused.
-        unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+        unsafe { libc::close(descriptor) };
     }
 }
 
-fn at(step: i32) -> io::Error {
-    let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
-    io::Error::from_raw_os_error((step << STEP_SHIFT) | errno)
-}
-
-fn reason(error: &io::Error, plan: &Plan<'_>) -> String {
-    let Some(raw) = error.raw_os_error() else {
-        return format!("the command cannot be run: {error}");
-    };
-    let (step, errno) = (raw >> STEP_SHIFT, raw & ((1 << STEP_SHIFT) - 1));
-    let said = io::Error::from_raw_os_error(errno);
+fn reason(step: i32, error: &io::Error, plan: &Plan<'_>) -> String {
+    let said = error;
+    let errno = error.raw_os_error().unwrap_or(0);
     let (user, directory) = (&plan.account.name, plan.directory.display());
     match (step, errno) {
         (STEP_SESSION, _) => format!("the command gets no session of its own: {said}"),
-        // Of the user after its change, or of us at the fork; the limit strikes at either place.
-        (STEP_IDENTITY | 0, libc::EAGAIN) => format!("user '{user}' or this host may have no more processes"),
+        // Of us at the fork, or of the user when it is changed or at the exec: the limit strikes at
+        // any of these places.
+        (STEP_FORK | STEP_IDENTITY | STEP_EXEC, libc::EAGAIN) => {
+            format!("user '{user}' or this host may have no more processes")
+        }
         (STEP_IDENTITY, _) => format!("the agent cannot become user '{user}': {said}"),
         (STEP_DIRECTORY, libc::ENOENT) => format!("setup_path {directory} does not exist"),
         (STEP_DIRECTORY, libc::ENOTDIR) => format!("setup_path {directory} is not a directory"),
@@ -162,6 +253,8 @@ fn reason(error: &io::Error, plan: &Plan<'_>) -> String {
         (STEP_DIRECTORY, _) => format!("setup_path {directory} cannot be entered: {said}"),
         (_, libc::ENOMEM) => "this host has no memory for another process".to_owned(),
         (_, libc::EMFILE | libc::ENFILE) => "the agent has no more file descriptors".to_owned(),
+        (STEP_FORK, _) => format!("the command cannot be run: {said}"),
+        (STEP_DESCRIPTORS, _) => format!("no descriptor for the output: {said}"),
         (_, libc::ENOENT) => format!("{SHELL} does not exist"),
         (_, libc::EACCES) => format!("user '{user}' may not run {SHELL}"),
         (_, libc::E2BIG) => "the command or its environment is too long".to_owned(),

@@ -78,21 +78,29 @@ pub(crate) enum Scope {
     TreeAndSession,
 }
 
-/// Kills the root and what belongs to it; how many processes were signalled.
-pub(crate) fn kill(root: Member, scope: Scope) -> io::Result<usize> {
-    let us = i32::try_from(std::process::id()).unwrap_or_default();
-    let mut found = Vec::new();
-    let mut seen = HashSet::new();
-    for _ in 0..ROUNDS_MAX {
+/// Kills the root and what belongs to it, and what `others` lists; how many were signalled.
+pub(crate) fn kill(root: Member, scope: Scope, mut others: impl FnMut() -> Vec<Member>) -> io::Result<usize> {
+    kill_listed(root.pid, || {
         let table = Table::read()?;
         let session = match scope {
             Scope::Tree => None,
             Scope::TreeAndSession => table.sessions.get(&root.pid),
         };
         let root = table.living.contains(&root).then_some(root);
-        let members = table.descend(root.into_iter().chain(session.into_iter().flatten().copied()));
+        let roots = root.into_iter().chain(session.into_iter().flatten().copied()).chain(others());
+        Ok(table.descend(roots))
+    })
+}
+
+/// Kills what `list` lists, until it lists nothing new; how many were signalled. `named` is for
+/// people.
+pub(crate) fn kill_listed(named: i32, mut list: impl FnMut() -> io::Result<Vec<Member>>) -> io::Result<usize> {
+    let us = i32::try_from(std::process::id()).unwrap_or_default();
+    let mut found = Vec::new();
+    let mut seen = HashSet::new();
+    for _ in 0..ROUNDS_MAX {
         // Stopped, we could not go on to kill; and a command may have started our own parent.
-        let others = members.into_iter().filter(|member| member.pid > 1 && member.pid != us);
+        let others = list()?.into_iter().filter(|member| member.pid > 1 && member.pid != us);
         let new: Vec<Member> = others.filter(|member| seen.insert(*member)).collect();
         if new.is_empty() {
             break;
@@ -116,7 +124,7 @@ pub(crate) fn kill(root: Member, scope: Scope) -> io::Result<usize> {
     match failed {
         Some(error) if count == 0 => Err(error),
         Some(error) => {
-            tracing::warn!(%error, pid = root.pid, "a part of a process tree cannot be killed");
+            tracing::warn!(%error, pid = named, "a part of a process tree cannot be killed");
             Ok(count)
         }
         None => Ok(count),

@@ -22,10 +22,31 @@ const SAMPLE_PERIOD_MIN: Duration = Duration::from_millis(500);
 const SAMPLES_MAX: usize = 8192;
 const TREE_SIZE_MAX: usize = 4096;
 
+/// What the kernel counts in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Units {
+    pub(crate) ticks_per_second: u64,
+    pub(crate) page_bytes: u64,
+}
+
+impl Units {
+    pub(crate) fn read() -> Self {
+        Self {
+            ticks_per_second: setting(libc::_SC_CLK_TCK).unwrap_or(100),
+            page_bytes: setting(libc::_SC_PAGESIZE).unwrap_or(4096),
+        }
+    }
+
+    /// When a life began, which the kernel tells in ticks since boot.
+    pub(crate) fn since_boot(&self, start_ticks: u64) -> Duration {
+        let (seconds, rest) = (start_ticks / self.ticks_per_second, start_ticks % self.ticks_per_second);
+        Duration::from_secs(seconds) + Duration::from_secs(rest) / u32::try_from(self.ticks_per_second).unwrap_or(100)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Meter {
-    pub(crate) ticks_per_second: u64,
-    page_bytes: u64,
+    units: Units,
     memory_bytes: u64,
     table: Mutex<Option<(Duration, Arc<Table>)>>,
     samples: Mutex<HashMap<Incarnation, Sample>>,
@@ -41,8 +62,7 @@ struct Sample {
 impl Meter {
     pub(crate) fn new() -> Self {
         Self {
-            ticks_per_second: setting(libc::_SC_CLK_TCK).unwrap_or(100),
-            page_bytes: setting(libc::_SC_PAGESIZE).unwrap_or(4096),
+            units: Units::read(),
             memory_bytes: procfs::memory_bytes().unwrap_or(0),
             table: Mutex::default(),
             samples: Mutex::default(),
@@ -55,8 +75,7 @@ impl Meter {
 
     /// Since boot, when a life began.
     pub(crate) fn start(&self, life: &Incarnation) -> Duration {
-        let (seconds, rest) = (life.start_ticks / self.ticks_per_second, life.start_ticks % self.ticks_per_second);
-        Duration::from_secs(seconds) + Duration::from_secs(rest) / u32::try_from(self.ticks_per_second).unwrap_or(100)
+        self.units.since_boot(life.start_ticks)
     }
 
     pub(crate) fn usage(&self, life: &Incarnation, now: Duration) -> Option<Usage> {
@@ -93,7 +112,7 @@ impl Meter {
         if last.is_none_or(|last| now.saturating_sub(last.at) >= SAMPLE_PERIOD_MIN) {
             self.keep(life, Sample { at: now, ticks, percent: cpu_percent });
         }
-        let memory_bytes = pages * self.page_bytes;
+        let memory_bytes = pages * self.units.page_bytes;
         Some(Usage {
             cpu_percent,
             cpu_percent_average: average,
@@ -130,12 +149,12 @@ impl Meter {
     }
 
     fn percent_of_cpus(&self, ticks: u64, elapsed: Duration) -> f64 {
-        let whole = elapsed.as_secs_f64() * self.ticks_per_second as f64 * f64::from(cpus());
+        let whole = elapsed.as_secs_f64() * self.units.ticks_per_second as f64 * f64::from(cpus());
         percent(ticks as f64, whole)
     }
 }
 
-fn percent(part: f64, whole: f64) -> f64 {
+pub(crate) fn percent(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { (part / whole * 100.0).clamp(0.0, 100.0) } else { 0.0 }
 }
 

@@ -3,9 +3,10 @@
 //! Promised: a value of a type in this crate is valid; everything that comes from outside is
 //! parsed into these types once, at the border, with an error that names the field.
 //! Absent: input and output, clocks, randomness, and any number of a wire dialect except in
-//! [`Code`], whose numbers all dialects share.
+//! [`Code`], whose numbers all dialects share, and in the form that GSE gives to an [`Event`].
 
 mod code;
+mod event;
 mod field;
 mod host;
 mod ids;
@@ -18,6 +19,7 @@ mod spec;
 mod status;
 
 pub use code::{CODES, Code, CodeEntry};
+pub use event::{EVENT_CONTENT_BYTES_MAX, EVENT_DETAILS_BYTES_MAX, EVENT_DETAILS_MAX, Event, EventKind, GSE_DATA_ID};
 pub use field::FieldError;
 pub use host::{HostFacts, HostKey};
 pub use ids::{AgentId, OperationId, TaskId};
@@ -27,7 +29,7 @@ pub use operation::{OperationKind, Outcome};
 pub use pool::{Pool, PoolId, PoolLimits, Weight};
 pub use report::{CommandEnd, CommandResult, Exit, Look, Signal};
 pub use spec::{
-    AbsolutePath, CommandLine, ConfigFile, Control, CronRule, Identity, Lifetime, Limits, Ownership, Percent, Policy,
-    ProcName, Seconds, Spec, SpecHash, UserName,
+    AbsolutePath, CommandLine, ConfigFile, Control, CronRule, HealthPolicy, Identity, Lifetime, Limits, Ownership,
+    Percent, Policy, ProcName, Seconds, Spec, SpecHash, UserName,
 };
 pub use status::{Phase, Snapshot, Usage};

@@ -8,6 +8,11 @@ use crate::Incarnation;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
     Running(Incarnation),
+    /// Its pid file names a process that is dead, with the reason for people.
+    Dead {
+        pid: i32,
+        reason: String,
+    },
     /// Not there, with the reason for people: `no pid file /run/x.pid`.
     Absent(String),
 }
@@ -35,6 +40,8 @@ pub enum CommandResult {
     Exited(Exit),
     /// Killed with its tree when its time was over.
     TimedOut,
+    /// Never ran, because too many others did; it may be tried again soon.
+    Postponed,
     /// Never ran, with the reason: unknown user, missing setup_path, no more processes.
     NotRun(String),
 }

@@ -13,6 +13,8 @@ use crate::field::{FieldError, check_text, text_type};
 const PATH_BYTES_MAX: usize = 4096;
 /// The kernel takes at most 128 KiB in one argument of exec, and a command line is one argument.
 const COMMAND_BYTES_MAX: usize = 128 * 1024 - 1;
+/// Seven commands of the largest size fit.
+const SPEC_BYTES_MAX: usize = 2 * 1024 * 1024;
 const SECONDS_MAX: u32 = 7 * 24 * 3600;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,6 +81,25 @@ pub struct Policy {
     pub instances: u32,
     /// JOB's start_check_end_time, kept as given.
     pub start_check_end: Option<Seconds>,
+    #[serde(default)]
+    pub health: HealthPolicy,
+}
+
+/// When the health command is run and when its word counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthPolicy {
+    pub interval: Seconds,
+    pub timeout: Seconds,
+    /// So many failures in a row make a process unhealthy.
+    pub failures: u32,
+    /// After a start nothing is asked for this long.
+    pub grace: Seconds,
+}
+
+impl Default for HealthPolicy {
+    fn default() -> Self {
+        Self { interval: Seconds(30), timeout: Seconds(10), failures: 3, grace: Seconds(30) }
+    }
 }
 
 impl Policy {
@@ -100,6 +121,7 @@ impl Policy {
             cycle: None,
             instances: 1,
             start_check_end: None,
+            health: HealthPolicy::default(),
         }
     }
 
@@ -154,6 +176,14 @@ impl Spec {
     /// The canonical JSON text: the same spec always gives the same text.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a spec has only string keys and finite numbers")
+    }
+
+    /// The spec itself, if it is not too large to travel.
+    pub fn bounded(self) -> Result<Self, FieldError> {
+        if self.to_json().len() > SPEC_BYTES_MAX {
+            return Err(FieldError::new("", format!("must not be larger than {SPEC_BYTES_MAX} bytes")));
+        }
+        Ok(self)
     }
 
     pub fn hash(&self) -> SpecHash {

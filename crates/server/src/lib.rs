@@ -6,7 +6,9 @@
 pub mod admin;
 pub mod api;
 pub mod control;
+mod event_json;
 pub mod gateway;
+pub mod webhooks;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -48,6 +50,7 @@ impl Server {
     /// Binds both ports and serves until `tasks` end.
     pub async fn start(options: Options, store: Arc<dyn Store>, tasks: &Tasks) -> Result<Self, ServerError> {
         let control = control::Control::start(store, tasks).await?;
+        webhooks::start(&control, tasks);
         let link = gateway::serve(options.link, control.clone(), tasks).await?;
         let state = api::ApiState { control: control.clone(), wait_for: options.wait_for };
         let http = api::serve(options.http, state, tasks).await?;

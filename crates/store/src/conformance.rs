@@ -8,10 +8,12 @@
 
 pub mod apps;
 pub mod enrolment;
+pub mod events;
 pub mod hosts;
 pub mod pools;
 pub mod processes;
 pub mod tasks;
+pub mod webhooks;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -44,6 +46,17 @@ macro_rules! conformance_suite {
             enrolment::the_id_of_a_connected_agent_is_not_given_to_another_host,
             enrolment::an_agent_whose_machine_changed_its_address_keeps_its_registrations,
             enrolment::an_agent_that_moves_to_a_known_host_gets_that_hosts_registrations_as_new,
+            events::events_are_read_back_in_order_with_their_host_and_time,
+            events::an_event_that_comes_again_is_kept_once,
+            events::what_was_seen_stays_seen_after_it_is_forgotten,
+            events::events_of_an_older_epoch_and_of_unbound_agents_are_dropped,
+            events::each_agent_has_numbers_of_its_own,
+            events::events_of_the_server_are_kept_beside_those_of_the_agent,
+            events::events_are_narrowed_by_every_field_of_the_query,
+            events::a_page_says_where_to_go_on_past_what_does_not_match,
+            events::without_a_place_the_newest_are_read,
+            events::old_events_and_those_beyond_the_bound_are_forgotten,
+            events::ids_are_not_given_out_again_after_everything_was_forgotten,
             hosts::hosts_are_found_by_cloud_and_ip_whatever_the_supplier,
             hosts::hosts_are_found_by_agent_and_unknown_ones_are_none,
             hosts::thousands_of_hosts_are_found_in_the_order_of_the_question,
@@ -87,6 +100,9 @@ macro_rules! conformance_suite {
             tasks::an_outcome_is_read_back_exactly,
             tasks::the_newest_tasks_are_listed_first,
             tasks::pruning_forgets_old_finished_tasks_and_keeps_unfinished_ones,
+            webhooks::a_webhook_is_read_back_exactly_and_replaced_by_its_id,
+            webhooks::a_cursor_moves_forward_only,
+            webhooks::a_webhook_that_is_deleted_is_gone_and_nothing_brings_it_back,
         }
     };
     (@cases $open:path; $($area:ident :: $case:ident),* $(,)?) => {
@@ -173,10 +189,12 @@ mod tests {
         let areas = [
             ("apps", include_str!("conformance/apps.rs")),
             ("enrolment", include_str!("conformance/enrolment.rs")),
+            ("events", include_str!("conformance/events.rs")),
             ("hosts", include_str!("conformance/hosts.rs")),
             ("pools", include_str!("conformance/pools.rs")),
             ("processes", include_str!("conformance/processes.rs")),
             ("tasks", include_str!("conformance/tasks.rs")),
+            ("webhooks", include_str!("conformance/webhooks.rs")),
         ];
         for (area, source) in areas {
             for case in source.split("\npub async fn ").skip(1) {

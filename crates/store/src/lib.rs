@@ -6,23 +6,27 @@
 //!
 //! What is stored: apps, join tokens, secrets of the server, hosts with the epoch of their newest
 //! session, specs (content-addressed), registrations with their generation, the last observation
-//! of each registered process, pools, tasks with their targets, and outcomes.
+//! of each registered process, pools, tasks with their targets, outcomes, events with the last
+//! sequence of each agent, and webhooks with how far each has come.
 //! What is not: sessions and heartbeats (memory), queues (rebuilt from the targets without an
 //! outcome by [`Store::open_targets`]).
-//! Hot: `create_task`, `record_outcomes`, `task`.
+//! Hot: `create_task`, `record_outcomes`, `task`, `append_events`, `events`.
 
 pub mod conformance;
+mod event_records;
 mod records;
 pub mod sqlite;
 
+pub use event_records::{EventPage, EventQuery, StoredEvent, Webhook, WebhookFormat};
 pub use records::{
-    App, Assignment, EnrolRefusal, Enrolment, HostRecord, JoinToken, Millis, NewTask, Observation, OpenTarget,
-    PoolAssignment, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration, Target,
-    TargetView, TaskItem, TaskView,
+    App, Assignment, Assignments, EnrolRefusal, Enrolment, HostRecord, JoinToken, Millis, NewTask, Observation,
+    OpenTarget, PoolAssignment, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration,
+    Target, TargetView, TaskItem, TaskView,
 };
 
 use async_trait::async_trait;
-use proctor_model::{AgentId, HostFacts, HostKey, Namespace, OperationId, Outcome, Pool, ProcessKey, TaskId};
+use proctor_model::{AgentId, Event, HostFacts, HostKey, Namespace, OperationId, Outcome, Pool, ProcessKey, TaskId};
+use uuid::Uuid;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -86,9 +90,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// The matching registered processes, sorted by namespace, name, cloud and ip (as text), with
     /// their number before paging.
     async fn processes(&self, query: &ProcessQuery) -> Result<(u64, Vec<ProcessRecord>)>;
-    /// What changed for the agent after generation `since`, oldest first, tombstones included
-    /// unless `since` is 0.
-    async fn assignments(&self, agent: &AgentId, since: u64) -> Result<Vec<Assignment>>;
+    /// What changed for the agent after generation `since`, tombstones included unless `since` is
+    /// 0. Processes and pools share one counter, so they are read together.
+    async fn assignments(&self, agent: &AgentId, since: u64) -> Result<Assignments>;
     /// Keeps the newest observations; those of an older epoch than the agent's, and of processes
     /// that are not registered, are dropped.
     async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<()>;
@@ -98,7 +102,6 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// One answer for each agent: false for one that is bound to no host.
     async fn set_pools(&self, agents: &[AgentId], pools: &[Pool], now: Millis) -> Result<Vec<bool>>;
     async fn pools(&self, namespace: Option<&Namespace>, agents: Option<&[AgentId]>) -> Result<Vec<PoolRecord>>;
-    async fn pool_assignments(&self, agent: &AgentId, since: u64) -> Result<Vec<PoolAssignment>>;
 
     // Tasks.
 
@@ -115,4 +118,29 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn record_outcomes(&self, outcomes: &[(OperationId, Outcome)], now: Millis) -> Result<Vec<OperationId>>;
     /// Forgets finished tasks created before `before`; returns how many.
     async fn prune_tasks(&self, before: Millis) -> Result<u64>;
+
+    // Events.
+
+    /// Keeps the events of an agent whose sequence is above all that it had before, and returns the
+    /// highest sequence that is kept of it. Those of an older epoch than the agent's, and of an agent
+    /// that is bound to no host, are dropped.
+    async fn append_events(&self, agent: &AgentId, epoch: u64, events: &[Event], now: Millis) -> Result<u64>;
+    /// Keeps an event that the server made about the agent's host; its sequence is kept as 0. False
+    /// for an agent that is bound to no host.
+    async fn append_server_event(&self, agent: &AgentId, event: &Event, now: Millis) -> Result<bool>;
+    /// The matching events, oldest first, and where to go on.
+    async fn events(&self, query: &EventQuery) -> Result<EventPage>;
+    /// Forgets events that were stored before `before`, and the oldest beyond `keep`; returns how many.
+    async fn prune_events(&self, before: Millis, keep: u64) -> Result<u64>;
+
+    // Webhooks.
+
+    /// Inserts the webhook, or replaces the one of the same id.
+    async fn put_webhook(&self, webhook: Webhook) -> Result<()>;
+    /// The oldest first.
+    async fn webhooks(&self) -> Result<Vec<Webhook>>;
+    /// Whether it was there.
+    async fn delete_webhook(&self, id: Uuid) -> Result<bool>;
+    /// Moves the cursor of a webhook forward, never back; one that is gone is left alone.
+    async fn advance_webhook(&self, id: Uuid, cursor: u64) -> Result<()>;
 }

@@ -141,6 +141,15 @@ pub struct PoolRecord {
     pub pool: Pool,
 }
 
+/// Everything that an agent must learn of, from one moment of the store.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Assignments {
+    /// Oldest first.
+    pub processes: Vec<Assignment>,
+    /// Oldest first.
+    pub pools: Vec<PoolAssignment>,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolAssignment {
     pub generation: u64,

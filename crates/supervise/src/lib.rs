@@ -6,8 +6,16 @@
 //! Absent: clocks, threads, files, processes, randomness. `proctor_agent::driver` carries the
 //! actions out and reports back.
 
+mod limit;
+mod pool;
 mod process;
+mod schedule;
+mod threshold;
 mod time;
 
-pub use process::{Action, CommandKind, Event, Launch, Notice, Process, Record, Request, Ticket};
+pub use limit::{Breach, LimitJudge, Sample};
+pub use pool::{Member, PoolAction, PoolEvent, PoolMachine, PoolWarning, Ranked, is_member};
+pub use process::{Action, CommandKind, Event, Excess, Launch, Notice, PERMIT_WAIT, Process, Record, Request, Ticket};
+pub use schedule::{Due, Schedule, ScheduleMachine, spread};
+pub use threshold::Resource;
 pub use time::Time;

@@ -56,6 +56,9 @@ impl LinkMessage for FromAgent {
             }),
             Self::Seen { generation } => Kind::Seen(proto::Seen { generation }),
             Self::Renew { csr_der } => Kind::Renew(proto::Renew { csr_der }),
+            Self::Events { events } => {
+                Kind::Events(proto::Events { events: events.into_iter().map(Into::into).collect() })
+            }
             Self::Unknown => return proto::FromAgent { kind: None },
         };
         proto::FromAgent { kind: Some(kind) }
@@ -77,6 +80,9 @@ impl LinkMessage for FromAgent {
             },
             Some(Kind::Seen(proto::Seen { generation })) => Self::Seen { generation },
             Some(Kind::Renew(proto::Renew { csr_der })) => Self::Renew { csr_der: certificate_request(csr_der)? },
+            Some(Kind::Events(proto::Events { events })) => {
+                Self::Events { events: events.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()? }
+            }
         })
     }
 }
@@ -150,6 +156,7 @@ impl LinkMessage for FromServer {
             }),
             Self::Beat => Kind::Beat(proto::Beat {}),
             Self::Renewed { certificate_pem } => Kind::Renewed(proto::Renewed { certificate_pem }),
+            Self::EventsSeen { up_to } => Kind::EventsSeen(proto::EventsSeen { up_to }),
             Self::Unknown => return proto::FromServer { kind: None },
         };
         proto::FromServer { kind: Some(kind) }
@@ -183,6 +190,7 @@ impl LinkMessage for FromServer {
             }
             Some(Kind::Beat(proto::Beat {})) => Self::Beat,
             Some(Kind::Renewed(renewed)) => Self::Renewed { certificate_pem: certificate(renewed.certificate_pem)? },
+            Some(Kind::EventsSeen(proto::EventsSeen { up_to })) => Self::EventsSeen { up_to },
         })
     }
 }

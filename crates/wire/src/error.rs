@@ -30,4 +30,6 @@ pub enum WireError {
     Invalid { what: &'static str, source: FieldError },
     #[error("cannot read a spec")]
     Spec { source: serde_json::Error },
+    #[error("cannot read the details of an event")]
+    Details { source: serde_json::Error },
 }

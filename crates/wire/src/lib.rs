@@ -11,6 +11,7 @@
 mod codec;
 mod convert;
 mod error;
+mod event;
 mod message;
 mod value;
 

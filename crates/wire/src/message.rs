@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    AgentId, BootId, HostFacts, HostKey, OperationId, OperationKind, Outcome, Pool, ProcessKey, Snapshot, Spec,
+    AgentId, BootId, Event, HostFacts, HostKey, OperationId, OperationKind, Outcome, Pool, ProcessKey, Snapshot, Spec,
 };
 
 /// What an agent says to a server.
@@ -43,6 +43,10 @@ pub enum FromAgent {
     },
     Renew {
         csr_der: Vec<u8>,
+    },
+    /// In the order of their sequence; sent again on the next session until they are seen.
+    Events {
+        events: Vec<Event>,
     },
     /// A message kind of a newer version: skip it. Never sent on purpose.
     Unknown,
@@ -92,6 +96,10 @@ pub enum FromServer {
     Renewed {
         certificate_pem: String,
     },
+    /// Every event up to this sequence is stored; the agent may forget them.
+    EventsSeen {
+        up_to: u64,
+    },
     /// A message kind of a newer version: skip it. Never sent on purpose.
     Unknown,
 }
@@ -132,6 +140,7 @@ impl fmt::Debug for FromAgent {
             Self::Observed { observations } => f.debug_struct("Observed").field("observations", observations).finish(),
             Self::Seen { generation } => f.debug_struct("Seen").field("generation", generation).finish(),
             Self::Renew { csr_der } => f.debug_struct("Renew").field("csr_der", csr_der).finish(),
+            Self::Events { events } => f.debug_struct("Events").field("events", events).finish(),
             Self::Unknown => f.write_str("Unknown"),
         }
     }

@@ -63,6 +63,7 @@ macro_rules! numbered {
         }
     };
 }
+pub(crate) use numbered;
 
 numbered!(
     number_of_kind,

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use proctor_host::Command;
 use proctor_model::{CommandEnd, CommandResult, Incarnation, Look, ProcessKey, Spec};
-use proctor_supervise::{Action, CommandKind, Event, Notice};
+use proctor_supervise::{Action, CommandKind, Event, Notice, Ticket};
 use proctor_wire::FromAgent;
 
+use tokio_util::sync::CancellationToken;
+
+use super::permits::Kind;
 use super::{Driver, Input};
 
 /// A version command that takes longer is not worth waiting for.
@@ -14,17 +17,22 @@ pub(super) const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) const VERSION_CHARS_MAX: usize = 256;
 
 impl Driver {
-    /// `written`: whether this turn is on disk.
-    pub(super) fn act(&mut self, key: ProcessKey, action: Action, written: bool) {
+    pub(super) fn act(&mut self, key: ProcessKey, action: Action) {
         match action {
             Action::Look { ticket, spec, known } => self.look(key, ticket, &spec, known),
-            Action::Run { ticket, command, line, spec, operation } => {
-                if operation.is_some() && !written {
-                    let reason = "the agent cannot write its ledger".to_owned();
-                    let end = CommandEnd { result: CommandResult::NotRun(reason), output: String::new() };
-                    return self.feed(&key, Event::CommandEnded { ticket, end });
+            Action::Run { ticket, command, line, spec, timeout, operation } => {
+                let run = command_of(&key, command.as_str(), line.as_str(), &spec, timeout);
+                let kind = if operation.is_some() { Kind::Operation } else { Kind::Supervision };
+                self.run_command(key, ticket, command, run, kind);
+            }
+            Action::Detach { ticket } => {
+                if let Some((_, attached)) = self.attached.remove(&key).filter(|(of, _)| *of == ticket) {
+                    tracing::info!(process = %key, "the start command is the process itself");
+                    attached.cancel();
                 }
-                self.run_command(key, ticket, command, line.as_str(), &spec);
+            }
+            Action::Check { ticket, line, spec, timeout } => {
+                self.check_health(key, ticket, line.as_str(), &spec, timeout)
             }
             Action::Watch(life) => {
                 self.learn_version(&key, &life);
@@ -37,7 +45,8 @@ impl Driver {
             Action::KillTree(life) => self.kill_tree(key, life),
             Action::Begin { operation, kind } => tracing::info!(process = %key, %operation, %kind, "operation begins"),
             Action::Finish { operation, outcome } => {
-                tracing::info!(process = %key, %operation, code = outcome.code.name(), message = outcome.message, "operation ended");
+                let (code, message) = (outcome.code.name(), &outcome.message);
+                tracing::info!(process = %key, %operation, code, message, "operation ended");
                 self.outcomes.insert(operation, (*outcome).clone());
                 self.send(FromAgent::Outcome { operation, outcome: *outcome });
             }
@@ -46,7 +55,7 @@ impl Driver {
     }
 
     /// A known life counts as running as long as it is alive, whatever became of its pid file.
-    fn look(&self, key: ProcessKey, ticket: u64, spec: &Spec, known: Option<Incarnation>) {
+    fn look(&self, key: ProcessKey, ticket: Ticket, spec: &Spec, known: Option<Incarnation>) {
         let (host, inbox, identity) = (self.host.clone(), self.inbox.clone(), spec.identity.clone());
         self.tasks.spawn("look", async move {
             let look = look_or_known(&host, &identity, known).await;
@@ -54,16 +63,32 @@ impl Driver {
         });
     }
 
-    fn run_command(&self, key: ProcessKey, ticket: u64, command: CommandKind, line: &str, spec: &Spec) {
-        let run = command_of(&key, command.as_str(), line, spec, spec.policy.op_timeout.duration());
-        let (host, inbox, permits) = (self.host.clone(), self.inbox.clone(), self.commands.clone());
+    fn run_command(&mut self, key: ProcessKey, ticket: Ticket, command: CommandKind, run: Command, kind: Kind) {
+        let (host, inbox, permits) = (self.host.clone(), self.inbox.clone(), self.commands.of(kind));
+        let attached = CancellationToken::new();
+        self.attached.insert(key.clone(), (ticket, attached.clone()));
         tracing::info!(process = %key, command = command.as_str(), "command begins");
         self.tasks.spawn("command", async move {
-            let permit = permits.acquire_owned().await;
-            let end = host.run(run).await;
-            drop(permit);
+            let end = match permits.wait().await {
+                Some(permit) => {
+                    let end = attached.run_until_cancelled(host.run(run)).await;
+                    drop(permit);
+                    end
+                }
+                None => Some(CommandEnd { result: CommandResult::Postponed, output: String::new() }),
+            };
+            let Some(end) = end else { return };
             tracing::info!(process = %key, command = command.as_str(), result = ?end.result, "command ended");
             let _ = inbox.send(Input::Machine(key, Event::CommandEnded { ticket, end })).await;
+        });
+    }
+
+    fn check_health(&self, key: ProcessKey, ticket: Ticket, line: &str, spec: &Spec, timeout: Duration) {
+        let run = command_of(&key, "health", line, spec, timeout);
+        let (host, inbox, permits) = (self.host.clone(), self.inbox.clone(), self.commands.of(Kind::Question));
+        self.tasks.spawn("health", async move {
+            let end = permits.run(&host, run).await;
+            let _ = inbox.send(Input::Machine(key, Event::Checked { ticket, end })).await;
         });
     }
 
@@ -91,11 +116,9 @@ impl Driver {
         let Some(line) = &spec.control.version else { return };
         let command = command_of(key, "version", line.as_str(), &spec, VERSION_TIMEOUT);
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
-        let (key, life, permits) = (key.clone(), life.clone(), self.commands.clone());
+        let (key, life, permits) = (key.clone(), life.clone(), self.commands.of(Kind::Question));
         self.tasks.spawn("version", async move {
-            let permit = permits.acquire_owned().await;
-            let version = version_from(host.run(command).await);
-            drop(permit);
+            let version = version_from(permits.run(&host, command).await);
             let _ = inbox.send(Input::Version { key, life, version }).await;
         });
     }
@@ -107,7 +130,7 @@ pub(super) async fn look_or_known(
     known: Option<Incarnation>,
 ) -> Look {
     match (host.look(identity, known.as_ref()).await, known) {
-        (Look::Absent(_), Some(known)) if host.is_alive(&known) => Look::Running(known),
+        (Look::Absent(_) | Look::Dead { .. }, Some(known)) if host.is_alive(&known) => Look::Running(known),
         (look, _) => look,
     }
 }
@@ -115,7 +138,7 @@ pub(super) async fn look_or_known(
 pub(super) fn version_from(end: CommandEnd) -> String {
     match end.result {
         CommandResult::Exited(_) => end.output.trim().chars().take(VERSION_CHARS_MAX).collect(),
-        CommandResult::TimedOut | CommandResult::NotRun(_) => String::new(),
+        CommandResult::TimedOut | CommandResult::NotRun(_) | CommandResult::Postponed => String::new(),
     }
 }
 
@@ -127,6 +150,7 @@ pub(super) fn command_of(key: &ProcessKey, name: &str, line: &str, spec: &Spec, 
         timeout,
         environment: Vec::new(),
         output_name: output_name(key, name),
+        ..Command::default()
     }
 }
 
@@ -140,8 +164,13 @@ fn output_name(key: &ProcessKey, command: &str) -> String {
 
 fn announce(key: &ProcessKey, notice: &Notice) {
     match notice {
+        Notice::Started { life } => tracing::info!(process = %key, pid = life.pid, "process started"),
         Notice::Adopted { life } => tracing::info!(process = %key, pid = life.pid, "process is running"),
+        Notice::PidChanged { old, new } => tracing::info!(process = %key, old = old.pid, new = new.pid, "new main pid"),
         Notice::Exited { life, exit } => tracing::info!(process = %key, pid = life.pid, ?exit, "process ended"),
+        Notice::Exceeded(excess) => tracing::warn!(process = %key, ?excess, "process uses too much"),
+        Notice::HealthChanged { healthy, reason } => tracing::warn!(process = %key, healthy, reason, "health changed"),
+        Notice::RunEnded { exit } => tracing::info!(process = %key, ?exit, "run by schedule ended"),
         Notice::RestartSucceeded { attempt } => tracing::info!(process = %key, attempt, "restart succeeded"),
         Notice::RestartFailed { attempt, reason } => tracing::warn!(process = %key, attempt, reason, "restart failed"),
         Notice::GaveUp { attempts, reason } => {

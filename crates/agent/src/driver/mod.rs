@@ -5,6 +5,7 @@
 //! fail with that reason and supervision goes on from memory.
 
 mod act;
+mod permits;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -16,24 +17,27 @@ use proctor_model::{
     Code, Incarnation, Look, OperationId, OperationKind, Outcome, Phase, Pool, ProcessKey, Snapshot, Spec,
 };
 use proctor_runtime::{Tasks, clock};
-use proctor_supervise::{Action, Event, Process, Request, Time};
+use proctor_supervise::{Action, Event, Process, Request, Ticket, Time};
 use proctor_wire::{Assign, FromAgent, FromServer};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
-use crate::ledger::{Batch, Ledger, Memory};
+use permits::Permits;
+
+use crate::ledger::{Batch, Ledger, Memory, Unwritten};
 
 /// Inputs that may wait; beyond it the link and the watchers wait.
 const INBOX_MAX: usize = 4096;
 /// Inputs handled in one turn, and so written in one transaction.
 const TURN_MAX: usize = 256;
-/// Commands that run at the same time.
-const COMMANDS_MAX: usize = 64;
 /// Usage is reported at least this often.
 const REPORT_PERIOD: Duration = Duration::from_secs(30);
 /// With nothing to do the loop turns this often.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 /// Outcomes that wait for a slow link are tried again after this.
 const SLOW_LINK_PAUSE: Duration = Duration::from_millis(50);
+/// A ledger that could not be written is tried again after this.
+const LEDGER_PAUSE: Duration = Duration::from_secs(1);
 /// Observations in one frame.
 const OBSERVATIONS_MAX: usize = 500;
 
@@ -76,6 +80,8 @@ pub(crate) struct Driver {
     /// Touched in this turn.
     touched: HashSet<ProcessKey>,
     batch: Batch,
+    /// What an earlier turn could not write.
+    owed: Option<Box<Batch>>,
     generation: u64,
     seen: Arc<std::sync::atomic::AtomicU64>,
     pools: Vec<Pool>,
@@ -89,7 +95,9 @@ pub(crate) struct Driver {
     /// What the server was last told of each process.
     reported: HashMap<ProcessKey, (Phase, bool, Option<i32>, u32)>,
     link: Option<mpsc::Sender<FromAgent>>,
-    commands: Arc<Semaphore>,
+    commands: Permits,
+    /// The launch command of each process that has one running; cancelled, it is left alone.
+    attached: HashMap<ProcessKey, (Ticket, CancellationToken)>,
     seed: u64,
 }
 
@@ -107,6 +115,7 @@ impl Driver {
             timers: BTreeSet::new(),
             timer_of: HashMap::new(),
             touched: HashSet::new(),
+            owed: None,
             batch: Batch { boot: Some(host.boot_id().clone()), ..Batch::default() },
             generation: memory.generation,
             seen: Arc::new(memory.generation.into()),
@@ -117,13 +126,18 @@ impl Driver {
             versions: HashMap::new(),
             reported: HashMap::new(),
             link: None,
-            commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
+            commands: Permits::default(),
+            attached: HashMap::new(),
             seed,
             host,
         };
         let mut unfinished: HashMap<ProcessKey, Request> = HashMap::new();
         for (operation, key, kind) in memory.unfinished {
-            unfinished.insert(key, Request { operation, kind, spec: None, expires: now + Duration::from_secs(3600) });
+            let request = Request { operation, kind, spec: None, expires: now + Duration::from_secs(3600) };
+            if let Some(older) = unfinished.insert(key, request) {
+                let message = format!("the agent restarted during the {}; its end is not known", older.kind);
+                driver.finish(older.operation, Outcome::new(Code::CommandFailed, message, false));
+            }
         }
         tracing::info!(processes = memory.processes.len(), same_boot, "the driver starts");
         for (key, record) in memory.processes {
@@ -158,6 +172,9 @@ impl Driver {
                 self.handle(input).await;
             }
             self.fire_timers();
+            if self.owed.is_some() && self.batch.is_empty() && self.touched.is_empty() {
+                self.commit().await;
+            }
         }
     }
 
@@ -220,6 +237,7 @@ impl Driver {
             | FromServer::Welcome { .. }
             | FromServer::Busy { .. }
             | FromServer::Renewed { .. }
+            | FromServer::EventsSeen { .. }
             | FromServer::Beat
             | FromServer::Unknown => {}
         }
@@ -234,6 +252,9 @@ impl Driver {
         spec: Option<Arc<Spec>>,
         expires_in: Duration,
     ) {
+        if self.touched.contains(&key) {
+            self.end_turn().await; // what has just ended is known after this
+        }
         let known = match self.outcomes.get(&operation) {
             Some(outcome) => Some(outcome.clone()),
             None if kind == OperationKind::Status => None,
@@ -299,8 +320,11 @@ impl Driver {
                 self.collect(key, &mut actions);
             }
             let written = self.commit().await;
+            if !written {
+                self.refuse_begun(&mut actions);
+            }
             for (key, action) in actions {
-                self.act(key, action, written);
+                self.act(key, action);
             }
             for key in touched {
                 self.set_timer(&key);
@@ -308,6 +332,29 @@ impl Driver {
             }
         }
         self.send_waiting();
+    }
+
+    /// What cannot be remembered must not happen: operations that would begin now are refused,
+    /// before anything of them is done. Supervision, and operations that began earlier, go on.
+    fn refuse_begun(&mut self, actions: &mut Vec<(ProcessKey, Action)>) {
+        let mut refused: HashMap<ProcessKey, OperationId> = HashMap::new();
+        actions.retain(|(key, action)| match action {
+            Action::Begin { operation, .. } => {
+                refused.insert(key.clone(), *operation);
+                false
+            }
+            Action::Run { .. } | Action::Signal(..) | Action::KillTree(_) => !refused.contains_key(key),
+            Action::Look { .. }
+            | Action::Detach { .. }
+            | Action::Check { .. }
+            | Action::Watch(_)
+            | Action::Finish { .. }
+            | Action::Announce(_) => true,
+        });
+        for (key, operation) in refused {
+            let reason = "the agent cannot write its ledger, so it takes no operations".to_owned();
+            self.feed(&key, Event::Refused { operation, reason });
+        }
     }
 
     /// Takes what a machine wants written and done.
@@ -319,6 +366,8 @@ impl Driver {
                 Action::Begin { operation, kind } => self.batch.begun.push((*operation, key.clone(), *kind)),
                 Action::Finish { operation, outcome } => self.batch.outcomes.push((*operation, (**outcome).clone())),
                 Action::Look { .. }
+                | Action::Detach { .. }
+                | Action::Check { .. }
                 | Action::Run { .. }
                 | Action::Watch(_)
                 | Action::Signal(..)
@@ -339,10 +388,11 @@ impl Driver {
 
     /// False: nothing of this turn is on disk.
     async fn commit(&mut self) -> bool {
-        if self.batch.is_empty() {
+        if self.batch.is_empty() && self.owed.is_none() {
             return true;
         }
-        let mut batch = std::mem::take(&mut self.batch);
+        let mut batch = self.owed.take().unwrap_or_default();
+        batch.append(std::mem::take(&mut self.batch));
         batch.now = clock::unix_millis() / 1000;
         let generation = batch.generation;
         match self.ledger.commit(batch).await {
@@ -353,8 +403,9 @@ impl Driver {
                 }
                 true
             }
-            Err(error) => {
+            Err(Unwritten { error, batch }) => {
                 tracing::error!(%error, "the ledger is not written: supervision goes on from memory");
+                self.owed = Some(batch);
                 false
             }
         }
@@ -373,7 +424,8 @@ impl Driver {
 
     fn until_next_timer(&self) -> Duration {
         let wait = self.timers.first().map_or(IDLE_MAX, |(time, _)| time.since(self.now()));
-        if self.waiting.is_empty() { wait } else { wait.min(SLOW_LINK_PAUSE) }
+        let wait = if self.waiting.is_empty() { wait } else { wait.min(SLOW_LINK_PAUSE) };
+        if self.owed.is_none() { wait } else { wait.min(LEDGER_PAUSE) }
     }
 
     fn fire_timers(&mut self) {

@@ -79,7 +79,7 @@ impl Inspection<'_> {
                     Some(_) | None => ask_version(self.host, self.key, spec).await,
                 };
             }
-            Look::Absent(reason) => {
+            Look::Absent(reason) | Look::Dead { reason, .. } => {
                 snapshot.pid = None;
                 snapshot.usage = proctor_model::Usage::default();
                 snapshot.reason = reason.clone();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use proctor_host::{Command, Host, Options};
+use proctor_host::{Command, Host, Options, Prefer};
 use proctor_model::{CommandEnd, Exit, Identity, Incarnation, Look};
 use proctor_runtime::Tasks;
 
@@ -18,15 +18,25 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub struct World {
     pub host: Host,
     pub root: tempfile::TempDir,
-    _tasks: Tasks,
+    tasks: Tasks,
 }
 
 impl World {
     pub fn new() -> Self {
+        Self::with_tracking(Prefer::Best)
+    }
+
+    pub fn with_tracking(prefer: Prefer) -> Self {
         let root = tempfile::tempdir().unwrap();
         let tasks = Tasks::default();
-        let host = Host::new(Options { state_dir: root.path().join("state") }, &tasks).unwrap();
-        Self { host, root, _tasks: tasks }
+        let options = Options { state_dir: root.path().join("state") };
+        let host = Host::with_tracking(options, prefer, &tasks).unwrap();
+        Self { host, root, tasks }
+    }
+
+    /// The host as a next agent with the same state finds it.
+    pub fn again(&self, prefer: Prefer) -> Host {
+        Host::with_tracking(Options { state_dir: self.path("state") }, prefer, &self.tasks).unwrap()
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -41,6 +51,7 @@ impl World {
             timeout: PATIENCE,
             environment: Vec::new(),
             output_name: "test".to_owned(),
+            leaf: None,
         }
     }
 
@@ -58,7 +69,7 @@ impl World {
         loop {
             match self.look(proc_name, pid_path).await {
                 Look::Running(life) => return life,
-                Look::Absent(reason) => assert!(start.elapsed() < PATIENCE, "{reason}"),
+                other @ (Look::Absent(_) | Look::Dead { .. }) => assert!(start.elapsed() < PATIENCE, "{other:?}"),
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -67,7 +78,7 @@ impl World {
     pub async fn absent(&self, proc_name: &str, pid_path: &Path) -> String {
         match self.look(proc_name, pid_path).await {
             Look::Running(life) => panic!("{life:?} runs"),
-            Look::Absent(reason) => reason,
+            Look::Absent(reason) | Look::Dead { reason, .. } => reason,
         }
     }
 }
@@ -152,17 +163,13 @@ pub fn numbers(path: &Path) -> Vec<i32> {
 pub fn exited(end: &CommandEnd) -> Exit {
     match &end.result {
         proctor_model::CommandResult::Exited(exit) => *exit,
-        other @ (proctor_model::CommandResult::TimedOut | proctor_model::CommandResult::NotRun(_)) => {
-            panic!("{other:?}: {}", end.output)
-        }
+        other => panic!("{other:?}: {}", end.output),
     }
 }
 
 pub fn not_run(end: &CommandEnd) -> &str {
     match &end.result {
         proctor_model::CommandResult::NotRun(reason) => reason,
-        other @ (proctor_model::CommandResult::TimedOut | proctor_model::CommandResult::Exited(_)) => {
-            panic!("{other:?}: {}", end.output)
-        }
+        other => panic!("{other:?}: {}", end.output),
     }
 }

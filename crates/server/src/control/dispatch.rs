@@ -1,16 +1,20 @@
 //! Targets that have no outcome yet, by agent. Rebuilt from the store at start.
+//!
+//! How old a target is, is taken from the wall clock once, when it comes here; from then on only the
+//! monotonic clock counts, so that setting the clock neither ends a target nor keeps it open.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec};
 use proctor_store::{Millis, OpenTarget};
 
 /// How long a target waits for an agent that is not connected; a client is told within 3 s.
-const ABSENCE_GRACE_MS: Millis = 2_000;
-/// After the server's own start, agents that were connected before get this long to come back.
-const RETURN_GRACE_MS: Millis = 10_000;
+const ABSENCE_GRACE: Duration = Duration::from_secs(2);
+/// After the server's own start, agents that were connected before get this long to come back for
+/// what they may have been at.
+const RETURN_GRACE: Duration = Duration::from_secs(10);
 /// What is left for the answer to travel when an operation begins as late as it may.
 const TRAVEL: Duration = Duration::from_secs(5);
 
@@ -28,6 +32,8 @@ pub struct Delivery {
 #[derive(Debug)]
 struct Pending {
     target: OpenTarget,
+    added: Instant,
+    deadline: Instant,
     /// On the present session.
     sent: bool,
     /// On any session: the agent may be at it.
@@ -37,39 +43,67 @@ struct Pending {
 #[derive(Debug)]
 pub(super) struct Dispatch {
     by_agent: HashMap<AgentId, BTreeMap<OperationId, Pending>>,
-    connected: HashSet<AgentId>,
+    /// The agents that are connected, with the epoch of their session.
+    connected: HashMap<AgentId, u64>,
     /// Agents that were connected when the server went down.
     expected: HashSet<AgentId>,
-    started_at: Millis,
+    started: Instant,
 }
 
 impl Dispatch {
-    pub(super) fn new(now: Millis, expected: HashSet<AgentId>, open: Vec<OpenTarget>) -> Self {
-        let mut dispatch = Self { by_agent: HashMap::new(), connected: HashSet::new(), expected, started_at: now };
-        // What was open before may have been delivered by the server's earlier life.
-        dispatch.add(open, true);
+    /// `now_ms` and `now` are the same moment on both clocks.
+    pub(super) fn new(now_ms: Millis, now: Instant, expected: HashSet<AgentId>, open: Vec<OpenTarget>) -> Self {
+        let mut dispatch = Self { by_agent: HashMap::new(), connected: HashMap::new(), expected, started: now };
+        for target in open {
+            let age = Duration::from_millis(u64::try_from(now_ms - target.created_at).unwrap_or(0));
+            let left = Duration::from_millis(target.time_limit_ms).saturating_sub(age);
+            // It may have been delivered by the server's earlier life.
+            let ever_sent = target.agent.as_ref().is_some_and(|agent| dispatch.expected.contains(agent));
+            dispatch.insert(target, now, now + left, ever_sent);
+        }
         dispatch
     }
 
-    pub(super) fn add(&mut self, targets: Vec<OpenTarget>, ever_sent: bool) {
+    /// Targets of a task that was made just now.
+    pub(super) fn add(&mut self, targets: Vec<OpenTarget>, now: Instant) {
         for target in targets {
-            if let Some(agent) = target.agent.clone() {
-                let pending = Pending { target, sent: false, ever_sent };
-                self.by_agent.entry(agent).or_default().insert(pending.target.operation, pending);
-            }
+            let deadline = now + Duration::from_millis(target.time_limit_ms);
+            self.insert(target, now, deadline, false);
         }
     }
 
-    pub(super) fn connected(&mut self, agent: &AgentId) {
-        self.connected.insert(agent.clone());
-        self.expected.remove(agent);
-        self.unsend(agent);
+    fn insert(&mut self, target: OpenTarget, added: Instant, deadline: Instant, ever_sent: bool) {
+        if let Some(agent) = target.agent.clone() {
+            let pending = Pending { target, added, deadline, sent: false, ever_sent };
+            self.by_agent.entry(agent).or_default().insert(pending.target.operation, pending);
+        }
     }
 
-    pub(super) fn disconnected(&mut self, agent: &AgentId, now: Millis) {
-        self.connected.remove(agent);
-        self.unsend(agent);
-        tracing::debug!(%agent, now, "agent disconnected");
+    /// Whether it was away before, as far as anybody was told.
+    pub(super) fn connected(&mut self, agent: &AgentId, epoch: u64) -> bool {
+        let was_expected = self.expected.remove(agent);
+        let before = self.connected.get(agent).copied();
+        if before.is_none_or(|newest| newest <= epoch) {
+            self.connected.insert(agent.clone(), epoch);
+            self.unsend(agent);
+        }
+        before.is_none() && !was_expected
+    }
+
+    /// Agents that were connected before the server's start and have not come back in time; told
+    /// once.
+    pub(super) fn take_lost(&mut self, now: Instant) -> Vec<AgentId> {
+        if now < self.started + RETURN_GRACE {
+            return Vec::new();
+        }
+        self.expected.drain().collect()
+    }
+
+    pub(super) fn disconnected(&mut self, agent: &AgentId, epoch: u64) {
+        if self.connected.get(agent) == Some(&epoch) {
+            self.connected.remove(agent);
+            self.unsend(agent);
+        }
     }
 
     /// The next session sends everything again; the agent's ledger tells what it knows.
@@ -83,10 +117,15 @@ impl Dispatch {
         self.by_agent.get(agent).is_some_and(|pending| pending.contains_key(operation))
     }
 
-    pub(super) fn take_deliveries(&mut self, agent: &AgentId, now: Millis, max: usize) -> Vec<Delivery> {
+    /// What the session of this epoch has not sent yet; nothing for a session that is no longer
+    /// the newest, and nothing that could not be answered in time.
+    pub(super) fn take_deliveries(&mut self, agent: &AgentId, epoch: u64, now: Instant, max: usize) -> Vec<Delivery> {
+        if self.connected.get(agent) != Some(&epoch) {
+            return Vec::new();
+        }
         let pending = self.by_agent.get_mut(agent).into_iter().flat_map(BTreeMap::values_mut);
         pending
-            .filter(|pending| !pending.sent)
+            .filter(|pending| !pending.sent && pending.deadline > now + TRAVEL)
             .take(max)
             .map(|pending| {
                 pending.sent = true;
@@ -97,7 +136,7 @@ impl Dispatch {
                     key: target.key.clone(),
                     kind: target.kind,
                     spec: target.spec.clone(),
-                    expires_in: time_left(target, now).saturating_sub(TRAVEL),
+                    expires_in: pending.deadline - now - TRAVEL,
                 }
             })
             .collect()
@@ -107,14 +146,8 @@ impl Dispatch {
     pub(super) fn close(&mut self, operations: &HashSet<OperationId>) -> Vec<(AgentId, Vec<OperationId>)> {
         let mut closed = Vec::new();
         self.by_agent.retain(|agent, pending| {
-            let mut of_agent = Vec::new();
-            pending.retain(|operation, _| {
-                let is_final = operations.contains(operation);
-                if is_final {
-                    of_agent.push(*operation);
-                }
-                !is_final
-            });
+            let of_agent: Vec<OperationId> =
+                pending.extract_if(.., |operation, _| operations.contains(operation)).map(|(id, _)| id).collect();
             if !of_agent.is_empty() {
                 closed.push((agent.clone(), of_agent));
             }
@@ -124,11 +157,11 @@ impl Dispatch {
     }
 
     /// Targets that end without an answer from their agent.
-    pub(super) fn overdue(&self, now: Millis) -> Vec<(OperationId, Outcome)> {
+    pub(super) fn overdue(&self, now: Instant) -> Vec<(OperationId, Outcome)> {
         let mut overdue = Vec::new();
         for (agent, pending) in &self.by_agent {
-            let is_connected = self.connected.contains(agent);
-            let may_return = self.expected.contains(agent) && now < self.started_at + RETURN_GRACE_MS;
+            let is_connected = self.connected.contains_key(agent);
+            let may_return = self.expected.contains(agent) && now < self.started + RETURN_GRACE;
             for pending in pending.values() {
                 if let Some(outcome) = verdict(pending, agent, now, is_connected, may_return) {
                     overdue.push((pending.target.operation, outcome));
@@ -139,27 +172,88 @@ impl Dispatch {
     }
 }
 
-fn time_left(target: &OpenTarget, now: Millis) -> Duration {
-    let age = u64::try_from(now - target.created_at).unwrap_or(0);
-    Duration::from_millis(target.time_limit_ms.saturating_sub(age))
+fn verdict(pending: &Pending, agent: &AgentId, now: Instant, is_connected: bool, may_return: bool) -> Option<Outcome> {
+    let absent = |message: String| Some(Outcome::new(Code::AgentAbsent, message, false));
+    let is_late = pending.deadline <= now;
+    match (is_connected, pending.ever_sent) {
+        (true, _) if is_late => {
+            let secs = pending.target.time_limit_ms / 1000;
+            let message =
+                format!("agent {agent} gave no outcome within {secs} s; the operation may still be under way");
+            Some(Outcome::new(Code::CommandFailed, message, false))
+        }
+        (true, _) => None,
+        (false, false) if now >= pending.added + ABSENCE_GRACE => absent(format!("agent {agent} is not connected")),
+        (false, false) => None,
+        (false, true) if is_late && !may_return => {
+            absent(format!("agent {agent} was lost during the operation; its end is not known"))
+        }
+        (false, true) => None,
+    }
 }
 
-fn verdict(pending: &Pending, agent: &AgentId, now: Millis, is_connected: bool, may_return: bool) -> Option<Outcome> {
-    let is_late = time_left(&pending.target, now).is_zero();
-    let waited = now - pending.target.created_at >= ABSENCE_GRACE_MS;
-    if is_connected && is_late {
-        let secs = pending.target.time_limit_ms / 1000;
-        let message = format!("agent {agent} gave no outcome within {secs} s; the operation may still be under way");
-        return Some(Outcome::new(Code::CommandFailed, message, false));
+#[cfg(test)]
+mod tests {
+    use proctor_model::TaskId;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn agent() -> AgentId {
+        "a".parse().unwrap()
     }
-    if is_connected || may_return {
-        return None;
+
+    fn target(index: u32, created_at: Millis) -> OpenTarget {
+        OpenTarget {
+            operation: OperationId::first(TaskId::from_uuid(Uuid::nil()), index),
+            agent: Some(agent()),
+            key: "ns/p".parse().unwrap(),
+            kind: OperationKind::Stop,
+            spec: None,
+            created_at,
+            time_limit_ms: 80_000,
+        }
     }
-    if !pending.ever_sent && waited {
-        return Some(Outcome::new(Code::AgentAbsent, format!("agent {agent} is not connected"), false));
+
+    #[test]
+    fn what_is_overdue_is_not_delivered_any_more() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(300_000, now, HashSet::from([agent()]), vec![target(0, 0)]);
+        dispatch.connected(&agent(), 1);
+
+        assert!(dispatch.take_deliveries(&agent(), 1, now, 10).is_empty());
+        assert_eq!(dispatch.overdue(now).len(), 1);
     }
-    is_late.then(|| {
-        let message = format!("agent {agent} was lost during the operation; its end is not known");
-        Outcome::new(Code::AgentAbsent, message, false)
-    })
+
+    #[test]
+    fn a_fenced_session_takes_nothing_from_the_newer_one() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(0, now, HashSet::new(), Vec::new());
+        dispatch.connected(&agent(), 1);
+        dispatch.add(vec![target(0, 0)], now);
+        dispatch.connected(&agent(), 2);
+
+        assert!(dispatch.take_deliveries(&agent(), 1, now, 10).is_empty());
+        dispatch.disconnected(&agent(), 1);
+        assert_eq!(dispatch.take_deliveries(&agent(), 2, now, 10).len(), 1);
+    }
+
+    #[test]
+    fn an_agent_that_is_not_there_is_waited_for_no_longer_than_its_grace() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(0, now, HashSet::from([agent()]), Vec::new());
+        dispatch.add(vec![target(0, 0)], now);
+
+        assert!(dispatch.overdue(now + Duration::from_millis(1900)).is_empty());
+        assert_eq!(dispatch.overdue(now + ABSENCE_GRACE)[0].1.code, Code::AgentAbsent);
+    }
+
+    #[test]
+    fn what_an_expected_agent_may_be_at_waits_for_its_return() {
+        let now = Instant::now();
+        let dispatch = Dispatch::new(79_000, now, HashSet::from([agent()]), vec![target(0, 0)]);
+
+        assert!(dispatch.overdue(now + Duration::from_secs(5)).is_empty());
+        assert_eq!(dispatch.overdue(now + RETURN_GRACE).len(), 1);
+    }
 }

@@ -6,6 +6,7 @@
 //! Absent: HTTP, numbers of dialects, sockets.
 
 mod dispatch;
+mod events;
 mod record;
 mod sessions;
 mod submit;
@@ -13,20 +14,22 @@ mod types;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use proctor_model::{
-    AgentId, Code, HostKey, Namespace, OperationId, Outcome, Pool, ProcessKey, Snapshot, Spec, TaskId,
+    AgentId, BootId, Code, HostFacts, HostKey, Namespace, OperationId, Outcome, Pool, ProcessKey, Snapshot, Spec,
+    TaskId,
 };
 use proctor_runtime::{Tasks, clock};
 use proctor_store::{
-    App, Assignment, HostRecord, Observation, PoolAssignment, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode,
-    Registered, Registration, Store, StoreError, TaskView,
+    App, Assignments, HostRecord, Observation, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered,
+    Registration, Store, StoreError, TaskView,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 pub use dispatch::Delivery;
+pub use events::{NewWebhook, WEBHOOKS_MAX};
 pub use sessions::Session;
 pub use types::{Caller, ControlError, HostRef, SpecSource, Submission, SubmittedItem, SubmittedTarget};
 
@@ -40,6 +43,8 @@ const OUTCOMES_QUEUED_MAX: usize = 10_000;
 /// Finished tasks are readable for this long.
 const TASKS_KEPT: Duration = Duration::from_secs(72 * 3600);
 const PRUNE_PERIOD: Duration = Duration::from_secs(3600);
+/// Two beats: a host that crashed and came back is quieter than this.
+const CLONE_HEARD: Duration = Duration::from_secs(10);
 const SWEEP_PERIOD: Duration = Duration::from_millis(200);
 
 /// A cheap handle; clones share one control plane.
@@ -54,6 +59,8 @@ struct Inner {
     sessions: Sessions,
     dispatch: Mutex<Dispatch>,
     outcomes: mpsc::Sender<(OperationId, Outcome)>,
+    bells: events::Bells,
+    tasks: Tasks,
 }
 
 impl Control {
@@ -68,8 +75,10 @@ impl Control {
             inner: Arc::new(Inner {
                 store,
                 sessions: Sessions::default(),
-                dispatch: Mutex::new(Dispatch::new(now, expected, open)),
+                dispatch: Mutex::new(Dispatch::new(now, Instant::now(), expected, open)),
                 outcomes: sender,
+                tasks: tasks.clone(),
+                bells: events::Bells::new(tasks.shutdown()),
             }),
         };
         tasks.spawn("outcome recorder", control.clone().record_outcomes(receiver));
@@ -88,6 +97,13 @@ impl Control {
 
     pub async fn hosts(&self) -> Result<Vec<HostRecord>> {
         Ok(self.inner.store.hosts().await?)
+    }
+
+    /// The session of another machine that uses the same identity and was heard a moment ago: a
+    /// copy of the agent's state directory.
+    pub fn clone_of(&self, agent: &AgentId, boot: &BootId) -> Option<Arc<Session>> {
+        let present = self.inner.sessions.get(agent)?;
+        (present.boot() != boot && present.heard_within(CLONE_HEARD)).then_some(present)
     }
 
     pub fn is_connected(&self, agent: &AgentId) -> bool {
@@ -123,8 +139,13 @@ impl Control {
             .flatten()
             .map(|host| Registration { agent: host.agent.clone(), key: key.clone(), spec: spec.clone() })
             .collect();
-        let answers = self.inner.store.register(&registrations, mode, clock::unix_millis()).await?;
-        self.wake(registrations.iter().map(|registration| &registration.agent));
+        let answers = self
+            .to_end("register", |control| async move {
+                let answers = control.inner.store.register(&registrations, mode, clock::unix_millis()).await?;
+                control.wake(registrations.iter().map(|registration| &registration.agent));
+                Ok(answers)
+            })
+            .await?;
         let mut answers = answers.into_iter();
         Ok(self.per_known_host(hosts, &records, |_| match answers.next() {
             Some(Registered::Stored { .. }) => Outcome::success(false),
@@ -140,8 +161,13 @@ impl Control {
         let records = self.resolve(hosts).await?;
         let processes: Vec<(AgentId, ProcessKey)> =
             records.iter().flatten().map(|host| (host.agent.clone(), key.clone())).collect();
-        let answers = self.inner.store.unregister(&processes, clock::unix_millis()).await?;
-        self.wake(processes.iter().map(|(agent, _)| agent));
+        let answers = self
+            .to_end("unregister", |control| async move {
+                let answers = control.inner.store.unregister(&processes, clock::unix_millis()).await?;
+                control.wake(processes.iter().map(|(agent, _)| agent));
+                Ok(answers)
+            })
+            .await?;
         let mut answers = answers.into_iter();
         Ok(self.per_known_host(hosts, &records, |host| {
             if answers.next() == Some(true) {
@@ -156,8 +182,14 @@ impl Control {
     pub async fn set_pools(&self, hosts: &[HostRef], pools: &[Pool]) -> Result<Vec<Outcome>> {
         let records = self.resolve(hosts).await?;
         let agents: Vec<AgentId> = records.iter().flatten().map(|host| host.agent.clone()).collect();
-        let answers = self.inner.store.set_pools(&agents, pools, clock::unix_millis()).await?;
-        self.wake(agents.iter());
+        let pools = pools.to_vec();
+        let answers = self
+            .to_end("set pools", |control| async move {
+                let answers = control.inner.store.set_pools(&agents, &pools, clock::unix_millis()).await?;
+                control.wake(agents.iter());
+                Ok(answers)
+            })
+            .await?;
         let mut answers = answers.into_iter();
         Ok(self.per_known_host(hosts, &records, |_| {
             if answers.next() == Some(true) {
@@ -199,35 +231,38 @@ impl Control {
     pub async fn open_session(
         &self,
         agent: &AgentId,
-        facts: &proctor_model::HostFacts,
+        boot: BootId,
+        facts: &HostFacts,
         seen_generation: u64,
     ) -> Result<Option<Arc<Session>>> {
         let Some(epoch) = self.inner.store.open_session(agent, facts, clock::unix_millis()).await? else {
             return Ok(None);
         };
-        let session = Arc::new(Session::new(agent.clone(), epoch, seen_generation));
-        self.inner.dispatch.lock().connected(agent);
+        let session = Arc::new(Session::new(agent.clone(), epoch, boot, seen_generation));
         self.inner.sessions.insert(session.clone());
+        let was_away = self.inner.dispatch.lock().connected(agent, epoch);
+        if was_away {
+            self.tell_online(agent, facts).await;
+        }
         Ok(Some(session))
     }
 
     pub async fn close_session(&self, session: &Session) -> Result<()> {
         if self.inner.sessions.remove(session) {
-            self.inner.dispatch.lock().disconnected(session.agent(), clock::unix_millis());
+            self.inner.dispatch.lock().disconnected(session.agent(), session.epoch());
+            self.tell_offline(session.agent()).await;
         }
         Ok(self.inner.store.close_session(session.agent(), session.epoch(), clock::unix_millis()).await?)
     }
 
     /// Operations for the agent that its session has not sent yet, at most `max`.
     pub fn take_deliveries(&self, session: &Session, max: usize) -> Vec<Delivery> {
-        self.inner.dispatch.lock().take_deliveries(session.agent(), clock::unix_millis(), max)
+        self.inner.dispatch.lock().take_deliveries(session.agent(), session.epoch(), Instant::now(), max)
     }
 
-    pub async fn assignments(&self, session: &Session) -> Result<(Vec<Assignment>, Vec<PoolAssignment>)> {
-        let since = session.sent_generation();
-        let assignments = self.inner.store.assignments(session.agent(), since).await?;
-        let pools = self.inner.store.pool_assignments(session.agent(), since).await?;
-        Ok((assignments, pools))
+    /// What the agent does not know yet.
+    pub async fn assignments(&self, session: &Session) -> Result<Assignments> {
+        Ok(self.inner.store.assignments(session.agent(), session.sent_generation()).await?)
     }
 
     /// An agent's outcome; acknowledged to it once it is in the store. Waits when the store is slow.
@@ -246,6 +281,22 @@ impl Control {
     }
 
     // Helpers.
+
+    /// Runs `work` to its end even if the caller goes away: what is in the store must also be known
+    /// to the sessions.
+    async fn to_end<T, F, Fut>(&self, name: &'static str, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(Self) -> Fut,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let work = work(self.clone());
+        self.inner.tasks.spawn_to_end(name, async move {
+            let _ = answer.send(work.await);
+        });
+        answered.await.map_err(|_| ControlError::ShuttingDown)?
+    }
 
     async fn agents_of(&self, hosts: &[HostRef]) -> Result<Vec<AgentId>> {
         Ok(self.resolve(hosts).await?.into_iter().flatten().map(|host| host.agent).collect())

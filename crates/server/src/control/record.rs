@@ -1,7 +1,7 @@
 //! The loops that bring targets to their end: recorder, sweeper, pruner.
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proctor_model::{OperationId, Outcome};
 use proctor_runtime::clock;
@@ -48,7 +48,8 @@ impl Control {
         period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             period.tick().await;
-            let overdue = self.inner.dispatch.lock().overdue(clock::unix_millis());
+            self.tell_lost().await;
+            let overdue = self.inner.dispatch.lock().overdue(Instant::now());
             for batch in overdue.chunks(BATCH_MAX) {
                 self.record(batch).await;
             }
@@ -65,6 +66,7 @@ impl Control {
                 Ok(tasks) => tracing::info!(tasks, "old tasks were forgotten"),
                 Err(error) => tracing::warn!(%error, "old tasks cannot be forgotten"),
             }
+            self.prune_events().await;
         }
     }
 }

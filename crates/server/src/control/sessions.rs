@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use proctor_model::{AgentId, OperationId};
+use proctor_model::{AgentId, BootId, OperationId};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -15,23 +16,30 @@ use tokio_util::sync::CancellationToken;
 pub struct Session {
     agent: AgentId,
     epoch: u64,
+    boot: BootId,
+    heard: Mutex<Instant>,
     wake: Notify,
     fenced: CancellationToken,
     acknowledged: Mutex<Vec<OperationId>>,
     reassign: AtomicBool,
     sent_generation: AtomicU64,
+    /// The last stored event that the agent has not been told of; 0 is none.
+    events_seen: AtomicU64,
 }
 
 impl Session {
-    pub(super) fn new(agent: AgentId, epoch: u64, seen_generation: u64) -> Self {
+    pub(super) fn new(agent: AgentId, epoch: u64, boot: BootId, seen_generation: u64) -> Self {
         Self {
             agent,
             epoch,
+            boot,
+            heard: Mutex::new(Instant::now()),
             wake: Notify::new(),
             fenced: CancellationToken::new(),
             acknowledged: Mutex::default(),
             reassign: AtomicBool::new(true),
             sent_generation: AtomicU64::new(seen_generation),
+            events_seen: AtomicU64::new(0),
         }
     }
 
@@ -41,6 +49,19 @@ impl Session {
 
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    pub(super) fn boot(&self) -> &BootId {
+        &self.boot
+    }
+
+    /// The agent has said something.
+    pub fn hear(&self) {
+        *self.heard.lock() = Instant::now();
+    }
+
+    pub(super) fn heard_within(&self, duration: Duration) -> bool {
+        self.heard.lock().elapsed() < duration
     }
 
     /// Returns when there may be something to send.
@@ -64,6 +85,16 @@ impl Session {
 
     pub fn take_acknowledged(&self) -> Vec<OperationId> {
         std::mem::take(&mut self.acknowledged.lock())
+    }
+
+    /// Every event of the agent up to this sequence is stored.
+    pub(super) fn saw_events(&self, up_to: u64) {
+        self.events_seen.fetch_max(up_to, Ordering::AcqRel);
+        self.wake();
+    }
+
+    pub fn take_events_seen(&self) -> Option<u64> {
+        Some(self.events_seen.swap(0, Ordering::AcqRel)).filter(|up_to| *up_to > 0)
     }
 
     /// The agent's registrations or pools changed.

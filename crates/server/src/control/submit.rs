@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId};
 use proctor_runtime::clock;
@@ -26,6 +26,10 @@ impl Control {
     /// Makes the task durable, then sends its targets on their way. The id that is returned is
     /// readable from now on, whatever happens.
     pub async fn submit(&self, submission: Submission) -> Result<TaskId> {
+        self.to_end("submit", |control| async move { control.submit_to_end(submission).await }).await
+    }
+
+    async fn submit_to_end(&self, submission: Submission) -> Result<TaskId> {
         let id = TaskId::from_uuid(Uuid::now_v7());
         let created_at = clock::unix_millis();
         let mut draft = Draft::default();
@@ -48,11 +52,12 @@ impl Control {
             })
             .await?;
         let agents: Vec<AgentId> = open.iter().filter_map(|target| target.agent.clone()).collect();
-        self.inner.dispatch.lock().add(open, false);
-        for agent in &agents {
-            if let Some(session) = self.inner.sessions.get(agent) {
-                if registers { session.reassign() } else { session.wake() }
-            }
+        if registers {
+            self.wake(agents.iter()); // before: an agent learns the spec, then the operation
+        }
+        self.inner.dispatch.lock().add(open, Instant::now());
+        for session in agents.iter().filter_map(|agent| self.inner.sessions.get(agent)) {
+            session.wake();
         }
         Ok(id)
     }

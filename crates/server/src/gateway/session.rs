@@ -8,7 +8,8 @@ use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
 use proctor_model::AgentId;
 use proctor_runtime::{Tasks, clock};
-use proctor_wire::{Assign, FromAgent, FromServer, ITEMS_MAX, ServerCodec, WireError};
+use proctor_store::{Assignment, Assignments};
+use proctor_wire::{Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, ServerCodec, WireError};
 use tokio_util::codec::Framed;
 
 use super::enrol::CERTIFICATE_LIFETIME;
@@ -36,6 +37,8 @@ enum Ended {
     Stuck,
     #[error("a newer session took over")]
     Fenced,
+    #[error("another machine with the same identity is connected")]
+    Cloned,
     #[error("the link broke")]
     Link(#[from] WireError),
     #[error("control refused")]
@@ -62,6 +65,10 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
             let _ = sender.send(FromServer::Refused { reason, retry: false }).await;
             return;
         }
+        Err(error @ Ended::Cloned) => {
+            let _ = sender.send(FromServer::Refused { reason: error.to_string(), retry: true }).await;
+            return;
+        }
         Err(error) => return tracing::debug!(%peer, %agent, %error, "a session did not open"),
     };
     tracing::info!(%peer, %agent, epoch = session.epoch(), "an agent is connected");
@@ -83,8 +90,12 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
 
 async fn hello(receiver: &mut Receiver, agent: &AgentId, control: &Control) -> Result<Option<Arc<Session>>, Ended> {
     match receiver.next().await {
-        Some(Ok(FromAgent::Hello { agent: said, facts, seen_generation, .. })) if said == *agent => {
-            Ok(control.open_session(agent, &facts, seen_generation).await?)
+        Some(Ok(FromAgent::Hello { agent: said, boot, facts, seen_generation, .. })) if said == *agent => {
+            if let Some(present) = control.clone_of(agent, &boot) {
+                tracing::warn!(%agent, epoch = present.epoch(), "another machine uses the identity of a connected agent");
+                return Err(Ended::Cloned);
+            }
+            Ok(control.open_session(agent, boot, &facts, seen_generation).await?)
         }
         Some(Ok(_)) => Err(Ended::Closed),
         Some(Err(error)) => Err(error.into()),
@@ -114,9 +125,17 @@ async fn listen(
     let control = &gateway.control;
     loop {
         let message = tokio::time::timeout(SILENCE_MAX, receiver.next()).await.map_err(|_| Ended::Silent)?;
-        match message.ok_or(Ended::Closed)?? {
+        let message = message.ok_or(Ended::Closed)??;
+        session.hear();
+        match message {
             FromAgent::Outcome { operation, outcome } => control.arrived(session, operation, outcome).await?,
-            FromAgent::Observed { observations } => control.observed(session, observations).await?,
+            FromAgent::Observed { observations } => {
+                // The next report brings newer ones; a full store must not end the session.
+                if let Err(error) = control.observed(session, observations).await {
+                    tracing::warn!(agent = %session.agent(), %error, "observations were not kept");
+                }
+            }
+            FromAgent::Events { events } => control.events_arrived(session, &events).await?,
             FromAgent::Renew { csr_der } => {
                 let agent = session.agent();
                 let certificate_pem = gateway.authority.issue_agent(&csr_der, agent, now(), CERTIFICATE_LIFETIME)?;
@@ -140,10 +159,15 @@ async fn talk(
         for operations in session.take_acknowledged().chunks(ITEMS_MAX) {
             feed(sender, FromServer::Acknowledge { operations: operations.to_vec() }).await?;
         }
+        if let Some(up_to) = session.take_events_seen() {
+            feed(sender, FromServer::EventsSeen { up_to }).await?;
+        }
+        // In this order: whoever submits sets the flag before the target is there, so the spec of
+        // every delivery in hand is among what is assigned now, or was before.
+        let deliveries = control.take_deliveries(session, DELIVERIES_MAX);
         if session.take_reassign() {
             assign(control, session, sender).await?;
         }
-        let deliveries = control.take_deliveries(session, DELIVERIES_MAX);
         let is_more = deliveries.len() == DELIVERIES_MAX;
         for delivery in deliveries {
             let message = FromServer::Operate {
@@ -166,27 +190,63 @@ async fn talk(
     }
 }
 
+/// Sends what changed in the order of its generations, so that an agent that has seen one has seen
+/// all before it.
 async fn assign(control: &Control, session: &Session, sender: &mut Sender) -> Result<(), Ended> {
-    let (assignments, pools) = control.assignments(session).await?;
-    let newest = assignments.iter().map(|a| a.generation).chain(pools.iter().map(|p| p.generation)).max();
-    for chunk in assignments.chunks(ASSIGNMENTS_MAX) {
-        let assignments = chunk.iter().map(|assignment| Assign {
-            generation: assignment.generation,
-            key: assignment.key.clone(),
-            spec: assignment.spec.clone(),
-            managed: assignment.managed,
-            registered_at: assignment.registered_at / 1000,
-        });
-        feed(sender, FromServer::Assign { assignments: assignments.collect() }).await?;
+    let Assignments { processes, pools } = control.assignments(session).await?;
+    let newest = processes.iter().map(|a| a.generation).chain(pools.iter().map(|p| p.generation)).max();
+    let mut pools = pools.into_iter().map(|assigned| (assigned.generation, assigned.pool)).peekable();
+    let mut frame = AssignFrame::default();
+    for process in processes {
+        let earlier: Vec<_> = std::iter::from_fn(|| pools.next_if(|(pool, _)| *pool < process.generation)).collect();
+        if !earlier.is_empty() {
+            frame.flush(sender).await?;
+            feed(sender, FromServer::AssignPools { pools: earlier }).await?;
+        }
+        frame.add(process, sender).await?;
     }
-    for chunk in pools.chunks(ASSIGNMENTS_MAX) {
-        let pools = chunk.iter().map(|assignment| (assignment.generation, assignment.pool.clone())).collect();
-        feed(sender, FromServer::AssignPools { pools }).await?;
+    frame.flush(sender).await?;
+    let rest: Vec<_> = pools.collect();
+    for pools in rest.chunks(ASSIGNMENTS_MAX) {
+        feed(sender, FromServer::AssignPools { pools: pools.to_vec() }).await?;
     }
     if let Some(newest) = newest {
         session.set_sent_generation(newest);
     }
     Ok(())
+}
+
+/// Assignments for one frame, bounded in number and in bytes.
+#[derive(Default)]
+struct AssignFrame {
+    assignments: Vec<Assign>,
+    bytes: usize,
+}
+
+impl AssignFrame {
+    async fn add(&mut self, assignment: Assignment, sender: &mut Sender) -> Result<(), Ended> {
+        let bytes = assignment.spec.as_ref().map_or(0, |spec| spec.to_json().len());
+        if self.assignments.len() >= ASSIGNMENTS_MAX || self.bytes + bytes > FRAME_BYTES_MAX / 4 {
+            self.flush(sender).await?;
+        }
+        self.bytes += bytes;
+        self.assignments.push(Assign {
+            generation: assignment.generation,
+            key: assignment.key,
+            spec: assignment.spec,
+            managed: assignment.managed,
+            registered_at: assignment.registered_at / 1000,
+        });
+        Ok(())
+    }
+
+    async fn flush(&mut self, sender: &mut Sender) -> Result<(), Ended> {
+        let Self { assignments, .. } = std::mem::take(self);
+        match assignments.is_empty() {
+            true => Ok(()),
+            false => feed(sender, FromServer::Assign { assignments }).await,
+        }
+    }
 }
 
 async fn feed(sender: &mut Sender, message: FromServer) -> Result<(), Ended> {

@@ -1,6 +1,6 @@
 //! Registrations and what is known about processes and agents.
 
-use proctor_model::{HostFacts, Phase, Snapshot};
+use proctor_model::{BootId, HostFacts, Phase, Snapshot};
 use serde_json::{Value, json};
 
 use crate::support::{APP, ESB, GATEWAY, World, on_host, registered};
@@ -10,7 +10,8 @@ const ROW: &str = "0:7:10.0.0.1:web:a";
 
 async fn observe(world: &World, snapshot: Snapshot) {
     let agent = AGENT.parse().unwrap();
-    let session = world.control.open_session(&agent, &HostFacts::default(), 0).await.unwrap().unwrap();
+    let session =
+        world.control.open_session(&agent, BootId("boot".into()), &HostFacts::default(), 0).await.unwrap().unwrap();
     world.control.observed(&session, vec![("web/a".parse().unwrap(), snapshot)]).await.unwrap();
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proctor_model::{HostFacts, OperationKind, Outcome, Phase, Snapshot, Usage};
+use proctor_model::{BootId, HostFacts, OperationKind, Outcome, Phase, Snapshot, Usage};
 use proctor_server::control::Session;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn with_spec(mut body: Value) -> Value {
 
 async fn connect(world: &World) -> Arc<Session> {
     let agent = AGENT.parse().unwrap();
-    world.control.open_session(&agent, &HostFacts::default(), 0).await.unwrap().unwrap()
+    world.control.open_session(&agent, BootId("boot".into()), &HostFacts::default(), 0).await.unwrap().unwrap()
 }
 
 /// The agent answers everything that waits for it with `outcome`.

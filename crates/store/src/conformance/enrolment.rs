@@ -134,8 +134,8 @@ pub async fn a_host_whose_agent_is_gone_moves_to_the_new_agent_with_its_registra
     let found = store.hosts_by_agent(&[agent(0), agent(9)]).await.unwrap();
     assert_eq!(found[0], None);
     assert_eq!(found[1].as_ref().map(|found| (found.key, found.enrolled_at)), Some((host(0), 30)));
-    assert_eq!(store.assignments(&agent(9), 0).await.unwrap()[0].key, key("web/nginx"));
-    assert!(store.assignments(&agent(0), 0).await.unwrap().is_empty());
+    assert_eq!(store.assignments(&agent(9), 0).await.unwrap().processes[0].key, key("web/nginx"));
+    assert!(store.assignments(&agent(0), 0).await.unwrap().processes.is_empty());
     assert!(connect(&*store, 9).await > epoch);
 }
 
@@ -159,7 +159,7 @@ pub async fn an_agent_whose_machine_changed_its_address_keeps_its_registrations(
     let hosts = store.hosts().await.unwrap();
     assert_eq!(hosts.len(), 1);
     assert_eq!((hosts[0].key, &hosts[0].agent), (host(9), &agent(0)));
-    assert_eq!(store.assignments(&agent(0), 0).await.unwrap().len(), 1);
+    assert_eq!(store.assignments(&agent(0), 0).await.unwrap().processes.len(), 1);
 }
 
 pub async fn an_agent_that_moves_to_a_known_host_gets_that_hosts_registrations_as_new(store: Arc<dyn Store>) {
@@ -171,11 +171,11 @@ pub async fn an_agent_that_moves_to_a_known_host_gets_that_hosts_registrations_a
 
     store.enrol(Enrolment { host: host(1), ..enrolment("fixture", 0) }, 5).await.unwrap().unwrap();
 
-    let moved = store.assignments(&agent(0), 3).await.unwrap();
+    let moved = store.assignments(&agent(0), 3).await.unwrap().processes;
     assert_eq!(moved.len(), 1);
     assert_eq!(moved[0].key, key("web/nginx"));
     assert_eq!(store.hosts_by_key(&[host(0)]).await.unwrap(), [None]);
 
     store.enrol(Enrolment { host: host(0), ..enrolment("fixture", 5) }, 6).await.unwrap().unwrap();
-    assert_eq!(store.assignments(&agent(5), 0).await.unwrap().len(), 3);
+    assert_eq!(store.assignments(&agent(5), 0).await.unwrap().processes.len(), 3);
 }

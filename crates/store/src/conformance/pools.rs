@@ -50,24 +50,24 @@ pub async fn pools_are_narrowed_by_namespace_and_agent(store: Arc<dyn Store>) {
 pub async fn a_pool_is_assigned_again_only_when_its_limits_change(store: Arc<dyn Store>) {
     enrol(&*store, 1).await;
     store.set_pools(&[agent(0)], &[pool("web", "web", 50.0), pool("db", "db", 20.0)], 1).await.unwrap();
-    let first = store.pool_assignments(&agent(0), 0).await.unwrap();
+    let first = store.assignments(&agent(0), 0).await.unwrap().pools;
     let newest = first[1].generation;
 
     store.set_pools(&[agent(0)], &[pool("web", "web", 100.0 / 7.0), pool("db", "db", 20.0)], 2).await.unwrap();
 
-    let changed = store.pool_assignments(&agent(0), newest).await.unwrap();
+    let changed = store.assignments(&agent(0), newest).await.unwrap().pools;
     assert_eq!(first.len(), 2);
     assert!(first[0].generation < newest);
     assert_eq!(changed.len(), 1);
     assert_eq!(changed[0].pool, pool("web", "web", 100.0 / 7.0));
     assert!(changed[0].generation > newest);
-    assert!(store.pool_assignments(&agent(9), 0).await.unwrap().is_empty());
+    assert!(store.assignments(&agent(9), 0).await.unwrap().pools.is_empty());
 }
 
 pub async fn pools_and_processes_of_a_host_share_one_generation(store: Arc<dyn Store>) {
     enrol(&*store, 1).await;
     store.set_pools(&[agent(0)], &[pool("web", "web", 50.0)], 1).await.unwrap();
-    let before = store.pool_assignments(&agent(0), 0).await.unwrap()[0].generation;
+    let before = store.assignments(&agent(0), 0).await.unwrap().pools[0].generation;
 
     let registered = store.register(&[registration(0, "web/a", "a")], RegisterMode::Create, 1).await.unwrap();
 

@@ -52,7 +52,7 @@ pub async fn an_upsert_with_an_equal_spec_changes_nothing(store: Arc<dyn Store>)
 
     assert_eq!(answers, [Registered::Stored { generation }]);
     assert_eq!(all(&*store).await, before);
-    assert!(store.assignments(&agent(0), generation).await.unwrap().is_empty());
+    assert!(store.assignments(&agent(0), generation).await.unwrap().processes.is_empty());
 }
 
 pub async fn an_upsert_with_another_spec_raises_the_generation_and_keeps_the_rest(store: Arc<dyn Store>) {
@@ -128,14 +128,14 @@ pub async fn assignments_are_what_changed_after_a_generation_with_tombstones(sto
     upsert(&*store, 1, "web/d", "one").await;
     store.unregister(&[(agent(0), key("web/a"))], 2).await.unwrap();
 
-    let since_a = store.assignments(&agent(0), a).await.unwrap();
-    let since_b = store.assignments(&agent(0), b).await.unwrap();
+    let since_a = store.assignments(&agent(0), a).await.unwrap().processes;
+    let since_b = store.assignments(&agent(0), b).await.unwrap().processes;
 
     let names: Vec<_> = since_a.iter().map(|one| (one.key.name.as_str(), one.spec.clone())).collect();
     assert_eq!(names, [("b", Some(spec("one"))), ("c", Some(spec("one"))), ("a", None)]);
     assert!(since_a.is_sorted_by(|left, right| left.generation < right.generation));
     assert_eq!(since_b, since_a[1..]);
-    assert!(store.assignments(&agent(0), since_a[2].generation).await.unwrap().is_empty());
+    assert!(store.assignments(&agent(0), since_a[2].generation).await.unwrap().processes.is_empty());
 }
 
 pub async fn from_nothing_there_are_no_tombstones(store: Arc<dyn Store>) {
@@ -144,7 +144,7 @@ pub async fn from_nothing_there_are_no_tombstones(store: Arc<dyn Store>) {
     upsert(&*store, 0, "web/b", "one").await;
     store.unregister(&[(agent(0), key("web/a"))], 2).await.unwrap();
 
-    let assignments = store.assignments(&agent(0), 0).await.unwrap();
+    let assignments = store.assignments(&agent(0), 0).await.unwrap().processes;
 
     assert_eq!(assignments.len(), 1);
     assert_eq!((&assignments[0].key, assignments[0].registered_at), (&key("web/b"), 1));
@@ -157,7 +157,7 @@ pub async fn a_process_can_be_registered_again_after_its_tombstone(store: Arc<dy
     upsert(&*store, 0, "web/a", "one").await;
     store.observe(&agent(0), epoch, &[observation("web/a", 1)]).await.unwrap();
     store.unregister(&[(agent(0), key("web/a"))], 2).await.unwrap();
-    let tombstone = store.assignments(&agent(0), 1).await.unwrap().remove(0);
+    let tombstone = store.assignments(&agent(0), 1).await.unwrap().processes.remove(0);
 
     let answers = store.register(&[registration(0, "web/a", "one")], RegisterMode::Create, 9).await.unwrap();
 
@@ -165,7 +165,7 @@ pub async fn a_process_can_be_registered_again_after_its_tombstone(store: Arc<dy
     assert!(generation > tombstone.generation);
     let record = all(&*store).await.remove(0);
     assert_eq!((record.registered_at, record.snapshot), (9, None));
-    assert!(!store.assignments(&agent(0), 0).await.unwrap()[0].managed);
+    assert!(!store.assignments(&agent(0), 0).await.unwrap().processes[0].managed);
 }
 
 pub async fn an_observation_is_kept_exactly_and_says_whether_it_is_managed(store: Arc<dyn Store>) {
@@ -178,7 +178,7 @@ pub async fn an_observation_is_kept_exactly_and_says_whether_it_is_managed(store
     let record = all(&*store).await.remove(0);
     assert_eq!(record.snapshot, Some(observation("web/a", 2).snapshot));
     assert_eq!((record.generation, record.online, record.host), (generation, true, host(0)));
-    assert!(store.assignments(&agent(0), 0).await.unwrap()[0].managed);
+    assert!(store.assignments(&agent(0), 0).await.unwrap().processes[0].managed);
 }
 
 pub async fn observations_of_an_older_epoch_are_dropped(store: Arc<dyn Store>) {
@@ -204,7 +204,7 @@ pub async fn observations_of_unregistered_processes_are_dropped(store: Arc<dyn S
     store.observe(&agent(9), epoch, &observations).await.unwrap();
 
     assert!(all(&*store).await.is_empty());
-    assert!(!store.assignments(&agent(0), 1).await.unwrap()[0].managed);
+    assert!(!store.assignments(&agent(0), 1).await.unwrap().processes[0].managed);
 }
 
 pub async fn a_reading_that_is_no_number_does_no_harm(store: Arc<dyn Store>) {

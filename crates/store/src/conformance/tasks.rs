@@ -122,7 +122,7 @@ pub async fn a_task_registers_its_targets(store: Arc<dyn Store>) {
         assert_eq!((&record.agent, &record.key, &record.spec), (&agent(number), &key("web/a"), &spec("a")));
         assert_eq!(record.registered_at, 7);
     }
-    assert_eq!(store.assignments(&agent(0), 0).await.unwrap()[0].spec, Some(spec("a")));
+    assert_eq!(store.assignments(&agent(0), 0).await.unwrap().processes[0].spec, Some(spec("a")));
     assert_eq!(open(&*store).await, [operation(1, 0), operation(1, 2), operation(1, 3)]);
 }
 
@@ -132,7 +132,7 @@ pub async fn a_task_without_register_registers_nothing(store: Arc<dyn Store>) {
     store.create_task(task(1, 0, 1)).await.unwrap();
 
     assert_eq!(store.processes(&ProcessQuery::default()).await.unwrap().0, 0);
-    assert!(store.assignments(&agent(0), 0).await.unwrap().is_empty());
+    assert!(store.assignments(&agent(0), 0).await.unwrap().processes.is_empty());
 }
 
 pub async fn open_targets_are_exactly_those_without_an_outcome_oldest_task_first(store: Arc<dyn Store>) {

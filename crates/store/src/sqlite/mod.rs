@@ -9,6 +9,7 @@ mod apps;
 mod column;
 mod connection;
 mod enrolment;
+mod events;
 mod failure;
 mod hosts;
 mod outcomes;
@@ -16,19 +17,22 @@ mod pools;
 mod processes;
 mod readers;
 mod tasks;
+mod webhooks;
 mod writer;
 
 use std::path::Path;
 
 use async_trait::async_trait;
-use proctor_model::{AgentId, HostFacts, HostKey, Namespace, OperationId, Outcome, Pool, ProcessKey, TaskId};
+use proctor_model::{AgentId, Event, HostFacts, HostKey, Namespace, OperationId, Outcome, Pool, ProcessKey, TaskId};
+use rusqlite::Connection;
+use uuid::Uuid;
 
 use self::readers::Readers;
 use self::writer::Writer;
 use crate::{
-    App, Assignment, EnrolRefusal, Enrolment, HostRecord, JoinToken, Millis, NewTask, Observation, OpenTarget,
-    PoolAssignment, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration, Result, Store,
-    StoreError, TaskView,
+    App, Assignments, EnrolRefusal, Enrolment, EventPage, EventQuery, HostRecord, JoinToken, Millis, NewTask,
+    Observation, OpenTarget, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration, Result,
+    Store, StoreError, TaskView, Webhook,
 };
 
 #[derive(Debug)]
@@ -157,9 +161,13 @@ impl Store for SqliteStore {
         self.readers.run("read the processes", move |c| processes::list(c, &query)).await
     }
 
-    async fn assignments(&self, agent: &AgentId, since: u64) -> Result<Vec<Assignment>> {
+    async fn assignments(&self, agent: &AgentId, since: u64) -> Result<Assignments> {
         let agent = agent.clone();
-        self.readers.run("read an agent's processes", move |c| processes::assignments(c, &agent, since)).await
+        let read = move |c: &Connection| {
+            let processes = processes::assignments(c, &agent, since)?;
+            Ok(Assignments { processes, pools: pools::assignments(c, &agent, since)? })
+        };
+        self.readers.run("read what changed for an agent", read).await
     }
 
     async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<()> {
@@ -175,11 +183,6 @@ impl Store for SqliteStore {
     async fn pools(&self, namespace: Option<&Namespace>, agents: Option<&[AgentId]>) -> Result<Vec<PoolRecord>> {
         let (namespace, agents) = (namespace.cloned(), agents.map(<[_]>::to_vec));
         self.readers.run("read the pools", move |c| pools::list(c, namespace.as_ref(), agents.as_deref())).await
-    }
-
-    async fn pool_assignments(&self, agent: &AgentId, since: u64) -> Result<Vec<PoolAssignment>> {
-        let agent = agent.clone();
-        self.readers.run("read an agent's pools", move |c| pools::assignments(c, &agent, since)).await
     }
 
     async fn create_task(&self, task: NewTask) -> Result<()> {
@@ -205,5 +208,40 @@ impl Store for SqliteStore {
 
     async fn prune_tasks(&self, before: Millis) -> Result<u64> {
         self.writer.run("forget old tasks", move |c| tasks::prune(c, before)).await
+    }
+
+    async fn append_events(&self, agent: &AgentId, epoch: u64, events: &[Event], now: Millis) -> Result<u64> {
+        let (agent, events) = (agent.clone(), events.to_vec());
+        self.writer.run("keep events", move |c| events::append(c, &agent, epoch, &events, now)).await
+    }
+
+    async fn append_server_event(&self, agent: &AgentId, event: &Event, now: Millis) -> Result<bool> {
+        let (agent, event) = (agent.clone(), event.clone());
+        self.writer.run("keep an event", move |c| events::append_own(c, &agent, event, now)).await
+    }
+
+    async fn events(&self, query: &EventQuery) -> Result<EventPage> {
+        let query = query.clone();
+        self.readers.run("read the events", move |c| events::list(c, &query)).await
+    }
+
+    async fn prune_events(&self, before: Millis, keep: u64) -> Result<u64> {
+        self.writer.run("forget old events", move |c| events::prune(c, before, keep)).await
+    }
+
+    async fn put_webhook(&self, webhook: Webhook) -> Result<()> {
+        self.writer.run("keep a webhook", move |c| webhooks::put(c, &webhook)).await
+    }
+
+    async fn webhooks(&self) -> Result<Vec<Webhook>> {
+        self.readers.run("read the webhooks", webhooks::all).await
+    }
+
+    async fn delete_webhook(&self, id: Uuid) -> Result<bool> {
+        self.writer.run("remove a webhook", move |c| webhooks::delete(c, id)).await
+    }
+
+    async fn advance_webhook(&self, id: Uuid, cursor: u64) -> Result<()> {
+        self.writer.run("move a webhook's cursor", move |c| webhooks::advance(c, id, cursor)).await
     }
 }

@@ -7,145 +7,35 @@
 //! What is under way is one value, [`Work`]; what must survive a crash is another, [`Record`].
 //! Operations come one after the other; supervision acts only between them.
 
+mod evict;
+mod health;
 mod operate;
+mod periodic;
 mod record;
 mod relaunch;
+mod types;
 mod work;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use std::time::Duration;
+
 use proctor_model::{
-    Code, CommandEnd, CommandLine, Exit, Incarnation, Lifetime, Look, OperationId, OperationKind, Outcome, Phase,
-    ProcessKey, Signal, Spec,
+    Code, CommandEnd, CommandLine, Exit, Incarnation, Lifetime, Look, OperationId, Outcome, Phase, ProcessKey, Spec,
 };
 
 use crate::Time;
+use health::Health;
 pub use record::{Launch, Record};
-use work::Work;
+pub use types::{Action, CommandKind, Event, Excess, Notice, Request, Ticket};
+use work::{Eviction, Work};
 
 /// Operations that may wait behind the current one; more are refused at once.
 const QUEUE_MAX: usize = 64;
 
-/// Numbers the commands and looks of one process, so that a late answer to an older question is
-/// told from the answer to the newest.
-pub type Ticket = u64;
-
-/// An operation, as it reaches the machine. Status queries never do: they change nothing.
-#[derive(Clone, Debug)]
-pub struct Request {
-    pub operation: OperationId,
-    pub kind: OperationKind,
-    /// The spec that came with it.
-    pub spec: Option<Arc<Spec>>,
-    /// It must not begin after this time.
-    pub expires: Time,
-}
-
-/// What the world tells the machine.
-#[derive(Clone, Debug)]
-pub enum Event {
-    Requested(Request),
-    /// The control plane's registration; `managed` says to manage it from now on.
-    Assigned {
-        spec: Arc<Spec>,
-        managed: bool,
-        registered_at: i64,
-    },
-    /// No longer registered: released, and it lives on.
-    Forgotten,
-    Looked {
-        ticket: Ticket,
-        look: Look,
-    },
-    CommandEnded {
-        ticket: Ticket,
-        end: CommandEnd,
-    },
-    /// A watched life is over.
-    Ended {
-        life: Incarnation,
-        exit: Option<Exit>,
-    },
-    /// Somebody else looked (a status query) and saw this.
-    Noticed(Look),
-    Tick,
-}
-
-/// What the machine wants done, in this order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    Look {
-        ticket: Ticket,
-        spec: Arc<Spec>,
-        known: Option<Incarnation>,
-    },
-    Run {
-        ticket: Ticket,
-        command: CommandKind,
-        line: CommandLine,
-        spec: Arc<Spec>,
-        operation: Option<OperationId>,
-    },
-    Watch(Incarnation),
-    Signal(Incarnation, Signal),
-    KillTree(Incarnation),
-    /// The operation begins to have effects: to be on disk before the next action is carried out.
-    Begin {
-        operation: OperationId,
-        kind: OperationKind,
-    },
-    Finish {
-        operation: OperationId,
-        outcome: Box<Outcome>,
-    },
-    Announce(Notice),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CommandKind {
-    Start,
-    Stop,
-    Restart,
-    Reload,
-    Kill,
-}
-
-impl CommandKind {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Stop => "stop",
-            Self::Restart => "restart",
-            Self::Reload => "reload",
-            Self::Kill => "kill",
-        }
-    }
-}
-
-/// What people may want to hear of.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Notice {
-    Adopted {
-        life: Incarnation,
-    },
-    Exited {
-        life: Incarnation,
-        exit: Option<Exit>,
-    },
-    RestartSucceeded {
-        attempt: u32,
-    },
-    RestartFailed {
-        attempt: u32,
-        reason: String,
-    },
-    /// The last retry failed: no longer managed.
-    GaveUp {
-        attempts: u32,
-        reason: String,
-    },
-}
+/// How long a command may wait for its turn among the others of the host.
+pub const PERMIT_WAIT: Duration = Duration::from_secs(5);
 
 /// The operation under way.
 #[derive(Debug)]
@@ -168,13 +58,22 @@ pub struct Process {
     current: Option<Current>,
     queue: VecDeque<Request>,
     actions: VecDeque<Action>,
-    tickets: Ticket,
+    /// The newest look, command and check; answers to older ones are ignored.
+    looks: Ticket,
+    commands: Ticket,
+    health: Health,
+    /// Why supervision is ending the present life.
+    evicting: Option<Eviction>,
+    /// Whether the launch under way is a run by schedule.
+    scheduled: bool,
     /// Since when the present life is known to run.
     running_since: Option<Time>,
     /// A life that supervision started counts as a success when it is alive at this time.
     trial: Option<Time>,
     /// Why it is not running, for people.
     reason: String,
+    /// The pid that the pid file named when it was last looked at outside a start.
+    named: Option<i32>,
     /// How the last life ended.
     last_exit: Option<Exit>,
     /// Spreads the waits of many hosts and processes.
@@ -215,10 +114,15 @@ impl Process {
             current: None,
             queue: VecDeque::new(),
             actions: VecDeque::new(),
-            tickets: 0,
+            looks: 0,
+            commands: 0,
+            health: Health::default(),
+            evicting: None,
+            scheduled: false,
             running_since: None,
             trial: None,
             reason: String::new(),
+            named: None,
             last_exit: None,
             seed,
         }
@@ -250,6 +154,21 @@ impl Process {
 
     pub fn reason(&self) -> &str {
         if self.record.life.is_some() { "" } else { &self.reason }
+    }
+
+    /// The last word of the health command; empty where there is none.
+    pub fn health(&self) -> &str {
+        self.health.word()
+    }
+
+    /// Whether a limit may end it: running, managed, and nothing else under way.
+    pub fn may_be_evicted(&self) -> bool {
+        self.record.managed && self.record.life.is_some() && matches!(self.work, Work::Rest)
+    }
+
+    /// Whether a run by schedule would overlap.
+    pub fn is_busy(&self) -> bool {
+        self.record.life.is_some() || !matches!(self.work, Work::Rest | Work::Wait { .. })
     }
 
     pub fn phase(&self) -> Phase {
@@ -286,7 +205,7 @@ impl Process {
     }
 
     pub fn poll_timeout(&self) -> Option<Time> {
-        [self.work.timeout(), self.trial].into_iter().flatten().min()
+        [self.work.timeout(), self.trial, self.health_timeout()].into_iter().flatten().min()
     }
 
     /// The table: every event against what is under way.
@@ -297,9 +216,13 @@ impl Process {
             Event::Forgotten => self.forget(now),
             Event::Noticed(look) => self.notice(now, look),
             Event::Ended { life, exit } => self.ended(now, &life, exit),
-            Event::Looked { ticket, look } if ticket == self.tickets => self.looked(now, look),
-            Event::CommandEnded { ticket, end } if ticket == self.tickets => self.command_ended(now, end),
+            Event::Looked { ticket, look } if ticket == self.looks => self.looked(now, look),
+            Event::CommandEnded { ticket, end } if ticket == self.commands => self.command_ended(now, end),
+            Event::Checked { ticket, end } => self.checked(now, ticket, &end),
             Event::Looked { .. } | Event::CommandEnded { .. } => {}
+            Event::Refused { operation, reason } => self.refused(now, operation, &reason),
+            Event::Exceeded(excess) => self.exceeded(now, excess),
+            Event::Due => self.due(now),
             Event::Tick => self.tick(now),
         }
     }
@@ -308,9 +231,9 @@ impl Process {
         match std::mem::replace(&mut self.work, Work::Rest) {
             Work::Look => self.learn(now, look),
             Work::Seek { old, until, pause, mood, .. } => self.sought(now, look, old, until, pause, mood),
+            Work::Launch { old, pause, since, .. } => self.seen_while_launching(now, look, old, pause, since),
             other @ (Work::Rest
             | Work::Wait { .. }
-            | Work::Launch { .. }
             | Work::Settle { .. }
             | Work::Halt { .. }
             | Work::Fade { .. }
@@ -320,7 +243,7 @@ impl Process {
 
     fn command_ended(&mut self, now: Time, end: CommandEnd) {
         match std::mem::replace(&mut self.work, Work::Rest) {
-            Work::Launch { old } => self.launched(now, old, end),
+            Work::Launch { old, .. } => self.launched(now, old, end),
             Work::Halt { life } => self.halted(now, life, end),
             Work::Reload { life } => self.reloaded(now, &life, end),
             other @ (Work::Rest
@@ -355,23 +278,26 @@ impl Process {
         if self.trial.is_some_and(|until| until <= now) {
             self.pass_trial();
         }
+        self.check_health(now);
         if self.work.timeout().is_none_or(|at| at > now) {
             return;
         }
         match std::mem::replace(&mut self.work, Work::Rest) {
             Work::Wait { .. } => self.look(),
             Work::Seek { old, until, pause, mood, .. } => self.seek_again(old, until, pause, mood),
+            Work::Launch { old, pause, since, .. } => self.look_while_launching(old, pause, since),
             Work::Settle { .. } => self.settled(now),
             Work::Fade { life, fallback, .. } => self.still_there(now, life, fallback),
-            other @ (Work::Rest | Work::Look | Work::Launch { .. } | Work::Halt { .. } | Work::Reload { .. }) => {
-                self.work = other;
-            }
+            other @ (Work::Rest | Work::Look | Work::Halt { .. } | Work::Reload { .. }) => self.work = other,
         }
     }
 
     fn request(&mut self, now: Time, request: Request) {
         if self.has_operation(&request.operation) {
             return; // delivered again
+        }
+        if self.current.is_none() && matches!(self.work, Work::Seek { .. }) {
+            self.hurry(now, request.kind);
         }
         if self.queue.len() >= QUEUE_MAX {
             let message = format!("{QUEUE_MAX} operations are waiting for this process already");
@@ -387,6 +313,10 @@ impl Process {
     }
 
     fn assign(&mut self, spec: Arc<Spec>, managed: bool, registered_at: i64) {
+        // Registered anew since we last heard: it was released in between.
+        if self.record.registered && self.record.registered_at != registered_at {
+            self.release();
+        }
         self.record.spec = spec;
         self.record.registered = true;
         self.record.registered_at = registered_at;
@@ -429,7 +359,7 @@ impl Process {
     /// What another look saw, if nothing is under way that looks by itself.
     fn notice(&mut self, now: Time, look: Look) {
         let Look::Running(life) = look else { return };
-        if matches!(self.work, Work::Rest | Work::Wait { .. }) && self.record.life.is_none() {
+        if matches!(self.work, Work::Rest | Work::Wait { .. }) {
             self.work = Work::Rest;
             self.adopt(now, life);
         }
@@ -440,11 +370,17 @@ impl Process {
         if self.record.life.as_ref() == Some(&life) && self.running_since.is_some() {
             return;
         }
+        let notice = match self.record.life.take().filter(|old| *old != life) {
+            Some(old) => Notice::PidChanged { old, new: life.clone() },
+            None if matches!(self.record.launch, Some(_)) => Notice::Started { life: life.clone() },
+            None => Notice::Adopted { life: life.clone() },
+        };
         self.actions.push_back(Action::Watch(life.clone()));
-        self.actions.push_back(Action::Announce(Notice::Adopted { life: life.clone() }));
+        self.actions.push_back(Action::Announce(notice));
         self.record.life = Some(life);
         self.record.failed = false;
         self.running_since = Some(now);
+        self.expect_health(now);
         self.dirty = true;
     }
 
@@ -458,7 +394,9 @@ impl Process {
         };
         if self.running_since.take().is_some_and(|since| now.since(since) >= self.record.stable_run()) {
             self.record.attempts = 0;
+            self.record.evictions = 0;
         }
+        self.health = Health::default();
         self.actions.push_back(Action::Announce(Notice::Exited { life, exit }));
         if self.trial.take().is_some() {
             let (attempt, reason) = (self.record.attempts, self.reason.clone());
@@ -483,16 +421,16 @@ impl Process {
 
     fn look(&mut self) {
         let spec = self.current.as_ref().map_or(&self.record.spec, |current| &current.spec).clone();
-        self.tickets += 1;
-        self.actions.push_back(Action::Look { ticket: self.tickets, spec, known: self.record.life.clone() });
+        self.looks += 1;
+        self.actions.push_back(Action::Look { ticket: self.looks, spec, known: self.record.life.clone() });
         self.work = Work::Look;
     }
 
-    fn run(&mut self, command: CommandKind, line: CommandLine) {
+    fn run(&mut self, command: CommandKind, line: CommandLine, timeout: Duration) {
         let operation = self.current.as_ref().map(|current| current.request.operation);
         let spec = self.current.as_ref().map_or(&self.record.spec, |current| &current.spec).clone();
-        self.tickets += 1;
-        self.actions.push_back(Action::Run { ticket: self.tickets, command, line, spec, operation });
+        self.commands += 1;
+        self.actions.push_back(Action::Run { ticket: self.commands, command, line, spec, timeout, operation });
     }
 
     fn current_of(&self, request: Request) -> Current {

@@ -7,32 +7,34 @@
 use std::time::Duration;
 
 use proctor_model::{
-    Code, CommandEnd, CommandResult, Exit, Incarnation, Lifetime, Look, OperationKind, Outcome, Signal, Spec,
+    Code, CommandEnd, CommandResult, Exit, Incarnation, Lifetime, Look, OperationId, OperationKind, Outcome, Signal,
+    Spec,
 };
 
 use super::work::{Failure, Fallback, Mood, Work};
-use super::{Action, CommandKind, Launch, Process, Request};
+use super::{Action, CommandKind, Launch, PERMIT_WAIT, Process, Request};
 use crate::Time;
 
 /// How long a process may take to show up where its policy asks for no check after the start.
 const SEEK_WITHOUT_CHECK: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// A pid file that names a dead process may be rewritten within this.
+const AFTER_DEATH: Duration = Duration::from_millis(500);
 const LAST_PAUSE: Duration = Duration::from_millis(250);
+/// A start command that takes longer than this may be the process itself.
+const FOREGROUND_PAUSE: Duration = Duration::from_millis(500);
+const FOREGROUND_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// A process whose stop command failed may be gone all the same: the kernel may be a little late.
 const AFTER_FAILED_STOP: Duration = Duration::from_millis(500);
 /// What a kill command gets before the whole tree is killed.
 const AFTER_KILL_COMMAND: Duration = Duration::from_secs(1);
+const TOO_MANY: &str = "too many commands run on this host; try again";
 /// What the kernel gets after SIGKILL.
 const AFTER_SIGKILL: Duration = Duration::from_secs(5);
 
 impl Process {
     pub(super) fn begin(&mut self, now: Time, request: Request) {
-        let expired = request.expires < now;
-        if let (true, Some(spec)) = (request.kind.stores_spec(), &request.spec) {
-            self.record.spec = spec.clone();
-            self.record.registered = true;
-            self.dirty = true;
-        }
+        let expired = request.expires <= now;
         let kind = request.kind;
         self.current = Some(self.current_of(request));
         if expired {
@@ -59,15 +61,29 @@ impl Process {
 
     /// A look has told what is there: the operation goes on, or supervision.
     pub(super) fn learn(&mut self, now: Time, look: Look) {
+        let before = self.record.life.clone();
         match look {
-            Look::Running(life) => self.adopt(now, life),
+            Look::Running(life) => {
+                self.named = Some(life.pid);
+                self.adopt(now, life);
+            }
             Look::Absent(reason) => {
+                self.named = None;
+                self.lose_life(now, None);
+                self.reason = reason;
+            }
+            Look::Dead { pid, reason } => {
+                self.named = Some(pid);
                 self.lose_life(now, None);
                 self.reason = reason;
             }
         }
         let Some(current) = &self.current else { return self.supervise(now) };
         if current.begun {
+            let is_ending = matches!(current.request.kind, OperationKind::Stop | OperationKind::Kill);
+            if is_ending && before.is_some() && self.record.life != before {
+                return self.faded(now); // the life that it was meant for is over; another is innocent
+            }
             return self.resume_operation(now);
         }
         let (kind, life) = (current.request.kind, self.record.life.clone());
@@ -126,7 +142,8 @@ impl Process {
         match (self.policy_of_current().control.restart.is_some(), life) {
             (true, life) => self.launch(now, CommandKind::Restart, life),
             (false, Some(life)) => {
-                self.expect_life(now, Some(life.clone()));
+                let timeout = self.policy_of_current().policy.op_timeout.duration();
+                self.expect_life(now, Some(life.clone()), timeout);
                 self.halt(now, life);
             }
             (false, None) => self.launch(now, CommandKind::Start, None),
@@ -135,33 +152,87 @@ impl Process {
 
     /// Runs the start or restart command; the life that it brings must not be `old`.
     pub(super) fn launch(&mut self, now: Time, command: CommandKind, old: Option<Incarnation>) {
+        let timeout = self.policy_of_current().policy.op_timeout.duration();
+        self.launch_for(now, command, old, timeout);
+    }
+
+    pub(super) fn launch_for(&mut self, now: Time, command: CommandKind, old: Option<Incarnation>, timeout: Duration) {
         let control = &self.policy_of_current().control;
         let line = if command == CommandKind::Restart { control.restart.clone() } else { control.start.clone() };
+        self.last_exit = None;
         let Some(line) = line else {
+            self.record.last_launch = Some(now);
             return self.launch_failed(now, Failure::new(Code::CommandFailed, "there is no start_cmd"));
         };
-        self.expect_life(now, old.clone());
+        self.expect_life(now, old.clone(), timeout);
         self.mark_begun();
-        self.run(command, line);
-        self.work = Work::Launch { old };
+        self.run(command, line, timeout);
+        self.work = Work::Launch { old, next: Some(now + FOREGROUND_PAUSE), pause: FOREGROUND_PAUSE, since: None };
     }
 
     /// Written before the command runs, so that a crash of the agent cannot lead to a second copy.
-    fn expect_life(&mut self, now: Time, old: Option<Incarnation>) {
-        let policy = &self.policy_of_current().policy;
-        let until = now + policy.op_timeout.duration() + seek_window(self.policy_of_current());
+    fn expect_life(&mut self, now: Time, old: Option<Incarnation>, timeout: Duration) {
+        let until = now + PERMIT_WAIT + timeout + seek_window(self.policy_of_current());
         self.record.launch = Some(Launch { until, old });
         self.record.last_launch = Some(now);
         self.dirty = true;
     }
 
+    /// A command that does not end may be the process itself: its pid file tells.
+    pub(super) fn look_while_launching(&mut self, old: Option<Incarnation>, pause: Duration, since: Option<Time>) {
+        self.look();
+        self.work = Work::Launch { old, next: None, pause, since };
+    }
+
+    pub(super) fn seen_while_launching(
+        &mut self,
+        now: Time,
+        look: Look,
+        old: Option<Incarnation>,
+        pause: Duration,
+        since: Option<Time>,
+    ) {
+        let mut since = since;
+        match look {
+            Look::Running(life) if Some(&life) != old.as_ref() => {
+                self.adopt(now, life);
+                since = since.or(Some(now));
+            }
+            Look::Running(_) | Look::Absent(_) | Look::Dead { .. } => since = None,
+        }
+        let is_settled = since.is_some_and(|since| now.since(since) >= seek_window(self.policy_of_current()));
+        if is_settled {
+            return self.launched_in_foreground(now);
+        }
+        let next = Some(now + pause);
+        self.work = Work::Launch { old, next, pause: (pause * 3 / 2).min(FOREGROUND_PAUSE_MAX), since };
+    }
+
+    /// The process has lived through its check and the command still runs: it is the process.
+    fn launched_in_foreground(&mut self, now: Time) {
+        self.actions.push_back(Action::Detach { ticket: self.commands });
+        self.commands += 1; // its end is no longer waited for
+        self.record.launch = None;
+        self.dirty = true;
+        self.scheduled = false;
+        match &self.current {
+            Some(_) => self.settled(now),
+            None => self.relaunched(now),
+        }
+    }
+
     pub(super) fn launched(&mut self, now: Time, old: Option<Incarnation>, end: CommandEnd) {
+        if self.scheduled {
+            return self.run_ended(&end);
+        }
         self.keep_output(&end);
         let mood = match &end.result {
             CommandResult::Exited(Exit::Code(0)) => Mood::Patient,
-            CommandResult::NotRun(_) | CommandResult::Exited(_) | CommandResult::TimedOut => {
-                Mood::Failed(self.command_failure("start", &end))
-            }
+            CommandResult::Postponed if self.current.is_none() => return self.postponed(now),
+            CommandResult::NotRun(_)
+            | CommandResult::Postponed
+            | CommandResult::Exited(_)
+            | CommandResult::TimedOut => Mood::Failed(self.command_failure("start", &end)),
         };
         let until = now + seek_window(self.policy_of_current());
         self.seek_again(old, until, FIRST_PAUSE, mood);
@@ -171,6 +242,10 @@ impl Process {
     pub(super) fn seek_again(&mut self, old: Option<Incarnation>, until: Time, pause: Duration, mood: Mood) {
         self.look();
         self.work = Work::Seek { old, until, next: None, pause, mood };
+    }
+
+    fn seek_again_at(&mut self, next: Time, old: Option<Incarnation>, until: Time, pause: Duration) {
+        self.work = Work::Seek { old, until, next: Some(next), pause, mood: Mood::Patient };
     }
 
     pub(super) fn sought(
@@ -188,6 +263,15 @@ impl Process {
             Look::Absent(reason) => {
                 self.lose_life(now, None);
                 self.reason = reason;
+            }
+            Look::Dead { pid, reason } => {
+                self.lose_life(now, None);
+                self.reason = reason;
+                if Some(pid) != self.named && matches!(mood, Mood::Patient) {
+                    // It came and died. The file may still be about to name its successor.
+                    self.named = Some(pid);
+                    return self.seek_again_at(now + AFTER_DEATH, old, now + AFTER_DEATH, pause);
+                }
             }
         }
         match mood {
@@ -223,8 +307,29 @@ impl Process {
     }
 
     pub(super) fn settled(&mut self, now: Time) {
-        self.manage();
+        // Who was unregistered meanwhile runs on, but nobody keeps it alive.
+        if self.record.registered {
+            self.manage();
+        }
         self.succeed(now);
+    }
+
+    /// Nothing of the operation may happen: it cannot be remembered.
+    pub(super) fn refused(&mut self, now: Time, operation: OperationId, reason: &str) {
+        if self.current.as_ref().is_some_and(|current| current.request.operation == operation) {
+            self.record.launch = None;
+            self.commands += 1; // the command that was wanted never ran
+            self.fail(now, Code::CommandFailed, reason);
+        }
+    }
+
+    /// Somebody wants it down while supervision still searches for what it started: the search is
+    /// cut short, so that a long check cannot hold up a stop.
+    pub(super) fn hurry(&mut self, now: Time, kind: OperationKind) {
+        let ends = matches!(kind, OperationKind::Stop | OperationKind::Kill | OperationKind::Release);
+        if let (true, Work::Seek { until, .. }) = (ends, &mut self.work) {
+            *until = (*until).min(now + SEEK_WITHOUT_CHECK);
+        }
     }
 
     /// Its pid file may name another life by now; if not, the start has failed.
@@ -270,7 +375,8 @@ impl Process {
         self.mark_begun();
         match line {
             Some(line) => {
-                self.run(command, line);
+                let timeout = self.policy_of_current().policy.op_timeout.duration();
+                self.run(command, line, timeout);
                 self.work = Work::Halt { life };
             }
             None if is_kill => self.kill_tree(now, life),
@@ -282,6 +388,9 @@ impl Process {
     }
 
     pub(super) fn halted(&mut self, now: Time, life: Incarnation, end: CommandEnd) {
+        if self.evicting.is_some() {
+            return self.evict_halted(now, life);
+        }
         self.keep_output(&end);
         if self.record.life.as_ref() != Some(&life) {
             return self.faded(now);
@@ -296,7 +405,7 @@ impl Process {
                 self.actions.push_back(Action::Signal(life.clone(), Signal::Terminate));
                 self.fade(now, life);
             }
-            CommandResult::Exited(_) | CommandResult::NotRun(_) => {
+            CommandResult::Exited(_) | CommandResult::NotRun(_) | CommandResult::Postponed => {
                 let fallback = Fallback::Fail(self.command_failure("stop", &end));
                 self.work = Work::Fade { life, until: now + AFTER_FAILED_STOP, fallback };
             }
@@ -322,6 +431,7 @@ impl Process {
         match fallback {
             Fallback::KillTree => self.kill_tree(now, life),
             Fallback::Fail(failure) => {
+                self.evicting = None;
                 self.record.launch = None;
                 self.dirty = true;
                 self.fail(now, failure.code, failure.message);
@@ -331,6 +441,9 @@ impl Process {
 
     /// The life is over: a stop or kill has reached its goal, a restart goes on.
     pub(super) fn faded(&mut self, now: Time) {
+        if self.evicting.is_some() {
+            return self.evicted(now);
+        }
         let is_restart = self.current.as_ref().is_some_and(|current| current.request.kind == OperationKind::Restart);
         if is_restart {
             return self.launch(now, CommandKind::Start, None);
@@ -346,7 +459,8 @@ impl Process {
             return self.fail(now, Code::CommandFailed, "there is no reload_cmd");
         };
         self.mark_begun();
-        self.run(CommandKind::Reload, line);
+        let timeout = self.policy_of_current().policy.op_timeout.duration();
+        self.run(CommandKind::Reload, line, timeout);
         self.work = Work::Reload { life };
     }
 
@@ -391,6 +505,7 @@ impl Process {
         let said = end.output.trim_end();
         let message = match &end.result {
             CommandResult::NotRun(reason) => format!("the {command} command could not be run: {reason}"),
+            CommandResult::Postponed => format!("the {command} command could not be run: {TOO_MANY}"),
             CommandResult::TimedOut => {
                 let secs = self.policy_of_current().policy.op_timeout.get();
                 format!("the {command} command did not end within {secs} s and was killed: {said}")

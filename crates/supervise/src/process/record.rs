@@ -29,6 +29,12 @@ pub struct Record {
     pub last_launch: Option<Time>,
     /// A start that is on its way: written before its command runs.
     pub launch: Option<Launch>,
+    /// Ends for resources since the last stable run.
+    #[serde(default)]
+    pub evictions: u32,
+    /// No start by supervision before this.
+    #[serde(default)]
+    pub not_before: Option<Time>,
 }
 
 /// A start on its way. After a crash of the agent the process may still be about to appear, so
@@ -52,6 +58,8 @@ impl Record {
             attempts: 0,
             last_launch: None,
             launch: None,
+            evictions: 0,
+            not_before: None,
         }
     }
 
@@ -61,6 +69,8 @@ impl Record {
         self.launch = None;
         self.last_launch = None;
         self.attempts = 0;
+        self.evictions = 0;
+        self.not_before = None;
     }
 
     pub(super) fn stable_run(&self) -> Duration {

@@ -14,6 +14,7 @@ use crate::Time;
 
 /// Waits are stretched by up to this part of the interval, so that a fleet does not move in step.
 const JITTER_PART: u32 = 10;
+const POSTPONED: Duration = Duration::from_secs(1);
 const SEEK_PAUSE: Duration = Duration::from_millis(50);
 
 impl Process {
@@ -64,8 +65,9 @@ impl Process {
 
     /// None: at once.
     fn next_launch(&self) -> Option<Time> {
-        let last = self.record.last_launch.filter(|_| self.record.attempts > 0)?;
-        Some(last + self.record.spec.policy.start_interval.duration() + self.jitter())
+        let last = self.record.last_launch.filter(|_| self.record.attempts > 0);
+        let by_policy = last.map(|last| last + self.record.spec.policy.start_interval.duration() + self.jitter());
+        by_policy.max(self.record.not_before)
     }
 
     fn jitter(&self) -> Duration {
@@ -85,6 +87,17 @@ impl Process {
     pub(super) fn pass_trial(&mut self) {
         self.trial = None;
         self.actions.push_back(Action::Announce(Notice::RestartSucceeded { attempt: self.record.attempts }));
+    }
+
+    /// Too many commands run: this was no attempt, and the next is soon.
+    pub(super) fn postponed(&mut self, now: Time) {
+        self.record.attempts = self.record.attempts.saturating_sub(1);
+        self.record.launch = None;
+        self.record.not_before = Some(now + POSTPONED);
+        self.dirty = true;
+        self.scheduled = false;
+        self.work = Work::Rest;
+        self.rest(now);
     }
 
     pub(super) fn relaunch_failed(&mut self, now: Time, reason: &str) {

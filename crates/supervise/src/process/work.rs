@@ -17,7 +17,15 @@ pub(super) enum Work {
     /// A look decides how to go on.
     Look,
     /// The start or restart command runs; the life that comes must not be `old`.
-    Launch { old: Option<Incarnation> },
+    Launch {
+        old: Option<Incarnation>,
+        /// The next look, when none is on its way: the command may be the process itself.
+        next: Option<Time>,
+        /// Grows from look to look.
+        pause: Duration,
+        /// Since when the new life is there.
+        since: Option<Time>,
+    },
     /// The command has ended; a life other than `old` must show until `until`.
     Seek {
         old: Option<Incarnation>,
@@ -63,12 +71,21 @@ impl Work {
     pub(super) fn timeout(&self) -> Option<Time> {
         match self {
             Self::Wait { at } => Some(*at),
-            Self::Seek { next, .. } => *next,
+            Self::Seek { next, .. } | Self::Launch { next, .. } => *next,
             Self::Settle { until } | Self::Fade { until, .. } => Some(*until),
             // These end with an answer of the host, which bounds every look and command.
-            Self::Rest | Self::Look | Self::Launch { .. } | Self::Halt { .. } | Self::Reload { .. } => None,
+            Self::Rest | Self::Look | Self::Halt { .. } | Self::Reload { .. } => None,
         }
     }
+}
+
+/// Why supervision ends a life that it wants back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Eviction {
+    /// Resources: it comes back later each time.
+    Excess,
+    /// The restart policy decides, as after any abnormal end.
+    Unhealthy,
 }
 
 /// An unhappy end in the making.

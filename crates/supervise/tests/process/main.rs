@@ -305,6 +305,235 @@ fn a_crash_between_intent_and_command_ends_the_start_without_running_it() {
     assert_eq!(world.launches.len(), 0);
 }
 
+#[test]
+fn a_process_that_uses_too_much_is_ended_and_comes_back_later_each_time() {
+    let mut world = running(Habits::default());
+    let mut waits = Vec::new();
+
+    for _ in 0..3 {
+        let condemned = world.now;
+        let before = world.pid();
+        world.exceed();
+        while world.pid().is_none() || world.pid() == before {
+            world.pass(Duration::from_millis(100));
+        }
+        waits.push(world.now.since(condemned));
+        world.pass(Duration::from_secs(10));
+    }
+
+    assert!(world.machine.managed(), "it stays managed");
+    assert!(waits[0] >= Duration::from_secs(10) && waits[1] >= Duration::from_secs(20), "{waits:?}");
+    assert!(waits[2] >= Duration::from_secs(40), "{waits:?}");
+    let told = world.notices.iter().filter(|(_, notice)| matches!(notice, Notice::Exceeded(_))).count();
+    assert_eq!(told, 3);
+}
+
+#[test]
+fn a_process_over_its_limit_that_ignores_its_stop_command_is_killed() {
+    let mut world = running(Habits { dies_after_ms: None, ..Habits::default() });
+    let before = world.pid();
+
+    world.exceed();
+    world.pass(Duration::from_secs(15));
+
+    assert_ne!(world.pid(), before);
+}
+
+#[test]
+fn an_excess_of_an_earlier_life_condemns_nobody() {
+    let mut world = running(Habits::default());
+    let pid = world.pid();
+
+    world.exceed_as(100);
+    world.pass(Duration::from_secs(60));
+
+    assert_eq!(world.pid(), pid);
+}
+
+#[test]
+fn a_released_process_is_not_ended_for_its_use() {
+    let mut world = running(Habits::default());
+    code_of(&mut world, OperationKind::Release);
+
+    world.exceed();
+    world.pass(Duration::from_secs(60));
+
+    assert!(world.is_alive());
+}
+
+fn checked_by_health(healthy: bool) -> World {
+    let spec = spec(|spec| spec.control.health = Some("health".parse().unwrap()));
+    let mut world = World::new(spec, Habits::default());
+    world.request(OperationKind::Start);
+    world.pass(Duration::from_secs(10));
+    world.habits.healthy = healthy;
+    world
+}
+
+#[test]
+fn g3_an_unhealthy_process_is_restarted_inside_its_retry_limits() {
+    let mut world = checked_by_health(false);
+
+    world.pass(Duration::from_secs(3600));
+
+    assert!(world.notices.iter().any(|(_, n)| matches!(n, Notice::HealthChanged { healthy: false, .. })));
+    let relaunches = world.launches.iter().filter(|(_, by_operation)| !by_operation).count();
+    assert!(relaunches >= 4, "{relaunches}");
+}
+
+#[test]
+fn g2_health_is_not_asked_during_the_grace_after_a_start() {
+    let spec = spec(|spec| {
+        spec.control.health = Some("health".parse().unwrap());
+        spec.policy.health.grace = secs(100);
+    });
+    let mut world = World::new(spec, Habits { healthy: false, ..Habits::default() });
+    world.request(OperationKind::Start);
+
+    world.pass(Duration::from_secs(99));
+
+    assert_eq!(world.machine.health(), "");
+    assert!(world.is_alive());
+}
+
+#[test]
+fn g1_a_failed_check_or_two_change_nothing() {
+    let mut world = checked_by_health(false);
+    let before = world.pid();
+    world.pass(Duration::from_secs(60));
+
+    world.habits.healthy = true;
+    world.pass(Duration::from_secs(600));
+
+    assert_eq!(world.pid(), before);
+    assert_eq!(world.machine.health(), "healthy");
+}
+
+#[test]
+fn a_start_command_that_is_the_process_itself_is_not_killed_at_its_timeout() {
+    let mut world = resident(Habits { foreground: true, ..Habits::default() });
+
+    assert_eq!(code_of(&mut world, OperationKind::Start), Code::Success);
+    let before = world.pid();
+    world.pass(Duration::from_secs(600));
+
+    assert_eq!(world.pid(), before);
+    world.kill_outside();
+    world.pass(Duration::from_secs(1));
+    assert!(world.is_alive(), "it is kept alive like any other");
+}
+
+#[test]
+fn a_periodic_process_runs_when_due_and_not_while_it_runs() {
+    let spec = spec(|spec| {
+        spec.policy.lifetime = Lifetime::Periodic;
+        spec.policy.cycle = Some(secs(60));
+    });
+    let mut world = World::new(spec, Habits { appears_after_ms: None, start_takes_ms: 5000, ..Habits::default() });
+    code_of(&mut world, OperationKind::Manage);
+    assert_eq!(world.launches.len(), 0, "managing does not run it");
+
+    world.due();
+    assert!(world.machine.is_busy());
+    world.due();
+    world.pass(Duration::from_secs(60));
+    world.due();
+    world.pass(Duration::from_secs(60));
+
+    assert_eq!(world.launches.len(), 2);
+    let ends = world.notices.iter().filter(|(_, notice)| matches!(notice, Notice::RunEnded { .. })).count();
+    assert_eq!(ends, 2);
+}
+
+#[test]
+fn a_kill_interrupted_by_a_crash_spares_a_life_that_somebody_started_meanwhile() {
+    let mut world = running(Habits::default());
+    world.crash_after = Some(2); // the look, then the intent is on disk and nothing is killed
+    let kill = world.request(OperationKind::Kill);
+    world.pass(Duration::from_millis(2));
+    world.kill_outside();
+    world.start_by_hand();
+    world.crash_agent(true);
+    let by_hand = world.pid();
+
+    world.pass(Duration::from_secs(60));
+
+    assert_eq!(world.outcome(kill).unwrap().code, Code::Success);
+    assert_eq!(world.pid(), by_hand);
+}
+
+#[test]
+fn an_operation_that_waits_does_not_bring_an_older_spec_back() {
+    let mut world = running(Habits::default());
+    world.request(OperationKind::Restart);
+    let newer = spec(|spec| spec.policy.start_retries = 9);
+    world.assign(1, newer);
+
+    world.pass(Duration::from_secs(60));
+
+    assert_eq!(world.machine.spec().policy.start_retries, 9);
+}
+
+#[test]
+fn who_is_unregistered_during_its_start_is_not_managed() {
+    let mut world = resident(Habits::default());
+    world.request(OperationKind::Start);
+    world.pass(Duration::from_secs(1));
+
+    world.forget();
+    world.pass(Duration::from_secs(60));
+    world.kill_outside();
+    world.pass(Duration::from_secs(60));
+
+    assert!(!world.is_alive());
+}
+
+#[test]
+fn who_was_unregistered_and_registered_again_is_released() {
+    let mut world = running(Habits::default());
+
+    world.assign(2, spec(|_| {}));
+
+    assert!(!world.machine.managed());
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_long_search_of_supervision() {
+    let spec = spec(|spec| spec.policy.start_check = secs(600));
+    let mut world = World::new(spec, Habits { appears_after_ms: None, ..Habits::default() });
+    world.request(OperationKind::Manage);
+    world.pass(Duration::from_secs(10));
+    let stop = world.request(OperationKind::Stop);
+
+    world.pass(Duration::from_secs(10));
+
+    assert_eq!(world.outcome(stop).unwrap().code, Code::NotRunning);
+    assert!(!world.machine.managed());
+}
+
+#[test]
+fn a_once_process_is_not_judged_by_the_end_of_an_earlier_run() {
+    let spec = spec(|spec| spec.policy.lifetime = Lifetime::Once);
+    let mut world = World::new(spec, Habits { lives_ms: Some(1000), ..Habits::default() });
+    code_of(&mut world, OperationKind::Start);
+
+    world.habits = Habits { appears_after_ms: None, ..Habits::default() };
+
+    assert_eq!(code_of(&mut world, OperationKind::Start), Code::Success);
+}
+
+#[test]
+fn managing_a_process_without_a_start_command_keeps_its_intervals_and_ends() {
+    let mut world = World::new(spec(|spec| spec.control.start = None), Habits::default());
+    world.request(OperationKind::Manage);
+
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.machine.phase(), Phase::Waiting);
+    world.pass(Duration::from_secs(100));
+
+    assert_eq!(world.machine.phase(), Phase::Failed);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Request(OperationKind),
@@ -314,6 +543,7 @@ enum Step {
     Reboot,
     Pass(u64),
     Habits(Habits),
+    Exceed,
 }
 
 fn any_habits() -> impl Strategy<Value = Habits> {
@@ -337,6 +567,8 @@ fn any_habits() -> impl Strategy<Value = Habits> {
                 stop_takes_ms,
                 stop_exit,
                 dies_after_ms,
+                foreground: false,
+                healthy: true,
             }
         })
 }
@@ -352,6 +584,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Reboot),
         6 => (0..30_000u64).prop_map(Step::Pass),
         2 => any_habits().prop_map(Step::Habits),
+        1 => Just(Step::Exceed),
     ]
 }
 
@@ -383,6 +616,7 @@ proptest! {
                 Step::Reboot => { disturbed = true; world.crash_agent(false) },
                 Step::Pass(millis) => world.pass(Duration::from_millis(millis)),
                 Step::Habits(habits) => world.habits = habits,
+                Step::Exceed => world.exceed(),
             }
         }
         world.crash_after = None;

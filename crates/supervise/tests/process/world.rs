@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use proctor_model::{
     BootId, CommandEnd, CommandResult, Control, Exit, Identity, Incarnation, Lifetime, Limits, Look, OperationId,
-    OperationKind, Outcome, Ownership, Policy, Signal, Spec, TaskId,
+    OperationKind, Outcome, Ownership, Phase, Policy, Signal, Spec, TaskId,
 };
-use proctor_supervise::{Action, CommandKind, Event, Notice, Process, Record, Request, Time};
+use proctor_supervise::{Action, Breach, CommandKind, Event, Excess, Notice, Process, Record, Request, Resource, Time};
 
 /// What the commands of the process under test do.
 #[derive(Clone, Debug)]
@@ -22,6 +22,9 @@ pub(crate) struct Habits {
     pub start_exit: i32,
     /// After the end of the start command; None: no process comes.
     pub appears_after_ms: Option<u64>,
+    /// The start command is the process itself and ends with it.
+    pub foreground: bool,
+    pub healthy: bool,
     /// None: lives for ever.
     pub lives_ms: Option<u64>,
     pub stop_takes_ms: u64,
@@ -36,6 +39,8 @@ impl Default for Habits {
             start_takes_ms: 20,
             start_exit: 0,
             appears_after_ms: Some(30),
+            foreground: false,
+            healthy: true,
             lives_ms: None,
             stop_takes_ms: 20,
             stop_exit: 0,
@@ -81,6 +86,8 @@ pub(crate) struct World {
     known_lives: BTreeSet<i32>,
     next_pid: i32,
     launch_commands: u32,
+    /// The command that is the process.
+    foreground: Option<(u32, u64)>,
     watched: Vec<Incarnation>,
     disk: Option<Record>,
     begun: BTreeMap<OperationId, Request>,
@@ -115,7 +122,15 @@ pub(crate) fn spec(change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
 }
 
 impl World {
+    /// Registered, and nothing runs.
     pub(crate) fn new(spec: Arc<Spec>, habits: Habits) -> Self {
+        let mut world = Self::empty(spec.clone(), habits);
+        world.assign(1, spec);
+        world.pass(Duration::from_millis(5));
+        world
+    }
+
+    fn empty(spec: Arc<Spec>, habits: Habits) -> Self {
         Self {
             now: Time::since_boot(Duration::from_secs(1000)),
             habits,
@@ -134,6 +149,7 @@ impl World {
             known_lives: BTreeSet::new(),
             next_pid: 100,
             launch_commands: 0,
+            foreground: None,
             watched: Vec::new(),
             disk: None,
             begun: BTreeMap::new(),
@@ -158,6 +174,43 @@ impl World {
         self.requested.insert(operation, request.clone());
         self.feed(Event::Requested(request));
         operation
+    }
+
+    /// The control plane registers the process, or does so again.
+    pub(crate) fn assign(&mut self, registered_at: i64, spec: Arc<Spec>) {
+        self.spec = spec.clone();
+        self.feed(Event::Assigned { spec, managed: false, registered_at });
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.feed(Event::Forgotten);
+    }
+
+    /// A limit condemns the present life.
+    pub(crate) fn exceed(&mut self) {
+        if let Some(life) = self.life.clone() {
+            let breach = Breach { resource: Resource::Memory, usage: 20.0, limit: 10.0 };
+            self.feed(Event::Exceeded(Excess { life, breach, pool: None, ranking: String::new() }));
+        }
+    }
+
+    /// A limit condemns a life of before.
+    pub(crate) fn exceed_as(&mut self, pid: i32) {
+        let Some(mut life) = self.life.clone() else { return };
+        life.pid = pid;
+        let breach = Breach { resource: Resource::Cpu, usage: 20.0, limit: 10.0 };
+        self.feed(Event::Exceeded(Excess { life, breach, pool: None, ranking: String::new() }));
+    }
+
+    /// Another process of that name is there, started by hand.
+    pub(crate) fn start_by_hand(&mut self) {
+        assert!(self.life.is_none());
+        self.launch_commands += 1;
+        self.happen(Due::Appears);
+    }
+
+    pub(crate) fn due(&mut self) {
+        self.feed(Event::Due);
     }
 
     pub(crate) fn outcome(&self, operation: OperationId) -> Option<&Outcome> {
@@ -191,6 +244,7 @@ impl World {
         // The control plane delivers again what has no outcome.
         let open: Vec<Request> =
             self.requested.values().filter(|r| !self.outcomes.contains_key(&r.operation)).cloned().collect();
+        self.feed(Event::Assigned { spec: self.spec.clone(), managed: false, registered_at: 1 });
         for request in open {
             if !self.machine.has_operation(&request.operation) && !self.outcomes.contains_key(&request.operation) {
                 assert!(!self.begun.contains_key(&request.operation), "an operation that had begun runs again");
@@ -252,6 +306,8 @@ impl World {
                     self.history.push(Mark::Anew);
                 }
                 Action::Look { .. }
+                | Action::Detach { .. }
+                | Action::Check { .. }
                 | Action::Run { .. }
                 | Action::Watch(_)
                 | Action::Signal(..)
@@ -278,6 +334,7 @@ impl World {
                         self.known_lives.insert(life.pid);
                         Look::Running(life.clone())
                     }
+                    None if self.next_pid > 100 => Look::Dead { pid: self.next_pid, reason: "it is dead".into() },
                     None => Look::Absent("no pid file /run/p.pid".into()),
                 };
                 self.tell(1, Event::Looked { ticket, look });
@@ -302,6 +359,11 @@ impl World {
                 self.die(&life, Some(Exit::Signal(9)));
             }
             Action::Announce(notice) => self.notices.push((self.now, notice)),
+            Action::Detach { .. } => self.launch_commands -= 1,
+            Action::Check { ticket, .. } => {
+                let end = end_of(i32::from(!self.habits.healthy));
+                self.tell(10, Event::Checked { ticket, end });
+            }
             Action::Begin { .. } | Action::Finish { .. } => {}
         }
     }
@@ -336,6 +398,10 @@ impl World {
         match due {
             Due::ToMachine { agent, event } if agent == self.agent => self.feed(event),
             Due::ToMachine { .. } => {}
+            Due::StartEnded { agent, ticket } if self.habits.foreground => {
+                self.foreground = Some((agent, ticket));
+                self.later(0, Due::Appears);
+            }
             Due::StartEnded { agent, ticket } => {
                 if let Some(after) = self.habits.appears_after_ms {
                     self.later(after, Due::Appears);
@@ -360,7 +426,9 @@ impl World {
                 );
             }
             Due::Appears => {
-                self.launch_commands -= 1;
+                if self.foreground.is_none() {
+                    self.launch_commands -= 1;
+                }
                 assert!(self.life.is_none(), "two copies");
                 self.next_pid += 1;
                 let life = Incarnation {
@@ -388,6 +456,12 @@ impl World {
     fn die(&mut self, life: &Incarnation, exit: Option<Exit>) {
         if self.life.as_ref() == Some(life) {
             self.life = None;
+            if let Some((agent, ticket)) = self.foreground.take() {
+                if agent == self.agent && self.machine.phase() == Phase::Starting {
+                    self.launch_commands = 0;
+                }
+                self.later(0, Due::ToMachine { agent, event: Event::CommandEnded { ticket, end: end_of(1) } });
+            }
             if self.now.since(self.born) >= Duration::from_secs(59) {
                 self.history.push(Mark::Anew);
             }

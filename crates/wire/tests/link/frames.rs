@@ -192,6 +192,47 @@ fn a_number_that_is_not_finite_leaves_as_zero_and_is_refused_from_others() {
     assert!(matches!(theirs, Err(WireError::NotFinite { what: "cpu_percent" })), "{theirs:?}");
 }
 
+fn server_hears_event(event: proto::Event) -> Result<Option<FromAgent>, WireError> {
+    server_hears(from_agent::Kind::Events(proto::Events { events: vec![event] }))
+}
+
+#[test]
+fn events_that_are_too_long_have_too_many_details_or_an_unknown_kind_are_refused() {
+    let event = || proto::Event { kind: proto::EventKind::Exited.into(), ..Default::default() };
+    let details: std::collections::BTreeMap<_, _> = (0..33).map(|number| (number.to_string(), "x")).collect();
+
+    let long = server_hears_event(proto::Event { content: "x".repeat(4097), ..event() }).unwrap_err();
+    let many = serde_json::to_string(&details).unwrap();
+    let many = server_hears_event(proto::Event { details_json: many, ..event() }).unwrap_err();
+    let broken = server_hears_event(proto::Event { details_json: "{\"a\":1}".to_owned(), ..event() }).unwrap_err();
+    let strange = server_hears_event(proto::Event { kind: 99, ..event() }).unwrap_err();
+
+    assert_eq!(long.to_string(), "content of an event is longer than 4096 bytes");
+    assert!(matches!(many, WireError::TooManyItems { items_max: 32 }), "{many:?}");
+    assert!(matches!(broken, WireError::Details { .. }), "{broken:?}");
+    assert_eq!(strange.to_string(), "event kind has the unknown value 99");
+}
+
+#[test]
+fn an_event_that_is_too_long_leaves_fitted_and_is_heard() {
+    let event = proctor_model::Event {
+        sequence: 1,
+        at: 2,
+        process: None,
+        proc_name: String::new(),
+        report_id: None,
+        kind: proctor_model::EventKind::PoolLimitExceeded,
+        content: "进".repeat(5000),
+        details: [("ranking".to_owned(), "\u{1}".repeat(100_000)), ("pid".to_owned(), "7".to_owned())].into(),
+    };
+    let mut wire = BytesMut::new();
+    AgentCodec::new().encode(FromAgent::Events { events: vec![event.clone()] }, &mut wire).unwrap();
+
+    let heard = ServerCodec::new().decode(&mut wire).unwrap();
+
+    assert_eq!(heard, Some(FromAgent::Events { events: vec![event.fitted()] }));
+}
+
 #[test]
 fn debug_shows_no_token_secret() {
     let enrol = FromAgent::Enrol {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    AgentId, BootId, CODES, Code, ConfigFile, Control, HostFacts, HostKey, Identity, Lifetime, Limits, OperationId,
-    OperationKind, Outcome, Ownership, Percent, Phase, Policy, Pool, PoolLimits, ProcessKey, Seconds, Snapshot, Spec,
-    TaskId, Usage, Weight,
+    AgentId, BootId, CODES, Code, ConfigFile, Control, Event, EventKind, HostFacts, HostKey, Identity, Lifetime,
+    Limits, OperationId, OperationKind, Outcome, Ownership, Percent, Phase, Policy, Pool, PoolLimits, ProcessKey,
+    Seconds, Snapshot, Spec, TaskId, Usage, Weight,
 };
 use proctor_wire::{Assign, FromAgent, FromServer};
 use proptest::collection::{btree_map, vec};
@@ -174,6 +174,7 @@ fn policy() -> impl Strategy<Value = Policy> {
             cycle: times.4,
             instances,
             start_check_end: times.5,
+            health: Policy::new(lifetime).health,
         },
     )
 }
@@ -214,6 +215,22 @@ fn assign() -> impl Strategy<Value = Assign> {
     )
 }
 
+fn event() -> impl Strategy<Value = Event> {
+    let place = (any::<u64>(), any::<i64>(), of(key()), text(), of(any::<i64>()));
+    (place, select(&EventKind::ALL[..]), text(), btree_map(text(), text(), 0..4)).prop_map(
+        |((sequence, at, process, proc_name, report_id), kind, content, details)| Event {
+            sequence,
+            at,
+            process,
+            proc_name,
+            report_id,
+            kind,
+            content,
+            details,
+        },
+    )
+}
+
 pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
     let der = || vec(any::<u8>(), 0..200);
     prop_oneof![
@@ -234,6 +251,7 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
         vec((key(), snapshot()), 0..5).prop_map(|observations| FromAgent::Observed { observations }),
         any::<u64>().prop_map(|generation| FromAgent::Seen { generation }),
         der().prop_map(|csr_der| FromAgent::Renew { csr_der }),
+        vec(event(), 0..4).prop_map(|events| FromAgent::Events { events }),
         Just(FromAgent::Unknown),
     ]
 }
@@ -259,6 +277,7 @@ pub(crate) fn from_server() -> impl Strategy<Value = FromServer> {
         vec((any::<u64>(), pool()), 0..4).prop_map(|pools| FromServer::AssignPools { pools }),
         Just(FromServer::Beat),
         text().prop_map(|certificate_pem| FromServer::Renewed { certificate_pem }),
+        any::<u64>().prop_map(|up_to| FromServer::EventsSeen { up_to }),
         Just(FromServer::Unknown),
     ]
 }

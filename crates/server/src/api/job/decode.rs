@@ -141,7 +141,7 @@ fn explicit_spec(fields: Fields<'_>) -> Result<Spec> {
         func_id: fields.text_or_empty("func_id")?,
         instance_id: fields.text_or_empty("instance_id")?,
     };
-    Ok(Spec {
+    let spec = Spec {
         identity: identity(fields)?,
         control: Control {
             start: fields.filled("start_cmd")?,
@@ -158,7 +158,8 @@ fn explicit_spec(fields: Fields<'_>) -> Result<Spec> {
         report_id: None,
         configmap: Vec::new(),
         labels: BTreeMap::new(),
-    })
+    };
+    spec.bounded()
 }
 
 /// The paths and the name are required by the original even where its document calls them optional.

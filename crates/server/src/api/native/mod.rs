@@ -2,7 +2,7 @@
 //!
 //! Promised: a body that does not validate changes nothing; a field that the call does not know is
 //! refused, so that a misspelt one is noticed (the body of a registration is the exception: it has
-//! the liberal shape of register_proc_info); every time is in Unix seconds; a host is written
+//! the liberal shape of register_proc_info); every time is in Unix seconds, unless its name ends in `_ms`; a host is written
 //! `CLOUD:IP`. Absent so far: paging of a task's targets, selectors, scopes, and an OpenAPI
 //! document.
 
@@ -10,11 +10,13 @@ mod admin;
 mod body;
 mod caller;
 mod error;
+mod events;
 mod hosts;
 mod operations;
 mod pools;
 mod processes;
 mod tasks;
+mod webhooks;
 
 use std::any::Any;
 
@@ -22,7 +24,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::Method;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::ApiState;
@@ -42,6 +44,9 @@ pub(crate) fn router(state: ApiState) -> Router {
         .route("/operations", post(operations::submit))
         .route("/tasks/{task_id}", get(tasks::show))
         .route("/pools", get(pools::list).put(pools::set))
+        .route("/events", get(events::list))
+        .route("/webhooks", get(webhooks::list).post(webhooks::add))
+        .route("/webhooks/{id}", delete(webhooks::remove))
         .route("/tokens", post(admin::create_token))
         .route("/apps", post(admin::create_app))
         .fallback(unknown_path)

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use proctor_model::{
-    AbsolutePath, ConfigFile, Control, FieldError, Identity, Lifetime, Limits, Ownership, Percent, Policy, Seconds,
-    Spec,
+    AbsolutePath, ConfigFile, Control, FieldError, HealthPolicy, Identity, Lifetime, Limits, Ownership, Percent,
+    Policy, Seconds, Spec,
 };
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ pub(super) fn spec(value: &Value, labels: &BTreeMap<String, String>, demand: Dem
         Demand::Operation => fields.optional("resource", limits)?.unwrap_or_default(),
     };
     let report_id = |value| Fields::of(value)?.optional("report_id", integer);
-    Ok(Spec {
+    let spec = Spec {
         identity: fields.required("identity", identity)?,
         control: fields.required("control", control)?,
         limits,
@@ -35,7 +35,8 @@ pub(super) fn spec(value: &Value, labels: &BTreeMap<String, String>, demand: Dem
         report_id: fields.optional("warn_report_policy", report_id)?.flatten(),
         configmap: fields.optional("configmap", configmap)?.unwrap_or_default(),
         labels: labels.clone(),
-    })
+    };
+    spec.bounded()
 }
 
 fn identity(value: &Value) -> Result<Identity> {
@@ -93,7 +94,28 @@ fn policy(value: &Value) -> Result<Policy> {
         Some(rule) => Some(rule),
         None => fields.filled("crotab_rule")?,
     };
+    policy.health = fields.optional("health_check", health)?.unwrap_or_default();
     Ok(policy)
+}
+
+/// Ours: the documents have a health command, but not when to run it.
+fn health(value: &Value) -> Result<HealthPolicy> {
+    let fields = Fields::of(value)?;
+    let usual = HealthPolicy::default();
+    let at_least_one = |name, usual: Seconds| match fields.optional(name, seconds)? {
+        Some(given) if given.get() == 0 => Err(FieldError::new(name, "must be at least 1")),
+        given => Ok(given.unwrap_or(usual)),
+    };
+    let failures = fields.optional("failures", count)?.unwrap_or(usual.failures);
+    if failures == 0 {
+        return Err(FieldError::new("failures", "must be at least 1"));
+    }
+    Ok(HealthPolicy {
+        interval: at_least_one("interval_secs", usual.interval)?,
+        timeout: at_least_one("timeout_secs", usual.timeout)?,
+        failures,
+        grace: fields.optional("grace_secs", seconds)?.unwrap_or(usual.grace),
+    })
 }
 
 pub(in crate::api) fn lifetime(value: &Value) -> Result<Lifetime> {

@@ -1,0 +1,126 @@
+use tempfile::TempDir;
+
+use super::*;
+use crate::spool::{COUNT, Draft, EventSpool, SPOOLED_MAX};
+use proctor_model::EventKind;
+
+fn event(sequence: u64, kind: EventKind) -> Event {
+    Event {
+        sequence,
+        at: 5,
+        process: Some("web/nginx".parse().unwrap()),
+        proc_name: "nginx".into(),
+        report_id: Some(9),
+        kind,
+        content: "it runs".into(),
+        details: [("pid".to_owned(), "7".to_owned())].into(),
+    }
+}
+
+fn events(sequences: impl IntoIterator<Item = u64>) -> Vec<Event> {
+    sequences.into_iter().map(|sequence| event(sequence, EventKind::Started)).collect()
+}
+
+async fn commit_to(path: &Path, batches: impl IntoIterator<Item = Batch>) {
+    let (ledger, _) = Ledger::open(path).unwrap();
+    for batch in batches {
+        ledger.commit(Box::new(batch)).await.unwrap();
+    }
+}
+
+fn remembered(path: &Path) -> Memory {
+    open_and_read(path).unwrap().1
+}
+
+fn sequences(memory: &Memory) -> Vec<u64> {
+    memory.events.iter().map(|event| event.sequence).collect()
+}
+
+#[tokio::test]
+async fn events_are_there_until_they_are_seen_and_the_next_number_stays() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("ledger.db");
+    commit_to(&path, [Batch { events: events(1..=3), ..Batch::default() }]).await;
+    let all = remembered(&path);
+
+    commit_to(&path, [Batch { events_seen: Some(2), ..Batch::default() }]).await;
+    let rest = remembered(&path);
+    commit_to(&path, [Batch { events_seen: Some(3), ..Batch::default() }]).await;
+    let none = remembered(&path);
+
+    assert_eq!(all.events, events(1..=3));
+    assert_eq!(sequences(&rest), [3]);
+    assert_eq!((sequences(&none), none.next_event, none.events_dropped), (vec![], 4, 0));
+}
+
+#[tokio::test]
+async fn beyond_the_bound_the_oldest_give_way_and_are_counted_until_it_is_told() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("ledger.db");
+    let max = SPOOLED_MAX as u64;
+    let batch = |events| Batch { events, ..Batch::default() };
+
+    commit_to(&path, [batch(events(1..=max - 1)), batch(events(max..=max + 3)), batch(events([max + 4]))]).await;
+    let counted = remembered(&path);
+    let mut tells = event(max + 5, EventKind::EventsDropped);
+    tells.details.insert(COUNT.into(), "4".into());
+    commit_to(&path, [batch(vec![tells])]).await;
+    let told = remembered(&path);
+
+    assert_eq!((counted.events.len(), counted.events[0].sequence, counted.events_dropped), (SPOOLED_MAX, 5, 4));
+    assert_eq!((told.events.len(), told.events_dropped), (SPOOLED_MAX, 1));
+}
+
+#[tokio::test]
+async fn ledger_and_spool_agree_on_what_is_dropped() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("ledger.db");
+    let mut spool = EventSpool::new(&mut Memory::default(), true, 0);
+    let drafted: Vec<Event> =
+        (0..SPOOLED_MAX + 9).map(|_| spool.push(Draft::new(EventKind::Exited, "it ended"), 1)).collect();
+
+    commit_to(&path, drafted.chunks(256).map(|events| Batch { events: events.to_vec(), ..Batch::default() })).await;
+
+    let mut memory = remembered(&path);
+    assert_eq!((sequences(&memory)[0], memory.events_dropped), (10, 9));
+    let restored = EventSpool::new(&mut memory, true, 0);
+    assert_eq!((restored.unsent(1), restored.dropped()), (spool.unsent(1), spool.dropped()));
+}
+
+#[tokio::test]
+async fn a_ledger_of_the_first_schema_is_brought_up_and_keeps_what_it_knew() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("ledger.db");
+    let old = Connection::open(&path).unwrap();
+    old.execute_batch(STEPS[0]).unwrap();
+    old.execute_batch("INSERT INTO fact VALUES ('generation', '41'); PRAGMA user_version = 1").unwrap();
+    drop(old);
+
+    commit_to(&path, [Batch { events: events([1]), ..Batch::default() }]).await;
+
+    let memory = remembered(&path);
+    assert_eq!((memory.generation, memory.next_event, sequences(&memory)), (41, 2, vec![1]));
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_read_is_no_reason_to_lose_the_ledger() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("ledger.db");
+    commit_to(&path, [Batch { generation: Some(3), events: events([1, 2]), ..Batch::default() }]).await;
+    let newer = Connection::open(&path).unwrap();
+    newer.execute("UPDATE event SET event = replace(event, 'started', 'teleported') WHERE sequence = 1", []).unwrap();
+    drop(newer);
+
+    let memory = remembered(&path);
+
+    assert_eq!((memory.generation, sequences(&memory), memory.events_dropped), (3, vec![2], 1));
+}
+
+#[test]
+fn events_alone_need_no_sync_but_are_written() {
+    let batch = Batch { events: events([1]), ..Batch::default() };
+    let seen = Batch { events_seen: Some(1), ..Batch::default() };
+
+    assert!(!batch.must_be_synced() && !batch.is_empty());
+    assert!(!seen.must_be_synced() && !seen.is_empty());
+}

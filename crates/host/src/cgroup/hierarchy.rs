@@ -1,0 +1,215 @@
+//! The agent's cgroups in one hierarchy: `proctor/<scope>/<leaf>` below some place.
+//!
+//! Promised: a leaf is made when it is wanted, removed with what the process made in it, and the
+//! directories above it go with the last leaf, so that nothing empty stays behind. Absent: any
+//! limit or weight; these cgroups only hold together and count.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::time::Timespec;
+
+use super::Leaf;
+use super::mounts::{Place, path_in};
+use crate::procfs;
+
+const TOP: &str = "proctor";
+/// Another release may take the directories above away while a leaf is made.
+const MAKE_TRIES: usize = 8;
+/// An ended process leaves its cgroup a moment after its end is told.
+const REMOVE_TRIES: usize = 50;
+const REMOVE_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+/// Cgroups that a process makes in its leaf for itself.
+const NESTED_MAX: usize = 256;
+const LEAVES_SWEPT_MAX: usize = 65_536;
+const PROCS_BYTES_MAX: u64 = 1024 * 1024;
+const PATHS_BYTES_MAX: u64 = 16 * 1024;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Hierarchy {
+    /// `…/proctor`
+    top: PathBuf,
+    /// `…/proctor/<scope>`
+    scope: PathBuf,
+    /// The scope as `/proc/<pid>/cgroup` names it.
+    path: String,
+    /// The line of `/proc/<pid>/cgroup`: a controller, `name=…`, or nothing for version 2.
+    selector: String,
+}
+
+impl Hierarchy {
+    pub(crate) fn at(place: &Place, selector: &str, scope: &str) -> Self {
+        let top = place.directory.join(TOP);
+        Self {
+            scope: top.join(scope),
+            top,
+            path: format!("{}/{TOP}/{scope}", place.path.trim_end_matches('/')),
+            selector: selector.to_owned(),
+        }
+    }
+
+    pub(crate) fn scope(&self) -> &Path {
+        &self.scope
+    }
+
+    pub(crate) fn selector(&self) -> &str {
+        &self.selector
+    }
+
+    fn is_v2(&self) -> bool {
+        self.selector.is_empty()
+    }
+
+    pub(crate) fn directory(&self, leaf: &Leaf) -> PathBuf {
+        self.scope.join(leaf.as_str())
+    }
+
+    /// Makes the leaf where it is not there.
+    pub(crate) fn make(&self, leaf: &Leaf) -> io::Result<PathBuf> {
+        let directory = self.directory(leaf);
+        for _ in 0..MAKE_TRIES {
+            match make_one(&directory) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => self.make_scope()?,
+                made => return made.map(|()| directory),
+            }
+        }
+        Err(io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    fn make_scope(&self) -> io::Result<()> {
+        make_one(&self.top)?;
+        match make_one(&self.scope) {
+            // Somebody has just removed what we made.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            made => made?,
+        }
+        if self.is_v2() {
+            // For the exact memory of leaves; that it is not to be had is no failure.
+            for directory in [&self.top, &self.scope] {
+                let _ = write(&directory.join("cgroup.subtree_control"), "+memory");
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the process is in the leaf now, or in a cgroup that was made in it.
+    pub(crate) fn holds(&self, leaf: &Leaf, pid: i32) -> bool {
+        self.leaf_of(pid).is_some_and(|found| found == leaf.as_str())
+    }
+
+    /// The name of the leaf that a process is in.
+    pub(crate) fn leaf_of(&self, pid: i32) -> Option<String> {
+        let text = procfs::read(Path::new(&format!("/proc/{pid}/cgroup")), PATHS_BYTES_MAX).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        let below = path_in(&text, &self.selector)?.strip_prefix(&self.path)?.strip_prefix('/')?;
+        below.split('/').next().map(str::to_owned)
+    }
+
+    /// Pids of the processes in a leaf. One that ends later may have been given out again.
+    pub(crate) fn pids(&self, leaf: &Leaf) -> io::Result<Vec<i32>> {
+        let mut found = Vec::new();
+        for directory in nested(&self.directory(leaf)) {
+            match procfs::read(&directory.join("cgroup.procs"), PROCS_BYTES_MAX) {
+                Ok(text) => {
+                    let text = String::from_utf8_lossy(&text);
+                    found.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0));
+                }
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes a leaf without members. False: it has some, and stays.
+    pub(crate) fn remove(&self, leaf: &Leaf) -> io::Result<bool> {
+        let directory = self.directory(leaf);
+        for _ in 0..REMOVE_TRIES {
+            let mut inner_first = nested(&directory);
+            inner_first.reverse();
+            let removed = inner_first.iter().try_for_each(fs::remove_dir);
+            match removed {
+                Ok(()) => return Ok(self.remove_scope()),
+                Err(error) if is_gone(&error) => return Ok(self.remove_scope()),
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    if !self.pids(leaf)?.is_empty() {
+                        return Ok(false);
+                    }
+                    let _ = rustix::thread::nanosleep(&REMOVE_PERIOD);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Removes what is above, if that was the last leaf. Always true.
+    fn remove_scope(&self) -> bool {
+        let _ = fs::remove_dir(&self.scope).and_then(|()| fs::remove_dir(&self.top));
+        true
+    }
+
+    /// Removes every leaf that an earlier life of the agent left empty.
+    pub(crate) fn sweep(&self) {
+        let Ok(entries) = fs::read_dir(&self.scope) else { return };
+        let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        for entry in directories.take(LEAVES_SWEPT_MAX) {
+            // One with members refuses.
+            let _ = fs::remove_dir(entry.path());
+        }
+        self.remove_scope();
+    }
+
+    /// Kills all members at once. False: this kernel cannot.
+    pub(crate) fn kill(&self, leaf: &Leaf) -> io::Result<bool> {
+        match write(&self.directory(leaf).join("cgroup.kill"), "1") {
+            Ok(()) => Ok(true),
+            Err(error) if is_gone(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn file(&self, leaf: &Leaf, name: &str) -> Option<PathBuf> {
+        let path = self.directory(leaf).join(name);
+        path.exists().then_some(path)
+    }
+}
+
+/// A directory and those below it, parents first.
+fn nested(directory: &Path) -> Vec<PathBuf> {
+    let mut found = vec![directory.to_owned()];
+    let mut next = 0;
+    while let Some(parent) = found.get(next)
+        && found.len() < NESTED_MAX
+    {
+        next += 1;
+        let Ok(entries) = fs::read_dir(parent) else { continue };
+        let below = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let below: Vec<PathBuf> = below.map(|entry| entry.path()).take(NESTED_MAX).collect();
+        found.extend(below);
+    }
+    found
+}
+
+fn make_one(directory: &Path) -> io::Result<()> {
+    match fs::create_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    io::Write::write_all(&mut open_to_write(path)?, text.as_bytes())
+}
+
+/// Never makes a file: on something that is no cgroup file system that would seem to work.
+pub(crate) fn open_to_write(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).custom_flags(libc::O_CLOEXEC).open(path)
+}
+
+/// The directory or file is not there, or was removed while we had it open.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
+}

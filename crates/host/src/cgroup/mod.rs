@@ -1,0 +1,258 @@
+//! Cgroups as a way to know what belongs to a process, whatever it forks.
+//!
+//! Promised: what is used was tried with a real child at the start, and is said; every process has
+//! a leaf by a name that outlives the agent; leaves of two agents on one machine are apart; a
+//! leaf is never below the agent's own cgroup where another place is to be had; where nothing can
+//! be used, everything else works by descent. Absent: limits, weights and freezing (an agent that
+//! died would leave its processes frozen); and any use of hierarchies that share out the machine.
+
+mod hierarchy;
+mod mounts;
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::fork::{self, Attach};
+use crate::procfs::{self, Stat};
+use crate::tree::{self, Member};
+use hierarchy::{Hierarchy, open_to_write};
+use mounts::{Mount, Surroundings};
+
+const READABLE_CHARS_MAX: usize = 40;
+const MOUNTS_BYTES_MAX: u64 = 4 * 1024 * 1024;
+const REFUSALS_SAID_MAX: usize = 4;
+
+/// The name of the cgroup that holds one managed process with all it forks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Leaf(String);
+
+impl Leaf {
+    /// The same key gives the same leaf, in every version of the agent.
+    pub fn of(key: &str) -> Self {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+        let readable: String = key.chars().map(plain).take(READABLE_CHARS_MAX).collect();
+        Self(format!("{readable}-{:016x}", digest(key.as_bytes())))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// How it is known what belongs to a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Method {
+    CgroupV2,
+    /// `hierarchy` is the controller, or `name=…`.
+    CgroupV1 {
+        hierarchy: String,
+    },
+    /// By unbroken descent; who leaves that by a double fork is not known.
+    Descendants,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tracking {
+    pub method: Method,
+    /// For people: where the cgroups are and what they count, or why there are none.
+    pub detail: String,
+}
+
+/// What may be used of this host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prefer {
+    #[default]
+    Best,
+    CgroupV1,
+    Descendants,
+}
+
+/// The cgroups of this agent.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    tree: Hierarchy,
+    /// Of version 1, where CPU time is counted in a hierarchy of its own.
+    cpu: Option<Hierarchy>,
+}
+
+/// The file that has the CPU time of a leaf, and how to read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CpuFile {
+    /// `cpu.stat`
+    Stat(PathBuf),
+    /// `cpuacct.usage`
+    Nanoseconds(PathBuf),
+}
+
+/// Finds a place for cgroups. It takes a few milliseconds.
+pub(crate) fn find(state_dir: &Path, prefer: Prefer) -> (Option<Groups>, Tracking) {
+    let by_descent = |detail: String| (None, Tracking { method: Method::Descendants, detail });
+    if prefer == Prefer::Descendants {
+        return by_descent("cgroups are not wanted".to_owned());
+    }
+    let text = |path: &str| {
+        let text = procfs::read(Path::new(path), MOUNTS_BYTES_MAX).unwrap_or_default();
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    let here = Surroundings {
+        mounts: text("/proc/self/mountinfo"),
+        ours: text("/proc/self/cgroup"),
+        init: text("/proc/1/cgroup"),
+    };
+    choose(&here, &scope_of(state_dir), prefer, &try_out)
+}
+
+type TryOut<'a> = &'a dyn Fn(&Hierarchy) -> io::Result<()>;
+
+fn choose(here: &Surroundings, scope: &str, prefer: Prefer, try_out: TryOut<'_>) -> (Option<Groups>, Tracking) {
+    let mut refusals = Vec::new();
+    let mut settle = |selector: &str, mount: &Mount| {
+        here.places(selector, mount).into_iter().find_map(|place| {
+            let hierarchy = Hierarchy::at(&place, selector, scope);
+            match try_out(&hierarchy) {
+                Ok(()) => Some((hierarchy, place.is_own)),
+                Err(error) => {
+                    refusals.push(format!("{}: {error}", place.directory.display()));
+                    None
+                }
+            }
+        })
+    };
+    let v2 = if prefer == Prefer::Best { here.v2() } else { Vec::new() };
+    let found = v2.iter().find_map(|mount| settle("", mount));
+    let found = found.or_else(|| here.v1_trees().iter().find_map(|(name, mount)| settle(name, mount)));
+    let Some((tree, is_own)) = found else {
+        refusals.truncate(REFUSALS_SAID_MAX);
+        let detail =
+            if refusals.is_empty() { "there is no cgroup hierarchy to use".to_owned() } else { refusals.join("; ") };
+        return (None, Tracking { method: Method::Descendants, detail });
+    };
+
+    let cpu = match tree.selector() {
+        "" | "cpuacct" => None,
+        _ => here.v1_cpu().and_then(|mount| settle("cpuacct", &mount)).map(|(hierarchy, _)| hierarchy),
+    };
+    let mut detail = tree.scope().display().to_string();
+    if let Some(cpu) = &cpu {
+        detail = format!("{detail}, CPU by {}", cpu.scope().display());
+    }
+    if is_own {
+        detail.push_str("; below the agent's own cgroup, so what kills that kills the processes");
+    }
+    let method = match tree.selector() {
+        "" => Method::CgroupV2,
+        hierarchy => Method::CgroupV1 { hierarchy: hierarchy.to_owned() },
+    };
+    (Some(Groups { tree, cpu }), Tracking { method, detail })
+}
+
+/// Makes a leaf, puts a child into it, and removes all again, also what earlier lives left empty.
+fn try_out(hierarchy: &Hierarchy) -> io::Result<()> {
+    let leaf = Leaf::of(&format!("try {}", std::process::id()));
+    let tried = hierarchy.make(&leaf).and_then(|_| {
+        let attach = attach_to(hierarchy, None, &leaf)?;
+        match fork::try_attach(&attach, |pid| hierarchy.holds(&leaf, pid))? {
+            true => Ok(()),
+            false => Err(io::Error::other("a child does not get into a cgroup")),
+        }
+    });
+    let _ = hierarchy.remove(&leaf);
+    hierarchy.sweep();
+    tried
+}
+
+fn attach_to(tree: &Hierarchy, cpu: Option<&Hierarchy>, leaf: &Leaf) -> io::Result<Attach> {
+    let directory = tree.make(leaf)?;
+    if tree.selector().is_empty() {
+        let procs = open_to_write(&directory.join("cgroup.procs"))?;
+        return Ok(Attach::Into { directory: fs::File::open(directory)?.into(), procs });
+    }
+    let mut files = vec![open_to_write(&directory.join("tasks"))?];
+    // Without it CPU time is counted by members.
+    files.extend(cpu.and_then(|cpu| open_to_write(&cpu.make(leaf).ok()?.join("tasks")).ok()));
+    Ok(Attach::Tasks(files))
+}
+
+impl Groups {
+    /// How a child gets into a leaf, which is made if need be.
+    pub(crate) fn attach(&self, leaf: &Leaf) -> Attach {
+        attach_to(&self.tree, self.cpu.as_ref(), leaf).unwrap_or_else(|error| {
+            tracing::warn!(%error, leaf = leaf.as_str(), "a command runs without its cgroup");
+            Attach::Nowhere
+        })
+    }
+
+    pub(crate) fn holds(&self, leaf: &Leaf, pid: i32) -> bool {
+        self.tree.holds(leaf, pid)
+    }
+
+    pub(crate) fn leaf_of(&self, pid: i32) -> Option<Leaf> {
+        self.tree.leaf_of(pid).map(Leaf)
+    }
+
+    /// The members of a leaf. Each was in it while it was the process that is named.
+    pub(crate) fn members(&self, leaf: &Leaf) -> io::Result<Vec<Member>> {
+        let start = |pid| Stat::of(pid).ok().filter(|stat| !stat.is_dead()).map(|stat| stat.start_ticks);
+        let members = self.tree.pids(leaf)?.into_iter().filter_map(|pid| {
+            let start_ticks = start(pid)?;
+            let is_member = self.tree.holds(leaf, pid) && start(pid) == Some(start_ticks);
+            is_member.then_some(Member { pid, start_ticks })
+        });
+        Ok(members.collect())
+    }
+
+    /// Kills all members; how many there were.
+    pub(crate) fn kill(&self, leaf: &Leaf) -> io::Result<usize> {
+        let pids = self.tree.pids(leaf)?;
+        let us = i32::try_from(std::process::id()).unwrap_or_default();
+        // The kernel would not spare us.
+        if !pids.contains(&us) && self.tree.kill(leaf)? {
+            return Ok(pids.len());
+        }
+        tree::kill_listed(0, || self.members(leaf))
+    }
+
+    /// False: the leaf has members, and stays.
+    pub(crate) fn release(&self, leaf: &Leaf) -> io::Result<bool> {
+        let is_empty = self.tree.remove(leaf)?;
+        if let Some(cpu) = self.cpu.as_ref().filter(|_| is_empty) {
+            let _ = cpu.remove(leaf);
+        }
+        Ok(is_empty)
+    }
+
+    pub(crate) fn cpu_file(&self, leaf: &Leaf) -> Option<CpuFile> {
+        match (&self.cpu, self.tree.selector()) {
+            (Some(cpu), _) => cpu.file(leaf, "cpuacct.usage").map(CpuFile::Nanoseconds),
+            (None, "cpuacct") => self.tree.file(leaf, "cpuacct.usage").map(CpuFile::Nanoseconds),
+            (None, "") => self.tree.file(leaf, "cpu.stat").map(CpuFile::Stat),
+            (None, _) => None,
+        }
+    }
+
+    /// `memory.stat` of version 2, where memory is counted.
+    pub(crate) fn memory_file(&self, leaf: &Leaf) -> Option<PathBuf> {
+        self.tree.selector().is_empty().then(|| self.tree.file(leaf, "memory.stat")).flatten()
+    }
+}
+
+/// The same for every life of one agent, and no other's on this machine, also in containers that
+/// see the same paths and hierarchies.
+fn scope_of(state_dir: &Path) -> String {
+    let path = fs::canonicalize(state_dir).unwrap_or_else(|_| state_dir.to_owned());
+    let inode = fs::metadata(&path).map_or((0, 0), |metadata| (metadata.dev(), metadata.ino()));
+    let mut text = path.as_os_str().as_bytes().to_vec();
+    text.extend(inode.0.to_le_bytes().into_iter().chain(inode.1.to_le_bytes()));
+    format!("{:016x}", digest(&text))
+}
+
+/// FNV-1a: names must not change with a version of a library.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests;

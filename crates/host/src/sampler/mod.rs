@@ -1,0 +1,284 @@
+//! Measuring many process trees again and again, for little.
+//!
+//! Promised: a sample of a process without children costs about a microsecond, because nothing is
+//! opened and nobody is searched for; what belongs to a life is known by its leaf cgroup or by
+//! descent, and who once belonged stays so until its end, also when its parent ends first; CPU time
+//! of descendants that came and went between two looks is counted, exactly with a cgroup and
+//! otherwise once somebody has waited for them; descriptors are bounded; a life that is tracked
+//! itself does not count for another one above it.
+//! Absent: a clock (times are arguments), locks, and the end of a life: no figure may also mean
+//! that there was no descriptor to take it with, so [`crate::Host::ended`] tells ends.
+
+mod assign;
+mod counted;
+mod handle;
+mod machine;
+mod scan;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_model::{BootId, Incarnation};
+use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::cgroup::{Groups, Leaf};
+use crate::pidfd::Process;
+use crate::tree::Member;
+use crate::usage::Units;
+use counted::Counted;
+use handle::{Children, Handle, Slots};
+use machine::Machine;
+use scan::Scan;
+
+/// How often new descendants are looked for.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// All processes are listed this often, or less often: so that it takes at most one part in
+/// [`FULL_COST_PARTS`] of a CPU.
+const FULL_PERIOD: Duration = Duration::from_secs(60);
+const FULL_COST_PARTS: u32 = 500;
+/// While lives are added whose children were born before anybody looked.
+const FULL_PERIOD_NEW: Duration = Duration::from_secs(2);
+const FULL_COST_PARTS_NEW: u32 = 100;
+/// In less, what was used says more about the scheduler than about the process.
+const SAMPLE_PERIOD_MIN: Duration = Duration::from_millis(100);
+const LIVES_MAX: usize = 65_536;
+const MEMBERS_MAX: usize = 4096;
+/// Left for everything else when descriptors are kept open.
+const DESCRIPTORS_RESERVED: u64 = 1024;
+/// From here on the exact memory of a leaf is worth its price: reading `memory.stat` costs as much
+/// as ten samples.
+const EXACT_MEMORY_PERCENT: f64 = 1.0;
+const EXACT_MEMORY_MEMBERS: usize = 64;
+
+/// What a process tree uses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Of the whole machine, since the sample before; the first is since the start of the life.
+    pub cpu_percent: f64,
+    pub memory_percent: f64,
+    /// What the tree has for itself: no page cache, and nothing shared as far as that is known.
+    pub memory_bytes: u64,
+    /// Open descriptors, where they were asked for and we may look.
+    pub fds: Option<u64>,
+}
+
+/// Measures lives. One owner, no locks.
+#[derive(Debug)]
+pub struct Sampler {
+    boot: BootId,
+    groups: Option<Arc<Groups>>,
+    units: Units,
+    machine: Machine,
+    slots: Slots,
+    scan: Scan,
+    /// By the pid of the life: there is one at a time.
+    lives: HashMap<i32, Tracked>,
+    /// Which life a process counts for, by pids.
+    owners: HashMap<i32, i32>,
+    by_leaf: HashMap<Leaf, i32>,
+    looked_at: Option<Duration>,
+    full_at: Option<Duration>,
+    full_cost: Duration,
+    /// Lives were added whose descendants are not known yet.
+    has_unsearched: bool,
+    newest: Option<i32>,
+    /// Counts looks at which something had been forked on this machine.
+    forks: u64,
+}
+
+#[derive(Debug)]
+struct Tracked {
+    life: Incarnation,
+    root: Handle,
+    members: Vec<Handle>,
+    counted: Option<Counted>,
+    last: Option<Last>,
+    /// [`Sampler::forks`] when the CPU time of waited-for children was last read.
+    forks: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    at: Duration,
+    cpu_nanos: u64,
+    percent: f64,
+}
+
+impl Sampler {
+    pub(crate) fn new(boot: BootId, groups: Option<Arc<Groups>>) -> Self {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let max = (limit / 2).saturating_sub(DESCRIPTORS_RESERVED.min(limit / 4));
+        Self {
+            boot,
+            groups,
+            units: Units::read(),
+            machine: Machine::new(),
+            slots: Slots::new(usize::try_from(max).unwrap_or(usize::MAX)),
+            scan: Scan::default(),
+            lives: HashMap::new(),
+            owners: HashMap::new(),
+            by_leaf: HashMap::new(),
+            looked_at: None,
+            full_at: None,
+            full_cost: Duration::ZERO,
+            has_unsearched: false,
+            newest: None,
+            forks: 0,
+        }
+    }
+
+    /// Begins to measure a life. `leaf` is where its commands were started; a life that is not in
+    /// it, because somebody else has started it, is known by descent. False: that life is over,
+    /// or cannot be looked at now.
+    pub fn track(&mut self, life: &Incarnation, leaf: Option<&Leaf>) -> bool {
+        if self.lives.get(&life.pid).is_some_and(|tracked| tracked.life == *life) {
+            return true;
+        }
+        if self.lives.len() >= LIVES_MAX {
+            return false;
+        }
+        let root = Member { pid: life.pid, start_ticks: life.start_ticks };
+        let opened = Handle::open(root, &self.slots).ok().flatten();
+        // Checked after it was opened, so that it is this life's.
+        let is_alive = matches!(Process::of(life, &self.boot), Ok(Some(process)) if process.is_alive());
+        let Some(root) = opened.filter(|_| is_alive) else { return false };
+
+        self.drop_life(life.pid);
+        self.disown(life.pid);
+        let leaf = self.groups.as_ref().zip(leaf).filter(|(groups, leaf)| groups.holds(leaf, life.pid));
+        let counted = leaf.map(|(groups, leaf)| Counted::open(groups, leaf, &self.slots));
+        if let Some(counted) = &counted {
+            self.by_leaf.insert(counted.leaf.clone(), life.pid);
+        }
+        self.owners.insert(life.pid, life.pid);
+        let tracked = Tracked { life: life.clone(), root, members: Vec::new(), counted, last: None, forks: None };
+        self.lives.insert(life.pid, tracked);
+        // One that began after the last look has descendants that began after it too.
+        let born = self.units.since_boot(life.start_ticks);
+        self.has_unsearched |= self.looked_at.is_none_or(|at| born <= at);
+        true
+    }
+
+    pub fn forget(&mut self, life: &Incarnation) {
+        if self.lives.get(&life.pid).is_some_and(|tracked| tracked.life == *life) {
+            self.drop_life(life.pid);
+        }
+    }
+
+    /// How many lives are tracked, and how many descriptors that keeps open.
+    pub fn size(&self) -> (usize, usize) {
+        (self.lives.len(), self.slots.kept())
+    }
+
+    /// What the life and its descendants use. None: no figure can be given now; it may be over.
+    pub fn sample(&mut self, life: &Incarnation, now: Duration) -> Option<Sample> {
+        self.look(now);
+        self.measure(life, now, None)
+    }
+
+    /// The same with the number of open descriptors, which costs more than all the rest.
+    pub fn sample_with_descriptors(&mut self, life: &Incarnation, now: Duration) -> Option<Sample> {
+        self.look(now);
+        let tracked = self.lives.get(&life.pid).filter(|tracked| tracked.life == *life)?;
+        let all = std::iter::once(&tracked.root).chain(&tracked.members);
+        let counts: Vec<u64> = all.filter_map(Handle::descriptors).collect();
+        let fds = (!counts.is_empty()).then(|| counts.iter().sum());
+        self.measure(life, now, fds)
+    }
+
+    fn measure(&mut self, life: &Incarnation, now: Duration, fds: Option<u64>) -> Option<Sample> {
+        let tracked = self.lives.get_mut(&life.pid).filter(|tracked| tracked.life == *life)?;
+        let children = match tracked.forks.replace(self.forks) == Some(self.forks) {
+            true => Children::AsBefore,
+            false => Children::ReadAgain,
+        };
+        let counted = tracked.counted.as_ref().and_then(Counted::cpu_nanos);
+        if counted.is_none()
+            && let Some(lost) = tracked.counted.take_if(|counted| counted.has_cpu())
+        {
+            // Somebody has moved it elsewhere; what the leaf had counted means nothing for the members.
+            tracked.last = None;
+            self.by_leaf.remove(&lost.leaf);
+        }
+        let is_first = tracked.last.is_none();
+        let by_members = counted.is_none() || is_first;
+        let cpu_of = |handle: &mut Handle| match by_members {
+            true => handle.cpu(children, self.units.ticks_per_second, &self.slots),
+            false => 0,
+        };
+
+        let mut summed = cpu_of(&mut tracked.root);
+        let Some(mut memory) = tracked.root.pages().ok()? else {
+            self.drop_life(life.pid);
+            return None;
+        };
+        let owners = &mut self.owners;
+        tracked.members.retain_mut(|member| {
+            let cpu = cpu_of(member);
+            match member.pages() {
+                Ok(Some(pages)) => {
+                    summed = summed.saturating_add(cpu);
+                    memory.private = memory.private.saturating_add(pages.private);
+                    memory.resident = memory.resident.saturating_add(pages.resident);
+                    true
+                }
+                Ok(None) => {
+                    owners.remove(&member.member.pid);
+                    false
+                }
+                Err(_) => true,
+            }
+        });
+
+        let cpu_nanos = counted.unwrap_or(summed);
+        let cpu_percent = match tracked.last {
+            // A leaf may have counted for earlier lives; the processes have not.
+            None => self.machine.percent_of_cpus(summed, now.saturating_sub(self.units.since_boot(life.start_ticks))),
+            Some(last) if now.saturating_sub(last.at) < SAMPLE_PERIOD_MIN => last.percent,
+            Some(last) => {
+                let used = cpu_nanos.saturating_sub(last.cpu_nanos);
+                self.machine.percent_of_cpus(used, now.saturating_sub(last.at))
+            }
+        };
+        if tracked.last.is_none_or(|last| now.saturating_sub(last.at) >= SAMPLE_PERIOD_MIN) {
+            tracked.last = Some(Last { at: now, cpu_nanos, percent: cpu_percent });
+        }
+
+        let mut memory_bytes = memory.private.saturating_mul(self.units.page_bytes);
+        let resident = self.machine.percent_of_memory(memory.resident.saturating_mul(self.units.page_bytes));
+        if resident >= EXACT_MEMORY_PERCENT || tracked.members.len() >= EXACT_MEMORY_MEMBERS {
+            memory_bytes = tracked.counted.as_ref().and_then(Counted::memory_bytes).unwrap_or(memory_bytes);
+        }
+        let memory_percent = self.machine.percent_of_memory(memory_bytes);
+        Some(Sample { cpu_percent, memory_percent, memory_bytes, fds })
+    }
+
+    fn drop_life(&mut self, pid: i32) {
+        let Some(tracked) = self.lives.remove(&pid) else { return };
+        self.owners.remove(&pid);
+        for member in &tracked.members {
+            self.owners.remove(&member.member.pid);
+        }
+        if let Some(counted) = tracked.counted
+            && self.by_leaf.get(&counted.leaf) == Some(&pid)
+        {
+            self.by_leaf.remove(&counted.leaf);
+        }
+    }
+
+    /// Takes a process out of the life that it counted for.
+    fn disown(&mut self, pid: i32) {
+        let owner = self.owners.remove(&pid);
+        if let Some(tracked) = owner.and_then(|owner| self.lives.get_mut(&owner)) {
+            tracked.members.retain(|member| member.member.pid != pid);
+        }
+    }
+}
+
+/// CPU time of this thread.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}

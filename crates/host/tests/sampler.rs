@@ -1,0 +1,306 @@
+//! What the sampler says about real process trees, with and without cgroups.
+
+mod common;
+
+use std::path::Path;
+use std::time::Duration;
+
+use common::{Started, World, eventually, exited, is_dead, numbers, stat};
+use proctor_host::{Command, Leaf, Method, Prefer, Sample, Sampler};
+use proctor_model::{BootId, Incarnation};
+
+const METHODS: [Prefer; 3] = [Prefer::Best, Prefer::CgroupV1, Prefer::Descendants];
+
+/// Hundredths of the machine that one thread can use.
+fn one_cpu() -> f64 {
+    100.0 / f64::from(u32::try_from(std::thread::available_parallelism().unwrap().get()).unwrap())
+}
+
+/// Starts a daemon that runs a shell script, in a leaf of its own.
+async fn started(world: &World, leaf: &Leaf, script: &str) -> Incarnation {
+    let (path, pid) = (world.path("script.sh"), world.path("script.pid"));
+    std::fs::write(&path, format!("echo $$ > {}\n{script}\n", pid.display())).unwrap();
+    let line = format!("(setsid sh {} < /dev/null > /dev/null 2>&1 &)", path.display());
+    exited(&world.host.run(Command { leaf: Some(leaf.clone()), ..world.command(&line) }).await);
+    world.life("script.sh", &pid).await
+}
+
+/// Ends everything of a life.
+async fn end(world: &World, life: &Incarnation, leaf: &Leaf) {
+    world.host.kill_tree_in(life, leaf).await.unwrap();
+    world.host.kill_leaf(leaf).await.unwrap();
+    eventually("it is dead", || is_dead(life.pid)).await;
+    while !world.host.release_leaf(leaf).await.unwrap() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn sample(world: &World, sampler: &mut Sampler, life: &Incarnation) -> Sample {
+    sampler.sample(life, world.host.now()).expect("it lives")
+}
+
+async fn later(milliseconds: u64) {
+    tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+}
+
+#[tokio::test]
+async fn a_busy_thread_is_one_cpu_of_the_machine() {
+    for prefer in METHODS {
+        let world = World::with_tracking(prefer);
+        let leaf = Leaf::of("test:busy");
+        let life = started(&world, &leaf, "while :; do :; done").await;
+        let mut sampler = world.host.sampler();
+        assert!(sampler.track(&life, Some(&leaf)));
+
+        sample(&world, &mut sampler, &life);
+        later(1500).await;
+        let busy = sample(&world, &mut sampler, &life);
+        let again = sample(&world, &mut sampler, &life);
+
+        // Beside other tests it gets less than a whole CPU, never more.
+        let (least, most) = (one_cpu() * 0.15, one_cpu() * 1.1);
+        assert!(busy.cpu_percent > least && busy.cpu_percent < most, "{prefer:?}: {busy:?} of {most}");
+        assert!((again.cpu_percent - busy.cpu_percent).abs() < f64::EPSILON, "two at once: {again:?}");
+        assert!(busy.memory_bytes > 4096 && busy.memory_percent < 50.0, "{busy:?}");
+        end(&world, &life, &leaf).await;
+    }
+}
+
+#[tokio::test]
+async fn an_idle_process_uses_nothing() {
+    let world = World::new();
+    let process = Started::new("/bin/sleep", &["1000"]);
+    std::fs::write(world.path("x.pid"), process.pid().to_string()).unwrap();
+    let life = world.life("sleep", &world.path("x.pid")).await;
+    let mut sampler = world.host.sampler();
+    assert!(sampler.track(&life, None) && sampler.track(&life, None));
+
+    sample(&world, &mut sampler, &life);
+    later(300).await;
+    let idle = sample(&world, &mut sampler, &life);
+    let with_descriptors = sampler.sample_with_descriptors(&life, world.host.now()).unwrap();
+
+    assert!(idle.cpu_percent < 1.0, "{idle:?}");
+    assert_eq!((idle.fds, with_descriptors.fds), (None, Some(3)));
+    assert_eq!(sampler.size(), (1, 1));
+    sampler.forget(&life);
+    assert_eq!(sampler.size(), (0, 0), "a descriptor leaks");
+    assert_eq!(sampler.sample(&life, world.host.now()), None);
+}
+
+#[tokio::test]
+async fn memory_of_a_child_of_a_child_counts() {
+    for prefer in METHODS {
+        let world = World::with_tracking(prefer);
+        let leaf = Leaf::of("test:grandchild");
+        let go = world.path("go");
+        // Born after tracking has begun: 64 MB in a variable of a grandchild.
+        let grandchild = "x=$(head -c 64000000 /dev/zero | tr '\\0' x); sleep 1000; :";
+        let script = format!(
+            "until [ -e {} ]; do sleep 0.02; done; sh -c 'sh -c \"{}\"; :' ; :",
+            go.display(),
+            grandchild.replace('$', "\\$").replace('\\', "\\\\").replace("\\\\$", "\\$")
+        );
+        let life = started(&world, &leaf, &script).await;
+        let mut sampler = world.host.sampler();
+        assert!(sampler.track(&life, Some(&leaf)));
+        let before = sample(&world, &mut sampler, &life);
+
+        std::fs::write(go, "").unwrap();
+        let mut most = before;
+        for _ in 0..200 {
+            later(50).await;
+            most = sample(&world, &mut sampler, &life);
+            if most.memory_bytes > 60_000_000 {
+                break;
+            }
+        }
+
+        assert!(before.memory_bytes < 20_000_000, "{before:?}");
+        assert!(most.memory_bytes > 60_000_000, "{prefer:?}: {most:?}");
+        end(&world, &life, &leaf).await;
+    }
+}
+
+#[tokio::test]
+async fn children_that_come_and_go_between_samples_count() {
+    for prefer in METHODS {
+        let world = World::with_tracking(prefer);
+        let leaf = Leaf::of("test:short");
+        // Each child works for some milliseconds, and its parent hardly at all.
+        let child = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done";
+        let life = started(&world, &leaf, &format!("while :; do sh -c '{child}'; done")).await;
+        let mut sampler = world.host.sampler();
+        assert!(sampler.track(&life, Some(&leaf)));
+
+        sample(&world, &mut sampler, &life);
+        later(2500).await;
+        let busy = sample(&world, &mut sampler, &life);
+
+        assert!(busy.cpu_percent > one_cpu() * 0.15, "{prefer:?}: {busy:?}");
+        assert!(busy.cpu_percent < one_cpu() * 1.2, "{prefer:?}: {busy:?}");
+        end(&world, &life, &leaf).await;
+    }
+}
+
+#[tokio::test]
+async fn who_belonged_once_belongs_until_its_end() {
+    let world = World::with_tracking(Prefer::Descendants);
+    let leaf = Leaf::of("test:stays");
+    let (go, busy) = (world.path("go"), world.path("busy.pid"));
+    let script = format!(
+        "sh -c 'sh -c \"echo \\$\\$ > {}; while :; do :; done\" & until [ -e {} ]; do sleep 0.02; done' ; sleep 1000",
+        busy.display(),
+        go.display()
+    );
+    let life = started(&world, &leaf, &script).await;
+    eventually("the grandchild runs", || !numbers(&busy).is_empty()).await;
+    let grandchild = numbers(&busy)[0];
+    let mut sampler = world.host.sampler();
+    assert!(sampler.track(&life, None));
+    sample(&world, &mut sampler, &life);
+
+    std::fs::write(go, "").unwrap();
+    let us = i32::try_from(std::process::id()).unwrap();
+    eventually("its parent has ended", || stat(grandchild).is_some_and(|(_, parent, _)| parent == us)).await;
+    sample(&world, &mut sampler, &life);
+    later(500).await;
+    let after = sample(&world, &mut sampler, &life);
+
+    assert!(after.cpu_percent > one_cpu() * 0.15, "{after:?}");
+    rustix::process::kill_process(rustix::process::Pid::from_raw(grandchild).unwrap(), rustix::process::Signal::KILL)
+        .unwrap();
+    end(&world, &life, &leaf).await;
+}
+
+#[tokio::test]
+async fn a_reused_pid_is_not_the_old_life() {
+    let world = World::new();
+    let mut process = Started::new("/bin/sleep", &["1000"]);
+    std::fs::write(world.path("x.pid"), process.pid().to_string()).unwrap();
+    let life = world.life("sleep", &world.path("x.pid")).await;
+    let earlier = Incarnation { start_ticks: life.start_ticks - 1, ..life.clone() };
+    let other_inode = Incarnation { pidfd_inode: Some(1), ..life.clone() };
+    let other_boot = Incarnation { boot: BootId("another".into()), ..life.clone() };
+    let mut sampler = world.host.sampler();
+
+    for other in [&earlier, &other_inode, &other_boot] {
+        assert!(!sampler.track(other, None), "{other:?}");
+    }
+    assert!(sampler.track(&life, None));
+    let of_other = sampler.sample(&earlier, world.host.now());
+    let of_life = sampler.sample(&life, world.host.now());
+    process.0.kill().unwrap();
+    eventually("it is a zombie", || is_dead(life.pid)).await;
+    let of_zombie = sampler.sample(&life, world.host.now());
+    process.0.wait().unwrap();
+    let of_nobody = sampler.sample(&life, world.host.now());
+
+    assert!(of_other.is_none() && of_life.is_some());
+    assert!(of_zombie.is_none() && of_nobody.is_none());
+    assert_eq!(sampler.size(), (0, 0));
+}
+
+#[tokio::test]
+async fn a_pid_that_comes_round_is_told_from_the_one_before() {
+    // Only root may say which pid comes next, and only for itself alone.
+    let world = World::new();
+    let process = Started::new("/bin/sleep", &["1000"]);
+    let old = process.pid();
+    std::fs::write(world.path("x.pid"), old.to_string()).unwrap();
+    let life = world.life("sleep", &world.path("x.pid")).await;
+    let mut sampler = world.host.sampler();
+    assert!(sampler.track(&life, None));
+    drop(process);
+
+    let next = reuse(old);
+    let answer = sampler.sample(&life, world.host.now());
+
+    assert!(answer.is_none(), "{answer:?} of pid {old}, which is {:?} now", next.map(|next| next.pid()));
+}
+
+/// A process with that pid, if it can be had.
+fn reuse(pid: i32) -> Option<Started> {
+    for _ in 0..50 {
+        std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
+        let process = Started::new("/bin/sleep", &["1000"]);
+        if process.pid() == pid {
+            return Some(process);
+        }
+    }
+    None
+}
+
+#[tokio::test]
+async fn thousands_of_threads_do_not_make_a_sample_slow() {
+    let world = World::with_tracking(Prefer::Descendants);
+    let threads: Vec<_> = (0..4000).map_while(|_| parked().ok()).collect();
+    let us = std::process::id();
+    std::fs::write(world.path("x.pid"), us.to_string()).unwrap();
+    let name = std::env::current_exe().unwrap();
+    // The pid file of ourselves is refused, so the life is made by hand.
+    let (_, _, start_ticks) = stat(i32::try_from(us).unwrap()).unwrap();
+    let life = Incarnation {
+        boot: world.host.boot_id().clone(),
+        pid: i32::try_from(us).unwrap(),
+        start_ticks,
+        pidfd_inode: inode_of(us, &name),
+    };
+    let mut sampler = world.host.sampler();
+    assert!(sampler.track(&life, None));
+    sample(&world, &mut sampler, &life);
+
+    let before = thread_time();
+    for _ in 0..10 {
+        sample(&world, &mut sampler, &life);
+    }
+    let each = (thread_time() - before) / 10;
+
+    // A second of one CPU has room for a hundred of these.
+    assert!(each < Duration::from_millis(10), "{each:?} with {} threads", threads.len());
+    for thread in threads {
+        thread.thread().unpark();
+        thread.join().unwrap();
+    }
+}
+
+fn parked() -> std::io::Result<std::thread::JoinHandle<()>> {
+    std::thread::Builder::new().stack_size(16 * 1024).spawn(std::thread::park)
+}
+
+fn inode_of(pid: u32, _name: &Path) -> Option<u64> {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+    let is_own = rustix::fs::fstatfs(&fd).unwrap().f_type == 0x5049_4446;
+    is_own.then(|| rustix::fs::fstat(&fd).unwrap().st_ino)
+}
+
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap(), u32::try_from(time.tv_nsec).unwrap())
+}
+
+#[tokio::test]
+async fn a_life_that_is_not_in_its_leaf_is_measured_by_descent() {
+    let world = World::new();
+    if world.host.tracking().method == Method::Descendants {
+        return;
+    }
+    let script = world.path("busy.sh");
+    std::fs::write(&script, "sh -c 'while :; do :; done' & wait").unwrap();
+    let process = Started::new("/bin/sh", &[script.to_str().unwrap()]);
+    std::fs::write(world.path("x.pid"), process.pid().to_string()).unwrap();
+    let life = world.life("busy.sh", &world.path("x.pid")).await;
+    let mut sampler = world.host.sampler();
+
+    assert!(sampler.track(&life, Some(&Leaf::of("test:elsewhere"))));
+    later(50).await;
+    sample(&world, &mut sampler, &life);
+    later(1200).await;
+    sample(&world, &mut sampler, &life);
+    later(500).await;
+    let busy = sample(&world, &mut sampler, &life);
+
+    assert!(busy.cpu_percent > one_cpu() * 0.15, "{busy:?}");
+    world.host.kill_tree(&life).await.unwrap();
+}

@@ -1,0 +1,312 @@
+//! What happened, as it is told to people and to other systems.
+//!
+//! An event is made once, by an agent or by the server, and never changes. Its details are for
+//! programs, its content is a sentence for people. [`Event::gse_json`] is the form in which GSE
+//! gives the five events that both know.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{AgentId, FieldError, HostKey, ProcessKey};
+
+/// The data id under which GSE reports process events where the process names no other.
+pub const GSE_DATA_ID: i64 = 1_100_008;
+
+/// A sentence, perhaps with the last words of a command.
+pub const EVENT_CONTENT_BYTES_MAX: usize = 4 * 1024;
+/// Of the details as JSON; room for the ranking of a large pool.
+pub const EVENT_DETAILS_BYTES_MAX: usize = 16 * 1024;
+pub const EVENT_DETAILS_MAX: usize = 32;
+const PROC_NAME_BYTES_MAX: usize = 512;
+
+/// What kind of thing happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// A managed process was found dead and runs again.
+    RestartSucceeded,
+    RestartFailed,
+    /// Every restart failed; the process is no longer managed.
+    CancelRestart,
+    /// A process used more than its own limit allows.
+    LimitExceeded,
+    /// A pool used more than its limit allows; the process is the one that had to go.
+    PoolLimitExceeded,
+    Started,
+    Exited,
+    /// A running process was taken as the present life.
+    Adopted,
+    /// The main process was replaced by another, without our doing.
+    PidChanged,
+    HealthChanged,
+    /// A file of the configmap is not what it should be, or is again.
+    ConfigChanged,
+    /// A periodic run was due while the one before still ran.
+    ScheduleSkipped,
+    FdWarning,
+    AgentOnline,
+    AgentOffline,
+    /// An agent was without its server for so long that older events had to give way.
+    EventsDropped,
+}
+
+impl EventKind {
+    pub const ALL: [Self; 16] = [
+        Self::RestartSucceeded,
+        Self::RestartFailed,
+        Self::CancelRestart,
+        Self::LimitExceeded,
+        Self::PoolLimitExceeded,
+        Self::Started,
+        Self::Exited,
+        Self::Adopted,
+        Self::PidChanged,
+        Self::HealthChanged,
+        Self::ConfigChanged,
+        Self::ScheduleSkipped,
+        Self::FdWarning,
+        Self::AgentOnline,
+        Self::AgentOffline,
+        Self::EventsDropped,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RestartSucceeded => "restart_succeeded",
+            Self::RestartFailed => "restart_failed",
+            Self::CancelRestart => "cancel_restart",
+            Self::LimitExceeded => "limit_exceeded",
+            Self::PoolLimitExceeded => "pool_limit_exceeded",
+            Self::Started => "started",
+            Self::Exited => "exited",
+            Self::Adopted => "adopted",
+            Self::PidChanged => "pid_changed",
+            Self::HealthChanged => "health_changed",
+            Self::ConfigChanged => "config_changed",
+            Self::ScheduleSkipped => "schedule_skipped",
+            Self::FdWarning => "fd_warning",
+            Self::AgentOnline => "agent_online",
+            Self::AgentOffline => "agent_offline",
+            Self::EventsDropped => "events_dropped",
+        }
+    }
+
+    /// What GSE calls it; None for a kind that only we have.
+    pub fn gse_name(self) -> Option<&'static str> {
+        match self {
+            Self::RestartSucceeded => Some("process_restart_success"),
+            Self::RestartFailed => Some("process_restart_failed"),
+            Self::CancelRestart => Some("process_cancel_restart"),
+            Self::LimitExceeded => Some("process_resource_limit_exceed"),
+            Self::PoolLimitExceeded => Some("process_group_resource_limit_exceed"),
+            Self::Started
+            | Self::Exited
+            | Self::Adopted
+            | Self::PidChanged
+            | Self::HealthChanged
+            | Self::ConfigChanged
+            | Self::ScheduleSkipped
+            | Self::FdWarning
+            | Self::AgentOnline
+            | Self::AgentOffline
+            | Self::EventsDropped => None,
+        }
+    }
+}
+
+impl std::fmt::Display for EventKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl std::str::FromStr for EventKind {
+    type Err = FieldError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(|| {
+            let known = Self::ALL.map(Self::as_str).join(", ");
+            FieldError::new("type", format!("'{text}' is not a type of event; there are: {known}"))
+        })
+    }
+}
+
+/// One thing that happened on one host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Grows with every event of its agent, with gaps, and is never used twice; 0 for an event that
+    /// the server made.
+    pub sequence: u64,
+    /// Unix milliseconds, by the clock of the host.
+    pub at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessKey>,
+    /// The executable's name, as the spec has it; empty where no process is concerned.
+    #[serde(default)]
+    pub proc_name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report_id: Option<i64>,
+    pub kind: EventKind,
+    /// A sentence for people.
+    pub content: String,
+    /// For programs: pid, exit, attempt, ranking and the like.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub details: BTreeMap<String, String>,
+}
+
+impl Event {
+    /// The same event, small enough for every link and store: the content is cut, and details that
+    /// do not fit are left out whole, so that what is there can still be parsed.
+    #[must_use]
+    pub fn fitted(mut self) -> Self {
+        self.content.truncate(self.content.floor_char_boundary(EVENT_CONTENT_BYTES_MAX));
+        self.proc_name.truncate(self.proc_name.floor_char_boundary(PROC_NAME_BYTES_MAX));
+        let (mut bytes, mut count) = (2, 0);
+        self.details.retain(|name, value| {
+            let more = json!([name, value]).to_string().len();
+            let fits = count < EVENT_DETAILS_MAX && bytes + more <= EVENT_DETAILS_BYTES_MAX;
+            if fits {
+                bytes += more;
+                count += 1;
+            }
+            fits
+        });
+        self
+    }
+
+    /// About as many bytes as it takes on a link.
+    pub fn weight(&self) -> usize {
+        let details: usize = self.details.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+        let process = self.process.as_ref().map_or(0, |key| key.namespace.as_str().len() + key.name.as_str().len());
+        64 + self.content.len() + self.proc_name.len() + process + details
+    }
+
+    /// The data id under which GSE reports it: that of the process where it has one.
+    pub fn gse_data_id(&self) -> i64 {
+        self.report_id.filter(|id| *id > 0).unwrap_or(GSE_DATA_ID)
+    }
+
+    /// One element of `data` in [`Self::gse_json`].
+    pub fn gse_record(&self, host: &HostKey, agent: &AgentId) -> Option<Value> {
+        let (name, process) = (self.kind.gse_name()?, self.process.as_ref()?);
+        let proc_name = if self.proc_name.is_empty() { process.name.as_str() } else { &self.proc_name };
+        Some(json!({
+            "event_name": name,
+            "event": { "content": self.content },
+            "target": format!("{}|{}", host.ip, host.cloud),
+            "timestamp": self.at,
+            "dimension": {
+                "bk_target_cloud_id": host.cloud.to_string(),
+                "bk_target_ip": host.ip.to_string(),
+                "process_group_id": process.namespace,
+                "process_index": format!("{}:{}", process.namespace, process.name),
+                "process_name": proc_name,
+                "bk_agent_id": agent,
+            },
+        }))
+    }
+
+    /// The event as GSE reports it; None for a kind that GSE does not have, and without a process.
+    pub fn gse_json(&self, host: &HostKey, agent: &AgentId) -> Option<Value> {
+        let record = self.gse_record(host, agent)?;
+        Some(json!({ "data": [record], "data_id": self.gse_data_id() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: EventKind) -> Event {
+        Event {
+            sequence: 7,
+            at: 1_618_382_611_690,
+            process: Some("nodeman/bkmonitorbeat".parse().unwrap()),
+            proc_name: "bkmonitorbeat".to_owned(),
+            report_id: None,
+            kind,
+            content: "check bkmonitorbeat not running, and restart it success".to_owned(),
+            details: BTreeMap::new(),
+        }
+    }
+
+    fn gse(event: &Event) -> Option<Value> {
+        event.gse_json(&"0:127.0.0.1".parse().unwrap(), &"a-1".parse().unwrap())
+    }
+
+    /// The example of the GSE documents, word for word.
+    const DOCUMENTED: &str = r#"{"data":[{"event_name":"process_restart_success","event":{"content":"check bkmonitorbeat not running, and restart it success"},
+      "target":"127.0.0.1|0","timestamp":1618382611690,
+      "dimension":{"bk_target_cloud_id":"0","bk_target_ip":"127.0.0.1","process_group_id":"nodeman",
+                   "process_index":"nodeman:bkmonitorbeat","process_name":"bkmonitorbeat"}}],"data_id":1100008}"#;
+
+    #[test]
+    fn the_documented_example_comes_out_with_the_agent_beside_it() {
+        let mut told = gse(&event(EventKind::RestartSucceeded)).unwrap();
+
+        let agent = told["data"][0]["dimension"].as_object_mut().unwrap().remove("bk_agent_id");
+        assert_eq!(agent, Some(json!("a-1")));
+        assert_eq!(told, serde_json::from_str::<Value>(DOCUMENTED).unwrap());
+    }
+
+    #[test]
+    fn a_report_id_of_the_process_is_the_data_id() {
+        let told = |report_id| gse(&Event { report_id, ..event(EventKind::CancelRestart) }).unwrap()["data_id"].clone();
+
+        assert_eq!(told(Some(9)), 9);
+        assert_eq!(told(Some(0)), GSE_DATA_ID);
+        assert_eq!(told(None), GSE_DATA_ID);
+    }
+
+    #[test]
+    fn gse_has_five_kinds_and_needs_a_process() {
+        let names: Vec<_> = EventKind::ALL.into_iter().filter_map(EventKind::gse_name).collect();
+
+        assert_eq!(
+            names,
+            [
+                "process_restart_success",
+                "process_restart_failed",
+                "process_cancel_restart",
+                "process_resource_limit_exceed",
+                "process_group_resource_limit_exceed"
+            ]
+        );
+        assert_eq!(gse(&event(EventKind::Started)), None);
+        assert_eq!(gse(&Event { process: None, ..event(EventKind::RestartFailed) }), None);
+    }
+
+    #[test]
+    fn kinds_survive_their_text_and_json_forms_which_are_the_same() {
+        for kind in EventKind::ALL {
+            assert_eq!(kind.as_str().parse(), Ok(kind));
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
+        }
+        assert!("explode".parse::<EventKind>().unwrap_err().to_string().starts_with("type: 'explode' is not"));
+    }
+
+    #[test]
+    fn an_event_that_is_too_long_is_fitted_and_stays_parsable() {
+        let mut long = event(EventKind::PoolLimitExceeded);
+        long.content = "进".repeat(EVENT_CONTENT_BYTES_MAX);
+        long.details = (0..50).map(|number| (format!("{number:02}"), "x".to_owned())).collect();
+        long.details.insert("00".to_owned(), "\u{1}".repeat(EVENT_DETAILS_BYTES_MAX / 2));
+
+        let fitted = long.fitted();
+
+        assert!(fitted.content.len() <= EVENT_CONTENT_BYTES_MAX && fitted.content.starts_with('进'));
+        assert_eq!(fitted.details.len(), EVENT_DETAILS_MAX);
+        assert!(!fitted.details.contains_key("00"), "too large once it is escaped");
+        assert!(serde_json::to_string(&fitted.details).unwrap().len() <= EVENT_DETAILS_BYTES_MAX);
+    }
+
+    #[test]
+    fn an_event_of_fewer_fields_is_read() {
+        let text = r#"{"sequence":1,"at":2,"kind":"agent_online","content":"hello"}"#;
+
+        let read: Event = serde_json::from_str(text).unwrap();
+
+        assert_eq!((read.process, read.details.len()), (None, 0));
+    }
+}

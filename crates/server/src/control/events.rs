@@ -1,0 +1,199 @@
+//! Events: those that agents report, those that the server makes, and who wants to hear of them.
+//!
+//! Promised: an agent hears that its events are seen only after they are stored; an event is stored
+//! once, however often it is sent; whoever follows is woken after the write. Events about presence
+//! tell of agents, not of the server: none is made when the server goes down, nor for an agent that
+//! comes back soon after the server's own start. Absent: sending anything (see `webhooks`).
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use proctor_model::{AgentId, Event, EventKind, HostFacts, Namespace};
+use proctor_runtime::clock;
+use proctor_store::{EventPage, EventQuery, Webhook, WebhookFormat};
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{Control, Result, Session};
+use crate::webhooks::WebhookUrl;
+
+/// Events are readable for this long, and no more than so many.
+const EVENTS_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+const EVENTS_KEPT_MAX: u64 = 1_000_000;
+/// Each is a task of its own that reads every event that may concern it.
+pub const WEBHOOKS_MAX: usize = 100;
+/// Followers that look again soon after an event; the ones beyond wait [`CROWD_PAUSE`] in between.
+const FOLLOWERS_MAX: usize = 256;
+const CROWD_PAUSE: Duration = Duration::from_secs(1);
+/// A follower that was woken in vain does not look again before this.
+const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
+
+/// What wakes those who wait for events or webhooks.
+#[derive(Debug)]
+pub(super) struct Bells {
+    events: watch::Sender<()>,
+    webhooks: watch::Sender<()>,
+    followers: Semaphore,
+    shutdown: CancellationToken,
+}
+
+impl Bells {
+    pub(super) fn new(shutdown: CancellationToken) -> Self {
+        Self {
+            events: watch::Sender::default(),
+            webhooks: watch::Sender::default(),
+            followers: Semaphore::new(FOLLOWERS_MAX),
+            shutdown,
+        }
+    }
+}
+
+/// A webhook to be added; a field that is None, and no kinds at all, do not narrow.
+#[derive(Clone)]
+pub struct NewWebhook {
+    pub url: WebhookUrl,
+    pub namespace: Option<Namespace>,
+    pub report_id: Option<i64>,
+    pub kinds: Vec<EventKind>,
+    pub format: WebhookFormat,
+    pub secret: Option<String>,
+}
+
+impl std::fmt::Debug for NewWebhook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewWebhook").field("url", &self.url).field("format", &self.format).finish_non_exhaustive()
+    }
+}
+
+impl Control {
+    /// Stores what an agent reports; its session then tells it how far it may forget. An error must
+    /// end the session: the events after these would say that these are stored too.
+    pub async fn events_arrived(&self, session: &Session, events: &[Event]) -> Result<()> {
+        let now = clock::unix_millis();
+        let up_to = self.inner.store.append_events(session.agent(), session.epoch(), events, now).await?;
+        session.saw_events(up_to);
+        self.inner.bells.events.send_replace(());
+        Ok(())
+    }
+
+    pub async fn events(&self, query: &EventQuery) -> Result<EventPage> {
+        Ok(self.inner.store.events(query).await?)
+    }
+
+    /// As [`Self::events`], but where nothing matches yet it waits for what does, at most `wait`.
+    pub async fn follow_events(&self, mut query: EventQuery, wait: Duration) -> Result<EventPage> {
+        let bells = &self.inner.bells;
+        let deadline = tokio::time::Instant::now() + wait;
+        let mut rung = bells.events.subscribe();
+        let place = bells.followers.try_acquire();
+        loop {
+            rung.mark_unchanged();
+            let page = self.events(&query).await?;
+            if !page.events.is_empty() || query.limit == 0 || tokio::time::Instant::now() >= deadline {
+                return Ok(page);
+            }
+            query.after = Some(page.next);
+            let something_new = async {
+                tokio::time::sleep(if place.is_ok() { FOLLOW_PAUSE } else { CROWD_PAUSE }).await;
+                let _ = rung.changed().await;
+            };
+            tokio::select! {
+                () = something_new => {}
+                () = tokio::time::sleep_until(deadline) => {}
+                () = bells.shutdown.cancelled() => return Ok(page),
+            }
+        }
+    }
+
+    /// Changes when there may be new events.
+    pub(crate) fn events_bell(&self) -> watch::Receiver<()> {
+        self.inner.bells.events.subscribe()
+    }
+
+    /// Changes when webhooks were added or removed.
+    pub(crate) fn webhooks_bell(&self) -> watch::Receiver<()> {
+        self.inner.bells.webhooks.subscribe()
+    }
+
+    /// Gets events from now on. None where there are [`WEBHOOKS_MAX`] already.
+    pub async fn add_webhook(&self, new: NewWebhook) -> Result<Option<Webhook>> {
+        let store = &self.inner.store;
+        if store.webhooks().await?.len() >= WEBHOOKS_MAX {
+            return Ok(None);
+        }
+        let NewWebhook { url, namespace, report_id, kinds, format, secret } = new;
+        let webhook = Webhook {
+            id: Uuid::new_v4(),
+            url: url.to_string(),
+            namespace,
+            report_id,
+            kinds,
+            format,
+            secret,
+            created_at: clock::unix_millis(),
+            cursor: store.events(&EventQuery::default()).await?.next,
+        };
+        store.put_webhook(webhook.clone()).await?;
+        self.inner.bells.webhooks.send_replace(());
+        Ok(Some(webhook))
+    }
+
+    pub async fn webhooks(&self) -> Result<Vec<Webhook>> {
+        Ok(self.inner.store.webhooks().await?)
+    }
+
+    /// Whether it was there.
+    pub async fn remove_webhook(&self, id: Uuid) -> Result<bool> {
+        let was_there = self.inner.store.delete_webhook(id).await?;
+        self.inner.bells.webhooks.send_replace(());
+        Ok(was_there)
+    }
+
+    /// Every event up to `cursor` is delivered.
+    pub(crate) async fn advance_webhook(&self, id: Uuid, cursor: u64) -> Result<()> {
+        Ok(self.inner.store.advance_webhook(id, cursor).await?)
+    }
+
+    // Presence.
+
+    pub(super) async fn tell_online(&self, agent: &AgentId, facts: &HostFacts) {
+        let details = [("agent_version", &facts.agent_version), ("hostname", &facts.hostname)];
+        let details = details.map(|(name, value)| (name.to_owned(), value.clone())).into();
+        self.tell(agent, EventKind::AgentOnline, format!("agent {agent} is connected"), details).await;
+    }
+
+    pub(super) async fn tell_offline(&self, agent: &AgentId) {
+        let content = format!("agent {agent} is no longer connected");
+        self.tell(agent, EventKind::AgentOffline, content, BTreeMap::new()).await;
+    }
+
+    /// Those that went away while the server was away.
+    pub(super) async fn tell_lost(&self) {
+        let lost = self.inner.dispatch.lock().take_lost(Instant::now());
+        for agent in lost {
+            let content = format!("agent {agent} did not come back after a restart of the server");
+            self.tell(&agent, EventKind::AgentOffline, content, BTreeMap::new()).await;
+        }
+    }
+
+    /// A presence that cannot be told changes nothing about the presence.
+    async fn tell(&self, agent: &AgentId, kind: EventKind, content: String, details: BTreeMap<String, String>) {
+        let at = clock::unix_millis();
+        let proc_name = String::new();
+        let event = Event { sequence: 0, at, process: None, proc_name, report_id: None, kind, content, details };
+        match self.inner.store.append_server_event(agent, &event.fitted(), at).await {
+            Ok(_) => drop(self.inner.bells.events.send_replace(())),
+            Err(error) => tracing::warn!(%agent, %kind, %error, "an event cannot be kept"),
+        }
+    }
+
+    pub(super) async fn prune_events(&self) {
+        let kept_ms = i64::try_from(EVENTS_KEPT.as_millis()).expect("thirty days fit");
+        match self.inner.store.prune_events(clock::unix_millis() - kept_ms, EVENTS_KEPT_MAX).await {
+            Ok(0) => {}
+            Ok(events) => tracing::info!(events, "old events were forgotten"),
+            Err(error) => tracing::warn!(%error, "old events cannot be forgotten"),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What one request carries: its body, its signature, and how far the webhook has come with it.
+
+use aws_lc_rs::hmac;
+use proctor_store::{StoredEvent, WebhookFormat};
+use serde_json::{Value, json};
+
+use crate::event_json::event_json;
+
+/// The next request of a webhook.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    /// None where none of the events has this form.
+    pub(super) body: Option<Vec<u8>>,
+    /// Every event up to this one is in it, or does not concern the webhook.
+    pub(super) cursor: u64,
+}
+
+impl Message {
+    /// Of `events`, as many from the beginning as go into one request; `next` is the place after
+    /// all of them.
+    pub(super) fn of(format: WebhookFormat, events: &[StoredEvent], next: u64) -> Self {
+        match format {
+            WebhookFormat::Native => {
+                let events: Vec<Value> = events.iter().map(event_json).collect();
+                Self { body: Some(bytes(&json!({ "events": events }))), cursor: next }
+            }
+            WebhookFormat::Gse => gse(events, next),
+        }
+    }
+}
+
+/// One data id for each request, and the order of events stays: up to the first one of another id.
+fn gse(events: &[StoredEvent], next: u64) -> Message {
+    let mut data = Vec::new();
+    let mut data_id = None;
+    let mut cursor = None;
+    for stored in events {
+        if let Some(record) = stored.event.gse_record(&stored.host, &stored.agent) {
+            let id = stored.event.gse_data_id();
+            if *data_id.get_or_insert(id) != id {
+                let body = bytes(&json!({ "data": data, "data_id": data_id }));
+                return Message { body: Some(body), cursor: cursor.unwrap_or(next) };
+            }
+            data.push(record);
+        }
+        cursor = Some(stored.id);
+    }
+    let body = data_id.map(|data_id| bytes(&json!({ "data": data, "data_id": data_id })));
+    Message { body, cursor: next }
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    value.to_string().into_bytes()
+}
+
+/// `sha256=` and the hexadecimal HMAC of the body, as other services sign theirs.
+pub(super) fn signature(secret: &str, body: &[u8]) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    let tag = hmac::sign(&key, body);
+    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256={hex}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proctor_model::{Event, EventKind};
+
+    use super::*;
+
+    fn stored(id: u64, kind: EventKind, report_id: Option<i64>) -> StoredEvent {
+        let process = Some("web/nginx".parse().unwrap());
+        let (proc_name, content) = ("nginx".to_owned(), format!("event {id}"));
+        let details = BTreeMap::new();
+        StoredEvent {
+            id,
+            host: "0:10.0.0.1".parse().unwrap(),
+            agent: "a-1".parse().unwrap(),
+            event: Event { sequence: id, at: 1, process, proc_name, report_id, kind, content, details },
+            stored_at: 2,
+        }
+    }
+
+    fn body(message: &Message) -> Value {
+        serde_json::from_slice(message.body.as_ref().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_native_request_carries_every_event() {
+        let events = [stored(3, EventKind::Started, None), stored(5, EventKind::Exited, None)];
+
+        let message = Message::of(WebhookFormat::Native, &events, 9);
+
+        assert_eq!(message.cursor, 9);
+        let body = body(&message);
+        assert_eq!((&body["events"][1]["id"], &body["events"][1]["type"]), (&json!(5), &json!("exited")));
+    }
+
+    #[test]
+    fn a_gse_request_has_one_data_id_and_leaves_out_what_gse_does_not_have() {
+        let events = [
+            stored(1, EventKind::Started, None),
+            stored(2, EventKind::RestartFailed, Some(7)),
+            stored(3, EventKind::Started, Some(8)),
+            stored(4, EventKind::CancelRestart, Some(7)),
+            stored(5, EventKind::RestartSucceeded, None),
+            stored(6, EventKind::Exited, None),
+        ];
+
+        let first = Message::of(WebhookFormat::Gse, &events, 9);
+        let second = Message::of(WebhookFormat::Gse, &events[4..], 9);
+        let nothing = Message::of(WebhookFormat::Gse, &events[..1], 9);
+
+        assert_eq!(first.cursor, 4);
+        let first = body(&first);
+        assert_eq!((&first["data_id"], first["data"].as_array().unwrap().len()), (&json!(7), 2));
+        assert_eq!(first["data"][1]["event_name"], "process_cancel_restart");
+        assert_eq!((second.cursor, &body(&second)["data_id"]), (9, &json!(1_100_008)));
+        assert_eq!(nothing, Message { body: None, cursor: 9 });
+    }
+
+    /// RFC 4231, test case 2.
+    #[test]
+    fn a_signature_is_the_well_known_one() {
+        assert_eq!(
+            signature("Jefe", b"what do ya want for nothing?"),
+            "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+    }
+}

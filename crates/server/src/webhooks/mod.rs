@@ -1,0 +1,243 @@
+//! Forwards events to webhooks.
+//!
+//! Promised: each webhook gets the events that it asked for in order, at least once: its cursor
+//! moves only after a request that succeeded, and survives the server. A webhook that fails is tried
+//! again with growing waits; events that are older than a day by then are skipped, with a warning.
+//! Each webhook has a task of its own, so that a slow one holds up nobody, and sends at most ten
+//! requests a second. Redirects are not followed: what is signed for one receiver is not for another.
+//! Absent: receivers' answers beyond their status, and any change of the events themselves.
+
+mod message;
+mod url;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proctor_model::EventKind;
+use proctor_runtime::{Backoff, Tasks, chain, clock};
+use proctor_store::{EventPage, EventQuery, Millis, StoredEvent, Webhook, WebhookFormat};
+use reqwest::StatusCode;
+use reqwest::header::CONTENT_TYPE;
+use tokio::time::{Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::control::{Control, ControlError};
+use message::Message;
+pub use url::WebhookUrl;
+
+/// The HMAC of the body, where the webhook has a secret.
+pub const SIGNATURE: &str = "x-proctor-signature";
+/// The id of the webhook, in every request.
+pub const WEBHOOK_ID: &str = "x-proctor-webhook";
+
+/// Events in one request.
+const EVENTS_MAX: u32 = 100;
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Between two requests of one webhook, and between two looks for new events.
+const PACE: Duration = Duration::from_millis(100);
+const RETRY_FLOOR: Duration = Duration::from_millis(200);
+const RETRY_CEILING: Duration = Duration::from_secs(60);
+const AGE_MAX_MS: Millis = 24 * 3600 * 1000;
+/// A webhook that is not concerned keeps its place in memory and writes it this seldom.
+const UNWRITTEN_MAX: u64 = 1000;
+/// The list of webhooks is read again at least this often; tools may write beside the server.
+const RECONCILE_PERIOD: Duration = Duration::from_secs(60);
+
+/// Starts the forwarder, which ends with `tasks`.
+pub fn start(control: &Control, tasks: &Tasks) {
+    let forwarder = Forwarder { control: control.clone(), tasks: tasks.clone(), running: HashMap::new() };
+    tasks.spawn("webhook forwarder", forwarder.run());
+}
+
+/// Keeps one sender for each webhook that there is.
+struct Forwarder {
+    control: Control,
+    tasks: Tasks,
+    running: HashMap<Uuid, CancellationToken>,
+}
+
+impl Forwarder {
+    async fn run(mut self) {
+        let mut changed = self.control.webhooks_bell();
+        loop {
+            changed.mark_unchanged();
+            match self.control.webhooks().await {
+                Ok(webhooks) => self.reconcile(webhooks),
+                Err(error) => tracing::warn!(%error, "the webhooks cannot be read"),
+            }
+            let _ = tokio::time::timeout(RECONCILE_PERIOD, changed.changed()).await;
+        }
+    }
+
+    fn reconcile(&mut self, webhooks: Vec<Webhook>) {
+        self.running.retain(|id, stop| {
+            let is_wanted = webhooks.iter().any(|webhook| webhook.id == *id);
+            if !is_wanted {
+                stop.cancel();
+            }
+            is_wanted
+        });
+        for webhook in webhooks {
+            if self.running.contains_key(&webhook.id) {
+                continue;
+            }
+            let id = webhook.id;
+            match Sender::new(self.control.clone(), webhook) {
+                Ok(sender) => {
+                    let stop = CancellationToken::new();
+                    self.running.insert(id, stop.clone());
+                    self.tasks.spawn("webhook", async move {
+                        let _ = stop.run_until_cancelled(sender.run()).await;
+                    });
+                }
+                Err(error) => tracing::error!(webhook = %id, error = chain(&error), "a webhook cannot be served"),
+            }
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum SendError {
+    #[error("cannot read or write the store")]
+    Control(#[from] ControlError),
+    #[error("its address is not one")]
+    Url(#[from] proctor_model::FieldError),
+    /// Without the address in the cause: it may hold a key.
+    #[error("cannot reach the receiver")]
+    Http(#[source] reqwest::Error),
+    #[error("the receiver answered with {0}")]
+    Status(StatusCode),
+}
+
+impl From<reqwest::Error> for SendError {
+    fn from(error: reqwest::Error) -> Self {
+        Self::Http(error.without_url())
+    }
+}
+
+/// What a step of a sender found.
+enum Step {
+    Progress,
+    NothingNew,
+}
+
+/// Brings events to one webhook.
+struct Sender {
+    control: Control,
+    webhook: Webhook,
+    url: WebhookUrl,
+    http: reqwest::Client,
+    pace: Interval,
+    /// Never behind the cursor of `webhook`, which is the one in the store.
+    cursor: u64,
+}
+
+impl Sender {
+    fn new(control: Control, webhook: Webhook) -> Result<Self, SendError> {
+        let url: WebhookUrl = webhook.url.parse()?;
+        let mut builder = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(REQUEST_TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none());
+        if url.is_plain() {
+            // A machine without root certificates can speak plain HTTP all the same.
+            builder = builder.tls_certs_only([]);
+        }
+        let mut pace = tokio::time::interval(PACE);
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Self { control, cursor: webhook.cursor, webhook, url, http: builder.build()?, pace })
+    }
+
+    async fn run(mut self) {
+        let mut backoff = Backoff::new(RETRY_FLOOR, RETRY_CEILING);
+        let mut rung = self.control.events_bell();
+        loop {
+            self.pace.tick().await;
+            rung.mark_unchanged();
+            match self.step().await {
+                Ok(Step::Progress) => backoff.reset(),
+                Ok(Step::NothingNew) => drop(rung.changed().await),
+                Err(error) => {
+                    let wait = backoff.next_wait();
+                    tracing::warn!(webhook = %self.webhook.id, error = chain(&error), ?wait, "events wait");
+                    tokio::time::sleep(wait).await;
+                }
+            }
+        }
+    }
+
+    /// One request at most. What fails is read anew the next time.
+    async fn step(&mut self) -> Result<Step, SendError> {
+        let Some(query) = self.query() else { return Ok(Step::NothingNew) };
+        let EventPage { events, next } = self.control.events(&query).await?;
+        if events.is_empty() {
+            self.cursor = next;
+            if next >= self.webhook.cursor + UNWRITTEN_MAX {
+                self.advance(next).await?;
+            }
+            return Ok(Step::NothingNew);
+        }
+        let young = self.skip_old(&events).await?;
+        if young.is_empty() {
+            return Ok(Step::Progress);
+        }
+        let message = Message::of(self.webhook.format, young, next);
+        if let Some(body) = message.body {
+            self.post(body).await?;
+        }
+        self.advance(message.cursor).await?;
+        Ok(Step::Progress)
+    }
+
+    /// None where nothing can ever match.
+    fn query(&self) -> Option<EventQuery> {
+        let has_form = |kind: &EventKind| match self.webhook.format {
+            WebhookFormat::Native => true,
+            WebhookFormat::Gse => kind.gse_name().is_some(),
+        };
+        let asked = if self.webhook.kinds.is_empty() { &EventKind::ALL[..] } else { &self.webhook.kinds };
+        let kinds: Vec<EventKind> = asked.iter().copied().filter(has_form).collect();
+        (!kinds.is_empty()).then(|| EventQuery {
+            after: Some(self.cursor),
+            namespace: self.webhook.namespace.clone(),
+            report_id: self.webhook.report_id,
+            kinds,
+            limit: EVENTS_MAX,
+            ..EventQuery::default()
+        })
+    }
+
+    /// Without the oldest, where those have waited for longer than a day.
+    async fn skip_old<'a>(&mut self, events: &'a [StoredEvent]) -> Result<&'a [StoredEvent], SendError> {
+        let limit = clock::unix_millis() - AGE_MAX_MS;
+        let (old, young) = events.split_at(events.iter().take_while(|event| event.stored_at < limit).count());
+        if let Some(last) = old.last() {
+            let skipped = old.len();
+            tracing::warn!(webhook = %self.webhook.id, skipped, "events could not be delivered within a day");
+            self.advance(last.id).await?;
+        }
+        Ok(young)
+    }
+
+    async fn post(&self, body: Vec<u8>) -> Result<(), SendError> {
+        let mut request = self
+            .http
+            .post(self.url.get().clone())
+            .header(CONTENT_TYPE, "application/json")
+            .header(WEBHOOK_ID, self.webhook.id.to_string());
+        if let Some(secret) = &self.webhook.secret {
+            request = request.header(SIGNATURE, message::signature(secret, &body));
+        }
+        let status = request.body(body).send().await?.status();
+        if status.is_success() { Ok(()) } else { Err(SendError::Status(status)) }
+    }
+
+    async fn advance(&mut self, cursor: u64) -> Result<(), SendError> {
+        self.control.advance_webhook(self.webhook.id, cursor).await?;
+        self.cursor = cursor;
+        self.webhook.cursor = cursor;
+        Ok(())
+    }
+}

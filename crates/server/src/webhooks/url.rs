@@ -1,0 +1,59 @@
+//! Where a webhook may point.
+
+use proctor_model::FieldError;
+use reqwest::Url;
+
+const URL_BYTES_MAX: usize = 2048;
+
+/// An http or https address without a name or password in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookUrl(Url);
+
+impl WebhookUrl {
+    pub(super) fn get(&self) -> &Url {
+        &self.0
+    }
+
+    pub(super) fn is_plain(&self) -> bool {
+        self.0.scheme() == "http"
+    }
+}
+
+impl std::str::FromStr for WebhookUrl {
+    type Err = FieldError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = |problem: String| FieldError::new("url", problem);
+        if text.len() > URL_BYTES_MAX {
+            return Err(bad(format!("must not be longer than {URL_BYTES_MAX} bytes")));
+        }
+        let url = Url::parse(text).map_err(|error| bad(format!("is not a URL: {error}")))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(bad(format!("the scheme is '{}', not http or https", url.scheme())));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(bad("must not hold a user or password; use a secret to prove who sends".into()));
+        }
+        Ok(Self(url))
+    }
+}
+
+impl std::fmt::Display for WebhookUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_web_addresses_without_credentials_are_taken() {
+        assert!("https://example.com/hook?key=1".parse::<WebhookUrl>().is_ok());
+        for bad in ["", "example.com", "ftp://example.com/", "file:///etc/passwd", "http://", "http://a:b@example.com/"]
+        {
+            assert_eq!(bad.parse::<WebhookUrl>().unwrap_err().field, "url", "{bad}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What an agent reports, and what the server says about agents.
+
+use proctor_model::EventKind::{AgentOffline, AgentOnline, Exited, Started};
+
+use crate::support::{AGENT, World, event};
+
+fn agent(kind: proctor_model::EventKind) -> (proctor_model::EventKind, String) {
+    (kind, AGENT.to_owned())
+}
+
+#[tokio::test]
+async fn events_of_a_session_are_stored_once_and_the_agent_is_told_how_far() {
+    let world = World::new().await;
+    let session = world.session(AGENT).await;
+    let before = session.take_events_seen();
+
+    let events = [event(4, Started, "web/a"), event(7, Exited, "web/a")];
+    world.control.events_arrived(&session, &events).await.unwrap();
+    world.control.events_arrived(&session, &events).await.unwrap();
+
+    assert_eq!(before, None);
+    assert_eq!((session.take_events_seen(), session.take_events_seen()), (Some(7), None));
+    let stored: Vec<_> = world.all().await.into_iter().map(|stored| stored.event.sequence).collect();
+    assert_eq!(stored, [0, 4, 7], "the first is that the agent came");
+}
+
+#[tokio::test]
+async fn a_session_that_was_taken_over_stores_nothing_and_acknowledges_only_what_is_there() {
+    let world = World::new().await;
+    let older = world.session(AGENT).await;
+    let newer = world.session(AGENT).await;
+
+    world.control.events_arrived(&newer, &[event(1, Started, "web/a")]).await.unwrap();
+    world.control.events_arrived(&older, &[event(2, Exited, "web/a")]).await.unwrap();
+
+    assert_eq!((older.take_events_seen(), newer.take_events_seen()), (Some(1), Some(1)));
+    assert_eq!(world.all().await.iter().filter(|stored| stored.event.sequence > 0).count(), 1);
+}
+
+#[tokio::test]
+async fn an_agent_that_comes_and_goes_is_told_of() {
+    let world = World::new().await;
+    let session = world.session(AGENT).await;
+
+    world.control.close_session(&session).await.unwrap();
+    world.control.close_session(&session).await.unwrap();
+
+    assert_eq!(world.presence().await, [agent(AgentOnline), agent(AgentOffline)]);
+    let online = &world.all().await[0];
+    assert_eq!(
+        (online.host.to_string(), online.event.details["agent_version"].as_str()),
+        ("0:10.0.0.1".into(), "1.2.3")
+    );
+}
+
+#[tokio::test]
+async fn a_session_that_takes_over_from_another_is_no_news() {
+    let world = World::new().await;
+    let older = world.session(AGENT).await;
+    let _newer = world.session(AGENT).await;
+
+    world.control.close_session(&older).await.unwrap();
+
+    assert_eq!(world.presence().await, [agent(AgentOnline)]);
+}
+
+#[tokio::test]
+async fn a_restart_of_the_server_is_no_news_about_an_agent_that_comes_back() {
+    let mut world = World::new().await;
+    world.session(AGENT).await;
+
+    world.restart().await;
+    let session = world.session(AGENT).await;
+    let after = world.presence().await;
+    world.control.close_session(&session).await.unwrap();
+
+    assert_eq!(after, [agent(AgentOnline)]);
+    assert_eq!(world.presence().await, [agent(AgentOnline), agent(AgentOffline)]);
+}

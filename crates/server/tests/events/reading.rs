@@ -1,0 +1,173 @@
+//! Events and webhooks over HTTP.
+
+use axum::http::{Method, StatusCode};
+use proctor_model::EventKind::{Exited, RestartFailed, Started};
+use proctor_server::admin;
+use serde_json::{Value, json};
+
+use crate::support::{AGENT, World, event};
+
+fn sequences(answer: &Value) -> Vec<u64> {
+    answer["events"].as_array().unwrap().iter().map(|event| event["sequence"].as_u64().unwrap()).collect()
+}
+
+fn field(answer: &Value) -> &str {
+    answer["error"]["field"].as_str().unwrap_or_default()
+}
+
+/// Events 1 to 4 of one agent, after that it came.
+async fn world_with_events() -> World {
+    let world = World::new().await;
+    let session = world.session(AGENT).await;
+    let mut reported = event(3, RestartFailed, "web/a");
+    reported.report_id = Some(9);
+    let events = [event(1, Started, "web/a"), event(2, Exited, "web/b"), reported, event(4, Started, "db/a")];
+    world.control.events_arrived(&session, &events).await.unwrap();
+    world
+}
+
+#[tokio::test]
+async fn an_event_is_shown_with_everything() {
+    let world = world_with_events().await;
+
+    let (status, answer) = world.get("/events?type=restart_failed").await;
+
+    assert_eq!(status, StatusCode::OK);
+    let mut shown = answer["events"][0].clone();
+    let (id, stored_at) = (shown["id"].take(), shown["stored_at_ms"].take());
+    assert!(id.as_u64().unwrap() > 0 && stored_at.as_i64().unwrap() > 1_700_000_000_000);
+    assert_eq!(
+        shown,
+        json!({
+            "id": null, "stored_at_ms": null, "at_ms": 1_618_382_611_690_i64, "host": "0:10.0.0.1", "agent": AGENT,
+            "sequence": 3, "type": "restart_failed", "process": "web/a", "proc_name": "nginx", "report_id": 9,
+            "content": "event 3", "details": { "pid": "7" },
+        })
+    );
+}
+
+#[tokio::test]
+async fn events_are_narrowed_and_paged() {
+    let world = world_with_events().await;
+
+    let (_, newest) = world.get("/events?limit=2").await;
+    let (_, web) = world.get("/events?after=0&namespace=web").await;
+    let (_, one) = world.get("/events?after=0&namespace=web&name=a").await;
+    let (_, kinds) = world.get("/events?after=0&type=exited,restart_failed").await;
+    let (_, host) = world.get("/events?after=0&host=10.0.0.2").await;
+    let (_, first) = world.get("/events?after=0&limit=2").await;
+    let (_, rest) = world.get(&format!("/events?after={}", first["next"])).await;
+    let (_, nothing) = world.get(&format!("/events?after={}", rest["next"])).await;
+
+    assert_eq!(sequences(&newest), [3, 4]);
+    assert_eq!((sequences(&web), sequences(&one), sequences(&kinds)), (vec![1, 2, 3], vec![1, 3], vec![2, 3]));
+    assert!(sequences(&host).is_empty());
+    assert_eq!((sequences(&first), sequences(&rest)), (vec![0, 1], vec![2, 3, 4]));
+    assert_eq!((sequences(&nothing), &nothing["next"]), (vec![], &rest["next"]));
+}
+
+#[tokio::test]
+async fn a_bad_question_names_its_field() {
+    let world = World::new().await;
+    let cases = [
+        ("after=x", "after"),
+        ("limit=1001", "limit"),
+        ("wait=31", "wait"),
+        ("type=exploded", "type"),
+        ("namespace=a:b", "namespace"),
+        ("host=no%20host", "host"),
+    ];
+    for (query, expected) in cases {
+        let (status, answer) = world.get(&format!("/events?{query}")).await;
+
+        assert_eq!((status, field(&answer)), (StatusCode::BAD_REQUEST, expected), "{query}: {answer}");
+    }
+    assert_eq!(world.get("/events?host=10.0.0.9").await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_follower_waits_for_what_matches_and_is_woken_by_it() {
+    let world = world_with_events().await;
+    let session = world.session("agent-2").await;
+    let (_, end) = world.get("/events?limit=0").await;
+    let path = format!("/events?after={}&type=exited&wait=20", end["next"]);
+    let begun = tokio::time::Instant::now();
+
+    let (followed, ()) = tokio::join!(world.get(&path), async {
+        world.control.events_arrived(&session, &[event(1, Started, "web/a")]).await.unwrap();
+        tokio::task::yield_now().await;
+        world.control.events_arrived(&session, &[event(2, Exited, "web/a")]).await.unwrap();
+    });
+
+    assert_eq!(sequences(&followed.1), [2]);
+    assert!(begun.elapsed().as_secs() < 15, "it was woken, not timed out");
+}
+
+#[tokio::test]
+async fn a_follower_for_whom_nothing_happens_is_answered_in_time_and_at_shutdown() {
+    let world = world_with_events().await;
+
+    let (_, waited) = world.get("/events?after=0&type=fd_warning&wait=1").await;
+    let path = format!("/events?after={}&wait=30", waited["next"]);
+    let begun = tokio::time::Instant::now();
+    let (stopped, ()) = tokio::join!(world.get(&path), async { world.tasks.shutdown().cancel() });
+
+    assert_eq!((sequences(&waited), sequences(&stopped.1)), (vec![], vec![]));
+    assert!(begun.elapsed().as_secs() < 15);
+}
+
+#[tokio::test]
+async fn webhooks_are_added_listed_without_their_secret_and_removed() {
+    let world = World::new().await;
+    let body = json!({ "url": "https://example.com/hook?key=1", "namespace": "web", "report_id": 9,
+                       "types": ["exited", "restart_failed"], "format": "gse", "secret": "hush" });
+
+    let (made, webhook) = world.post("/webhooks", body).await;
+    let (_, list) = world.get("/webhooks").await;
+    let path = format!("/webhooks/{}", webhook["id"].as_str().unwrap());
+    let (gone, _) = world.call(Method::DELETE, &path, Value::Null).await;
+    let (again, _) = world.call(Method::DELETE, &path, Value::Null).await;
+    let (_, empty) = world.get("/webhooks").await;
+
+    assert_eq!(made, StatusCode::CREATED);
+    assert_eq!(list, json!({ "webhooks": [webhook] }));
+    assert_eq!((&webhook["signed"], &webhook["types"]), (&json!(true), &json!(["exited", "restart_failed"])));
+    assert!(!list.to_string().contains("hush"));
+    assert_eq!((gone, again, empty), (StatusCode::OK, StatusCode::NOT_FOUND, json!({ "webhooks": [] })));
+}
+
+#[tokio::test]
+async fn a_bad_webhook_names_its_field_and_strangers_get_none() {
+    let world = World::new().await;
+    let weak = admin::create_app(&world.store, &"weak".parse().unwrap(), false).await.unwrap();
+    let url = "http://example.com/";
+    let cases = [
+        (json!({}), "url"),
+        (json!({ "url": "ftp://example.com/" }), "url"),
+        (json!({ "url": url, "types": ["started", "exploded"] }), "types[1]"),
+        (json!({ "url": url, "types": ["started"], "format": "gse" }), "types"),
+        (json!({ "url": url, "format": "xml" }), "format"),
+        (json!({ "url": url, "secret": "" }), "secret"),
+        (json!({ "url": url, "namspace": "web" }), "namspace"),
+    ];
+    for (body, expected) in cases {
+        let (status, answer) = world.post("/webhooks", body).await;
+
+        assert_eq!((status, field(&answer)), (StatusCode::BAD_REQUEST, expected), "{answer}");
+    }
+    let (status, _) = world.call_as("weak", &weak, Method::GET, "/webhooks", Value::Null).await;
+    assert!(status.is_client_error());
+    assert!(world.store.webhooks().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn there_are_not_more_webhooks_than_the_server_can_serve() {
+    let world = World::new().await;
+    for _ in 0..100 {
+        assert_eq!(world.post("/webhooks", json!({ "url": "http://127.0.0.1:9/" })).await.0, StatusCode::CREATED);
+    }
+
+    let (status, answer) = world.post("/webhooks", json!({ "url": "http://127.0.0.1:9/" })).await;
+
+    assert_eq!((status, &answer["error"]["code"]), (StatusCode::BAD_REQUEST, &json!("invalid_argument")));
+}

@@ -1,0 +1,160 @@
+//! A control plane with two hosts, on a store that outlives it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode};
+use proctor_model::{AgentId, Event, EventKind, HostFacts};
+use proctor_pki::hash_secret;
+use proctor_runtime::Tasks;
+use proctor_server::admin::{self, AppCode};
+use proctor_server::api::{self, ApiState};
+use proctor_server::control::{Control, Session};
+use proctor_server::webhooks;
+use proctor_store::sqlite::SqliteStore;
+use proctor_store::{Enrolment, EventQuery, JoinToken, Store, StoredEvent};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+pub(crate) const AGENT: &str = "agent-1";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct World {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) control: Control,
+    pub(crate) tasks: Tasks,
+    pub(crate) secret: String,
+    _directory: TempDir,
+}
+
+impl World {
+    /// With the trusted app `boss`, and hosts 10.0.0.1 and 10.0.0.2 enrolled but offline.
+    pub(crate) async fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&directory.path().join("proctor.db")).await.unwrap());
+        for number in [1, 2] {
+            enrol(&*store, number).await;
+        }
+        let secret = admin::create_app(&store, &"boss".parse::<AppCode>().unwrap(), true).await.unwrap();
+        let (control, tasks) = start(&store).await;
+        Self { store, control, tasks, secret, _directory: directory }
+    }
+
+    /// The server ends, and another one starts on the same store.
+    pub(crate) async fn restart(&mut self) {
+        assert!(self.tasks.end(PATIENCE).await);
+        (self.control, self.tasks) = start(&self.store).await;
+    }
+
+    pub(crate) async fn session(&self, agent: &str) -> Arc<Session> {
+        let facts = HostFacts { agent_version: "1.2.3".into(), ..HostFacts::default() };
+        self.control.open_session(&id(agent), &facts, 0).await.unwrap().unwrap()
+    }
+
+    pub(crate) async fn all(&self) -> Vec<StoredEvent> {
+        let query = EventQuery { after: Some(0), limit: 1000, ..EventQuery::default() };
+        self.control.events(&query).await.unwrap().events
+    }
+
+    /// The kinds of events about presence, with the agent of each.
+    pub(crate) async fn presence(&self) -> Vec<(EventKind, String)> {
+        let all = self.all().await.into_iter();
+        all.filter(|stored| stored.event.sequence == 0)
+            .map(|stored| (stored.event.kind, stored.agent.to_string()))
+            .collect()
+    }
+
+    pub(crate) async fn call(&self, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
+        self.call_as("boss", &self.secret, method, path, body).await
+    }
+
+    pub(crate) async fn call_as(
+        &self,
+        app: &str,
+        secret: &str,
+        method: Method,
+        path: &str,
+        body: Value,
+    ) -> (StatusCode, Value) {
+        let who = json!({ "bk_app_code": app, "bk_app_secret": secret, "bk_username": "admin" });
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/api/v1{path}"))
+            .header("X-Bkapi-Authorization", who.to_string())
+            .body(if body.is_null() { Body::empty() } else { Body::from(body.to_string()) })
+            .unwrap();
+        let router = api::router(ApiState { control: self.control.clone(), wait_for: None });
+        let response = router.oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, serde_json::from_slice(&body).unwrap_or_else(|_| panic!("not JSON: {body:?}")))
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, Value) {
+        self.call(Method::GET, path, Value::Null).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
+        self.call(Method::POST, path, body).await
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.tasks.shutdown().cancel();
+    }
+}
+
+async fn start(store: &Arc<dyn Store>) -> (Control, Tasks) {
+    let tasks = Tasks::default();
+    let control = Control::start(store.clone(), &tasks).await.unwrap();
+    webhooks::start(&control, &tasks);
+    (control, tasks)
+}
+
+async fn enrol(store: &dyn Store, number: u8) {
+    let (token_id, token_secret_hash) = (format!("token-{number}"), hash_secret("token"));
+    let (uses, expires_at, cloud) = (1, i64::MAX, None);
+    let secret_hash = token_secret_hash.clone();
+    store.put_token(JoinToken { id: token_id.clone(), secret_hash, uses, expires_at, cloud }).await.unwrap();
+    let enrolment = Enrolment {
+        token_id,
+        token_secret_hash,
+        host: format!("10.0.0.{number}").parse().unwrap(),
+        agent: id(&format!("agent-{number}")),
+        key_fingerprint: format!("key-{number}"),
+    };
+    store.enrol(enrolment, 1).await.unwrap().unwrap();
+}
+
+pub(crate) fn id(agent: &str) -> AgentId {
+    agent.parse().unwrap()
+}
+
+pub(crate) fn event(sequence: u64, kind: EventKind, process: &str) -> Event {
+    Event {
+        sequence,
+        at: 1_618_382_611_690,
+        process: Some(process.parse().unwrap()),
+        proc_name: "nginx".into(),
+        report_id: None,
+        kind,
+        content: format!("event {sequence}"),
+        details: [("pid".to_owned(), "7".to_owned())].into(),
+    }
+}
+
+/// Waits until `check` finds what it looks for.
+pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut check: impl FnMut() -> F) -> T {
+    let found = async {
+        loop {
+            if let Some(value) = check().await {
+                return value;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("never happened: {what}"))
+}

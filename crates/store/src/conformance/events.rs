@@ -1,0 +1,217 @@
+//! Events of agents and of the server.
+
+use std::sync::Arc;
+
+use proctor_model::{Event, EventKind, HostFacts};
+
+use super::{agent, enrol, host, key};
+use crate::{EventPage, EventQuery, Store, StoredEvent};
+
+pub(super) fn event(sequence: u64, kind: EventKind, process: Option<&str>) -> Event {
+    Event {
+        sequence,
+        at: 1_000 + i64::try_from(sequence).unwrap(),
+        process: process.map(key),
+        proc_name: "nginx".to_owned(),
+        report_id: None,
+        kind,
+        content: format!("event {sequence} \u{7f51}"),
+        details: [("pid".to_owned(), sequence.to_string())].into(),
+    }
+}
+
+fn exits(sequences: impl IntoIterator<Item = u64>) -> Vec<Event> {
+    sequences.into_iter().map(|sequence| event(sequence, EventKind::Exited, Some("web/a"))).collect()
+}
+
+async fn open(store: &dyn Store, number: usize) -> u64 {
+    store.open_session(&agent(number), &HostFacts::default(), 0).await.unwrap().unwrap()
+}
+
+async fn read(store: &dyn Store, query: EventQuery) -> EventPage {
+    store.events(&EventQuery { limit: 1000, ..query }).await.unwrap()
+}
+
+async fn all(store: &dyn Store) -> Vec<StoredEvent> {
+    read(store, EventQuery { after: Some(0), ..EventQuery::default() }).await.events
+}
+
+fn sequences(events: &[StoredEvent]) -> Vec<u64> {
+    events.iter().map(|stored| stored.event.sequence).collect()
+}
+
+pub async fn events_are_read_back_in_order_with_their_host_and_time(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    let epoch = open(&*store, 0).await;
+    let mut events = vec![event(5, EventKind::PoolLimitExceeded, Some("web/a")), event(9, EventKind::FdWarning, None)];
+    events[0].report_id = Some(-3);
+
+    let highest = store.append_events(&agent(0), epoch, &events, 77).await.unwrap();
+
+    let stored = all(&*store).await;
+    assert_eq!(highest, 9);
+    assert_eq!(stored.iter().map(|stored| stored.event.clone()).collect::<Vec<_>>(), events);
+    assert!(stored.iter().all(|stored| (stored.host, &stored.agent, stored.stored_at) == (host(0), &agent(0), 77)));
+    assert!(0 < stored[0].id && stored[0].id < stored[1].id);
+}
+
+pub async fn an_event_that_comes_again_is_kept_once(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    let epoch = open(&*store, 0).await;
+
+    let first = store.append_events(&agent(0), epoch, &exits([1, 2]), 1).await.unwrap();
+    let again = store.append_events(&agent(0), epoch, &exits([2, 1]), 2).await.unwrap();
+    let more = store.append_events(&agent(0), epoch, &exits([4, 2, 3, 4]), 3).await.unwrap();
+    let nothing = store.append_events(&agent(0), epoch, &[], 3).await.unwrap();
+
+    assert_eq!((first, again, more, nothing), (2, 2, 4, 4));
+    assert_eq!(sequences(&all(&*store).await), [1, 2, 3, 4]);
+}
+
+pub async fn what_was_seen_stays_seen_after_it_is_forgotten(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    let epoch = open(&*store, 0).await;
+    store.append_events(&agent(0), epoch, &exits([1, 2]), 1).await.unwrap();
+    store.prune_events(100, u64::MAX).await.unwrap();
+
+    let highest = store.append_events(&agent(0), epoch, &exits([1, 2, 3]), 200).await.unwrap();
+
+    assert_eq!(highest, 3);
+    assert_eq!(sequences(&all(&*store).await), [3]);
+}
+
+pub async fn events_of_an_older_epoch_and_of_unbound_agents_are_dropped(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    let older = open(&*store, 0).await;
+    let newer = open(&*store, 0).await;
+
+    let stale = store.append_events(&agent(0), older, &exits([1, 2]), 1).await.unwrap();
+    let current = store.append_events(&agent(0), newer, &exits([1]), 1).await.unwrap();
+    let unbound = store.append_events(&agent(9), 1, &exits([1]), 1).await.unwrap();
+
+    assert_eq!((stale, current, unbound), (0, 1, 0));
+    assert_eq!(all(&*store).await.len(), 1);
+}
+
+pub async fn each_agent_has_numbers_of_its_own(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    for number in [0, 1] {
+        let epoch = open(&*store, number).await;
+        store.append_events(&agent(number), epoch, &exits([1]), 1).await.unwrap();
+    }
+
+    let agents: Vec<_> = all(&*store).await.into_iter().map(|stored| stored.agent).collect();
+
+    assert_eq!(agents, [agent(0), agent(1)]);
+}
+
+pub async fn events_of_the_server_are_kept_beside_those_of_the_agent(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    let epoch = open(&*store, 0).await;
+    let online = event(77, EventKind::AgentOnline, None);
+
+    let kept = store.append_server_event(&agent(0), &online, 1).await.unwrap();
+    let again = store.append_server_event(&agent(0), &online, 2).await.unwrap();
+    let unbound = store.append_server_event(&agent(9), &online, 2).await.unwrap();
+    let highest = store.append_events(&agent(0), epoch, &exits([1]), 3).await.unwrap();
+
+    assert_eq!((kept, again, unbound, highest), (true, true, false, 1));
+    assert_eq!(sequences(&all(&*store).await), [0, 0, 1]);
+}
+
+pub async fn events_are_narrowed_by_every_field_of_the_query(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    let epoch = open(&*store, 0).await;
+    let mut reported = event(4, EventKind::Started, Some("web/b"));
+    reported.report_id = Some(9);
+    let events = [
+        event(1, EventKind::Exited, Some("web/a")),
+        event(2, EventKind::Started, Some("db/a")),
+        event(3, EventKind::FdWarning, None),
+        reported,
+    ];
+    store.append_events(&agent(0), epoch, &events, 1).await.unwrap();
+    let epoch = open(&*store, 1).await;
+    store.append_events(&agent(1), epoch, &[event(5, EventKind::Adopted, Some("web/a"))], 1).await.unwrap();
+
+    let any = || EventQuery { after: Some(0), ..EventQuery::default() };
+    let web = Some("web".parse().unwrap());
+    let cases = [
+        (any(), vec![1, 2, 3, 4, 5]),
+        (EventQuery { namespace: web.clone(), ..any() }, vec![1, 4, 5]),
+        (EventQuery { name: Some("a".parse().unwrap()), ..any() }, vec![1, 2, 5]),
+        (EventQuery { namespace: web, name: Some("a".parse().unwrap()), ..any() }, vec![1, 5]),
+        (EventQuery { agent: Some(agent(1)), ..any() }, vec![5]),
+        (EventQuery { report_id: Some(9), ..any() }, vec![4]),
+        (EventQuery { kinds: vec![EventKind::Exited, EventKind::FdWarning], ..any() }, vec![1, 3]),
+        (EventQuery { kinds: vec![EventKind::AgentOffline], ..any() }, vec![]),
+    ];
+    for (query, expected) in cases {
+        assert_eq!(sequences(&read(&*store, query.clone()).await.events), expected, "{query:?}");
+    }
+}
+
+pub async fn a_page_says_where_to_go_on_past_what_does_not_match(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    let epoch = open(&*store, 0).await;
+    let events = [exits([1, 2, 3]), vec![event(4, EventKind::Started, None)]].concat();
+    store.append_events(&agent(0), epoch, &events, 1).await.unwrap();
+    let exits = |after, limit| EventQuery {
+        after: Some(after),
+        kinds: vec![EventKind::Exited],
+        limit,
+        ..EventQuery::default()
+    };
+
+    let first = store.events(&exits(0, 2)).await.unwrap();
+    let second = store.events(&exits(first.next, 2)).await.unwrap();
+    let third = store.events(&exits(second.next, 2)).await.unwrap();
+
+    assert_eq!((sequences(&first.events), first.next), (vec![1, 2], first.events[1].id));
+    let newest = all(&*store).await[3].id;
+    assert_eq!((sequences(&second.events), second.next), (vec![3], newest));
+    assert_eq!((third.events.len(), third.next), (0, newest));
+    assert_eq!(store.events(&exits(newest + 50, 2)).await.unwrap().next, newest + 50, "never back");
+}
+
+pub async fn without_a_place_the_newest_are_read(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    let epoch = open(&*store, 0).await;
+    store.append_events(&agent(0), epoch, &exits(1..=5), 1).await.unwrap();
+
+    let newest = store.events(&EventQuery { limit: 2, ..EventQuery::default() }).await.unwrap();
+    let end = store.events(&EventQuery::default()).await.unwrap();
+
+    assert_eq!((sequences(&newest.events), newest.next), (vec![4, 5], newest.events[1].id));
+    assert_eq!((end.events.len(), end.next), (0, newest.next));
+}
+
+pub async fn old_events_and_those_beyond_the_bound_are_forgotten(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    let epoch = open(&*store, 0).await;
+    for sequence in 1..=6_u64 {
+        let now = i64::try_from(sequence).unwrap() * 10;
+        store.append_events(&agent(0), epoch, &exits([sequence]), now).await.unwrap();
+    }
+
+    let nothing = store.prune_events(10, 6).await.unwrap();
+    let old = store.prune_events(30, u64::MAX).await.unwrap();
+    let beyond = store.prune_events(0, 3).await.unwrap();
+
+    assert_eq!((nothing, old, beyond), (0, 2, 1));
+    assert_eq!(sequences(&all(&*store).await), [4, 5, 6]);
+}
+
+pub async fn ids_are_not_given_out_again_after_everything_was_forgotten(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    let epoch = open(&*store, 0).await;
+    store.append_events(&agent(0), epoch, &exits([1, 2]), 1).await.unwrap();
+    let before = all(&*store).await[1].id;
+    store.prune_events(100, 0).await.unwrap();
+    let empty = read(&*store, EventQuery { after: Some(0), ..EventQuery::default() }).await;
+
+    store.append_events(&agent(0), epoch, &exits([3]), 200).await.unwrap();
+
+    assert_eq!((empty.events.len(), empty.next), (0, before));
+    assert!(all(&*store).await[0].id > before);
+}

@@ -1,0 +1,100 @@
+//! Events and webhooks as they cross the store's border.
+
+use proctor_model::{AgentId, Event, EventKind, FieldError, HostKey, Namespace, ProcessName};
+use uuid::Uuid;
+
+use crate::Millis;
+
+/// An event with where and when it was stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredEvent {
+    /// Grows with every event, on all hosts together; never given out twice.
+    pub id: u64,
+    /// The host that the agent served when the event was stored.
+    pub host: HostKey,
+    pub agent: AgentId,
+    pub event: Event,
+    pub stored_at: Millis,
+}
+
+/// Which events; a field that is None, and no kinds at all, do not narrow.
+#[derive(Clone, Debug, Default)]
+pub struct EventQuery {
+    /// The oldest with a higher id; None: the newest.
+    pub after: Option<u64>,
+    pub namespace: Option<Namespace>,
+    pub name: Option<ProcessName>,
+    pub agent: Option<AgentId>,
+    pub report_id: Option<i64>,
+    pub kinds: Vec<EventKind>,
+    pub limit: u32,
+}
+
+/// Some events, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventPage {
+    pub events: Vec<StoredEvent>,
+    /// `after` of the next question: the last event here, or, where nothing more matches, the
+    /// newest of all, so that what does not match is not looked at again.
+    pub next: u64,
+}
+
+/// Who wants to hear of which events.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Webhook {
+    pub id: Uuid,
+    pub url: String,
+    pub namespace: Option<Namespace>,
+    pub report_id: Option<i64>,
+    /// None at all means every kind.
+    pub kinds: Vec<EventKind>,
+    pub format: WebhookFormat,
+    /// Signs what is sent; it cannot be a hash.
+    pub secret: Option<String>,
+    pub created_at: Millis,
+    /// Every event up to this id has been delivered or does not concern it.
+    pub cursor: u64,
+}
+
+impl std::fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Webhook")
+            .field("id", &self.id)
+            .field("url", &self.url)
+            .field("namespace", &self.namespace)
+            .field("report_id", &self.report_id)
+            .field("kinds", &self.kinds)
+            .field("format", &self.format)
+            .field("cursor", &self.cursor)
+            .finish_non_exhaustive()
+    }
+}
+
+/// In which form a webhook gets its events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WebhookFormat {
+    /// As GSE reports them: only the five kinds that GSE has.
+    Gse,
+    /// As our own API shows them.
+    Native,
+}
+
+impl WebhookFormat {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Gse => "gse",
+            Self::Native => "native",
+        }
+    }
+}
+
+impl std::str::FromStr for WebhookFormat {
+    type Err = FieldError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "gse" => Ok(Self::Gse),
+            "native" => Ok(Self::Native),
+            _ => Err(FieldError::new("format", format!("'{text}' is neither gse nor native"))),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Events: a row each, added at the end, read in order, forgotten from the beginning.
+
+use proctor_model::{AgentId, Event, HostKey};
+use rusqlite::{Connection, OptionalExtension, ToSql};
+
+use super::column::{counter, from_json, host_and_agent, signed, to_json};
+use super::failure::{Failure, Tried};
+use crate::{EventPage, EventQuery, Millis, StoredEvent};
+
+pub(super) fn append(
+    connection: &Connection,
+    agent: &AgentId,
+    epoch: u64,
+    events: &[Event],
+    now: Millis,
+) -> Tried<u64> {
+    let highest = highest(connection, agent)?;
+    let Some((host, current)) = host_of(connection, agent)? else { return Ok(highest) };
+    if epoch < current {
+        return Ok(highest);
+    }
+    let mut fresh: Vec<&Event> = events.iter().filter(|event| event.sequence > highest).collect();
+    fresh.sort_by_key(|event| event.sequence);
+    fresh.dedup_by_key(|event| event.sequence);
+    let Some(newest) = fresh.last() else { return Ok(highest) };
+    for event in &fresh {
+        insert(connection, &host, agent, event, now)?;
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO event_source (agent, highest) VALUES (?1, ?2)
+             ON CONFLICT (agent) DO UPDATE SET highest = excluded.highest",
+        )?
+        .execute((agent.as_str(), signed(newest.sequence)))?;
+    Ok(newest.sequence)
+}
+
+pub(super) fn append_own(connection: &Connection, agent: &AgentId, mut event: Event, now: Millis) -> Tried<bool> {
+    let Some((host, _)) = host_of(connection, agent)? else { return Ok(false) };
+    event.sequence = 0;
+    insert(connection, &host, agent, &event, now)?;
+    Ok(true)
+}
+
+fn highest(connection: &Connection, agent: &AgentId) -> Tried<u64> {
+    let mut statement = connection.prepare_cached("SELECT highest FROM event_source WHERE agent = ?1")?;
+    let mut rows = statement.query([agent.as_str()])?;
+    rows.next()?.map_or(Ok(0), |row| counter(row, 0))
+}
+
+/// The host that the agent is bound to, and the epoch of its newest session.
+fn host_of(connection: &Connection, agent: &AgentId) -> Tried<Option<(HostKey, u64)>> {
+    let mut statement =
+        connection.prepare_cached("SELECT cloud, supplier, ip, agent, epoch FROM host WHERE agent = ?1")?;
+    let mut rows = statement.query([agent.as_str()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Ok(Some((host_and_agent(row, 0)?.0, counter(row, 4)?)))
+}
+
+fn insert(connection: &Connection, host: &HostKey, agent: &AgentId, event: &Event, now: Millis) -> Tried<()> {
+    let process = event.process.as_ref();
+    connection
+        .prepare_cached(
+            "INSERT INTO event (cloud, supplier, ip, agent, kind, namespace, name, report_id, event, stored_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        )?
+        .execute((
+            host.cloud,
+            host.supplier,
+            host.ip.to_string(),
+            agent.as_str(),
+            event.kind.as_str(),
+            process.map(|key| key.namespace.as_str()),
+            process.map(|key| key.name.as_str()),
+            event.report_id,
+            to_json(event),
+            now,
+        ))?;
+    Ok(())
+}
+
+pub(super) fn list(connection: &Connection, query: &EventQuery) -> Tried<EventPage> {
+    let newest = newest(connection)?;
+    let mut narrowed = Narrowed::default();
+    narrowed.by("id > ?", signed(query.after.unwrap_or(0)));
+    if let Some(namespace) = &query.namespace {
+        narrowed.by("namespace = ?", namespace.as_str().to_owned());
+    }
+    if let Some(name) = &query.name {
+        narrowed.by("name = ?", name.as_str().to_owned());
+    }
+    if let Some(agent) = &query.agent {
+        narrowed.by("agent = ?", agent.as_str().to_owned());
+    }
+    if let Some(report_id) = query.report_id {
+        narrowed.by("report_id = ?", report_id);
+    }
+    if !query.kinds.is_empty() {
+        narrowed.by("kind IN (SELECT value FROM json_each(?))", to_json(&query.kinds));
+    }
+    let Some(after) = query.after else {
+        let mut events = narrowed.read(connection, "DESC", query.limit)?;
+        events.reverse();
+        return Ok(EventPage { events, next: newest });
+    };
+    let events = narrowed.read(connection, "ASC", query.limit)?;
+    let next = match events.last() {
+        Some(last) if events.len() >= query.limit as usize => last.id,
+        Some(_) | None => newest.max(after),
+    };
+    Ok(EventPage { events, next })
+}
+
+/// The id of the newest event that was ever there.
+fn newest(connection: &Connection) -> Tried<u64> {
+    let newest: Option<i64> = connection
+        .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'event'")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    Ok(newest.map_or(0, i64::cast_unsigned))
+}
+
+/// A question in the making: conditions, and a value for each.
+#[derive(Default)]
+struct Narrowed {
+    conditions: Vec<&'static str>,
+    values: Vec<Box<dyn ToSql>>,
+}
+
+impl Narrowed {
+    fn by(&mut self, condition: &'static str, value: impl ToSql + 'static) {
+        self.conditions.push(condition);
+        self.values.push(Box::new(value));
+    }
+
+    fn read(mut self, connection: &Connection, order: &str, limit: u32) -> Tried<Vec<StoredEvent>> {
+        let sql = format!(
+            "SELECT id, cloud, supplier, ip, agent, event, stored_at FROM event WHERE {} ORDER BY id {order} LIMIT ?",
+            self.conditions.join(" AND ")
+        );
+        self.values.push(Box::new(limit));
+        let mut statement = connection.prepare_cached(&sql)?;
+        let mut rows = statement.query(rusqlite::params_from_iter(self.values))?;
+        let mut events = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (host, agent) = host_and_agent(row, 1)?;
+            let event = row.get_ref(5)?.as_str().map_err(|error| Failure::damaged("event", error))?;
+            let event = from_json("event", event)?;
+            events.push(StoredEvent { id: counter(row, 0)?, host, agent, event, stored_at: row.get(6)? });
+        }
+        Ok(events)
+    }
+}
+
+/// Walks only over what it forgets: ids grow with time.
+pub(super) fn prune(connection: &Connection, before: Millis, keep: u64) -> Tried<u64> {
+    let newest = newest(connection)?;
+    let first_kept: Option<i64> = connection
+        .prepare_cached("SELECT id FROM event WHERE stored_at >= ?1 ORDER BY id LIMIT 1")?
+        .query_row([before], |row| row.get(0))
+        .optional()?;
+    let by_age = first_kept.unwrap_or_else(|| signed(newest + 1));
+    let by_count = signed((newest + 1).saturating_sub(keep));
+    let forgotten = connection.prepare_cached("DELETE FROM event WHERE id < ?1")?.execute([by_age.max(by_count)])?;
+    Ok(forgotten as u64)
+}

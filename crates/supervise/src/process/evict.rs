@@ -1,0 +1,70 @@
+//! Ending a life that supervision wants back: too much of a resource, or ill.
+//!
+//! The stop command gets a bounded time, then the whole tree is killed. The process stays managed.
+//! After an end for resources it comes back later each time; after one for illness the restart
+//! policy decides, as after any abnormal end.
+
+use std::time::Duration;
+
+use proctor_model::{Incarnation, Signal};
+
+use super::work::{Eviction, Fallback, Work};
+use super::{Action, CommandKind, Excess, Notice, Process};
+use crate::Time;
+
+/// What the stop command, and then the process, get before the tree is killed.
+const GRACE: Duration = Duration::from_secs(10);
+const WAIT_FIRST: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(600);
+
+impl Process {
+    /// A limit or a pool has condemned this life. Whoever is not at rest is judged again later.
+    pub(super) fn exceeded(&mut self, now: Time, excess: Excess) {
+        if !self.may_be_evicted() || self.record.life.as_ref() != Some(&excess.life) {
+            return;
+        }
+        self.reason = format!(
+            "ended for its use of {}: {:.1} % of {:.1} %",
+            excess.breach.resource, excess.breach.usage, excess.breach.limit
+        );
+        let life = excess.life.clone();
+        self.actions.push_back(Action::Announce(Notice::Exceeded(excess)));
+        self.evict(now, life, Eviction::Excess);
+    }
+
+    pub(super) fn evict(&mut self, now: Time, life: Incarnation, why: Eviction) {
+        self.evicting = Some(why);
+        self.trial = None;
+        match self.record.spec.control.stop.clone() {
+            Some(line) => {
+                self.run(CommandKind::Stop, line, GRACE);
+                self.work = Work::Halt { life };
+            }
+            None => {
+                self.actions.push_back(Action::Signal(life.clone(), Signal::Terminate));
+                self.work = Work::Fade { life, until: now + GRACE, fallback: Fallback::KillTree };
+            }
+        }
+    }
+
+    /// The stop command of an eviction has ended, however it did.
+    pub(super) fn evict_halted(&mut self, now: Time, life: Incarnation) {
+        if self.record.life.as_ref() != Some(&life) {
+            return self.evicted(now);
+        }
+        self.work = Work::Fade { life, until: now + GRACE, fallback: Fallback::KillTree };
+    }
+
+    /// The condemned life is over.
+    pub(super) fn evicted(&mut self, now: Time) {
+        if self.evicting.take() == Some(Eviction::Excess) {
+            let wait = WAIT_FIRST * 2u32.saturating_pow(self.record.evictions.min(16));
+            self.record.evictions += 1;
+            self.record.attempts = 0;
+            self.record.not_before = Some(now + wait.min(WAIT_MAX));
+            self.dirty = true;
+        }
+        self.work = Work::Rest;
+        self.rest(now);
+    }
+}

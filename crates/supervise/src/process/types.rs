@@ -1,0 +1,190 @@
+//! What goes into the machine of a process, and what comes out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_model::{
+    CommandEnd, CommandLine, Exit, Incarnation, Look, OperationId, OperationKind, Outcome, PoolId, Signal, Spec,
+};
+
+use crate::Time;
+use crate::limit::Breach;
+
+/// Numbers the commands and looks of one process, so that a late answer to an older question is
+/// told from the answer to the newest.
+pub type Ticket = u64;
+
+/// An operation, as it reaches the machine. Status queries never do: they change nothing.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub operation: OperationId,
+    pub kind: OperationKind,
+    /// The spec that came with it.
+    pub spec: Option<Arc<Spec>>,
+    /// It must not begin after this time.
+    pub expires: Time,
+}
+
+/// What the world tells the machine.
+#[derive(Clone, Debug)]
+pub enum Event {
+    Requested(Request),
+    /// The control plane's registration; `managed` says to manage it from now on.
+    Assigned {
+        spec: Arc<Spec>,
+        managed: bool,
+        registered_at: i64,
+    },
+    /// No longer registered: released, and it lives on.
+    Forgotten,
+    Looked {
+        ticket: Ticket,
+        look: Look,
+    },
+    CommandEnded {
+        ticket: Ticket,
+        end: CommandEnd,
+    },
+    /// The health command ended.
+    Checked {
+        ticket: Ticket,
+        end: CommandEnd,
+    },
+    /// A watched life is over.
+    Ended {
+        life: Incarnation,
+        exit: Option<Exit>,
+    },
+    /// The operation could not be recorded, so nothing of it was done.
+    Refused {
+        operation: OperationId,
+        reason: String,
+    },
+    /// Somebody else looked (a status query) and saw this.
+    Noticed(Look),
+    /// The life uses more than it may, or more than its pool can bear.
+    Exceeded(Excess),
+    /// The schedule says that a periodic process runs now.
+    Due,
+    Tick,
+}
+
+/// Too much of something, and who says so.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Excess {
+    /// The life that was measured: a later one is innocent.
+    pub life: Incarnation,
+    pub breach: Breach,
+    /// The pool whose limit it is; None: its own.
+    pub pool: Option<PoolId>,
+    /// The candidates of the pool, for people.
+    pub ranking: String,
+}
+
+/// What the machine wants done, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    Look {
+        ticket: Ticket,
+        spec: Arc<Spec>,
+        known: Option<Incarnation>,
+    },
+    Run {
+        ticket: Ticket,
+        command: CommandKind,
+        line: CommandLine,
+        spec: Arc<Spec>,
+        timeout: Duration,
+        operation: Option<OperationId>,
+    },
+    /// The command of this ticket is the process itself, in the foreground: no longer wait for its
+    /// end, nor end it when its time is over.
+    Detach {
+        ticket: Ticket,
+    },
+    /// Run the health command, beside whatever else runs.
+    Check {
+        ticket: Ticket,
+        line: CommandLine,
+        spec: Arc<Spec>,
+        timeout: Duration,
+    },
+    Watch(Incarnation),
+    Signal(Incarnation, Signal),
+    KillTree(Incarnation),
+    /// The operation begins to have effects: to be on disk before the next action is carried out.
+    Begin {
+        operation: OperationId,
+        kind: OperationKind,
+    },
+    Finish {
+        operation: OperationId,
+        outcome: Box<Outcome>,
+    },
+    Announce(Notice),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandKind {
+    Start,
+    Stop,
+    Restart,
+    Reload,
+    Kill,
+}
+
+impl CommandKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::Restart => "restart",
+            Self::Reload => "reload",
+            Self::Kill => "kill",
+        }
+    }
+}
+
+/// What people may want to hear of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Notice {
+    /// A command of ours brought it to life.
+    Started {
+        life: Incarnation,
+    },
+    /// It was found running.
+    Adopted {
+        life: Incarnation,
+    },
+    /// Its pid file names another process now.
+    PidChanged {
+        old: Incarnation,
+        new: Incarnation,
+    },
+    Exited {
+        life: Incarnation,
+        exit: Option<Exit>,
+    },
+    RestartSucceeded {
+        attempt: u32,
+    },
+    RestartFailed {
+        attempt: u32,
+        reason: String,
+    },
+    /// The last retry failed: no longer managed.
+    GaveUp {
+        attempts: u32,
+        reason: String,
+    },
+    /// It is ended for its use of resources and comes back later.
+    Exceeded(Excess),
+    HealthChanged {
+        healthy: bool,
+        reason: String,
+    },
+    /// A run by schedule has ended.
+    RunEnded {
+        exit: Option<Exit>,
+    },
+}
