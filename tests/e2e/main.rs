@@ -10,6 +10,7 @@ mod errors;
 mod faults;
 mod job;
 mod operations;
+mod supervision;
 
 use proctor_testkit::Fleet;
 use serde_json::{Value, json};

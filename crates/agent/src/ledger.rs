@@ -25,6 +25,8 @@ use proctor_supervise::Record;
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::oneshot;
 
+use crate::spool::SPOOLED_MAX;
+
 /// Step `n` leads from schema `n` to `n + 1`; steps are only ever added.
 const STEPS: [&str; 2] = [
     "CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -120,6 +122,8 @@ impl Batch {
         self.acknowledged.extend(later.acknowledged);
         self.pools.extend(later.pools);
         self.events.extend(later.events);
+        // The spool counts what gives way; a ledger that stays unwritable must not collect the heap.
+        self.events.drain(..self.events.len().saturating_sub(SPOOLED_MAX));
         self.events_seen = self.events_seen.max(later.events_seen);
     }
 

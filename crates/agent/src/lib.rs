@@ -10,7 +10,6 @@ mod enrol;
 mod identity;
 mod ledger;
 mod link;
-#[allow(dead_code, reason = "the driver is about to call it")]
 mod spool;
 
 use std::net::IpAddr;

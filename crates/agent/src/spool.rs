@@ -148,6 +148,8 @@ impl EventSpool {
     }
 
     /// Events that gave way and of which no event has told yet.
+    #[cfg(test)]
+    #[cfg(test)]
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -9,6 +9,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use proctor_client::Hosts;
 use proctor_model::{OperationKind, ProcessKey, TaskId, Weight};
 
+use crate::commands::{EventsArgs, WebhookCommand};
+
 const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 const LINK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9077);
 const LINK_DEV: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -123,6 +125,11 @@ pub(crate) enum Command {
     /// Pools: limits that processes of a namespace share on a host
     #[command(subcommand)]
     Group(GroupCommand),
+    /// What happened on the hosts
+    Events(EventsArgs),
+    /// Webhooks: addresses that get events
+    #[command(subcommand)]
+    Webhook(WebhookCommand),
 }
 
 #[derive(Debug, Args)]
@@ -350,7 +357,9 @@ impl Command {
             | Self::Status(_)
             | Self::Show(_)
             | Self::Task(_)
-            | Self::Group(_) => None,
+            | Self::Group(_)
+            | Self::Events(_)
+            | Self::Webhook(_) => None,
         }
     }
 }

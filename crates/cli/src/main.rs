@@ -61,6 +61,8 @@ async fn run(cli: Cli) -> Result<Ended> {
         | Command::Status(_)
         | Command::Show(_)
         | Command::Task(_)
-        | Command::Group(_)) => commands::run(other, &connection).await,
+        | Command::Group(_)
+        | Command::Events(_)
+        | Command::Webhook(_)) => commands::run(other, &connection).await,
     }
 }

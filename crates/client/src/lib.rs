@@ -6,6 +6,7 @@
 
 mod credentials;
 mod error;
+mod events;
 mod types;
 
 use std::time::Duration;
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 
 pub use credentials::Credentials;
 pub use error::ClientError;
+pub use events::{EventFilter, EventPage, EventView, NewWebhook, WebhookFormat, WebhookView};
 pub use types::{
     CreatedApp, CreatedToken, HostView, Hosts, NewToken, PoolSetting, PoolView, ProcessFilter, ProcessPage,
     ProcessView, Row, TargetRow, TaskView,
@@ -134,7 +136,17 @@ impl Client {
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &[&str], query: &[(&str, String)]) -> Result<T> {
-        let request = self.request(Method::GET, self.url(path, query));
+        self.get_within(REQUEST_TIMEOUT, path, query).await
+    }
+
+    /// With another time limit than the usual one.
+    async fn get_within<T: DeserializeOwned>(
+        &self,
+        timeout: Duration,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> Result<T> {
+        let request = self.request(Method::GET, self.url(path, query)).timeout(timeout);
         self.read(request.send().await).await
     }
 

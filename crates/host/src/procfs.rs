@@ -76,7 +76,11 @@ impl Stat {
 
     /// CPU time of the process and of the children that it has waited for.
     pub(crate) fn ticks(&self) -> u64 {
-        self.user_ticks + self.system_ticks + self.children_user_ticks + self.children_system_ticks
+        self.user_ticks + self.system_ticks + self.children_ticks()
+    }
+
+    pub(crate) fn children_ticks(&self) -> u64 {
+        self.children_user_ticks + self.children_system_ticks
     }
 }
 

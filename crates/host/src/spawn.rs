@@ -71,7 +71,7 @@ struct Prepared {
 pub(crate) fn spawn(plan: &Plan<'_>) -> Result<Child, String> {
     let (null, failures) = open().map_err(|error| reason(STEP_FORK, &error, plan))?;
     let (mut reader, writer) = failures;
-    let output = plan.output.map_or(null.as_raw_fd(), File::as_raw_fd);
+    let output = plan.output.map_or_else(|| null.as_raw_fd(), File::as_raw_fd);
     let prepared = prepare(plan, null.as_raw_fd(), output, writer.as_raw_fd())?;
     #[allow(unsafe_code, reason = "there is no other way to become another user in a cgroup")]
     // SAFETY: the child only runs `enter`, which makes plain system calls with values that were

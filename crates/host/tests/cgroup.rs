@@ -1,5 +1,7 @@
 //! Processes in leaf cgroups, by whatever method this machine offers, and without any.
 
+#![allow(clippy::unwrap_used, reason = "test code, outside of test functions")]
+
 mod common;
 
 use std::path::{Path, PathBuf};

@@ -46,6 +46,8 @@ pub enum EventKind {
     /// A periodic run was due while the one before still ran.
     ScheduleSkipped,
     FdWarning,
+    /// A pool is over its limit and something keeps it there, or soon will have effect.
+    PoolWarning,
     AgentOnline,
     AgentOffline,
     /// An agent was without its server for so long that older events had to give way.
@@ -53,7 +55,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::RestartSucceeded,
         Self::RestartFailed,
         Self::CancelRestart,
@@ -67,6 +69,7 @@ impl EventKind {
         Self::ConfigChanged,
         Self::ScheduleSkipped,
         Self::FdWarning,
+        Self::PoolWarning,
         Self::AgentOnline,
         Self::AgentOffline,
         Self::EventsDropped,
@@ -87,6 +90,7 @@ impl EventKind {
             Self::ConfigChanged => "config_changed",
             Self::ScheduleSkipped => "schedule_skipped",
             Self::FdWarning => "fd_warning",
+            Self::PoolWarning => "pool_warning",
             Self::AgentOnline => "agent_online",
             Self::AgentOffline => "agent_offline",
             Self::EventsDropped => "events_dropped",
@@ -109,6 +113,7 @@ impl EventKind {
             | Self::ConfigChanged
             | Self::ScheduleSkipped
             | Self::FdWarning
+            | Self::PoolWarning
             | Self::AgentOnline
             | Self::AgentOffline
             | Self::EventsDropped => None,

@@ -78,6 +78,9 @@ pub struct Snapshot {
     pub restarts: u32,
     /// Why it is not running, where that is known.
     pub reason: String,
+    /// When a periodic process runs next, in Unix seconds; 0 where it does not.
+    #[serde(default)]
+    pub next_run_at: i64,
     /// The host's offset from UTC.
     pub utc_offset_secs: i32,
 }

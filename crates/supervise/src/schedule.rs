@@ -152,7 +152,7 @@ impl ScheduleMachine {
         self.follow(now);
         let Some(first) = self.next.filter(|next| *next <= now.timestamp()) else { return Due::Not };
         let (planned, missed) = self.newest_due(first, now);
-        self.deal_with(planned, missed, now);
+        self.deal_with(planned, now);
         self.next = self.open_after(planned.max(now.timestamp()), now);
         if running {
             self.skipped += u64::from(missed) + 1;
@@ -216,9 +216,9 @@ impl ScheduleMachine {
 
     /// Remembers a planned time, in the stretch that it continues if there is one. What was missed
     /// was not run, so it opens a new one: if the clock comes back, it is run in its time.
-    fn deal_with(&mut self, planned: Timestamp, missed: u32, now: &Zoned) {
+    fn deal_with(&mut self, planned: Timestamp, now: &Zoned) {
         self.last_planned = Some(planned);
-        let continued = |stretch: &Stretch| missed == 0 && self.planned_after(stretch.until, now) == Some(planned);
+        let continued = |stretch: &Stretch| self.planned_after(stretch.until, now) == Some(planned);
         if let Some(index) = self.stretches.iter().position(continued) {
             self.stretches[index].until = planned;
             return;

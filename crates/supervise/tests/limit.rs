@@ -104,6 +104,11 @@ fn one_percent_over_a_limit_is_not_noise() {
 }
 
 #[test]
+fn a_few_thousandths_over_a_limit_are_noise_for_ever() {
+    assert_eq!(live(&limits(10.0, 10.0), 600.0, |_| (10.04, 10.04)), None);
+}
+
+#[test]
 fn memory_is_judged_from_the_start_on_two_consecutive_samples() {
     let limits = limits(0.0, 10.0);
     let mut judge = LimitJudge::new(at(100.0));

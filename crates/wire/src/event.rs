@@ -31,6 +31,7 @@ numbered!(
     AgentOnline,
     AgentOffline,
     EventsDropped,
+    PoolWarning,
 );
 
 impl From<Event> for proto::Event {

@@ -214,6 +214,7 @@ impl From<Snapshot> for proto::Snapshot {
             restarts: snapshot.restarts,
             reason: snapshot.reason,
             utc_offset_secs: snapshot.utc_offset_secs,
+            next_run_at: snapshot.next_run_at,
         }
     }
 }
@@ -234,6 +235,7 @@ impl TryFrom<proto::Snapshot> for Snapshot {
             restarts: snapshot.restarts,
             reason: snapshot.reason,
             utc_offset_secs: snapshot.utc_offset_secs,
+            next_run_at: snapshot.next_run_at,
         })
     }
 }

@@ -9,6 +9,7 @@ use proctor_wire::FromAgent;
 
 use tokio_util::sync::CancellationToken;
 
+use super::limits::leaf_of;
 use super::permits::Kind;
 use super::{Driver, Input};
 
@@ -35,6 +36,7 @@ impl Driver {
                 self.check_health(key, ticket, line.as_str(), &spec, timeout)
             }
             Action::Watch(life) => {
+                self.watchman.watch(&key, &life, self.now());
                 self.learn_version(&key, &life);
                 self.watch(key, life);
             }
@@ -50,7 +52,12 @@ impl Driver {
                 self.outcomes.insert(operation, (*outcome).clone());
                 self.send(FromAgent::Outcome { operation, outcome: *outcome });
             }
-            Action::Announce(notice) => announce(&key, &notice),
+            Action::Announce(notice) => {
+                if let Notice::Exited { .. } = &notice {
+                    self.watchman.forget(&key, self.now());
+                }
+                self.announce(&key, &notice);
+            }
         }
     }
 
@@ -103,7 +110,7 @@ impl Driver {
     fn kill_tree(&self, key: ProcessKey, life: Incarnation) {
         let host = self.host.clone();
         self.tasks.spawn("kill tree", async move {
-            match host.kill_tree(&life).await {
+            match host.kill_tree_in(&life, &leaf_of(&key)).await {
                 Ok(killed) => tracing::info!(process = %key, pid = life.pid, killed, "the tree was killed"),
                 Err(error) => tracing::warn!(process = %key, pid = life.pid, %error, "the tree cannot be killed"),
             }
@@ -150,7 +157,7 @@ pub(super) fn command_of(key: &ProcessKey, name: &str, line: &str, spec: &Spec, 
         timeout,
         environment: Vec::new(),
         output_name: output_name(key, name),
-        ..Command::default()
+        leaf: Some(leaf_of(key)),
     }
 }
 
@@ -160,21 +167,4 @@ fn output_name(key: &ProcessKey, command: &str) -> String {
         key.to_string().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).take(60).collect();
     let digest = blake3::hash(format!("{}\0{}", key.namespace, key.name).as_bytes()).to_hex();
     format!("{readable}.{}.{command}", &digest.as_str()[..12])
-}
-
-fn announce(key: &ProcessKey, notice: &Notice) {
-    match notice {
-        Notice::Started { life } => tracing::info!(process = %key, pid = life.pid, "process started"),
-        Notice::Adopted { life } => tracing::info!(process = %key, pid = life.pid, "process is running"),
-        Notice::PidChanged { old, new } => tracing::info!(process = %key, old = old.pid, new = new.pid, "new main pid"),
-        Notice::Exited { life, exit } => tracing::info!(process = %key, pid = life.pid, ?exit, "process ended"),
-        Notice::Exceeded(excess) => tracing::warn!(process = %key, ?excess, "process uses too much"),
-        Notice::HealthChanged { healthy, reason } => tracing::warn!(process = %key, healthy, reason, "health changed"),
-        Notice::RunEnded { exit } => tracing::info!(process = %key, ?exit, "run by schedule ended"),
-        Notice::RestartSucceeded { attempt } => tracing::info!(process = %key, attempt, "restart succeeded"),
-        Notice::RestartFailed { attempt, reason } => tracing::warn!(process = %key, attempt, reason, "restart failed"),
-        Notice::GaveUp { attempts, reason } => {
-            tracing::warn!(process = %key, attempts, reason, "no longer managed: every restart failed");
-        }
-    }
 }

@@ -5,7 +5,10 @@
 //! fail with that reason and supervision goes on from memory.
 
 mod act;
+mod limits;
+mod notices;
 mod permits;
+mod schedules;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -13,18 +16,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_host::Host;
-use proctor_model::{
-    Code, Incarnation, Look, OperationId, OperationKind, Outcome, Phase, Pool, ProcessKey, Snapshot, Spec,
-};
+use proctor_model::{Code, Incarnation, Look, OperationId, OperationKind, Outcome, Phase, ProcessKey, Snapshot, Spec};
 use proctor_runtime::{Tasks, clock};
 use proctor_supervise::{Action, Event, Process, Request, Ticket, Time};
 use proctor_wire::{Assign, FromAgent, FromServer};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use limits::{Verdict, Watchman};
 use permits::Permits;
+use schedules::{Plan, Schedules};
 
 use crate::ledger::{Batch, Ledger, Memory, Unwritten};
+use crate::spool::EventSpool;
 
 /// Inputs that may wait; beyond it the link and the watchers wait.
 const INBOX_MAX: usize = 4096;
@@ -84,7 +88,9 @@ pub(crate) struct Driver {
     owed: Option<Box<Batch>>,
     generation: u64,
     seen: Arc<std::sync::atomic::AtomicU64>,
-    pools: Vec<Pool>,
+    watchman: Watchman,
+    schedules: Schedules,
+    events: EventSpool,
     /// Outcomes that the server has not acknowledged.
     outcomes: BTreeMap<OperationId, Outcome>,
     /// Those of them that the link had no room for.
@@ -103,7 +109,7 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// Restores every process of the ledger.
-    pub(crate) fn new(host: Host, ledger: Ledger, memory: Memory, inbox: Inbox, tasks: Tasks) -> Self {
+    pub(crate) fn new(host: Host, ledger: Ledger, mut memory: Memory, inbox: Inbox, tasks: Tasks) -> Self {
         let same_boot = memory.boot.as_ref() == Some(host.boot_id());
         let now = Time::since_boot(host.now());
         let seed = seed_of(&host);
@@ -119,7 +125,9 @@ impl Driver {
             batch: Batch { boot: Some(host.boot_id().clone()), ..Batch::default() },
             generation: memory.generation,
             seen: Arc::new(memory.generation.into()),
-            pools: memory.pools,
+            watchman: Watchman::new(&host, &memory.pools, now),
+            schedules: Schedules::default(),
+            events: EventSpool::new(&mut memory, same_boot, clock::unix_millis()),
             outcomes: memory.outcomes.into_iter().collect(),
             waiting: BTreeSet::new(),
             inspecting: HashSet::new(),
@@ -172,6 +180,8 @@ impl Driver {
                 self.handle(input).await;
             }
             self.fire_timers();
+            self.measure();
+            self.run_schedules();
             if self.owed.is_some() && self.batch.is_empty() && self.touched.is_empty() {
                 self.commit().await;
             }
@@ -185,6 +195,7 @@ impl Driver {
             Input::Connected(link) => {
                 self.link = Some(link);
                 self.reported.clear();
+                self.resend_events();
                 for (operation, outcome) in self.outcomes.clone() {
                     self.send(FromAgent::Outcome { operation, outcome });
                 }
@@ -227,17 +238,16 @@ impl Driver {
             FromServer::AssignPools { pools } => {
                 for (generation, pool) in pools {
                     self.see(generation);
-                    self.pools.retain(|known| (&known.namespace, &known.id) != (&pool.namespace, &pool.id));
-                    self.pools.push(pool.clone());
+                    self.watchman.set_pool(pool.clone(), self.now());
                     self.batch.pools.push(pool);
                 }
             }
+            FromServer::EventsSeen { up_to } => self.events_seen(up_to),
             FromServer::Enrolled { .. }
             | FromServer::Refused { .. }
             | FromServer::Welcome { .. }
             | FromServer::Busy { .. }
             | FromServer::Renewed { .. }
-            | FromServer::EventsSeen { .. }
             | FromServer::Beat
             | FromServer::Unknown => {}
         }
@@ -329,9 +339,13 @@ impl Driver {
             for key in touched {
                 self.set_timer(&key);
                 self.report(&key);
+                if let Some(process) = self.processes.get(&key) {
+                    self.schedules.follow(process, self.seed);
+                }
             }
         }
         self.send_waiting();
+        self.send_events();
     }
 
     /// What cannot be remembered must not happen: operations that would begin now are refused,
@@ -378,6 +392,8 @@ impl Driver {
         }
         if process.is_forgettable() {
             self.processes.remove(key);
+            self.schedules.forget(key);
+            self.watchman.forget(key, self.now());
             self.versions.remove(key);
             self.reported.remove(key);
             self.batch.forgotten.push(key.clone());
@@ -423,7 +439,9 @@ impl Driver {
     }
 
     fn until_next_timer(&self) -> Duration {
-        let wait = self.timers.first().map_or(IDLE_MAX, |(time, _)| time.since(self.now()));
+        let next = [self.timers.first().map(|(time, _)| *time), self.watchman.next()].into_iter().flatten().min();
+        let wait = next.map_or(IDLE_MAX, |time| time.since(self.now()));
+        let wait = self.schedules.wait().map_or(wait, |planned| wait.min(planned));
         let wait = if self.waiting.is_empty() { wait } else { wait.min(SLOW_LINK_PAUSE) };
         if self.owed.is_none() { wait } else { wait.min(LEDGER_PAUSE) }
     }
@@ -434,6 +452,30 @@ impl Driver {
             self.timers.remove(&(time, key.clone()));
             self.timer_of.remove(&key);
             self.feed(&key, Event::Tick);
+        }
+    }
+
+    /// Samples what is due; a machine decides what a breach means for its process.
+    fn measure(&mut self) {
+        let (now, boot_time) = (self.now(), self.host.now());
+        if self.watchman.next().is_none_or(|at| at > now) {
+            return;
+        }
+        for verdict in self.watchman.turn(now, boot_time, &self.processes) {
+            self.warn_of(&verdict);
+            if let Verdict::Exceeded { key, excess } = verdict {
+                self.feed(&key, Event::Exceeded(excess));
+            }
+        }
+    }
+
+    fn run_schedules(&mut self) {
+        let processes = &self.processes;
+        for plan in self.schedules.turn(|key| processes.get(key).is_some_and(Process::is_busy)) {
+            match plan {
+                Plan::Run { key, planned } => self.feed(&key, Event::Due { planned }),
+                Plan::Skipped { key, planned, skipped } => self.skipped(&key, planned, skipped),
+            }
         }
     }
 

@@ -48,6 +48,8 @@ impl Driver {
             registered_at: process.registered_at(),
             restarts: process.restarts(),
             reason: process.reason().to_owned(),
+            health: process.health().to_owned(),
+            next_run_at: self.schedules.next_run(process.key()).unwrap_or(0),
             ..bare_snapshot()
         };
         if let Some(life) = life {

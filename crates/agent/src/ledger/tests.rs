@@ -1,7 +1,7 @@
 use tempfile::TempDir;
 
 use super::*;
-use crate::spool::{COUNT, Draft, EventSpool, SPOOLED_MAX};
+use crate::spool::{COUNT, Draft, EventSpool};
 use proctor_model::EventKind;
 
 fn event(sequence: u64, kind: EventKind) -> Event {
@@ -123,4 +123,13 @@ fn events_alone_need_no_sync_but_are_written() {
 
     assert!(!batch.must_be_synced() && !batch.is_empty());
     assert!(!seen.must_be_synced() && !seen.is_empty());
+}
+
+#[test]
+fn what_is_owed_holds_no_more_events_than_the_ledger_would() {
+    let mut owed = Batch { events: events(1..=SPOOLED_MAX as u64), ..Batch::default() };
+
+    owed.append(Batch { events: events([20_000, 20_001]), events_seen: Some(7), ..Batch::default() });
+
+    assert_eq!((owed.events.len(), owed.events[0].sequence, owed.events_seen), (SPOOLED_MAX, 3, Some(7)));
 }

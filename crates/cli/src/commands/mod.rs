@@ -1,10 +1,12 @@
 //! What people do with a server: each command is one or two calls of the native API and one table.
 
+mod events;
 mod hosts;
 mod operate;
 mod pools;
 mod processes;
 mod wait;
+mod webhooks;
 
 use anyhow::Result;
 use proctor_client::{Client, Row};
@@ -12,6 +14,9 @@ use proctor_client::{Client, Row};
 use crate::args::{Command, Connection, GroupCommand, Output};
 use crate::output::{self, Sheet, Tone, plain};
 use crate::profile;
+
+pub(crate) use events::EventsArgs;
+pub(crate) use webhooks::WebhookCommand;
 
 /// How a command ended that could be carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +54,8 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<End
         Command::Task(args) => operate::task(&session, args).await,
         Command::Group(GroupCommand::Set(args)) => pools::set(&session, args).await,
         Command::Group(GroupCommand::Get(args)) => pools::get(&session, args).await,
+        Command::Events(args) => events::show(&session, args).await,
+        Command::Webhook(command) => webhooks::run(&session, command).await,
         Command::Start(_)
         | Command::Stop(_)
         | Command::Restart(_)

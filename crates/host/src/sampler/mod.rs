@@ -28,7 +28,7 @@ use crate::pidfd::Process;
 use crate::tree::Member;
 use crate::usage::Units;
 use counted::Counted;
-use handle::{Children, Handle, Slots};
+use handle::{Cpu, Handle, Moment, Slots};
 use machine::Machine;
 use scan::Scan;
 
@@ -95,8 +95,6 @@ struct Tracked {
     members: Vec<Handle>,
     counted: Option<Counted>,
     last: Option<Last>,
-    /// [`Sampler::forks`] when the CPU time of waited-for children was last read.
-    forks: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -153,7 +151,7 @@ impl Sampler {
             self.by_leaf.insert(counted.leaf.clone(), life.pid);
         }
         self.owners.insert(life.pid, life.pid);
-        let tracked = Tracked { life: life.clone(), root, members: Vec::new(), counted, last: None, forks: None };
+        let tracked = Tracked { life: life.clone(), root, members: Vec::new(), counted, last: None };
         self.lives.insert(life.pid, tracked);
         // One that began after the last look has descendants that began after it too.
         let born = self.units.since_boot(life.start_ticks);
@@ -190,10 +188,6 @@ impl Sampler {
 
     fn measure(&mut self, life: &Incarnation, now: Duration, fds: Option<u64>) -> Option<Sample> {
         let tracked = self.lives.get_mut(&life.pid).filter(|tracked| tracked.life == *life)?;
-        let children = match tracked.forks.replace(self.forks) == Some(self.forks) {
-            true => Children::AsBefore,
-            false => Children::ReadAgain,
-        };
         let counted = tracked.counted.as_ref().and_then(Counted::cpu_nanos);
         if counted.is_none()
             && let Some(lost) = tracked.counted.take_if(|counted| counted.has_cpu())
@@ -202,11 +196,18 @@ impl Sampler {
             tracked.last = None;
             self.by_leaf.remove(&lost.leaf);
         }
-        let is_first = tracked.last.is_none();
-        let by_members = counted.is_none() || is_first;
+        let moment = Moment {
+            now,
+            elapsed: tracked.last.map_or(Duration::ZERO, |last| now.saturating_sub(last.at)),
+            forks: self.forks,
+            has_members: !tracked.members.is_empty(),
+            ticks_per_second: self.units.ticks_per_second,
+        };
+        let is_early = tracked.last.is_some() && moment.elapsed < SAMPLE_PERIOD_MIN;
+        let by_members = !is_early && (counted.is_none() || tracked.last.is_none());
         let cpu_of = |handle: &mut Handle| match by_members {
-            true => handle.cpu(children, self.units.ticks_per_second, &self.slots),
-            false => 0,
+            true => handle.cpu(&moment, &self.slots),
+            false => Cpu::default(),
         };
 
         let mut summed = cpu_of(&mut tracked.root);
@@ -219,7 +220,8 @@ impl Sampler {
             let cpu = cpu_of(member);
             match member.pages() {
                 Ok(Some(pages)) => {
-                    summed = summed.saturating_add(cpu);
+                    summed.total = summed.total.saturating_add(cpu.total);
+                    summed.late = summed.late.saturating_add(cpu.late);
                     memory.private = memory.private.saturating_add(pages.private);
                     memory.resident = memory.resident.saturating_add(pages.resident);
                     true
@@ -232,17 +234,19 @@ impl Sampler {
             }
         });
 
-        let cpu_nanos = counted.unwrap_or(summed);
+        let cpu_nanos = counted.unwrap_or(summed.total);
         let cpu_percent = match tracked.last {
             // A leaf may have counted for earlier lives; the processes have not.
-            None => self.machine.percent_of_cpus(summed, now.saturating_sub(self.units.since_boot(life.start_ticks))),
-            Some(last) if now.saturating_sub(last.at) < SAMPLE_PERIOD_MIN => last.percent,
+            None => {
+                self.machine.percent_of_cpus(summed.total, now.saturating_sub(self.units.since_boot(life.start_ticks)))
+            }
+            Some(last) if is_early => last.percent,
             Some(last) => {
-                let used = cpu_nanos.saturating_sub(last.cpu_nanos);
-                self.machine.percent_of_cpus(used, now.saturating_sub(last.at))
+                let used = cpu_nanos.saturating_sub(last.cpu_nanos).saturating_sub(summed.late);
+                self.machine.percent_of_cpus(used, moment.elapsed)
             }
         };
-        if tracked.last.is_none_or(|last| now.saturating_sub(last.at) >= SAMPLE_PERIOD_MIN) {
+        if !is_early {
             tracked.last = Some(Last { at: now, cpu_nanos, percent: cpu_percent });
         }
 

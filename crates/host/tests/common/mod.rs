@@ -83,6 +83,22 @@ impl World {
     }
 }
 
+/// What a failed test leaves in its cgroups.
+impl Drop for World {
+    fn drop(&mut self) {
+        let scope = self.host.tracking().detail.split([',', ';']).next().unwrap_or_default().to_owned();
+        let leaves = std::fs::read_dir(scope).into_iter().flatten().flatten().map(|entry| entry.path());
+        for leaf in leaves.filter(|path| std::thread::panicking() && path.is_dir()) {
+            for pid in numbers(&leaf.join("cgroup.procs")) {
+                let _ = rustix::process::kill_process(
+                    rustix::process::Pid::from_raw(pid).unwrap(),
+                    rustix::process::Signal::KILL,
+                );
+            }
+        }
+    }
+}
+
 pub fn identity(proc_name: &str, pid_path: &Path) -> Identity {
     Identity {
         proc_name: proc_name.parse().unwrap(),
@@ -163,13 +179,21 @@ pub fn numbers(path: &Path) -> Vec<i32> {
 pub fn exited(end: &CommandEnd) -> Exit {
     match &end.result {
         proctor_model::CommandResult::Exited(exit) => *exit,
-        other => panic!("{other:?}: {}", end.output),
+        other @ (proctor_model::CommandResult::TimedOut
+        | proctor_model::CommandResult::NotRun(_)
+        | proctor_model::CommandResult::Postponed) => {
+            panic!("{other:?}: {}", end.output)
+        }
     }
 }
 
 pub fn not_run(end: &CommandEnd) -> &str {
     match &end.result {
         proctor_model::CommandResult::NotRun(reason) => reason,
-        other => panic!("{other:?}: {}", end.output),
+        other @ (proctor_model::CommandResult::TimedOut
+        | proctor_model::CommandResult::Exited(_)
+        | proctor_model::CommandResult::Postponed) => {
+            panic!("{other:?}: {}", end.output)
+        }
     }
 }

@@ -67,8 +67,8 @@ impl std::fmt::Debug for NewWebhook {
 }
 
 impl Control {
-    /// Stores what an agent reports; its session then tells it how far it may forget. An error must
-    /// end the session: the events after these would say that these are stored too.
+    /// Stores what an agent reports; its session then tells it how far it may forget. After an error
+    /// nothing later may be stored before these are: it would say that these are stored too.
     pub async fn events_arrived(&self, session: &Session, events: &[Event]) -> Result<()> {
         let now = clock::unix_millis();
         let up_to = self.inner.store.append_events(session.agent(), session.epoch(), events, now).await?;
@@ -183,7 +183,7 @@ impl Control {
         let proc_name = String::new();
         let event = Event { sequence: 0, at, process: None, proc_name, report_id: None, kind, content, details };
         match self.inner.store.append_server_event(agent, &event.fitted(), at).await {
-            Ok(_) => drop(self.inner.bells.events.send_replace(())),
+            Ok(_) => self.inner.bells.events.send_replace(()),
             Err(error) => tracing::warn!(%agent, %kind, %error, "an event cannot be kept"),
         }
     }

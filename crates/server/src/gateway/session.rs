@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
-use proctor_model::AgentId;
+use proctor_model::{AgentId, Event};
 use proctor_runtime::{Tasks, clock};
 use proctor_store::{Assignment, Assignments};
 use proctor_wire::{Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, ServerCodec, WireError};
@@ -26,6 +26,9 @@ const DELIVERIES_MAX: usize = 256;
 const ASSIGNMENTS_MAX: usize = 256;
 /// Beats and renewals to be answered; what does not fit is asked again.
 const REPLIES_MAX: usize = 4;
+/// Events that wait in memory for a store that is full; with more, the session ends and the agent
+/// keeps them.
+const UNSTORED_MAX: usize = 512;
 
 #[derive(Debug, thiserror::Error)]
 enum Ended {
@@ -123,6 +126,7 @@ async fn listen(
     replies: tokio::sync::mpsc::Sender<FromServer>,
 ) -> Result<(), Ended> {
     let control = &gateway.control;
+    let mut unstored = Vec::new();
     loop {
         let message = tokio::time::timeout(SILENCE_MAX, receiver.next()).await.map_err(|_| Ended::Silent)?;
         let message = message.ok_or(Ended::Closed)??;
@@ -135,17 +139,37 @@ async fn listen(
                     tracing::warn!(agent = %session.agent(), %error, "observations were not kept");
                 }
             }
-            FromAgent::Events { events } => control.events_arrived(session, &events).await?,
+            FromAgent::Events { events } => {
+                unstored.extend(events);
+                store_events(control, session, &mut unstored).await?;
+            }
             FromAgent::Renew { csr_der } => {
                 let agent = session.agent();
                 let certificate_pem = gateway.authority.issue_agent(&csr_der, agent, now(), CERTIFICATE_LIFETIME)?;
                 let _ = replies.try_send(FromServer::Renewed { certificate_pem });
             }
-            FromAgent::Beat => drop(replies.try_send(FromServer::Beat)),
+            FromAgent::Beat => {
+                store_events(control, session, &mut unstored).await?;
+                let _ = replies.try_send(FromServer::Beat);
+            }
             FromAgent::Seen { .. } | FromAgent::Unknown => {}
             FromAgent::Enrol { .. } | FromAgent::Hello { .. } => return Err(Ended::Closed),
         }
     }
+}
+
+/// Tries with every beat what a full store did not take. Events that come later must wait for those:
+/// the agent is told of the last one only, and would forget the others.
+async fn store_events(control: &Control, session: &Session, unstored: &mut Vec<Event>) -> Result<(), Ended> {
+    if unstored.is_empty() {
+        return Ok(());
+    }
+    match control.events_arrived(session, unstored).await {
+        Ok(()) => unstored.clear(),
+        Err(error) if unstored.len() > UNSTORED_MAX => return Err(error.into()),
+        Err(error) => tracing::warn!(agent = %session.agent(), %error, "events wait for the store"),
+    }
+    Ok(())
 }
 
 /// From control to the agent: first what it must forget and know, then what it must do.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
-use proctor_model::{AgentId, Event, EventKind, HostFacts};
+use proctor_model::{AgentId, BootId, Event, EventKind, HostFacts};
 use proctor_pki::hash_secret;
 use proctor_runtime::Tasks;
 use proctor_server::admin::{self, AppCode};
@@ -50,7 +50,7 @@ impl World {
 
     pub(crate) async fn session(&self, agent: &str) -> Arc<Session> {
         let facts = HostFacts { agent_version: "1.2.3".into(), ..HostFacts::default() };
-        self.control.open_session(&id(agent), &facts, 0).await.unwrap().unwrap()
+        self.control.open_session(&id(agent), BootId("boot".into()), &facts, 0).await.unwrap().unwrap()
     }
 
     pub(crate) async fn all(&self) -> Vec<StoredEvent> {

@@ -177,8 +177,8 @@ async fn the_place_of_a_webhook_survives_the_server() {
     scene.hook(json!({})).await;
     scene.happens(Started, "web/a").await;
     scene.receiver.contents(1).await;
-    let before = scene.cursor().await;
-    eventually("the delivery is recorded", || async { (scene.cursor().await >= before).then_some(()) }).await;
+    let newest = scene.world.all().await.last().unwrap().id;
+    eventually("the delivery is recorded", || async { (scene.cursor().await >= newest).then_some(()) }).await;
     assert!(scene.world.tasks.end(Duration::from_secs(20)).await);
     // What is stored while nobody forwards waits for the next server.
     scene.happens(Exited, "web/a").await;
@@ -214,6 +214,7 @@ async fn a_receiver_that_hangs_holds_up_no_other() {
 async fn many_events_come_in_few_requests_that_keep_their_distance() {
     let mut scene = Scene::new().await;
     scene.hook(json!({})).await;
+    let begun = tokio::time::Instant::now();
     let events: Vec<Event> = (1..=250).map(|sequence| event(sequence, Exited, "web/a")).collect();
 
     scene.world.control.events_arrived(&scene.session, &events).await.unwrap();
@@ -224,8 +225,7 @@ async fn many_events_come_in_few_requests_that_keep_their_distance() {
     let counts: Vec<usize> =
         received.iter().map(|request| request.json()["events"].as_array().unwrap().len()).collect();
     assert_eq!(counts, [100, 100, 50]);
-    let apart = |pair: &[crate::receiver::Received]| pair[1].at - pair[0].at;
-    assert!(received.windows(2).map(apart).all(|pause| pause >= Duration::from_millis(80)), "{received:?}");
+    assert!(received[2].at - begun >= Duration::from_millis(100), "at most ten requests a second");
 }
 
 #[tokio::test]
@@ -252,10 +252,10 @@ async fn a_webhook_that_was_removed_gets_nothing_more() {
     scene.happens(Started, "web/a").await;
     scene.receiver.contents(1).await;
     let other = Receiver::start(&scene.outside).await;
-    scene.hook_to(&other, json!({})).await;
 
     scene.world.call(axum::http::Method::DELETE, &format!("/webhooks/{id}"), Value::Null).await;
-    // The forwarder looks at its list before the new webhook gets anything.
+    // Whoever serves this one has seen that the first is gone.
+    scene.hook_to(&other, json!({})).await;
     scene.happens(Exited, "web/a").await;
     other.contents(1).await;
     scene.happens(Started, "web/a").await;

@@ -1,7 +1,8 @@
 //! The machine of one pool on one host: who is ended when its members together use too much.
 //!
 //! Method grammar as everywhere: [`PoolMachine::handle`] takes events and returns actions,
-//! [`PoolMachine::poll_timeout`] tells when to come back with [`PoolEvent::Tick`].
+//! [`PoolMachine::poll_timeout`] tells when to come back with [`PoolEvent::Tick`], and
+//! [`PoolMachine::next_sample`] how soon with samples: only they lead to a kill.
 //!
 //! Promised: a victim is an eligible member of the highest score, and at the moment of the kill the
 //! newest samples put the pool above its limit. One victim at a time: after a kill nothing happens
@@ -59,9 +60,8 @@ pub struct PoolMachine {
     cpu_side: Side,
     victim: Option<Victim>,
     kills: VecDeque<Time>,
-    /// Since when the pool leaves its excess to others.
+    /// Since when the pool leaves the breach to others.
     waiting: Option<Time>,
-    wake: Option<Time>,
 }
 
 /// What one resource has been through.
@@ -113,7 +113,6 @@ impl PoolMachine {
             victim: None,
             kills: VecDeque::new(),
             waiting: None,
-            wake: None,
         }
     }
 
@@ -131,8 +130,9 @@ impl PoolMachine {
         self.sampled.map_or((0.0, 0.0), |at| (self.sum(at, Resource::Cpu), self.sum(at, Resource::Memory)))
     }
 
+    /// When a victim is given up; everything else comes with samples.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.wake
+        self.victim.as_ref().map(|victim| victim.until)
     }
 
     /// How long to wait for the next sampling of all members: a second near a limit, else up to
@@ -145,17 +145,20 @@ impl PoolMachine {
     }
 
     pub fn handle(&mut self, now: Time, event: PoolEvent) -> Vec<PoolAction> {
-        match event {
-            PoolEvent::Changed(limits) => self.change(limits),
-            PoolEvent::Sampled { at, members } => self.sample(now, at.min(now), members),
-            PoolEvent::Gone { key } => self.gone(now, &key),
-            PoolEvent::DryRun(dry_run) => self.switch(dry_run),
-            PoolEvent::Tick => {}
+        if let PoolEvent::Gone { key } = &event {
+            self.gone(now, key); // late, but dead
         }
-        self.decide(now)
+        let mut actions = self.give_victim_up(now).into_iter().collect();
+        match event {
+            PoolEvent::Changed(limits) => self.change(now, limits, &mut actions),
+            PoolEvent::Sampled { at, members } => self.sampled(now, at.min(now), members, &mut actions),
+            PoolEvent::DryRun(dry_run) => self.switch(dry_run),
+            PoolEvent::Gone { .. } | PoolEvent::Tick => {}
+        }
+        actions
     }
 
-    fn change(&mut self, limits: PoolLimits) {
+    fn change(&mut self, now: Time, limits: PoolLimits, actions: &mut Vec<PoolAction>) {
         let before = std::mem::replace(&mut self.pool.limits, limits);
         let lowered = |old: f64, new: f64| {
             effective(Some(new)).is_some_and(|new| effective(Some(old)).is_none_or(|old| new < old))
@@ -165,6 +168,9 @@ impl PoolMachine {
         }
         if lowered(before.cpu.get(), self.pool.limits.cpu.get()) {
             self.cpu_side.grace = Grace::Due;
+        }
+        for resource in [Resource::Memory, Resource::Cpu] {
+            self.breach(now, resource, actions);
         }
     }
 
@@ -191,27 +197,33 @@ impl PoolMachine {
         self.cpu.restart();
     }
 
-    fn sample(&mut self, now: Time, at: Time, members: Vec<Member>) {
+    /// New samples are the moment of decision: nothing is newer than they are.
+    fn sampled(&mut self, now: Time, at: Time, members: Vec<Member>, actions: &mut Vec<PoolAction>) {
         if self.sampled.is_some_and(|newest| at <= newest) {
             return; // out of order
         }
         self.members = members;
         self.sampled = Some(at);
-        let mut fresh = self.members.iter().filter(|member| member.is_fresh(now)).peekable();
-        if self.victim.is_some()
-            || fresh.peek().is_none()
-            || fresh.any(|member| self.barrier.is_some_and(|barrier| member.sampled_at <= barrier))
-        {
+        if self.victim.is_some() {
             return;
         }
+        if self.is_complete(now) {
+            self.observe(now, at);
+        }
+        self.decide(now, actions);
+    }
+
+    /// Whether everybody has been sampled since the last observation.
+    fn is_complete(&self, now: Time) -> bool {
+        let mut fresh = self.members.iter().filter(|member| member.is_fresh(now)).peekable();
+        fresh.peek().is_some() && fresh.all(|member| self.barrier.is_none_or(|barrier| member.sampled_at > barrier))
+    }
+
+    fn observe(&mut self, now: Time, at: Time) {
         if self.observed.is_some_and(|observed| at.since(observed) > SAMPLE_AGE_MAX) {
             self.memory.restart();
             self.cpu.restart();
         }
-        self.observe(now, at);
-    }
-
-    fn observe(&mut self, now: Time, at: Time) {
         let (cpu, memory) = (self.sum(now, Resource::Cpu), self.sum(now, Resource::Memory));
         match self.limit(Resource::Memory) {
             Some(limit) => self.memory.observe(at, Some(memory), limit),
@@ -225,36 +237,25 @@ impl PoolMachine {
         self.observed = Some(at);
     }
 
-    fn decide(&mut self, now: Time) -> Vec<PoolAction> {
-        self.wake = None;
-        let mut actions = Vec::new();
-        match self.victim.as_ref().map(|victim| victim.until) {
-            Some(until) if until > now => {
-                self.wake = Some(until);
-                return actions;
-            }
-            Some(_) => self.give_victim_up(now, &mut actions),
-            None => {}
-        }
+    fn decide(&mut self, now: Time, actions: &mut Vec<PoolAction>) {
         let mut over = false;
         for resource in [Resource::Memory, Resource::Cpu] {
-            let Some(breach) = self.breach(now, resource, &mut actions) else { continue };
+            let Some(breach) = self.breach(now, resource, actions) else { continue };
             over = true;
-            if self.act(now, breach, &mut actions) {
+            if self.act(now, breach, actions) {
                 break;
             }
         }
         if !over {
             self.waiting = None;
         }
-        actions
     }
 
-    fn give_victim_up(&mut self, now: Time, actions: &mut Vec<PoolAction>) {
-        let Some(Victim { key, resource, limit, .. }) = self.victim.take() else { return };
+    fn give_victim_up(&mut self, now: Time) -> Option<PoolAction> {
+        let Victim { key, resource, limit, .. } = self.victim.take_if(|victim| victim.until <= now)?;
         let usage = self.sum(now, resource);
-        actions.push(PoolAction::Warn { resource, usage, limit, warning: PoolWarning::VictimSurvives(key) });
         self.end_of_victim(now);
+        Some(PoolAction::Warn { resource, usage, limit, warning: PoolWarning::VictimSurvives(key) })
     }
 
     /// Whether the pool is over this limit, past any grace, and still so by the newest samples.
@@ -288,23 +289,15 @@ impl PoolMachine {
             Grace::Due | Grace::Until(_) | Grace::Over => Grace::Over,
         };
         self.side(resource).grace = grace;
-        match grace {
-            Grace::Until(until) => self.wake_at(until),
-            Grace::Over | Grace::Due => return false,
-        }
-        true
+        grace != Grace::Over
     }
 
-    /// Kills, or says why not. True if something was decided that other excess has to wait for.
+    /// Kills, or says why not. True if a victim is in flight now.
     fn act(&mut self, now: Time, breach: Breach, actions: &mut Vec<PoolAction>) -> bool {
         let Breach { resource, usage, limit } = breach;
         let ranking = self.rank(now, breach);
-        if self.is_for_others(now, &ranking) {
-            let until = *self.waiting.get_or_insert(now) + PATIENCE;
-            if until > now {
-                self.wake_at(until);
-                return false;
-            }
+        if self.is_for_others(now, &ranking) && now.since(*self.waiting.get_or_insert(now)) < PATIENCE {
+            return false;
         }
         let candidates: Vec<Ranked> = ranking.into_iter().filter(|(_, eligible)| *eligible).map(|(r, _)| r).collect();
         let Some(victim) = candidates.first().filter(|first| first.usage > 0.0).map(|first| first.key.clone()) else {
@@ -316,8 +309,7 @@ impl PoolMachine {
         if self.dry_run && self.side(resource).told.dry_run {
             return false;
         }
-        if let Some(until) = self.capped_until(now) {
-            self.wake_at(until);
+        if self.is_capped(now) {
             if !std::mem::replace(&mut self.side(resource).told.capped, true) {
                 actions.push(PoolAction::Warn { resource, usage, limit, warning: PoolWarning::KillsCapped });
             }
@@ -331,7 +323,6 @@ impl PoolMachine {
             return false;
         }
         self.waiting = None;
-        self.wake = Some(now + DEATH_MAX);
         self.victim = Some(Victim { key: victim.clone(), until: now + DEATH_MAX, resource, limit });
         actions.push(PoolAction::Kill { victim, resource, usage, limit, ranking });
         true
@@ -344,11 +335,9 @@ impl PoolMachine {
             || self.members.iter().any(|member| member.is_fresh(now) && member.is_over_its_own_limit())
     }
 
-    /// Until when the minute is full.
-    fn capped_until(&mut self, now: Time) -> Option<Time> {
-        self.kills.retain(|kill| *kill + KILLS_WINDOW > now);
-        let oldest = self.kills.front().filter(|_| self.kills.len() >= KILLS_MAX)?;
-        Some(*oldest + KILLS_WINDOW)
+    fn is_capped(&mut self, now: Time) -> bool {
+        self.kills.retain(|kill| now.since(*kill) < KILLS_WINDOW);
+        self.kills.len() >= KILLS_MAX
     }
 
     /// All fresh members and whether each is eligible, the highest score first, ties by key.
@@ -386,9 +375,5 @@ impl PoolMachine {
             Resource::Cpu => &mut self.cpu_side,
             Resource::Memory => &mut self.memory_side,
         }
-    }
-
-    fn wake_at(&mut self, at: Time) {
-        self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
     }
 }

@@ -152,6 +152,11 @@ impl Process {
         self.record.registered_at
     }
 
+    /// The planned time of the last run by schedule, in Unix seconds.
+    pub fn planned_at(&self) -> Option<i64> {
+        self.record.planned_at
+    }
+
     pub fn reason(&self) -> &str {
         if self.record.life.is_some() { "" } else { &self.reason }
     }
@@ -222,7 +227,7 @@ impl Process {
             Event::Looked { .. } | Event::CommandEnded { .. } => {}
             Event::Refused { operation, reason } => self.refused(now, operation, &reason),
             Event::Exceeded(excess) => self.exceeded(now, excess),
-            Event::Due => self.due(now),
+            Event::Due { planned } => self.due(now, planned),
             Event::Tick => self.tick(now),
         }
     }

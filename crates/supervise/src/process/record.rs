@@ -35,6 +35,9 @@ pub struct Record {
     /// No start by supervision before this.
     #[serde(default)]
     pub not_before: Option<Time>,
+    /// The planned time of the last run by schedule, in Unix seconds.
+    #[serde(default)]
+    pub planned_at: Option<i64>,
 }
 
 /// A start on its way. After a crash of the agent the process may still be about to appear, so
@@ -60,6 +63,7 @@ impl Record {
             launch: None,
             evictions: 0,
             not_before: None,
+            planned_at: None,
         }
     }
 

@@ -64,8 +64,10 @@ pub enum Event {
     Noticed(Look),
     /// The life uses more than it may, or more than its pool can bear.
     Exceeded(Excess),
-    /// The schedule says that a periodic process runs now.
-    Due,
+    /// The schedule says that a periodic process runs now, for this planned time (Unix seconds).
+    Due {
+        planned: i64,
+    },
     Tick,
 }
 

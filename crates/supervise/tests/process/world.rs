@@ -210,7 +210,7 @@ impl World {
     }
 
     pub(crate) fn due(&mut self) {
-        self.feed(Event::Due);
+        self.feed(Event::Due { planned: 0 });
     }
 
     pub(crate) fn outcome(&self, operation: OperationId) -> Option<&Outcome> {

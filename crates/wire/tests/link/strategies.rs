@@ -89,7 +89,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
         Phase::Failed,
     ];
     let state = (select(phases), any::<bool>(), of(any::<i32>()), usage());
-    (state, [text(), text(), text()], any::<[i64; 3]>(), any::<u32>(), any::<i32>()).prop_map(
+    (state, [text(), text(), text()], any::<[i64; 4]>(), any::<u32>(), any::<i32>()).prop_map(
         |((phase, managed, pid, usage), [version, health, reason], times, restarts, utc_offset_secs)| Snapshot {
             phase,
             managed,
@@ -103,6 +103,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
             restarts,
             reason,
             utc_offset_secs,
+            next_run_at: times[3],
         },
     )
 }

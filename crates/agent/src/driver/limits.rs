@@ -1,0 +1,272 @@
+//! Measuring what has limits, and who breaks them.
+//!
+//! Only processes with limits of their own, or in a pool with limits, are measured here; status asks
+//! the host when it wants to know. Members of a pool are sampled together, and every sample also
+//! counts for the member's own limits, so that no CPU time is judged twice or not at all.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use proctor_host::{Host, Leaf, Sampler};
+use proctor_model::{Incarnation, Limits, Namespace, Pool, PoolId, ProcessKey};
+use proctor_supervise::{
+    Breach, Excess, LimitJudge, Member, PoolAction, PoolEvent, PoolMachine, PoolWarning, Process, Ranked, Resource,
+    Sample, Time, is_member,
+};
+
+/// Descriptors are counted this often: counting costs more than all the rest.
+const DESCRIPTORS_PERIOD: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(super) struct Watchman {
+    sampler: Sampler,
+    watched: HashMap<ProcessKey, Watched>,
+    due: BTreeSet<(Time, ProcessKey)>,
+    pools: BTreeMap<(Namespace, PoolId), Pooled>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    life: Incarnation,
+    judge: LimitJudge,
+    due: Option<Time>,
+    descriptors_due: Time,
+}
+
+#[derive(Debug)]
+struct Pooled {
+    machine: PoolMachine,
+    due: Time,
+}
+
+/// What somebody has to do about a measurement.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Exceeded { key: ProcessKey, excess: Excess },
+    Descriptors { key: ProcessKey, open: u64, limit: u64 },
+    PoolWarning { pool: Pool, content: String },
+}
+
+impl Watchman {
+    pub(super) fn new(host: &Host, pools: &[Pool], now: Time) -> Self {
+        let mut watchman =
+            Self { sampler: host.sampler(), watched: HashMap::new(), due: BTreeSet::new(), pools: BTreeMap::new() };
+        for pool in pools {
+            watchman.set_pool(pool.clone(), now);
+        }
+        watchman
+    }
+
+    /// A life begins.
+    pub(super) fn watch(&mut self, key: &ProcessKey, life: &Incarnation, now: Time) {
+        self.forget(key, now);
+        let watched = Watched { life: life.clone(), judge: LimitJudge::new(now), due: None, descriptors_due: now };
+        self.watched.insert(key.clone(), watched);
+        self.set_due(key, now);
+    }
+
+    /// The life is over.
+    pub(super) fn forget(&mut self, key: &ProcessKey, now: Time) {
+        let Some(watched) = self.watched.remove(key) else { return };
+        if let Some(due) = watched.due {
+            self.due.remove(&(due, key.clone()));
+        }
+        self.sampler.forget(&watched.life);
+        for pooled in self.pools.values_mut().filter(|pooled| pooled.machine.pool().namespace == key.namespace) {
+            pooled.machine.handle(now, PoolEvent::Gone { key: key.clone() });
+        }
+    }
+
+    pub(super) fn set_pool(&mut self, pool: Pool, now: Time) {
+        let name = (pool.namespace.clone(), pool.id.clone());
+        match self.pools.get_mut(&name) {
+            Some(pooled) => {
+                pooled.machine.handle(now, PoolEvent::Changed(pool.limits));
+                pooled.due = now;
+            }
+            None => drop(self.pools.insert(name, Pooled { machine: PoolMachine::new(pool), due: now })),
+        }
+    }
+
+    /// When [`Watchman::turn`] has something to do.
+    pub(super) fn next(&self) -> Option<Time> {
+        let of_process = self.due.first().map(|(time, _)| *time);
+        let of_pool = self.pools.values().filter(|pooled| pooled.has_limits()).map(|pooled| pooled.due).min();
+        [of_process, of_pool].into_iter().flatten().min()
+    }
+
+    /// Measures what is due and judges it.
+    pub(super) fn turn(
+        &mut self,
+        now: Time,
+        boot_time: Duration,
+        processes: &HashMap<ProcessKey, Process>,
+    ) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        let names: Vec<(Namespace, PoolId)> =
+            self.pools.iter().filter(|(_, p)| p.has_limits() && p.due <= now).map(|(name, _)| name.clone()).collect();
+        for name in names {
+            self.turn_pool(&name, now, boot_time, processes, &mut verdicts);
+        }
+        while let Some((_, key)) = self.due.first().filter(|(time, _)| *time <= now).cloned() {
+            match processes.get(&key) {
+                Some(process) => drop(self.sample(process, now, boot_time, &mut verdicts)),
+                None => self.forget(&key, now),
+            }
+        }
+        verdicts
+    }
+
+    fn turn_pool(
+        &mut self,
+        name: &(Namespace, PoolId),
+        now: Time,
+        boot_time: Duration,
+        processes: &HashMap<ProcessKey, Process>,
+        verdicts: &mut Vec<Verdict>,
+    ) {
+        let Some(pool) = self.pools.get(name).map(|pooled| pooled.machine.pool().clone()) else { return };
+        let keys: Vec<ProcessKey> = self.watched.keys().filter(|key| key.namespace == name.0).cloned().collect();
+        let mut members = Vec::new();
+        for process in keys.iter().filter_map(|key| processes.get(key)) {
+            if is_member(&pool, process.key(), &process.spec().labels)
+                && let Some(sample) = self.sample(process, now, boot_time, verdicts)
+            {
+                members.push(member_of(process, &sample));
+            }
+        }
+        let Some(pooled) = self.pools.get_mut(name) else { return };
+        let actions = pooled.machine.handle(now, PoolEvent::Sampled { at: now, members });
+        pooled.due = now + pooled.machine.next_sample();
+        for action in actions {
+            verdicts.extend(self.verdict_of(&pool, action));
+        }
+    }
+
+    /// One sample, judged against the process's own limits.
+    fn sample(
+        &mut self,
+        process: &Process,
+        now: Time,
+        boot_time: Duration,
+        verdicts: &mut Vec<Verdict>,
+    ) -> Option<Sample> {
+        let (key, limits) = (process.key(), &process.spec().limits);
+        let watched = self.watched.get_mut(key)?;
+        if !self.sampler.track(&watched.life, Some(&leaf_of(key))) {
+            self.set_due(key, now + Duration::from_secs(1));
+            return None;
+        }
+        let counts_descriptors = limits.fd.is_some_and(|limit| limit > 0) && watched.descriptors_due <= now;
+        let measured = if counts_descriptors {
+            watched.descriptors_due = now + DESCRIPTORS_PERIOD;
+            self.sampler.sample_with_descriptors(&watched.life, boot_time)
+        } else {
+            self.sampler.sample(&watched.life, boot_time)
+        };
+        let Some(measured) = measured else {
+            self.set_due(key, now + Duration::from_secs(1));
+            return None;
+        };
+        let sample = Sample { at: now, cpu: measured.cpu_percent, memory: measured.memory_percent, fds: measured.fds };
+        let breach = watched.judge.judge(limits, sample).filter(|_| process.may_be_evicted());
+        if let Some(breach) = breach {
+            let excess = Excess { life: watched.life.clone(), breach, pool: None, ranking: String::new() };
+            verdicts.push(Verdict::Exceeded { key: key.clone(), excess });
+        }
+        if let (true, Some(open), Some(limit)) = (watched.judge.fd_warning(limits), sample.fds, limits.fd) {
+            verdicts.push(Verdict::Descriptors { key: key.clone(), open, limit });
+        }
+        let wait = watched.judge.next_sample(limits, now);
+        match has_limits(limits) {
+            true => self.set_due(key, now + wait),
+            false => self.clear_due(key), // only its pools want to know
+        }
+        Some(sample)
+    }
+
+    fn set_due(&mut self, key: &ProcessKey, at: Time) {
+        self.clear_due(key);
+        if let Some(watched) = self.watched.get_mut(key) {
+            watched.due = Some(at);
+            self.due.insert((at, key.clone()));
+        }
+    }
+
+    fn clear_due(&mut self, key: &ProcessKey) {
+        if let Some(due) = self.watched.get_mut(key).and_then(|watched| watched.due.take()) {
+            self.due.remove(&(due, key.clone()));
+        }
+    }
+
+    fn verdict_of(&self, pool: &Pool, action: PoolAction) -> Option<Verdict> {
+        match action {
+            PoolAction::Kill { victim, resource, usage, limit, ranking } => {
+                let life = self.watched.get(&victim)?.life.clone();
+                let breach = Breach { resource, usage, limit };
+                let excess = Excess { life, breach, pool: Some(pool.id.clone()), ranking: ranking_text(&ranking) };
+                Some(Verdict::Exceeded { key: victim, excess })
+            }
+            PoolAction::WouldKill { victim, resource, usage, limit, ranking } => {
+                let content = format!(
+                    "{} would have to end {victim}: {usage:.1} % of {limit:.1} % ({})",
+                    of(pool, resource),
+                    ranking_text(&ranking)
+                );
+                Some(Verdict::PoolWarning { pool: pool.clone(), content })
+            }
+            PoolAction::Warn { resource, usage, limit, warning } => {
+                let content =
+                    format!("{}: {} ({usage:.1} % of {limit:.1} %)", of(pool, resource), warning_text(&warning));
+                Some(Verdict::PoolWarning { pool: pool.clone(), content })
+            }
+        }
+    }
+}
+
+impl Pooled {
+    fn has_limits(&self) -> bool {
+        let limits = &self.machine.pool().limits;
+        limits.cpu.get() > 0.0 || limits.memory.get() > 0.0
+    }
+}
+
+/// The cgroup of a process, where there are cgroups.
+pub(super) fn leaf_of(key: &ProcessKey) -> Leaf {
+    Leaf::of(&format!("{}\0{}", key.namespace, key.name))
+}
+
+fn has_limits(limits: &Limits) -> bool {
+    limits.cpu.is_some() || limits.memory.is_some() || limits.fd.is_some_and(|limit| limit > 0)
+}
+
+fn member_of(process: &Process, sample: &Sample) -> Member {
+    let limits = &process.spec().limits;
+    Member {
+        key: process.key().clone(),
+        cpu: sample.cpu,
+        memory: sample.memory,
+        cpu_limit: limits.cpu.map(|limit| limit.get()),
+        memory_limit: limits.memory.map(|limit| limit.get()),
+        sampled_at: sample.at,
+        eligible: process.may_be_evicted(),
+    }
+}
+
+fn of(pool: &Pool, resource: Resource) -> String {
+    format!("pool {} of {} ({resource})", pool.id, pool.namespace)
+}
+
+fn ranking_text(ranking: &[Ranked]) -> String {
+    let one = |ranked: &Ranked| format!("{}: {:.2} % (score {:.3})", ranked.key, ranked.usage, ranked.score);
+    ranking.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn warning_text(warning: &PoolWarning) -> String {
+    match warning {
+        PoolWarning::Lowered => "its limit was lowered below the present use and has effect in 10 s".to_owned(),
+        PoolWarning::NoVictim => "it is over its limit, and there is nobody to end".to_owned(),
+        PoolWarning::KillsCapped => "six members were ended within a minute; no more for now".to_owned(),
+        PoolWarning::VictimSurvives(key) => format!("{key} had to go and is still there"),
+    }
+}

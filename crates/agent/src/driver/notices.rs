@@ -1,0 +1,141 @@
+//! What machines announce, as events for the server and lines in the log.
+
+use proctor_model::{EventKind, Incarnation, ProcessKey};
+use proctor_runtime::clock;
+use proctor_supervise::{Excess, Notice};
+use proctor_wire::FromAgent;
+
+use super::Driver;
+use super::limits::Verdict;
+use crate::spool::Draft;
+
+/// Events in one message.
+const EVENTS_MAX: usize = 500;
+
+impl Driver {
+    pub(super) fn announce(&mut self, key: &ProcessKey, notice: &Notice) {
+        let Some(spec) = self.processes.get(key).map(|process| process.spec().clone()) else { return };
+        let name = spec.identity.proc_name.as_str();
+        let draft = draft_of(key, name, notice);
+        tracing::info!(process = %key, notice = ?notice, "notice");
+        self.tell(draft.of(key, &spec));
+    }
+
+    pub(super) fn warn_of(&mut self, verdict: &Verdict) {
+        match verdict {
+            Verdict::Descriptors { key, open, limit } => {
+                let Some(spec) = self.processes.get(key).map(|process| process.spec().clone()) else { return };
+                let content = format!("process {key} has {open} open descriptors, more than its {limit}");
+                tracing::warn!(process = %key, open, limit, "too many open descriptors");
+                self.tell(Draft::new(EventKind::FdWarning, content).of(key, &spec).detail("open", open));
+            }
+            Verdict::PoolWarning { pool, content } => {
+                tracing::warn!(pool = %pool.id, namespace = %pool.namespace, content, "pool");
+                self.tell(Draft::new(EventKind::PoolWarning, content.clone()).detail("pool", &pool.id));
+            }
+            Verdict::Exceeded { .. } => {} // its machine announces it
+        }
+    }
+
+    pub(super) fn skipped(&mut self, key: &ProcessKey, planned: i64, skipped: u64) {
+        let Some(spec) = self.processes.get(key).map(|process| process.spec().clone()) else { return };
+        let content = format!("the run of {key} planned for {planned} was skipped: the one before is not over");
+        tracing::warn!(process = %key, planned, skipped, "a planned run was skipped");
+        let draft = Draft::new(EventKind::ScheduleSkipped, content).of(key, &spec);
+        self.tell(draft.detail("planned", planned).detail("skipped", skipped));
+    }
+
+    /// Numbers an event, keeps it and sends it on its way.
+    pub(super) fn tell(&mut self, draft: Draft) {
+        let event = self.events.push(draft, clock::unix_millis());
+        self.batch.events.push(event);
+    }
+
+    /// After the ledger has them: what the present session has not carried yet.
+    pub(super) fn send_events(&mut self) {
+        while let Some(link) = &self.link
+            && self.events.has_unsent()
+        {
+            let events = self.events.unsent(EVENTS_MAX);
+            let Some(last) = events.last().map(|event| event.sequence) else { return };
+            if link.try_send(FromAgent::Events { events }).is_err() {
+                return;
+            }
+            self.events.sent(last);
+        }
+    }
+
+    pub(super) fn events_seen(&mut self, up_to: u64) {
+        self.events.seen(up_to);
+        self.batch.events_seen = self.batch.events_seen.max(Some(up_to));
+    }
+
+    /// A new session gets everything that the server has not seen.
+    pub(super) fn resend_events(&mut self) {
+        self.events.connected();
+        if let Some(event) = self.events.tell_dropped(clock::unix_millis()) {
+            self.batch.events.push(event);
+        }
+    }
+}
+
+fn draft_of(key: &ProcessKey, name: &str, notice: &Notice) -> Draft {
+    match notice {
+        Notice::Started { life } => {
+            Draft::new(EventKind::Started, format!("process {key} was started as {}", life.pid)).detail("pid", life.pid)
+        }
+        Notice::Adopted { life } => {
+            Draft::new(EventKind::Adopted, format!("process {key} runs as {}", life.pid)).detail("pid", life.pid)
+        }
+        Notice::PidChanged { old, new } => {
+            let content = format!("process {key} runs as {} now, it was {}", new.pid, old.pid);
+            Draft::new(EventKind::PidChanged, content).detail("old_pid", old.pid).detail("pid", new.pid)
+        }
+        Notice::Exited { life, exit } => exited(key, life, exit.as_ref().map(ToString::to_string)),
+        Notice::RestartSucceeded { attempt } => {
+            let content = format!("check {name} not running, and restart it success");
+            Draft::new(EventKind::RestartSucceeded, content).detail("attempt", attempt)
+        }
+        Notice::RestartFailed { attempt, reason } => {
+            let content = format!("check {name} not running, and restart it failed: {reason}");
+            Draft::new(EventKind::RestartFailed, content).detail("attempt", attempt)
+        }
+        Notice::GaveUp { attempts, reason } => {
+            let content = format!("{name} is no longer managed after {attempts} failed restarts: {reason}");
+            Draft::new(EventKind::CancelRestart, content).detail("attempts", attempts)
+        }
+        Notice::Exceeded(excess) => exceeded(name, excess),
+        Notice::HealthChanged { healthy, reason } => {
+            let word = if *healthy { "healthy again" } else { "unhealthy" };
+            Draft::new(EventKind::HealthChanged, format!("process {key} is {word}: {reason}"))
+                .detail("healthy", healthy)
+        }
+        Notice::RunEnded { exit } => {
+            let how = exit.map_or_else(|| "did not run".to_owned(), |exit| format!("ended with {exit}"));
+            Draft::new(EventKind::Exited, format!("the scheduled run of {key} {how}")).detail("scheduled", true)
+        }
+    }
+}
+
+fn exited(key: &ProcessKey, life: &Incarnation, exit: Option<String>) -> Draft {
+    let how = exit.clone().map_or_else(String::new, |exit| format!(" with {exit}"));
+    let draft = Draft::new(EventKind::Exited, format!("process {key} ({}) ended{how}", life.pid));
+    draft.detail("pid", life.pid).detail("exit", exit.unwrap_or_default())
+}
+
+fn exceeded(name: &str, excess: &Excess) -> Draft {
+    let Excess { breach, pool, ranking, .. } = excess;
+    let (kind, whose) = match pool {
+        Some(pool) => (EventKind::PoolLimitExceeded, format!("the limit of pool {pool}")),
+        None => (EventKind::LimitExceeded, "its limit".to_owned()),
+    };
+    let content = format!(
+        "{name} is ended: {} use of {:.2} % exceeds {whose} of {:.2} %",
+        breach.resource, breach.usage, breach.limit
+    );
+    let draft = Draft::new(kind, content)
+        .detail("resource", breach.resource)
+        .detail("usage", format!("{:.3}", breach.usage))
+        .detail("limit", format!("{:.3}", breach.limit));
+    if ranking.is_empty() { draft } else { draft.detail("ranking", ranking) }
+}

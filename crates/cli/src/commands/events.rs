@@ -1,0 +1,184 @@
+//! `proctor events`: what happened, and what happens from now on.
+
+use std::io::{ErrorKind, Write};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use clap::builder::BoolishValueParser;
+use jiff::Timestamp;
+use proctor_client::{EventFilter, EventView};
+use proctor_model::EventKind;
+
+use super::{Ended, Session};
+use crate::args::Output;
+use crate::output::{self, Sheet, Tone, one_line, or_dash, plain};
+
+/// The server answers after this at the latest, and is asked again.
+const WAIT: Duration = Duration::from_secs(25);
+/// A server that is away is asked again after this.
+const ABSENCE_PAUSE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    /// Only events about processes of this namespace
+    #[arg(short, long, env = "PROCTOR_NAMESPACE")]
+    namespace: Option<String>,
+    /// Only events about processes of this name
+    #[arg(long, env = "PROCTOR_NAME")]
+    name: Option<String>,
+    /// Only events of this host: an IP address, CLOUD:IP or an agent id
+    #[arg(long, env = "PROCTOR_HOST")]
+    host: Option<String>,
+    /// Only these types, such as exited,restart_failed
+    #[arg(long = "type", env = "PROCTOR_EVENT_TYPE", value_name = "TYPE", value_delimiter = ',', value_parser = parse_type)]
+    types: Vec<EventKind>,
+    /// The oldest events after this id instead of the newest
+    #[arg(long, env = "PROCTOR_AFTER", value_name = "ID")]
+    after: Option<u64>,
+    /// How many at most
+    #[arg(long, env = "PROCTOR_LIMIT", value_name = "N", default_value_t = 50)]
+    limit: u64,
+    /// Go on with what happens from now on
+    #[arg(short, long, env = "PROCTOR_FOLLOW", value_parser = BoolishValueParser::new())]
+    follow: bool,
+}
+
+pub(super) fn parse_type(text: &str) -> Result<EventKind, String> {
+    text.parse().map_err(|error: proctor_model::FieldError| error.problem)
+}
+
+pub(super) async fn show(session: &Session, args: EventsArgs) -> Result<Ended> {
+    let filter = EventFilter {
+        after: args.after,
+        namespace: args.namespace,
+        name: args.name,
+        host: args.host,
+        types: args.types,
+        limit: Some(args.limit),
+    };
+    if args.follow {
+        return follow(session, filter).await;
+    }
+    let page = session.client.events(&filter).await?;
+    output::print(session.output, &page.events, |events| sheet(events))?;
+    Ok(Ended::Well)
+}
+
+/// One line for each event, until stdout is closed or the program is interrupted.
+async fn follow(session: &Session, mut filter: EventFilter) -> Result<Ended> {
+    let mut page = session.client.events(&filter).await?;
+    filter.limit = None;
+    loop {
+        if !write_lines(session.output, &page.events)? {
+            return Ok(Ended::Well);
+        }
+        filter.after = Some(page.next);
+        page = loop {
+            match session.client.follow_events(&filter, WAIT).await {
+                Ok(page) => break page,
+                Err(error) if error.is_unreachable() => {
+                    eprintln!("proctor: {error}; trying again");
+                    tokio::time::sleep(ABSENCE_PAUSE).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+    }
+}
+
+/// False when nobody reads any more.
+fn write_lines(output: Output, events: &[EventView]) -> Result<bool> {
+    let mut text = String::new();
+    for event in events {
+        text.push_str(&match output {
+            Output::Json => serde_json::to_string(event).context("cannot write an event as JSON")?,
+            Output::Table => line(event),
+        });
+        text.push('\n');
+    }
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        other => other.map(|()| true).context("cannot write to stdout"),
+    }
+}
+
+fn line(event: &EventView) -> String {
+    let process = event.process.as_deref().unwrap_or("-");
+    let text =
+        format!("{} {} {} {} {}: {}", event.id, time(event.at_ms), event.host, process, event.kind, event.content);
+    one_line(&text)
+}
+
+fn sheet(events: &[EventView]) -> Sheet {
+    let mut sheet = Sheet::new(&["ID", "TIME", "HOST", "PROCESS", "TYPE", "EVENT"]).right(&[0]);
+    for event in events {
+        sheet.row([
+            plain(event.id),
+            plain(time(event.at_ms)),
+            plain(&event.host),
+            plain(or_dash(event.process.clone().unwrap_or_default())),
+            (event.kind.clone(), tone(&event.kind)),
+            plain(&event.content),
+        ]);
+    }
+    sheet
+}
+
+fn tone(kind: &str) -> Tone {
+    match kind.parse::<EventKind>() {
+        Ok(EventKind::RestartSucceeded | EventKind::AgentOnline) => Tone::Good,
+        Ok(
+            EventKind::RestartFailed
+            | EventKind::CancelRestart
+            | EventKind::LimitExceeded
+            | EventKind::PoolLimitExceeded
+            | EventKind::AgentOffline,
+        ) => Tone::Bad,
+        Ok(
+            EventKind::HealthChanged
+            | EventKind::ConfigChanged
+            | EventKind::ScheduleSkipped
+            | EventKind::FdWarning
+            | EventKind::PidChanged
+            | EventKind::PoolWarning
+            | EventKind::EventsDropped,
+        ) => Tone::Warning,
+        Ok(EventKind::Started | EventKind::Exited | EventKind::Adopted) | Err(_) => Tone::Plain,
+    }
+}
+
+fn time(at_ms: i64) -> String {
+    Timestamp::from_millisecond(at_ms).map_or_else(|_| "-".into(), |time| format!("{time:.3}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(content: &str) -> EventView {
+        serde_json::from_value(json!({
+            "id": 7, "at_ms": 1_618_382_611_690_i64, "stored_at_ms": 1_618_382_611_700_i64, "host": "0:10.0.0.1",
+            "agent": "a-1", "sequence": 3, "type": "exited", "process": "web/nginx", "content": content,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn an_event_is_one_line() {
+        let text = line(&event("ended with\nsignal 9"));
+
+        assert_eq!(text, "7 2021-04-14T06:43:31.690Z 0:10.0.0.1 web/nginx exited: ended with");
+    }
+
+    #[test]
+    fn a_table_has_a_row_for_each_event() {
+        let text = sheet(&[event("it ended"), event("again")]).to_text();
+
+        let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(words, ["7", "2021-04-14T06:43:31.690Z", "0:10.0.0.1", "web/nginx", "exited", "it", "ended"]);
+    }
+}

@@ -1,0 +1,128 @@
+//! `proctor webhook add|list|remove`: who gets which events.
+
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+use proctor_client::{NewWebhook, WebhookFormat, WebhookView};
+use proctor_model::EventKind;
+
+use super::events::parse_type;
+use super::{Ended, Session};
+use crate::output::{self, Sheet, moment, or_dash, plain, yes_no};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WebhookCommand {
+    /// Send the events from now on to an address
+    Add(AddArgs),
+    /// The webhooks and how far each has come
+    List,
+    /// Send no more events to a webhook
+    Remove(RemoveArgs),
+}
+
+#[derive(Args)]
+pub(crate) struct AddArgs {
+    /// Where to: http or https
+    url: String,
+    /// Only events about processes of this namespace
+    #[arg(short, long, env = "PROCTOR_NAMESPACE")]
+    namespace: Option<String>,
+    /// Only events about processes with this report_id
+    #[arg(long, env = "PROCTOR_REPORT_ID", value_name = "N", allow_negative_numbers = true)]
+    report_id: Option<i64>,
+    /// Only these types, such as exited,restart_failed
+    #[arg(long = "type", env = "PROCTOR_EVENT_TYPE", value_name = "TYPE", value_delimiter = ',', value_parser = parse_type)]
+    types: Vec<EventKind>,
+    /// How the events are written: as our API shows them, or the five of GSE as GSE reports them
+    #[arg(long, env = "PROCTOR_WEBHOOK_FORMAT", value_name = "FORM", default_value = "native")]
+    format: Format,
+    /// Signs each request; the environment hides it from other users of this machine
+    #[arg(long, env = "PROCTOR_WEBHOOK_SECRET", hide_env_values = true)]
+    secret: Option<String>,
+}
+
+/// Without the secret.
+impl std::fmt::Debug for AddArgs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AddArgs").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    Native,
+    Gse,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArgs {
+    /// As `webhook list` shows it
+    id: String,
+}
+
+pub(super) async fn run(session: &Session, command: WebhookCommand) -> Result<Ended> {
+    match command {
+        WebhookCommand::Add(args) => add(session, args).await,
+        WebhookCommand::List => {
+            let webhooks = session.client.webhooks().await?;
+            output::print(session.output, &webhooks, |webhooks| sheet(webhooks))?;
+            Ok(Ended::Well)
+        }
+        WebhookCommand::Remove(args) => {
+            session.client.remove_webhook(&args.id).await?;
+            eprintln!("Webhook {} gets no more events.", args.id);
+            Ok(Ended::Well)
+        }
+    }
+}
+
+async fn add(session: &Session, args: AddArgs) -> Result<Ended> {
+    let AddArgs { url, namespace, report_id, types, format, secret } = args;
+    let format = match format {
+        Format::Native => WebhookFormat::Native,
+        Format::Gse => WebhookFormat::Gse,
+    };
+    let webhook = NewWebhook { url, namespace, report_id, types, format, secret };
+    let added = session.client.add_webhook(&webhook).await?;
+    output::print(session.output, &added, |added| sheet(std::slice::from_ref(added)))?;
+    Ok(Ended::Well)
+}
+
+fn sheet(webhooks: &[WebhookView]) -> Sheet {
+    let headers = ["ID", "URL", "NAMESPACE", "REPORT ID", "TYPES", "FORMAT", "SIGNED", "CREATED", "CURSOR"];
+    let mut sheet = Sheet::new(&headers).right(&[8]);
+    for webhook in webhooks {
+        sheet.row([
+            plain(&webhook.id),
+            plain(&webhook.url),
+            plain(or_dash(webhook.namespace.clone().unwrap_or_default())),
+            plain(or_dash(webhook.report_id.map(|id| id.to_string()).unwrap_or_default())),
+            plain(or_dash(webhook.types.join(","))),
+            plain(&webhook.format),
+            plain(yes_no(webhook.signed)),
+            plain(moment(webhook.created_at)),
+            plain(webhook.cursor),
+        ]);
+    }
+    sheet
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_webhook_is_one_line() {
+        let webhook: WebhookView = serde_json::from_value(json!({
+            "id": "abc", "url": "http://h/", "namespace": null, "report_id": 9, "types": ["exited", "started"],
+            "format": "native", "signed": true, "created_at": 0, "cursor": 12,
+        }))
+        .unwrap();
+
+        let text = sheet(&[webhook]).to_text();
+
+        let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(words, ["abc", "http://h/", "-", "9", "exited,started", "native", "yes", "-", "12"]);
+    }
+}

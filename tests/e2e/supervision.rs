@@ -1,0 +1,192 @@
+//! What the agent does by itself: limits, pools, schedules, health, and the events that tell of it.
+
+use proctor_testkit::{Agent, Fleet, Subject, eventually};
+use serde_json::{Value, json};
+
+use crate::{code, hosts, instance};
+
+const IP: &str = "127.0.0.1";
+
+async fn fleet() -> (Fleet, Agent) {
+    let fleet = Fleet::start().await.unwrap();
+    let agent = fleet.agent(IP).await.unwrap();
+    (fleet, agent)
+}
+
+async fn register(fleet: &Fleet, subject: &Subject, change: impl FnOnce(&mut Value)) {
+    let mut spec = subject.spec();
+    change(&mut spec);
+    let body = json!({"meta": subject.meta(), "hosts": hosts(&[IP]), "spec": spec});
+    let answer = fleet.gse("update_proc_info", &body).await.unwrap();
+    assert_eq!(code(&answer["data"], IP, &subject.name), 0, "{answer}");
+}
+
+async fn operate(fleet: &Fleet, subject: &Subject, op_type: i64) -> Value {
+    let body = json!({"meta": subject.meta(), "op_type": op_type, "hosts": hosts(&[IP])});
+    let rows = fleet.operate("operate_proc", &body).await.unwrap();
+    rows[format!("0:0:{IP}:e2e:{}", subject.name)].clone()
+}
+
+/// A start command that runs perl code under the subject's name, with its pid file.
+fn perl(subject: &Subject, code: &str) -> Value {
+    let name = &subject.name;
+    json!(format!("cp /usr/bin/perl ./{name}; ./{name} -e '{code}' > /dev/null 2>&1 & echo $! > {name}.pid"))
+}
+
+fn memory_bytes(percent: f64) -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let line = text.lines().find(|line| line.starts_with("MemTotal:")).unwrap();
+    let total: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    (total * 1024.0 * percent / 100.0) as u64
+}
+
+/// The first event of this type about the process.
+async fn event(fleet: &Fleet, subject: &Subject, kind: &str) -> Value {
+    let path = format!("/api/v1/events?namespace=e2e&name={}&type={kind}", subject.name);
+    eventually("the event is there", || async {
+        let answer = fleet.get(&path).await.ok()?;
+        answer["events"].as_array()?.first().cloned()
+    })
+    .await
+}
+
+#[tokio::test]
+async fn f1_memory_of_a_child_of_a_child_counts_and_the_tree_is_killed() {
+    let (fleet, _agent) = fleet().await;
+    let subject = Subject::new(fleet.dir(), "greedy").unwrap();
+    let bytes = memory_bytes(0.6);
+    let hog = format!("unless (fork) {{ unless (fork) {{ $x = \"a\" x {bytes}; sleep 1000 }} sleep 1000 }} sleep 1000");
+    register(&fleet, &subject, |spec| {
+        spec["control"]["start_cmd"] = perl(&subject, &hog);
+        spec["control"]["stop_cmd"] = json!("true");
+        spec["resource"] = json!({"cpu": 0, "mem": 0.3});
+        spec["monitor_policy"]["start_check_secs"] = json!(0);
+    })
+    .await;
+
+    assert_eq!(operate(&fleet, &subject, 0).await["error_code"], 0);
+
+    let told = event(&fleet, &subject, "limit_exceeded").await;
+    assert!(told.to_string().contains("memory"), "{told}");
+    eventually("the whole tree is dead", || async { subject.copies().is_empty().then_some(()) }).await;
+    assert_eq!(instance(&fleet, IP, "greedy").await["isAuto"], true, "it stays managed");
+}
+
+#[tokio::test]
+async fn f8_of_a_pool_over_its_limit_exactly_the_largest_is_killed() {
+    let (fleet, _agent) = fleet().await;
+    let sizes = [("ten", 0.50), ("eight", 0.40), ("five", 0.25)];
+    let mut subjects = Vec::new();
+    for (name, percent) in sizes {
+        let subject = Subject::new(fleet.dir(), name).unwrap();
+        let hog = format!("$x = \"a\" x {}; sleep 1000", memory_bytes(percent));
+        register(&fleet, &subject, |spec| {
+            spec["control"]["start_cmd"] = perl(&subject, &hog);
+            spec["resource"] = json!({"cpu": 0, "mem": 0});
+            spec["monitor_policy"]["start_check_secs"] = json!(0);
+        })
+        .await;
+        assert_eq!(operate(&fleet, &subject, 0).await["error_code"], 0);
+        subjects.push(subject);
+    }
+    let before: Vec<_> = subjects.iter().map(|subject| subject.pid().unwrap()).collect();
+
+    // The largest counts with perl itself: two copies of the string, so half of the sum is enough.
+    let resource = json!({"cpu_pool_limit": 0, "mem_pool_limit": 2.0, "cpu_pool_weight": 0, "mem_pool_weight": 0});
+    let set = json!({"meta": {"namespace": "e2e"}, "hosts": hosts(&[IP]),
+                     "spec": {"process_group": [{"id": "e2e", "resource": resource}]}});
+    assert_eq!(fleet.gse("set_process_group_info", &set).await.unwrap()["code"], 0);
+
+    let told = event(&fleet, &subjects[0], "pool_limit_exceeded").await;
+    assert!(told.to_string().contains("ranking"), "{told}");
+    eventually("the largest is gone", || async { (subjects[0].pid() != Some(before[0])).then_some(()) }).await;
+    assert_eq!(subjects[1].pid(), Some(before[1]));
+    assert_eq!(subjects[2].pid(), Some(before[2]));
+}
+
+#[tokio::test]
+async fn a_periodic_process_runs_every_cycle_and_shows_its_next_run() {
+    let (fleet, _agent) = fleet().await;
+    let subject = Subject::new(fleet.dir(), "cyclic").unwrap();
+    let info = json!({
+        "setup_path": subject.dir, "proc_name": subject.name, "pid_path": subject.pid_file(), "account": "root",
+        "type": 0, "cycle_time": 2, "start_cmd": "echo ran >> runs.log", "value_key": "cyclic",
+        "ip_list": [{"bk_cloud_id": 0, "ip": IP}]
+    });
+    let body = json!({"bk_biz_id": 1, "op_type": 3, "process_infos": [info]});
+
+    assert_eq!(fleet.job("operate_process", &body).await.unwrap()["code"], 0);
+
+    eventually("it ran three times", || async {
+        let runs = std::fs::read_to_string(subject.dir.join("runs.log")).unwrap_or_default();
+        (runs.lines().count() >= 3).then_some(())
+    })
+    .await;
+    let shown = fleet.get("/api/v1/processes/job/cyclic").await.unwrap();
+    assert!(shown.to_string().contains("next_run_at"), "{shown}");
+}
+
+#[tokio::test]
+async fn an_unhealthy_process_is_restarted_and_the_event_says_why() {
+    let (fleet, _agent) = fleet().await;
+    let subject = Subject::new(fleet.dir(), "sickly").unwrap();
+    register(&fleet, &subject, |spec| {
+        spec["control"]["health_cmd"] = json!("test ! -e sick || { echo fever; exit 1; }");
+        let health = json!({"interval_secs": 1, "timeout_secs": 5, "failures": 2, "grace_secs": 0});
+        spec["monitor_policy"]["health_check"] = health;
+    })
+    .await;
+    operate(&fleet, &subject, 0).await;
+    let before = subject.pid().unwrap();
+    eventually("it is seen healthy", || async {
+        (instance(&fleet, IP, "sickly").await["health"] == "healthy").then_some(())
+    })
+    .await;
+
+    std::fs::write(subject.dir.join("sick"), "").unwrap();
+
+    let told = event(&fleet, &subject, "health_changed").await;
+    assert!(told.to_string().contains("fever"), "{told}");
+    eventually("it has a new life", || async { subject.pid().filter(|pid| *pid != before) }).await;
+    assert_eq!(subject.copies().len(), 1);
+}
+
+#[tokio::test]
+async fn a_start_command_in_the_foreground_is_the_process() {
+    let (fleet, mut agent) = fleet().await;
+    let subject = Subject::new(fleet.dir(), "foreground").unwrap();
+    register(&fleet, &subject, |spec| {
+        spec["control"]["start_cmd"] =
+            json!("echo start >> commands.log; echo $$ > foreground.pid; exec ./foreground 100000");
+        spec["monitor_policy"]["op_timeout"] = json!(4);
+        spec["monitor_policy"]["start_check_secs"] = json!(1);
+    })
+    .await;
+
+    let row = operate(&fleet, &subject, 0).await;
+
+    assert_eq!(row["error_code"], 0, "{row}");
+    let pid = subject.pid().unwrap();
+    agent.restart().unwrap();
+    fleet.until_online(IP, true).await;
+    let seen = instance(&fleet, IP, "foreground").await;
+    assert_eq!((&seen["pid"], &seen["isAuto"]), (&json!(pid), &json!(true)));
+    assert_eq!(subject.starts(), 1);
+}
+
+#[tokio::test]
+async fn the_events_of_a_restart_reach_the_server_in_their_gse_shape() {
+    let (fleet, _agent) = fleet().await;
+    let subject = Subject::new(fleet.dir(), "eventful").unwrap();
+    register(&fleet, &subject, |spec| spec["monitor_policy"]["start_check_secs"] = json!(0)).await;
+    operate(&fleet, &subject, 0).await;
+
+    subject.kill(subject.pid().unwrap());
+
+    let told = event(&fleet, &subject, "restart_succeeded").await;
+    let text = told.to_string();
+    assert!(text.contains("check eventful not running, and restart it success"), "{text}");
+    event(&fleet, &subject, "started").await;
+    let ended = event(&fleet, &subject, "exited").await;
+    assert!(ended.to_string().contains("signal 9"), "{ended}");
+}
