@@ -5,11 +5,15 @@ CARGO ?= cargo
 NEXTEST_VERSION := 0.9.143
 DENY_VERSION := 0.20.2
 
-.PHONY: run build test lint unit deny bench docs tools system
+.PHONY: run release build test lint unit deny bench docs tools system
 
 ## Starts a server, a local agent and a demo process, on an embedded store.
 run: system
-	$(CARGO) run --release --bin proctor -- dev $(DEV_ARGS)
+	$(CARGO) run --bin proctor -- dev $(DEV_ARGS)
+
+## Optimised programs for a real installation, in target/release.
+release: system
+	$(CARGO) build --release --bins
 
 build:
 	$(CARGO) build --workspace --all-targets

@@ -110,7 +110,7 @@ impl Batch {
 
     /// Adds a later batch to one that is still owed.
     pub(crate) fn append(&mut self, later: Self) {
-        self.boot = later.boot.or(self.boot.take());
+        self.boot = later.boot.or_else(|| self.boot.take());
         self.generation = self.generation.max(later.generation);
         let again: HashSet<&ProcessKey> = later.processes.iter().map(|(key, _)| key).chain(&later.forgotten).collect();
         self.processes.retain(|(key, _)| !again.contains(key));

@@ -1,12 +1,13 @@
-//! What it costs to measure many processes: `sample_cost [lives] [descent|leaf]`.
+//! What it costs to measure many processes: `sample_cost [lives] [descent|leaf|leaf1]`.
 //!
 //! Prints CPU time of this program (not of the processes), by `getrusage`, beside the usual way of
 //! opening, reading and closing `stat` and `status`.
 
 #![allow(clippy::unwrap_used, reason = "a measurement may end as soon as something is odd")]
 
+use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proctor_host::{Command, Host, Leaf, Options, Prefer, Sampler};
 use proctor_model::Incarnation;
@@ -19,17 +20,27 @@ const PIDFS_MAGIC: i64 = 0x5049_4446;
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let count: usize = arguments.get(1).map_or(1000, |text| text.parse().unwrap());
-    let in_leaves = arguments.get(2).is_some_and(|way| way == "leaf");
+    let prefer = match arguments.get(2).map_or("descent", String::as_str) {
+        "leaf" => Prefer::Best,
+        "leaf1" => Prefer::CgroupV1,
+        _ => Prefer::Descendants,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(measure(count, in_leaves));
+    runtime.block_on(measure(count, prefer));
 }
 
-async fn measure(count: usize, in_leaves: bool) {
+async fn measure(count: usize, prefer: Prefer) {
     let root = tempfile::tempdir().unwrap();
     let tasks = Tasks::default();
-    let prefer = if in_leaves { Prefer::Best } else { Prefer::Descendants };
+    let in_leaves = prefer != Prefer::Descendants;
     let host = Host::with_tracking(Options { state_dir: root.path().join("state") }, prefer, &tasks).unwrap();
     println!("{count} lives, {:?}: {}", host.tracking().method, host.tracking().detail);
+
+    let leaf = Leaf::of("cost:run");
+    let without = run_median(&host, root.path(), None).await;
+    let with = run_median(&host, root.path(), Some(&leaf)).await;
+    println!("a command          {without:7.0} us of time until its end, {with:.0} us in a leaf (medians)");
+    host.release_leaf(&leaf).await.unwrap();
 
     let mut children = Vec::new();
     let mut lives = Vec::new();
@@ -103,17 +114,34 @@ fn end(mut child: Child) {
     let _ = child.wait();
 }
 
-async fn daemon(host: &Host, root: &std::path::Path, leaf: &Leaf) -> i32 {
-    let command = Command {
-        line: "setsid sleep 1000 < /dev/null > /dev/null 2>&1 & echo $!".to_owned(),
+async fn run_median(host: &Host, root: &Path, leaf: Option<&Leaf>) -> f64 {
+    let mut times = Vec::new();
+    for _ in 0..200 {
+        let begun = Instant::now();
+        host.run(command("true", root, leaf)).await;
+        times.push(micros(begun.elapsed()));
+        // Apart, as restarts are: the kernel is quicker at what it has just done.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn command(line: &str, root: &Path, leaf: Option<&Leaf>) -> Command {
+    Command {
+        line: line.to_owned(),
         user: "root".to_owned(),
         directory: root.to_owned(),
         timeout: Duration::from_secs(60),
         output_name: "cost".to_owned(),
-        leaf: Some(leaf.clone()),
+        leaf: leaf.cloned(),
         ..Command::default()
-    };
-    host.run(command).await.output.trim().parse().unwrap()
+    }
+}
+
+async fn daemon(host: &Host, root: &Path, leaf: &Leaf) -> i32 {
+    let line = "setsid sleep 1000 < /dev/null > /dev/null 2>&1 & echo $!";
+    host.run(command(line, root, Some(leaf))).await.output.trim().parse().unwrap()
 }
 
 fn life(host: &Host, pid: i32) -> Incarnation {

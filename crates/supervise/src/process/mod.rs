@@ -377,7 +377,7 @@ impl Process {
         }
         let notice = match self.record.life.take().filter(|old| *old != life) {
             Some(old) => Notice::PidChanged { old, new: life.clone() },
-            None if matches!(self.record.launch, Some(_)) => Notice::Started { life: life.clone() },
+            None if self.record.launch.is_some() => Notice::Started { life: life.clone() },
             None => Notice::Adopted { life: life.clone() },
         };
         self.actions.push_back(Action::Watch(life.clone()));

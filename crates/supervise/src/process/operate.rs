@@ -286,8 +286,8 @@ impl Process {
     }
 
     fn found(&mut self, now: Time, life: Incarnation, until: Time, mood: Mood) {
-        self.record.launch = None;
         self.adopt(now, life);
+        self.record.launch = None;
         match (&self.current, mood) {
             (None, _) => self.relaunched(now),
             (Some(_), Mood::Failed(failure)) => self.fail(now, failure.code, failure.message),
