@@ -109,3 +109,42 @@ async fn the_examples_of_both_documents_are_accepted_with_their_credentials() {
         assert_eq!(rows[&key]["error_code"], code, "{rows}");
     }
 }
+
+#[tokio::test]
+async fn several_instances_of_one_process_are_one_target_and_shown_one_by_one() {
+    let fleet = Fleet::start().await.unwrap();
+    let _agent = fleet.agent(IP).await.unwrap();
+    let subject = Subject::new(fleet.dir(), "many").unwrap();
+    let mut info = process_info(&subject);
+    info["pid_path"] = json!(subject.dir.join("many.{instance}.pid"));
+    info["start_cmd"] = json!("./many 10000$PROCTOR_INSTANCE > /dev/null 2>&1 & echo $! > many.{instance}.pid");
+    info["stop_cmd"] = json!("kill $(cat many.{instance}.pid)");
+    info["instance_num"] = json!(3);
+    let body = |op_type: i64| json!({"bk_biz_id": 1, "op_type": op_type, "process_infos": [info]});
+    let key = format!("{}/many:0:{IP}", subject.dir.display());
+
+    let rows = until_done(&fleet, &fleet.job("operate_process", &body(0)).await.unwrap()).await;
+    assert_eq!(rows[&key]["error_code"], 0, "{rows}");
+    assert_eq!(subject.copies().len(), 3);
+
+    let rows = until_done(&fleet, &fleet.job("operate_process", &body(2)).await.unwrap()).await;
+    let instances = rows[&key]["content"]["process"][0]["instance"].as_array().unwrap();
+    let mut pids: Vec<i64> = instances.iter().map(|instance| instance["pid"].as_i64().unwrap()).collect();
+    pids.sort_unstable();
+    let mut copies: Vec<i64> = subject.copies().into_iter().map(i64::from).collect();
+    copies.sort_unstable();
+    assert_eq!(pids, copies);
+
+    // Each is supervised by itself.
+    let victim = subject.copies()[0];
+    subject.kill(victim);
+    eventually("there are three again", || async {
+        let copies = subject.copies();
+        (copies.len() == 3 && !copies.contains(&victim)).then_some(())
+    })
+    .await;
+
+    let rows = until_done(&fleet, &fleet.job("operate_process", &body(1)).await.unwrap()).await;
+    assert_eq!(rows[&key]["error_code"], 0, "{rows}");
+    assert!(subject.copies().is_empty());
+}

@@ -10,6 +10,7 @@ mod errors;
 mod faults;
 mod job;
 mod operations;
+mod scenarios;
 mod supervision;
 
 use proctor_testkit::Fleet;

@@ -407,8 +407,12 @@ fn write_operations(connection: &Connection, batch: &Batch) -> rusqlite::Result<
             .execute(params![operation.to_string(), json(outcome), batch.now])?;
     }
     for operation in &batch.acknowledged {
+        // The parts of an operation, one for each instance, have ids that continue its own with '/'.
         connection
-            .prepare_cached("UPDATE operation SET acknowledged = 1, changed_at = ?2 WHERE id = ?1")?
+            .prepare_cached(
+                "UPDATE operation SET acknowledged = 1, changed_at = ?2
+                 WHERE id = ?1 OR (id >= ?1 || '/' AND id < ?1 || '0')",
+            )?
             .execute(params![operation.to_string(), batch.now])?;
     }
     if !batch.acknowledged.is_empty() {

@@ -10,6 +10,8 @@ mod enrol;
 mod identity;
 mod ledger;
 mod link;
+mod policy;
+mod regular;
 mod spool;
 
 use std::net::IpAddr;

@@ -14,6 +14,8 @@ mod cgroup;
 mod command;
 mod error;
 mod fork;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod look;
 mod output;
 mod pidfd;

@@ -188,6 +188,7 @@ async fn a_command_that_nobody_waits_for_goes_on() {
 
     assert!(world.host.is_alive(&life));
     world.host.kill_tree(&life).await.unwrap();
+    eventually("it is dead", || is_dead(life.pid)).await;
     eventually("no zombies", || our_zombies().is_empty()).await;
     assert!(!world.host.signal(&life, Signal::Kill).unwrap());
 }

@@ -79,18 +79,32 @@ pub struct OperationId {
     pub task: TaskId,
     pub index: u32,
     pub attempt: u32,
+    /// On its host, the share of one instance (from 1); 0 is the whole.
+    #[serde(default)]
+    pub part: u32,
 }
 
 impl OperationId {
     /// The first attempt. It must be the same whoever makes it: an agent knows it by this id.
     pub fn first(task: TaskId, index: u32) -> Self {
-        Self { task, index, attempt: 1 }
+        Self { task, index, attempt: 1, part: 0 }
+    }
+
+    #[must_use]
+    pub fn part(self, part: u32) -> Self {
+        Self { part, ..self }
+    }
+
+    #[must_use]
+    pub fn whole(self) -> Self {
+        self.part(0)
     }
 }
 
 impl std::fmt::Display for OperationId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}/{}", self.task, self.index, self.attempt)
+        write!(f, "{}/{}/{}", self.task, self.index, self.attempt)?;
+        if self.part > 0 { write!(f, "/{}", self.part) } else { Ok(()) }
     }
 }
 
@@ -98,16 +112,17 @@ impl std::str::FromStr for OperationId {
     type Err = FieldError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bad = || FieldError::new("operation_id", format!("'{text}' is not TASK/INDEX/ATTEMPT"));
-        let mut parts = text.split('/');
-        let (Some(task), Some(index), Some(attempt), None) = (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(bad());
-        };
-        Ok(Self {
-            task: task.parse()?,
-            index: index.parse().map_err(|_| bad())?,
-            attempt: attempt.parse().map_err(|_| bad())?,
-        })
+        let number = |text: &str| text.parse().map_err(|_| bad());
+        let pieces: Vec<&str> = text.split('/').collect();
+        match pieces[..] {
+            [task, index, attempt] => {
+                Ok(Self { task: task.parse()?, index: number(index)?, attempt: number(attempt)?, part: 0 })
+            }
+            [task, index, attempt, part] => {
+                Ok(Self { task: task.parse()?, index: number(index)?, attempt: number(attempt)?, part: number(part)? })
+            }
+            _ => Err(bad()),
+        }
     }
 }
 
@@ -118,7 +133,7 @@ mod tests {
     #[test]
     fn ids_survive_their_text_form() {
         let task = TaskId::from_uuid(Uuid::from_u128(7));
-        let operation = OperationId { task, index: 3, attempt: 1 };
+        let operation = OperationId::first(task, 3).part(2);
 
         assert_eq!(operation.to_string().parse::<OperationId>().unwrap(), operation);
         assert!(task.to_string().starts_with("GSETASK:"));

@@ -65,6 +65,11 @@ impl ProcessKey {
     pub fn new(namespace: Namespace, name: ProcessName) -> Self {
         Self { namespace, name }
     }
+
+    /// Instance `number` of a process that has several: `name#number`.
+    pub fn instance(&self, number: u32) -> Self {
+        Self::new(self.namespace.clone(), ProcessName::from_free_text(&format!("{}#{number}", self.name)))
+    }
 }
 
 /// `namespace/name`, as people write it.

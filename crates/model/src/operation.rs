@@ -93,6 +93,9 @@ pub struct Outcome {
     pub managed: bool,
     /// The live state, for a status query.
     pub snapshot: Option<Snapshot>,
+    /// The live state of each instance, where there are several.
+    #[serde(default)]
+    pub instances: Vec<Snapshot>,
 }
 
 impl Outcome {
@@ -101,7 +104,7 @@ impl Outcome {
     }
 
     pub fn new(code: Code, message: impl Into<String>, managed: bool) -> Self {
-        Self { code, message: message.into(), output: String::new(), managed, snapshot: None }
+        Self { code, message: message.into(), output: String::new(), managed, snapshot: None, instances: Vec::new() }
     }
 
     #[must_use]

@@ -13,6 +13,9 @@ use crate::field::{FieldError, check_text, text_type};
 const PATH_BYTES_MAX: usize = 4096;
 /// The kernel takes at most 128 KiB in one argument of exec, and a command line is one argument.
 const COMMAND_BYTES_MAX: usize = 128 * 1024 - 1;
+/// Stands for the number of an instance in paths and commands.
+const INSTANCE: &str = "{instance}";
+const INSTANCES_MAX: u32 = 256;
 /// Seven commands of the largest size fit.
 const SPEC_BYTES_MAX: usize = 2 * 1024 * 1024;
 const SECONDS_MAX: u32 = 7 * 24 * 3600;
@@ -176,6 +179,38 @@ impl Spec {
     /// The canonical JSON text: the same spec always gives the same text.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a spec has only string keys and finite numbers")
+    }
+
+    /// How many instances of it there are on a host. Several only where the pid file tells them
+    /// apart: without the placeholder they would be taken for one another.
+    pub fn instances(&self) -> u32 {
+        let tells_apart = self.identity.pid_path.as_str().contains(INSTANCE);
+        if tells_apart { self.policy.instances.clamp(1, INSTANCES_MAX) } else { 1 }
+    }
+
+    /// The spec of instance `number`: every `{instance}` in its paths and commands is that number.
+    pub fn instance(&self, number: u32) -> Result<Self, FieldError> {
+        let text = number.to_string();
+        let path = |path: &AbsolutePath| path.as_str().replace(INSTANCE, &text).parse::<AbsolutePath>();
+        let line = |line: &Option<CommandLine>| match line {
+            Some(line) => line.as_str().replace(INSTANCE, &text).parse::<CommandLine>().map(Some),
+            None => Ok(None),
+        };
+        let mut spec = self.clone();
+        spec.identity.setup_path = path(&self.identity.setup_path)?;
+        spec.identity.pid_path = path(&self.identity.pid_path)?;
+        spec.identity.config_path = self.identity.config_path.as_ref().map(path).transpose()?;
+        spec.identity.log_path = self.identity.log_path.as_ref().map(path).transpose()?;
+        spec.control = Control {
+            start: line(&self.control.start)?,
+            stop: line(&self.control.stop)?,
+            restart: line(&self.control.restart)?,
+            reload: line(&self.control.reload)?,
+            kill: line(&self.control.kill)?,
+            version: line(&self.control.version)?,
+            health: line(&self.control.health)?,
+        };
+        Ok(spec)
     }
 
     /// The spec itself, if it is not too large to travel.

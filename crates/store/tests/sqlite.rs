@@ -189,8 +189,7 @@ async fn reads_do_not_wait_for_a_writer_and_see_whole_calls_only() {
     let mut writers = JoinSet::new();
     for first in (0..200).step_by(10) {
         let store = Arc::clone(&store);
-        let outcome =
-            |index| (OperationId { task: task(0, "").id, index, attempt: 0 }, Outcome::new(Code::Success, "", true));
+        let outcome = |index| (OperationId::first(task(0, "").id, index), Outcome::new(Code::Success, "", true));
         let outcomes: Vec<_> = (first..first + 10).map(outcome).collect();
         writers.spawn(async move { store.record_outcomes(&outcomes, 1).await.unwrap() });
     }

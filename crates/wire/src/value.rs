@@ -157,7 +157,7 @@ impl From<OperationId> for proto::OperationId {
 impl TryFrom<proto::OperationId> for OperationId {
     type Error = WireError;
     fn try_from(id: proto::OperationId) -> Result<Self, WireError> {
-        Ok(Self { task: parsed("task id", short("task id", id.task)?)?, index: id.index, attempt: id.attempt })
+        Ok(Self { task: parsed("task id", short("task id", id.task)?)?, index: id.index, attempt: id.attempt, part: 0 })
     }
 }
 
@@ -182,6 +182,7 @@ impl From<Outcome> for proto::Outcome {
             output: outcome.output,
             managed: outcome.managed,
             snapshot: outcome.snapshot.map(Into::into),
+            instances: outcome.instances.into_iter().map(Into::into).collect(),
         }
     }
 }
@@ -195,6 +196,7 @@ impl TryFrom<proto::Outcome> for Outcome {
             output: outcome.output,
             managed: outcome.managed,
             snapshot: outcome.snapshot.map(Snapshot::try_from).transpose()?,
+            instances: outcome.instances.into_iter().map(Snapshot::try_from).collect::<Result<_, _>>()?,
         })
     }
 }

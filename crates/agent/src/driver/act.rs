@@ -22,7 +22,8 @@ impl Driver {
         match action {
             Action::Look { ticket, spec, known } => self.look(key, ticket, &spec, known),
             Action::Run { ticket, command, line, spec, timeout, operation } => {
-                let run = command_of(&key, command.as_str(), line.as_str(), &spec, timeout);
+                let mut run = command_of(&key, command.as_str(), line.as_str(), &spec, timeout);
+                run.environment = self.environment_of(&key);
                 let kind = if operation.is_some() { Kind::Operation } else { Kind::Supervision };
                 self.run_command(key, ticket, command, run, kind);
             }
@@ -49,6 +50,9 @@ impl Driver {
             Action::Finish { operation, outcome } => {
                 let (code, message) = (outcome.code.name(), &outcome.message);
                 tracing::info!(process = %key, %operation, code, message, "operation ended");
+                if operation.part > 0 {
+                    return self.gather(operation, *outcome);
+                }
                 self.outcomes.insert(operation, (*outcome).clone());
                 self.send(FromAgent::Outcome { operation, outcome: *outcome });
             }
@@ -91,7 +95,8 @@ impl Driver {
     }
 
     fn check_health(&self, key: ProcessKey, ticket: Ticket, line: &str, spec: &Spec, timeout: Duration) {
-        let run = command_of(&key, "health", line, spec, timeout);
+        let mut run = command_of(&key, "health", line, spec, timeout);
+        run.environment = self.environment_of(&key);
         let (host, inbox, permits) = (self.host.clone(), self.inbox.clone(), self.commands.of(Kind::Question));
         self.tasks.spawn("health", async move {
             let end = permits.run(&host, run).await;

@@ -5,6 +5,7 @@
 //! fail with that reason and supervision goes on from memory.
 
 mod act;
+mod instances;
 mod limits;
 mod notices;
 mod permits;
@@ -23,6 +24,7 @@ use proctor_wire::{Assign, FromAgent, FromServer};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use instances::Gathering;
 use limits::{Verdict, Watchman};
 use permits::Permits;
 use schedules::{Plan, Schedules};
@@ -55,8 +57,7 @@ pub(crate) enum Input {
     /// A status query is answered.
     Inspected {
         operation: OperationId,
-        key: ProcessKey,
-        look: Look,
+        looks: Vec<(ProcessKey, Look)>,
         outcome: Box<Outcome>,
     },
     Version {
@@ -93,6 +94,8 @@ pub(crate) struct Driver {
     events: EventSpool,
     /// Outcomes that the server has not acknowledged.
     outcomes: BTreeMap<OperationId, Outcome>,
+    /// Operations on processes of several instances, whose parts are under way.
+    gathering: HashMap<OperationId, Gathering>,
     /// Those of them that the link had no room for.
     waiting: BTreeSet<OperationId>,
     /// Status queries under way.
@@ -128,7 +131,8 @@ impl Driver {
             watchman: Watchman::new(&host, &memory.pools, now),
             schedules: Schedules::default(),
             events: EventSpool::new(&mut memory, same_boot, clock::unix_millis()),
-            outcomes: memory.outcomes.into_iter().collect(),
+            outcomes: memory.outcomes.into_iter().filter(|(operation, _)| operation.part == 0).collect(),
+            gathering: HashMap::new(),
             waiting: BTreeSet::new(),
             inspecting: HashSet::new(),
             versions: HashMap::new(),
@@ -205,9 +209,11 @@ impl Driver {
                 self.link = None;
                 self.waiting.clear();
             }
-            Input::Inspected { operation, key, look, outcome } => {
+            Input::Inspected { operation, looks, outcome } => {
                 self.inspecting.remove(&operation);
-                self.feed(&key, Event::Noticed(look));
+                for (key, look) in looks {
+                    self.feed(&key, Event::Noticed(look));
+                }
                 self.outcomes.insert(operation, (*outcome).clone());
                 self.send(FromAgent::Outcome { operation, outcome: *outcome });
             }
@@ -276,6 +282,9 @@ impl Driver {
         if kind == OperationKind::Status {
             return self.inspect(operation, key, spec);
         }
+        if let Some(spec) = spec.as_ref().filter(|spec| spec.instances() > 1) {
+            return self.operate_instances(operation, &key, kind, spec, expires_in).await;
+        }
         if !self.processes.contains_key(&key) {
             let Some(spec) = &spec else {
                 let message = format!("process {key} is not registered on this host");
@@ -290,9 +299,12 @@ impl Driver {
     fn assign(&mut self, assign: Assign) {
         self.see(assign.generation);
         let Assign { key, spec, managed, registered_at, .. } = assign;
-        let Some(spec) = spec else {
-            return self.feed(&key, Event::Forgotten);
-        };
+        let instances = spec.as_ref().map_or(0, |spec| spec.instances());
+        self.forget_others(&key, instances);
+        let Some(spec) = spec else { return };
+        if instances > 1 {
+            return self.assign_instances(&key, &spec, managed, registered_at);
+        }
         let is_new = !self.processes.contains_key(&key);
         if is_new {
             self.processes.insert(key.clone(), Process::new(key.clone(), spec.clone(), self.seed));
@@ -513,7 +525,7 @@ impl Driver {
         let essence = (process.phase(), process.managed(), process.life().map(|life| life.pid), process.restarts());
         if self.link.is_some() && self.reported.get(key) != Some(&essence) {
             self.reported.insert(key.clone(), essence);
-            let observations = vec![(key.clone(), self.snapshot_of(process))];
+            let observations = vec![self.observation_of(process)];
             self.send(FromAgent::Observed { observations });
         }
     }
@@ -523,7 +535,7 @@ impl Driver {
             return;
         }
         let all: Vec<(ProcessKey, Snapshot)> =
-            self.processes.iter().map(|(key, process)| (key.clone(), self.snapshot_of(process))).collect();
+            self.processes.values().map(|process| self.observation_of(process)).collect();
         for observations in all.chunks(OBSERVATIONS_MAX) {
             self.send(FromAgent::Observed { observations: observations.to_vec() });
         }

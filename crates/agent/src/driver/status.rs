@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use proctor_model::{Incarnation, Look, OperationId, Outcome, ProcessKey, Snapshot, Spec};
+use proctor_host::{Command, Host};
+use proctor_model::{Incarnation, Look, OperationId, Outcome, Phase, ProcessKey, Snapshot, Spec, Usage};
 use proctor_runtime::clock;
 use proctor_supervise::Process;
 
 use super::act::{VERSION_TIMEOUT, command_of, look_or_known, version_from};
+use super::instances::summary;
 use super::{Driver, Input};
 
 impl Driver {
@@ -15,26 +17,49 @@ impl Driver {
         if !self.inspecting.insert(operation) {
             return; // delivered again
         }
-        let process = self.processes.get(&key);
-        let spec = process.map(|process| process.spec().clone()).or(spec);
-        let known = process.and_then(|process| process.life().cloned());
-        let snapshot = process.map_or_else(bare_snapshot, |process| self.snapshot_of(process));
-        let version = self.versions.get(&key).cloned();
+        let inspections = self.inspections_of(&key, spec);
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         self.tasks.spawn("status", async move {
-            let inspection = Inspection { host: &host, key: &key, version, snapshot };
-            let (look, snapshot) = match &spec {
-                Some(spec) => inspection.look(spec, known).await,
-                None => {
-                    let reason = "the process is not registered on this host".to_owned();
-                    (Look::Absent(reason.clone()), Snapshot { reason, ..inspection.snapshot })
-                }
-            };
-            let mut outcome = Outcome::success(snapshot.managed);
-            outcome.snapshot = Some(snapshot);
-            let outcome = Box::new(outcome);
-            let _ = inbox.send(Input::Inspected { operation, key, look, outcome }).await;
+            let mut seen = Vec::with_capacity(inspections.len());
+            for inspection in inspections {
+                seen.push(inspection.look(&host).await);
+            }
+            let mut outcome = Outcome::success(seen.iter().all(|(_, _, snapshot)| snapshot.managed));
+            let snapshots: Vec<Snapshot> = seen.iter().map(|(_, _, snapshot)| snapshot.clone()).collect();
+            if let [only] = &snapshots[..] {
+                outcome.snapshot = Some(only.clone());
+            } else {
+                outcome.snapshot = Some(summary(&(1..).zip(snapshots.clone()).collect::<Vec<_>>()));
+                outcome.instances = snapshots;
+            }
+            let looks = seen.into_iter().map(|(key, look, _)| (key, look)).collect();
+            let _ = inbox.send(Input::Inspected { operation, looks, outcome: Box::new(outcome) }).await;
         });
+    }
+
+    /// One for each instance.
+    fn inspections_of(&self, key: &ProcessKey, given: Option<Arc<Spec>>) -> Vec<Inspection> {
+        let mut keys: Vec<(u32, ProcessKey)> = self
+            .instances_of(key)
+            .filter_map(|process| Some((process.instance()?.number, process.key().clone())))
+            .collect();
+        keys.sort();
+        if keys.is_empty() {
+            keys.push((0, key.clone()));
+        }
+        keys.into_iter().map(|(_, key)| self.inspection_of(key, given.clone())).collect()
+    }
+
+    fn inspection_of(&self, key: ProcessKey, given: Option<Arc<Spec>>) -> Inspection {
+        let process = self.processes.get(&key);
+        Inspection {
+            spec: process.map(|process| process.spec().clone()).or(given),
+            known: process.and_then(|process| process.life().cloned()),
+            snapshot: process.map_or_else(bare_snapshot, |process| self.snapshot_of(process)),
+            version: self.versions.get(&key).cloned(),
+            environment: self.environment_of(&key),
+            key,
+        }
     }
 
     /// What is known of a process without a look.
@@ -59,49 +84,53 @@ impl Driver {
     }
 }
 
-struct Inspection<'a> {
-    host: &'a proctor_host::Host,
-    key: &'a ProcessKey,
+/// What is to be looked at, and what is known of it.
+struct Inspection {
+    key: ProcessKey,
+    spec: Option<Arc<Spec>>,
+    known: Option<Incarnation>,
+    snapshot: Snapshot,
     /// The version of a life that was asked already.
     version: Option<(Incarnation, String)>,
-    snapshot: Snapshot,
+    environment: Vec<(String, String)>,
 }
 
-impl Inspection<'_> {
-    async fn look(self, spec: &Spec, known: Option<Incarnation>) -> (Look, Snapshot) {
-        let mut snapshot = self.snapshot;
-        let look = look_or_known(self.host, &spec.identity, known).await;
+impl Inspection {
+    async fn look(self, host: &Host) -> (ProcessKey, Look, Snapshot) {
+        let Self { key, spec, known, mut snapshot, version, environment } = self;
+        let Some(spec) = spec else {
+            let reason = "the process is not registered on this host".to_owned();
+            return (key, Look::Absent(reason.clone()), Snapshot { reason, ..snapshot });
+        };
+        let look = look_or_known(host, &spec.identity, known).await;
         match &look {
             Look::Running(life) => {
-                fill_life(&mut snapshot, self.host, life);
-                snapshot.phase = proctor_model::Phase::Running;
+                fill_life(&mut snapshot, host, life);
+                snapshot.phase = Phase::Running;
                 snapshot.reason.clear();
-                snapshot.version = match self.version {
+                snapshot.version = match version {
                     Some((of, version)) if of == *life => version,
-                    Some(_) | None => ask_version(self.host, self.key, spec).await,
+                    Some(_) | None => ask_version(host, &key, &spec, environment).await,
                 };
             }
             Look::Absent(reason) | Look::Dead { reason, .. } => {
                 snapshot.pid = None;
-                snapshot.usage = proctor_model::Usage::default();
+                snapshot.usage = Usage::default();
                 snapshot.reason = reason.clone();
             }
         }
-        (look, snapshot)
+        (key, look, snapshot)
     }
 }
 
-async fn ask_version(host: &proctor_host::Host, key: &ProcessKey, spec: &Spec) -> String {
-    match &spec.control.version {
-        // A name of its own: another ask may be under way.
-        Some(line) => {
-            version_from(host.run(command_of(key, "version-now", line.as_str(), spec, VERSION_TIMEOUT)).await)
-        }
-        None => String::new(),
-    }
+async fn ask_version(host: &Host, key: &ProcessKey, spec: &Spec, environment: Vec<(String, String)>) -> String {
+    let Some(line) = &spec.control.version else { return String::new() };
+    // A name of its own: another ask may be under way.
+    let command = command_of(key, "version-now", line.as_str(), spec, VERSION_TIMEOUT);
+    version_from(host.run(Command { environment, ..command }).await)
 }
 
-fn fill_life(snapshot: &mut Snapshot, host: &proctor_host::Host, life: &Incarnation) {
+fn fill_life(snapshot: &mut Snapshot, host: &Host, life: &Incarnation) {
     snapshot.pid = Some(life.pid);
     snapshot.started_at = host.started_at(life);
     snapshot.usage = host.usage(life).unwrap_or_default();
@@ -112,5 +141,5 @@ fn bare_snapshot() -> Snapshot {
     let offset = jiff::Timestamp::from_second(now)
         .map(|time| jiff::tz::TimeZone::system().to_offset(time).seconds())
         .unwrap_or(0);
-    Snapshot { phase: proctor_model::Phase::Stopped, reported_at: now, utc_offset_secs: offset, ..Snapshot::default() }
+    Snapshot { phase: Phase::Stopped, reported_at: now, utc_offset_secs: offset, ..Snapshot::default() }
 }

@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::time::Timespec;
 
@@ -24,6 +25,8 @@ const REMOVE_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 /// Cgroups that a process makes in its leaf for itself.
 const NESTED_MAX: usize = 256;
 const LEAVES_SWEPT_MAX: usize = 65_536;
+const SCOPES_SWEPT_MAX: usize = 1024;
+const FOREIGN_AGE_MIN: Duration = Duration::from_secs(600);
 const PROCS_BYTES_MAX: u64 = 1024 * 1024;
 const PATHS_BYTES_MAX: u64 = 16 * 1024;
 
@@ -151,15 +154,15 @@ impl Hierarchy {
         true
     }
 
-    /// Removes every leaf that an earlier life of the agent left empty.
+    /// Removes every leaf that an earlier life of the agent left empty, and those that agents left
+    /// which may never come again.
     pub(crate) fn sweep(&self) {
-        let Ok(entries) = fs::read_dir(&self.scope) else { return };
-        let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        for entry in directories.take(LEAVES_SWEPT_MAX) {
-            // One with members refuses.
-            let _ = fs::remove_dir(entry.path());
+        let foreign = directories(&self.top).filter(|scope| *scope != self.scope && is_old(scope));
+        for scope in foreign.take(SCOPES_SWEPT_MAX) {
+            sweep_scope(&scope);
         }
-        self.remove_scope();
+        sweep_scope(&self.scope);
+        let _ = fs::remove_dir(&self.top);
     }
 
     /// Kills all members at once. False: this kernel cannot.
@@ -177,6 +180,25 @@ impl Hierarchy {
     }
 }
 
+fn sweep_scope(scope: &Path) {
+    for leaf in directories(scope).take(LEAVES_SWEPT_MAX) {
+        // One with members refuses.
+        let _ = fs::remove_dir(leaf);
+    }
+    let _ = fs::remove_dir(scope);
+}
+
+/// Nobody is about to put its first process into it.
+fn is_old(directory: &Path) -> bool {
+    let changed = fs::metadata(directory).and_then(|metadata| metadata.modified());
+    changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age >= FOREIGN_AGE_MIN))
+}
+
+fn directories(parent: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path())
+}
+
 /// A directory and those below it, parents first.
 fn nested(directory: &Path) -> Vec<PathBuf> {
     let mut found = vec![directory.to_owned()];
@@ -185,10 +207,7 @@ fn nested(directory: &Path) -> Vec<PathBuf> {
         && found.len() < NESTED_MAX
     {
         next += 1;
-        let Ok(entries) = fs::read_dir(parent) else { continue };
-        let below = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        let below: Vec<PathBuf> = below.map(|entry| entry.path()).take(NESTED_MAX).collect();
-        found.extend(below);
+        found.extend(directories(parent).take(NESTED_MAX));
     }
     found
 }

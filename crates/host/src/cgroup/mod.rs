@@ -233,6 +233,11 @@ impl Groups {
         }
     }
 
+    /// `cpu.stat` of what is above all leaves, where the kernel adds up only when it is asked.
+    pub(crate) fn scope_cpu_file(&self) -> Option<PathBuf> {
+        self.tree.selector().is_empty().then(|| self.tree.scope().join("cpu.stat"))
+    }
+
     /// `memory.stat` of version 2, where memory is counted.
     pub(crate) fn memory_file(&self, leaf: &Leaf) -> Option<PathBuf> {
         self.tree.selector().is_empty().then(|| self.tree.file(leaf, "memory.stat")).flatten()

@@ -4,6 +4,8 @@
 //! Absent: taking away. Who ends is noticed when it is measured.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use super::handle::Handle;
@@ -28,6 +30,7 @@ impl Sampler {
         }
         self.looked_at = Some(now);
         self.machine.refresh(now);
+        self.settle_leaves();
         let (before, newest) = (self.newest, self.scan.newest());
         self.newest = newest;
         let is_quiet = newest.is_some() && newest == before;
@@ -46,6 +49,21 @@ impl Sampler {
             && let Ok(pids) = self.scan.since(before, newest)
         {
             self.assign(&pids);
+        }
+    }
+
+    /// Has the kernel add up what the leaves have used, all at once. Asked for one leaf only, it
+    /// searches that among all that have used something, which with thousands takes 0.2 ms each.
+    fn settle_leaves(&mut self) {
+        if self.by_leaf.is_empty() {
+            return;
+        }
+        if self.all_leaves.is_none() {
+            self.all_leaves = self.groups.as_ref().and_then(|groups| File::open(groups.scope_cpu_file()?).ok());
+        }
+        // The directory goes with the last leaf and comes again with the next.
+        if self.all_leaves.as_ref().is_some_and(|file| file.read_at(&mut [0; 512], 0).is_err()) {
+            self.all_leaves = None;
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Promised: exact CPU time, also of those that came and went; memory as anonymous, shared and
 //! kernel memory, without page cache and what the kernel would give back. Absent: anything where
-//! a controller is missing; then members are summed up.
+//! a controller is missing or descriptors are scarce; then members are summed up.
 
 use std::path::{Path, PathBuf};
 
@@ -16,15 +16,16 @@ const MEMORY_BYTES_MAX: u64 = 16 * 1024;
 #[derive(Debug)]
 pub(crate) struct Counted {
     pub(crate) leaf: Leaf,
-    cpu: Option<(CpuFile, Option<Kept>)>,
+    cpu: Option<(CpuFile, Kept)>,
     memory: Option<PathBuf>,
 }
 
 impl Counted {
     pub(crate) fn open(groups: &Groups, leaf: &Leaf, slots: &Slots) -> Self {
-        let cpu = groups.cpu_file(leaf).map(|file| {
-            let kept = slots.keep(|| std::fs::File::open(file.path()));
-            (file, kept)
+        // Opened for every sample it would cost more than the clocks of some members.
+        let cpu = groups.cpu_file(leaf).filter(|_| slots.are_plenty()).and_then(|file| {
+            let kept = slots.keep(|| std::fs::File::open(file.path()))?;
+            Some((file, kept))
         });
         Self { leaf: leaf.clone(), cpu, memory: groups.memory_file(leaf) }
     }
@@ -35,10 +36,7 @@ impl Counted {
 
     pub(crate) fn cpu_nanos(&self) -> Option<u64> {
         let (file, kept) = self.cpu.as_ref()?;
-        match kept {
-            Some(kept) => file.parse(kept.read(&mut [0; TEXT_BYTES_MAX]).ok()?),
-            None => file.parse(&procfs::read(file.path(), TEXT_BYTES_MAX as u64).ok()?),
-        }
+        file.parse(kept.read(&mut [0; TEXT_BYTES_MAX]).ok()?)
     }
 
     pub(crate) fn memory_bytes(&self) -> Option<u64> {
@@ -98,16 +96,10 @@ mod tests {
 
     #[test]
     fn cpu_time_is_read_in_both_forms() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("file");
-        let counted = |file: CpuFile| Counted { leaf: Leaf::of("x"), cpu: Some((file, None)), memory: None };
+        let (stat, nanoseconds) = (CpuFile::Stat(PathBuf::new()), CpuFile::Nanoseconds(PathBuf::new()));
 
-        std::fs::write(&path, "usage_usec 1234\nuser_usec 1\n").unwrap();
-        let stat = counted(CpuFile::Stat(path.clone())).cpu_nanos();
-        std::fs::write(&path, "5678\n").unwrap();
-        let nanoseconds = counted(CpuFile::Nanoseconds(path.clone())).cpu_nanos();
-        let absent = counted(CpuFile::Stat(path)).cpu_nanos();
-
-        assert_eq!((stat, nanoseconds, absent), (Some(1_234_000), Some(5678), None));
+        assert_eq!(stat.parse(b"usage_usec 1234\nuser_usec 1\n"), Some(1_234_000));
+        assert_eq!(nanoseconds.parse(b"5678\n"), Some(5678));
+        assert_eq!((stat.parse(b"5678\n"), nanoseconds.parse(b"")), (None, None));
     }
 }

@@ -49,6 +49,11 @@ impl Slots {
         None
     }
 
+    /// Whether there are descriptors for more than one a life.
+    pub(crate) fn are_plenty(&self) -> bool {
+        self.kept() < self.max / 4
+    }
+
     pub(crate) fn kept(&self) -> usize {
         self.kept.load(Ordering::Relaxed)
     }
@@ -265,6 +270,23 @@ mod tests {
         while clock_of(ours).unwrap() == first {}
 
         assert_eq!(clock_of(i32::MAX >> 3), None);
+    }
+
+    #[test]
+    fn without_a_slot_a_process_is_measured_all_the_same() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let member = Member { pid, start_ticks: Stat::of(pid).unwrap().start_ticks };
+        let earlier = Member { start_ticks: member.start_ticks - 1, ..member };
+        let none = Slots::new(0);
+
+        let handle = Handle::open(member, &none).unwrap().unwrap();
+        let other = Handle { member: earlier, ..Handle::open(member, &none).unwrap().unwrap() };
+
+        assert!(handle.pages().unwrap().is_some_and(|pages| pages.private > 0));
+        assert!(handle.descriptors().is_some_and(|count| count > 2));
+        assert_eq!(other.pages().unwrap(), None, "another life of that pid");
+        assert!(Handle::open(earlier, &none).unwrap().is_none());
+        assert_eq!(none.kept(), 0);
     }
 
     #[test]

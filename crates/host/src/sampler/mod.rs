@@ -16,6 +16,7 @@ mod machine;
 mod scan;
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,6 +79,8 @@ pub struct Sampler {
     /// Which life a process counts for, by pids.
     owners: HashMap<i32, i32>,
     by_leaf: HashMap<Leaf, i32>,
+    /// Kept open: what all leaves together have used.
+    all_leaves: Option<File>,
     looked_at: Option<Duration>,
     full_at: Option<Duration>,
     full_cost: Duration,
@@ -118,6 +121,7 @@ impl Sampler {
             lives: HashMap::new(),
             owners: HashMap::new(),
             by_leaf: HashMap::new(),
+            all_leaves: None,
             looked_at: None,
             full_at: None,
             full_cost: Duration::ZERO,

@@ -55,7 +55,7 @@ pub(super) struct Status<'a> {
 #[derive(Debug, Serialize)]
 struct Process<'a> {
     procname: &'a str,
-    instance: [Instance<'a>; 1],
+    instance: Vec<Instance<'a>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -129,7 +129,7 @@ fn status<'a>(task: &'a TaskView, item: &'a TaskItem, target: &'a TargetView, ou
         utctime: written(DATE_TIME, at, offset),
         utctime2: written(DATE_TIME, at, 0),
         timezone: offset / 3600,
-        process: [Process { procname: name, instance: [instance(name, outcome)] }],
+        process: [Process { procname: name, instance: instances(name, outcome) }],
     }
 }
 
@@ -141,9 +141,17 @@ fn shown_name<'a>(family: &str, item: &'a TaskItem) -> &'a str {
     }
 }
 
-fn instance<'a>(name: &'a str, outcome: &'a Outcome) -> Instance<'a> {
+/// One for each instance; one with pid -1 for a process that nobody has seen.
+fn instances<'a>(name: &'a str, outcome: &'a Outcome) -> Vec<Instance<'a>> {
     static UNSEEN: std::sync::LazyLock<Snapshot> = std::sync::LazyLock::new(Snapshot::default);
-    let snapshot = outcome.snapshot.as_ref().unwrap_or(&UNSEEN);
+    match (&outcome.instances[..], &outcome.snapshot) {
+        ([], None) => vec![Instance { is_auto: outcome.managed, ..instance(name, &UNSEEN) }],
+        ([], Some(snapshot)) => vec![instance(name, snapshot)],
+        (several, _) => several.iter().map(|snapshot| instance(name, snapshot)).collect(),
+    }
+}
+
+fn instance<'a>(name: &'a str, snapshot: &'a Snapshot) -> Instance<'a> {
     let usage = &snapshot.usage;
     let start_time = match snapshot.pid {
         Some(_) if snapshot.started_at > 0 => written(CTIME, snapshot.started_at, snapshot.utc_offset_secs),
@@ -152,7 +160,7 @@ fn instance<'a>(name: &'a str, outcome: &'a Outcome) -> Instance<'a> {
     Instance {
         process_name: name,
         pid: snapshot.pid.unwrap_or(-1),
-        is_auto: outcome.snapshot.as_ref().map_or(outcome.managed, |snapshot| snapshot.managed),
+        is_auto: snapshot.managed,
         version: &snapshot.version,
         health: &snapshot.health,
         cmdline: &usage.command_line,
@@ -196,7 +204,7 @@ mod tests {
     fn a_process_that_nobody_has_seen_has_pid_minus_one() {
         let outcome = Outcome::success(false);
 
-        let json = serde_json::to_value(instance("x", &outcome)).unwrap();
+        let json = serde_json::to_value(&instances("x", &outcome)[0]).unwrap();
 
         assert_eq!(json["pid"], -1);
         assert_eq!(json["isAuto"], false);

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use proctor_model::{Code, OperationId, Outcome, TaskId};
+use proctor_model::{Code, OperationId, Outcome, Snapshot, TaskId};
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::column::{snapshot, snapshot_json};
+use super::column::{from_json, snapshot, snapshot_json};
 use super::failure::{Failure, Tried};
 use crate::Millis;
 
@@ -64,8 +64,8 @@ fn task(connection: &Connection, id: TaskId) -> Tried<Option<Task>> {
 fn insert_one(connection: &Connection, task: i64, index: u32, outcome: &Outcome, now: Millis) -> Tried<bool> {
     let inserted = connection
         .prepare_cached(
-            "INSERT INTO outcome (task, idx, code, message, output, managed, snapshot, recorded_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
+            "INSERT INTO outcome (task, idx, code, message, output, managed, snapshot, instances, recorded_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
         )?
         .execute((
             task,
@@ -75,6 +75,7 @@ fn insert_one(connection: &Connection, task: i64, index: u32, outcome: &Outcome,
             &outcome.output,
             outcome.managed,
             outcome.snapshot.as_ref().map(snapshot_json),
+            instances_json(&outcome.instances),
             now,
         ))?;
     Ok(inserted == 1)
@@ -92,8 +93,9 @@ fn close(connection: &Connection, task: i64, targets: u32) -> Tried<()> {
 /// For each of the task's targets, its outcome.
 pub(super) fn of_task(connection: &Connection, task: i64, target_count: usize) -> Tried<Vec<Option<Outcome>>> {
     let mut outcomes = vec![None; target_count];
-    let mut statement = connection
-        .prepare_cached("SELECT idx, code, message, output, managed, snapshot FROM outcome WHERE task = ?1")?;
+    let mut statement = connection.prepare_cached(
+        "SELECT idx, code, message, output, managed, snapshot, instances FROM outcome WHERE task = ?1",
+    )?;
     let mut rows = statement.query([task])?;
     while let Some(row) = rows.next()? {
         *slot(&mut outcomes, row)? = Some(outcome(row)?);
@@ -122,5 +124,25 @@ fn slot<'a, T>(slots: &'a mut [T], row: &Row<'_>) -> Tried<&'a mut T> {
 
 fn outcome(row: &Row<'_>) -> Tried<Outcome> {
     let code = Code::try_from(row.get::<_, u32>(1)?).map_err(|error| Failure::damaged("outcome", error))?;
-    Ok(Outcome { code, message: row.get(2)?, output: row.get(3)?, managed: row.get(4)?, snapshot: snapshot(row, 5)? })
+    Ok(Outcome {
+        code,
+        message: row.get(2)?,
+        output: row.get(3)?,
+        managed: row.get(4)?,
+        snapshot: snapshot(row, 5)?,
+        instances: instances(row, 6)?,
+    })
+}
+
+/// NULL for the usual process, which has one instance.
+fn instances_json(instances: &[Snapshot]) -> Option<String> {
+    let all: Vec<String> = instances.iter().map(snapshot_json).collect();
+    (!all.is_empty()).then(|| format!("[{}]", all.join(",")))
+}
+
+fn instances(row: &Row<'_>, column: usize) -> Tried<Vec<Snapshot>> {
+    match row.get::<_, Option<String>>(column)? {
+        Some(json) => from_json("instances", &json),
+        None => Ok(Vec::new()),
+    }
 }

@@ -27,7 +27,7 @@ use proctor_model::{
 
 use crate::Time;
 use health::Health;
-pub use record::{Launch, Record};
+pub use record::{Instance, Launch, Record};
 pub use types::{Action, CommandKind, Event, Excess, Notice, Request, Ticket};
 use work::{Eviction, Work};
 
@@ -86,6 +86,12 @@ impl Process {
         Self::with_record(key, Record::new(spec), seed)
     }
 
+    /// One of several processes of one spec; `spec` is that of this instance.
+    pub fn new_instance(key: ProcessKey, spec: Arc<Spec>, instance: Instance, seed: u64) -> Self {
+        let record = Record { instance: Some(instance), ..Record::new(spec) };
+        Self::with_record(key, record, seed)
+    }
+
     /// A process known from before; looks at once at what became of it. `unfinished` is the
     /// operation that had begun and has no outcome: its command is never run again.
     pub fn restore(
@@ -130,6 +136,10 @@ impl Process {
 
     pub fn key(&self) -> &ProcessKey {
         &self.key
+    }
+
+    pub fn instance(&self) -> Option<&Instance> {
+        self.record.instance.as_ref()
     }
 
     pub fn spec(&self) -> &Arc<Spec> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{Incarnation, Spec};
+use proctor_model::{Incarnation, ProcessName, Spec};
 use serde::{Deserialize, Serialize};
 
 use crate::Time;
@@ -29,6 +29,9 @@ pub struct Record {
     pub last_launch: Option<Time>,
     /// A start that is on its way: written before its command runs.
     pub launch: Option<Launch>,
+    /// Which of several instances of a process this is.
+    #[serde(default)]
+    pub instance: Option<Instance>,
     /// Ends for resources since the last stable run.
     #[serde(default)]
     pub evictions: u32,
@@ -38,6 +41,14 @@ pub struct Record {
     /// The planned time of the last run by schedule, in Unix seconds.
     #[serde(default)]
     pub planned_at: Option<i64>,
+}
+
+/// One of several processes of one spec.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instance {
+    pub of: ProcessName,
+    /// From 1.
+    pub number: u32,
 }
 
 /// A start on its way. After a crash of the agent the process may still be about to appear, so
@@ -61,6 +72,7 @@ impl Record {
             attempts: 0,
             last_launch: None,
             launch: None,
+            instance: None,
             evictions: 0,
             not_before: None,
             planned_at: None,

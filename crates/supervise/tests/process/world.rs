@@ -168,7 +168,7 @@ impl World {
     /// Asks for an operation now; its id tells the tests apart.
     pub(crate) fn request(&mut self, kind: OperationKind) -> OperationId {
         let index = u32::try_from(self.requested.len()).unwrap();
-        let operation = OperationId { task: TaskId::from_uuid(uuid::Uuid::nil()), index, attempt: 1 };
+        let operation = OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), index);
         let expires = self.now + Duration::from_secs(100_000);
         let request = Request { operation, kind, spec: Some(self.spec.clone()), expires };
         self.requested.insert(operation, request.clone());

@@ -38,6 +38,7 @@ pub(crate) fn operation() -> impl Strategy<Value = OperationId> {
         task: TaskId::from_uuid(uuid::Uuid::from_u128(task)),
         index,
         attempt,
+        part: 0,
     })
 }
 
@@ -113,8 +114,16 @@ fn code() -> impl Strategy<Value = Code> {
 }
 
 fn outcome() -> impl Strategy<Value = Outcome> {
-    (code(), text(), text(), any::<bool>(), of(snapshot()))
-        .prop_map(|(code, message, output, managed, snapshot)| Outcome { code, message, output, managed, snapshot })
+    (code(), text(), text(), any::<bool>(), of(snapshot()), vec(snapshot(), 0..3)).prop_map(
+        |(code, message, output, managed, snapshot, instances)| Outcome {
+            code,
+            message,
+            output,
+            managed,
+            snapshot,
+            instances,
+        },
+    )
 }
 
 fn percent() -> impl Strategy<Value = Percent> {

@@ -120,6 +120,7 @@ CREATE TABLE outcome (
     output      TEXT NOT NULL,
     managed     INTEGER NOT NULL,
     snapshot    TEXT,
+    instances   TEXT,
     recorded_at INTEGER NOT NULL,
     PRIMARY KEY (task, idx)
 ) STRICT, WITHOUT ROWID;

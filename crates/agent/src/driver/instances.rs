@@ -1,0 +1,219 @@
+//! Processes of several instances: one spec, N machines `name#1` to `name#N`.
+//!
+//! To the server they are one process: one target, one outcome, one observation. Each instance is
+//! supervised by itself. An operation is split into parts with ids of their own, so that each part
+//! takes effect at most once; the outcome of the whole is there when the last part has ended.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_model::{Code, OperationId, OperationKind, Outcome, Phase, ProcessKey, Snapshot, Spec};
+use proctor_supervise::{Event, Instance, Process, Request};
+
+use super::Driver;
+
+/// What a command is told about itself.
+const INSTANCE_VARIABLE: &str = "PROCTOR_INSTANCE";
+
+/// The parts of one operation.
+#[derive(Debug)]
+pub(super) struct Gathering {
+    /// None: under way.
+    parts: BTreeMap<u32, Option<Outcome>>,
+}
+
+impl Driver {
+    pub(super) async fn operate_instances(
+        &mut self,
+        operation: OperationId,
+        key: &ProcessKey,
+        kind: OperationKind,
+        spec: &Spec,
+        expires_in: Duration,
+    ) {
+        if self.gathering.contains_key(&operation) {
+            return; // delivered again
+        }
+        self.end_turn().await; // what has just ended is known after this
+        let expires = self.now() + expires_in;
+        let mut parts = BTreeMap::new();
+        for number in 1..=spec.instances() {
+            let part = operation.part(number);
+            let outcome = self.ledger.outcome(part).await;
+            if outcome.is_none() {
+                let of_instance = match spec.instance(number) {
+                    Ok(spec) => Arc::new(spec),
+                    Err(error) => {
+                        let message = format!("instance {number}: {error}");
+                        return self.finish(operation, Outcome::new(Code::CommandFailed, message, false));
+                    }
+                };
+                let of_key = self.make_instance(key, number, &of_instance);
+                let request = Request { operation: part, kind, spec: Some(of_instance), expires };
+                self.feed(&of_key, Event::Requested(request));
+            }
+            parts.insert(number, outcome);
+        }
+        self.gathering.insert(operation, Gathering { parts });
+        self.finish_gathered(operation);
+    }
+
+    /// A part has ended; the whole ends with the last one. Without a gathering (the agent has just
+    /// restarted) the ledger keeps the part until the operation is delivered again.
+    pub(super) fn gather(&mut self, part: OperationId, outcome: Outcome) {
+        let whole = part.whole();
+        if let Some(gathering) = self.gathering.get_mut(&whole) {
+            gathering.parts.insert(part.part, Some(outcome));
+            self.finish_gathered(whole);
+        }
+    }
+
+    fn finish_gathered(&mut self, whole: OperationId) {
+        let is_complete = |gathering: &Gathering| gathering.parts.values().all(Option::is_some);
+        if !self.gathering.get(&whole).is_some_and(is_complete) {
+            return;
+        }
+        if let Some(gathering) = self.gathering.remove(&whole) {
+            let parts = gathering.parts.into_iter().filter_map(|(number, outcome)| Some((number, outcome?)));
+            self.finish(whole, joined(&parts.collect::<Vec<_>>()));
+        }
+    }
+
+    pub(super) fn assign_instances(&mut self, key: &ProcessKey, spec: &Arc<Spec>, managed: bool, registered_at: i64) {
+        for number in 1..=spec.instances() {
+            match spec.instance(number) {
+                Ok(of_instance) => {
+                    let of_instance = Arc::new(of_instance);
+                    let is_new = !self.processes.contains_key(&key.instance(number));
+                    let of_key = self.make_instance(key, number, &of_instance);
+                    let managed = is_new && managed;
+                    self.feed(&of_key, Event::Assigned { spec: of_instance, managed, registered_at });
+                }
+                Err(error) => tracing::error!(process = %key, number, %error, "an instance cannot be made"),
+            }
+        }
+    }
+
+    fn make_instance(&mut self, key: &ProcessKey, number: u32, spec: &Arc<Spec>) -> ProcessKey {
+        let of_key = key.instance(number);
+        if !self.processes.contains_key(&of_key) {
+            let instance = Instance { of: key.name.clone(), number };
+            let process = Process::new_instance(of_key.clone(), spec.clone(), instance, self.seed);
+            self.processes.insert(of_key.clone(), process);
+        }
+        of_key
+    }
+
+    /// Releases what a registration no longer covers: all but the first `instances` of the process.
+    pub(super) fn forget_others(&mut self, key: &ProcessKey, instances: u32) {
+        let covered: HashSet<ProcessKey> = match instances {
+            0 => HashSet::new(),
+            1 => HashSet::from([key.clone()]),
+            several => (1..=several).map(|number| key.instance(number)).collect(),
+        };
+        let mut others: Vec<ProcessKey> = self.instances_of(key).map(|process| process.key().clone()).collect();
+        others.extend(self.processes.get(key).map(|process| process.key().clone()));
+        for other in others.into_iter().filter(|other| !covered.contains(other)) {
+            self.feed(&other, Event::Forgotten);
+        }
+    }
+
+    pub(super) fn instances_of(&self, key: &ProcessKey) -> impl Iterator<Item = &Process> {
+        let is_instance = |process: &&Process| {
+            process.key().namespace == key.namespace
+                && process.instance().is_some_and(|instance| instance.of == key.name)
+        };
+        self.processes.values().filter(is_instance)
+    }
+
+    /// What the server is told: an instance speaks for all of them.
+    pub(super) fn observation_of(&self, process: &Process) -> (ProcessKey, Snapshot) {
+        let Some(instance) = process.instance() else {
+            return (process.key().clone(), self.snapshot_of(process));
+        };
+        let key = ProcessKey::new(process.key().namespace.clone(), instance.of.clone());
+        let all: Vec<(u32, Snapshot)> = self.snapshots_of(&key);
+        (key, summary(&all))
+    }
+
+    /// By number.
+    pub(super) fn snapshots_of(&self, key: &ProcessKey) -> Vec<(u32, Snapshot)> {
+        let numbered = |process: &Process| Some((process.instance()?.number, self.snapshot_of(process)));
+        let mut all: Vec<(u32, Snapshot)> = self.instances_of(key).filter_map(numbered).collect();
+        all.sort_by_key(|(number, _)| *number);
+        all
+    }
+
+    pub(super) fn environment_of(&self, key: &ProcessKey) -> Vec<(String, String)> {
+        let instance = self.processes.get(key).and_then(Process::instance);
+        instance.map(|instance| (INSTANCE_VARIABLE.to_owned(), instance.number.to_string())).into_iter().collect()
+    }
+}
+
+/// One word for all parts: a failure if there is one. "Runs already" and "not running" count only if
+/// all parts say so: otherwise the rest has reached the goal, and so has the whole.
+fn joined(parts: &[(u32, Outcome)]) -> Outcome {
+    let is_moot = |code| matches!(code, Code::AlreadyRunning | Code::NotRunning);
+    let failed = parts.iter().find(|(_, outcome)| !outcome.code.is_success() && !is_moot(outcome.code));
+    let succeeded = parts.iter().find(|(_, outcome)| outcome.code.is_success());
+    let Some((_, word)) = failed.or(succeeded).or(parts.first()) else {
+        return Outcome::new(Code::CommandFailed, "there are no instances", false);
+    };
+    let said = |text: fn(&Outcome) -> &str| {
+        let lines = parts.iter().filter(|(_, outcome)| !text(outcome).is_empty());
+        lines.map(|(number, outcome)| format!("instance {number}: {}", text(outcome))).collect::<Vec<_>>().join("\n")
+    };
+    let message = if word.code.is_success() { word.message.clone() } else { said(|outcome| &outcome.message) };
+    Outcome {
+        code: word.code,
+        message,
+        output: said(|outcome| &outcome.output),
+        managed: parts.iter().all(|(_, outcome)| outcome.managed),
+        snapshot: None,
+        instances: Vec::new(),
+    }
+}
+
+/// The state of all instances as one: the first that is not well speaks.
+pub(super) fn summary(all: &[(u32, Snapshot)]) -> Snapshot {
+    let ill = all.iter().find(|(_, snapshot)| snapshot.phase != Phase::Running);
+    let Some((number, word)) = ill.or(all.first()) else { return Snapshot::default() };
+    let mut summary = word.clone();
+    summary.managed = all.iter().all(|(_, snapshot)| snapshot.managed);
+    summary.restarts = all.iter().map(|(_, snapshot)| snapshot.restarts).sum();
+    summary.usage.cpu_percent = all.iter().map(|(_, snapshot)| snapshot.usage.cpu_percent).sum();
+    summary.usage.memory_percent = all.iter().map(|(_, snapshot)| snapshot.usage.memory_percent).sum();
+    if !summary.reason.is_empty() {
+        summary.reason = format!("instance {number}: {}", summary.reason);
+    }
+    summary
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(code: Code) -> Outcome {
+        Outcome::new(code, code.name(), true)
+    }
+
+    #[test]
+    fn a_failure_of_one_instance_is_the_failure_of_all() {
+        let parts = [(1, outcome(Code::Success)), (2, outcome(Code::CheckFailed))];
+
+        let whole = joined(&parts);
+
+        assert_eq!(whole.code, Code::CheckFailed);
+        assert!(whole.message.contains("instance 2: check_failed"), "{}", whole.message);
+    }
+
+    #[test]
+    fn who_runs_already_does_not_spoil_the_start_of_the_others() {
+        let mixed = [(1, outcome(Code::AlreadyRunning)), (2, outcome(Code::Success))];
+        let all = [(1, outcome(Code::AlreadyRunning)), (2, outcome(Code::AlreadyRunning))];
+
+        assert_eq!(joined(&mixed).code, Code::Success);
+        assert_eq!(joined(&all).code, Code::AlreadyRunning);
+    }
+}

@@ -1,0 +1,166 @@
+//! What the owner of the host allows: users, path roots and classes of operations.
+//!
+//! Promised: a list that is there allows what it names and nothing else; a rule for namespaces only
+//! takes away; a refusal names the file and the line that refused. Absent: a sandbox. A command that
+//! is allowed does what its user may do; the policy limits what can be asked of the host.
+
+mod file;
+mod glob;
+mod paths;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use proctor_model::{AbsolutePath, Identity, Namespace, OperationKind};
+use serde::Deserialize;
+
+pub(crate) use file::PolicyFile;
+use glob::Glob;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    #[error("cannot read the policy file {path}")]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("the policy file {path} is not to be trusted: {problem}")]
+    Untrusted { path: PathBuf, problem: String },
+    #[error("the policy file {path} is wrong in line {line}, column {column}: {problem}")]
+    Wrong { path: PathBuf, line: usize, column: usize, problem: String },
+}
+
+/// Why something must not happen on this host.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("refused by the host's policy {}, {line}: {problem}", .file.display())]
+pub(crate) struct Refusal {
+    file: PathBuf,
+    line: String,
+    problem: String,
+}
+
+/// A policy file that was understood.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    path: PathBuf,
+    everywhere: Lists,
+    rules: Vec<Rule>,
+}
+
+/// An absent list allows everything, an empty one nothing.
+#[derive(Debug)]
+struct Lists {
+    users: Option<Vec<Glob>>,
+    paths: Option<Vec<AbsolutePath>>,
+    operations: Option<Vec<OperationKind>>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    namespaces: Vec<Glob>,
+    lists: Lists,
+}
+
+/// The file as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    users: Option<Vec<Glob>>,
+    paths: Option<Vec<AbsolutePath>>,
+    operations: Option<Vec<OperationKind>>,
+    #[serde(default)]
+    rule: Vec<RuleDocument>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleDocument {
+    namespaces: Vec<Glob>,
+    users: Option<Vec<Glob>>,
+    paths: Option<Vec<AbsolutePath>>,
+    operations: Option<Vec<OperationKind>>,
+}
+
+impl Policy {
+    pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, PolicyError> {
+        let Document { users, paths, operations, rule } = toml::from_str(text).map_err(|error| {
+            let (line, column) = place_of(text, error.span().map_or(0, |span| span.start));
+            PolicyError::Wrong { path: path.to_owned(), line, column, problem: error.message().to_owned() }
+        })?;
+        let rules = rule.into_iter().map(|RuleDocument { namespaces, users, paths, operations }| Rule {
+            namespaces,
+            lists: Lists { users, paths, operations },
+        });
+        let everywhere = Lists { users, paths, operations };
+        Ok(Self { path: path.to_owned(), everywhere, rules: rules.collect() })
+    }
+
+    pub(crate) fn check_operation(&self, namespace: &Namespace, kind: OperationKind) -> Result<(), Refusal> {
+        for (rule, lists) in self.lists(namespace) {
+            if lists.operations.as_ref().is_some_and(|allowed| !allowed.contains(&kind)) {
+                return Err(self.refusal("operations", rule, format!("operation '{kind}' is not allowed")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Users and paths, as far as their text tells: asks nothing of the file system.
+    pub(crate) fn check_identity(&self, namespace: &Namespace, identity: &Identity) -> Result<(), Refusal> {
+        let user = identity.user.as_str();
+        for (rule, lists) in self.lists(namespace) {
+            if lists.users.as_ref().is_some_and(|allowed| !allowed.iter().any(|glob| glob.matches(user))) {
+                return Err(self.refusal("users", rule, format!("user '{user}' is not allowed")));
+            }
+            let Some(roots) = &lists.paths else { continue };
+            for (name, path) in [("setup_path", &identity.setup_path), ("pid_path", &identity.pid_path)] {
+                if !paths::is_inside(Path::new(path.as_str()), roots) {
+                    return Err(self.refusal("paths", rule, format!("{name} '{path}' is outside the allowed paths")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether [`Self::resolve`] has anything to look at.
+    pub(crate) fn has_paths(&self, namespace: &Namespace) -> bool {
+        self.lists(namespace).any(|(_, lists)| lists.paths.is_some())
+    }
+
+    /// Whether the paths stay inside where their links lead. Asks the file system, which may hang.
+    pub(crate) fn resolve(&self, namespace: &Namespace, identity: &Identity) -> Result<(), Refusal> {
+        let setup_path = PathBuf::from(identity.setup_path.as_str());
+        let pid_path = paths::pid_file(Path::new(identity.pid_path.as_str()), identity.proc_name.as_str());
+        for (rule, lists) in self.lists(namespace) {
+            let Some(roots) = &lists.paths else { continue };
+            for (name, path) in [("setup_path", &setup_path), ("pid_path", &pid_path)] {
+                if let Err(problem) = paths::stays_inside(path, roots) {
+                    let problem = format!("{name} '{}' {problem}", path.display());
+                    return Err(self.refusal("paths", rule, problem));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What counts for a namespace: the lists of the file itself, then those of the first rule that
+    /// names it, with the number of that rule.
+    fn lists(&self, namespace: &Namespace) -> impl Iterator<Item = (Option<usize>, &Lists)> {
+        let names = |rule: &Rule| rule.namespaces.iter().any(|glob| glob.matches(namespace.as_str()));
+        let rule = self.rules.iter().zip(1..).find(|(rule, _)| names(rule));
+        let everywhere = std::iter::once((None, &self.everywhere));
+        everywhere.chain(rule.map(|(rule, number)| (Some(number), &rule.lists)))
+    }
+
+    fn refusal(&self, list: &str, rule: Option<usize>, problem: String) -> Refusal {
+        let line = match rule {
+            Some(number) => format!("line `{list}` of rule {number}"),
+            None => format!("line `{list}`"),
+        };
+        Refusal { file: self.path.clone(), line, problem }
+    }
+}
+
+/// Line and column, counted from 1, as editors show them.
+fn place_of(text: &str, offset: usize) -> (usize, usize) {
+    let before = &text[..text.floor_char_boundary(offset)];
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}

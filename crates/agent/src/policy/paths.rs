@@ -1,0 +1,49 @@
+//! Whether a path is inside one of some roots, by its components and by where its links lead.
+//!
+//! Promised: `/data` does not allow `/database`; the part of a path that exists is resolved, and what
+//! cannot be resolved is not inside. Absent: any hold on what becomes of a path afterwards.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use proctor_model::AbsolutePath;
+
+/// By its text alone.
+pub(super) fn is_inside(path: &Path, roots: &[AbsolutePath]) -> bool {
+    roots.iter().any(|root| path.starts_with(root.as_str()))
+}
+
+/// The error is the second half of a sentence about the path.
+pub(super) fn stays_inside(path: &Path, roots: &[AbsolutePath]) -> Result<(), String> {
+    let real = resolve(path)?;
+    // A root may be a link itself, and what is inside it then lies where it leads.
+    let leads_inside = |root: &AbsolutePath| {
+        let root = Path::new(root.as_str());
+        resolve(root).is_ok_and(|root| real.starts_with(root))
+    };
+    if roots.iter().any(leads_inside) {
+        return Ok(());
+    }
+    Err(format!("leads to '{}', outside the allowed paths", real.display()))
+}
+
+/// A pid path that is a directory stands for a file in it.
+pub(super) fn pid_file(pid_path: &Path, proc_name: &str) -> PathBuf {
+    if pid_path.is_dir() { pid_path.join(format!("{proc_name}.pid")) } else { pid_path.to_owned() }
+}
+
+/// The path without links; what does not exist yet stays as it is.
+fn resolve(path: &Path) -> Result<PathBuf, String> {
+    for existing in path.ancestors() {
+        match existing.canonicalize() {
+            Ok(real) => return Ok(path.strip_prefix(existing).map_or(real.clone(), |rest| real.join(rest))),
+            // Whoever makes its target later decides where it leads.
+            Err(error) if error.kind() == ErrorKind::NotFound && existing.is_symlink() => {
+                return Err("is a link to nothing".to_owned());
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(format!("cannot be resolved: {error}")),
+        }
+    }
+    Err("cannot be resolved".to_owned())
+}

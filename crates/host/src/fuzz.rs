@@ -1,0 +1,75 @@
+//! For the fuzz targets only (`fuzz/`): doors to parsers that are private otherwise.
+//!
+//! Promised: every function is a thin call of what the product itself runs. Absent: stability, and
+//! what `procfs` and `sampler` parse in one breath with reading it (statm, status, cmdline, …).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::pidfile::{self, Refusal};
+use crate::usage::Units;
+
+// It is private to `cgroup` and touches no files, so it is the same here.
+#[allow(clippy::duplicate_mod, reason = "a door for fuzzing must not change what is private")]
+#[path = "cgroup/mounts.rs"]
+mod mounts;
+
+/// The pid in a pid file of any owner, or why there is none.
+pub fn pid_file(path: &Path) -> Result<i32, String> {
+    pidfile::read(path, |_| Ok(true)).map_err(|refusal| match refusal {
+        Refusal::Absent(reason) | Refusal::Dead { pid: _, reason } | Refusal::Unclear(reason) => reason,
+    })
+}
+
+/// What `/proc/<pid>/stat` says, with what is made of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    pub name: String,
+    pub state: char,
+    pub is_kernel_thread: bool,
+    pub ticks: u64,
+    pub since_boot: Duration,
+}
+
+pub fn stat(text: &[u8]) -> Option<Stat> {
+    let stat = crate::procfs::Stat::parse(text)?;
+    Some(Stat {
+        state: stat.state,
+        is_kernel_thread: stat.is_kernel_thread(),
+        ticks: stat.ticks(),
+        since_boot: Units { ticks_per_second: 100, page_bytes: 4096 }.since_boot(stat.start_ticks),
+        name: stat.name,
+    })
+}
+
+/// A place for cgroups of ours in the hierarchy that `selector` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub selector: String,
+    pub directory: PathBuf,
+    pub path: String,
+    pub is_own: bool,
+}
+
+/// From the texts of mountinfo and of `/proc/<pid>/cgroup` of us and of the first process.
+pub fn cgroup_places(mounts: &str, ours: &str, init: &str) -> Vec<Place> {
+    let here = mounts::Surroundings { mounts: mounts.to_owned(), ours: ours.to_owned(), init: init.to_owned() };
+    let v2 = here.v2().into_iter().map(|mount| (String::new(), mount));
+    let cpu = here.v1_cpu().into_iter().map(|mount| ("cpuacct".to_owned(), mount));
+    let hierarchies = v2.chain(here.v1_trees()).chain(cpu);
+    hierarchies
+        .flat_map(|(selector, mount)| {
+            here.places(&selector, &mount).into_iter().map(move |place| Place {
+                selector: selector.clone(),
+                directory: place.directory,
+                path: place.path,
+                is_own: place.is_own,
+            })
+        })
+        .collect()
+}
+
+/// The path in one hierarchy, from the text of `/proc/<pid>/cgroup`.
+pub fn cgroup_path<'a>(text: &'a str, selector: &str) -> Option<&'a str> {
+    mounts::path_in(text, selector)
+}

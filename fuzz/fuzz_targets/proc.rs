@@ -1,0 +1,62 @@
+//! Texts of `/proc`: stat, mountinfo and cgroup. The first byte says which.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use proctor_host::fuzz::{Place, cgroup_path, cgroup_places, stat};
+
+const DEPTH_MAX: usize = 16;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((first, rest)) = data.split_first() else { return };
+    match first % 3 {
+        0 => any_stat(rest),
+        1 => stat_of_a_name(rest),
+        _ => cgroups(&String::from_utf8_lossy(rest)),
+    }
+});
+
+fn any_stat(text: &[u8]) {
+    let Some(found) = stat(text) else { return };
+    let open = text.iter().position(|byte| *byte == b'(').expect("a stat has a name");
+    let close = text.iter().rposition(|byte| *byte == b')').expect("a stat has a name");
+    assert_eq!(found.name, String::from_utf8_lossy(&text[open + 1..close]));
+    assert!(!found.state.is_ascii_whitespace());
+}
+
+/// Any name is carried by a stat that is whole otherwise.
+fn stat_of_a_name(name: &[u8]) {
+    let mut text = b"42 (".to_vec();
+    text.extend(name);
+    text.extend(b") S 1 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 9 0 777 1 2\n");
+
+    let found = stat(&text).expect("only the name is odd");
+
+    assert_eq!(found.name, String::from_utf8_lossy(name));
+    assert_eq!((found.state, found.ticks, found.since_boot.as_millis()), ('S', 5 + 6 + 7 + 8, 7770));
+    assert!(!found.is_kernel_thread);
+}
+
+/// Mounts, our cgroups and those of the first process, with NUL between them.
+fn cgroups(text: &str) {
+    let mut parts = text.splitn(3, '\0');
+    let (mounts, ours, init) =
+        (parts.next().unwrap_or_default(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let places = cgroup_places(mounts, ours, init);
+    // A line can be a mount of one of two kinds, and be found by four names.
+    assert!(places.len() <= mounts.lines().count() * 4 * DEPTH_MAX, "{} places", places.len());
+    for place in places {
+        check(&place, ours);
+    }
+}
+
+/// A place is our own cgroup or above it, and not reached by a way out of it.
+fn check(place: &Place, ours: &str) {
+    let path = cgroup_path(ours, &place.selector).expect("a place comes from a path of ours");
+    let parts = |text: &str| text.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    let (ours, above) = (parts(path), parts(&place.path));
+
+    assert!(ours.starts_with(&above), "{place:?} is not above {path}");
+    assert!(!above.iter().any(|part| part == ".."), "{place:?}");
+    assert!(!place.is_own || ours == above, "{place:?} is not {path}");
+}

@@ -1,0 +1,469 @@
+//! A. Pid files and identity.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use proctor_testkit::{Subject, eventually};
+use serde_json::Value;
+
+use super::zero::stat;
+use super::{Scene, numbers, perl, until};
+
+fn set(spec: &mut Value, pointer: &str, value: impl Into<Value>) {
+    *spec.pointer_mut(pointer).unwrap() = value.into();
+}
+
+fn message(row: &Value) -> &str {
+    row["error_msg"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn a1_a_double_fork_is_found_by_its_pid_file_and_its_end_is_seen_at_once() {
+    let scene = Scene::new("forker", |subject, spec| {
+        // Parent and child exit; the grandchild, in a session of its own, writes the pid file.
+        let code = "exit if fork; use POSIX; setsid; exit if fork; \
+                    open F, q(>), q(forker.pid); print F $$; close F; close STDOUT; close STDERR; \
+                    exec q(./forker), 100000";
+        set(spec, "/control/start_cmd", format!("echo start >> commands.log; perl -e '{code}'"));
+        set(spec, "/monitor_policy/start_check_secs", 1);
+        assert_eq!(subject.name, "forker");
+    })
+    .await;
+
+    let row = scene.operate(0).await;
+
+    assert_eq!(row["error_code"], 0, "{row}");
+    let pid = scene.subject.pid().unwrap();
+    assert_eq!(scene.status().await["pid"], pid);
+    let killed = Instant::now();
+    scene.subject.kill(pid);
+    until("its end is seen", || scene.subject.starts() == 2).await;
+    assert!(killed.elapsed() < Duration::from_secs(1), "{:?}", killed.elapsed());
+    scene.until_other_than(pid).await;
+    assert!(scene.event("exited").await.to_string().contains("signal 9"));
+    scene.zero_list(1).await;
+}
+
+#[tokio::test]
+async fn a2_a_pid_file_that_is_written_late_is_waited_for() {
+    let scene = Scene::new("late", |_, spec| {
+        let late = "(./late 100000 & pid=$!; sleep 2; echo $pid > late.pid) > /dev/null 2>&1 &";
+        set(spec, "/control/start_cmd", format!("echo start >> commands.log; {late}"));
+        set(spec, "/monitor_policy/start_check_secs", 4);
+    })
+    .await;
+
+    let row = scene.operate(0).await;
+
+    assert_eq!(row["error_code"], 0, "{row}");
+    assert_eq!(scene.subject.starts(), 1);
+    let log = scene.agent.program.log();
+    let complaints = log.lines().filter(|line| line.contains("no pid file")).count();
+    assert!(complaints <= 1, "{complaints} lines about the missing pid file");
+    scene.zero_list(1).await;
+}
+
+#[tokio::test]
+async fn a3_a_start_without_a_pid_file_fails_at_its_deadline_and_names_the_file() {
+    let scene = Scene::new("fileless", |_, spec| {
+        set(spec, "/control/start_cmd", "echo start >> commands.log");
+        set(spec, "/monitor_policy/start_check_secs", 2);
+    })
+    .await;
+    let submitted = Instant::now();
+
+    let row = scene.operate(0).await;
+
+    assert_eq!(row["error_code"], 836, "{row}");
+    assert!(message(&row).contains("no pid file"), "{row}");
+    assert!(submitted.elapsed() >= Duration::from_secs(2));
+    assert_eq!(scene.status().await["isAuto"], false);
+    assert_eq!(scene.subject.starts(), 1);
+    scene.zero_list(0).await;
+}
+
+#[tokio::test]
+async fn a4_a_daemon_whose_start_command_fails_is_adopted_and_not_doubled() {
+    let scene = Scene::new("ungrateful", |subject, spec| {
+        set(spec, "/control/start_cmd", format!("{}; echo half way; exit 1", subject.start_cmd()));
+    })
+    .await;
+
+    let first = scene.operate(0).await;
+    let second = scene.operate(0).await;
+
+    assert_eq!(first["error_code"], 65535, "{first}");
+    assert!(message(&first).contains("half way"), "{first}");
+    assert_eq!(second["error_code"], 828, "{second}");
+    assert_eq!(scene.status().await["pid"], scene.subject.pid().unwrap());
+    // Nor does supervision double it.
+    assert_eq!(scene.operate(3).await["error_code"], 0);
+    assert_eq!(scene.status().await["isAuto"], true);
+    assert_eq!(scene.subject.starts(), 1);
+    scene.zero_list(1).await;
+}
+
+#[tokio::test]
+async fn a5_a_stale_pid_file_of_a_dead_process_does_not_hinder_a_start() {
+    let scene = Scene::new("stale", |_, _| {}).await;
+    let mut dead = Command::new("/bin/true").spawn().unwrap();
+    dead.wait().unwrap();
+    scene.write_pid(dead.id());
+
+    assert_eq!(scene.status().await["pid"], -1);
+    assert_eq!(scene.operate(1).await["error_code"], 829);
+    let row = scene.operate(0).await;
+
+    assert_eq!(row["error_code"], 0, "{row}");
+    assert_eq!(scene.status().await["pid"], scene.subject.pid().unwrap());
+    scene.zero_list(1).await;
+}
+
+#[tokio::test]
+async fn a6_a_pid_that_belongs_to_somebody_else_by_now_is_never_signalled() {
+    let bytes = super::f_limits::memory_bytes(0.6);
+    let scene = Scene::new("reused", |subject, spec| {
+        let code = format!("sleep 1 until -e q(grow); $x = q(a) x {bytes}; sleep 100000");
+        set(spec, "/control/start_cmd", perl(subject, &code));
+        // Without a command the agent itself signals.
+        set(spec, "/control/stop_cmd", "");
+        set(spec, "/resource/mem", 0.3);
+    })
+    .await;
+    let other = scene.bystander.pid();
+
+    scene.write_pid(other);
+    assert_eq!(scene.status().await["pid"], -1);
+    for op_type in [1, 9, 8] {
+        assert_eq!(scene.operate(op_type).await["error_code"], 829, "op_type {op_type}");
+    }
+    let row = scene.operate(0).await;
+    assert_eq!(row["error_code"], 0, "{row}");
+
+    // Rewritten while it runs: the known life counts, for a stop, a kill and a limit.
+    for op_type in [1, 9] {
+        let pid = scene.subject.pid().unwrap();
+        scene.write_pid(other);
+        assert_eq!(scene.status().await["pid"], pid);
+        let row = scene.operate(op_type).await;
+        assert_eq!(row["error_code"], 0, "{row}");
+        until("it is gone", || scene.subject.copies().is_empty()).await;
+        assert_eq!(scene.operate(0).await["error_code"], 0);
+    }
+    scene.write_pid(other);
+    std::fs::write(scene.path("grow"), "").unwrap();
+    scene.event("limit_exceeded").await;
+    until("the one over its limit is gone", || scene.subject.copies().is_empty()).await;
+    scene.bystander.is_untouched();
+    assert_eq!(scene.operate(4).await["error_code"], 0);
+    scene.zero_list(0).await;
+}
+
+#[tokio::test]
+async fn a8_a_pid_path_that_is_a_directory_means_a_file_named_after_the_process() {
+    for slash in ["/", ""] {
+        let scene = Scene::new("dired", |subject, spec| {
+            std::fs::create_dir(subject.dir.join("run")).unwrap();
+            set(spec, "/identity/pid_path", format!("{}/run{slash}", subject.dir.display()));
+            set(spec, "/control/start_cmd", "./dired 100000 > /dev/null 2>&1 & echo $! > run/dired.pid");
+            set(spec, "/control/stop_cmd", "kill $(cat run/dired.pid)");
+        })
+        .await;
+
+        let row = scene.operate(0).await;
+
+        assert_eq!(row["error_code"], 0, "{row}");
+        assert_eq!(scene.status().await["pid"], scene.subject.copies()[0]);
+        assert_eq!(scene.operate(1).await["error_code"], 0);
+        scene.zero_list(0).await;
+    }
+}
+
+#[tokio::test]
+async fn a9_hostile_pid_files_are_refused_and_a_start_goes_on() {
+    let scene = Scene::new("hostile", |_, _| {}).await;
+    let mut process = Command::new(scene.path("hostile")).arg("100000").spawn().unwrap();
+    let (pid, agent) = (process.id(), scene.agent.program.pid());
+    let utf16: Vec<u8> = format!("{pid}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let contents: Vec<Vec<u8>> = vec![
+        Vec::new(),
+        b"abc".into(),
+        b"-1".into(),
+        b"0".into(),
+        b"1".into(),
+        agent.to_string().into(),
+        b"1073741824".into(),
+        b"2147483648".into(),
+        vec![b'4'; 4 * 1024 * 1024],
+        format!("{pid}\0").into(),
+        format!("abc\n{pid}\n").into(),
+        format!("\u{feff}{pid}").into(),
+        [vec![0xff, 0xfe], utf16].concat(),
+    ];
+    for content in contents {
+        let shown = String::from_utf8_lossy(&content[..content.len().min(20)]).into_owned();
+        std::fs::write(scene.subject.pid_file(), content).unwrap();
+        assert_eq!(scene.status().await["pid"], -1, "{shown:?}");
+        assert_eq!(scene.operate(1).await["error_code"], 829, "{shown:?}");
+    }
+    for content in [format!("{pid}\r\n"), format!("  {pid}  \n"), format!("{pid}\nabc\n")] {
+        scene.write_pid(content);
+        assert_eq!(scene.status().await["pid"], pid);
+    }
+    assert_eq!(scene.operate(9).await["error_code"], 0);
+    process.wait().unwrap();
+
+    scene.write_pid("abc");
+    assert_eq!(scene.operate(0).await["error_code"], 0);
+    scene.zero_list(1).await;
+}
+
+#[tokio::test]
+async fn a11_a_fifo_in_the_place_of_a_pid_file_blocks_nobody() {
+    let scene = Scene::new("piped", |subject, spec| {
+        let made = Command::new("mkfifo").arg(subject.pid_file()).status().unwrap();
+        assert!(made.success());
+        set(spec, "/control/start_cmd", "echo start >> commands.log");
+        set(spec, "/monitor_policy/start_check_secs", 1);
+    })
+    .await;
+    let other = Subject::new(scene.fleet.dir(), "unpiped").unwrap();
+    scene.register(&other, |_, _| {}).await;
+
+    let row = scene.operate(0).await;
+
+    assert_eq!(row["error_code"], 836, "{row}");
+    assert!(message(&row).contains("FIFO"), "{row}");
+    assert_eq!(scene.operate_on(&other, 0).await["error_code"], 0);
+    scene.zero_list(0).await;
+}
+
+/// A file system that never answers, as a hung NFS; gone with its server. None: no FUSE here.
+struct HungFileSystem {
+    server: std::process::Child,
+    directory: std::path::PathBuf,
+}
+
+impl HungFileSystem {
+    async fn mount(directory: std::path::PathBuf) -> Option<Self> {
+        std::fs::create_dir(&directory).unwrap();
+        let line = "exec 3<> /dev/fuse && mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0 none \"$0\" \
+                    && exec sleep 1000";
+        let server = Command::new("/bin/sh").args(["-c", line]).arg(&directory).spawn().unwrap();
+        let mut mounted = Self { server, directory };
+        let is_there = eventually("the file system is there", || {
+            let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+            let is_mounted = mounts.contains(mounted.directory.to_str().unwrap());
+            let has_failed = mounted.server.try_wait().unwrap().is_some();
+            async move { (is_mounted || has_failed).then_some(is_mounted) }
+        })
+        .await;
+        is_there.then_some(mounted)
+    }
+}
+
+impl Drop for HungFileSystem {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+        let _ = Command::new("umount").arg("-l").arg(&self.directory).status();
+    }
+}
+
+#[tokio::test]
+async fn a11_a_pid_file_on_a_file_system_that_hangs_blocks_nobody() {
+    let scene = Scene::new("nfs", |subject, spec| {
+        set(spec, "/identity/pid_path", format!("{}/hung/nfs.pid", subject.dir.display()));
+        set(spec, "/control/start_cmd", "echo start >> commands.log");
+        set(spec, "/monitor_policy/op_timeout", 5);
+    })
+    .await;
+    let other = Subject::new(scene.fleet.dir(), "local").unwrap();
+    scene.register(&other, |_, _| {}).await;
+    let Some(hung) = HungFileSystem::mount(scene.path("hung")).await else { return };
+
+    let task = scene.submit(0).await;
+    // Others are served while that one hangs.
+    assert_eq!(scene.operate_on(&other, 0).await["error_code"], 0);
+    assert_eq!(scene.operate_on(&other, 1).await["error_code"], 0);
+    let row = scene.row_of(&task).await;
+
+    assert_ne!(row["error_code"], 0, "{row}");
+    assert!(message(&row).contains("did not answer"), "{row}");
+    assert_eq!(scene.status().await["pid"], -1);
+    drop(hung);
+    scene.zero_list(0).await;
+}
+
+#[tokio::test]
+async fn a12_a_process_of_another_user_than_the_specs_is_refused() {
+    let scene = Scene::new("usurper", |subject, spec| {
+        set(spec, "/identity/user", "nobody");
+        std::fs::set_permissions(&subject.dir, std::fs::Permissions::from_mode(0o777)).unwrap();
+    })
+    .await;
+    let mut roots = Command::new(scene.path("usurper")).arg("100000").spawn().unwrap();
+    scene.write_pid(roots.id());
+
+    assert_eq!(scene.status().await["pid"], -1);
+    let stop = scene.operate(1).await;
+
+    assert_eq!(stop["error_code"], 829, "{stop}");
+    assert!(message(&stop).contains("runs as root, not as nobody"), "{stop}");
+    assert!(roots.try_wait().unwrap().is_none(), "nobody has ended it");
+    roots.kill().unwrap();
+    roots.wait().unwrap();
+    scene.zero_list(0).await;
+}
+
+#[tokio::test]
+async fn a13_a_script_and_a_binary_that_was_replaced_are_still_known() {
+    let mut scene = Scene::new("server.pl", |subject, spec| {
+        std::fs::write(subject.dir.join("server.pl"), "sleep 100000 while 1").unwrap();
+        set(spec, "/control/start_cmd", "perl ./server.pl > /dev/null 2>&1 & echo $! > server.pl.pid");
+    })
+    .await;
+    let binary = Subject::new(scene.fleet.dir(), "replaced").unwrap();
+    scene.register(&binary, |_, _| {}).await;
+
+    // An interpreter runs it.
+    assert_eq!(scene.operate(0).await["error_code"], 0);
+    let script = numbers(&scene.subject.pid_file())[0];
+    assert_eq!(scene.status().await["pid"], script);
+    // Its binary goes away under it, then another one takes the name.
+    assert_eq!(scene.operate_on(&binary, 0).await["error_code"], 0);
+    let pid = binary.pid().unwrap();
+    std::fs::remove_file(binary.dir.join("replaced")).unwrap();
+    std::fs::copy("/bin/cat", binary.dir.join("replaced")).unwrap();
+    scene.restart_agent().await;
+
+    assert_eq!(scene.status().await["pid"], script);
+    assert_eq!(crate::instance(&scene.fleet, super::IP, "replaced").await["pid"], pid);
+    assert_eq!(scene.operate_on(&binary, 1).await["error_code"], 0);
+    assert_eq!(scene.operate(9).await["error_code"], 0);
+    until("both are dead", || stat(script).is_none() && stat(pid).is_none()).await;
+    assert_eq!(binary.starts(), 1);
+    scene.zero_list(0).await;
+}
+
+#[tokio::test]
+async fn a17_a_zombie_counts_as_dead_and_is_replaced() {
+    let scene = Scene::new("zombie", |_, spec| {
+        // The parent never waits for its child.
+        let code = "$pid = fork; exec q(./zombie), 100000 unless $pid; \
+                    open F, q(>), q(zombie.pid); print F $pid; close F; \
+                    open F, q(>>), q(parents); print F qq($$\\n); close F; sleep 1000 while 1";
+        set(spec, "/control/start_cmd", format!("echo start >> commands.log; perl -e '{code}' > /dev/null 2>&1 &"));
+    })
+    .await;
+    assert_eq!(scene.operate(0).await["error_code"], 0);
+    let first = scene.until_pid().await;
+
+    scene.subject.kill(first);
+    until("it is a zombie", || stat(first).is_some_and(|(state, _)| state == 'Z')).await;
+    let second = scene.until_other_than(first).await;
+
+    assert_eq!(stat(first).map(|(state, _)| state), Some('Z'), "nobody has waited for it");
+    assert_eq!(scene.status().await["pid"], second);
+    assert_eq!(scene.subject.starts(), 2);
+    assert_eq!(scene.operate(9).await["error_code"], 0);
+    for parent in numbers(&scene.path("parents")) {
+        scene.subject.kill(parent);
+    }
+    scene.zero_list(0).await;
+}
+
+#[tokio::test]
+async fn a18_a_stopped_process_fails_its_stop_and_gets_no_second_copy() {
+    let scene = Scene::running("frozen", |_, spec| set(spec, "/monitor_policy/stop_check_secs", 1)).await;
+    let pid = scene.subject.pid().unwrap();
+    signal("STOP", pid);
+
+    let stop = scene.operate(1).await;
+
+    assert_eq!(stop["error_code"], 836, "{stop}");
+    assert!(message(&stop).starts_with("stop"), "{stop}");
+    assert_eq!(scene.operate(0).await["error_code"], 828);
+    let restart = scene.operate(7).await;
+    assert_eq!(restart["error_code"], 836, "{restart}");
+    assert_eq!(scene.subject.copies(), [pid]);
+    assert_eq!(scene.operate(9).await["error_code"], 0, "SIGKILL gets a stopped process");
+    scene.zero_list(0).await;
+}
+
+/// Frozen by a cgroup of version 1 a process is in uninterruptible sleep: no signal reaches it.
+struct Freezer(std::path::PathBuf);
+
+impl Freezer {
+    fn freeze(pid: i32) -> Option<Self> {
+        let directory = std::path::PathBuf::from(format!("/sys/fs/cgroup/freezer/proctor-e2e-{pid}"));
+        std::fs::create_dir(&directory).ok()?;
+        let freezer = Self(directory);
+        std::fs::write(freezer.0.join("cgroup.procs"), pid.to_string()).ok()?;
+        freezer.set("FROZEN");
+        Some(freezer)
+    }
+
+    fn set(&self, state: &str) {
+        std::fs::write(self.0.join("freezer.state"), state).unwrap();
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        self.set("THAWED");
+        let members = std::fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
+        for member in members.lines() {
+            let _ = std::fs::write("/sys/fs/cgroup/freezer/cgroup.procs", member);
+        }
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[tokio::test]
+async fn a18_a_process_that_cannot_be_killed_fails_the_kill_and_gets_no_second_copy() {
+    let scene = Scene::running("unkillable", |_, spec| set(spec, "/monitor_policy/stop_check_secs", 1)).await;
+    let pid = scene.subject.pid().unwrap();
+    let Some(freezer) = Freezer::freeze(pid) else { return };
+    until("it is in uninterruptible sleep", || stat(pid).is_some_and(|(state, _)| state == 'D')).await;
+
+    let stop = scene.operate(1).await;
+    let kill = scene.operate(9).await;
+
+    assert_eq!((&stop["error_code"], &kill["error_code"]), (&Value::from(836), &Value::from(836)), "{stop} {kill}");
+    assert!(message(&kill).contains("still there after SIGKILL"), "{kill}");
+    assert_eq!(scene.operate(0).await["error_code"], 828);
+    assert_eq!((scene.subject.copies(), scene.subject.starts()), (vec![pid], 1));
+    // It was not unhosted, so it comes back when it can die.
+    drop(freezer);
+    scene.until_other_than(pid).await;
+    scene.zero_list(1).await;
+}
+
+#[tokio::test]
+async fn a19_a_pid_of_another_pid_namespace_is_not_taken_for_one_of_the_host() {
+    let scene = Scene::new("inner", |_, spec| {
+        let inside = "echo filler | cat; ./inner 100000 & echo $! > inner.pid; wait";
+        set(spec, "/control/start_cmd", format!("setsid unshare -pf sh -c '{inside}' > /dev/null 2>&1 &"));
+        set(spec, "/monitor_policy/start_check_secs", 1);
+    })
+    .await;
+
+    let row = scene.operate(0).await;
+
+    let pid = numbers(&scene.subject.pid_file())[0];
+    let outside = scene.subject.copies()[0];
+    assert_ne!(pid, outside, "the pid file has the pid of inside");
+    assert_eq!(row["error_code"], 836, "{row}");
+    assert_eq!(scene.status().await["pid"], -1);
+    for op_type in [1, 9] {
+        assert_eq!(scene.operate(op_type).await["error_code"], 829);
+    }
+    assert_eq!(scene.subject.copies(), [outside], "what the command left behind is not touched");
+    scene.zero_list(1).await;
+}
+
+fn signal(name: &str, pid: i32) {
+    assert!(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap().success());
+}

@@ -1,0 +1,295 @@
+//! B. Survival of the agent.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proctor_testkit::{Program, Subject, eventually};
+use serde_json::{Value, json};
+
+use super::{IP, Scene, until};
+
+/// A resident process whose restarts are counted over long times.
+fn patient(_: &Subject, spec: &mut Value) {
+    spec["monitor_policy"]["start_interval"] = json!(1);
+    spec["monitor_policy"]["start_retries"] = json!(10);
+}
+
+#[tokio::test]
+async fn b1_after_a_sigkill_of_the_agent_everything_goes_on_as_it_was() {
+    let mut scene = Scene::running("survivor", patient).await;
+    // One restart, so that there is something to remember.
+    let first = scene.subject.pid().unwrap();
+    scene.subject.kill(first);
+    let pid = scene.until_other_than(first).await;
+    eventually("the restart is counted", || async { (scene.shown().await["restarts"] == 1).then_some(()) }).await;
+    let before = scene.status().await;
+
+    for _ in 0..3 {
+        scene.kill_agent().await;
+        assert_eq!(scene.subject.pid(), Some(pid));
+        scene.restart_agent().await;
+    }
+
+    let after = scene.status().await;
+    assert_eq!((&after["pid"], &after["isAuto"]), (&json!(pid), &json!(true)));
+    assert_eq!(after["startTime"], before["startTime"]);
+    assert!(after["elapsedTime"].as_u64() >= before["elapsedTime"].as_u64(), "{before} {after}");
+    eventually("the server hears of the counter", || async { (scene.shown().await["restarts"] == 1).then_some(()) })
+        .await;
+    assert_eq!(scene.subject.starts(), 2);
+    // And it is watched again.
+    scene.subject.kill(pid);
+    scene.until_other_than(pid).await;
+    scene.zero_list(1).await;
+}
+
+#[tokio::test]
+async fn b2_a_process_that_died_while_the_agent_was_down_is_restarted_by_its_policy() {
+    let mut scene = Scene::running("orphan", patient).await;
+    let released = Subject::new(scene.fleet.dir(), "released").unwrap();
+    scene.register(&released, patient).await;
+    assert_eq!(scene.operate_on(&released, 0).await["error_code"], 0);
+    assert_eq!(scene.operate_on(&released, 4).await["error_code"], 0);
+    let (pid, other) = (scene.subject.pid().unwrap(), released.pid().unwrap());
+
+    scene.kill_agent().await;
+    scene.subject.kill(pid);
+    released.kill(other);
+    scene.restart_agent().await;
+
+    scene.until_other_than(pid).await;
+    assert_eq!(scene.subject.starts(), 2);
+    scene.event("exited").await;
+    assert!(released.copies().is_empty(), "who is not managed stays dead");
+    scene.zero_list(1).await;
+}
+
+/// The agent again, on a machine that seems to have booted anew.
+fn start_agent_in_another_boot(scene: &mut Scene) {
+    let boot = scene.fleet.dir().join("boot_id");
+    fs::write(&boot, "11111111-2222-4333-8444-555555555555\n").unwrap();
+    let line = format!("mount --bind {} /proc/sys/kernel/random/boot_id && exec \"$@\"", boot.display());
+    scene.start_agent_by(&format!("exec unshare -m sh -c '{line}' sh \"$@\""));
+}
+
+#[tokio::test]
+async fn b4_after_a_reboot_nothing_of_before_is_believed_and_residents_start_once() {
+    let mut scene = Scene::running("rebooted", patient).await;
+    let once = Subject::new(scene.fleet.dir(), "oneshot").unwrap();
+    scene.register(&once, |_, spec| spec["monitor_policy"]["auto_type"] = json!(2)).await;
+    assert_eq!(scene.operate_on(&once, 0).await["error_code"], 0);
+    scene.kill_agent().await;
+    for subject in [&scene.subject, &once] {
+        subject.kill(subject.pid().unwrap());
+    }
+    // After a boot the pids of before belong to others.
+    scene.write_pid(scene.bystander.pid());
+
+    start_agent_in_another_boot(&mut scene);
+    scene.until_back().await;
+
+    let pid = scene.until_pid().await;
+    eventually("it is known", || async { (scene.status().await["pid"] == pid).then_some(()) }).await;
+    assert_eq!(scene.subject.starts(), 2, "started once");
+    assert_eq!(once.starts(), 1, "who runs once has run");
+    assert!(scene.status().await["isAuto"] == true);
+    scene.zero_list(1).await;
+}
+
+#[tokio::test]
+async fn b6_an_upgrade_in_place_and_back_touches_no_process_and_keeps_the_state() {
+    let mut scene = Scene::running("upgraded", patient).await;
+    let pid = scene.subject.pid().unwrap();
+    let old = proctor_testkit::binary("proctor-agent");
+    let new = scene.fleet.dir().join("proctor-agent-next");
+    fs::copy(&old, &new).unwrap();
+    let log = scene.fleet.dir().join(format!("agent-{IP}.log"));
+
+    for (round, binary) in [&new, &old, &new].into_iter().enumerate() {
+        assert!(scene.agent.program.terminate().unwrap().success(), "a SIGTERM is a clean end");
+        scene.agent.program = Program::start(binary.to_str().unwrap(), &scene.arguments(), &log).unwrap();
+        scene.until_back().await;
+
+        let seen = scene.status().await;
+        assert_eq!((&seen["pid"], &seen["isAuto"]), (&json!(pid), &json!(true)), "round {round}");
+    }
+    assert_eq!(scene.subject.starts(), 1);
+    assert!(!scene.agent.state_dir().join("ledger.db.damaged").exists());
+    scene.zero_list(1).await;
+}
+
+/// A cgroup in the hierarchy by which systemd knows its services, as one of them.
+fn service_cgroup() -> Option<PathBuf> {
+    let roots = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup", "/sys/fs/cgroup/systemd"];
+    let root = roots.iter().map(Path::new).find(|root| root.join("cgroup.procs").exists())?;
+    let directory = root.join(format!("proctor-e2e-{}", std::process::id()));
+    fs::create_dir(&directory).ok()?;
+    Some(directory)
+}
+
+/// Everything in a cgroup and below it.
+fn members(directory: &Path) -> Vec<i32> {
+    let mut found = super::numbers(&directory.join("cgroup.procs"));
+    let below = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    found.extend(below.filter(|path| path.is_dir()).flat_map(|path| members(&path)));
+    found
+}
+
+#[tokio::test]
+async fn b7_the_end_of_the_agents_own_cgroup_spares_its_processes() {
+    let mut scene = Scene::new("grouped", patient).await;
+    let Some(service) = service_cgroup() else { return }; // the unit must say KillMode=process
+    scene.start_agent_by(&format!("echo $$ > {}/cgroup.procs; exec \"$@\"", service.display()));
+    scene.until_back().await;
+    assert_eq!(scene.operate(0).await["error_code"], 0);
+    let pid = scene.subject.pid().unwrap();
+
+    // What KillMode=control-group does.
+    let condemned = members(&service);
+    assert!(condemned.contains(&i32::try_from(scene.agent.program.pid()).unwrap()), "{condemned:?}");
+    assert!(!condemned.contains(&pid), "the process is in a cgroup of its own");
+    for member in condemned {
+        scene.subject.kill(member);
+    }
+    scene.kill_agent().await;
+    assert_eq!(scene.subject.pid(), Some(pid));
+    scene.restart_agent().await;
+
+    assert_eq!(scene.status().await["pid"], pid);
+    assert_eq!(scene.subject.starts(), 1);
+    scene.zero_list(1).await;
+    until("the cgroup of the service is empty", || fs::remove_dir(&service).is_ok()).await;
+}
+
+#[tokio::test]
+async fn b8_a_ledger_that_is_damaged_truncated_empty_or_from_the_future_is_survived() {
+    let mut scene = Scene::running("remembered", patient).await;
+    let pid = scene.subject.pid().unwrap();
+    let ledger = scene.agent.state_dir().join("ledger.db");
+    let part = |suffix: &str| PathBuf::from(format!("{}{suffix}", ledger.display()));
+
+    for damage in ["garbage", "truncated", "empty", "future"] {
+        scene.kill_agent().await;
+        let _ = fs::remove_file(part("-shm"));
+        // With its log alone SQLite would put much of it right again.
+        fs::write(part("-wal"), "").unwrap();
+        let mut bytes = fs::read(&ledger).unwrap();
+        match damage {
+            "garbage" => bytes = b"no database at all ".repeat(1000),
+            "truncated" => bytes.truncate(bytes.len() / 2),
+            "empty" => bytes.clear(),
+            _ => drop(bytes.splice(60..64, 99_u32.to_be_bytes())), // SQLite's user_version
+        }
+        fs::write(&ledger, bytes).unwrap();
+        scene.restart_agent().await;
+
+        eventually("it is known again", || async {
+            let seen = scene.status().await;
+            (seen["pid"] == pid && seen["isAuto"] == true).then_some(())
+        })
+        .await;
+        assert_eq!(scene.subject.starts(), 1, "{damage}");
+        // Half a page is a new file for SQLite.
+        if ["garbage", "future"].contains(&damage) {
+            assert!(part(".damaged").exists(), "{damage}");
+            assert!(scene.agent.program.log().contains("put aside"), "{damage}");
+            fs::remove_file(part(".damaged")).unwrap();
+        }
+    }
+    scene.subject.kill(pid);
+    scene.until_other_than(pid).await;
+    scene.zero_list(1).await;
+}
+
+#[tokio::test]
+async fn b10_of_two_agents_on_one_state_directory_the_second_refuses() {
+    let mut scene = Scene::running("alone", patient).await;
+    let pid = scene.subject.pid().unwrap();
+    let log = scene.fleet.dir().join("second.log");
+    let mut second = Program::start("proctor-agent", &scene.arguments(), &log).unwrap();
+
+    let status = eventually("the second agent ends", || {
+        let ended = second.has_ended();
+        async move { ended }
+    })
+    .await;
+
+    assert!(!status.success());
+    assert!(second.log().contains("another agent"), "{}", second.log());
+    assert_eq!(scene.status().await["pid"], pid);
+    // The lock is the kernel's: whatever the file says, it is free when its holder is dead.
+    scene.kill_agent().await;
+    fs::write(scene.agent.state_dir().join("lock"), "1\n").unwrap();
+    scene.restart_agent().await;
+    assert_eq!(scene.status().await["pid"], pid);
+    scene.zero_list(1).await;
+}
+
+#[tokio::test]
+async fn b11_without_the_control_plane_supervision_schedules_and_limits_go_on() {
+    let mut scene = Scene::running("autonomous", patient).await;
+    let cyclic = Subject::new(scene.fleet.dir(), "cyclic").unwrap();
+    let info = json!({
+        "setup_path": cyclic.dir, "proc_name": "cyclic", "pid_path": cyclic.pid_file(), "account": "root",
+        "type": 0, "cycle_time": 1, "start_cmd": "echo ran >> runs.log", "value_key": "cyclic",
+        "ip_list": [{"bk_cloud_id": 0, "ip": IP}]
+    });
+    let body = json!({"bk_biz_id": 1, "op_type": 3, "process_infos": [info]});
+    assert_eq!(scene.fleet.job("operate_process", &body).await.unwrap()["code"], 0);
+    let greedy = Subject::new(scene.fleet.dir(), "greedy").unwrap();
+    let bytes = super::f_limits::memory_bytes(0.6);
+    let hog = format!("sleep 1 until -e q(grow); $x = q(a) x {bytes}; sleep 100000");
+    scene
+        .register(&greedy, |greedy, spec| {
+            spec["control"]["start_cmd"] = super::perl(greedy, &hog);
+            spec["resource"]["mem"] = json!(0.3);
+        })
+        .await;
+    assert_eq!(scene.operate_on(&greedy, 0).await["error_code"], 0);
+    let runs = || fs::read_to_string(cyclic.dir.join("runs.log")).unwrap_or_default().lines().count();
+    until("the schedule has begun", || runs() > 0).await;
+    let pid = scene.subject.pid().unwrap();
+
+    scene.fleet.server.program.kill();
+    let ran = runs();
+    scene.subject.kill(pid);
+    let next = scene.until_other_than(pid).await;
+    fs::write(greedy.dir.join("grow"), "").unwrap();
+    until("the one over its limit is gone", || greedy.copies().is_empty()).await;
+    until("the schedule goes on", || runs() >= ran + 2).await;
+    scene.fleet.restart_server().await.unwrap();
+    scene.until_back().await;
+
+    assert_eq!(scene.status().await["pid"], next);
+    assert!(scene.event("exited").await.to_string().contains(&format!("({pid})")));
+    scene.event("restart_succeeded").await;
+    let path = "/api/v1/events?namespace=e2e&name=greedy&type=limit_exceeded";
+    eventually("the excess is told", || async {
+        scene.fleet.get(path).await.ok()?["events"].as_array()?.first().cloned()
+    })
+    .await;
+    scene.zero_list(1).await;
+}
+
+#[tokio::test]
+async fn b11_an_outcome_that_could_not_be_delivered_waits_for_the_control_plane() {
+    let mut scene = Scene::new("awaited", |subject, spec| {
+        let wait = "until [ -e go ]; do sleep 0.05; done";
+        spec["control"]["start_cmd"] = json!(format!("touch begun; {wait}; {}", subject.start_cmd()));
+    })
+    .await;
+    let task = scene.submit(0).await;
+    until("the start command runs", || scene.path("begun").exists()).await;
+
+    scene.fleet.server.program.kill();
+    fs::write(scene.path("go"), "").unwrap();
+    scene.until_pid().await;
+    scene.restart_agent_without_server();
+    scene.fleet.restart_server().await.unwrap();
+    scene.until_back().await;
+
+    let row = scene.row_of(&task).await;
+    assert_eq!(row["error_code"], 0, "{row}");
+    assert_eq!(scene.subject.starts(), 1);
+    scene.zero_list(1).await;
+}

@@ -1,0 +1,12 @@
+//! The scenarios of the list in docs/scenarios.md, each named after its row, on real processes.
+//! What shows better in virtual time is in the crates; the list says where.
+
+mod a_identity;
+mod b_survival;
+mod f_limits;
+mod pending;
+
+mod scene;
+mod zero;
+
+use scene::{IP, Scene, numbers, perl, until};
