@@ -43,6 +43,8 @@ const STEPS: [&str; 2] = [
     "CREATE TABLE event (sequence INTEGER PRIMARY KEY, event TEXT NOT NULL) STRICT;",
 ];
 const SCHEMA: u32 = STEPS.len() as u32;
+/// Agents from this schema on can go on with what this one writes: steps since only added tables.
+const OLDEST_READER: u32 = 1;
 /// Operations that the server has acknowledged are remembered this long, against late repetitions.
 const REMEMBERED_SECS: i64 = 7 * 24 * 3600;
 
@@ -244,7 +246,8 @@ fn open_and_read(path: &Path) -> Result<(Connection, Memory), LedgerError> {
     let failed = |source| LedgerError::Open { path: path.to_owned(), source };
     let mut connection = Connection::open(path).map_err(failed)?;
     let found = configure(&connection).map_err(failed)?;
-    if found > SCHEMA {
+    // A newer agent says how old an agent may be that still understands what it wrote.
+    if found > SCHEMA && number_fact(&connection, "oldest_reader").map_err(failed)? > u64::from(SCHEMA) {
         return Err(LedgerError::Newer { path: path.to_owned(), found });
     }
     migrate(&mut connection, found).map_err(failed)?;
@@ -266,6 +269,7 @@ fn migrate(connection: &mut Connection, found: u32) -> rusqlite::Result<()> {
         let transaction = connection.transaction()?;
         transaction.execute_batch(step)?;
         transaction.pragma_update(None, "user_version", schema)?;
+        set_fact(&transaction, "oldest_reader", &OLDEST_READER.to_string())?;
         transaction.commit()?;
     }
     Ok(())

@@ -12,6 +12,7 @@
 mod blocking;
 mod cgroup;
 mod command;
+mod descriptors;
 mod error;
 mod fork;
 #[cfg(feature = "fuzz")]
@@ -89,6 +90,7 @@ impl Host {
         let boot =
             procfs::boot_id().map_err(|source| Error::Read { path: PathBuf::from(procfs::BOOT_ID_PATH), source })?;
         pidfd_open(getpid(), PidfdFlags::empty()).map_err(|errno| Error::Pidfd { source: errno.into() })?;
+        descriptors::raise();
         let outputs = OutputDirectory::make(&options.state_dir)?;
         // Any pid switches it on; the kernel only looks whether there is one.
         set_child_subreaper(Some(Pid::INIT)).map_err(|errno| Error::Subreaper { source: errno.into() })?;

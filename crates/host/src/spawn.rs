@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
+use crate::descriptors;
 use crate::fork::{self, Attach, Fork};
 use crate::pidfd;
 use crate::user::Account;
@@ -65,6 +66,8 @@ struct Prepared {
     input: RawFd,
     output: RawFd,
     failure: RawFd,
+    /// The soft limit of open descriptors, where it is not ours.
+    descriptors: Option<u64>,
 }
 
 /// Starts the shell, or says for people why it cannot. Waits for the exec, not for the command.
@@ -121,7 +124,8 @@ fn prepare(plan: &Plan<'_>, input: RawFd, output: RawFd, failure: RawFd) -> Resu
     arguments.push(std::ptr::null());
     environment.push(std::ptr::null());
     let identity = plan.changes_user.then(|| (plan.account.uid, plan.account.gid, plan.account.groups.clone()));
-    Ok(Prepared { arguments, environment, _texts: texts, directory, identity, input, output, failure })
+    let descriptors = descriptors::for_commands();
+    Ok(Prepared { arguments, environment, _texts: texts, directory, identity, input, output, failure, descriptors })
 }
 
 fn login_environment(account: &Account) -> [(&'static str, &OsStr); 6] {
@@ -189,6 +193,9 @@ fn become_shell(prepared: &Prepared) -> i32 {
             return STEP_IDENTITY;
         }
     }
+    if let Some(soft) = prepared.descriptors {
+        limit_descriptors(soft);
+    }
     // As the user, so that the user's permissions decide.
     // SAFETY: `directory` is a C string that the fork has copied.
     if unsafe { libc::chdir(prepared.directory.as_ptr()) } != 0 {
@@ -197,6 +204,19 @@ fn become_shell(prepared: &Prepared) -> i32 {
     // SAFETY: both lists end with a null pointer and point to C strings that the fork has copied.
     unsafe { libc::execve(SHELL_PATH.as_ptr(), prepared.arguments.as_ptr(), prepared.environment.as_ptr()) };
     STEP_EXEC
+}
+
+/// Lowers the soft limit again; a failure leaves the higher one, which does no harm by itself.
+#[allow(unsafe_code, reason = "setrlimit in a forked child")]
+fn limit_descriptors(soft: u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls get a limit that lives on this stack.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = soft.min(limit.rlim_max);
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
 }
 
 #[allow(unsafe_code, reason = "only plain system calls may be made here")]

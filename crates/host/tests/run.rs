@@ -203,3 +203,15 @@ async fn the_directory_of_outputs_is_closed_to_others() {
     assert_eq!(mode("state/output"), 0o700);
     assert_eq!(mode("state/output/test.out"), 0o600);
 }
+
+#[tokio::test]
+async fn commands_keep_the_limit_of_descriptors_that_we_were_started_with() {
+    let world = World::new();
+
+    let end = world.run("ulimit -Sn").await;
+
+    let ours = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    assert_eq!(ours.current, ours.maximum, "ours is raised");
+    let theirs: u64 = end.output.trim().parse().unwrap();
+    assert!(theirs <= ours.current.unwrap_or(u64::MAX));
+}

@@ -169,6 +169,11 @@ async fn b8_a_ledger_that_is_damaged_truncated_empty_or_from_the_future_is_survi
     let part = |suffix: &str| PathBuf::from(format!("{}{suffix}", ledger.display()));
 
     for damage in ["garbage", "truncated", "empty", "future"] {
+        // What the ledger forgets the server must know.
+        eventually("the server knows that it is managed", || async {
+            (scene.shown().await["managed"] == true).then_some(())
+        })
+        .await;
         scene.kill_agent().await;
         let _ = fs::remove_file(part("-shm"));
         // With its log alone SQLite would put much of it right again.

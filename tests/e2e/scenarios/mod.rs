@@ -3,6 +3,8 @@
 
 mod a_identity;
 mod b_survival;
+mod c_commands;
+mod d_restarts;
 mod f_limits;
 mod pending;
 

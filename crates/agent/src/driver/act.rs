@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proctor_host::Command;
 use proctor_model::{CommandEnd, CommandResult, Incarnation, Look, ProcessKey, Spec};
-use proctor_supervise::{Action, CommandKind, Event, Notice, Ticket};
+use proctor_supervise::{Action, CommandKind, Event, Notice, Process, Ticket};
 use proctor_wire::FromAgent;
 
 use tokio_util::sync::CancellationToken;
@@ -78,6 +78,7 @@ impl Driver {
         let (host, inbox, permits) = (self.host.clone(), self.inbox.clone(), self.commands.of(kind));
         let attached = CancellationToken::new();
         self.attached.insert(key.clone(), (ticket, attached.clone()));
+        self.leaves.insert(key.clone());
         tracing::info!(process = %key, command = command.as_str(), "command begins");
         self.tasks.spawn("command", async move {
             let end = match permits.wait().await {
@@ -101,6 +102,23 @@ impl Driver {
         self.tasks.spawn("health", async move {
             let end = permits.run(&host, run).await;
             let _ = inbox.send(Input::Machine(key, Event::Checked { ticket, end })).await;
+        });
+    }
+
+    /// Removes the cgroups of processes that rest; one that still holds something stays.
+    pub(super) fn release_leaves(&self) {
+        let is_busy = |key: &&ProcessKey| self.processes.get(*key).is_some_and(Process::is_busy);
+        let resting: Vec<ProcessKey> = self.leaves.iter().filter(|key| !is_busy(key)).cloned().collect();
+        if resting.is_empty() {
+            return;
+        }
+        let (host, inbox) = (self.host.clone(), self.inbox.clone());
+        self.tasks.spawn("release leaves", async move {
+            for key in resting {
+                if host.release_leaf(&leaf_of(&key)).await.unwrap_or(false) {
+                    let _ = inbox.send(Input::LeafReleased(key)).await;
+                }
+            }
         });
     }
 

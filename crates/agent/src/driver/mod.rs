@@ -65,6 +65,8 @@ pub(crate) enum Input {
         life: Incarnation,
         version: String,
     },
+    /// The cgroup of a process that rests is gone.
+    LeafReleased(ProcessKey),
 }
 
 pub(crate) type Inbox = mpsc::Sender<Input>;
@@ -105,6 +107,8 @@ pub(crate) struct Driver {
     reported: HashMap<ProcessKey, (Phase, bool, Option<i32>, u32)>,
     link: Option<mpsc::Sender<FromAgent>>,
     commands: Permits,
+    /// Processes whose cgroup may be there; removed when it is empty and they rest.
+    leaves: HashSet<ProcessKey>,
     /// The launch command of each process that has one running; cancelled, it is left alone.
     attached: HashMap<ProcessKey, (Ticket, CancellationToken)>,
     seed: u64,
@@ -139,6 +143,7 @@ impl Driver {
             reported: HashMap::new(),
             link: None,
             commands: Permits::default(),
+            leaves: HashSet::new(),
             attached: HashMap::new(),
             seed,
             host,
@@ -156,6 +161,7 @@ impl Driver {
             let request = unfinished.remove(&key);
             let process = Process::restore(now, key.clone(), record, same_boot, request, seed);
             driver.touched.insert(key.clone());
+            driver.leaves.insert(key.clone());
             driver.processes.insert(key, process);
         }
         for (key, request) in unfinished {
@@ -178,7 +184,10 @@ impl Driver {
             tokio::select! {
                 count = inputs.recv_many(&mut turn, TURN_MAX) => if count == 0 { return },
                 () = tokio::time::sleep(wait) => {}
-                _ = report.tick() => self.report_all(),
+                _ = report.tick() => {
+                    self.report_all();
+                    self.release_leaves();
+                }
             }
             for input in turn.drain(..) {
                 self.handle(input).await;
@@ -217,6 +226,7 @@ impl Driver {
                 self.outcomes.insert(operation, (*outcome).clone());
                 self.send(FromAgent::Outcome { operation, outcome: *outcome });
             }
+            Input::LeafReleased(key) => drop(self.leaves.remove(&key)),
             Input::Version { key, life, version } => {
                 self.versions.insert(key.clone(), (life, version));
                 self.reported.remove(&key);

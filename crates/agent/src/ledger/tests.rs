@@ -133,3 +133,35 @@ fn what_is_owed_holds_no_more_events_than_the_ledger_would() {
 
     assert_eq!((owed.events.len(), owed.events[0].sequence, owed.events_seen), (SPOOLED_MAX, 3, Some(7)));
 }
+
+fn written_by_a_newer_agent(path: &Path, oldest_reader: &str) {
+    drop(Ledger::open(path).unwrap());
+    let newer = Connection::open(path).unwrap();
+    newer.pragma_update(None, "user_version", SCHEMA + 1).unwrap();
+    newer
+        .execute("INSERT OR REPLACE INTO fact VALUES ('oldest_reader', ?1), ('generation', '9')", [oldest_reader])
+        .unwrap();
+}
+
+#[test]
+fn b6_the_ledger_of_a_newer_agent_is_used_if_that_agent_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ledger.db");
+    written_by_a_newer_agent(&path, "1");
+
+    let (_ledger, memory) = Ledger::open(&path).unwrap();
+
+    assert_eq!(memory.generation, 9);
+}
+
+#[test]
+fn b8_the_ledger_of_a_much_newer_agent_is_put_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ledger.db");
+    written_by_a_newer_agent(&path, &(SCHEMA + 1).to_string());
+
+    let (_ledger, memory) = Ledger::open(&path).unwrap();
+
+    assert_eq!(memory.generation, 0);
+    assert!(dir.path().join("ledger.db.damaged").exists());
+}
