@@ -4,8 +4,11 @@
 CARGO ?= cargo
 NEXTEST_VERSION := 0.9.143
 DENY_VERSION := 0.20.2
+FUZZ_VERSION := 0.13.2
+FUZZ_SECONDS ?= 300
+FUZZ_TARGETS ?= pidfile proc cron ledger frames
 
-.PHONY: run release build test lint unit deny bench docs tools system
+.PHONY: run release build test lint unit deny bench fuzz docs tools system
 
 ## Starts a server, a local agent and a demo process, on an embedded store.
 run: system
@@ -35,6 +38,16 @@ deny:
 bench: system
 	$(CARGO) build --release --workspace --bins
 	$(CARGO) run --release --package proctor-bench
+
+## Fuzzes every target for FUZZ_SECONDS, one after the other. What is new goes to fuzz/target/corpus.
+fuzz: system
+	@rustup run nightly rustc --version > /dev/null 2>&1 || rustup toolchain install nightly --profile minimal
+	@command -v cargo-fuzz > /dev/null || $(CARGO) install --locked cargo-fuzz@$(FUZZ_VERSION)
+	@set -e; for target in $(FUZZ_TARGETS); do \
+		new=fuzz/target/corpus/$$target; words=fuzz/dictionaries/$$target.dict; mkdir -p $$new; \
+		$(CARGO) +nightly fuzz run $$target $$new fuzz/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) \
+			-timeout=10 -print_final_stats=1 $$(test ! -f $$words || echo -dict=$$words); \
+	done
 
 ## Rewrites the documents that come from the code.
 docs:

@@ -10,6 +10,7 @@ mod errors;
 mod faults;
 mod job;
 mod operations;
+mod owner;
 mod scenarios;
 mod supervision;
 

@@ -3,6 +3,7 @@
 use proctor_testkit::{Agent, Fleet, Subject, eventually};
 use serde_json::{Value, json};
 
+use crate::scenarios::zero_list;
 use crate::{code, hosts, instance};
 
 const IP: &str = "127.0.0.1";
@@ -52,7 +53,7 @@ async fn event(fleet: &Fleet, subject: &Subject, kind: &str) -> Value {
 
 #[tokio::test]
 async fn f1_memory_of_a_child_of_a_child_counts_and_the_tree_is_killed() {
-    let (fleet, _agent) = fleet().await;
+    let (fleet, agent) = fleet().await;
     let subject = Subject::new(fleet.dir(), "greedy").unwrap();
     let bytes = memory_bytes(0.6);
     let hog = format!("unless (fork) {{ unless (fork) {{ $x = \"a\" x {bytes}; sleep 1000 }} sleep 1000 }} sleep 1000");
@@ -70,16 +71,18 @@ async fn f1_memory_of_a_child_of_a_child_counts_and_the_tree_is_killed() {
     assert!(told.to_string().contains("memory"), "{told}");
     eventually("the whole tree is dead", || async { subject.copies().is_empty().then_some(()) }).await;
     assert_eq!(instance(&fleet, IP, "greedy").await["isAuto"], true, "it stays managed");
+    assert_eq!(operate(&fleet, &subject, 4).await["error_code"], 0);
+    zero_list(&fleet, &agent, &subject, 0).await;
 }
 
 #[tokio::test]
 async fn f8_of_a_pool_over_its_limit_exactly_the_largest_is_killed() {
-    let (fleet, _agent) = fleet().await;
+    let (fleet, agent) = fleet().await;
     let sizes = [("ten", 0.50), ("eight", 0.40), ("five", 0.25)];
     let mut subjects = Vec::new();
     for (name, percent) in sizes {
         let subject = Subject::new(fleet.dir(), name).unwrap();
-        let hog = format!("$x = \"a\" x {}; sleep 1000", memory_bytes(percent));
+        let hog = format!("$x = \"a\" x {}; open F, \">grown\"; close F; sleep 1000", memory_bytes(percent));
         register(&fleet, &subject, |spec| {
             spec["control"]["start_cmd"] = perl(&subject, &hog);
             spec["resource"] = json!({"cpu": 0, "mem": 0});
@@ -90,9 +93,13 @@ async fn f8_of_a_pool_over_its_limit_exactly_the_largest_is_killed() {
         subjects.push(subject);
     }
     let before: Vec<_> = subjects.iter().map(|subject| subject.pid().unwrap()).collect();
+    eventually("all have their memory", || async {
+        subjects.iter().all(|subject| subject.dir.join("grown").exists()).then_some(())
+    })
+    .await;
 
     // The largest counts with perl itself: two copies of the string, so half of the sum is enough.
-    let resource = json!({"cpu_pool_limit": 0, "mem_pool_limit": 2.0, "cpu_pool_weight": 0, "mem_pool_weight": 0});
+    let resource = json!({"cpu_pool_limit": 0, "mem_pool_limit": 1.6, "cpu_pool_weight": 0, "mem_pool_weight": 0});
     let set = json!({"meta": {"namespace": "e2e"}, "hosts": hosts(&[IP]),
                      "spec": {"process_group": [{"id": "e2e", "resource": resource}]}});
     assert_eq!(fleet.gse("set_process_group_info", &set).await.unwrap()["code"], 0);
@@ -102,6 +109,10 @@ async fn f8_of_a_pool_over_its_limit_exactly_the_largest_is_killed() {
     eventually("the largest is gone", || async { (subjects[0].pid() != Some(before[0])).then_some(()) }).await;
     assert_eq!(subjects[1].pid(), Some(before[1]));
     assert_eq!(subjects[2].pid(), Some(before[2]));
+    assert_eq!(operate(&fleet, &subjects[0], 4).await["error_code"], 0);
+    for (subject, copies) in subjects.iter().zip([0, 1, 1]) {
+        zero_list(&fleet, &agent, subject, copies).await;
+    }
 }
 
 #[tokio::test]

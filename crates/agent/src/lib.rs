@@ -37,6 +37,8 @@ pub struct Options {
     pub supplier: u32,
     /// Made up at enrolment where it is not given.
     pub agent_id: Option<AgentId>,
+    /// The host owner's policy; `/etc/proctor/policy.toml`, if it exists, where it is not given.
+    pub policy: Option<PathBuf>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +57,8 @@ pub enum AgentError {
     Pki(#[from] proctor_pki::PkiError),
     #[error(transparent)]
     Ledger(#[from] ledger::LedgerError),
+    #[error(transparent)]
+    Policy(#[from] policy::PolicyError),
     #[error("cannot take control of the host")]
     Host(#[from] proctor_host::Error),
 }
@@ -62,10 +66,11 @@ pub enum AgentError {
 /// Runs until `tasks` end. Returns an error for what waiting does not cure.
 pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
     let _lock = lock(&options.state_dir)?;
+    let policy = policy::PolicyFile::open(options.policy.as_deref())?;
     let host = Host::new(proctor_host::Options { state_dir: options.state_dir.clone() }, &tasks)?;
     let (ledger, memory) = ledger::Ledger::open(&options.state_dir.join("ledger.db"))?;
     let (inbox, inputs) = driver::inbox();
-    let driver = driver::Driver::new(host.clone(), ledger, memory, inbox.clone(), tasks.clone());
+    let driver = driver::Driver::new(host.clone(), policy, ledger, memory, inbox.clone(), tasks.clone());
     let (seen, driven) = (driver.seen_generation(), driver.run(inputs));
     // Supervision does not wait for the server, nor for the enrolment.
     tasks.spawn("driver", driven);

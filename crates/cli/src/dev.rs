@@ -132,6 +132,7 @@ async fn start_agent(
         cloud: HOST.cloud,
         supplier: HOST.supplier,
         agent_id: Some(agent.clone()),
+        policy: None,
     };
     let (sender, receiver) = oneshot::channel();
     let of_agent = tasks.clone();

@@ -149,6 +149,16 @@ impl Host {
         command::run(&self.shared.ground, command).await
     }
 
+    /// File work of the caller, on a thread where it may hang. None: no answer within `limit`, or
+    /// earlier work of this name still hangs.
+    pub async fn blocking<T, F>(&self, name: &str, limit: Duration, work: F) -> Option<T>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        self.shared.ground.blocking.run(name, limit, work).await.ok()
+    }
+
     /// Resolves when that life is over: at once if it already is, or never was on this boot.
     /// The answer is how it ended, where the kernel tells. Cancel-safe.
     pub async fn ended(&self, life: Incarnation) -> Option<Exit> {

@@ -76,11 +76,11 @@ impl Stat {
 
     /// CPU time of the process and of the children that it has waited for.
     pub(crate) fn ticks(&self) -> u64 {
-        self.user_ticks + self.system_ticks + self.children_ticks()
+        self.user_ticks.saturating_add(self.system_ticks).saturating_add(self.children_ticks())
     }
 
     pub(crate) fn children_ticks(&self) -> u64 {
-        self.children_user_ticks + self.children_system_ticks
+        self.children_user_ticks.saturating_add(self.children_system_ticks)
     }
 }
 
@@ -174,6 +174,16 @@ mod tests {
         assert_eq!((stat.name.as_str(), stat.state, stat.parent), ("a) R (b\n", 'S', 1));
         assert_eq!((stat.user_ticks, stat.threads, stat.start_ticks), (5, 9, 777));
         assert_eq!(stat.ticks(), 5 + 6 + 7 + 8);
+    }
+
+    #[test]
+    fn ticks_that_no_machine_counts_to_do_not_overflow() {
+        let most = u64::MAX;
+        let text = format!("42 (a) S 1 42 42 0 -1 0 1 2 3 4 {most} {most} {most} {most} 20 0 9 0 777 1 2");
+
+        let stat = Stat::parse(text.as_bytes()).unwrap();
+
+        assert_eq!((stat.ticks(), stat.children_ticks()), (most, most));
     }
 
     #[test]

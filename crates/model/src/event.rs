@@ -19,7 +19,8 @@ pub const EVENT_CONTENT_BYTES_MAX: usize = 4 * 1024;
 /// Of the details as JSON; room for the ranking of a large pool.
 pub const EVENT_DETAILS_BYTES_MAX: usize = 16 * 1024;
 pub const EVENT_DETAILS_MAX: usize = 32;
-const PROC_NAME_BYTES_MAX: usize = 512;
+/// Room for every legal name: 255 characters of four bytes.
+pub const EVENT_PROC_NAME_BYTES_MAX: usize = 1024;
 
 /// What kind of thing happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -166,10 +167,12 @@ impl Event {
     #[must_use]
     pub fn fitted(mut self) -> Self {
         self.content.truncate(self.content.floor_char_boundary(EVENT_CONTENT_BYTES_MAX));
-        self.proc_name.truncate(self.proc_name.floor_char_boundary(PROC_NAME_BYTES_MAX));
-        let (mut bytes, mut count) = (2, 0);
+        self.proc_name.truncate(self.proc_name.floor_char_boundary(EVENT_PROC_NAME_BYTES_MAX));
+        // Two braces, and no comma after the last one.
+        let (mut bytes, mut count) = (1, 0);
         self.details.retain(|name, value| {
-            let more = json!([name, value]).to_string().len();
+            // A colon and a comma, where the array has a comma and two brackets.
+            let more = json!([name, value]).to_string().len() - 1;
             let fits = count < EVENT_DETAILS_MAX && bytes + more <= EVENT_DETAILS_BYTES_MAX;
             if fits {
                 bytes += more;
@@ -304,6 +307,17 @@ mod tests {
         assert_eq!(fitted.details.len(), EVENT_DETAILS_MAX);
         assert!(!fitted.details.contains_key("00"), "too large once it is escaped");
         assert!(serde_json::to_string(&fitted.details).unwrap().len() <= EVENT_DETAILS_BYTES_MAX);
+    }
+
+    #[test]
+    fn every_legal_name_and_details_up_to_the_bound_fit_as_they_are() {
+        let mut longest = event(EventKind::Exited);
+        longest.proc_name = "🦀".repeat(255).parse::<crate::ProcName>().unwrap().into();
+        let padding = EVENT_DETAILS_BYTES_MAX - r#"{"a":"","b":""}"#.len();
+        longest.details = [("a", String::new()), ("b", "x".repeat(padding))].map(|(k, v)| (k.to_owned(), v)).into();
+
+        assert_eq!(serde_json::to_string(&longest.details).unwrap().len(), EVENT_DETAILS_BYTES_MAX);
+        assert_eq!(longest.clone().fitted(), longest);
     }
 
     #[test]

@@ -19,7 +19,10 @@ mod spec;
 mod status;
 
 pub use code::{CODES, Code, CodeEntry};
-pub use event::{EVENT_CONTENT_BYTES_MAX, EVENT_DETAILS_BYTES_MAX, EVENT_DETAILS_MAX, Event, EventKind, GSE_DATA_ID};
+pub use event::{
+    EVENT_CONTENT_BYTES_MAX, EVENT_DETAILS_BYTES_MAX, EVENT_DETAILS_MAX, EVENT_PROC_NAME_BYTES_MAX, Event, EventKind,
+    GSE_DATA_ID,
+};
 pub use field::FieldError;
 pub use host::{HostFacts, HostKey};
 pub use ids::{AgentId, OperationId, TaskId};

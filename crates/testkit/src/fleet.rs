@@ -90,13 +90,17 @@ impl Fleet {
 
     /// Enrols an agent for this address and waits until it is connected.
     pub async fn agent(&self, ip: &str) -> Result<Agent> {
+        self.agent_with(ip, &[]).await
+    }
+
+    /// As [`Self::agent`], with more arguments.
+    pub async fn agent_with(&self, ip: &str, extra: &[&str]) -> Result<Agent> {
         let token = run_proctor(&["token", "create", "--data-dir", &text(&self.dir.path().join("data"))])?;
         let state_dir = self.dir.path().join(format!("agent-{ip}"));
         let log = self.dir.path().join(format!("agent-{ip}.log"));
-        let arguments: Vec<String> =
-            ["--server", &format!("127.0.0.1:{}", self.server.link), "--state-dir", &text(&state_dir), "--ip", ip]
-                .map(String::from)
-                .to_vec();
+        let link = format!("127.0.0.1:{}", self.server.link);
+        let own = ["--server", &link, "--state-dir", &text(&state_dir), "--ip", ip];
+        let arguments: Vec<String> = own.iter().chain(extra).map(|argument| (*argument).to_owned()).collect();
         let mut first = arguments.clone();
         first.extend(["--token".to_owned(), token]);
         let program = Program::start("proctor-agent", &first, &log)?;

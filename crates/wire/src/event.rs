@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use proctor_model::{
-    EVENT_CONTENT_BYTES_MAX, EVENT_DETAILS_BYTES_MAX, EVENT_DETAILS_MAX, Event, EventKind, ProcessKey,
+    EVENT_CONTENT_BYTES_MAX, EVENT_DETAILS_BYTES_MAX, EVENT_DETAILS_MAX, EVENT_PROC_NAME_BYTES_MAX, Event, EventKind,
+    ProcessKey,
 };
 
-use crate::value::{bounded, numbered, short};
+use crate::value::{bounded, numbered};
 use crate::{WireError, proto};
 
 numbered!(
@@ -58,7 +59,7 @@ impl TryFrom<proto::Event> for Event {
             sequence: event.sequence,
             at: event.at,
             process: event.process.map(ProcessKey::try_from).transpose()?,
-            proc_name: short("process name of an event", event.proc_name)?,
+            proc_name: bounded("process name of an event", event.proc_name, EVENT_PROC_NAME_BYTES_MAX)?,
             report_id: event.report_id,
             kind: kind(event.kind)?,
             content: bounded("content of an event", event.content, EVENT_CONTENT_BYTES_MAX)?,

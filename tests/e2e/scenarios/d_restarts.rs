@@ -66,7 +66,7 @@ fn storm(subject: &Subject, count: usize, op_type: i64) -> Value {
 
 #[tokio::test]
 async fn d2_a_storm_of_restarts_leaves_the_api_alone_and_everybody_comes_back_once() {
-    const COUNT: usize = 1000;
+    const COUNT: usize = 300;
     let scene = Scene::new("stormy", |_, _| {}).await;
     let manage = scene.fleet.gse("operate_proc_multi", &storm(&scene.subject, COUNT, 3)).await.unwrap();
     scene.fleet.until_final(manage["data"]["task_id"].as_str().unwrap()).await;

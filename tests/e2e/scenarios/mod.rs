@@ -5,10 +5,14 @@ mod a_identity;
 mod b_survival;
 mod c_commands;
 mod d_restarts;
+mod e_schedules;
 mod f_limits;
+mod g_misc;
 mod pending;
 
 mod scene;
 mod zero;
+
+pub(crate) use zero::zero_list;
 
 use scene::{IP, Scene, numbers, perl, until};

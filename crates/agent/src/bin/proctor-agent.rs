@@ -36,6 +36,9 @@ struct Arguments {
     /// The id to enrol with [default: a new one]
     #[arg(long, value_name = "ID", env = "PROCTOR_AGENT_ID")]
     agent_id: Option<AgentId>,
+    /// What the owner of this host allows [default: /etc/proctor/policy.toml, if it exists]
+    #[arg(long, value_name = "FILE", env = "PROCTOR_POLICY")]
+    policy: Option<PathBuf>,
     /// What to log, for example `info` or `proctor_agent=debug`
     #[arg(long, env = "PROCTOR_LOG", default_value = "info")]
     log: String,
@@ -65,6 +68,7 @@ async fn serve(arguments: Arguments) -> ExitCode {
         cloud: arguments.cloud_id,
         supplier: arguments.supplier_id,
         agent_id: arguments.agent_id,
+        policy: arguments.policy,
     };
     let result = tokio::select! {
         result = proctor_agent::run(options, tasks.clone()) => result,

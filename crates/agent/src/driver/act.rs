@@ -1,5 +1,6 @@
 //! Carrying out what the machines want.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_host::Command;
@@ -10,6 +11,7 @@ use proctor_wire::FromAgent;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::leaf_of;
+use super::owner::{Gate, Purpose};
 use super::permits::Kind;
 use super::{Driver, Input};
 
@@ -25,7 +27,8 @@ impl Driver {
                 let mut run = command_of(&key, command.as_str(), line.as_str(), &spec, timeout);
                 run.environment = self.environment_of(&key);
                 let kind = if operation.is_some() { Kind::Operation } else { Kind::Supervision };
-                self.run_command(key, ticket, command, run, kind);
+                let gate = self.gate(&key, spec, Purpose::of(command, operation.is_some()));
+                self.run_command(key, ticket, command, run, kind, gate);
             }
             Action::Detach { ticket } => {
                 if let Some((_, attached)) = self.attached.remove(&key).filter(|(of, _)| *of == ticket) {
@@ -34,18 +37,20 @@ impl Driver {
                 }
             }
             Action::Check { ticket, line, spec, timeout } => {
-                self.check_health(key, ticket, line.as_str(), &spec, timeout)
+                self.check_health(key, ticket, line.as_str(), spec, timeout)
             }
             Action::Watch(life) => {
                 self.watchman.watch(&key, &life, self.now());
                 self.learn_version(&key, &life);
                 self.watch(key, life);
             }
+            Action::Signal(..) | Action::KillTree(_) if self.spares(&key) => {}
             Action::Signal(life, signal) => match self.host.signal(&life, signal) {
                 Ok(sent) => tracing::info!(process = %key, pid = life.pid, ?signal, sent, "signal"),
                 Err(error) => tracing::warn!(process = %key, pid = life.pid, ?signal, %error, "a signal failed"),
             },
             Action::KillTree(life) => self.kill_tree(key, life),
+            Action::Sweep { ticket } => self.sweep(key, ticket),
             Action::Begin { operation, kind } => tracing::info!(process = %key, %operation, %kind, "operation begins"),
             Action::Finish { operation, outcome } => {
                 let (code, message) = (outcome.code.name(), &outcome.message);
@@ -74,20 +79,30 @@ impl Driver {
         });
     }
 
-    fn run_command(&mut self, key: ProcessKey, ticket: Ticket, command: CommandKind, run: Command, kind: Kind) {
+    fn run_command(
+        &mut self,
+        key: ProcessKey,
+        ticket: Ticket,
+        command: CommandKind,
+        run: Command,
+        kind: Kind,
+        gate: Gate,
+    ) {
         let (host, inbox, permits) = (self.host.clone(), self.inbox.clone(), self.commands.of(kind));
         let attached = CancellationToken::new();
         self.attached.insert(key.clone(), (ticket, attached.clone()));
         self.leaves.insert(key.clone());
         tracing::info!(process = %key, command = command.as_str(), "command begins");
         self.tasks.spawn("command", async move {
-            let end = match permits.wait().await {
-                Some(permit) => {
+            // Both at the same time: the machine counts on one wait.
+            let end = match tokio::join!(gate.open(), permits.wait()) {
+                (Err(refused), _) => Some(refused),
+                (Ok(()), Some(permit)) => {
                     let end = attached.run_until_cancelled(host.run(run)).await;
                     drop(permit);
                     end
                 }
-                None => Some(CommandEnd { result: CommandResult::Postponed, output: String::new() }),
+                (Ok(()), None) => Some(postponed()),
             };
             let Some(end) = end else { return };
             tracing::info!(process = %key, command = command.as_str(), result = ?end.result, "command ended");
@@ -95,12 +110,16 @@ impl Driver {
         });
     }
 
-    fn check_health(&self, key: ProcessKey, ticket: Ticket, line: &str, spec: &Spec, timeout: Duration) {
-        let mut run = command_of(&key, "health", line, spec, timeout);
+    fn check_health(&self, key: ProcessKey, ticket: Ticket, line: &str, spec: Arc<Spec>, timeout: Duration) {
+        let mut run = command_of(&key, "health", line, &spec, timeout);
         run.environment = self.environment_of(&key);
         let (host, inbox, permits) = (self.host.clone(), self.inbox.clone(), self.commands.of(Kind::Question));
+        let gate = self.gate(&key, spec, Purpose::Other);
         self.tasks.spawn("health", async move {
-            let end = permits.run(&host, run).await;
+            let end = match gate.open().await {
+                Ok(()) => permits.run(&host, run).await,
+                Err(_) => postponed(), // a process is not ill because nobody may ask
+            };
             let _ = inbox.send(Input::Machine(key, Event::Checked { ticket, end })).await;
         });
     }
@@ -130,6 +149,24 @@ impl Driver {
         });
     }
 
+    /// Ends what is in the cgroup of a process that has no life. Without cgroups nothing is known.
+    fn sweep(&self, key: ProcessKey, ticket: Ticket) {
+        let (host, inbox) = (self.host.clone(), self.inbox.clone());
+        self.tasks.spawn("sweep", async move {
+            let killed = match host.kill_leaf(&leaf_of(&key)).await {
+                Ok(killed) => killed,
+                Err(error) => {
+                    tracing::warn!(process = %key, %error, "what a start left behind cannot be ended");
+                    0
+                }
+            };
+            if killed > 0 {
+                tracing::warn!(process = %key, killed, "what a failed start left behind was killed");
+            }
+            let _ = inbox.send(Input::Machine(key, Event::Swept { ticket, killed })).await;
+        });
+    }
+
     fn kill_tree(&self, key: ProcessKey, life: Incarnation) {
         let host = self.host.clone();
         self.tasks.spawn("kill tree", async move {
@@ -147,7 +184,11 @@ impl Driver {
         let command = command_of(key, "version", line.as_str(), &spec, VERSION_TIMEOUT);
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         let (key, life, permits) = (key.clone(), life.clone(), self.commands.of(Kind::Question));
+        let gate = self.gate(&key, spec, Purpose::Other);
         self.tasks.spawn("version", async move {
+            if gate.open().await.is_err() {
+                return;
+            }
             let version = version_from(permits.run(&host, command).await);
             let _ = inbox.send(Input::Version { key, life, version }).await;
         });
@@ -163,6 +204,10 @@ pub(super) async fn look_or_known(
         (Look::Absent(_) | Look::Dead { .. }, Some(known)) if host.is_alive(&known) => Look::Running(known),
         (look, _) => look,
     }
+}
+
+fn postponed() -> CommandEnd {
+    CommandEnd { result: CommandResult::Postponed, output: String::new() }
 }
 
 pub(super) fn version_from(end: CommandEnd) -> String {

@@ -6,9 +6,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use proctor_model::{Code, OperationId, OperationKind, Outcome, Phase, ProcessKey, Snapshot, Spec};
+use proctor_model::{Code, OperationId, Outcome, Phase, ProcessKey, Snapshot, Spec};
 use proctor_supervise::{Event, Instance, Process, Request};
 
 use super::Driver;
@@ -24,19 +23,12 @@ pub(super) struct Gathering {
 }
 
 impl Driver {
-    pub(super) async fn operate_instances(
-        &mut self,
-        operation: OperationId,
-        key: &ProcessKey,
-        kind: OperationKind,
-        spec: &Spec,
-        expires_in: Duration,
-    ) {
+    pub(super) async fn operate_instances(&mut self, key: &ProcessKey, request: Request) {
+        let Request { operation, kind, spec: Some(spec), expires } = request else { return };
         if self.gathering.contains_key(&operation) {
             return; // delivered again
         }
         self.end_turn().await; // what has just ended is known after this
-        let expires = self.now() + expires_in;
         let mut parts = BTreeMap::new();
         for number in 1..=spec.instances() {
             let part = operation.part(number);
@@ -157,7 +149,7 @@ fn joined(parts: &[(u32, Outcome)]) -> Outcome {
     let is_moot = |code| matches!(code, Code::AlreadyRunning | Code::NotRunning);
     let failed = parts.iter().find(|(_, outcome)| !outcome.code.is_success() && !is_moot(outcome.code));
     let succeeded = parts.iter().find(|(_, outcome)| outcome.code.is_success());
-    let Some((_, word)) = failed.or(succeeded).or(parts.first()) else {
+    let Some((_, word)) = failed.or(succeeded).or_else(|| parts.first()) else {
         return Outcome::new(Code::CommandFailed, "there are no instances", false);
     };
     let said = |text: fn(&Outcome) -> &str| {
@@ -178,7 +170,7 @@ fn joined(parts: &[(u32, Outcome)]) -> Outcome {
 /// The state of all instances as one: the first that is not well speaks.
 pub(super) fn summary(all: &[(u32, Snapshot)]) -> Snapshot {
     let ill = all.iter().find(|(_, snapshot)| snapshot.phase != Phase::Running);
-    let Some((number, word)) = ill.or(all.first()) else { return Snapshot::default() };
+    let Some((number, word)) = ill.or_else(|| all.first()) else { return Snapshot::default() };
     let mut summary = word.clone();
     summary.managed = all.iter().all(|(_, snapshot)| snapshot.managed);
     summary.restarts = all.iter().map(|(_, snapshot)| snapshot.restarts).sum();

@@ -169,7 +169,8 @@ impl Watchman {
             return None;
         };
         let sample = Sample { at: now, cpu: measured.cpu_percent, memory: measured.memory_percent, fds: measured.fds };
-        let breach = watched.judge.judge(limits, sample).filter(|_| process.may_be_evicted());
+        let breach =
+            watched.judge.judge(limits, sample).filter(|_| process.may_be_evicted() || process.is_being_evicted());
         if let Some(breach) = breach {
             let excess = Excess { life: watched.life.clone(), breach, pool: None, ranking: String::new() };
             verdicts.push(Verdict::Exceeded { key: key.clone(), excess });

@@ -5,9 +5,11 @@
 //! fail with that reason and supervision goes on from memory.
 
 mod act;
+mod configs;
 mod instances;
 mod limits;
 mod notices;
+mod owner;
 mod permits;
 mod schedules;
 mod status;
@@ -24,12 +26,15 @@ use proctor_wire::{Assign, FromAgent, FromServer};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use configs::{Checked, Configs};
 use instances::Gathering;
 use limits::{Verdict, Watchman};
+use owner::Owner;
 use permits::Permits;
 use schedules::{Plan, Schedules};
 
 use crate::ledger::{Batch, Ledger, Memory, Unwritten};
+use crate::policy::PolicyFile;
 use crate::spool::EventSpool;
 
 /// Inputs that may wait; beyond it the link and the watchers wait.
@@ -65,6 +70,12 @@ pub(crate) enum Input {
         life: Incarnation,
         version: String,
     },
+    /// The paths of the oldest operation that waits for it are resolved; the error says why not.
+    Admitted {
+        key: ProcessKey,
+        verdict: Result<(), String>,
+    },
+    ConfigsChecked(Box<Checked>),
     /// The cgroup of a process that rests is gone.
     LeafReleased(ProcessKey),
 }
@@ -93,6 +104,8 @@ pub(crate) struct Driver {
     seen: Arc<std::sync::atomic::AtomicU64>,
     watchman: Watchman,
     schedules: Schedules,
+    owner: Owner,
+    configs: Configs,
     events: EventSpool,
     /// Outcomes that the server has not acknowledged.
     outcomes: BTreeMap<OperationId, Outcome>,
@@ -116,7 +129,14 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// Restores every process of the ledger.
-    pub(crate) fn new(host: Host, ledger: Ledger, mut memory: Memory, inbox: Inbox, tasks: Tasks) -> Self {
+    pub(crate) fn new(
+        host: Host,
+        policy: PolicyFile,
+        ledger: Ledger,
+        mut memory: Memory,
+        inbox: Inbox,
+        tasks: Tasks,
+    ) -> Self {
         let same_boot = memory.boot.as_ref() == Some(host.boot_id());
         let now = Time::since_boot(host.now());
         let seed = seed_of(&host);
@@ -134,6 +154,8 @@ impl Driver {
             seen: Arc::new(memory.generation.into()),
             watchman: Watchman::new(&host, &memory.pools, now),
             schedules: Schedules::default(),
+            owner: Owner::new(host.clone(), policy),
+            configs: Configs::default(),
             events: EventSpool::new(&mut memory, same_boot, clock::unix_millis()),
             outcomes: memory.outcomes.into_iter().filter(|(operation, _)| operation.part == 0).collect(),
             gathering: HashMap::new(),
@@ -195,6 +217,7 @@ impl Driver {
             self.fire_timers();
             self.measure();
             self.run_schedules();
+            self.check_configs();
             if self.owed.is_some() && self.batch.is_empty() && self.touched.is_empty() {
                 self.commit().await;
             }
@@ -232,6 +255,8 @@ impl Driver {
                 self.reported.remove(&key);
                 self.touched.insert(key);
             }
+            Input::Admitted { key, verdict } => self.admitted(key, verdict).await,
+            Input::ConfigsChecked(checked) => self.configs_checked(*checked),
         }
     }
 
@@ -290,20 +315,13 @@ impl Driver {
             return self.send(FromAgent::Outcome { operation, outcome });
         }
         if kind == OperationKind::Status {
-            return self.inspect(operation, key, spec);
-        }
-        if let Some(spec) = spec.as_ref().filter(|spec| spec.instances() > 1) {
-            return self.operate_instances(operation, &key, kind, spec, expires_in).await;
-        }
-        if !self.processes.contains_key(&key) {
-            let Some(spec) = &spec else {
-                let message = format!("process {key} is not registered on this host");
-                return self.finish(operation, Outcome::new(Code::CommandFailed, message, false));
+            return match self.refusal(&key, kind, None) {
+                Some(refusal) => self.refuse(&key, operation, refusal),
+                None => self.inspect(operation, key, spec),
             };
-            self.processes.insert(key.clone(), Process::new(key.clone(), spec.clone(), self.seed));
         }
         let expires = self.now() + expires_in;
-        self.feed(&key, Event::Requested(Request { operation, kind, spec, expires }));
+        self.admit(key, Request { operation, kind, spec, expires }).await;
     }
 
     fn assign(&mut self, assign: Assign) {
@@ -358,11 +376,13 @@ impl Driver {
             for (key, action) in actions {
                 self.act(key, action);
             }
+            let now = self.now();
             for key in touched {
                 self.set_timer(&key);
                 self.report(&key);
                 if let Some(process) = self.processes.get(&key) {
                     self.schedules.follow(process, self.seed);
+                    self.configs.follow(process, now);
                 }
             }
         }
@@ -382,6 +402,7 @@ impl Driver {
             Action::Run { .. } | Action::Signal(..) | Action::KillTree(_) => !refused.contains_key(key),
             Action::Look { .. }
             | Action::Detach { .. }
+            | Action::Sweep { .. }
             | Action::Check { .. }
             | Action::Watch(_)
             | Action::Finish { .. }
@@ -403,6 +424,7 @@ impl Driver {
                 Action::Finish { operation, outcome } => self.batch.outcomes.push((*operation, (**outcome).clone())),
                 Action::Look { .. }
                 | Action::Detach { .. }
+                | Action::Sweep { .. }
                 | Action::Check { .. }
                 | Action::Run { .. }
                 | Action::Watch(_)
@@ -415,6 +437,7 @@ impl Driver {
         if process.is_forgettable() {
             self.processes.remove(key);
             self.schedules.forget(key);
+            self.configs.forget(key);
             self.watchman.forget(key, self.now());
             self.versions.remove(key);
             self.reported.remove(key);
@@ -461,7 +484,8 @@ impl Driver {
     }
 
     fn until_next_timer(&self) -> Duration {
-        let next = [self.timers.first().map(|(time, _)| *time), self.watchman.next()].into_iter().flatten().min();
+        let timer = self.timers.first().map(|(time, _)| *time);
+        let next = [timer, self.watchman.next(), self.configs.next()].into_iter().flatten().min();
         let wait = next.map_or(IDLE_MAX, |time| time.since(self.now()));
         let wait = self.schedules.wait().map_or(wait, |planned| wait.min(planned));
         let wait = if self.waiting.is_empty() { wait } else { wait.min(SLOW_LINK_PAUSE) };
@@ -485,7 +509,9 @@ impl Driver {
         }
         for verdict in self.watchman.turn(now, boot_time, &self.processes) {
             self.warn_of(&verdict);
-            if let Verdict::Exceeded { key, excess } = verdict {
+            if let Verdict::Exceeded { key, excess } = verdict
+                && self.forbidden(&key).is_none()
+            {
                 self.feed(&key, Event::Exceeded(excess));
             }
         }

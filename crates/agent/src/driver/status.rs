@@ -9,6 +9,7 @@ use proctor_supervise::Process;
 
 use super::act::{VERSION_TIMEOUT, command_of, look_or_known, version_from};
 use super::instances::summary;
+use super::owner::{Gate, Purpose};
 use super::{Driver, Input};
 
 impl Driver {
@@ -52,8 +53,9 @@ impl Driver {
 
     fn inspection_of(&self, key: ProcessKey, given: Option<Arc<Spec>>) -> Inspection {
         let process = self.processes.get(&key);
+        let spec = process.map(|process| process.spec().clone()).or(given);
         Inspection {
-            spec: process.map(|process| process.spec().clone()).or(given),
+            spec: spec.map(|spec| (self.gate(&key, spec.clone(), Purpose::Other), spec)),
             known: process.and_then(|process| process.life().cloned()),
             snapshot: process.map_or_else(bare_snapshot, |process| self.snapshot_of(process)),
             version: self.versions.get(&key).cloned(),
@@ -87,7 +89,7 @@ impl Driver {
 /// What is to be looked at, and what is known of it.
 struct Inspection {
     key: ProcessKey,
-    spec: Option<Arc<Spec>>,
+    spec: Option<(Gate, Arc<Spec>)>,
     known: Option<Incarnation>,
     snapshot: Snapshot,
     /// The version of a life that was asked already.
@@ -98,7 +100,7 @@ struct Inspection {
 impl Inspection {
     async fn look(self, host: &Host) -> (ProcessKey, Look, Snapshot) {
         let Self { key, spec, known, mut snapshot, version, environment } = self;
-        let Some(spec) = spec else {
+        let Some((gate, spec)) = spec else {
             let reason = "the process is not registered on this host".to_owned();
             return (key, Look::Absent(reason.clone()), Snapshot { reason, ..snapshot });
         };
@@ -110,6 +112,7 @@ impl Inspection {
                 snapshot.reason.clear();
                 snapshot.version = match version {
                     Some((of, version)) if of == *life => version,
+                    Some(_) | None if spec.control.version.is_none() || gate.open().await.is_err() => String::new(),
                     Some(_) | None => ask_version(host, &key, &spec, environment).await,
                 };
             }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use proctor_supervise::Time;
 
 use super::{Policy, PolicyError};
@@ -26,6 +27,11 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 #[derive(Debug)]
 pub(crate) struct PolicyFile {
     path: PathBuf,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
     /// None: there is no policy, and everything is allowed.
     policy: Option<Arc<Policy>>,
     /// The file as it was when it was last read, or tried to be.
@@ -46,26 +52,29 @@ impl PolicyFile {
         if policy.is_some() {
             tracing::info!(path = %path.display(), "the host's policy is in force");
         }
-        Ok(Self { path, policy, stamp, checked_at: None })
+        Ok(Self { path, known: Mutex::new(Known { policy, stamp, checked_at: None }) })
     }
 
     /// The policy that counts now; None allows everything.
-    pub(crate) fn current(&mut self, now: Time) -> Option<Arc<Policy>> {
-        if self.checked_at.is_none_or(|at| now.since(at) >= CHECK_PERIOD) {
-            self.checked_at = Some(now);
-            self.follow();
+    pub(crate) fn current(&self, now: Time) -> Option<Arc<Policy>> {
+        let mut known = self.known.lock();
+        if known.checked_at.is_none_or(|at| now.since(at) >= CHECK_PERIOD) {
+            known.checked_at = Some(now);
+            known.follow(&self.path);
         }
-        self.policy.clone()
+        known.policy.clone()
     }
+}
 
-    fn follow(&mut self) {
-        let seen = std::fs::metadata(&self.path).map(|metadata| Stamp::of(&metadata)).ok();
+impl Known {
+    fn follow(&mut self, path: &Path) {
+        let seen = std::fs::metadata(path).map(|metadata| Stamp::of(&metadata)).ok();
         if seen == self.stamp {
             return;
         }
-        match read(&self.path) {
+        match read(path) {
             Ok((policy, stamp)) => {
-                tracing::info!(path = %self.path.display(), "the host's policy has changed");
+                tracing::info!(path = %path.display(), "the host's policy has changed");
                 (self.policy, self.stamp) = (Some(Arc::new(policy)), Some(stamp));
             }
             Err(error) => {

@@ -36,7 +36,8 @@ pub(super) fn pid_file(pid_path: &Path, proc_name: &str) -> PathBuf {
 fn resolve(path: &Path) -> Result<PathBuf, String> {
     for existing in path.ancestors() {
         match existing.canonicalize() {
-            Ok(real) => return Ok(path.strip_prefix(existing).map_or(real.clone(), |rest| real.join(rest))),
+            // Component by component: joining nothing would leave a slash at the end.
+            Ok(real) => return Ok(real.components().chain(rest_of(path, existing).components()).collect()),
             // Whoever makes its target later decides where it leads.
             Err(error) if error.kind() == ErrorKind::NotFound && existing.is_symlink() => {
                 return Err("is a link to nothing".to_owned());
@@ -46,4 +47,8 @@ fn resolve(path: &Path) -> Result<PathBuf, String> {
         }
     }
     Err("cannot be resolved".to_owned())
+}
+
+fn rest_of<'a>(path: &'a Path, existing: &Path) -> &'a Path {
+    path.strip_prefix(existing).unwrap_or(path)
 }

@@ -177,7 +177,7 @@ fn at(secs: u64) -> Time {
     Time::since_boot(Duration::from_secs(secs))
 }
 
-fn allows_root(file: &mut PolicyFile, now: Time) -> bool {
+fn allows_root(file: &PolicyFile, now: Time) -> bool {
     file.current(now).is_none_or(|policy| refused(&policy, "root", "/").is_none())
 }
 
@@ -221,28 +221,28 @@ fn a_file_that_was_named_must_be_there_and_be_a_file() {
 #[test]
 fn a_change_counts_after_a_second() {
     let on_disk = OnDisk::new("users = ['*']");
-    let mut file = PolicyFile::open(Some(&on_disk.path)).unwrap();
-    assert!(allows_root(&mut file, at(10)));
+    let file = PolicyFile::open(Some(&on_disk.path)).unwrap();
+    assert!(allows_root(&file, at(10)));
 
     on_disk.write("users = ['app']", 0o644);
 
-    assert!(allows_root(&mut file, Time::since_boot(Duration::from_millis(10_900))), "asked a moment ago");
-    assert!(!allows_root(&mut file, at(11)));
+    assert!(allows_root(&file, Time::since_boot(Duration::from_millis(10_900))), "asked a moment ago");
+    assert!(!allows_root(&file, at(11)));
 }
 
 #[test]
 fn a_file_that_goes_bad_or_away_leaves_the_last_good_policy_in_force() {
     let on_disk = OnDisk::new("users = ['app']");
-    let mut file = PolicyFile::open(Some(&on_disk.path)).unwrap();
+    let file = PolicyFile::open(Some(&on_disk.path)).unwrap();
 
     on_disk.write("users = [", 0o644);
-    let after_bad = allows_root(&mut file, at(20));
+    let after_bad = allows_root(&file, at(20));
     on_disk.write("users = ['*']", 0o666);
-    let after_untrusted = allows_root(&mut file, at(30));
+    let after_untrusted = allows_root(&file, at(30));
     std::fs::remove_file(&on_disk.path).unwrap();
-    let after_removal = allows_root(&mut file, at(40));
+    let after_removal = allows_root(&file, at(40));
     on_disk.write("users = ['root']", 0o600);
-    let after_repair = allows_root(&mut file, at(50));
+    let after_repair = allows_root(&file, at(50));
 
     assert_eq!((after_bad, after_untrusted, after_removal, after_repair), (false, false, false, true));
 }

@@ -11,16 +11,28 @@ use proctor_model::{Incarnation, Signal};
 use super::work::{Eviction, Fallback, Work};
 use super::{Action, CommandKind, Excess, Notice, Process};
 use crate::Time;
+use crate::threshold::Resource;
 
 /// What the stop command, and then the process, get before the tree is killed.
 const GRACE: Duration = Duration::from_secs(10);
+/// Memory at so many times the limit is not asked to go.
+const URGENT: f64 = 2.0;
 const WAIT_FIRST: Duration = Duration::from_secs(10);
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
 impl Process {
     /// A limit or a pool has condemned this life. Whoever is not at rest is judged again later.
     pub(super) fn exceeded(&mut self, now: Time, excess: Excess) {
-        if !self.may_be_evicted() || self.record.life.as_ref() != Some(&excess.life) {
+        if self.record.life.as_ref() != Some(&excess.life) {
+            return;
+        }
+        let is_urgent =
+            excess.breach.resource == Resource::Memory && excess.breach.usage >= excess.breach.limit * URGENT;
+        if self.evicting.is_some() && is_urgent {
+            // It grows while it is asked to go: the host cannot wait.
+            return self.kill_tree(now, excess.life);
+        }
+        if !self.may_be_evicted() {
             return;
         }
         self.reason = format!(
@@ -29,6 +41,11 @@ impl Process {
         );
         let life = excess.life.clone();
         self.actions.push_back(Action::Announce(Notice::Exceeded(excess)));
+        if is_urgent {
+            self.evicting = Some(Eviction::Excess);
+            self.trial = None;
+            return self.kill_tree(now, life);
+        }
         self.evict(now, life, Eviction::Excess);
     }
 

@@ -69,6 +69,9 @@ impl Process {
         self.health.checking = None;
         let policy = self.record.spec.policy.health;
         self.health.next = Some(now + policy.interval.duration());
+        if end.result == CommandResult::Postponed {
+            return; // it was not asked, so nothing is known
+        }
         if end.result == CommandResult::Exited(Exit::Code(0)) {
             self.health.failures = 0;
             return self.set_health(true, "");

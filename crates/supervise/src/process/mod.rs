@@ -181,6 +181,11 @@ impl Process {
         self.record.managed && self.record.life.is_some() && matches!(self.work, Work::Rest)
     }
 
+    /// Whether a limit is about to end it.
+    pub fn is_being_evicted(&self) -> bool {
+        self.evicting.is_some()
+    }
+
     /// Whether a run by schedule would overlap.
     pub fn is_busy(&self) -> bool {
         self.record.life.is_some() || !matches!(self.work, Work::Rest | Work::Wait { .. })
@@ -189,7 +194,7 @@ impl Process {
     pub fn phase(&self) -> Phase {
         match (&self.work, &self.record.life) {
             (Work::Look, None) if self.reason.is_empty() && self.current.is_none() => Phase::Unknown,
-            (Work::Launch { .. } | Work::Seek { .. } | Work::Settle { .. }, _) => Phase::Starting,
+            (Work::Launch { .. } | Work::Seek { .. } | Work::Sweep { .. } | Work::Settle { .. }, _) => Phase::Starting,
             (Work::Halt { .. } | Work::Fade { .. }, _) => Phase::Stopping,
             (Work::Wait { .. }, _) => Phase::Waiting,
             (Work::Rest | Work::Look | Work::Reload { .. }, Some(_)) => Phase::Running,
@@ -233,8 +238,9 @@ impl Process {
             Event::Ended { life, exit } => self.ended(now, &life, exit),
             Event::Looked { ticket, look } if ticket == self.looks => self.looked(now, look),
             Event::CommandEnded { ticket, end } if ticket == self.commands => self.command_ended(now, end),
+            Event::Swept { ticket, killed } if ticket == self.commands => self.swept(now, killed),
             Event::Checked { ticket, end } => self.checked(now, ticket, &end),
-            Event::Looked { .. } | Event::CommandEnded { .. } => {}
+            Event::Looked { .. } | Event::CommandEnded { .. } | Event::Swept { .. } => {}
             Event::Refused { operation, reason } => self.refused(now, operation, &reason),
             Event::Exceeded(excess) => self.exceeded(now, excess),
             Event::Due { planned } => self.due(now, planned),
@@ -249,6 +255,7 @@ impl Process {
             Work::Launch { old, pause, since, .. } => self.seen_while_launching(now, look, old, pause, since),
             other @ (Work::Rest
             | Work::Wait { .. }
+            | Work::Sweep { .. }
             | Work::Settle { .. }
             | Work::Halt { .. }
             | Work::Fade { .. }
@@ -265,6 +272,7 @@ impl Process {
             | Work::Wait { .. }
             | Work::Look
             | Work::Seek { .. }
+            | Work::Sweep { .. }
             | Work::Settle { .. }
             | Work::Fade { .. }) => self.work = other,
         }
@@ -284,6 +292,7 @@ impl Process {
             | Work::Look
             | Work::Launch { .. }
             | Work::Seek { .. }
+            | Work::Sweep { .. }
             | Work::Halt { .. }
             | Work::Reload { .. }) => self.work = other,
         }
@@ -303,7 +312,9 @@ impl Process {
             Work::Launch { old, pause, since, .. } => self.look_while_launching(old, pause, since),
             Work::Settle { .. } => self.settled(now),
             Work::Fade { life, fallback, .. } => self.still_there(now, life, fallback),
-            other @ (Work::Rest | Work::Look | Work::Halt { .. } | Work::Reload { .. }) => self.work = other,
+            other @ (Work::Rest | Work::Look | Work::Sweep { .. } | Work::Halt { .. } | Work::Reload { .. }) => {
+                self.work = other;
+            }
         }
     }
 

@@ -338,8 +338,6 @@ impl Process {
     }
 
     fn not_found(&mut self, now: Time) {
-        self.record.launch = None;
-        self.dirty = true;
         let spec = self.policy_of_current();
         let may_have_ended = match spec.policy.lifetime {
             Lifetime::Resident => false,
@@ -349,13 +347,36 @@ impl Process {
         let kind = self.current.as_ref().map_or(OperationKind::Start, |current| current.request.kind);
         let is_start = matches!(kind, OperationKind::Start | OperationKind::Restart);
         if is_start && may_have_ended && matches!(self.last_exit, None | Some(Exit::Code(0))) {
+            self.record.launch = None;
             return self.settled(now);
         }
         let message = format!("{kind}: the process is not alive: {}", self.reason);
         self.launch_failed(now, Failure::new(Code::CheckFailed, message));
     }
 
+    /// Without a life that is known, what the start left behind must go: nobody would ever find it,
+    /// and the next start would make a second copy.
     fn launch_failed(&mut self, now: Time, failure: Failure) {
+        let ran = self.record.launch.is_some();
+        if ran && self.record.life.is_none() {
+            self.commands += 1;
+            self.actions.push_back(Action::Sweep { ticket: self.commands });
+            self.work = Work::Sweep { failure };
+            return;
+        }
+        self.end_failed_launch(now, failure);
+    }
+
+    pub(super) fn swept(&mut self, now: Time, killed: usize) {
+        let Work::Sweep { failure } = &mut self.work else { return };
+        if killed > 0 {
+            failure.message.push_str(&format!(" ({killed} processes that the start left behind were killed)"));
+        }
+        let failure = Failure::new(failure.code, std::mem::take(&mut failure.message));
+        self.end_failed_launch(now, failure);
+    }
+
+    fn end_failed_launch(&mut self, now: Time, failure: Failure) {
         self.record.launch = None;
         self.dirty = true;
         match &self.current {
@@ -420,7 +441,7 @@ impl Process {
         self.work = Work::Fade { life, until: now + check.duration(), fallback };
     }
 
-    fn kill_tree(&mut self, now: Time, life: Incarnation) {
+    pub(super) fn kill_tree(&mut self, now: Time, life: Incarnation) {
         self.actions.push_back(Action::KillTree(life.clone()));
         let message = format!("kill: process {} is still there after SIGKILL", life.pid);
         let fallback = Fallback::Fail(Failure::new(Code::CheckFailed, message));

@@ -45,6 +45,11 @@ pub enum Event {
         ticket: Ticket,
         end: CommandEnd,
     },
+    /// What a failed start had left behind is ended; how many that were.
+    Swept {
+        ticket: Ticket,
+        killed: usize,
+    },
     /// The health command ended.
     Checked {
         ticket: Ticket,
@@ -114,6 +119,10 @@ pub enum Action {
     Watch(Incarnation),
     Signal(Incarnation, Signal),
     KillTree(Incarnation),
+    /// End whatever a failed start has left behind; nothing that is known as the process runs.
+    Sweep {
+        ticket: Ticket,
+    },
     /// The operation begins to have effects: to be on disk before the next action is carried out.
     Begin {
         operation: OperationId,

@@ -36,6 +36,8 @@ pub(super) enum Work {
         pause: Duration,
         mood: Mood,
     },
+    /// A start has failed; what it may have left behind is being ended.
+    Sweep { failure: Failure },
     /// An operation's start: alive, and must be so until `until`.
     Settle { until: Time },
     /// The stop or kill command runs.
@@ -74,7 +76,7 @@ impl Work {
             Self::Seek { next, .. } | Self::Launch { next, .. } => *next,
             Self::Settle { until } | Self::Fade { until, .. } => Some(*until),
             // These end with an answer of the host, which bounds every look and command.
-            Self::Rest | Self::Look | Self::Halt { .. } | Self::Reload { .. } => None,
+            Self::Rest | Self::Look | Self::Sweep { .. } | Self::Halt { .. } | Self::Reload { .. } => None,
         }
     }
 }

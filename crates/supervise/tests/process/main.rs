@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod scenarios;
 mod world;
 
 use std::time::Duration;
@@ -382,6 +383,18 @@ fn g3_an_unhealthy_process_is_restarted_inside_its_retry_limits() {
 }
 
 #[test]
+fn a_health_command_that_got_no_turn_says_nothing_of_the_process() {
+    let mut world = checked_by_health(false);
+    world.habits.health_postponed = true;
+    let before = world.pid();
+
+    world.pass(Duration::from_secs(3600));
+
+    assert_eq!(world.pid(), before);
+    assert_eq!(world.machine.health(), "");
+}
+
+#[test]
 fn g2_health_is_not_asked_during_the_grace_after_a_start() {
     let spec = spec(|spec| {
         spec.control.health = Some("health".parse().unwrap());
@@ -569,6 +582,7 @@ fn any_habits() -> impl Strategy<Value = Habits> {
                 dies_after_ms,
                 foreground: false,
                 healthy: true,
+                health_postponed: false,
             }
         })
 }

@@ -25,6 +25,8 @@ pub(crate) struct Habits {
     /// The start command is the process itself and ends with it.
     pub foreground: bool,
     pub healthy: bool,
+    /// Health commands get no turn.
+    pub health_postponed: bool,
     /// None: lives for ever.
     pub lives_ms: Option<u64>,
     pub stop_takes_ms: u64,
@@ -41,6 +43,7 @@ impl Default for Habits {
             appears_after_ms: Some(30),
             foreground: false,
             healthy: true,
+            health_postponed: false,
             lives_ms: None,
             stop_takes_ms: 20,
             stop_exit: 0,
@@ -77,6 +80,7 @@ pub(crate) struct World {
     pub history: Vec<Mark>,
     /// Executes this many actions, then crashes the agent.
     pub crash_after: Option<usize>,
+    seed: u64,
     spec: Arc<Spec>,
     due: BTreeMap<(Time, u64), Due>,
     order: u64,
@@ -124,22 +128,28 @@ pub(crate) fn spec(change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
 impl World {
     /// Registered, and nothing runs.
     pub(crate) fn new(spec: Arc<Spec>, habits: Habits) -> Self {
-        let mut world = Self::empty(spec.clone(), habits);
+        Self::on_host(7, spec, habits)
+    }
+
+    /// As [`Self::new`]; hosts differ by their seeds.
+    pub(crate) fn on_host(seed: u64, spec: Arc<Spec>, habits: Habits) -> Self {
+        let mut world = Self::empty(seed, spec.clone(), habits);
         world.assign(1, spec);
         world.pass(Duration::from_millis(5));
         world
     }
 
-    fn empty(spec: Arc<Spec>, habits: Habits) -> Self {
+    fn empty(seed: u64, spec: Arc<Spec>, habits: Habits) -> Self {
         Self {
             now: Time::since_boot(Duration::from_secs(1000)),
             habits,
-            machine: Process::new("ns/p".parse().unwrap(), spec.clone(), 7),
+            machine: Process::new("ns/p".parse().unwrap(), spec.clone(), seed),
             notices: Vec::new(),
             outcomes: BTreeMap::new(),
             launches: Vec::new(),
             history: Vec::new(),
             crash_after: None,
+            seed,
             spec,
             due: BTreeMap::new(),
             order: 0,
@@ -174,6 +184,18 @@ impl World {
         self.requested.insert(operation, request.clone());
         self.feed(Event::Requested(request));
         operation
+    }
+
+    /// A new session delivers an operation that has no outcome yet.
+    pub(crate) fn deliver_again(&mut self, operation: OperationId) {
+        assert!(!self.outcomes.contains_key(&operation), "the ledger answers for what has ended");
+        let request = self.requested[&operation].clone();
+        self.feed(Event::Requested(request));
+    }
+
+    /// The host sleeps: its clock goes on, and nothing else does.
+    pub(crate) fn suspend(&mut self, duration: Duration) {
+        self.now = self.now + duration;
     }
 
     /// The control plane registers the process, or does so again.
@@ -237,8 +259,8 @@ impl World {
         let key = self.machine.key().clone();
         let unfinished = self.begun.values().find(|r| !self.outcomes.contains_key(&r.operation)).cloned();
         self.machine = match self.disk.clone() {
-            Some(record) => Process::restore(self.now, key, record, same_boot, unfinished, 7),
-            None => Process::new(key, self.spec.clone(), 7),
+            Some(record) => Process::restore(self.now, key, record, same_boot, unfinished, self.seed),
+            None => Process::new(key, self.spec.clone(), self.seed),
         };
         self.carry_out();
         // The control plane delivers again what has no outcome.
@@ -307,6 +329,7 @@ impl World {
                 }
                 Action::Look { .. }
                 | Action::Detach { .. }
+                | Action::Sweep { .. }
                 | Action::Check { .. }
                 | Action::Run { .. }
                 | Action::Watch(_)
@@ -360,8 +383,16 @@ impl World {
             }
             Action::Announce(notice) => self.notices.push((self.now, notice)),
             Action::Detach { .. } => self.launch_commands -= 1,
+            Action::Sweep { ticket } => {
+                assert!(self.life.is_none() || self.watched.is_empty(), "a known life is swept away");
+                let killed = usize::from(self.life.take().is_some());
+                self.tell(5, Event::Swept { ticket, killed });
+            }
             Action::Check { ticket, .. } => {
-                let end = end_of(i32::from(!self.habits.healthy));
+                let mut end = end_of(i32::from(!self.habits.healthy));
+                if self.habits.health_postponed {
+                    end.result = CommandResult::Postponed;
+                }
                 self.tell(10, Event::Checked { ticket, end });
             }
             Action::Begin { .. } | Action::Finish { .. } => {}

@@ -214,6 +214,24 @@ fn events_that_are_too_long_have_too_many_details_or_an_unknown_kind_are_refused
 }
 
 #[test]
+fn the_longest_event_that_is_heard_is_said_on_unchanged() {
+    let padding = 16 * 1024 - r#"{"a":"","b":""}"#.len();
+    let longest = proto::Event {
+        kind: proto::EventKind::Exited.into(),
+        proc_name: "p".repeat(1024),
+        content: "c".repeat(4096),
+        details_json: format!(r#"{{"a":"","b":"{}"}}"#, "x".repeat(padding)),
+        ..Default::default()
+    };
+
+    let heard = server_hears_event(longest).unwrap().unwrap();
+    let mut wire = BytesMut::new();
+    AgentCodec::new().encode(&heard, &mut wire).unwrap();
+
+    assert_eq!(ServerCodec::new().decode(&mut wire).unwrap(), Some(heard));
+}
+
+#[test]
 fn an_event_that_is_too_long_leaves_fitted_and_is_heard() {
     let event = proctor_model::Event {
         sequence: 1,

@@ -1,0 +1,230 @@
+//! The configmaps of running, managed processes: checked when a life begins, when the spec comes
+//! anew, and from time to time.
+//!
+//! Promised: a file that is not what it should be gives one event, and one more when it is right
+//! again, also across lives; at most [`FILES_MAX`] files of a process, [`CHECKS_MAX`] processes at a
+//! time and [`EVENTS_MAX`] events of one check. Absent: consequences, since nothing is restarted; and
+//! memory across restarts of the agent, so a file that is still wrong then is told again.
+
+mod files;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_model::{ConfigFile, EventKind, Incarnation, ProcessKey, Spec};
+use proctor_runtime::clock;
+use proctor_supervise::{Process, Time};
+use tokio::sync::Semaphore;
+
+use super::{Driver, Input};
+use crate::spool::Draft;
+use files::{Change, FILE_BYTES_MAX, State, Watched};
+
+/// A stat of a file is about a microsecond.
+const PERIOD: Duration = Duration::from_secs(30);
+/// Of one process; those after it in the configmap are not checked.
+const FILES_MAX: usize = 1000;
+/// Hashing must leave the cores to others, and a mount that hangs must not take all threads. What
+/// hangs here holds up the checks of other processes, and nothing else.
+const CHECKS_MAX: usize = 4;
+/// Of one check; the rest is told in one more.
+const EVENTS_MAX: usize = 20;
+
+#[derive(Debug)]
+pub(super) struct Configs {
+    of: HashMap<ProcessKey, Followed>,
+    due: BTreeSet<(Time, ProcessKey)>,
+    checks: Arc<Semaphore>,
+    tickets: u64,
+}
+
+#[derive(Debug)]
+struct Followed {
+    spec: Arc<Spec>,
+    /// None: it does not run, or nobody manages it; what was seen is kept for the next life.
+    life: Option<Incarnation>,
+    /// Elsewhere while a check is under way.
+    files: Vec<Watched>,
+    due: Option<Time>,
+    /// The check under way.
+    checking: Option<u64>,
+    /// Something has changed since that check began.
+    again: bool,
+}
+
+/// A check to be done, on a thread where it may hang.
+#[derive(Debug)]
+struct Job {
+    key: ProcessKey,
+    ticket: u64,
+    files: Vec<Watched>,
+}
+
+/// A check that was done.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    job: Job,
+    changes: Vec<Change>,
+}
+
+impl Default for Configs {
+    fn default() -> Self {
+        let checks = Arc::new(Semaphore::new(CHECKS_MAX));
+        Self { of: HashMap::new(), due: BTreeSet::new(), checks, tickets: 0 }
+    }
+}
+
+impl Configs {
+    /// Follows a change of a process.
+    pub(super) fn follow(&mut self, process: &Process, now: Time) {
+        let life = process.life().filter(|_| process.managed());
+        self.set(process.key(), process.spec(), life, now);
+    }
+
+    fn set(&mut self, key: &ProcessKey, spec: &Arc<Spec>, life: Option<&Incarnation>, now: Time) {
+        if spec.configmap.is_empty() {
+            return self.forget(key);
+        }
+        if !self.of.contains_key(key) && life.is_none() {
+            return;
+        }
+        let followed = self.of.entry(key.clone()).or_insert_with(|| Followed::new(spec));
+        let is_same_spec = Arc::ptr_eq(&followed.spec, spec);
+        if is_same_spec && followed.life.as_ref() == life {
+            return;
+        }
+        followed.spec = spec.clone();
+        followed.life = life.cloned();
+        followed.again = followed.checking.is_some();
+        if followed.again {
+            return;
+        }
+        followed.files = expected(std::mem::take(&mut followed.files), &spec.configmap);
+        self.set_due(key, life.map(|_| now));
+    }
+
+    pub(super) fn forget(&mut self, key: &ProcessKey) {
+        self.set_due(key, None);
+        self.of.remove(key);
+    }
+
+    fn set_due(&mut self, key: &ProcessKey, due: Option<Time>) {
+        let Some(followed) = self.of.get_mut(key) else { return };
+        if let Some(old) = followed.due.take() {
+            self.due.remove(&(old, key.clone()));
+        }
+        followed.due = due;
+        if let Some(due) = due {
+            self.due.insert((due, key.clone()));
+        }
+    }
+
+    /// When there is something to check.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.due.first().map(|(time, _)| *time)
+    }
+
+    fn take_due(&mut self, now: Time) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        while let Some((_, key)) = self.due.first().filter(|(time, _)| *time <= now).cloned() {
+            self.set_due(&key, None);
+            let Some(followed) = self.of.get_mut(&key) else { continue };
+            self.tickets += 1;
+            followed.checking = Some(self.tickets);
+            let files = std::mem::take(&mut followed.files);
+            jobs.push(Job { key, ticket: self.tickets, files });
+        }
+        jobs
+    }
+
+    /// Takes back what a check has seen. False: it has been forgotten meanwhile.
+    fn checked(&mut self, job: Job, now: Time) -> bool {
+        let Some(followed) = self.of.get_mut(&job.key).filter(|followed| followed.checking == Some(job.ticket)) else {
+            return false;
+        };
+        followed.checking = None;
+        followed.files = expected(job.files, &followed.spec.configmap);
+        let pause = if std::mem::take(&mut followed.again) { Duration::ZERO } else { PERIOD };
+        let due = followed.life.is_some().then(|| now + pause);
+        self.set_due(&job.key, due);
+        true
+    }
+}
+
+impl Followed {
+    fn new(spec: &Arc<Spec>) -> Self {
+        let files = expected(Vec::new(), &spec.configmap);
+        Self { spec: spec.clone(), life: None, files, due: None, checking: None, again: false }
+    }
+}
+
+/// The files of a configmap, with what is known of them.
+fn expected(seen: Vec<Watched>, configmap: &[ConfigFile]) -> Vec<Watched> {
+    let mut seen: HashMap<String, Watched> = seen.into_iter().map(|file| (file.path().to_owned(), file)).collect();
+    let of_file = |file: &ConfigFile| match seen.remove(file.path.as_str()) {
+        Some(watched) => watched.expecting(file),
+        None => Watched::new(file.clone()),
+    };
+    configmap.iter().take(FILES_MAX).map(of_file).collect()
+}
+
+impl Driver {
+    pub(super) fn check_configs(&mut self) {
+        let now = self.now();
+        if self.configs.next().is_none_or(|at| at > now) {
+            return;
+        }
+        for mut job in self.configs.take_due(now) {
+            let (checks, inbox) = (self.configs.checks.clone(), self.inbox.clone());
+            self.tasks.spawn("configs", async move {
+                let Ok(permit) = checks.acquire_owned().await else { return };
+                let working = tokio::task::spawn_blocking(move || {
+                    let _permit = permit; // until the work is really over
+                    let changes = files::check(&mut job.files, clock::unix_millis() / 1000);
+                    Checked { job, changes }
+                });
+                match working.await {
+                    Ok(checked) => drop(inbox.send(Input::ConfigsChecked(Box::new(checked))).await),
+                    Err(error) => tracing::error!(%error, "a check of configuration files failed"),
+                }
+            });
+        }
+    }
+
+    pub(super) fn configs_checked(&mut self, checked: Checked) {
+        let Checked { job, changes } = checked;
+        let (key, now) = (job.key.clone(), self.now());
+        if !self.configs.checked(job, now) {
+            return;
+        }
+        let Some(spec) = self.processes.get(&key).map(|process| process.spec().clone()) else { return };
+        for change in changes.iter().take(EVENTS_MAX) {
+            let draft = draft_of(&key, change);
+            tracing::warn!(process = %key, path = %change.file.path, state = ?change.state, "configuration file");
+            self.tell(draft.of(&key, &spec));
+        }
+        let more = changes.len().saturating_sub(EVENTS_MAX);
+        if more > 0 {
+            let content = format!("{more} more configuration files of process {key} have become wrong or right");
+            self.tell(Draft::new(EventKind::ConfigChanged, content).of(&key, &spec).detail("more", more));
+        }
+    }
+}
+
+fn draft_of(key: &ProcessKey, change: &Change) -> Draft {
+    let Change { file: ConfigFile { path, md5 }, state } = change;
+    let word = match state {
+        State::Right => "is as it should be again".to_owned(),
+        State::Differs => "is not what it should be: its md5 differs".to_owned(),
+        State::Missing => "is missing".to_owned(),
+        State::TooLarge => format!("is too large to be checked: more than {FILE_BYTES_MAX} bytes"),
+        State::Unreadable(reason) => format!("cannot be checked: {reason}"),
+    };
+    Draft::new(EventKind::ConfigChanged, format!("configuration file {path} of process {key} {word}"))
+        .detail("path", path)
+        .detail("state", state.as_str())
+        .detail("expected_md5", md5)
+}

@@ -1,0 +1,281 @@
+//! The files of a configmap as they are on the disk, compared with what they should be.
+//!
+//! Promised: a file is read only when it may have changed, never more than [`FILE_BYTES_MAX`] of one
+//! and [`CHECK_BYTES_MAX`] in one check; a change is told when right becomes wrong or wrong becomes
+//! right. Absent: a limit of time, so this runs on a thread where it may hang; what a wrong file
+//! holds, which is told to nobody.
+
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+use md5::{Digest, Md5};
+use proctor_model::ConfigFile;
+
+use crate::regular::{Stamp, open_regular};
+
+/// A configuration is smaller; whatever is larger is not worth a minute of the disk.
+pub(super) const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// What is over waits for the next check.
+const CHECK_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// A file that changed so recently may change again without another time stamp.
+const SETTLED_SECS: i64 = 2;
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// One file, as it was seen last.
+#[derive(Clone, Debug)]
+pub(super) struct Watched {
+    file: ConfigFile,
+    /// None: to be read at the next check, whatever it looks like.
+    stamp: Option<Stamp>,
+    /// None: not seen yet.
+    state: Option<State>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Right,
+    Differs,
+    Missing,
+    TooLarge,
+    Unreadable(String),
+}
+
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) file: ConfigFile,
+    pub(super) state: State,
+}
+
+impl State {
+    pub(super) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Right => "right",
+            Self::Differs => "differs",
+            Self::Missing => "missing",
+            Self::TooLarge => "too_large",
+            Self::Unreadable(_) => "unreadable",
+        }
+    }
+
+    fn of_error(error: &io::Error) -> Self {
+        if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
+            return Self::Missing;
+        }
+        Self::Unreadable(error.to_string())
+    }
+}
+
+impl Watched {
+    pub(super) fn new(file: ConfigFile) -> Self {
+        Self { file, stamp: None, state: None }
+    }
+
+    pub(super) fn path(&self) -> &str {
+        self.file.path.as_str()
+    }
+
+    /// The same file, of which something else may be expected now.
+    pub(super) fn expecting(mut self, file: &ConfigFile) -> Self {
+        if self.file != *file {
+            self.file = file.clone();
+            self.stamp = None;
+        }
+        self
+    }
+
+    fn check(&mut self, now_secs: i64, budget: &mut u64) -> Option<Change> {
+        let (state, stamp) = self.look(budget)?;
+        self.stamp = stamp.filter(|stamp| now_secs.saturating_sub(stamp.changed_at()) >= SETTLED_SECS);
+        let is_right = state == State::Right;
+        let was_right = self.state.replace(state.clone()).is_none_or(|before| before == State::Right);
+        (is_right != was_right).then(|| Change { file: self.file.clone(), state })
+    }
+
+    /// None: as before, or to be read another time.
+    fn look(&self, budget: &mut u64) -> Option<(State, Option<Stamp>)> {
+        let path = Path::new(self.path());
+        let metadata = match std::fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) => return Some((State::of_error(&error), None)),
+        };
+        let stamp = Stamp::of(&metadata);
+        if self.stamp == Some(stamp) {
+            return None;
+        }
+        if self.file.md5.is_empty() {
+            return Some((State::Right, Some(stamp)));
+        }
+        if metadata.is_file() && metadata.len() > FILE_BYTES_MAX {
+            return Some((State::TooLarge, Some(stamp)));
+        }
+        *budget = budget.checked_sub(metadata.len())?;
+        Some(match md5_of(path) {
+            Ok((Some(md5), stamp)) if md5.eq_ignore_ascii_case(self.file.md5.trim()) => (State::Right, Some(stamp)),
+            Ok((Some(_), stamp)) => (State::Differs, Some(stamp)),
+            Ok((None, stamp)) => (State::TooLarge, Some(stamp)),
+            Err(error) => (State::of_error(&error), None),
+        })
+    }
+}
+
+/// What has become wrong or right since the last check.
+pub(super) fn check(files: &mut [Watched], now_secs: i64) -> Vec<Change> {
+    let mut budget = CHECK_BYTES_MAX;
+    files.iter_mut().filter_map(|file| file.check(now_secs, &mut budget)).collect()
+}
+
+/// None: it has grown too large since it was looked at.
+fn md5_of(path: &Path) -> io::Result<(Option<String>, Stamp)> {
+    let (file, metadata) = open_regular(path)?;
+    let mut file = file.take(FILE_BYTES_MAX + 1);
+    let (mut hasher, mut buffer, mut bytes) = (Md5::new(), vec![0; BUFFER_BYTES], 0);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => {
+                hasher.update(&buffer[..count]);
+                bytes += count as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let md5 = (bytes <= FILE_BYTES_MAX).then(|| format!("{:x}", hasher.finalize()));
+    Ok((md5, Stamp::of(&metadata)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MD5_OF_ONE: &str = "F97C5D29941BFB1B2FDAB0874906AB82"; // md5 of "one"
+    /// Later than every change of the files here.
+    const LATER: i64 = i64::MAX;
+
+    struct World {
+        dir: tempfile::TempDir,
+        files: Vec<Watched>,
+    }
+
+    impl World {
+        fn new(md5: &str) -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("app.conf").to_str().unwrap().parse().unwrap();
+            let world = Self { dir, files: vec![Watched::new(ConfigFile { path, md5: md5.to_owned() })] };
+            world.write("one");
+            world
+        }
+
+        fn write(&self, text: &str) {
+            std::fs::write(self.path(), text).unwrap();
+        }
+
+        fn path(&self) -> std::path::PathBuf {
+            self.dir.path().join("app.conf")
+        }
+
+        fn check_at(&mut self, now_secs: i64) -> Vec<State> {
+            check(&mut self.files, now_secs).into_iter().map(|change| change.state).collect()
+        }
+
+        fn check(&mut self) -> Vec<State> {
+            self.check_at(LATER)
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_right_from_the_beginning_is_no_news() {
+        let mut world = World::new(MD5_OF_ONE);
+
+        assert_eq!(world.check(), []);
+        assert_eq!(world.check(), []);
+    }
+
+    #[test]
+    fn becoming_wrong_and_becoming_right_again_are_told_once_each() {
+        let mut world = World::new(MD5_OF_ONE);
+        world.check();
+
+        world.write("three");
+        assert_eq!(world.check(), [State::Differs]);
+        world.write("four!");
+        assert_eq!(world.check(), []);
+        std::fs::remove_file(world.path()).unwrap();
+        assert_eq!(world.check(), [], "it was wrong already");
+        world.write("one");
+        assert_eq!(world.check(), [State::Right]);
+    }
+
+    #[test]
+    fn a_missing_file_is_told_at_the_first_check() {
+        let mut world = World::new(MD5_OF_ONE);
+        std::fs::remove_file(world.path()).unwrap();
+
+        assert_eq!(world.check(), [State::Missing]);
+        assert_eq!(world.check(), []);
+    }
+
+    #[test]
+    fn without_an_md5_only_existence_counts() {
+        let mut world = World::new("");
+        world.check();
+
+        world.write("three");
+        assert_eq!(world.check(), []);
+        std::fs::remove_file(world.path()).unwrap();
+        assert_eq!(world.check(), [State::Missing]);
+    }
+
+    #[test]
+    fn a_huge_file_is_not_read() {
+        let mut world = World::new(MD5_OF_ONE);
+        std::fs::File::create(world.path()).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
+
+        assert_eq!(world.check(), [State::TooLarge]);
+    }
+
+    #[test]
+    fn a_pipe_is_told_and_not_waited_for() {
+        let mut world = World::new(MD5_OF_ONE);
+        std::fs::remove_file(world.path()).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, world.path(), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+
+        assert_eq!(world.check(), [State::Unreadable("it is not a regular file".to_owned())]);
+    }
+
+    #[test]
+    fn a_file_is_read_again_only_when_its_stamp_changes_or_is_too_fresh_to_be_trusted() {
+        let mut world = World::new(MD5_OF_ONE);
+        let changed_at = Stamp::of(&std::fs::metadata(world.path()).unwrap()).changed_at();
+
+        world.check_at(changed_at + 1);
+        assert_eq!(world.files[0].stamp, None, "too fresh");
+        world.check_at(changed_at + 2);
+        let stamp = world.files[0].stamp;
+        assert!(stamp.is_some());
+        let nothing_left = world.files[0].look(&mut 0);
+        assert_eq!(nothing_left, None, "it costs nothing of the budget");
+    }
+
+    #[test]
+    fn what_is_over_the_bound_of_a_check_is_read_another_time() {
+        let mut world = World::new(MD5_OF_ONE);
+        world.write("three");
+
+        assert!(world.files[0].check(LATER, &mut 2).is_none());
+        assert_eq!(world.files[0].state, None);
+        assert_eq!(world.check(), [State::Differs]);
+    }
+
+    #[test]
+    fn another_expectation_is_checked_against_the_same_file() {
+        let mut world = World::new("0123");
+        assert_eq!(world.check(), [State::Differs]);
+
+        let file = ConfigFile { md5: MD5_OF_ONE.to_owned(), ..world.files[0].file.clone() };
+        world.files = world.files.drain(..).map(|watched| watched.expecting(&file)).collect();
+
+        assert_eq!(world.check(), [State::Right]);
+    }
+}

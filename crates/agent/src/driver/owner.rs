@@ -1,0 +1,278 @@
+//! What the owner of the host allows, asked when an operation arrives and before every command.
+//!
+//! Promised: nothing of a refused operation happens; no command runs, and nothing is signalled, for a
+//! process that the policy forbids, whoever wants it; operations of one process keep their order
+//! while paths are resolved; the driver never waits for a file system. Absent: forgetting. A process
+//! that is forbidden stays registered, is looked at and reported.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_host::Host;
+use proctor_model::{
+    Code, CommandEnd, CommandResult, Identity, Namespace, OperationId, OperationKind, Outcome, ProcessKey, Spec,
+};
+use proctor_supervise::{CommandKind, Event, Process, Request};
+use tokio::sync::Semaphore;
+
+use super::{Driver, Input};
+use crate::policy::{Policy, PolicyFile, Refusal};
+
+/// A file system that needs longer to resolve a path does not answer. Less than what commands may
+/// wait for their turn, because they wait for both at the same time.
+const RESOLVE_MAX: Duration = Duration::from_secs(3);
+/// Threads that a file system which hangs may hold.
+const RESOLVERS_MAX: usize = 16;
+/// Operations of one process that may wait for their paths; more are refused.
+const ARRIVED_MAX: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Owner {
+    file: PolicyFile,
+    resolver: Resolver,
+    /// Operations whose paths are being resolved, in the order of their arrival.
+    arrived: HashMap<ProcessKey, VecDeque<Request>>,
+}
+
+impl Owner {
+    pub(super) fn new(host: Host, file: PolicyFile) -> Self {
+        let threads = Arc::new(Semaphore::new(RESOLVERS_MAX));
+        Self { file, resolver: Resolver { host, threads }, arrived: HashMap::new() }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Resolver {
+    host: Host,
+    threads: Arc<Semaphore>,
+}
+
+/// Why a path is not known to stay inside.
+#[derive(Debug)]
+enum Closed {
+    Refused(Refusal),
+    NoAnswer(String),
+}
+
+impl Closed {
+    fn into_reason(self) -> String {
+        match self {
+            Self::Refused(refusal) => refusal.to_string(),
+            Self::NoAnswer(reason) => reason,
+        }
+    }
+}
+
+impl Resolver {
+    async fn resolve(&self, policy: Arc<Policy>, key: &ProcessKey, identity: &Identity) -> Result<(), Closed> {
+        let name = format!("paths of {}", identity.setup_path);
+        let no_answer = || Closed::NoAnswer(format!("the {name} cannot be resolved: the file system does not answer"));
+        let (namespace, identity): (Namespace, Identity) = (key.namespace.clone(), identity.clone());
+        let resolved = async {
+            let permit = self.threads.clone().acquire_owned().await.ok()?;
+            let work = move || {
+                let _permit = permit; // until the work is really over
+                policy.resolve(&namespace, &identity)
+            };
+            self.host.blocking(&name, RESOLVE_MAX, work).await
+        };
+        match tokio::time::timeout(RESOLVE_MAX, resolved).await {
+            Ok(Some(result)) => result.map_err(Closed::Refused),
+            Ok(None) | Err(_) => Err(no_answer()),
+        }
+    }
+}
+
+/// Who wants a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// An operation, whose class was allowed when it arrived.
+    Operation,
+    /// A relaunch or a run by schedule: a start that nobody asked for just now.
+    Launch,
+    /// An eviction, health, version.
+    Other,
+}
+
+impl Purpose {
+    pub(super) fn of(command: CommandKind, by_operation: bool) -> Self {
+        match (by_operation, command) {
+            (true, _) => Self::Operation,
+            (false, CommandKind::Start | CommandKind::Restart) => Self::Launch,
+            (false, CommandKind::Stop | CommandKind::Reload | CommandKind::Kill) => Self::Other,
+        }
+    }
+}
+
+/// To be opened before a command runs.
+#[derive(Debug)]
+pub(super) struct Gate {
+    policy: Option<Arc<Policy>>,
+    resolver: Resolver,
+    key: ProcessKey,
+    spec: Arc<Spec>,
+    purpose: Purpose,
+}
+
+impl Gate {
+    /// The error is the end of a command that must not run.
+    pub(super) async fn open(&self) -> Result<(), CommandEnd> {
+        let Some(policy) = &self.policy else { return Ok(()) };
+        let result = match self.check(policy).await {
+            Ok(()) => return Ok(()),
+            Err(Closed::NoAnswer(_)) if self.purpose != Purpose::Operation => CommandResult::Postponed,
+            Err(closed) => CommandResult::NotRun(closed.into_reason()),
+        };
+        tracing::warn!(process = %self.key, ?result, "a command must not run");
+        Err(CommandEnd { result, output: String::new() })
+    }
+
+    async fn check(&self, policy: &Arc<Policy>) -> Result<(), Closed> {
+        let (namespace, identity) = (&self.key.namespace, &self.spec.identity);
+        if self.purpose == Purpose::Launch {
+            policy.check_operation(namespace, OperationKind::Start).map_err(Closed::Refused)?;
+        }
+        policy.check_identity(namespace, identity).map_err(Closed::Refused)?;
+        if policy.has_paths(namespace) {
+            self.resolver.resolve(policy.clone(), &self.key, identity).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Driver {
+    pub(super) fn gate(&self, key: &ProcessKey, spec: Arc<Spec>, purpose: Purpose) -> Gate {
+        let (policy, resolver) = (self.policy(), self.owner.resolver.clone());
+        Gate { policy, resolver, key: key.clone(), spec, purpose }
+    }
+
+    fn policy(&self) -> Option<Arc<Policy>> {
+        self.owner.file.current(self.now())
+    }
+
+    /// Why an operation must not happen, as far as memory tells.
+    pub(super) fn refusal(&self, key: &ProcessKey, kind: OperationKind, spec: Option<&Spec>) -> Option<String> {
+        let policy = self.policy()?;
+        let result = policy.check_operation(&key.namespace, kind);
+        let result = result.and_then(|()| match spec.filter(|_| touches_host(kind)) {
+            Some(spec) => policy.check_identity(&key.namespace, &spec.identity),
+            None => Ok(()),
+        });
+        result.err().map(|refusal| refusal.to_string())
+    }
+
+    pub(super) fn refuse(&mut self, key: &ProcessKey, operation: OperationId, reason: String) {
+        tracing::warn!(process = %key, %operation, reason, "operation refused");
+        let managed = self.processes.get(key).is_some_and(Process::managed);
+        self.finish(operation, Outcome::new(Code::CommandFailed, reason, managed));
+    }
+
+    /// Hands an operation on, unless the owner of the host refuses it.
+    pub(super) async fn admit(&mut self, key: ProcessKey, request: Request) {
+        if self.is_known(&key, request.operation) {
+            return; // delivered again
+        }
+        let spec = self.spec_for(&key, &request);
+        if let Some(refusal) = self.refusal(&key, request.kind, spec.as_deref()) {
+            return self.refuse(&key, request.operation, refusal);
+        }
+        let must_resolve = spec.is_some()
+            && touches_host(request.kind)
+            && self.policy().is_some_and(|policy| policy.has_paths(&key.namespace));
+        match self.owner.arrived.get_mut(&key) {
+            Some(queue) if queue.len() >= ARRIVED_MAX => {
+                let reason = format!("{ARRIVED_MAX} operations wait until the paths of this process are resolved");
+                self.refuse(&key, request.operation, reason);
+            }
+            Some(queue) => queue.push_back(request),
+            None if must_resolve => {
+                self.owner.arrived.insert(key.clone(), VecDeque::from([request]));
+                self.resolve_next(key);
+            }
+            None => self.request(&key, request).await,
+        }
+    }
+
+    /// The owner of the host has nothing against it.
+    async fn request(&mut self, key: &ProcessKey, request: Request) {
+        if request.spec.as_ref().is_some_and(|spec| spec.instances() > 1) {
+            return self.operate_instances(key, request).await;
+        }
+        if !self.processes.contains_key(key) {
+            let Some(spec) = &request.spec else {
+                let message = format!("process {key} is not registered on this host");
+                return self.finish(request.operation, Outcome::new(Code::CommandFailed, message, false));
+            };
+            self.processes.insert(key.clone(), Process::new(key.clone(), spec.clone(), self.seed));
+        }
+        self.feed(key, Event::Requested(request));
+    }
+
+    fn is_known(&self, key: &ProcessKey, operation: OperationId) -> bool {
+        let arrived = self.owner.arrived.get(key);
+        arrived.is_some_and(|queue| queue.iter().any(|request| request.operation == operation))
+            || self.gathering.contains_key(&operation)
+            || self.processes.get(key).is_some_and(|process| process.has_operation(&operation))
+    }
+
+    /// Resolves the paths of the oldest operation that waits for it.
+    fn resolve_next(&mut self, key: ProcessKey) {
+        let Some(request) = self.owner.arrived.get(&key).and_then(VecDeque::front) else {
+            self.owner.arrived.remove(&key);
+            return;
+        };
+        let spec = self.spec_for(&key, request).filter(|_| touches_host(request.kind));
+        let (policy, resolver, inbox) = (self.policy(), self.owner.resolver.clone(), self.inbox.clone());
+        self.tasks.spawn("paths", async move {
+            let verdict = match policy.zip(spec) {
+                Some((policy, spec)) => resolver.resolve(policy, &key, &spec.identity).await,
+                None => Ok(()),
+            };
+            let _ = inbox.send(Input::Admitted { key, verdict: verdict.map_err(Closed::into_reason) }).await;
+        });
+    }
+
+    pub(super) async fn admitted(&mut self, key: ProcessKey, verdict: Result<(), String>) {
+        if let Some(request) = self.owner.arrived.get_mut(&key).and_then(VecDeque::pop_front) {
+            match verdict {
+                Ok(()) => self.request(&key, request).await,
+                Err(reason) => self.refuse(&key, request.operation, reason),
+            }
+        }
+        self.resolve_next(key);
+    }
+
+    /// Why nothing may be done to a process, as far as memory tells.
+    pub(super) fn forbidden(&self, key: &ProcessKey) -> Option<Refusal> {
+        let policy = self.policy()?;
+        let process = self.processes.get(key)?;
+        policy.check_identity(&key.namespace, &process.spec().identity).err()
+    }
+
+    pub(super) fn spares(&self, key: &ProcessKey) -> bool {
+        let refusal = self.forbidden(key);
+        if let Some(refusal) = &refusal {
+            tracing::warn!(process = %key, %refusal, "a signal must not be sent");
+        }
+        refusal.is_some()
+    }
+
+    fn spec_for(&self, key: &ProcessKey, request: &Request) -> Option<Arc<Spec>> {
+        request.spec.clone().or_else(|| self.processes.get(key).map(|process| process.spec().clone()))
+    }
+}
+
+/// Whether an operation leads to anything on the host. Users and paths do not matter for the others:
+/// to look is harmless, and a release makes the agent do less.
+fn touches_host(kind: OperationKind) -> bool {
+    match kind {
+        OperationKind::Start
+        | OperationKind::Stop
+        | OperationKind::Restart
+        | OperationKind::Reload
+        | OperationKind::Kill
+        | OperationKind::Manage => true,
+        OperationKind::Status | OperationKind::Release => false,
+    }
+}

@@ -1,0 +1,95 @@
+//! E. Schedules. The rules about time itself are shown in virtual time, in crates/supervise.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use proctor_testkit::{Subject, eventually};
+use serde_json::{Value, json};
+
+use super::{IP, Scene, until};
+
+/// Manages a process of the JOB family that runs every so many seconds.
+async fn cyclic(scene: &Scene, name: &str, cycle: u32, line: &str) -> Subject {
+    let subject = Subject::new(scene.fleet.dir(), name).unwrap();
+    let info = json!({
+        "setup_path": subject.dir, "proc_name": name, "pid_path": subject.pid_file(), "account": "root",
+        "type": 0, "cycle_time": cycle, "start_cmd": line, "value_key": name,
+        "ip_list": [{"bk_cloud_id": 0, "ip": IP}]
+    });
+    let body = json!({"bk_biz_id": 1, "op_type": 3, "process_infos": [info]});
+    let answer = scene.fleet.job("operate_process", &body).await.unwrap();
+    assert_eq!(answer["code"], 0, "{answer}");
+    subject
+}
+
+/// When the runs were, in nanoseconds.
+fn runs(subject: &Subject) -> Vec<u64> {
+    let text = fs::read_to_string(subject.dir.join("runs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+async fn first_event(scene: &Scene, name: &str, kind: &str) -> Value {
+    let path = format!("/api/v1/events?namespace=job&name={name}&type={kind}");
+    eventually("the event is there", || async {
+        scene.fleet.get(&path).await.ok()?["events"].as_array()?.first().cloned()
+    })
+    .await
+}
+
+#[tokio::test]
+async fn e1_a_run_that_is_due_while_the_one_before_runs_is_skipped_and_counted() {
+    let scene = Scene::new("unrelated", |_, _| {}).await;
+    let line = "date +%s%N >> runs; echo + >> now; test $(grep -c . now) = 1 || touch doubled; \
+                until [ -e go ]; do sleep 0.05; done; rm now";
+
+    let job = cyclic(&scene, "overlapping", 1, line).await;
+
+    let told = first_event(&scene, "overlapping", "schedule_skipped").await;
+    assert!(told["details"]["skipped"].as_str().unwrap().parse::<u64>().unwrap() >= 1, "{told}");
+    assert_eq!(runs(&job).len(), 1);
+    fs::write(job.dir.join("go"), "").unwrap();
+    until("it runs again", || runs(&job).len() >= 2).await;
+    assert!(!job.dir.join("doubled").exists(), "two runs at the same time");
+    scene.zero_list(0).await;
+}
+
+#[tokio::test]
+async fn e3_runs_that_came_due_while_the_agent_was_down_are_caught_up_once() {
+    let mut scene = Scene::new("unrelated", |_, _| {}).await;
+    let job = cyclic(&scene, "missed", 2, "date +%s%N >> runs").await;
+    until("it has run", || !runs(&job).is_empty()).await;
+
+    scene.kill_agent().await;
+    let down = Instant::now();
+    let before = runs(&job).len();
+    until("three runs are missed", || down.elapsed() > Duration::from_secs(6)).await;
+    assert_eq!(runs(&job).len(), before);
+    scene.restart_agent().await;
+    until("it runs as planned again", || runs(&job).len() >= before + 3).await;
+
+    let after = &runs(&job)[before..];
+    let spread = Duration::from_nanos(after[2] - after[0]);
+    assert!(spread >= Duration::from_millis(1900), "one run at most was caught up: {spread:?}");
+    scene.zero_list(0).await;
+}
+
+#[tokio::test]
+async fn e5_bad_rules_are_refused_at_registration_and_change_nothing() {
+    let scene = Scene::new("unrelated", |_, _| {}).await;
+    let subject = Subject::new(scene.fleet.dir(), "ruled").unwrap();
+    let long = "1,".repeat(5000);
+    for rule in ["60 * * * *", "*/0 * * * *", "31 2", "* * * * * *", "a b c d e", long.as_str()] {
+        let answer = scene
+            .register(&subject, |_, spec| {
+                spec["monitor_policy"]["auto_type"] = json!(0);
+                spec["monitor_policy"]["crontab_rule"] = json!(rule);
+            })
+            .await;
+
+        assert_ne!(answer["code"], 0, "{answer}");
+        assert!(answer["message"].as_str().unwrap().contains("crontab_rule"), "{answer}");
+    }
+    let known = scene.fleet.get("/api/v1/processes").await.unwrap();
+    assert_eq!(known["count"], 1, "only the one of before: {known}");
+    scene.zero_list(0).await;
+}
