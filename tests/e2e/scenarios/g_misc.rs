@@ -9,6 +9,7 @@ use std::path::Path;
 use proctor_testkit::{Fleet, Program, Subject, eventually};
 use serde_json::{Value, json};
 
+use super::zero::{Bystander, no_zombies};
 use super::{IP, Scene, until};
 use crate::hosts;
 
@@ -245,8 +246,10 @@ async fn register(fleet: &Fleet, subject: &Subject, user: &str) {
     assert_eq!(fleet.gse("register_proc_info", &body).await.unwrap()["code"], 0);
 }
 
-/// Start, restart by supervision and stop, as its own user; another user is refused.
-async fn works_as_nobody(fleet: &Fleet, house: &Path, name: &str) {
+/// Start, restart by supervision and stop, as its own user; another user is refused. Then the
+/// zero-list.
+async fn works_as_nobody(fleet: &Fleet, agent: &Program, house: &Path, name: &str) {
+    let bystander = Bystander::start(fleet.dir()).await;
     let (own, other) = (Subject::new(house, name).unwrap(), Subject::new(house, "foreign").unwrap());
     register(fleet, &own, "nobody").await;
     register(fleet, &other, "daemon").await;
@@ -262,32 +265,35 @@ async fn works_as_nobody(fleet: &Fleet, house: &Path, name: &str) {
     assert!(other.copies().is_empty());
     assert_eq!(operate(fleet, &own, 1).await["error_code"], 0);
     assert!(own.copies().is_empty());
+    no_zombies(agent).await;
+    bystander.is_untouched();
 }
 
 #[tokio::test]
 async fn g11_an_agent_that_is_not_root_runs_processes_of_its_own_user_only() {
     let fleet = Fleet::start().await.unwrap();
-    let (house, agent) = open_house();
+    let (house, binary) = open_house();
     let line = "exec setpriv --reuid nobody --regid nogroup --clear-groups \"$@\"";
-    let _agent = odd_agent(&fleet, house.path(), &agent, line).await;
+    let agent = odd_agent(&fleet, house.path(), &binary, line).await;
     fleet.until_online(IP, true).await;
 
-    works_as_nobody(&fleet, house.path(), "unprivileged").await;
+    works_as_nobody(&fleet, &agent, house.path(), "unprivileged").await;
 }
 
 #[tokio::test]
 async fn g12_an_agent_that_sees_only_its_own_processes_works() {
     let fleet = Fleet::start().await.unwrap();
-    let (house, agent) = open_house();
+    let (house, binary) = open_house();
     let nobody = "exec setpriv --reuid nobody --regid nogroup --clear-groups \"$@\"";
     let line = format!("exec unshare -m sh -c 'mount -t proc -o hidepid=2 proc /proc && {nobody}' sh \"$@\"");
-    let _agent = odd_agent(&fleet, house.path(), &agent, &line).await;
+    let agent = odd_agent(&fleet, house.path(), &binary, &line).await;
     fleet.until_online(IP, true).await;
 
-    works_as_nobody(&fleet, house.path(), "hidden").await;
+    works_as_nobody(&fleet, &agent, house.path(), "hidden").await;
 }
 
 /// Perl code that forbids a system call, as seccomp profiles of containers do, and becomes `$@`.
+#[cfg(target_arch = "x86_64")]
 fn without_call(number: u32) -> String {
     // Load the number; if it is the one, ENOSYS (38), else allow.
     let filter =
@@ -297,7 +303,9 @@ fn without_call(number: u32) -> String {
     format!("exec perl -e '{program}; {enter}; exec @ARGV' -- \"$@\"")
 }
 
+#[cfg(target_arch = "x86_64")]
 const PIDFD_OPEN: u32 = 434;
+#[cfg(target_arch = "x86_64")]
 const CLONE3: u32 = 435;
 
 #[tokio::test]

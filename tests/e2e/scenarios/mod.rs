@@ -8,8 +8,6 @@ mod d_restarts;
 mod e_schedules;
 mod f_limits;
 mod g_misc;
-mod pending;
-
 mod scene;
 mod zero;
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use proctor_testkit::{Agent, Fleet, Subject, eventually};
+use proctor_testkit::{Agent, Fleet, Program, Subject, eventually};
 
 /// The zero-list for one subject of a fleet.
 pub(crate) async fn zero_list(fleet: &Fleet, agent: &Agent, subject: &Subject, copies: usize) {
@@ -13,14 +13,14 @@ pub(crate) async fn zero_list(fleet: &Fleet, agent: &Agent, subject: &Subject, c
         (subject.copies().len() == copies).then_some(())
     })
     .await;
-    no_zombies(agent).await;
+    no_zombies(&agent.program).await;
     eventually("every operation that began has ended", || async { unfinished(agent).is_empty().then_some(()) }).await;
     fleet.until_healthy().await;
 }
 
-/// Children of the agent that nobody has waited for.
-pub(crate) async fn no_zombies(agent: &Agent) {
-    let pid = i32::try_from(agent.program.pid()).unwrap();
+/// No children that nobody has waited for.
+pub(crate) async fn no_zombies(agent: &Program) {
+    let pid = i32::try_from(agent.pid()).unwrap();
     eventually("the agent has no zombies", || async { zombies_of(pid).is_empty().then_some(()) }).await;
 }
 
@@ -29,7 +29,7 @@ fn zombies_of(parent: i32) -> Vec<i32> {
     all_pids().into_iter().filter(is_zombie).collect()
 }
 
-pub(crate) fn all_pids() -> Vec<i32> {
+fn all_pids() -> Vec<i32> {
     let entries = fs::read_dir("/proc").unwrap();
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
@@ -45,18 +45,17 @@ pub(crate) fn stat(pid: i32) -> Option<(char, i32)> {
 fn unfinished(agent: &Agent) -> Vec<String> {
     let log = agent.program.log();
     let id_in = |line: &str| {
-        let plain: String = plain(line);
-        let rest = plain.split_once("operation=")?.1;
-        Some(rest.split_whitespace().next().unwrap_or_default().to_owned())
+        let line = plain(line);
+        let (_, rest) = line.split_once("operation=").expect("the log names the operation");
+        rest.split_whitespace().next().unwrap_or_default().to_owned()
     };
-    let of =
-        |words: &str| -> Vec<String> { log.lines().filter(|line| line.contains(words)).filter_map(id_in).collect() };
+    let of = |words: &str| -> Vec<String> { log.lines().filter(|line| line.contains(words)).map(id_in).collect() };
     let ended = of("operation ended");
     of("operation begins").into_iter().filter(|id| !ended.contains(id)).collect()
 }
 
 /// A line of the log without its colours.
-pub(crate) fn plain(line: &str) -> String {
+fn plain(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))

@@ -487,7 +487,8 @@ impl Driver {
         let timer = self.timers.first().map(|(time, _)| *time);
         let next = [timer, self.watchman.next(), self.configs.next()].into_iter().flatten().min();
         let wait = next.map_or(IDLE_MAX, |time| time.since(self.now()));
-        let wait = self.schedules.wait().map_or(wait, |planned| wait.min(planned));
+        let planned = self.schedules.next().map(|next| next.saturating_sub(self.host.now()));
+        let wait = planned.map_or(wait, |planned| wait.min(planned));
         let wait = if self.waiting.is_empty() { wait } else { wait.min(SLOW_LINK_PAUSE) };
         if self.owed.is_none() { wait } else { wait.min(LEDGER_PAUSE) }
     }
@@ -519,7 +520,7 @@ impl Driver {
 
     fn run_schedules(&mut self) {
         let processes = &self.processes;
-        for plan in self.schedules.turn(|key| processes.get(key).is_some_and(Process::is_busy)) {
+        for plan in self.schedules.turn(self.host.now(), |key| processes.get(key).is_some_and(Process::is_busy)) {
             match plan {
                 Plan::Run { key, planned } => self.feed(&key, Event::Due { planned }),
                 Plan::Skipped { key, planned, skipped } => self.skipped(&key, planned, skipped),

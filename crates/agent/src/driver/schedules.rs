@@ -15,6 +15,8 @@ const CLOCK_CHECK: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(super) struct Schedules {
     of: HashMap<ProcessKey, Planned>,
+    /// When to ask the machines again, in time since boot: the wall clock may be set meanwhile.
+    next: Duration,
 }
 
 #[derive(Debug)]
@@ -60,18 +62,23 @@ impl Schedules {
         self.of.remove(key);
     }
 
-    /// How long until [`Schedules::turn`] may have something to do.
-    pub(super) fn wait(&self) -> Option<Duration> {
-        let now = Timestamp::from_millisecond(clock::unix_millis()).ok()?;
-        let of_one = |planned: &Planned| match planned.machine.next_run() {
-            Some(next) => Duration::try_from(now.duration_until(next)).unwrap_or_default() + planned.delay,
-            None => Duration::ZERO,
-        };
-        self.of.values().map(|planned| of_one(planned).min(CLOCK_CHECK)).min()
+    /// When [`Schedules::turn`] may have something to do, in time since boot.
+    pub(super) fn next(&self) -> Option<Duration> {
+        (!self.of.is_empty()).then_some(self.next)
     }
 
-    pub(super) fn turn(&mut self, is_busy: impl Fn(&ProcessKey) -> bool) -> Vec<Plan> {
-        if self.of.is_empty() {
+    fn wait(&self) -> Duration {
+        let now = Timestamp::from_millisecond(clock::unix_millis()).unwrap_or_default();
+        let of_one = |planned: &Planned| match planned.machine.next_run() {
+            Some(next) => Duration::try_from(now.duration_until(next)).unwrap_or_default() + planned.delay,
+            None => CLOCK_CHECK,
+        };
+        self.of.values().map(of_one).min().unwrap_or(CLOCK_CHECK).min(CLOCK_CHECK)
+    }
+
+    /// Asks every machine, if it is time.
+    pub(super) fn turn(&mut self, boot_time: Duration, is_busy: impl Fn(&ProcessKey) -> bool) -> Vec<Plan> {
+        if self.next().is_none_or(|next| next > boot_time) {
             return Vec::new();
         }
         let now = now();
@@ -89,6 +96,7 @@ impl Schedules {
                 }),
             }
         }
+        self.next = boot_time + self.wait();
         plans
     }
 
@@ -101,4 +109,51 @@ impl Schedules {
 fn now() -> Zoned {
     let now = Timestamp::from_millisecond(clock::unix_millis()).unwrap_or_default();
     now.to_zoned(TimeZone::system())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use proctor_model::{Control, Identity, Lifetime, Limits, Ownership, Policy, Spec};
+    use proctor_supervise::{Event, Time};
+
+    use super::*;
+
+    fn managed(rule: &str) -> Process {
+        let spec = Spec {
+            identity: Identity {
+                proc_name: "p".parse().unwrap(),
+                setup_path: "/".parse().unwrap(),
+                pid_path: "/p.pid".parse().unwrap(),
+                config_path: None,
+                log_path: None,
+                user: "root".parse().unwrap(),
+                index_key: String::new(),
+            },
+            control: Control::default(),
+            limits: Limits::default(),
+            policy: Policy { crontab_rule: Some(rule.parse().unwrap()), ..Policy::new(Lifetime::Periodic) },
+            ownership: Ownership::default(),
+            report_id: None,
+            configmap: Vec::new(),
+            labels: BTreeMap::new(),
+        };
+        let spec = Arc::new(spec);
+        let mut process = Process::new("ns/p".parse().unwrap(), spec.clone(), 1);
+        process.handle(Time::default(), Event::Assigned { spec, managed: true, registered_at: 1 });
+        process
+    }
+
+    #[test]
+    fn a_rule_that_never_comes_true_does_not_keep_the_loop_busy() {
+        let mut schedules = Schedules::default();
+        schedules.follow(&managed("0 0 30 2 *"), 1);
+
+        let now = Duration::from_secs(100);
+        schedules.turn(now, |_| false);
+
+        assert_eq!(schedules.next(), Some(now + CLOCK_CHECK));
+    }
 }
