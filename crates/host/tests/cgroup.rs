@@ -93,6 +93,23 @@ async fn a_daemon_that_forked_twice_is_in_its_leaf_and_killed_with_it() {
 }
 
 #[tokio::test]
+async fn a_leaf_that_was_killed_takes_the_next_life() {
+    for world in worlds() {
+        let leaf = Leaf::of("test:again");
+        for _ in 0..2 {
+            let (life, child) = started(&world, &leaf).await;
+            assert!(world.host.is_alive(&life));
+            assert_eq!(world.host.kill_leaf(&leaf).await.unwrap(), 2, "{:?}", world.host.tracking());
+            eventually("all are dead", || is_dead(life.pid) && is_dead(child)).await;
+        }
+        assert_eq!(world.host.kill_leaf(&leaf).await.unwrap(), 0);
+        exited(&world.host.run(command(&world, &leaf, "true")).await);
+        clear(&world, &leaf).await;
+        assert_eq!(left_of(&world), Vec::<PathBuf>::new());
+    }
+}
+
+#[tokio::test]
 async fn killing_a_tree_gets_who_left_it_for_its_leaf_but_no_later_life() {
     for world in worlds() {
         let (leaf, other) = (Leaf::of("test:tree"), Leaf::of("test:other"));

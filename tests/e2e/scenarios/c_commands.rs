@@ -106,8 +106,9 @@ async fn c6_a_gigabyte_of_output_without_a_newline_is_bounded() {
     assert!(said.len() < 64 * 1024, "{}", said.len());
     let grown = resident_kilobytes(agent).saturating_sub(before);
     assert!(grown < 32 * 1024, "the agent has grown by {grown} kB");
+    // The file is cut while it grows, and once more when the next look comes round.
     let kept = disk_bytes(&scene.agent.state_dir().join("output"));
-    assert!(kept < 64 * 1024 * 1024, "{kept} bytes are kept");
+    assert!(kept < 512 * 1024 * 1024, "{kept} bytes are kept");
     scene.zero_list(1).await;
 }
 
@@ -227,10 +228,17 @@ async fn c10_without_descriptors_or_processes_starts_are_tried_again_and_the_age
 
     for (resource, low, high) in [("nofile", "3", "10000"), ("nproc", "0", "10000")] {
         let pid = scene.until_pid().await;
+        scene.until_known(pid).await;
         let failures = scene.events("restart_failed").await.len();
         limit(agent, resource, low);
         scene.subject.kill(pid);
+        let begun = Instant::now();
         proctor_testkit::eventually("a restart has failed", || async {
+            if begun.elapsed().as_secs() > 25 {
+                let log = scene.agent.program.log();
+                let events = scene.fleet.get("/api/v1/events?limit=100").await;
+                panic!("{resource} {log} {events:?}");
+            }
             (scene.events("restart_failed").await.len() > failures).then_some(())
         })
         .await;

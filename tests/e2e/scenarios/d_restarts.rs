@@ -116,6 +116,7 @@ async fn d6_a_kill_from_outside_is_an_abnormal_end_and_so_is_an_exit_with_0() {
 
     scene.subject.kill(first);
     let second = scene.until_other_than(first).await;
+    scene.until_known(second).await;
     let handled = || fs::read_to_string(format!("/proc/{second}/status")).unwrap_or_default();
     until("it can be asked to exit", || {
         let status = handled();

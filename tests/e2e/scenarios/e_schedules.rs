@@ -57,7 +57,7 @@ async fn e1_a_run_that_is_due_while_the_one_before_runs_is_skipped_and_counted()
 async fn e3_runs_that_came_due_while_the_agent_was_down_are_caught_up_once() {
     let mut scene = Scene::new("unrelated", |_, _| {}).await;
     let job = cyclic(&scene, "missed", 2, "date +%s%N >> runs").await;
-    until("it has run", || !runs(&job).is_empty()).await;
+    first_event(&scene, "missed", "exited").await;
 
     scene.kill_agent().await;
     let down = Instant::now();

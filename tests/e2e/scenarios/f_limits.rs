@@ -44,6 +44,31 @@ async fn f4_a_process_that_leaks_as_fast_as_it_can_is_dead_long_before_the_host_
 }
 
 #[tokio::test]
+async fn f4_a_fast_leak_that_ignores_requests_to_end_is_killed_before_the_host_is_full() {
+    // It stops by itself at a fifth of the machine, so that a failure harms nobody.
+    let (step, steps) = (memory_bytes(0.2), 100);
+    let scene = Scene::new("deafleak", |subject, spec| {
+        let code = format!(
+            "$SIG{{TERM}} = q(IGNORE); sleep 1 until -e q(leak); push @x, q(a) x {step} for 1..{steps}; \
+             open F, q(>), q(full); close F; sleep 1000 while 1"
+        );
+        spec["control"]["start_cmd"] = perl(subject, &code);
+        spec["control"]["stop_cmd"] = json!("");
+        spec["resource"] = json!({"cpu": 0, "mem": 2.0});
+    })
+    .await;
+    assert_eq!(scene.operate(0).await["error_code"], 0);
+
+    fs::write(scene.path("leak"), "").unwrap();
+    scene.event("limit_exceeded").await;
+    until("it is dead", || scene.subject.copies().is_empty()).await;
+
+    assert!(!scene.path("full").exists(), "it had its way");
+    assert_eq!(scene.operate(4).await["error_code"], 0);
+    scene.zero_list(0).await;
+}
+
+#[tokio::test]
 async fn f17_percentages_are_of_the_host_whatever_the_agent_itself_may_use() {
     let mut scene = Scene::new("busy", |subject, spec| {
         spec["control"]["start_cmd"] = perl(subject, "1 while 1");

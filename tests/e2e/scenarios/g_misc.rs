@@ -96,6 +96,33 @@ async fn g3_restarts_for_illness_stay_inside_the_retry_limits() {
 }
 
 #[tokio::test]
+async fn g4_a_config_file_that_differs_is_missing_or_huge_is_told_and_restarts_nothing() {
+    let scene = Scene::new("configured", |subject, spec| {
+        let file = |name: &str| subject.dir.join(name);
+        fs::write(file("good.conf"), "hello\n").unwrap();
+        fs::write(file("bad.conf"), "changed\n").unwrap();
+        fs::File::create(file("huge.conf")).unwrap().set_len(1 << 40).unwrap();
+        let md5 = "b1946ac92492d2347c6235b4d2611184"; // of hello
+        let entry = |name: &str| json!({"path": file(name), "md5": md5});
+        spec["configmap"] = json!([entry("good.conf"), entry("bad.conf"), entry("absent.conf"), entry("huge.conf")]);
+    })
+    .await;
+    assert_eq!(scene.operate(0).await["error_code"], 0);
+    let pid = scene.subject.pid().unwrap();
+
+    for name in ["bad.conf", "absent.conf", "huge.conf"] {
+        eventually("the event is there", || async {
+            scene.events("config_changed").await.iter().any(|event| event.to_string().contains(name)).then_some(())
+        })
+        .await;
+    }
+    let told = serde_json::to_string(&scene.events("config_changed").await).unwrap();
+    assert!(!told.contains("good.conf"), "{told}");
+    assert_eq!(scene.subject.pid(), Some(pid), "nothing is restarted");
+    scene.zero_list(1).await;
+}
+
+#[tokio::test]
 async fn g5_a_version_is_a_short_line_whatever_its_command_prints() {
     let scene = Scene::new("versioned", |_, _| {}).await;
     let cases = [("head -c 10000000 /dev/zero | tr '\\0' v", 256), ("true", 0), ("echo 1.2.3", 5), ("sleep 1000", 0)];

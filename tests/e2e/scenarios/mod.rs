@@ -2,6 +2,7 @@
 //! What shows better in virtual time is in the crates; the list says where.
 
 mod a_identity;
+mod a_states;
 mod b_survival;
 mod c_commands;
 mod d_restarts;

@@ -107,6 +107,11 @@ impl Scene {
         eventually("the process has a new life", || async { self.subject.pid().filter(|pid| *pid != old) }).await
     }
 
+    /// The agent, not only its pid file, knows that life.
+    pub(crate) async fn until_known(&self, pid: i32) {
+        eventually("that life is known", || async { (self.shown().await["pid"] == pid).then_some(()) }).await;
+    }
+
     pub(crate) async fn until_released(&self) {
         eventually("it is no longer managed", || async { (self.status().await["isAuto"] == false).then_some(()) })
             .await;

@@ -165,15 +165,6 @@ impl Hierarchy {
         let _ = fs::remove_dir(&self.top);
     }
 
-    /// Kills all members at once. False: this kernel cannot.
-    pub(crate) fn kill(&self, leaf: &Leaf) -> io::Result<bool> {
-        match write(&self.directory(leaf).join("cgroup.kill"), "1") {
-            Ok(()) => Ok(true),
-            Err(error) if is_gone(&error) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
     pub(crate) fn file(&self, leaf: &Leaf, name: &str) -> Option<PathBuf> {
         let path = self.directory(leaf).join(name);
         path.exists().then_some(path)
