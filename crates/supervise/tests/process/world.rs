@@ -65,7 +65,8 @@ enum Due {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mark {
     Relaunch(Time),
-    /// An operation ended or a life was long enough: the count begins anew.
+    /// An operation ended, a life was long enough, or it was ended for its use of resources: the
+    /// count begins anew.
     Anew,
 }
 
@@ -381,7 +382,12 @@ impl World {
                 assert!(self.known_lives.contains(&life.pid), "a kill of a foreign process");
                 self.die(&life, Some(Exit::Signal(9)));
             }
-            Action::Announce(notice) => self.notices.push((self.now, notice)),
+            Action::Announce(notice) => {
+                if let Notice::Exceeded(_) = &notice {
+                    self.history.push(Mark::Anew);
+                }
+                self.notices.push((self.now, notice));
+            }
             Action::Detach { .. } => self.launch_commands -= 1,
             Action::Sweep { ticket } => {
                 assert!(self.life.is_none() || self.watched.is_empty(), "a known life is swept away");
