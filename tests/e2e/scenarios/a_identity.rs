@@ -161,7 +161,7 @@ async fn a5_a_stale_pid_file_of_a_dead_process_does_not_hinder_a_start() {
 async fn a6_a_pid_that_belongs_to_somebody_else_by_now_is_never_signalled() {
     let bytes = super::f_limits::memory_bytes(0.6);
     let scene = Scene::new("reused", |subject, spec| {
-        let code = format!("sleep 1 until -e q(grow); $x = q(a) x {bytes}; sleep 100000");
+        let code = format!("sleep 1 until -e q(grow); $n = {bytes}; $x = q(a) x $n; sleep 100000");
         set(spec, "/control/start_cmd", perl(subject, &code));
         // Without a command the agent itself signals.
         set(spec, "/control/stop_cmd", "");

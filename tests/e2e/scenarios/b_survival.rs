@@ -239,7 +239,7 @@ async fn b11_without_the_control_plane_supervision_schedules_and_limits_go_on() 
     assert_eq!(scene.fleet.job("operate_process", &body).await.unwrap()["code"], 0);
     let greedy = Subject::new(scene.fleet.dir(), "greedy").unwrap();
     let bytes = super::f_limits::memory_bytes(0.6);
-    let hog = format!("sleep 1 until -e q(grow); $x = q(a) x {bytes}; sleep 100000");
+    let hog = format!("sleep 1 until -e q(grow); $n = {bytes}; $x = q(a) x $n; sleep 100000");
     scene
         .register(&greedy, |greedy, spec| {
             spec["control"]["start_cmd"] = super::perl(greedy, &hog);

@@ -22,7 +22,7 @@ async fn f4_a_process_that_leaks_as_fast_as_it_can_is_dead_long_before_the_host_
     let (step, steps) = (memory_bytes(0.2), 100);
     let scene = Scene::new("leaks", |subject, spec| {
         let code = format!(
-            "sleep 1 until -e q(leak); push @x, q(a) x {step} for 1..{steps}; \
+            "sleep 1 until -e q(leak); $n = {step}; push @x, q(a) x $n for 1..{steps}; \
                             open F, q(>), q(full); close F; sleep 1000 while 1"
         );
         spec["control"]["start_cmd"] = perl(subject, &code);
@@ -49,7 +49,7 @@ async fn f4_a_fast_leak_that_ignores_requests_to_end_is_killed_before_the_host_i
     let (step, steps) = (memory_bytes(0.2), 100);
     let scene = Scene::new("deafleak", |subject, spec| {
         let code = format!(
-            "$SIG{{TERM}} = q(IGNORE); sleep 1 until -e q(leak); push @x, q(a) x {step} for 1..{steps}; \
+            "$SIG{{TERM}} = q(IGNORE); sleep 1 until -e q(leak); $n = {step}; push @x, q(a) x $n for 1..{steps}; \
              open F, q(>), q(full); close F; sleep 1000 while 1"
         );
         spec["control"]["start_cmd"] = perl(subject, &code);
@@ -97,7 +97,7 @@ async fn f19_without_a_usable_cgroup_limits_and_kills_go_on_by_descent() {
     let bytes = memory_bytes(0.6);
     let mut scene = Scene::new("ungrouped", |subject, spec| {
         let code = format!(
-            "unless (fork) {{ sleep 1 until -e q(grow); $x = q(a) x {bytes}; sleep 1000 while 1 }} \
+            "unless (fork) {{ sleep 1 until -e q(grow); $n = {bytes}; $x = q(a) x $n; sleep 1000 while 1 }} \
                             sleep 1000 while 1"
         );
         spec["control"]["start_cmd"] = perl(subject, &code);
