@@ -41,9 +41,11 @@ pub(crate) fn stat(pid: i32) -> Option<(char, i32)> {
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// Operations that the agent's log begins and does not end.
+/// Operations that the agent's log begins and does not end. Only of the present agent: one that was
+/// killed may have had no time to say so, and their tasks tell.
 fn unfinished(agent: &Agent) -> Vec<String> {
     let log = agent.program.log();
+    let log = log.rsplit("the driver starts").next().unwrap_or_default();
     let id_in = |line: &str| {
         let line = plain(line);
         let (_, rest) = line.split_once("operation=").expect("the log names the operation");
