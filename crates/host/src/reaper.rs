@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use proctor_model::Exit;
-use rustix::process::{Pid, WaitId, WaitIdOptions, getsid, waitid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::signal::unix::Signal as Signals;
 use tokio::sync::Notify;
 
@@ -88,7 +88,8 @@ impl Children {
             return 0;
         }
         let us = i32::try_from(std::process::id()).unwrap_or_default();
-        let our_session = getsid(None).map_or(0, |session| session.as_raw_nonzero().get());
+        // Not getsid: in a container whose session leader is outside, the session is 0, no pid.
+        let Ok(our_session) = Stat::of(us).map(|stat| stat.session) else { return 0 };
         let Ok(all) = procfs::all() else { return 0 };
         let zombies = all.into_iter().filter(|(_, stat)| stat.parent == us && stat.is_dead());
         zombies.filter(|(pid, _)| self.with(|state| state.reap(*pid, us, our_session))).count()
@@ -188,8 +189,10 @@ pub(crate) async fn run(mut signals: Signals) {
             () = tokio::time::sleep(SWEEP_PERIOD) => {}
         }
         tokio::time::sleep(DEBOUNCE).await;
-        if let Ok(count @ 1..) = tokio::task::spawn_blocking(|| CHILDREN.reap_orphans()).await {
-            tracing::debug!(count, "reaped orphans");
+        match tokio::task::spawn_blocking(|| CHILDREN.reap_orphans()).await {
+            Ok(0) => {}
+            Ok(count) => tracing::debug!(count, "reaped orphans"),
+            Err(failure) => tracing::error!(%failure, "could not look for orphans"),
         }
     }
 }

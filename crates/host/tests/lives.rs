@@ -134,6 +134,20 @@ async fn no_zombie_remains_of_orphans() {
     eventually("no zombies", || our_zombies().is_empty()).await;
 }
 
+/// As in a container that is entered from outside: there the session of the program has the number 0.
+#[test]
+fn orphans_are_reaped_where_the_session_has_no_number() {
+    let us = std::env::current_exe().unwrap();
+    let tests = ["no_zombie_remains_of_orphans", "a_child_of_the_test_itself_is_not_reaped_by_the_host"];
+    let mut namespace = std::process::Command::new("unshare");
+    namespace.args(["--pid", "--fork", "--mount-proc", "--kill-child"]).arg(us).arg("--exact").args(tests);
+
+    let output = namespace.output().expect("unshare runs");
+
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("2 passed"), "{text}{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[tokio::test]
 async fn many_short_commands_never_lose_their_exit_to_the_reaper() {
     let world = World::new();

@@ -164,11 +164,16 @@ pub fn is_dead(pid: i32) -> bool {
 /// Zombies among our children, except those of the tests themselves, which are in our session.
 pub fn our_zombies() -> Vec<i32> {
     let us = i32::try_from(std::process::id()).unwrap();
-    let session = |pid: i32| rustix::process::getsid(rustix::process::Pid::from_raw(pid)).ok();
     let pids = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let zombies = pids.filter(|pid| matches!(stat(*pid), Some(('Z', parent, _)) if parent == us));
     zombies.filter(|pid| session(*pid) != session(us)).collect()
+}
+
+/// 0 where the leader of the session is outside our pid namespace.
+fn session(pid: i32) -> Option<i32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(3)?.parse().ok()
 }
 
 /// The numbers in a file, one a line; none until it is there.
