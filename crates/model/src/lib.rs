@@ -1,10 +1,12 @@
-//! The meaning of Proctor: hosts, processes, specs, operations, tasks, outcomes and pools.
+//! The meaning of Proctor: hosts, processes, specs, operations, tasks, outcomes and pools, and who
+//! may do what.
 //!
 //! Promised: a value of a type in this crate is valid; everything that comes from outside is
 //! parsed into these types once, at the border, with an error that names the field.
 //! Absent: input and output, clocks, randomness, and any number of a wire dialect except in
 //! [`Code`], whose numbers all dialects share, and in the form that GSE gives to an [`Event`].
 
+mod access;
 mod code;
 mod event;
 mod field;
@@ -18,6 +20,7 @@ mod report;
 mod spec;
 mod status;
 
+pub use access::{Class, Classes, Grant, Permissions, Place, Places, Role, RoleName, Scope, Subject};
 pub use code::{CODES, Code, CodeEntry};
 pub use event::{
     EVENT_CONTENT_BYTES_MAX, EVENT_DETAILS_BYTES_MAX, EVENT_DETAILS_MAX, EVENT_PROC_NAME_BYTES_MAX, Event, EventKind,

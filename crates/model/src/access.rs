@@ -1,0 +1,344 @@
+//! Who may do what where: classes of operations, scopes, roles, and what they amount to.
+//!
+//! Promised: a place is allowed exactly where one of the grants covers it; classes do not imply
+//! each other; more grants never allow less. Absent: who asks (an app, a user or both; the caller
+//! collects the grants of all that vouch for a call), and which class a call needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Namespace;
+use crate::field::{FieldError, check_text, text_type};
+
+const ROLE_NAME_CHARS_MAX: usize = 64;
+const SUBJECT_CHARS_MAX: usize = 128;
+
+/// A class of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Look: processes, hosts, tasks, events.
+    Read,
+    /// Act on what is registered: start, stop, restart, reload, kill, manage, release.
+    Operate,
+    /// Say what is to run: register, update, unregister, an operation that carries a spec.
+    Register,
+    /// Set the limits of pools.
+    Limits,
+    /// Businesses, apps, users, roles, bindings, webhooks, audit.
+    Admin,
+}
+
+impl Class {
+    pub const ALL: [Self; 5] = [Self::Read, Self::Operate, Self::Register, Self::Limits, Self::Admin];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Operate => "operate",
+            Self::Register => "register",
+            Self::Limits => "limits",
+            Self::Admin => "admin",
+        }
+    }
+
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+impl std::fmt::Display for Class {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl std::str::FromStr for Class {
+    type Err = FieldError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let all = || Self::ALL.map(Self::as_str).join(", ");
+        Self::ALL
+            .into_iter()
+            .find(|class| class.as_str() == text)
+            .ok_or_else(|| FieldError::new("class", format!("'{text}' is not one of {}", all())))
+    }
+}
+
+/// A set of classes; in JSON a list.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "Vec<Class>", into = "Vec<Class>")]
+pub struct Classes(u8);
+
+impl Classes {
+    pub fn contains(self, class: Class) -> bool {
+        self.0 & class.bit() != 0
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// In the order of [`Class::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Class> {
+        Class::ALL.into_iter().filter(move |class| self.contains(*class))
+    }
+}
+
+impl std::fmt::Debug for Classes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+impl FromIterator<Class> for Classes {
+    fn from_iter<I: IntoIterator<Item = Class>>(classes: I) -> Self {
+        Self(classes.into_iter().fold(0, |bits, class| bits | class.bit()))
+    }
+}
+
+impl From<Vec<Class>> for Classes {
+    fn from(classes: Vec<Class>) -> Self {
+        classes.into_iter().collect()
+    }
+}
+
+impl From<Classes> for Vec<Class> {
+    fn from(classes: Classes) -> Self {
+        classes.iter().collect()
+    }
+}
+
+/// Where a binding counts. As text: `everything`, `business:3`, `set:2`, `namespace:web`, `cloud:0`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Scope {
+    Everything,
+    Business(u64),
+    /// The businesses that belong to the set when the question is asked.
+    BusinessSet(u64),
+    Namespace(Namespace),
+    Cloud(u32),
+}
+
+impl std::fmt::Display for Scope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Everything => f.write_str("everything"),
+            Self::Business(id) => write!(f, "business:{id}"),
+            Self::BusinessSet(id) => write!(f, "set:{id}"),
+            Self::Namespace(namespace) => write!(f, "namespace:{namespace}"),
+            Self::Cloud(id) => write!(f, "cloud:{id}"),
+        }
+    }
+}
+
+impl std::str::FromStr for Scope {
+    type Err = FieldError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = |problem: String| FieldError::new("scope", problem);
+        if text == "everything" {
+            return Ok(Self::Everything);
+        }
+        let (kind, value) = text.split_once(':').unwrap_or((text, ""));
+        let number = || value.parse().map_err(|_| bad(format!("'{value}' in '{text}' is not a number")));
+        match kind {
+            "business" => Ok(Self::Business(number()?)),
+            "set" => Ok(Self::BusinessSet(number()?)),
+            "namespace" => Ok(Self::Namespace(value.parse().map_err(|error: FieldError| error.inside("scope"))?)),
+            "cloud" => {
+                let number = number()?;
+                Ok(Self::Cloud(u32::try_from(number).map_err(|_| bad(format!("'{text}' is no cloud area")))?))
+            }
+            _ => Err(bad(format!("'{text}' is not everything, business:N, set:N, namespace:NAME or cloud:N"))),
+        }
+    }
+}
+
+/// Whom a binding is for. As text: `app:code`, `user:name`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Subject {
+    App(String),
+    User(String),
+}
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::App(code) => write!(f, "app:{code}"),
+            Self::User(name) => write!(f, "user:{name}"),
+        }
+    }
+}
+
+impl std::str::FromStr for Subject {
+    type Err = FieldError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (kind, name) = text.split_once(':').unwrap_or((text, ""));
+        let make = match kind {
+            "app" => Self::App,
+            "user" => Self::User,
+            _ => return Err(FieldError::new("subject", format!("'{text}' is not app:CODE or user:NAME"))),
+        };
+        check_text("subject", name, SUBJECT_CHARS_MAX)?;
+        Ok(make(name.to_owned()))
+    }
+}
+
+/// Serde goes through the text form.
+macro_rules! as_text {
+    ($type:ident) => {
+        impl TryFrom<String> for $type {
+            type Error = FieldError;
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(value: $type) -> Self {
+                value.to_string()
+            }
+        }
+    };
+}
+
+as_text!(Scope);
+as_text!(Subject);
+
+/// The name of a role.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RoleName(String);
+
+text_type!(RoleName);
+
+impl RoleName {
+    fn parse(text: String) -> Result<Self, FieldError> {
+        check_text("role", &text, ROLE_NAME_CHARS_MAX)?;
+        if !text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_')) {
+            return Err(FieldError::new("role", "may contain only a-z, 0-9, '-' and '_'"));
+        }
+        Ok(Self(text))
+    }
+}
+
+/// A named set of classes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Role {
+    pub name: RoleName,
+    pub classes: Classes,
+}
+
+impl Role {
+    /// The roles that are always there and cannot be changed.
+    pub fn built_in() -> [Self; 4] {
+        use Class::{Limits, Operate, Read, Register};
+        let role = |name: &str, classes: &[Class]| Self {
+            name: RoleName(name.to_owned()),
+            classes: classes.iter().copied().collect(),
+        };
+        [
+            role("viewer", &[Read]),
+            role("operator", &[Read, Operate]),
+            role("owner", &[Read, Operate, Register, Limits]),
+            role("admin", &Class::ALL),
+        ]
+    }
+}
+
+/// What one binding gives: the classes of its role, in its scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    pub classes: Classes,
+    pub scope: Scope,
+}
+
+/// Where something is done. A host that belongs to no business is in no business's scope; what
+/// concerns a host as a whole has no namespace.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    pub business: Option<u64>,
+    pub cloud: u32,
+    pub namespace: Option<&'a Namespace>,
+}
+
+/// A set of places: the union of some scopes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    pub everywhere: bool,
+    pub businesses: BTreeSet<u64>,
+    pub namespaces: BTreeSet<Namespace>,
+    pub clouds: BTreeSet<u32>,
+}
+
+impl Places {
+    pub fn contains(&self, place: &Place<'_>) -> bool {
+        self.everywhere
+            || place.business.is_some_and(|business| self.businesses.contains(&business))
+            || self.clouds.contains(&place.cloud)
+            || place.namespace.is_some_and(|namespace| self.namespaces.contains(namespace))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        !self.everywhere && self.businesses.is_empty() && self.namespaces.is_empty() && self.clouds.is_empty()
+    }
+
+    fn add(&mut self, scope: &Scope, sets: &BTreeMap<u64, BTreeSet<u64>>) {
+        match scope {
+            Scope::Everything => self.everywhere = true,
+            Scope::Business(id) => _ = self.businesses.insert(*id),
+            Scope::BusinessSet(id) => self.businesses.extend(sets.get(id).into_iter().flatten()),
+            Scope::Namespace(namespace) => _ = self.namespaces.insert(namespace.clone()),
+            Scope::Cloud(id) => _ = self.clouds.insert(*id),
+        }
+    }
+}
+
+/// All that a caller may do, at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Permissions {
+    places: [Places; Class::ALL.len()],
+}
+
+impl Permissions {
+    /// `sets` are the members of each business set; a set that is not there has none.
+    pub fn new<'a>(grants: impl IntoIterator<Item = &'a Grant>, sets: &BTreeMap<u64, BTreeSet<u64>>) -> Self {
+        let mut permissions = Self::default();
+        for grant in grants {
+            for class in grant.classes.iter() {
+                permissions.places[class as usize].add(&grant.scope, sets);
+            }
+        }
+        permissions
+    }
+
+    /// Every class, everywhere.
+    pub fn everything() -> Self {
+        let everything = Grant { classes: Class::ALL.into_iter().collect(), scope: Scope::Everything };
+        Self::new([&everything], &BTreeMap::new())
+    }
+
+    /// Where the class is allowed.
+    pub fn places(&self, class: Class) -> &Places {
+        &self.places[class as usize]
+    }
+
+    pub fn allows(&self, class: Class, place: &Place<'_>) -> bool {
+        self.places(class).contains(place)
+    }
+
+    /// By a grant on everything; the sum of smaller scopes is never everywhere.
+    pub fn allows_everywhere(&self, class: Class) -> bool {
+        self.places(class).everywhere
+    }
+
+    /// Whether there is a place at all.
+    pub fn allows_anywhere(&self, class: Class) -> bool {
+        !self.places(class).is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;
