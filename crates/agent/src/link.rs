@@ -143,6 +143,7 @@ impl Link {
             FromServer::Enrolled { .. }
             | FromServer::Operate { .. }
             | FromServer::Acknowledge { .. }
+            | FromServer::Cancel { .. }
             | FromServer::Assign { .. }
             | FromServer::AssignPools { .. }
             | FromServer::Renewed { .. }
@@ -183,6 +184,7 @@ impl Link {
                 FromServer::Renewed { certificate_pem } => self.renewed(&certificate_pem),
                 message @ (FromServer::Operate { .. }
                 | FromServer::Acknowledge { .. }
+                | FromServer::Cancel { .. }
                 | FromServer::Assign { .. }
                 | FromServer::AssignPools { .. }
                 | FromServer::EventsSeen { .. }

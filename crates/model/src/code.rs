@@ -9,6 +9,12 @@ pub enum Code {
     Success,
     Handling,
     AgentAbsent,
+    /// Somebody took the operation back.
+    Cancelled,
+    /// A target of a rolling task that was never released.
+    Skipped,
+    /// The caller may not touch this target.
+    Forbidden,
     AlreadyRunning,
     NotRunning,
     IllegalOperation,
@@ -28,7 +34,7 @@ pub struct CodeEntry {
 }
 
 /// Every per-target code, in the order of the numbers.
-pub const CODES: [CodeEntry; 9] = [
+pub const CODES: [CodeEntry; 12] = [
     CodeEntry {
         code: Code::Success,
         number: 0,
@@ -49,6 +55,27 @@ pub const CODES: [CodeEntry; 9] = [
         name: "agent_absent",
         meaning: "The host has never enrolled, its agent is not connected, or it was lost during the operation.",
         what_to_do: "Check the agent on that host (`proctor hosts`), then repeat the call for that host.",
+    },
+    CodeEntry {
+        code: Code::Cancelled,
+        number: 126,
+        name: "cancelled",
+        meaning: "The operation was cancelled. Where it had not begun, nothing of it was done; where a command ran, it was killed with its tree and the message says what had been done. Hosting did not change.",
+        what_to_do: "Where the message says that something was done, query the status before asking again.",
+    },
+    CodeEntry {
+        code: Code::Skipped,
+        number: 127,
+        name: "skipped",
+        meaning: "The target belongs to a rolling task that stopped, for too many failures or by a cancel, before its turn came; nothing was done on its host.",
+        what_to_do: "Repair what failed on the targets before it, then ask again for the skipped ones.",
+    },
+    CodeEntry {
+        code: Code::Forbidden,
+        number: 403,
+        name: "forbidden",
+        meaning: "The caller may not do this to this target; nothing was done on its host.",
+        what_to_do: "Ask the operator of the server for a grant on that business, namespace and operation.",
     },
     CodeEntry {
         code: Code::AlreadyRunning,

@@ -17,7 +17,7 @@ pub const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The largest frame of an enrolment, where the peer has proved nothing yet.
 pub const FRAME_BYTES_MAX_ENROL: usize = 256 * 1024;
 
-/// The most observations, assignments, pools or acknowledgements in one message. An item can be
+/// The most observations, assignments, pools, acknowledgements or cancels in one message. An item can be
 /// two bytes on the wire and hundreds in memory, so the frame's size alone is no bound on memory.
 pub const ITEMS_MAX: usize = 16 * 1024;
 

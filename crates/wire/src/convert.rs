@@ -145,6 +145,9 @@ impl LinkMessage for FromServer {
             Self::Acknowledge { operations } => {
                 Kind::Acknowledge(proto::Acknowledge { operations: operations.into_iter().map(Into::into).collect() })
             }
+            Self::Cancel { operations } => {
+                Kind::Cancel(proto::Cancel { operations: operations.into_iter().map(Into::into).collect() })
+            }
             Self::Assign { assignments } => {
                 Kind::Assign(proto::Assign { assignments: assignments.into_iter().map(Into::into).collect() })
             }
@@ -182,6 +185,9 @@ impl LinkMessage for FromServer {
             Some(Kind::Acknowledge(proto::Acknowledge { operations })) => Self::Acknowledge {
                 operations: operations.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
             },
+            Some(Kind::Cancel(proto::Cancel { operations })) => {
+                Self::Cancel { operations: operations.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()? }
+            }
             Some(Kind::Assign(proto::Assign { assignments })) => {
                 Self::Assign { assignments: assignments.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()? }
             }

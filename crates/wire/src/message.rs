@@ -84,6 +84,11 @@ pub enum FromServer {
     Acknowledge {
         operations: Vec<OperationId>,
     },
+    /// These operations are no longer wanted: what has not begun never runs, what runs is ended.
+    /// An operation that is not known, or has ended, is none of its concern.
+    Cancel {
+        operations: Vec<OperationId>,
+    },
     Assign {
         assignments: Vec<Assign>,
     },

@@ -289,6 +289,7 @@ impl Driver {
             | FromServer::Welcome { .. }
             | FromServer::Busy { .. }
             | FromServer::Renewed { .. }
+            | FromServer::Cancel { .. }
             | FromServer::Beat
             | FromServer::Unknown => {}
         }

@@ -283,6 +283,7 @@ pub(crate) fn from_server() -> impl Strategy<Value = FromServer> {
             FromServer::Operate { operation, key, kind, spec, expires_in }
         }),
         vec(operation(), 0..5).prop_map(|operations| FromServer::Acknowledge { operations }),
+        vec(operation(), 0..5).prop_map(|operations| FromServer::Cancel { operations }),
         vec(assign(), 0..3).prop_map(|assignments| FromServer::Assign { assignments }),
         vec((any::<u64>(), pool()), 0..4).prop_map(|pools| FromServer::AssignPools { pools }),
         Just(FromServer::Beat),
