@@ -52,6 +52,7 @@ pub async fn create_token(store: &Arc<dyn Store>, request: TokenRequest) -> Resu
             uses: request.uses,
             expires_at,
             cloud: request.cloud,
+            business: None,
         })
         .await?;
     Ok((token, expires_at))
@@ -92,7 +93,13 @@ pub async fn create_app(store: &Arc<dyn Store>, code: &AppCode, trusted: bool) -
 
 /// As [`create_app`], with a secret of the caller's choice.
 pub async fn put_app(store: &Arc<dyn Store>, code: &AppCode, secret: &str, trusted: bool) -> Result<(), ServerError> {
-    let app = App { code: code.0.clone(), secret_hash: hash_secret(secret), trusted, created_at: clock::unix_millis() };
+    let app = App {
+        code: code.0.clone(),
+        secret_hash: hash_secret(secret),
+        sealed_secret: None,
+        trusted,
+        created_at: clock::unix_millis(),
+    };
     Ok(store.put_app(app).await?)
 }
 

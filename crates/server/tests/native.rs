@@ -48,8 +48,14 @@ impl World {
         let host: HostKey = host.parse().unwrap();
         let agent: AgentId = agent.parse().unwrap();
         let (id, secret_hash) = (format!("token-{agent}"), hash_secret("token"));
-        let token =
-            JoinToken { id: id.clone(), secret_hash: secret_hash.clone(), uses: 1, expires_at: i64::MAX, cloud: None };
+        let token = JoinToken {
+            id: id.clone(),
+            secret_hash: secret_hash.clone(),
+            uses: 1,
+            expires_at: i64::MAX,
+            cloud: None,
+            business: None,
+        };
         self.store.put_token(token).await.unwrap();
         let key_fingerprint = format!("key-{agent}");
         let enrolment = Enrolment { token_id: id, token_secret_hash: secret_hash, host, agent, key_fingerprint };

@@ -6,13 +6,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test suite: a failure should stop the case")]
 
+pub mod access;
 pub mod apps;
+pub mod audit;
+pub mod businesses;
 pub mod enrolment;
 pub mod events;
 pub mod hosts;
 pub mod pools;
 pub mod processes;
 pub mod tasks;
+pub mod users;
 pub mod webhooks;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,7 +24,7 @@ use std::sync::Arc;
 
 use proctor_model::{AgentId, Control, HostKey, Identity, Limits, Ownership, Policy, ProcessKey, Spec};
 
-use crate::{Enrolment, JoinToken, Millis, Registration, Store};
+use crate::{Business, Enrolment, JoinToken, Millis, Registration, Store};
 
 /// Makes one `#[tokio::test]` of each case. `$open` is an `async fn` without arguments that returns
 /// an empty store and whatever must live as long as it (a temporary directory, a database).
@@ -28,10 +32,37 @@ use crate::{Enrolment, JoinToken, Millis, Registration, Store};
 macro_rules! conformance_suite {
     ($open:path) => {
         $crate::conformance_suite! { @cases $open;
+            access::roles_are_the_built_in_ones_and_then_those_by_name,
+            access::a_built_in_role_is_neither_changed_nor_deleted,
+            access::a_role_that_is_deleted_takes_its_bindings_along,
+            access::bindings_are_read_back_oldest_first_and_deleted,
+            access::what_is_given_twice_is_there_once,
+            access::a_binding_that_names_nothing_is_refused,
+            access::permissions_are_those_of_all_subjects_together,
+            access::a_binding_on_a_set_follows_its_members,
+            access::what_was_given_does_not_come_back_with_the_name,
             apps::an_app_is_read_back_and_replaced_by_its_code,
+            apps::apps_are_listed_by_code_and_deleted,
             apps::an_unknown_app_is_none,
             apps::the_first_secret_wins,
             apps::of_many_first_secrets_all_see_the_same,
+            audit::an_entry_is_read_back_exactly_with_its_number_and_time,
+            audit::entries_that_come_at_once_make_one_chain,
+            audit::a_long_entry_is_cut_and_its_count_is_kept,
+            audit::entries_are_narrowed_by_every_field_of_the_query,
+            businesses::businesses_are_listed_by_id_and_renamed,
+            businesses::a_number_that_cannot_be_kept_exactly_is_refused,
+            businesses::a_set_is_read_back_and_replaced_whole,
+            businesses::a_set_with_an_unknown_member_is_refused_and_changes_nothing,
+            businesses::a_set_that_is_deleted_is_gone_and_its_members_stay,
+            businesses::a_host_is_placed_moved_and_taken_out,
+            businesses::a_host_can_be_placed_before_it_enrols,
+            businesses::an_unknown_business_refuses_all_placements,
+            businesses::a_business_that_is_deleted_leaves_sets_hosts_and_tokens,
+            businesses::a_tokens_business_becomes_that_of_the_host,
+            businesses::a_token_of_an_unknown_business_is_not_kept,
+            businesses::a_repeated_enrolment_leaves_the_host_where_it_was_placed_since,
+            businesses::a_host_that_changes_its_address_keeps_its_business,
             enrolment::enrolling_binds_the_host_to_the_agent,
             enrolment::a_token_lets_exactly_its_uses_in_however_many_come_at_once,
             enrolment::a_repetition_with_the_same_key_costs_no_use,
@@ -66,6 +97,10 @@ macro_rules! conformance_suite {
             hosts::a_session_keeps_the_facts_and_the_time_of_the_change,
             hosts::the_end_of_an_older_session_does_not_mark_a_newer_one_offline,
             hosts::a_reset_marks_all_offline_and_names_those_that_were_online,
+            pools::pools_are_set_on_every_bound_agent,
+            pools::pools_are_narrowed_by_namespace_and_agent,
+            pools::a_pool_is_assigned_again_only_when_its_limits_change,
+            pools::pools_and_processes_of_a_host_share_one_generation,
             processes::creating_twice_says_exists_and_changes_nothing,
             processes::an_upsert_with_an_equal_spec_changes_nothing,
             processes::an_upsert_with_another_spec_raises_the_generation_and_keeps_the_rest,
@@ -83,15 +118,12 @@ macro_rules! conformance_suite {
             processes::processes_are_sorted_by_namespace_name_cloud_and_ip_as_bytes,
             processes::processes_are_narrowed_by_every_field_of_the_query,
             processes::a_page_comes_with_the_number_before_paging,
-            pools::pools_are_set_on_every_bound_agent,
-            pools::pools_are_narrowed_by_namespace_and_agent,
-            pools::a_pool_is_assigned_again_only_when_its_limits_change,
-            pools::pools_and_processes_of_a_host_share_one_generation,
             tasks::a_large_task_is_read_back_in_order_with_its_known_outcomes,
             tasks::an_unknown_task_is_none,
             tasks::a_task_id_is_used_once,
             tasks::a_task_that_contradicts_itself_is_refused_whole,
             tasks::a_task_registers_its_targets,
+            tasks::a_task_and_its_audit_entry_are_written_together,
             tasks::a_task_without_register_registers_nothing,
             tasks::open_targets_are_exactly_those_without_an_outcome_oldest_task_first,
             tasks::the_first_outcome_of_a_target_is_kept_and_the_second_dropped,
@@ -100,6 +132,11 @@ macro_rules! conformance_suite {
             tasks::an_outcome_is_read_back_exactly,
             tasks::the_newest_tasks_are_listed_first,
             tasks::pruning_forgets_old_finished_tasks_and_keeps_unfinished_ones,
+            users::users_are_listed_by_name_and_replaced,
+            users::a_user_that_is_replaced_keeps_the_tokens_and_a_deleted_one_does_not,
+            users::tokens_are_listed_of_one_user_or_of_all_oldest_first,
+            users::a_token_of_an_unknown_user_is_refused,
+            users::a_user_token_that_is_deleted_is_gone,
             webhooks::a_webhook_is_read_back_exactly_and_replaced_by_its_id,
             webhooks::a_cursor_moves_forward_only,
             webhooks::a_webhook_that_is_deleted_is_gone_and_nothing_brings_it_back,
@@ -159,8 +196,19 @@ fn registration(number: usize, process: &str, proc_name: &str) -> Registration {
     Registration { agent: agent(number), key: key(process), spec: spec(proc_name) }
 }
 
+fn business(id: u64) -> Business {
+    Business { id, name: format!("business {id}") }
+}
+
 fn token(id: &str, uses: u32) -> JoinToken {
-    JoinToken { id: id.to_owned(), secret_hash: SECRET.to_owned(), uses, expires_at: EXPIRES_AT, cloud: None }
+    JoinToken {
+        id: id.to_owned(),
+        secret_hash: SECRET.to_owned(),
+        uses,
+        expires_at: EXPIRES_AT,
+        cloud: None,
+        business: None,
+    }
 }
 
 /// An enrolment of agent `number` for host `number` with a key of its own.
@@ -187,13 +235,17 @@ mod tests {
     #[test]
     fn every_case_is_in_the_suite() {
         let areas = [
+            ("access", include_str!("conformance/access.rs")),
             ("apps", include_str!("conformance/apps.rs")),
+            ("audit", include_str!("conformance/audit.rs")),
+            ("businesses", include_str!("conformance/businesses.rs")),
             ("enrolment", include_str!("conformance/enrolment.rs")),
             ("events", include_str!("conformance/events.rs")),
             ("hosts", include_str!("conformance/hosts.rs")),
             ("pools", include_str!("conformance/pools.rs")),
             ("processes", include_str!("conformance/processes.rs")),
             ("tasks", include_str!("conformance/tasks.rs")),
+            ("users", include_str!("conformance/users.rs")),
             ("webhooks", include_str!("conformance/webhooks.rs")),
         ];
         for (area, source) in areas {

@@ -4,19 +4,24 @@
 //! implementations pass [`conformance`]. Absent: any knowledge of HTTP, links or agents' sessions
 //! beyond their epoch, and any clock: times are arguments, in Unix milliseconds.
 //!
-//! What is stored: apps, join tokens, secrets of the server, hosts with the epoch of their newest
-//! session, specs (content-addressed), registrations with their generation, the last observation
+//! What is stored: apps, users with their tokens, roles and bindings, businesses, sets of them and
+//! the placement of hosts, the audit log, join tokens, secrets of the server, hosts with the epoch of
+//! their newest session, specs (content-addressed), registrations with their generation, the last observation
 //! of each registered process, pools, tasks with their targets, outcomes, events with the last
 //! sequence of each agent, and webhooks with how far each has come.
 //! What is not: sessions and heartbeats (memory), queues (rebuilt from the targets without an
 //! outcome by [`Store::open_targets`]).
 //! Hot: `create_task`, `record_outcomes`, `task`, `append_events`, `events`.
 
+mod access_records;
+pub mod audit;
 pub mod conformance;
 mod event_records;
 mod records;
 pub mod sqlite;
 
+pub use access_records::{Binding, Business, BusinessSet, Refusal, User, UserToken};
+pub use audit::{AuditDraft, AuditEntry, AuditPhase, AuditQuery};
 pub use event_records::{EventPage, EventQuery, StoredEvent, Webhook, WebhookFormat};
 pub use records::{
     App, Assignment, Assignments, EnrolRefusal, Enrolment, HostRecord, JoinToken, Millis, NewTask, Observation,
@@ -25,7 +30,10 @@ pub use records::{
 };
 
 use async_trait::async_trait;
-use proctor_model::{AgentId, Event, HostFacts, HostKey, Namespace, OperationId, Outcome, Pool, ProcessKey, TaskId};
+use proctor_model::{
+    AgentId, Event, HostFacts, HostKey, Namespace, OperationId, Outcome, Permissions, Pool, ProcessKey, Role, RoleName,
+    Subject, TaskId,
+};
 use uuid::Uuid;
 
 #[derive(Debug, thiserror::Error)]
@@ -51,9 +59,75 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Inserts the app, or replaces the one of the same code.
     async fn put_app(&self, app: App) -> Result<()>;
     async fn app(&self, code: &str) -> Result<Option<App>>;
+    /// Sorted by code.
+    async fn apps(&self) -> Result<Vec<App>>;
+    /// Whether it was there. Its bindings go with it.
+    async fn delete_app(&self, code: &str) -> Result<bool>;
     /// The value under `name`, which is `value` if nothing was there: the first writer wins.
     async fn secret_or_insert(&self, name: &str, value: Vec<u8>) -> Result<Vec<u8>>;
     async fn secret(&self, name: &str) -> Result<Option<Vec<u8>>>;
+
+    // Businesses.
+
+    /// Inserts the business, or renames the one of the same id.
+    async fn put_business(&self, business: Business) -> Result<()>;
+    /// Sorted by id.
+    async fn businesses(&self) -> Result<Vec<Business>>;
+    /// Whether it was there. Its hosts belong to nobody then, sets lose it, join tokens no longer
+    /// place hosts there, and the bindings on it go with it.
+    async fn delete_business(&self, id: u64) -> Result<bool>;
+    /// Inserts the set, or replaces the one of the same id. All members must be there.
+    async fn put_business_set(&self, set: BusinessSet) -> Result<std::result::Result<(), Refusal>>;
+    /// Sorted by id.
+    async fn business_sets(&self) -> Result<Vec<BusinessSet>>;
+    /// Whether it was there. The bindings on it go with it.
+    async fn delete_business_set(&self, id: u64) -> Result<bool>;
+    /// Says which business each host belongs to (None: to nobody), also before it enrols. By `cloud`
+    /// and `ip`; of two for one host the last counts. A business that is not there refuses them all.
+    async fn place_hosts(&self, placements: &[(HostKey, Option<u64>)]) -> Result<std::result::Result<(), Refusal>>;
+
+    // Access.
+
+    /// Inserts the role, or replaces the one of the same name.
+    async fn put_role(&self, role: Role) -> Result<std::result::Result<(), Refusal>>;
+    /// The built-in ones first, then the others by name.
+    async fn roles(&self) -> Result<Vec<Role>>;
+    /// Whether it was there; a built-in one never goes. Its bindings go with it.
+    async fn delete_role(&self, name: &RoleName) -> Result<bool>;
+    /// Keeps the binding and returns its id. One that gives the same role to the same subject in the
+    /// same scope stays as it is, and its id is returned. The role, and a business or set that the
+    /// scope names, must be there; the subject need not.
+    async fn put_binding(&self, binding: Binding) -> Result<std::result::Result<Uuid, Refusal>>;
+    /// The oldest first.
+    async fn bindings(&self) -> Result<Vec<Binding>>;
+    /// Whether it was there.
+    async fn delete_binding(&self, id: Uuid) -> Result<bool>;
+    /// All that the bindings of these subjects allow together.
+    async fn permissions(&self, subjects: &[Subject]) -> Result<Permissions>;
+
+    // Users.
+
+    /// Inserts the user, or replaces the one of the same name, who keeps the tokens.
+    async fn put_user(&self, user: User) -> Result<()>;
+    async fn user(&self, name: &str) -> Result<Option<User>>;
+    /// Sorted by name.
+    async fn users(&self) -> Result<Vec<User>>;
+    /// Whether it was there. The user's tokens and bindings go with it.
+    async fn delete_user(&self, name: &str) -> Result<bool>;
+    /// Inserts the token, or replaces the one of the same id. The user must be there.
+    async fn put_user_token(&self, token: UserToken) -> Result<std::result::Result<(), Refusal>>;
+    /// Of one user or of all, the oldest first.
+    async fn user_tokens(&self, user: Option<&str>) -> Result<Vec<UserToken>>;
+    async fn user_token(&self, id: &str) -> Result<Option<UserToken>>;
+    /// Whether it was there.
+    async fn delete_user_token(&self, id: &str) -> Result<bool>;
+
+    // Audit.
+
+    /// Appends the entry to the chain and returns its number. Entries are never changed or removed.
+    async fn append_audit(&self, draft: AuditDraft, now: Millis) -> Result<u64>;
+    /// The matching entries, oldest first.
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>>;
 
     // Hosts.
 
@@ -61,6 +135,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Checks the token, uses it up once and binds the host to the agent, all or nothing.
     /// A repetition with the same token and key fingerprint succeeds again without a further use.
     /// A host that was bound to another agent keeps its registrations and moves to the new one.
+    /// The token's business, if it has one, becomes that of the host, except at a repetition; a host
+    /// that only changed its address keeps its business.
     async fn enrol(&self, enrolment: Enrolment, now: Millis) -> Result<std::result::Result<(), EnrolRefusal>>;
     async fn hosts(&self) -> Result<Vec<HostRecord>>;
     /// By `cloud` and `ip`; the supplier is not part of a host's identity.
@@ -105,8 +181,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // Tasks.
 
-    /// Writes the task, its targets, the outcomes that are known already, and (for items with
-    /// `register`) the registrations of its targets, in one transaction.
+    /// Writes the task, its targets, the outcomes that are known already, its audit entry, and (for
+    /// items with `register`) the registrations of its targets, in one transaction.
     async fn create_task(&self, task: NewTask) -> Result<()>;
     async fn task(&self, id: TaskId) -> Result<Option<TaskView>>;
     /// The newest tasks first, without their targets' outcomes.

@@ -8,17 +8,27 @@ use proctor_model::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::audit::AuditDraft;
+
 /// Unix milliseconds.
 pub type Millis = i64;
 
 /// An application that may call the API.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct App {
     pub code: String,
     pub secret_hash: String,
+    /// The secret itself, sealed by the caller, for apps that sign their calls.
+    pub sealed_secret: Option<Vec<u8>>,
     /// May name any user without proof.
     pub trusted: bool,
     pub created_at: Millis,
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("code", &self.code).field("trusted", &self.trusted).finish_non_exhaustive()
+    }
 }
 
 /// Lets `uses` agents enrol until `expires_at`.
@@ -30,6 +40,8 @@ pub struct JoinToken {
     pub expires_at: Millis,
     /// The only cloud area it is good for.
     pub cloud: Option<u32>,
+    /// Where hosts that enrol with it are placed; it must be there.
+    pub business: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,6 +74,8 @@ pub enum EnrolRefusal {
 pub struct HostRecord {
     pub key: HostKey,
     pub agent: AgentId,
+    /// The business that it belongs to.
+    pub business: Option<u64>,
     pub facts: HostFacts,
     pub enrolled_at: Millis,
     pub online: bool,
@@ -168,6 +182,8 @@ pub struct NewTask {
     pub targets: Vec<Target>,
     /// Outcomes known at submission: (index into `targets`, outcome).
     pub outcomes: Vec<(u32, Outcome)>,
+    /// Appended to the audit log together with the task, at `created_at`.
+    pub audit: Option<AuditDraft>,
 }
 
 /// What the targets of a task share.

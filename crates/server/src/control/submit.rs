@@ -49,6 +49,7 @@ impl Control {
                 items: draft.items,
                 targets: draft.targets,
                 outcomes: draft.outcomes,
+                audit: None,
             })
             .await?;
         let agents: Vec<AgentId> = open.iter().filter_map(|target| target.agent.clone()).collect();

@@ -78,7 +78,8 @@ impl World {
     }
 
     async fn put_app(&self, code: &str, trusted: bool) {
-        let app = App { code: code.into(), secret_hash: hash_secret(SECRET), trusted, created_at: 0 };
+        let app =
+            App { code: code.into(), secret_hash: hash_secret(SECRET), sealed_secret: None, trusted, created_at: 0 };
         self.store.put_app(app).await.unwrap();
     }
 
@@ -93,6 +94,7 @@ impl World {
             uses: 1,
             expires_at: i64::MAX,
             cloud: None,
+            business: None,
         };
         self.store.put_token(token).await.unwrap();
         let key_fingerprint = format!("fingerprint-{agent}");

@@ -118,7 +118,10 @@ async fn enrol(store: &dyn Store, number: u8) {
     let (token_id, token_secret_hash) = (format!("token-{number}"), hash_secret("token"));
     let (uses, expires_at, cloud) = (1, i64::MAX, None);
     let secret_hash = token_secret_hash.clone();
-    store.put_token(JoinToken { id: token_id.clone(), secret_hash, uses, expires_at, cloud }).await.unwrap();
+    store
+        .put_token(JoinToken { id: token_id.clone(), secret_hash, uses, expires_at, cloud, business: None })
+        .await
+        .unwrap();
     let enrolment = Enrolment {
         token_id,
         token_secret_hash,

@@ -7,18 +7,39 @@ use tokio::task::JoinSet;
 use crate::{App, Store};
 
 fn app(code: &str, secret_hash: &str) -> App {
-    App { code: code.to_owned(), secret_hash: secret_hash.to_owned(), trusted: false, created_at: 5 }
+    App {
+        code: code.to_owned(),
+        secret_hash: secret_hash.to_owned(),
+        sealed_secret: Some(vec![0, 255]),
+        trusted: false,
+        created_at: 5,
+    }
 }
 
 pub async fn an_app_is_read_back_and_replaced_by_its_code(store: Arc<dyn Store>) {
     store.put_app(app("job", "one")).await.unwrap();
     let first = store.app("job").await.unwrap();
 
-    let replacement = App { trusted: true, created_at: 6, ..app("job", "two") };
+    let replacement = App { trusted: true, created_at: 6, sealed_secret: None, ..app("job", "two") };
     store.put_app(replacement.clone()).await.unwrap();
 
     assert_eq!(first, Some(app("job", "one")));
     assert_eq!(store.app("job").await.unwrap(), Some(replacement));
+}
+
+pub async fn apps_are_listed_by_code_and_deleted(store: Arc<dyn Store>) {
+    for code in ["job", "gsekit"] {
+        store.put_app(app(code, "one")).await.unwrap();
+    }
+
+    let listed = store.apps().await.unwrap();
+    let first = store.delete_app("job").await.unwrap();
+    let second = store.delete_app("job").await.unwrap();
+
+    assert_eq!(listed, [app("gsekit", "one"), app("job", "one")]);
+    assert_eq!((first, second), (true, false));
+    assert_eq!(store.apps().await.unwrap(), [app("gsekit", "one")]);
+    assert_eq!(store.app("job").await.unwrap(), None);
 }
 
 pub async fn an_unknown_app_is_none(store: Arc<dyn Store>) {

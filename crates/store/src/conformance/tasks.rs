@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use proctor_model::{Code, OperationId, OperationKind, Outcome, Phase, Snapshot, TaskId};
+use proctor_model::{Class, Code, OperationId, OperationKind, Outcome, Phase, Snapshot, TaskId};
 use tokio::task::JoinSet;
 
 use super::{agent, enrol, host, key, spec};
-use crate::{Millis, NewTask, ProcessQuery, Store, Target, TaskItem, TaskView};
+use crate::{AuditDraft, AuditPhase, AuditQuery, Millis, NewTask, ProcessQuery, Store, Target, TaskItem, TaskView};
 
 fn id(number: u128) -> TaskId {
     TaskId::from_uuid(uuid::Uuid::from_u128(number))
@@ -33,6 +33,7 @@ fn task(number: u128, created_at: Millis, targets: usize) -> NewTask {
         }],
         targets: (0..targets).map(|number| target(0, number)).collect(),
         outcomes: Vec::new(),
+        audit: None,
     }
 }
 
@@ -124,6 +125,30 @@ pub async fn a_task_registers_its_targets(store: Arc<dyn Store>) {
     }
     assert_eq!(store.assignments(&agent(0), 0).await.unwrap().processes[0].spec, Some(spec("a")));
     assert_eq!(open(&*store).await, [operation(1, 0), operation(1, 2), operation(1, 3)]);
+}
+
+pub async fn a_task_and_its_audit_entry_are_written_together(store: Arc<dyn Store>) {
+    let draft = AuditDraft {
+        phase: AuditPhase::Done,
+        of: None,
+        app: "job".to_owned(),
+        user: "admin".to_owned(),
+        remote: None,
+        request_id: "r".to_owned(),
+        action: "processes.start".to_owned(),
+        classes: [Class::Operate].into_iter().collect(),
+        target_count: 1,
+        targets: Vec::new(),
+        outcome: String::new(),
+    };
+    store.create_task(NewTask { audit: Some(draft.clone()), ..task(1, 7, 1) }).await.unwrap();
+
+    let refused = store.create_task(NewTask { audit: Some(draft.clone()), ..task(1, 8, 1) }).await;
+
+    let entries = store.audit(&AuditQuery { limit: 10, ..AuditQuery::default() }).await.unwrap();
+    assert!(refused.is_err());
+    assert_eq!(entries.len(), 1);
+    assert_eq!((entries[0].at, &entries[0].draft), (7, &draft));
 }
 
 pub async fn a_task_without_register_registers_nothing(store: Arc<dyn Store>) {

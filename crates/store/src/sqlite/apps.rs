@@ -1,29 +1,49 @@
 //! Apps and the server's own secrets.
 
-use rusqlite::{Connection, OptionalExtension};
+use proctor_model::Subject;
+use rusqlite::{Connection, OptionalExtension, Row};
 
+use super::access::forget_subject;
 use super::failure::Tried;
 use crate::App;
 
 pub(super) fn put_app(connection: &Connection, app: &App) -> Tried<()> {
     connection
         .prepare_cached(
-            "INSERT INTO app (code, secret_hash, trusted, created_at) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (code) DO UPDATE SET secret_hash = excluded.secret_hash, trusted = excluded.trusted,
-                                              created_at = excluded.created_at",
+            "INSERT OR REPLACE INTO app (code, secret_hash, sealed_secret, trusted, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5)",
         )?
-        .execute((&app.code, &app.secret_hash, app.trusted, app.created_at))?;
+        .execute((&app.code, &app.secret_hash, &app.sealed_secret, app.trusted, app.created_at))?;
     Ok(())
 }
 
 pub(super) fn app(connection: &Connection, code: &str) -> Tried<Option<App>> {
-    let app = connection
-        .prepare_cached("SELECT code, secret_hash, trusted, created_at FROM app WHERE code = ?1")?
-        .query_row([code], |row| {
-            Ok(App { code: row.get(0)?, secret_hash: row.get(1)?, trusted: row.get(2)?, created_at: row.get(3)? })
-        })
-        .optional()?;
-    Ok(app)
+    let mut statement = connection.prepare_cached(&format!("{SELECT_APP} WHERE code = ?1"))?;
+    Ok(statement.query_row([code], read_app).optional()?)
+}
+
+pub(super) fn apps(connection: &Connection) -> Tried<Vec<App>> {
+    let mut statement = connection.prepare_cached(&format!("{SELECT_APP} ORDER BY code"))?;
+    let apps = statement.query_map([], read_app)?;
+    Ok(apps.collect::<rusqlite::Result<_>>()?)
+}
+
+const SELECT_APP: &str = "SELECT code, secret_hash, sealed_secret, trusted, created_at FROM app";
+
+fn read_app(row: &Row<'_>) -> rusqlite::Result<App> {
+    Ok(App {
+        code: row.get(0)?,
+        secret_hash: row.get(1)?,
+        sealed_secret: row.get(2)?,
+        trusted: row.get(3)?,
+        created_at: row.get(4)?,
+    })
+}
+
+pub(super) fn delete_app(connection: &Connection, code: &str) -> Tried<bool> {
+    forget_subject(connection, &Subject::App(code.to_owned()))?;
+    let deleted = connection.prepare_cached("DELETE FROM app WHERE code = ?1")?.execute([code])?;
+    Ok(deleted == 1)
 }
 
 pub(super) fn secret_or_insert(connection: &Connection, name: &str, value: Vec<u8>) -> Tried<Vec<u8>> {

@@ -8,6 +8,7 @@ use proctor_model::{AgentId, HostKey, ProcessKey, Snapshot, Spec};
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use uuid::Uuid;
 
 use super::failure::{Failure, Tried};
 
@@ -15,6 +16,11 @@ use super::failure::{Failure, Tried};
 /// "no limit", for which the largest number is as good.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A number that names something and comes from outside: it is kept exactly or not at all.
+pub(super) fn exact(number: u64) -> Tried<i64> {
+    i64::try_from(number).map_err(|_| Failure::Argument(format!("{number} is larger than {}", i64::MAX)))
 }
 
 /// A counter as it was stored; counters are never negative.
@@ -37,6 +43,11 @@ where
 {
     let text = row.get_ref(column)?.as_str().map_err(|error| Failure::damaged(what, error))?;
     text.parse().map_err(|error| Failure::damaged(what, error))
+}
+
+pub(super) fn uuid(row: &Row<'_>, column: usize, what: &str) -> Tried<Uuid> {
+    let bytes = row.get_ref(column)?.as_blob().map_err(|error| Failure::damaged(what, error))?;
+    Uuid::from_slice(bytes).map_err(|error| Failure::damaged(what, error))
 }
 
 /// From four columns beginning with `first`: cloud, supplier, ip, agent.

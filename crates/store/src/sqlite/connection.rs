@@ -14,7 +14,11 @@ const OPEN: &str = "open its file";
 const MIGRATE: &str = "bring its file to the newest schema";
 
 /// Entry `n` leads from schema `n` to `n + 1`; entries are only ever added.
-const MIGRATIONS: [&str; 2] = [include_str!("migrations/0001_initial.sql"), include_str!("migrations/0002_events.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("migrations/0001_initial.sql"),
+    include_str!("migrations/0002_events.sql"),
+    include_str!("migrations/0003_access.sql"),
+];
 
 /// 64 MiB in pages of 4 KiB.
 const LOG_PAGES_MAX: i64 = 16_384;

@@ -7,19 +7,22 @@
 use proctor_model::{AgentId, HostFacts, HostKey};
 use rusqlite::{Connection, OptionalExtension};
 
-use super::column::{host_and_agent, to_json};
+use super::businesses;
+use super::column::{exact, host_and_agent, to_json};
 use super::failure::Tried;
 use crate::{EnrolRefusal, Enrolment, JoinToken, Millis};
 
 /// A token that is put again keeps the count of its uses.
 pub(super) fn put_token(connection: &Connection, token: &JoinToken) -> Tried<()> {
+    let business = token.business.map(exact).transpose()?;
     connection
         .prepare_cached(
-            "INSERT INTO token (id, secret_hash, uses, expires_at, cloud) VALUES (?1, ?2, ?3, ?4, ?5)
+            "INSERT INTO token (id, secret_hash, uses, expires_at, cloud, business) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
              ON CONFLICT (id) DO UPDATE SET secret_hash = excluded.secret_hash, uses = excluded.uses,
-                                            expires_at = excluded.expires_at, cloud = excluded.cloud",
+                                            expires_at = excluded.expires_at, cloud = excluded.cloud,
+                                            business = excluded.business",
         )?
-        .execute((&token.id, &token.secret_hash, token.uses, token.expires_at, token.cloud))?;
+        .execute((&token.id, &token.secret_hash, token.uses, token.expires_at, token.cloud, business))?;
     Ok(())
 }
 
@@ -38,6 +41,10 @@ pub(super) fn enrol(connection: &Connection, enrolment: &Enrolment, now: Millis)
         use_token(connection, enrolment, now)?;
     }
     bind(connection, enrolment, there, mine, now)?;
+    // Somebody may have placed the host elsewhere since the first time.
+    if !repeated {
+        place(connection, enrolment)?;
+    }
     Ok(Ok(()))
 }
 
@@ -121,6 +128,17 @@ fn use_token(connection: &Connection, enrolment: &Enrolment, now: Millis) -> Tri
     Ok(())
 }
 
+/// Where the token says so.
+fn place(connection: &Connection, enrolment: &Enrolment) -> Tried<()> {
+    let business: Option<i64> = connection
+        .prepare_cached("SELECT business FROM token WHERE id = ?1")?
+        .query_row([&enrolment.token_id], |row| row.get(0))?;
+    match business {
+        Some(id) => businesses::place_one(connection, &enrolment.host, Some(id.cast_unsigned())),
+        None => Ok(()),
+    }
+}
+
 /// `there` is the row of the host's address, `mine` the row that the agent is bound to.
 fn bind(
     connection: &Connection,
@@ -132,7 +150,12 @@ fn bind(
     match (there, mine) {
         (None, None) => insert(connection, enrolment, now),
         // Its machine has a new address; all that is known of it stays.
-        (None, Some(mine)) => update(connection, mine.id, enrolment, now),
+        (None, Some(mine)) => {
+            if let Some((host, _)) = &mine.host {
+                businesses::carry_over(connection, host, &enrolment.host)?;
+            }
+            update(connection, mine.id, enrolment, now)
+        }
         (Some(there), Some(mine)) if there.id != mine.id => {
             leave(connection, &mine)?;
             raise(connection, &there, &mine)?;

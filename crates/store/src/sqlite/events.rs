@@ -1,10 +1,11 @@
 //! Events: a row each, added at the end, read in order, forgotten from the beginning.
 
 use proctor_model::{AgentId, Event, HostKey};
-use rusqlite::{Connection, OptionalExtension, ToSql};
+use rusqlite::{Connection, OptionalExtension};
 
 use super::column::{counter, from_json, host_and_agent, signed, to_json};
 use super::failure::{Failure, Tried};
+use super::narrowed::Narrowed;
 use crate::{EventPage, EventQuery, Millis, StoredEvent};
 
 pub(super) fn append(
@@ -83,27 +84,19 @@ pub(super) fn list(connection: &Connection, query: &EventQuery) -> Tried<EventPa
     let newest = newest(connection)?;
     let mut narrowed = Narrowed::default();
     narrowed.by("id > ?", signed(query.after.unwrap_or(0)));
-    if let Some(namespace) = &query.namespace {
-        narrowed.by("namespace = ?", namespace.as_str().to_owned());
-    }
-    if let Some(name) = &query.name {
-        narrowed.by("name = ?", name.as_str().to_owned());
-    }
-    if let Some(agent) = &query.agent {
-        narrowed.by("agent = ?", agent.as_str().to_owned());
-    }
-    if let Some(report_id) = query.report_id {
-        narrowed.by("report_id = ?", report_id);
-    }
+    narrowed.by_some("namespace = ?", query.namespace.as_ref().map(|namespace| namespace.as_str().to_owned()));
+    narrowed.by_some("name = ?", query.name.as_ref().map(|name| name.as_str().to_owned()));
+    narrowed.by_some("agent = ?", query.agent.as_ref().map(|agent| agent.as_str().to_owned()));
+    narrowed.by_some("report_id = ?", query.report_id);
     if !query.kinds.is_empty() {
         narrowed.by("kind IN (SELECT value FROM json_each(?))", to_json(&query.kinds));
     }
     let Some(after) = query.after else {
-        let mut events = narrowed.read(connection, "DESC", query.limit)?;
+        let mut events = read(narrowed, connection, "DESC", query.limit)?;
         events.reverse();
         return Ok(EventPage { events, next: newest });
     };
-    let events = narrowed.read(connection, "ASC", query.limit)?;
+    let events = read(narrowed, connection, "ASC", query.limit)?;
     let next = match events.last() {
         Some(last) if events.len() >= query.limit as usize => last.id,
         Some(_) | None => newest.max(after),
@@ -120,36 +113,18 @@ fn newest(connection: &Connection) -> Tried<u64> {
     Ok(newest.map_or(0, i64::cast_unsigned))
 }
 
-/// A question in the making: conditions, and a value for each.
-#[derive(Default)]
-struct Narrowed {
-    conditions: Vec<&'static str>,
-    values: Vec<Box<dyn ToSql>>,
-}
-
-impl Narrowed {
-    fn by(&mut self, condition: &'static str, value: impl ToSql + 'static) {
-        self.conditions.push(condition);
-        self.values.push(Box::new(value));
-    }
-
-    fn read(mut self, connection: &Connection, order: &str, limit: u32) -> Tried<Vec<StoredEvent>> {
-        let sql = format!(
-            "SELECT id, cloud, supplier, ip, agent, event, stored_at FROM event WHERE {} ORDER BY id {order} LIMIT ?",
-            self.conditions.join(" AND ")
-        );
-        self.values.push(Box::new(limit));
-        let mut statement = connection.prepare_cached(&sql)?;
-        let mut rows = statement.query(rusqlite::params_from_iter(self.values))?;
-        let mut events = Vec::new();
-        while let Some(row) = rows.next()? {
-            let (host, agent) = host_and_agent(row, 1)?;
-            let event = row.get_ref(5)?.as_str().map_err(|error| Failure::damaged("event", error))?;
-            let event = from_json("event", event)?;
-            events.push(StoredEvent { id: counter(row, 0)?, host, agent, event, stored_at: row.get(6)? });
-        }
-        Ok(events)
-    }
+/// At most `limit`, in the order of their ids.
+fn read(narrowed: Narrowed, connection: &Connection, order: &str, limit: u32) -> Tried<Vec<StoredEvent>> {
+    let sql = format!(
+        "SELECT id, cloud, supplier, ip, agent, event, stored_at FROM event WHERE {} ORDER BY id {order} LIMIT ?",
+        narrowed.conditions()
+    );
+    narrowed.read(connection, &sql, limit, |row| {
+        let (host, agent) = host_and_agent(row, 1)?;
+        let event = row.get_ref(5)?.as_str().map_err(|error| Failure::damaged("event", error))?;
+        let event = from_json("event", event)?;
+        Ok(StoredEvent { id: counter(row, 0)?, host, agent, event, stored_at: row.get(6)? })
+    })
 }
 
 /// Walks only over what it forgets: ids grow with time.

@@ -11,7 +11,8 @@ use crate::{HostRecord, Millis};
 macro_rules! select_host {
     ($rest:literal) => {
         concat!(
-            "SELECT cloud, supplier, ip, agent, facts, enrolled_at, online, epoch, presence_changed_at FROM host ",
+            "SELECT cloud, supplier, ip, agent, facts, enrolled_at, online, epoch, presence_changed_at, business
+             FROM host LEFT JOIN placement USING (cloud, ip) ",
             $rest
         )
     };
@@ -52,6 +53,7 @@ fn host_record(row: &Row<'_>) -> Tried<HostRecord> {
     Ok(HostRecord {
         key,
         agent,
+        business: row.get::<_, Option<i64>>(9)?.map(i64::cast_unsigned),
         facts: from_json("host facts", facts)?,
         enrolled_at: row.get(5)?,
         online: row.get(6)?,

@@ -5,34 +5,43 @@
 //! (`readers`). Dropping the store finishes what was queued, ends the thread and gives the file
 //! back. Absent: a clock, caches between calls, and sharing the file with a second server.
 
+mod access;
 mod apps;
+mod audit;
+mod businesses;
 mod column;
 mod connection;
 mod enrolment;
 mod events;
 mod failure;
 mod hosts;
+mod narrowed;
 mod outcomes;
 mod pools;
 mod processes;
 mod readers;
 mod tasks;
+mod users;
 mod webhooks;
 mod writer;
 
 use std::path::Path;
 
 use async_trait::async_trait;
-use proctor_model::{AgentId, Event, HostFacts, HostKey, Namespace, OperationId, Outcome, Pool, ProcessKey, TaskId};
+use proctor_model::{
+    AgentId, Event, HostFacts, HostKey, Namespace, OperationId, Outcome, Permissions, Pool, ProcessKey, Role, RoleName,
+    Subject, TaskId,
+};
 use rusqlite::Connection;
 use uuid::Uuid;
 
 use self::readers::Readers;
 use self::writer::Writer;
 use crate::{
-    App, Assignments, EnrolRefusal, Enrolment, EventPage, EventQuery, HostRecord, JoinToken, Millis, NewTask,
-    Observation, OpenTarget, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration, Result,
-    Store, StoreError, TaskView, Webhook,
+    App, Assignments, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, EnrolRefusal, Enrolment,
+    EventPage, EventQuery, HostRecord, JoinToken, Millis, NewTask, Observation, OpenTarget, PoolRecord, ProcessQuery,
+    ProcessRecord, Refusal, RegisterMode, Registered, Registration, Result, Store, StoreError, TaskView, User,
+    UserToken, Webhook,
 };
 
 #[derive(Debug)]
@@ -95,6 +104,15 @@ impl Store for SqliteStore {
         self.readers.run("read an app", move |c| apps::app(c, &code)).await
     }
 
+    async fn apps(&self) -> Result<Vec<App>> {
+        self.readers.run("read the apps", apps::apps).await
+    }
+
+    async fn delete_app(&self, code: &str) -> Result<bool> {
+        let code = code.to_owned();
+        self.writer.run("remove an app", move |c| apps::delete_app(c, &code)).await
+    }
+
     async fn secret_or_insert(&self, name: &str, value: Vec<u8>) -> Result<Vec<u8>> {
         let name = name.to_owned();
         self.writer.run("keep a secret", move |c| apps::secret_or_insert(c, &name, value)).await
@@ -103,6 +121,111 @@ impl Store for SqliteStore {
     async fn secret(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let name = name.to_owned();
         self.readers.run("read a secret", move |c| apps::secret(c, &name)).await
+    }
+
+    async fn put_business(&self, business: Business) -> Result<()> {
+        self.writer.run("keep a business", move |c| businesses::put(c, &business)).await
+    }
+
+    async fn businesses(&self) -> Result<Vec<Business>> {
+        self.readers.run("read the businesses", businesses::all).await
+    }
+
+    async fn delete_business(&self, id: u64) -> Result<bool> {
+        self.writer.run("remove a business", move |c| businesses::delete(c, id)).await
+    }
+
+    async fn put_business_set(&self, set: BusinessSet) -> Result<std::result::Result<(), Refusal>> {
+        self.writer.run("keep a business set", move |c| businesses::put_set(c, &set)).await
+    }
+
+    async fn business_sets(&self) -> Result<Vec<BusinessSet>> {
+        self.readers.run("read the business sets", businesses::sets).await
+    }
+
+    async fn delete_business_set(&self, id: u64) -> Result<bool> {
+        self.writer.run("remove a business set", move |c| businesses::delete_set(c, id)).await
+    }
+
+    async fn place_hosts(&self, placements: &[(HostKey, Option<u64>)]) -> Result<std::result::Result<(), Refusal>> {
+        let placements = placements.to_vec();
+        self.writer.run("place hosts", move |c| businesses::place(c, &placements)).await
+    }
+
+    async fn put_role(&self, role: Role) -> Result<std::result::Result<(), Refusal>> {
+        self.writer.run("keep a role", move |c| access::put_role(c, &role)).await
+    }
+
+    async fn roles(&self) -> Result<Vec<Role>> {
+        self.readers.run("read the roles", access::roles).await
+    }
+
+    async fn delete_role(&self, name: &RoleName) -> Result<bool> {
+        let name = name.clone();
+        self.writer.run("remove a role", move |c| access::delete_role(c, &name)).await
+    }
+
+    async fn put_binding(&self, binding: Binding) -> Result<std::result::Result<Uuid, Refusal>> {
+        self.writer.run("keep a binding", move |c| access::put_binding(c, &binding)).await
+    }
+
+    async fn bindings(&self) -> Result<Vec<Binding>> {
+        self.readers.run("read the bindings", access::bindings).await
+    }
+
+    async fn delete_binding(&self, id: Uuid) -> Result<bool> {
+        self.writer.run("remove a binding", move |c| access::delete_binding(c, id)).await
+    }
+
+    async fn permissions(&self, subjects: &[Subject]) -> Result<Permissions> {
+        let subjects = subjects.to_vec();
+        self.readers.run("read permissions", move |c| access::permissions(c, &subjects)).await
+    }
+
+    async fn put_user(&self, user: User) -> Result<()> {
+        self.writer.run("keep a user", move |c| users::put(c, &user)).await
+    }
+
+    async fn user(&self, name: &str) -> Result<Option<User>> {
+        let name = name.to_owned();
+        self.readers.run("read a user", move |c| users::get(c, &name)).await
+    }
+
+    async fn users(&self) -> Result<Vec<User>> {
+        self.readers.run("read the users", users::all).await
+    }
+
+    async fn delete_user(&self, name: &str) -> Result<bool> {
+        let name = name.to_owned();
+        self.writer.run("remove a user", move |c| users::delete(c, &name)).await
+    }
+
+    async fn put_user_token(&self, token: UserToken) -> Result<std::result::Result<(), Refusal>> {
+        self.writer.run("keep a user's token", move |c| users::put_token(c, &token)).await
+    }
+
+    async fn user_tokens(&self, user: Option<&str>) -> Result<Vec<UserToken>> {
+        let user = user.map(str::to_owned);
+        self.readers.run("read users' tokens", move |c| users::tokens(c, user.as_deref())).await
+    }
+
+    async fn user_token(&self, id: &str) -> Result<Option<UserToken>> {
+        let id = id.to_owned();
+        self.readers.run("read a user's token", move |c| users::token(c, &id)).await
+    }
+
+    async fn delete_user_token(&self, id: &str) -> Result<bool> {
+        let id = id.to_owned();
+        self.writer.run("remove a user's token", move |c| users::delete_token(c, &id)).await
+    }
+
+    async fn append_audit(&self, draft: AuditDraft, now: Millis) -> Result<u64> {
+        self.writer.run("write the audit log", move |c| audit::append(c, draft, now)).await
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
+        let query = query.clone();
+        self.readers.run("read the audit log", move |c| audit::list(c, &query)).await
     }
 
     async fn put_token(&self, token: JoinToken) -> Result<()> {

@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::audit;
 use super::column::{SpecReader, from_json, signed, to_json};
 use super::failure::{Failure, Tried};
 use super::outcomes;
@@ -46,7 +47,11 @@ pub(super) fn create(connection: &Connection, task: &NewTask) -> Tried<()> {
         )?;
     insert_chunks(connection, seq, &task.targets)?;
     outcomes::insert(connection, seq, &task.outcomes, task.created_at)?;
-    register_targets(&mut registrar, task)
+    register_targets(&mut registrar, task)?;
+    if let Some(draft) = &task.audit {
+        audit::append(connection, draft.clone(), task.created_at)?;
+    }
+    Ok(())
 }
 
 /// What would make a task that can never be read or finished.

@@ -4,7 +4,7 @@ use proctor_model::Namespace;
 use rusqlite::{Connection, Row};
 use uuid::Uuid;
 
-use super::column::{counter, from_json, parsed, signed, to_json};
+use super::column::{counter, from_json, parsed, signed, to_json, uuid};
 use super::failure::{Failure, Tried};
 use crate::Webhook;
 
@@ -44,11 +44,10 @@ pub(super) fn all(connection: &Connection) -> Tried<Vec<Webhook>> {
 
 fn webhook(row: &Row<'_>) -> Tried<Webhook> {
     let damaged = |error: &dyn std::fmt::Display| Failure::damaged("webhook", error);
-    let id = row.get_ref(0)?.as_blob().map_err(|error| damaged(&error))?;
     let namespace: Option<String> = row.get(2)?;
     let kinds = row.get_ref(4)?.as_str().map_err(|error| damaged(&error))?;
     Ok(Webhook {
-        id: Uuid::from_slice(id).map_err(|error| damaged(&error))?,
+        id: uuid(row, 0, "webhook")?,
         url: row.get(1)?,
         namespace: namespace.map(Namespace::try_from).transpose().map_err(|error| damaged(&error))?,
         report_id: row.get(3)?,

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; a failure should stop the test")]
 
+mod upgrade;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +26,13 @@ fn file(directory: &TempDir) -> PathBuf {
 }
 
 fn app(number: usize) -> App {
-    App { code: format!("app-{number}"), secret_hash: "x".repeat(100), trusted: false, created_at: 0 }
+    App {
+        code: format!("app-{number}"),
+        secret_hash: "x".repeat(100),
+        sealed_secret: None,
+        trusted: false,
+        created_at: 0,
+    }
 }
 
 async fn put_apps_at_once(store: Arc<SqliteStore>, count: usize) {
@@ -53,6 +61,7 @@ fn task(targets: usize, row_key: &str) -> NewTask {
         }],
         targets: vec![target; targets],
         outcomes: Vec::new(),
+        audit: None,
     }
 }
 
@@ -111,7 +120,7 @@ async fn a_file_of_a_newer_program_is_refused() {
 
     let error = SqliteStore::open(&file(&directory)).await.unwrap_err();
 
-    assert!(matches!(error, StoreError::Newer { found: 99, known: 2 }), "{error:?}");
+    assert!(matches!(error, StoreError::Newer { found: 99, known: 3 }), "{error:?}");
 }
 
 #[tokio::test]
@@ -210,7 +219,9 @@ async fn a_tool_beside_the_server_adds_an_app_that_the_server_sees() {
     let server = SqliteStore::open(&path).await.unwrap();
 
     let tool = SqliteStore::open_beside(&path).await.unwrap();
-    tool.put_app(App { code: "a".into(), secret_hash: "h".into(), trusted: true, created_at: 1 }).await.unwrap();
+    tool.put_app(App { code: "a".into(), secret_hash: "h".into(), sealed_secret: None, trusted: true, created_at: 1 })
+        .await
+        .unwrap();
 
     assert!(server.app("a").await.unwrap().is_some());
 }

@@ -1,0 +1,75 @@
+//! Businesses, bindings and users as they cross the store's border.
+
+use std::collections::BTreeSet;
+
+use proctor_model::{RoleName, Scope, Subject};
+use uuid::Uuid;
+
+use crate::Millis;
+
+/// Whom hosts belong to. The numbers are given by the caller, as the fleet's inventory has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Business {
+    pub id: u64,
+    pub name: String,
+}
+
+/// Businesses that are administered together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BusinessSet {
+    pub id: u64,
+    pub name: String,
+    pub members: BTreeSet<u64>,
+}
+
+/// Gives a role to an app or a user, in a scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    pub id: Uuid,
+    pub role: RoleName,
+    pub subject: Subject,
+    pub scope: Scope,
+    pub created_at: Millis,
+}
+
+/// A person, known by name; one that is disabled may do nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    pub name: String,
+    pub created_at: Millis,
+    pub disabled: bool,
+}
+
+/// Lets who knows its secret call as the user.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UserToken {
+    pub id: String,
+    pub user: String,
+    pub secret_hash: String,
+    /// What it is for, in the user's words.
+    pub note: String,
+    pub created_at: Millis,
+    /// None: never.
+    pub expires_at: Option<Millis>,
+}
+
+impl std::fmt::Debug for UserToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UserToken").field("id", &self.id).field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// Why something that names something else was not stored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("business {0} is not known")]
+    UnknownBusiness(u64),
+    #[error("business set {0} is not known")]
+    UnknownBusinessSet(u64),
+    #[error("role {0} is not known")]
+    UnknownRole(RoleName),
+    #[error("role {0} is built in and cannot be changed")]
+    BuiltInRole(RoleName),
+    #[error("user {0} is not known")]
+    UnknownUser(String),
+}

@@ -1,0 +1,49 @@
+//! A question that is put together from what narrows it.
+
+use rusqlite::{Connection, Row, ToSql};
+
+use super::failure::Tried;
+
+/// Conditions, and a value for each `?` in them.
+#[derive(Default)]
+pub(super) struct Narrowed {
+    conditions: Vec<&'static str>,
+    values: Vec<Box<dyn ToSql>>,
+}
+
+impl Narrowed {
+    pub(super) fn by(&mut self, condition: &'static str, value: impl ToSql + 'static) {
+        self.conditions.push(condition);
+        self.values.push(Box::new(value));
+    }
+
+    /// Nothing, where there is no value.
+    pub(super) fn by_some(&mut self, condition: &'static str, value: Option<impl ToSql + 'static>) {
+        if let Some(value) = value {
+            self.by(condition, value);
+        }
+    }
+
+    /// What stands behind WHERE; there must be at least one.
+    pub(super) fn conditions(&self) -> String {
+        self.conditions.join(" AND ")
+    }
+
+    /// `sql` ends with `LIMIT ?`.
+    pub(super) fn read<T>(
+        mut self,
+        connection: &Connection,
+        sql: &str,
+        limit: u32,
+        record: impl Fn(&Row<'_>) -> Tried<T>,
+    ) -> Tried<Vec<T>> {
+        self.values.push(Box::new(limit));
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut rows = statement.query(rusqlite::params_from_iter(self.values))?;
+        let mut records = Vec::new();
+        while let Some(row) = rows.next()? {
+            records.push(record(row)?);
+        }
+        Ok(records)
+    }
+}

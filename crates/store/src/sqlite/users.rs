@@ -1,0 +1,83 @@
+//! Users and the tokens by which they call.
+
+use proctor_model::Subject;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::access::forget_subject;
+use super::failure::Tried;
+use crate::{Refusal, User, UserToken};
+
+pub(super) fn put(connection: &Connection, user: &User) -> Tried<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO user (name, created_at, disabled) VALUES (?1, ?2, ?3)
+             ON CONFLICT (name) DO UPDATE SET created_at = excluded.created_at, disabled = excluded.disabled",
+        )?
+        .execute((&user.name, user.created_at, user.disabled))?;
+    Ok(())
+}
+
+fn user(row: &Row<'_>) -> rusqlite::Result<User> {
+    Ok(User { name: row.get(0)?, created_at: row.get(1)?, disabled: row.get(2)? })
+}
+
+pub(super) fn get(connection: &Connection, name: &str) -> Tried<Option<User>> {
+    let mut statement = connection.prepare_cached("SELECT name, created_at, disabled FROM user WHERE name = ?1")?;
+    Ok(statement.query_row([name], user).optional()?)
+}
+
+pub(super) fn all(connection: &Connection) -> Tried<Vec<User>> {
+    let mut statement = connection.prepare_cached("SELECT name, created_at, disabled FROM user ORDER BY name")?;
+    let users = statement.query_map([], user)?;
+    Ok(users.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The tokens go by their foreign key.
+pub(super) fn delete(connection: &Connection, name: &str) -> Tried<bool> {
+    forget_subject(connection, &Subject::User(name.to_owned()))?;
+    let deleted = connection.prepare_cached("DELETE FROM user WHERE name = ?1")?.execute([name])?;
+    Ok(deleted == 1)
+}
+
+pub(super) fn put_token(connection: &Connection, token: &UserToken) -> Tried<Result<(), Refusal>> {
+    if get(connection, &token.user)?.is_none() {
+        return Ok(Err(Refusal::UnknownUser(token.user.clone())));
+    }
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO user_token (id, user, secret_hash, note, created_at, expires_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute((&token.id, &token.user, &token.secret_hash, &token.note, token.created_at, token.expires_at))?;
+    Ok(Ok(()))
+}
+
+const SELECT_TOKEN: &str = "SELECT id, user, secret_hash, note, created_at, expires_at FROM user_token";
+
+fn user_token(row: &Row<'_>) -> rusqlite::Result<UserToken> {
+    Ok(UserToken {
+        id: row.get(0)?,
+        user: row.get(1)?,
+        secret_hash: row.get(2)?,
+        note: row.get(3)?,
+        created_at: row.get(4)?,
+        expires_at: row.get(5)?,
+    })
+}
+
+pub(super) fn tokens(connection: &Connection, user: Option<&str>) -> Tried<Vec<UserToken>> {
+    let which = if user.is_some() { "WHERE user = ?1" } else { "" };
+    let mut statement = connection.prepare_cached(&format!("{SELECT_TOKEN} {which} ORDER BY created_at, id"))?;
+    let tokens = statement.query_map(rusqlite::params_from_iter(user), user_token)?;
+    Ok(tokens.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn token(connection: &Connection, id: &str) -> Tried<Option<UserToken>> {
+    let mut statement = connection.prepare_cached(&format!("{SELECT_TOKEN} WHERE id = ?1"))?;
+    Ok(statement.query_row([id], user_token).optional()?)
+}
+
+pub(super) fn delete_token(connection: &Connection, id: &str) -> Tried<bool> {
+    let deleted = connection.prepare_cached("DELETE FROM user_token WHERE id = ?1")?.execute([id])?;
+    Ok(deleted == 1)
+}

@@ -1,0 +1,128 @@
+//! A file that an earlier program wrote is opened with all that is in it.
+
+use proctor_model::{Permissions, Subject};
+use proctor_store::sqlite::SqliteStore;
+use proctor_store::{AuditDraft, AuditPhase, AuditQuery, JoinToken, ProcessQuery, Store, TaskView};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::file;
+
+/// What came before businesses, roles and the audit log.
+const SCHEMA_2: [&str; 2] = [
+    include_str!("../../src/sqlite/migrations/0001_initial.sql"),
+    include_str!("../../src/sqlite/migrations/0002_events.sql"),
+];
+
+/// As a program of schema 2 left it: two apps, a host with a process, and a task with an outcome.
+const CONTENT_2: &str = r#"
+    INSERT INTO app VALUES ('old', 'hash', 1, 5), ('plain', 'hash', 0, 6);
+    INSERT INTO token VALUES ('t', 'hash', 3, 1, 99, NULL);
+    INSERT INTO host (id, cloud, supplier, ip, agent, fingerprint, facts, enrolled_at, presence_changed_at, generation)
+    VALUES (1, 2, 0, '10.0.0.1', 'agent-1', 'key', '{"hostname":"h","os":"","arch":"","cpus":1,"memory_bytes":1,"agent_version":""}', 5, 5, 1);
+    INSERT INTO task VALUES (1, x'00000000000000000000000000000007', 5, 'old', 'u', 'v2',
+        '[{"key":{"namespace":"web","name":"a"},"kind":"stop","spec":null,"time_limit_ms":1}]', 2, 1);
+    INSERT INTO task_chunk VALUES (1, 0, '[{"item":0,"agent":"agent-1","host":{"cloud":2,"supplier":0,"ip":"10.0.0.1"},"row_key":"r0"},{"item":0,"agent":null,"host":null,"row_key":"r1"}]');
+    INSERT INTO outcome VALUES (1, 0, 0, 'success', '', 1, NULL, NULL, 6);
+"#;
+
+async fn upgraded() -> (SqliteStore, TempDir) {
+    let directory = TempDir::new().unwrap();
+    let old = Connection::open(file(&directory)).unwrap();
+    for sql in SCHEMA_2.into_iter().chain([CONTENT_2]) {
+        old.execute_batch(sql).unwrap();
+    }
+    old.pragma_update(None, "user_version", 2).unwrap();
+    drop(old);
+    (SqliteStore::open(&file(&directory)).await.unwrap(), directory)
+}
+
+async fn old_task(store: &SqliteStore) -> TaskView {
+    let id = "GSETASK:00000000000000000000000000000007".parse().unwrap();
+    store.task(id).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn apps_hosts_and_tasks_of_an_earlier_schema_are_still_there() {
+    let (store, _directory) = upgraded().await;
+
+    let app = store.app("plain").await.unwrap().unwrap();
+    assert_eq!((app.sealed_secret, app.trusted, app.created_at), (None, false, 6));
+    let hosts = store.hosts().await.unwrap();
+    assert_eq!((hosts.len(), hosts[0].business), (1, None));
+    assert_eq!(store.processes(&ProcessQuery::default()).await.unwrap().0, 0);
+    let task = old_task(&store).await;
+    assert_eq!(task.targets[0].outcome.as_ref().map(|outcome| &*outcome.message), Some("success"));
+    assert_eq!((&*task.targets[1].target.row_key, &task.targets[1].outcome), ("r1", &None));
+    assert_eq!(store.open_targets().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn apps_that_were_trusted_may_do_everything_and_others_nothing() {
+    let (store, _directory) = upgraded().await;
+
+    let trusted = store.permissions(&[Subject::App("old".to_owned())]).await.unwrap();
+    let plain = store.permissions(&[Subject::App("plain".to_owned())]).await.unwrap();
+
+    assert_eq!(trusted, Permissions::everything());
+    assert_eq!(plain, Permissions::default());
+    let bindings = store.bindings().await.unwrap();
+    assert_eq!(bindings.len(), 1);
+    assert_eq!(bindings[0].created_at, 5);
+    assert!(store.delete_binding(bindings[0].id).await.unwrap());
+}
+
+#[tokio::test]
+async fn what_was_counted_for_a_token_stays_counted() {
+    let (store, _directory) = upgraded().await;
+
+    let business = proctor_store::Business { id: 1, name: "b".to_owned() };
+    store.put_business(business).await.unwrap();
+    let token = JoinToken {
+        id: "t".to_owned(),
+        secret_hash: "hash".to_owned(),
+        uses: 1,
+        expires_at: 99,
+        cloud: None,
+        business: Some(1),
+    };
+    store.put_token(token).await.unwrap();
+
+    let enrolment = proctor_store::Enrolment {
+        token_id: "t".to_owned(),
+        token_secret_hash: "hash".to_owned(),
+        host: "10.0.0.2".parse().unwrap(),
+        agent: "agent-2".parse().unwrap(),
+        key_fingerprint: "key-2".to_owned(),
+    };
+    let answer = store.enrol(enrolment, 1).await.unwrap();
+    assert_eq!(answer, Err(proctor_store::EnrolRefusal::UsedUp));
+}
+
+#[tokio::test]
+async fn the_audit_log_cannot_be_changed_or_cut_even_by_hand() {
+    let (store, directory) = upgraded().await;
+    let draft = AuditDraft {
+        phase: AuditPhase::Done,
+        of: None,
+        app: "old".to_owned(),
+        user: "u".to_owned(),
+        remote: None,
+        request_id: "r".to_owned(),
+        action: "apps.put".to_owned(),
+        classes: [].into_iter().collect(),
+        target_count: 0,
+        targets: Vec::new(),
+        outcome: String::new(),
+    };
+    store.append_audit(draft.clone(), 1).await.unwrap();
+    let by_hand = Connection::open(file(&directory)).unwrap();
+
+    let changed = by_hand.execute("UPDATE audit SET user = 'somebody else'", []);
+    let cut = by_hand.execute("DELETE FROM audit", []);
+
+    assert!(changed.unwrap_err().to_string().contains("never changed"));
+    assert!(cut.unwrap_err().to_string().contains("never forgotten"));
+    let entries = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
+    assert_eq!(entries[0].draft, draft);
+}
