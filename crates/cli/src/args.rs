@@ -8,6 +8,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use proctor_client::Hosts;
 use proctor_model::{OperationKind, ProcessKey, TaskId, Weight};
+use proctor_server::api::{Networks, Settings};
 
 use crate::commands::{EventsArgs, WebhookCommand};
 
@@ -132,6 +133,22 @@ pub(crate) enum Command {
     Webhook(WebhookCommand),
 }
 
+/// What holds at the HTTP border.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Border")]
+pub(crate) struct BorderArgs {
+    /// Networks of an ESB in front, whose Bk-App-Code and Bk-Username under /procapi are believed
+    /// without a secret, such as 10.1.2.0/24,fd00::7 [default: none]
+    #[arg(long, env = "PROCTOR_PROCAPI_FROM", value_name = "CIDR,…", default_value = "", hide_default_value = true, value_parser = parse_networks)]
+    procapi_from: Networks,
+}
+
+impl BorderArgs {
+    pub(crate) fn settings(&self) -> Settings {
+        Settings { procapi_from: self.procapi_from.clone() }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct DevArgs {
     /// Where HTTP is served
@@ -143,6 +160,8 @@ pub(crate) struct DevArgs {
     /// Where everything is kept [default: ~/.local/share/proctor/dev]
     #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) border: BorderArgs,
 }
 
 #[derive(Debug, Args)]
@@ -156,6 +175,8 @@ pub(crate) struct ServerArgs {
     /// Where everything is kept [default: /var/lib/proctor; ~/.local/share/proctor/server unless root]
     #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) border: BorderArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -369,6 +390,10 @@ fn parse_process(text: &str) -> Result<ProcessKey, String> {
 }
 
 fn parse_task(text: &str) -> Result<TaskId, String> {
+    text.parse().map_err(|error: proctor_model::FieldError| error.problem)
+}
+
+fn parse_networks(text: &str) -> Result<Networks, String> {
     text.parse().map_err(|error: proctor_model::FieldError| error.problem)
 }
 

@@ -58,7 +58,8 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
 
     let agent_dir = dir.join("agent");
     let agent = proctor_agent::enrolled_id(&agent_dir).map_or_else(new_agent_id, Ok)?;
-    let options = Options { http: args.http, link: args.link, wait_for: Some(agent.clone()) };
+    let border = args.border.settings();
+    let options = Options { http: args.http, link: args.link, wait_for: Some(agent.clone()), border };
     let server = Server::start(options, store.clone(), tasks).await?;
     profile.server = Some(format!("http://{}", reachable(server.http)));
     let profile_file = dir.join(PROFILE_FILE);

@@ -17,13 +17,14 @@ use proctor_model::AgentId;
 use proctor_runtime::Tasks;
 use proctor_store::Store;
 
-/// Where to listen.
+/// Where to listen, and what holds at the border.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub http: SocketAddr,
     pub link: SocketAddr,
     /// `/healthz` is not well before this agent is connected.
     pub wait_for: Option<AgentId>,
+    pub border: api::Settings,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +53,7 @@ impl Server {
         let control = control::Control::start(store, tasks).await?;
         webhooks::start(&control, tasks);
         let link = gateway::serve(options.link, control.clone(), tasks).await?;
-        let state = api::ApiState { control: control.clone(), wait_for: options.wait_for };
+        let state = api::ApiState::new(control.clone(), options.wait_for, options.border);
         let http = api::serve(options.http, state, tasks).await?;
         Ok(Self { control, http, link })
     }

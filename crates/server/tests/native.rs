@@ -11,7 +11,7 @@ use proctor_model::{AgentId, HostKey};
 use proctor_pki::hash_secret;
 use proctor_runtime::Tasks;
 use proctor_server::admin::{self, AppCode};
-use proctor_server::api::{self, ApiState};
+use proctor_server::api::{self, ApiState, Settings};
 use proctor_server::control::Control;
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{Enrolment, JoinToken, Store};
@@ -37,7 +37,7 @@ impl World {
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&dir.path().join("proctor.db")).await.unwrap());
         let tasks = Tasks::default();
         let control = Control::start(store.clone(), &tasks).await.unwrap();
-        let router = api::router(ApiState { control, wait_for: None });
+        let router = api::router(ApiState::new(control, None, Settings::default()));
         let secret = admin::create_app(&store, &"boss".parse::<AppCode>().unwrap(), true).await.unwrap();
         let world = Self { router, store, secret, tasks, _dir: dir };
         world.enrol(HOST, AGENT).await;

@@ -1,7 +1,8 @@
 //! Envelopes: how each family writes a success and a failure.
 //!
 //! Promised: exactly `{"result","code","message","data","request_id"}`; JOB adds
-//! `job_request_id`; the gateway's own failures have its body, its HTTP status and its headers.
+//! `job_request_id`; the gateway's own failures have its body, its HTTP status and its headers. What
+//! stands behind an ESB answers with the same fields, of which that needs code, message and data.
 
 use std::any::Any;
 
@@ -43,6 +44,12 @@ impl RequestId {
     }
 }
 
+impl std::fmt::Display for RequestId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 #[derive(Serialize)]
 struct Envelope<'a, T> {
     result: bool,
@@ -61,23 +68,44 @@ impl<'a, T: Serialize> Envelope<'a, T> {
     }
 }
 
-pub(crate) fn success<T: Serialize>(family: Family, id: &RequestId, data: T) -> Response {
-    let message = if family == Family::Job { "" } else { "success" };
-    json_answer(StatusCode::OK, id, &Envelope::new(family, id, 0, message, data))
+/// How the answer to one request is written.
+#[derive(Clone, Debug)]
+pub(crate) struct Dressing {
+    family: Family,
+    id: RequestId,
 }
 
-pub(crate) fn failure(family: Family, id: &RequestId, error: &ApiError) -> Response {
-    log(id, error);
-    let entry = error.problem.entry();
-    match (family, entry.gateway) {
-        (Family::GseGateway, GatewayAnswer::Level { http, number, code_name, text }) => {
-            let message = format!("{text} [reason=\"{}\"]", error.message);
-            gateway_failure(id, http, number, code_name, &message)
+impl Dressing {
+    pub(crate) fn new(family: Family, headers: &HeaderMap) -> Self {
+        Self { family, id: RequestId::of(headers) }
+    }
+
+    pub(crate) fn answer<T: Serialize>(&self, result: Result<T, ApiError>) -> Response {
+        match result {
+            Ok(data) => self.success(data),
+            Err(error) => self.failure(&error),
         }
-        (Family::GseGateway, GatewayAnswer::Business(number)) => {
-            json_answer(StatusCode::OK, id, &Envelope::new(family, id, number, &error.message, ()))
+    }
+
+    fn success<T: Serialize>(&self, data: T) -> Response {
+        let message = if self.family == Family::Job { "" } else { "success" };
+        json_answer(StatusCode::OK, &self.id, &Envelope::new(self.family, &self.id, 0, message, data))
+    }
+
+    pub(crate) fn failure(&self, error: &ApiError) -> Response {
+        let Self { family, id } = self;
+        log(id, error);
+        let entry = error.problem.entry();
+        match (family, entry.gateway) {
+            (Family::GseGateway, GatewayAnswer::Level { http, number, code_name, text }) => {
+                let message = format!("{text} [reason=\"{}\"]", error.message);
+                gateway_failure(id, http, number, code_name, &message)
+            }
+            (Family::GseGateway, GatewayAnswer::Business(number)) => {
+                json_answer(StatusCode::OK, id, &Envelope::new(*family, id, number, &error.message, ()))
+            }
+            (Family::GseEsb | Family::GseBackend | Family::Job, _) => esb_failure(*family, id, entry, &error.message),
         }
-        (Family::GseEsb | Family::Job, _) => esb_failure(family, id, entry, &error.message),
     }
 }
 
@@ -141,7 +169,7 @@ impl ResponseForPanic for PanicAnswer {
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
         tracing::error!(panic = said, family = ?self.0, "a handler panicked");
         let error = ApiError::new(Problem::Internal, "the server failed on this request; it is in the server's log");
-        failure(self.0, &RequestId::new(), &error)
+        Dressing { family: self.0, id: RequestId::new() }.failure(&error)
     }
 }
 

@@ -18,6 +18,7 @@ pub enum Problem {
     AppUnverified,
     UserUnverified,
     OperatorMissing,
+    NetworkUnknown,
     NotFound,
     BodyTooLarge,
     UnknownTask,
@@ -65,6 +66,8 @@ const USER_VERIFY_FAILED: GatewayAnswer = GatewayAnswer::Level {
     code_name: "USER_VERIFY_FAILED",
     text: "User authentication failed",
 };
+const IP_NOT_ALLOWED: GatewayAnswer =
+    GatewayAnswer::Level { http: 403, number: 1_640_302, code_name: "IP_NOT_ALLOWED", text: "Request rejected by ip" };
 const API_NOT_FOUND: GatewayAnswer =
     GatewayAnswer::Level { http: 404, number: 1_640_401, code_name: "API_NOT_FOUND", text: "API not found" };
 const BODY_SIZE_LIMIT_EXCEED: GatewayAnswer = GatewayAnswer::Level {
@@ -88,7 +91,7 @@ const SERVICE_UNAVAILABLE: GatewayAnswer = GatewayAnswer::Level {
 
 /// Every problem. Numbers of the original where they are known; where they are not, the gateway
 /// family's business errors take the ESB's.
-pub const PROBLEMS: [ProblemEntry; 13] = [
+pub const PROBLEMS: [ProblemEntry; 14] = [
     ProblemEntry {
         problem: Problem::MalformedBody,
         name: "malformed_body",
@@ -148,6 +151,16 @@ pub const PROBLEMS: [ProblemEntry; 13] = [
         gateway: USER_VERIFY_FAILED,
         meaning: "The request names no user: neither bk_username nor bk_token.",
         what_to_do: "Send bk_username.",
+    },
+    ProblemEntry {
+        problem: Problem::NetworkUnknown,
+        name: "network_unknown",
+        esb_http: 200,
+        esb: Some(1_306_000),
+        job: Some(1_306_000),
+        gateway: IP_NOT_ALLOWED,
+        meaning: "Bk-App-Code and Bk-Username, which an ESB sends without a secret, came from an address that is in none of the networks of `--procapi-from`.",
+        what_to_do: "Name the ESB's network in `--procapi-from`, or send an app's code and secret.",
     },
     ProblemEntry {
         problem: Problem::NotFound,

@@ -1,19 +1,28 @@
 //! Families of endpoints, and the names under which tasks remember the dialect they came from.
 
 /// A family of endpoints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Family {
     /// `/api/c/compapi/v2/gse/…`
     GseEsb,
     /// `/api/bk-gse/{stage}/api/v2/…` and its two other places.
     GseGateway,
+    /// `/procapi/v1|v2/proc/…`: what an ESB calls behind it.
+    GseBackend,
     /// `/api/c/compapi/v2/job/…` and `…/jobv3/…`
     Job,
 }
 
 impl Family {
-    pub(crate) const GATEWAY_PREFIXES: [&'static str; 3] =
-        ["/api/bk-gse/{stage}/api/v2", "/api/v2", "/api/c/compapi/v2/gse/api/v2"];
+    /// Where the family is served.
+    pub(crate) fn prefixes(self) -> &'static [&'static str] {
+        match self {
+            Self::GseEsb => &["/api/c/compapi/v2/gse"],
+            Self::GseGateway => &["/api/bk-gse/{stage}/api/v2", "/api/v2", "/api/c/compapi/v2/gse/api/v2"],
+            Self::GseBackend => &["/procapi"],
+            Self::Job => &["/api/c/compapi/v2/job", "/api/c/compapi/v2/jobv3"],
+        }
+    }
 
     /// The family that answers for a path which nothing serves.
     pub(crate) fn of_path(path: &str) -> Self {
@@ -21,8 +30,10 @@ impl Family {
             |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         if ["/api/bk-gse", "/api/v2", "/api/c/compapi/v2/gse/api/v2"].into_iter().any(is_in) {
             Self::GseGateway
-        } else if ["/api/c/compapi/v2/job", "/api/c/compapi/v2/jobv3"].into_iter().any(is_in) {
+        } else if Self::Job.prefixes().iter().copied().any(is_in) {
             Self::Job
+        } else if is_in("/procapi") {
+            Self::GseBackend
         } else {
             Self::GseEsb
         }
@@ -50,5 +61,6 @@ mod tests {
         assert_eq!(Family::of_path("/api/c/compapi/v2/gse/api/v2/proc/x"), Family::GseGateway);
         assert_eq!(Family::of_path("/api/c/compapi/v2/gse/x"), Family::GseEsb);
         assert_eq!(Family::of_path("/api/c/compapi/v2/jobv3/x"), Family::Job);
+        assert_eq!(Family::of_path("/procapi/v3/proc/x"), Family::GseBackend);
     }
 }

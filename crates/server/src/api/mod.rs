@@ -4,8 +4,7 @@
 //! how a request is decoded, how rows are keyed and how errors are dressed; a request that fails
 //! validation changes nothing; a trailing slash is optional and never redirected; every answer
 //! is JSON; a secret is in no answer, log line or Debug text.
-//! Absent: TLS (a proxy in front ends it), rate limits, permissions beyond "this app, this user",
-//! and the `/procapi` backend dialect, whose callers carry no secret.
+//! Absent: TLS (a proxy in front ends it).
 
 mod answer;
 mod auth;
@@ -17,38 +16,45 @@ mod gse;
 mod job;
 mod native;
 mod request;
+mod routes;
 mod rows;
+mod settings;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get};
+use axum::routing::get;
 use axum::serve::ListenerExt;
-use proctor_model::AgentId;
+use proctor_model::Class;
 use proctor_runtime::Tasks;
-use serde::Serialize;
 use tower_http::normalize_path::NormalizePath;
 
 use crate::ServerError;
-use crate::control::Control;
-use answer::RequestId;
+use answer::Dressing;
 use error::{ApiError, Problem};
 use family::Family;
-use request::Call;
+pub use settings::{ApiState, Networks, Settings};
 
 /// After shutdown is asked for, requests that are under way get this long to end.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// What the handlers share.
+/// One path with one method, and what it takes to call it.
 #[derive(Clone, Debug)]
-pub struct ApiState {
-    pub control: Control,
-    /// `/healthz` is not well before this agent is connected.
-    pub wait_for: Option<AgentId>,
+pub struct RouteInfo {
+    pub method: Method,
+    pub path: String,
+    /// None: whoever reaches the server may call it.
+    pub class: Option<Class>,
+    pub mutates: bool,
+}
+
+/// Every route of the compatible families; the router is built from the same table.
+pub fn routes() -> Vec<RouteInfo> {
+    routes::table().iter().map(routes::Route::info).collect()
 }
 
 /// Binds `address` (port 0: any free one) and serves until `tasks` end. Returns the real address.
@@ -63,7 +69,8 @@ pub async fn serve(address: SocketAddr, state: ApiState, tasks: &Tasks) -> Resul
         }
     });
     let shutdown = tasks.shutdown();
-    let server = axum::serve(listener, router(state)).with_graceful_shutdown(shutdown.clone().cancelled_owned());
+    let server = axum::serve(listener, router(state).into_make_service_with_connect_info::<SocketAddr>())
+        .with_graceful_shutdown(shutdown.clone().cancelled_owned());
     tasks.spawn_to_end("http", async move {
         tokio::select! {
             ended = server => {
@@ -83,8 +90,7 @@ pub async fn serve(address: SocketAddr, state: ApiState, tasks: &Tasks) -> Resul
 /// Everything that is served over HTTP.
 pub fn router(state: ApiState) -> Router {
     let families = Router::new()
-        .merge(gse::router())
-        .merge(job::router())
+        .merge(routes::router())
         .route("/healthz", get(health))
         .route("/readyz", get(health))
         .with_state(state.clone());
@@ -93,34 +99,12 @@ pub fn router(state: ApiState) -> Router {
     Router::new().fallback_service(NormalizePath::trim_trailing_slash(routes))
 }
 
-/// One capability on one path, for GET and POST: who asks and what is read, then the capability,
-/// then the envelope of the family.
-fn endpoint<F, A, T>(family: Family, capability: F) -> MethodRouter<ApiState>
-where
-    F: Fn(Call) -> A + Clone + Send + Sync + 'static,
-    A: Future<Output = Result<T, ApiError>> + Send,
-    T: Serialize,
-{
-    let handler = async move |State(state): State<ApiState>, request: Request| {
-        let id = RequestId::of(request.headers());
-        let answered = match Call::read(state, request).await {
-            Ok(call) => capability(call).await,
-            Err(error) => Err(error),
-        };
-        match answered {
-            Ok(data) => answer::success(family, &id, data),
-            Err(error) => answer::failure(family, &id, &error),
-        }
-    };
-    get(handler.clone()).post(handler)
-}
-
 /// A path or a method that nothing serves. Mounted by the families too, for their methods.
 async fn unknown_path(request: Request) -> Response {
     let path =
         request.extensions().get::<axum::extract::OriginalUri>().map_or_else(|| request.uri(), |uri| &uri.0).path();
     let error = ApiError::new(Problem::NotFound, format!("nothing is served at {} {path}", request.method()));
-    answer::failure(Family::of_path(path), &RequestId::of(request.headers()), &error)
+    Dressing::new(Family::of_path(path), request.headers()).failure(&error)
 }
 
 /// Well once the server answers and the agent that is waited for, if any, is connected.

@@ -5,18 +5,22 @@
 //! the body itself needs; the parameters that handlers see hold no credentials.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Query, Request};
-use axum::http::{Method, Uri};
+use axum::extract::{ConnectInfo, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{Extensions, HeaderMap, Method, Uri};
 use futures::StreamExt;
 use serde_json::{Map, Value};
 
 use super::ApiState;
-use super::auth::{self, Credentials};
+use super::answer::RequestId;
+use super::auth::{self, Credentials, Plain};
 use super::error::{ApiError, Problem};
-use crate::control::{Caller, Control};
+use super::family::Family;
+use crate::control::{Caller, Control, Origin};
 
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// A body that is too large is read on this far, so that its sender gets to read the answer.
@@ -35,20 +39,45 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) async fn read(state: ApiState, request: Request) -> Result<Self, ApiError> {
+    pub(super) async fn read(state: ApiState, family: Family, request: Request) -> Result<Self, ApiError> {
+        let origin = origin_of(request.headers(), request.extensions());
         let (head, body) = request.into_parts();
         let body = read_body(body).await?;
-        let credentials = match Credentials::from_headers(&head.headers)? {
-            Some(credentials) => credentials,
-            None => {
-                let (method, uri) = (head.method, head.uri.clone());
-                off_worker(&body, move |body| credentials_of(&method, &uri, body)).await?
-            }
-        };
-        let caller = auth::authenticate(&state.control, &credentials).await?;
+        let credentials = credentials_of(&state, family, &head, &body, &origin).await?;
+        let caller = auth::authenticate(&state, &credentials, origin).await?;
         let uri = head.uri;
         let params = Value::Object(off_worker(&body, move |body| params_of(&uri, body)).await?);
         Ok(Self { control: state.control, caller, params })
+    }
+}
+
+/// Where a request came from. The address is that of the peer, not what a header says.
+pub(super) fn origin_of(headers: &HeaderMap, extensions: &Extensions) -> Origin {
+    let remote = extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+    Origin { remote, request_id: RequestId::of(headers).to_string() }
+}
+
+/// The header for them alone where it is present; behind an ESB, what that says; else the body or
+/// the query.
+async fn credentials_of(
+    state: &ApiState,
+    family: Family,
+    head: &Parts,
+    body: &Bytes,
+    origin: &Origin,
+) -> Result<Credentials, ApiError> {
+    if let Some(credentials) = Credentials::from_headers(&head.headers)? {
+        return Ok(credentials);
+    }
+    let behind_esb = Credentials::behind_esb(state, family, &head.headers, origin);
+    if let Ok(Some(credentials)) = behind_esb {
+        return Ok(credentials);
+    }
+    let (method, uri) = (head.method.clone(), head.uri.clone());
+    let plain = off_worker(body, move |body| plain_of(&method, &uri, body)).await?;
+    match behind_esb {
+        Err(refusal) if !plain.has_proof() => Err(refusal),
+        Ok(_) | Err(_) => Ok(Credentials::Plain(plain)),
     }
 }
 
@@ -67,8 +96,8 @@ where
 }
 
 /// Unknown fields are skipped without being built: nobody has proved anything yet.
-fn credentials_of(method: &Method, uri: &Uri, body: &[u8]) -> Result<Credentials, ApiError> {
-    let in_body = if body.is_empty() { Credentials::default() } else { parse_object(body)? };
+fn plain_of(method: &Method, uri: &Uri, body: &[u8]) -> Result<Plain, ApiError> {
+    let in_body = if body.is_empty() { Plain::default() } else { parse_object(body)? };
     if in_body.is_empty() && method == Method::GET {
         return Ok(Query::try_from_uri(uri).map_err(|_| malformed_query())?.0);
     }
@@ -191,7 +220,7 @@ mod tests {
         let params = params_of(&uri, b"").unwrap();
 
         assert_eq!(params.get("bk_biz_id").unwrap(), "2");
-        assert!(!credentials_of(&Method::GET, &uri, b"").unwrap().is_empty());
-        assert!(credentials_of(&Method::POST, &uri, b"").unwrap().is_empty());
+        assert!(!plain_of(&Method::GET, &uri, b"").unwrap().is_empty());
+        assert!(plain_of(&Method::POST, &uri, b"").unwrap().is_empty());
     }
 }

@@ -31,7 +31,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use dispatch::Delivery;
 pub use events::{NewWebhook, WEBHOOKS_MAX};
 pub use sessions::Session;
-pub use types::{Caller, ControlError, HostRef, SpecSource, Submission, SubmittedItem, SubmittedTarget};
+pub use types::{Caller, ControlError, HostRef, Origin, SpecSource, Submission, SubmittedItem, SubmittedTarget};
 
 use dispatch::Dispatch;
 use sessions::Sessions;

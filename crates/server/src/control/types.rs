@@ -1,5 +1,6 @@
 //! What the border hands to the control plane, and what it gets back.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use proctor_model::{AgentId, HostKey, OperationKind, ProcessKey, Spec};
@@ -10,6 +11,13 @@ use proctor_store::StoreError;
 pub struct Caller {
     pub app: String,
     pub user: String,
+}
+
+/// Where a request came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    pub remote: Option<IpAddr>,
+    pub request_id: String,
 }
 
 /// A host as a caller names it.

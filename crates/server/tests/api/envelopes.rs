@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use proctor_server::api::{self, ApiState};
+use proctor_server::api::{self, ApiState, Settings};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -143,7 +143,7 @@ async fn a_body_beyond_the_limit_is_refused_in_the_shape_of_its_family() {
 async fn health_waits_for_the_agent_that_it_was_told_of() {
     let world = World::new().await;
     let wait_for = Some("020000000052540a9b2c1641".parse().unwrap());
-    let waiting = api::router(ApiState { control: world.control.clone(), wait_for });
+    let waiting = api::router(ApiState::new(world.control.clone(), wait_for, Settings::default()));
 
     for path in ["/healthz", "/readyz", "/healthz/"] {
         let well = world.get(path).await;

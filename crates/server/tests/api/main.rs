@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; a failure should stop the test")]
 
+mod agents;
 mod auth;
+mod backend;
 mod captured;
 mod envelopes;
 mod errors;

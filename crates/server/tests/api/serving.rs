@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proctor_runtime::Tasks;
-use proctor_server::api::{self, ApiState};
+use proctor_server::api::{self, ApiState, Settings};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -21,7 +21,7 @@ async fn exchange(stream: &mut TcpStream, request: &str) -> String {
 async fn a_connection_that_is_kept_open_does_not_hold_up_the_end() {
     let world = World::new().await;
     let tasks = Tasks::default();
-    let state = ApiState { control: world.control.clone(), wait_for: None };
+    let state = ApiState::new(world.control.clone(), None, Settings::default());
 
     let address = api::serve("127.0.0.1:0".parse().unwrap(), state, &tasks).await.unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -38,7 +38,7 @@ async fn a_connection_that_is_kept_open_does_not_hold_up_the_end() {
 async fn the_sender_of_a_body_beyond_the_limit_gets_to_read_the_answer() {
     let world = World::new().await;
     let tasks = Tasks::default();
-    let state = ApiState { control: world.control.clone(), wait_for: None };
+    let state = ApiState::new(world.control.clone(), None, Settings::default());
     let address = api::serve("127.0.0.1:0".parse().unwrap(), state, &tasks).await.unwrap();
     let length = 65 * 1024 * 1024;
 
@@ -57,7 +57,7 @@ async fn the_sender_of_a_body_beyond_the_limit_gets_to_read_the_answer() {
 async fn a_taken_port_is_told_with_its_address() {
     let world = World::new().await;
     let tasks = Tasks::default();
-    let state = ApiState { control: world.control.clone(), wait_for: None };
+    let state = ApiState::new(world.control.clone(), None, Settings::default());
     let address = api::serve("127.0.0.1:0".parse().unwrap(), state.clone(), &tasks).await.unwrap();
 
     let error = api::serve(address, state, &tasks).await.unwrap_err();

@@ -1,15 +1,17 @@
 //! A server without sockets: router, control plane and a SQLite file of its own.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use proctor_model::{AgentId, HostKey};
 use proctor_pki::hash_secret;
 use proctor_runtime::Tasks;
-use proctor_server::api::{self, ApiState};
+use proctor_server::api::{self, ApiState, Settings};
 use proctor_server::control::Control;
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{App, Enrolment, JoinToken, Store};
@@ -59,17 +61,25 @@ impl Answer {
 impl World {
     /// With a trusted app, an untrusted one, and host 0:10.0.0.1 enrolled but offline.
     pub(crate) async fn new() -> Self {
-        Self::bounded(u32::MAX).await
+        Self::with(Settings::default()).await
+    }
+
+    pub(crate) async fn with(settings: Settings) -> Self {
+        Self::made(u32::MAX, settings).await
     }
 
     /// With a store of so many pages.
     pub(crate) async fn bounded(pages_max: u32) -> Self {
+        Self::made(pages_max, Settings::default()).await
+    }
+
+    async fn made(pages_max: u32, settings: Settings) -> Self {
         let directory = TempDir::new().unwrap();
         let store = SqliteStore::open_bounded(&directory.path().join("proctor.db"), pages_max).await.unwrap();
         let store = Arc::new(store);
         let tasks = Tasks::default();
         let control = Control::start(Arc::<SqliteStore>::clone(&store), &tasks).await.unwrap();
-        let router = api::router(ApiState { control: control.clone(), wait_for: None });
+        let router = api::router(ApiState::new(control.clone(), None, settings));
         let world = Self { router, store, control, tasks, _directory: directory };
         world.put_app(APP, true).await;
         world.put_app("stranger", false).await;
@@ -120,6 +130,13 @@ impl World {
 
     pub(crate) async fn post_as_is(&self, path: &str, body: &Value) -> Answer {
         self.send(post_request(path, body.to_string())).await
+    }
+
+    /// As if it came from this address.
+    pub(crate) async fn send_from(&self, address: &str, mut request: Request<Body>) -> Answer {
+        let peer = SocketAddr::new(address.parse().unwrap(), 4711);
+        request.extensions_mut().insert(ConnectInfo(peer));
+        self.send(request).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {

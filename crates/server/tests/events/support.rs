@@ -9,7 +9,7 @@ use proctor_model::{AgentId, BootId, Event, EventKind, HostFacts};
 use proctor_pki::hash_secret;
 use proctor_runtime::Tasks;
 use proctor_server::admin::{self, AppCode};
-use proctor_server::api::{self, ApiState};
+use proctor_server::api::{self, ApiState, Settings};
 use proctor_server::control::{Control, Session};
 use proctor_server::webhooks;
 use proctor_store::sqlite::SqliteStore;
@@ -85,7 +85,7 @@ impl World {
             .header("X-Bkapi-Authorization", who.to_string())
             .body(if body.is_null() { Body::empty() } else { Body::from(body.to_string()) })
             .unwrap();
-        let router = api::router(ApiState { control: self.control.clone(), wait_for: None });
+        let router = api::router(ApiState::new(self.control.clone(), None, Settings::default()));
         let response = router.oneshot(request).await.unwrap();
         let status = response.status();
         let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();

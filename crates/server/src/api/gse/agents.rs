@@ -1,7 +1,8 @@
-//! Whether agents are there.
+//! Whether agents are there, and what they are.
 
 use std::collections::BTreeMap;
 
+use proctor_runtime::clock;
 use proctor_store::HostRecord;
 use serde::Serialize;
 
@@ -13,18 +14,20 @@ use crate::control::HostRef;
 /// Of the gateway's status codes, the two on which all its clients agree.
 const RUNNING: i32 = 2;
 const NOT_FOUND: i32 = -2;
+/// In the row of an agent that is not known, where others are.
+const AGENT_UNKNOWN: u32 = 1_011_003;
 /// An agent, not a proxy.
 const RUN_MODE: u8 = 1;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Alive {
+pub(in crate::api) struct Alive {
     ip: String,
     bk_cloud_id: u32,
     bk_agent_alive: u8,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Info {
+pub(in crate::api) struct Info {
     ip: String,
     version: String,
     bk_cloud_id: u32,
@@ -34,7 +37,7 @@ pub(super) struct Info {
 }
 
 /// get_agent_status: `cloud:ip` → alive or not, live.
-pub(super) async fn status(call: Call) -> Result<BTreeMap<String, Alive>> {
+pub(in crate::api) async fn status(call: Call) -> Result<BTreeMap<String, Alive>> {
     let rows = resolved(&call).await?;
     let alive = |(named, record): (NamedHost, Option<HostRecord>)| {
         let is_alive = record.as_ref().is_some_and(|record| call.control.is_connected(&record.agent));
@@ -45,7 +48,7 @@ pub(super) async fn status(call: Call) -> Result<BTreeMap<String, Alive>> {
 }
 
 /// get_agent_info: `cloud:ip` → version; empty for a host that has never enrolled.
-pub(super) async fn info(call: Call) -> Result<BTreeMap<String, Info>> {
+pub(in crate::api) async fn info(call: Call) -> Result<BTreeMap<String, Info>> {
     let info = |(named, record): (NamedHost, Option<HostRecord>)| {
         let (ip, bk_cloud_id) = address(&named, record.as_ref());
         let version = record.map(|record| record.facts.agent_version).unwrap_or_default();
@@ -70,50 +73,133 @@ async fn resolved(call: &Call) -> Result<Vec<(NamedHost, Option<HostRecord>)>> {
     Ok(named.into_iter().zip(records).collect())
 }
 
-/// One element of list_agent_state and list_agent_info; the second call's fields are a superset of
-/// the first one's, so both get them all.
-#[derive(Debug, Serialize)]
-pub(super) struct Agent {
+/// One element of list_agent_state.
+#[derive(Clone, Debug, Serialize)]
+pub(in crate::api) struct State {
     bk_agent_id: String,
     bk_cloud_id: u32,
-    bk_host_ip: String,
-    bk_os_type: String,
-    bk_cpu_architecture: String,
     version: String,
     run_mode: u8,
     status_code: i32,
-    status: &'static str,
-    cpu_num: u32,
-    mem_size: u64,
-    /// Unix milliseconds of the last change of presence.
+    /// Unix milliseconds: now for an agent that is connected, else when it was lost.
     report_time: i64,
 }
 
-/// cluster/list_agent_state and cluster/list_agent_info.
-pub(super) async fn list(call: Call) -> Result<Vec<Agent>> {
-    let rows = resolved(&call).await?;
+/// One element of list_agent_info.
+#[derive(Clone, Debug, Serialize)]
+pub(in crate::api) struct WholeInfo {
+    #[serde(flatten)]
+    state: State,
+    code: u32,
+    message: &'static str,
+    bk_host_ip: String,
+    bk_os_type: String,
+    bk_cpu_architecture: String,
+    parent_ip: &'static str,
+    parent_port: u16,
+    /// What the agent itself uses is not measured.
+    cpu_rate: f64,
+    mem_rate: f64,
+    cpu_num: u32,
+    mem_size: u64,
+    /// Unix milliseconds of the present connection; 0 without one.
+    start_time: i64,
+    last_work_time: i64,
+    /// Agents keep one connection, they do not call in cycles.
+    conn_cycle_time: u32,
+    status: &'static str,
+    last_status_code: i32,
+    last_status: &'static str,
+    remark: &'static str,
+}
+
+/// cluster/list_agent_state.
+pub(in crate::api) async fn states(call: Call) -> Result<Vec<State>> {
+    list(&call, state).await
+}
+
+/// cluster/list_agent_info.
+pub(in crate::api) async fn infos(call: Call) -> Result<Vec<WholeInfo>> {
+    list(&call, whole_info).await
+}
+
+/// What is known about an agent that was asked for.
+struct Found<'a> {
+    named: &'a NamedHost,
+    record: Option<&'a HostRecord>,
+    is_connected: bool,
+    now: i64,
+}
+
+/// An agent that is asked for as `cloud:ip` is there twice: under its real id, which is how a caller
+/// learns it, and under the id as it was written, which is what some clients look their answer up by.
+async fn list<T>(call: &Call, element: fn(&Found<'_>, String) -> T) -> Result<Vec<T>> {
+    let rows = resolved(call).await?;
     if rows.iter().all(|(_, record)| record.is_none()) {
         return Err(ApiError::new(Problem::NoAgentFound, "none of the agents is known"));
     }
-    let agent = |(named, record): (NamedHost, Option<HostRecord>)| {
-        let is_alive = record.as_ref().is_some_and(|record| call.control.is_connected(&record.agent));
-        let (bk_host_ip, bk_cloud_id) = address(&named, record.as_ref());
-        let report_time = record.as_ref().map_or(0, |record| record.presence_changed_at);
-        let facts = record.map(|record| record.facts).unwrap_or_default();
-        Agent {
-            bk_agent_id: named.prefix,
-            bk_cloud_id,
-            bk_host_ip,
-            bk_os_type: facts.os,
-            bk_cpu_architecture: facts.arch,
-            version: facts.agent_version,
-            run_mode: RUN_MODE,
-            status_code: if is_alive { RUNNING } else { NOT_FOUND },
-            status: if is_alive { "running" } else { "not found" },
-            cpu_num: facts.cpus,
-            mem_size: facts.memory_bytes,
-            report_time,
-        }
+    let now = clock::unix_millis();
+    let elements = |(named, record): &(NamedHost, Option<HostRecord>)| {
+        let record = record.as_ref();
+        let is_connected = record.is_some_and(|record| call.control.is_connected(&record.agent));
+        let found = Found { named, record, is_connected, now };
+        let real = match (&named.host, record) {
+            (HostRef::Key(_), Some(record)) => Some(element(&found, record.agent.to_string())),
+            (HostRef::Key(_), None) | (HostRef::Agent(_), _) => None,
+        };
+        real.into_iter().chain([element(&found, named.prefix.clone())]).collect::<Vec<T>>()
     };
-    Ok(rows.into_iter().map(agent).collect())
+    Ok(rows.iter().flat_map(elements).collect())
+}
+
+fn state(found: &Found<'_>, bk_agent_id: String) -> State {
+    let (_, bk_cloud_id) = address(found.named, found.record);
+    State {
+        bk_agent_id,
+        bk_cloud_id,
+        version: found.record.map(|record| record.facts.agent_version.clone()).unwrap_or_default(),
+        run_mode: RUN_MODE,
+        status_code: if found.is_connected { RUNNING } else { NOT_FOUND },
+        report_time: found.record.map_or(0, |record| found.seen_at(record)),
+    }
+}
+
+fn whole_info(found: &Found<'_>, bk_agent_id: String) -> WholeInfo {
+    let state = state(found, bk_agent_id);
+    let (bk_host_ip, _) = address(found.named, found.record);
+    let facts = found.record.map(|record| record.facts.clone()).unwrap_or_default();
+    let (code, message) = match found.record {
+        Some(_) => (0, "success"),
+        None => (AGENT_UNKNOWN, "the agent is not known"),
+    };
+    // Of an agent that was never connected there is no last status.
+    let was_there = found.record.is_some_and(|record| record.epoch > 0);
+    let (last_status_code, last_status) = if was_there { (RUNNING, "running") } else { (NOT_FOUND, "not found") };
+    WholeInfo {
+        code,
+        message,
+        bk_host_ip,
+        bk_os_type: facts.os,
+        bk_cpu_architecture: facts.arch,
+        parent_ip: "",
+        parent_port: 0,
+        cpu_rate: 0.0,
+        mem_rate: 0.0,
+        cpu_num: facts.cpus,
+        mem_size: facts.memory_bytes,
+        start_time: found.record.filter(|_| found.is_connected).map_or(0, |record| record.presence_changed_at),
+        last_work_time: state.report_time,
+        conn_cycle_time: 0,
+        status: if found.is_connected { "running" } else { "not found" },
+        last_status_code,
+        last_status,
+        remark: "",
+        state,
+    }
+}
+
+impl Found<'_> {
+    fn seen_at(&self, record: &HostRecord) -> i64 {
+        if self.is_connected { self.now } else { record.presence_changed_at }
+    }
 }

@@ -14,12 +14,12 @@ const RUNNING: u8 = 1;
 const STOPPED: u8 = 2;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Infos {
+pub(in crate::api) struct Infos {
     proc_infos: Vec<Info>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Page {
+pub(in crate::api) struct Page {
     count: u64,
     proc_infos: Vec<Info>,
 }
@@ -76,7 +76,7 @@ impl Host {
 }
 
 /// One process on the hosts that the caller names; hosts without it have no row.
-pub(super) async fn of_hosts(call: Call, style: KeyStyle) -> Result<Infos> {
+pub(in crate::api) async fn of_hosts(call: Call, style: KeyStyle) -> Result<Infos> {
     let (key, named) = decode::status_query(&call.params, style)?;
     let named = by_agent(&call, named).await?;
     let ProcessKey { namespace, name } = key;
@@ -99,7 +99,7 @@ pub(super) async fn of_hosts(call: Call, style: KeyStyle) -> Result<Infos> {
 }
 
 /// All processes of a namespace, a page at a time.
-pub(super) async fn of_namespace(call: Call) -> Result<Page> {
+pub(in crate::api) async fn of_namespace(call: Call) -> Result<Page> {
     let query = decode::listing(&call.params)?;
     let (count, records) = call.control.processes(query, None).await?;
     let row = |record: ProcessRecord| {
@@ -161,7 +161,7 @@ fn message(record: &ProcessRecord) -> String {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Groups {
+pub(in crate::api) struct Groups {
     process_group_infos: Vec<Group>,
 }
 
@@ -183,7 +183,7 @@ struct GroupResource {
 }
 
 /// The pools of a namespace on the hosts that the caller names.
-pub(super) async fn pools(call: Call) -> Result<Groups> {
+pub(in crate::api) async fn pools(call: Call) -> Result<Groups> {
     let (namespace, named) = decode::pool_query(&call.params)?;
     let named = by_agent(&call, named).await?;
     let refs: Vec<HostRef> = named.keys().cloned().map(HostRef::Agent).collect();

@@ -26,7 +26,7 @@ const SCRIPT_TIMEOUT: u32 = 10;
 const SCRIPT_CHECK_END: u32 = 1;
 
 /// Body of manage_proc, whose numbers are its own.
-pub(super) fn manage_proc(params: &Value) -> Result<Vec<SubmittedItem>> {
+pub(in crate::api) fn manage_proc(params: &Value) -> Result<Vec<SubmittedItem>> {
     let kind = |value: &Value| match integer(value)? {
         1 => Ok(OperationKind::Manage),
         2 => Ok(OperationKind::Release),
@@ -36,17 +36,17 @@ pub(super) fn manage_proc(params: &Value) -> Result<Vec<SubmittedItem>> {
 }
 
 /// Body of operate_process: every command is written out.
-pub(super) fn operate_process(params: &Value) -> Result<Vec<SubmittedItem>> {
+pub(in crate::api) fn operate_process(params: &Value) -> Result<Vec<SubmittedItem>> {
     items(params, kind, explicit_spec)
 }
 
 /// Body of operate_proc: the commands are scripts of fixed names in setup_path.
-pub(super) fn operate_proc(params: &Value) -> Result<Vec<SubmittedItem>> {
+pub(in crate::api) fn operate_proc(params: &Value) -> Result<Vec<SubmittedItem>> {
     items(params, kind, script_spec)
 }
 
 /// Body of get_proc_result.
-pub(super) fn task_id(params: &Value) -> Result<String> {
+pub(in crate::api) fn task_id(params: &Value) -> Result<String> {
     let fields = Fields::of(params)?;
     scope(fields)?;
     fields.required("bk_gse_taskid", |value| text(value).map(str::to_owned))

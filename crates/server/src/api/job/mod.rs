@@ -5,18 +5,16 @@
 //! its index key, so that the other dialects see it too.
 //! Absent: permissions of businesses; the scope is checked for its form only.
 
-mod decode;
+pub(super) mod decode;
 
-use axum::Router;
 use serde::Serialize;
 
 use super::content::{Content, content};
 use super::error::ApiError;
-use super::family::{self, Family};
-use super::gse::{guarded, task};
+use super::family;
+use super::gse::task;
 use super::request::Call;
 use super::rows::{Row, Rows};
-use super::{ApiState, endpoint};
 use crate::control::{Submission, SubmittedItem};
 use proctor_model::{Code, FieldError};
 use proctor_store::TaskView;
@@ -24,26 +22,12 @@ use serde_json::Value;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
-pub(super) fn router() -> Router<ApiState> {
-    Router::new().nest("/api/c/compapi/v2/job", calls()).nest("/api/c/compapi/v2/jobv3", calls())
-}
-
-fn calls() -> Router<ApiState> {
-    let family = Family::Job;
-    let routes = Router::new()
-        .route("/manage_proc", endpoint(family, |call| submit(call, decode::manage_proc)))
-        .route("/operate_process", endpoint(family, |call| submit(call, decode::operate_process)))
-        .route("/operate_proc", endpoint(family, |call| submit(call, decode::operate_proc)))
-        .route("/get_proc_result", endpoint(family, result));
-    guarded(routes, family)
-}
-
 #[derive(Debug, Serialize)]
-struct TaskAccepted {
+pub(super) struct TaskAccepted {
     bk_gse_taskid: String,
 }
 
-async fn submit(
+pub(super) async fn submit(
     call: Call,
     read: fn(&Value) -> std::result::Result<Vec<SubmittedItem>, FieldError>,
 ) -> Result<TaskAccepted> {
@@ -54,7 +38,7 @@ async fn submit(
 
 /// The answer is serialised with its task at hand: contents borrow from it.
 #[derive(Debug)]
-struct TaskResult(TaskView);
+pub(super) struct TaskResult(TaskView);
 
 #[derive(Serialize)]
 struct TaskRows<'a> {
@@ -86,7 +70,7 @@ impl Serialize for TaskResult {
     }
 }
 
-async fn result(call: Call) -> Result<TaskResult> {
+pub(super) async fn result(call: Call) -> Result<TaskResult> {
     let id = decode::task_id(&call.params)?;
     Ok(TaskResult(task(&call, &id).await?))
 }

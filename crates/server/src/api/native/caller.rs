@@ -6,6 +6,7 @@ use axum::http::request::Parts;
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
 use crate::api::auth::{Credentials, authenticate};
+use crate::api::request::origin_of;
 use crate::control::{Caller, Control};
 
 /// A handler that takes this is reached only by callers who have proved who they are. It comes
@@ -20,7 +21,8 @@ impl FromRequestParts<ApiState> for Authenticated {
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self> {
         let credentials = Credentials::from_headers(&parts.headers)?.unwrap_or_default();
-        Ok(Self { who: authenticate(&state.control, &credentials).await? })
+        let origin = origin_of(&parts.headers, &parts.extensions);
+        Ok(Self { who: authenticate(state, &credentials, origin).await? })
     }
 }
 

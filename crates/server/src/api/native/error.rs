@@ -45,7 +45,8 @@ impl From<Problem> for Kind {
             Problem::MalformedAuthorization
             | Problem::AppUnverified
             | Problem::UserUnverified
-            | Problem::OperatorMissing => Self::Unauthenticated,
+            | Problem::OperatorMissing
+            | Problem::NetworkUnknown => Self::Unauthenticated,
             Problem::NotFound | Problem::UnknownTask | Problem::NoAgentFound => Self::NotFound,
             Problem::BodyTooLarge => Self::BodyTooLarge,
             Problem::Unavailable | Problem::StoreFull => Self::Unavailable,

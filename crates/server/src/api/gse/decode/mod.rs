@@ -23,7 +23,7 @@ pub(super) use pools::pool_change;
 use spec::Demand;
 pub(in crate::api) use spec::lifetime;
 pub(in crate::api) use targets::address;
-pub(super) use targets::{KeyStyle, NamedHost};
+pub(in crate::api) use targets::{KeyStyle, NamedHost};
 use targets::{hosts, unique};
 
 type Result<T> = std::result::Result<T, FieldError>;
@@ -84,7 +84,7 @@ fn written(key: &ProcessKey) -> String {
 }
 
 /// Body of operate_proc: what is registered is operated.
-pub(super) fn operation_v1(params: &Value) -> Result<Vec<SubmittedItem>> {
+pub(in crate::api) fn operation_v1(params: &Value) -> Result<Vec<SubmittedItem>> {
     let fields = Fields::of(params)?;
     let meta = fields.required("meta", meta::meta)?;
     let kind = operation_kind(fields.required("op_type", integer)?);
@@ -93,12 +93,12 @@ pub(super) fn operation_v1(params: &Value) -> Result<Vec<SubmittedItem>> {
 }
 
 /// Body of operate_proc_v2: the spec comes with the call.
-pub(super) fn operation_v2(params: &Value) -> Result<Vec<SubmittedItem>> {
+pub(in crate::api) fn operation_v2(params: &Value) -> Result<Vec<SubmittedItem>> {
     Ok(vec![operation_with_spec(params, &mut HashSet::new())?])
 }
 
 /// Body of operate_proc_multi.
-pub(super) fn batch(params: &Value) -> Result<Vec<SubmittedItem>> {
+pub(in crate::api) fn batch(params: &Value) -> Result<Vec<SubmittedItem>> {
     let mut taken = HashSet::new();
     let items = |value| each(value, |item| operation_with_spec(item, &mut taken));
     let items = Fields::of(params)?.required("proc_operate_req", items)?;
@@ -185,6 +185,16 @@ pub(super) fn pool_query(params: &Value) -> Result<(Namespace, Vec<NamedHost>)> 
 /// Body of the agent queries.
 pub(super) fn agent_query(params: &Value) -> Result<Vec<NamedHost>> {
     hosts(Fields::of(params)?, KeyStyle::WithoutSupplier)
+}
+
+/// Body of task/get_task_state: without ids, all agents of the task.
+pub(super) fn task_state_query(params: &Value) -> Result<(String, Option<Vec<NamedHost>>)> {
+    let fields = Fields::of(params)?;
+    let id = task_id(params)?;
+    let is_filled = |ids: &Value| Ok(ids.as_array().is_none_or(|ids| !ids.is_empty()));
+    let has_ids = fields.optional("agent_id_list", is_filled)?.unwrap_or(false);
+    let named = has_ids.then(|| hosts(fields, KeyStyle::WithoutSupplier)).transpose()?;
+    Ok((id, named))
 }
 
 /// A single namespace or name, for the other modules here.

@@ -11,13 +11,13 @@ use crate::control::HostRef;
 
 /// Body of set_process_group_info.
 #[derive(Debug)]
-pub(in crate::api::gse) struct PoolChange {
-    pub(in crate::api::gse) pools: Vec<Pool>,
-    pub(in crate::api::gse) hosts: Vec<HostRef>,
-    pub(in crate::api::gse) row_keys: Vec<String>,
+pub(in crate::api) struct PoolChange {
+    pub(in crate::api) pools: Vec<Pool>,
+    pub(in crate::api) hosts: Vec<HostRef>,
+    pub(in crate::api) row_keys: Vec<String>,
 }
 
-pub(in crate::api::gse) fn pool_change(params: &Value) -> Result<PoolChange> {
+pub(in crate::api) fn pool_change(params: &Value) -> Result<PoolChange> {
     let fields = Fields::of(params)?;
     let namespace = fields.required("meta", meta::namespace)?;
     let named = hosts(fields, KeyStyle::WithSupplier)?;

@@ -12,7 +12,7 @@ use crate::control::HostRef;
 
 /// How a host that is named by address begins the keys of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::api::gse) enum KeyStyle {
+pub(in crate::api) enum KeyStyle {
     /// `cloud:supplier:ip`
     WithSupplier,
     /// `cloud:ip`
@@ -21,17 +21,17 @@ pub(in crate::api::gse) enum KeyStyle {
 
 /// A host as the caller named it.
 #[derive(Debug)]
-pub(in crate::api::gse) struct NamedHost {
-    pub(in crate::api::gse) host: HostRef,
+pub(in crate::api) struct NamedHost {
+    pub(in crate::api) host: HostRef,
     /// How the keys of its rows begin: for an id, the id as it was written.
-    pub(in crate::api::gse) prefix: String,
+    pub(in crate::api) prefix: String,
     /// The id as it was written; None for a host that is named by address.
-    pub(in crate::api::gse) id: Option<String>,
+    pub(in crate::api) id: Option<String>,
 }
 
 impl NamedHost {
     /// `what` is what the rows of the request are about: `namespace:name` or `namespace`.
-    pub(in crate::api::gse) fn row_key(&self, what: &str) -> String {
+    pub(in crate::api) fn row_key(&self, what: &str) -> String {
         format!("{}:{what}", self.prefix)
     }
 }

@@ -1,0 +1,85 @@
+//! What an operator sets about the border, and what the handlers share at run time.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use proctor_model::{AgentId, FieldError};
+
+use crate::control::Control;
+
+/// The border as an operator wants it.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// From where the names in Bk-App-Code and Bk-Username are believed without a secret.
+    pub procapi_from: Networks,
+}
+
+/// Networks in CIDR form, joined by commas; an address alone is the network of that one host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Networks(Vec<IpNet>);
+
+impl Networks {
+    /// Also for an IPv4 address that comes through an IPv6 socket.
+    pub fn contain(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.0.iter().any(|network| network.contains(&address))
+    }
+}
+
+impl FromStr for Networks {
+    type Err = FieldError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let network = |text: &str| {
+            let text = text.trim();
+            let single = || text.parse::<IpAddr>().map(IpNet::from);
+            text.parse().or_else(|_| single()).map_err(|_| {
+                let problem = format!("'{text}' is not a network such as 10.0.0.0/8 or fd00::/8");
+                FieldError::new("procapi_from", problem)
+            })
+        };
+        text.split(',').filter(|part| !part.trim().is_empty()).map(network).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// What the handlers share; a cheap handle.
+#[derive(Clone, Debug)]
+pub struct ApiState {
+    pub control: Control,
+    /// `/healthz` is not well before this agent is connected.
+    pub wait_for: Option<AgentId>,
+    pub(super) border: Arc<Border>,
+}
+
+#[derive(Debug)]
+pub(super) struct Border {
+    pub(super) settings: Settings,
+}
+
+impl ApiState {
+    pub fn new(control: Control, wait_for: Option<AgentId>, settings: Settings) -> Self {
+        Self { control, wait_for, border: Arc::new(Border { settings }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_lists_of_cidr_and_addresses() {
+        let networks: Networks = "10.0.0.0/8, 192.0.2.7,fd00::/8".parse().unwrap();
+
+        for inside in ["10.255.0.1", "192.0.2.7", "fd12::1", "::ffff:10.0.0.1"] {
+            assert!(networks.contain(inside.parse().unwrap()), "{inside}");
+        }
+        for outside in ["11.0.0.1", "192.0.2.8", "fe80::1", "::1"] {
+            assert!(!networks.contain(outside.parse().unwrap()), "{outside}");
+        }
+        assert_eq!("".parse::<Networks>().unwrap(), Networks::default());
+        assert!("10.0.0.0/33".parse::<Networks>().is_err());
+        assert!("localhost".parse::<Networks>().is_err());
+    }
+}
