@@ -102,6 +102,9 @@ fn task(id: TaskId, key: &ProcessKey, agent: &AgentId) -> NewTask {
         targets: vec![Target { item: 0, agent: Some(agent.clone()), host: None, row_key: "k".into() }],
         outcomes: Vec::new(),
         audit: None,
+        idempotency: None,
+        retry_of: None,
+        rollout: None,
     }
 }
 

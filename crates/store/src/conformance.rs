@@ -14,7 +14,11 @@ pub mod enrolment;
 pub mod events;
 pub mod hosts;
 pub mod pools;
+pub mod process_queries;
 pub mod processes;
+pub mod revisions;
+pub mod task_control;
+pub mod task_pages;
 pub mod tasks;
 pub mod users;
 pub mod webhooks;
@@ -97,10 +101,21 @@ macro_rules! conformance_suite {
             hosts::a_session_keeps_the_facts_and_the_time_of_the_change,
             hosts::the_end_of_an_older_session_does_not_mark_a_newer_one_offline,
             hosts::a_reset_marks_all_offline_and_names_those_that_were_online,
+            hosts::a_host_answers_to_the_id_that_it_was_given_last,
+            hosts::an_id_that_is_another_hosts_is_not_given_away,
+            hosts::an_agent_that_enrols_takes_its_id_from_the_host_that_only_answered_to_it,
+            hosts::a_host_keeps_its_second_id_when_its_agent_is_replaced_and_loses_it_with_its_last,
             pools::pools_are_set_on_every_bound_agent,
             pools::pools_are_narrowed_by_namespace_and_agent,
             pools::a_pool_is_assigned_again_only_when_its_limits_change,
             pools::pools_and_processes_of_a_host_share_one_generation,
+            process_queries::processes_know_the_business_of_their_host,
+            process_queries::processes_are_narrowed_by_business,
+            process_queries::processes_are_narrowed_to_the_places_of_a_caller,
+            process_queries::processes_are_narrowed_by_labels,
+            process_queries::processes_are_narrowed_by_their_last_phase,
+            process_queries::a_cursor_leads_through_all_processes_once,
+            process_queries::a_cursor_goes_on_though_its_process_is_gone,
             processes::creating_twice_says_exists_and_changes_nothing,
             processes::an_upsert_with_an_equal_spec_changes_nothing,
             processes::an_upsert_with_another_spec_raises_the_generation_and_keeps_the_rest,
@@ -118,6 +133,27 @@ macro_rules! conformance_suite {
             processes::processes_are_sorted_by_namespace_name_cloud_and_ip_as_bytes,
             processes::processes_are_narrowed_by_every_field_of_the_query,
             processes::a_page_comes_with_the_number_before_paging,
+            revisions::every_change_of_a_spec_is_a_revision_newest_first,
+            revisions::a_task_that_registers_makes_a_revision,
+            revisions::the_last_twenty_revisions_are_kept,
+            revisions::what_was_never_registered_has_no_history,
+            task_control::a_repeated_key_finds_the_first_task_and_writes_nothing,
+            task_control::a_key_is_unique_only_for_its_app,
+            task_control::of_many_calls_with_one_key_one_makes_the_task,
+            task_control::a_key_is_free_again_when_its_task_is_forgotten,
+            task_control::a_task_that_was_refused_leaves_its_key_free,
+            task_control::a_retry_names_the_task_that_it_tries_again,
+            task_control::a_rollout_is_kept_and_replaced,
+            task_control::open_rollouts_are_those_that_go_on_or_still_have_open_targets,
+            task_control::a_task_is_cancelled_once_and_its_targets_stay_open,
+            task_control::a_finished_or_unknown_task_is_not_cancelled,
+            task_pages::a_summary_counts_each_target_once,
+            task_pages::a_task_is_finished_when_its_last_outcome_is_known,
+            task_pages::tasks_are_listed_newest_first_in_pages,
+            task_pages::tasks_are_narrowed_by_every_field_of_the_query,
+            task_pages::a_row_of_a_page_is_the_target_with_its_item_and_outcome,
+            task_pages::targets_are_paged_by_what_became_of_them,
+            task_pages::there_is_no_target_behind_the_last_and_none_of_an_unknown_task,
             tasks::a_large_task_is_read_back_in_order_with_its_known_outcomes,
             tasks::an_unknown_task_is_none,
             tasks::a_task_id_is_used_once,
@@ -170,7 +206,8 @@ fn key(text: &str) -> ProcessKey {
     text.parse().unwrap()
 }
 
-fn spec(proc_name: &str) -> Arc<Spec> {
+/// A spec that differs by its `proc_name` alone.
+pub fn spec(proc_name: &str) -> Arc<Spec> {
     Arc::new(Spec {
         identity: Identity {
             proc_name: proc_name.parse().unwrap(),
@@ -243,7 +280,11 @@ mod tests {
             ("events", include_str!("conformance/events.rs")),
             ("hosts", include_str!("conformance/hosts.rs")),
             ("pools", include_str!("conformance/pools.rs")),
+            ("process_queries", include_str!("conformance/process_queries.rs")),
             ("processes", include_str!("conformance/processes.rs")),
+            ("revisions", include_str!("conformance/revisions.rs")),
+            ("task_control", include_str!("conformance/task_control.rs")),
+            ("task_pages", include_str!("conformance/task_pages.rs")),
             ("tasks", include_str!("conformance/tasks.rs")),
             ("users", include_str!("conformance/users.rs")),
             ("webhooks", include_str!("conformance/webhooks.rs")),

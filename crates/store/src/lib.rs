@@ -19,14 +19,19 @@ pub mod conformance;
 mod event_records;
 mod records;
 pub mod sqlite;
+mod task_records;
 
 pub use access_records::{Binding, Business, BusinessSet, Refusal, User, UserToken};
 pub use audit::{AuditDraft, AuditEntry, AuditPhase, AuditQuery};
 pub use event_records::{EventPage, EventQuery, StoredEvent, Webhook, WebhookFormat};
 pub use records::{
-    App, Assignment, Assignments, EnrolRefusal, Enrolment, HostRecord, JoinToken, Millis, NewTask, Observation,
-    OpenTarget, PoolAssignment, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration,
-    Target, TargetView, TaskItem, TaskView,
+    App, Assignment, Assignments, EnrolRefusal, Enrolment, HostRecord, JoinToken, LabelTerm, Millis, Observation,
+    PoolAssignment, PoolRecord, ProcessCursor, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration,
+    SpecRevision,
+};
+pub use task_records::{
+    CreatedTask, Idempotency, NewTask, OpenTarget, Rollout, RolloutState, Target, TargetQuery, TargetRow, TargetView,
+    TaskItem, TaskQuery, TaskSummary, TaskView, WhichTargets,
 };
 
 use async_trait::async_trait;
@@ -141,7 +146,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn hosts(&self) -> Result<Vec<HostRecord>>;
     /// By `cloud` and `ip`; the supplier is not part of a host's identity.
     async fn hosts_by_key(&self, keys: &[HostKey]) -> Result<Vec<Option<HostRecord>>>;
+    /// By the agent's own id, or by the alias that a host was given.
     async fn hosts_by_agent(&self, agents: &[AgentId]) -> Result<Vec<Option<HostRecord>>>;
+    /// Gives each host a second id that it answers to, in place of the one that it was given before.
+    /// False for a host that no agent serves, and for an id that is another host's.
+    async fn bind_agent_ids(&self, bindings: &[(HostKey, AgentId)]) -> Result<Vec<bool>>;
     /// Raises the session epoch of the agent, marks it online and returns the new epoch; None for
     /// an agent that is bound to no host.
     async fn open_session(&self, agent: &AgentId, facts: &HostFacts, now: Millis) -> Result<Option<u64>>;
@@ -166,6 +175,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// The matching registered processes, sorted by namespace, name, cloud and ip (as text), with
     /// their number before paging.
     async fn processes(&self, query: &ProcessQuery) -> Result<(u64, Vec<ProcessRecord>)>;
+    /// The newest revisions first, the present one included; of one process the last 20 are kept.
+    async fn spec_history(&self, agent: &AgentId, key: &ProcessKey, limit: u32) -> Result<Vec<SpecRevision>>;
     /// What changed for the agent after generation `since`, tombstones included unless `since` is
     /// 0. Processes and pools share one counter, so they are read together.
     async fn assignments(&self, agent: &AgentId, since: u64) -> Result<Assignments>;
@@ -182,9 +193,22 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     // Tasks.
 
     /// Writes the task, its targets, the outcomes that are known already, its audit entry, and (for
-    /// items with `register`) the registrations of its targets, in one transaction.
-    async fn create_task(&self, task: NewTask) -> Result<()>;
+    /// items with `register`) the registrations of its targets, in one transaction. Where
+    /// its idempotency key is known, nothing is written.
+    async fn create_task(&self, task: NewTask) -> Result<CreatedTask>;
     async fn task(&self, id: TaskId) -> Result<Option<TaskView>>;
+    async fn task_summary(&self, id: TaskId) -> Result<Option<TaskSummary>>;
+    /// The newest tasks first.
+    async fn tasks(&self, query: &TaskQuery) -> Result<Vec<TaskSummary>>;
+    /// The matching targets in their order; none of an unknown task.
+    async fn task_targets(&self, id: TaskId, query: &TargetQuery) -> Result<Vec<TargetRow>>;
+    /// Marks the task as cancelled; false if it is unknown, finished or marked already. Its targets
+    /// stay open until they get their outcomes.
+    async fn cancel_task(&self, id: TaskId, now: Millis) -> Result<bool>;
+    /// Replaces the rollout of a task that has one; false for any other.
+    async fn set_rollout(&self, id: TaskId, rollout: &Rollout) -> Result<bool>;
+    /// The rollouts of tasks that are not finished, and those that run or pause; oldest task first.
+    async fn open_rollouts(&self) -> Result<Vec<(TaskId, Rollout)>>;
     /// The newest tasks first, without their targets' outcomes.
     async fn task_ids(&self, limit: u32) -> Result<Vec<TaskId>>;
     /// Every target without an outcome, oldest task first.

@@ -1,14 +1,13 @@
 //! The records that cross the store's border.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use proctor_model::{
-    AgentId, HostFacts, HostKey, Namespace, OperationId, OperationKind, Outcome, Pool, ProcessKey, ProcessName,
-    Snapshot, Spec, TaskId,
+    AgentId, HostFacts, HostKey, Namespace, Phase, Places, Pool, ProcessKey, ProcessName, Snapshot, Spec,
 };
 use serde::{Deserialize, Serialize};
-
-use crate::audit::AuditDraft;
 
 /// Unix milliseconds.
 pub type Millis = i64;
@@ -74,6 +73,8 @@ pub enum EnrolRefusal {
 pub struct HostRecord {
     pub key: HostKey,
     pub agent: AgentId,
+    /// A second id that it answers to.
+    pub alias: Option<AgentId>,
     /// The business that it belongs to.
     pub business: Option<u64>,
     pub facts: HostFacts,
@@ -105,20 +106,62 @@ pub enum Registered {
     NoHost,
 }
 
-/// Which registered processes; a field that is None does not narrow.
+/// Which registered processes; a field that is None, and a list of terms or phases that is empty, do
+/// not narrow.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessQuery {
     pub namespace: Option<Namespace>,
     pub name: Option<ProcessName>,
     pub agents: Option<Vec<AgentId>>,
+    pub businesses: Option<Vec<u64>>,
+    /// Only what lies in one of these: what the caller may see.
+    pub places: Option<Places>,
+    /// All of them hold.
+    pub labels: Vec<LabelTerm>,
+    /// As last observed; one that was never observed is [`Phase::Unknown`].
+    pub phases: Vec<Phase>,
+    /// Only what is sorted behind it.
+    pub after: Option<ProcessCursor>,
     pub offset: u64,
     pub limit: Option<u64>,
+}
+
+/// A place in the list of processes: what it is sorted by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessCursor {
+    pub namespace: Namespace,
+    pub name: ProcessName,
+    pub cloud: u32,
+    pub ip: IpAddr,
+}
+
+/// What is asked of the labels of a spec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LabelTerm {
+    Equals(String, String),
+    /// Another value, or no such label.
+    NotEquals(String, String),
+    Exists(String),
+    Absent(String),
+}
+
+impl LabelTerm {
+    pub fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
+        match self {
+            Self::Equals(key, value) => labels.get(key) == Some(value),
+            Self::NotEquals(key, value) => labels.get(key) != Some(value),
+            Self::Exists(key) => labels.contains_key(key),
+            Self::Absent(key) => !labels.contains_key(key),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessRecord {
     pub host: HostKey,
     pub agent: AgentId,
+    /// The business that the host belongs to.
+    pub business: Option<u64>,
     pub online: bool,
     pub key: ProcessKey,
     pub spec: Arc<Spec>,
@@ -127,6 +170,23 @@ pub struct ProcessRecord {
     pub registered_at: Millis,
     /// The last observation; None before the first.
     pub snapshot: Option<Snapshot>,
+}
+
+impl ProcessRecord {
+    pub fn cursor(&self) -> ProcessCursor {
+        let ProcessKey { namespace, name } = self.key.clone();
+        ProcessCursor { namespace, name, cloud: self.host.cloud, ip: self.host.ip }
+    }
+}
+
+/// What a process was from one change to the next.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpecRevision {
+    pub generation: u64,
+    /// None: not registered.
+    pub spec: Option<Arc<Spec>>,
+    /// When it was changed to this.
+    pub at: Millis,
 }
 
 /// One change that an agent must learn of.
@@ -168,75 +228,4 @@ pub struct Assignments {
 pub struct PoolAssignment {
     pub generation: u64,
     pub pool: Pool,
-}
-
-#[derive(Clone, Debug)]
-pub struct NewTask {
-    pub id: TaskId,
-    pub created_at: Millis,
-    pub app: String,
-    pub user: String,
-    /// Who asked, in the words of the border; given back with the task.
-    pub family: String,
-    pub items: Vec<TaskItem>,
-    pub targets: Vec<Target>,
-    /// Outcomes known at submission: (index into `targets`, outcome).
-    pub outcomes: Vec<(u32, Outcome)>,
-    /// Appended to the audit log together with the task, at `created_at`.
-    pub audit: Option<AuditDraft>,
-}
-
-/// What the targets of a task share.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TaskItem {
-    pub key: ProcessKey,
-    /// None where the caller's op_type means nothing; its targets are final from the start.
-    pub kind: Option<OperationKind>,
-    pub spec: Option<Arc<Spec>>,
-    /// Register the spec on every target with an agent before anything is dispatched.
-    pub register: bool,
-    /// How long its targets may stay without an outcome, from the task's creation.
-    pub time_limit_ms: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Target {
-    /// Index into the task's items.
-    pub item: u32,
-    /// None where the caller's host is not known.
-    pub agent: Option<AgentId>,
-    /// The host's address, or the one that the caller gave.
-    pub host: Option<HostKey>,
-    /// The key of its row in the caller's dialect.
-    pub row_key: String,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct TaskView {
-    pub id: TaskId,
-    pub created_at: Millis,
-    pub app: String,
-    pub user: String,
-    pub family: String,
-    /// `register` is not kept: it is false here.
-    pub items: Vec<TaskItem>,
-    pub targets: Vec<TargetView>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct TargetView {
-    pub target: Target,
-    pub outcome: Option<Outcome>,
-}
-
-/// A target that still has to be delivered or answered.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OpenTarget {
-    pub operation: OperationId,
-    pub agent: Option<AgentId>,
-    pub key: ProcessKey,
-    pub kind: OperationKind,
-    pub spec: Option<Arc<Spec>>,
-    pub created_at: Millis,
-    pub time_limit_ms: u64,
 }

@@ -50,6 +50,9 @@ impl Control {
                 targets: draft.targets,
                 outcomes: draft.outcomes,
                 audit: None,
+                idempotency: None,
+                retry_of: None,
+                rollout: None,
             })
             .await?;
         let agents: Vec<AgentId> = open.iter().filter_map(|target| target.agent.clone()).collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proctor_model::{HostFacts, HostKey};
 
 use super::{agent, enrol, enrolment, host};
-use crate::{HostRecord, Store};
+use crate::{Enrolment, HostRecord, Store};
 
 fn facts(hostname: &str) -> HostFacts {
     HostFacts { hostname: hostname.to_owned(), cpus: 8, memory_bytes: 1 << 40, ..HostFacts::default() }
@@ -123,4 +123,62 @@ pub async fn a_reset_marks_all_offline_and_names_those_that_were_online(store: A
     assert!(hosts.iter().all(|host| !host.online));
     assert_eq!(hosts.iter().map(|host| host.presence_changed_at).collect::<Vec<_>>(), [50, 0, 50]);
     assert!(store.reset_presence(60).await.unwrap().is_empty());
+}
+
+pub async fn a_host_answers_to_the_id_that_it_was_given_last(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+
+    let first = store.bind_agent_ids(&[(HostKey { supplier: 7, ..host(0) }, agent(100))]).await.unwrap();
+    let by_first = store.hosts_by_agent(&[agent(100), agent(0)]).await.unwrap();
+    let second = store.bind_agent_ids(&[(host(0), agent(101))]).await.unwrap();
+    let by_second = store.hosts_by_agent(&[agent(100), agent(101), agent(0)]).await.unwrap();
+
+    assert_eq!((first, second), (vec![true], vec![true]));
+    assert_eq!(by_first[0].as_ref().map(|found| (found.key, &found.agent)), Some((host(0), &agent(0))));
+    assert_eq!(by_first[0].as_ref().unwrap().alias, Some(agent(100)));
+    assert_eq!(by_first[0], by_first[1]);
+    assert_eq!(by_second[0], None);
+    assert_eq!(by_second[1].as_ref().unwrap().alias, Some(agent(101)));
+    assert_eq!(by_second[1], by_second[2]);
+}
+
+pub async fn an_id_that_is_another_hosts_is_not_given_away(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    store.bind_agent_ids(&[(host(0), agent(100))]).await.unwrap();
+
+    let own_of_other = (host(1), agent(0));
+    let alias_of_other = (host(1), agent(100));
+    let no_host = (host(9), agent(101));
+    let own = (host(1), agent(1));
+    let answers = store.bind_agent_ids(&[own_of_other, alias_of_other, no_host, own]).await.unwrap();
+
+    assert_eq!(answers, [false, false, false, true]);
+    let found = store.hosts_by_agent(&[agent(0), agent(100), agent(101), agent(1)]).await.unwrap();
+    let keys: Vec<_> = found.iter().map(|found| found.as_ref().map(|found| found.key)).collect();
+    assert_eq!(keys, [Some(host(0)), Some(host(0)), None, Some(host(1))]);
+    assert_eq!(found[3].as_ref().unwrap().alias, None);
+}
+
+pub async fn an_agent_that_enrols_takes_its_id_from_the_host_that_only_answered_to_it(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    store.bind_agent_ids(&[(host(0), agent(1))]).await.unwrap();
+
+    store.enrol(enrolment("fixture", 1), 5).await.unwrap().unwrap();
+
+    let found = store.hosts_by_agent(&[agent(0), agent(1)]).await.unwrap();
+    assert_eq!(found[0].as_ref().unwrap().alias, None);
+    assert_eq!(found[1].as_ref().map(|found| found.key), Some(host(1)));
+}
+
+pub async fn a_host_keeps_its_second_id_when_its_agent_is_replaced_and_loses_it_with_its_last(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    store.bind_agent_ids(&[(host(0), agent(100)), (host(1), agent(101))]).await.unwrap();
+
+    store.enrol(Enrolment { host: host(0), ..enrolment("fixture", 9) }, 5).await.unwrap().unwrap();
+    store.enrol(Enrolment { host: host(0), ..enrolment("fixture", 1) }, 5).await.unwrap().unwrap();
+
+    let found = store.hosts_by_agent(&[agent(100), agent(101)]).await.unwrap();
+    assert_eq!(found[0].as_ref().map(|found| &found.agent), Some(&agent(1)));
+    assert_eq!(found[1], None);
+    assert_eq!(store.bind_agent_ids(&[(host(0), agent(101))]).await.unwrap(), [true]);
 }

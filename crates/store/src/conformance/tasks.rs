@@ -8,16 +8,16 @@ use tokio::task::JoinSet;
 use super::{agent, enrol, host, key, spec};
 use crate::{AuditDraft, AuditPhase, AuditQuery, Millis, NewTask, ProcessQuery, Store, Target, TaskItem, TaskView};
 
-fn id(number: u128) -> TaskId {
+pub(super) fn id(number: u128) -> TaskId {
     TaskId::from_uuid(uuid::Uuid::from_u128(number))
 }
 
-fn operation(task: u128, index: u32) -> OperationId {
+pub(super) fn operation(task: u128, index: u32) -> OperationId {
     OperationId::first(id(task), index)
 }
 
 /// A start of `web/a` on `targets` agents, without outcomes.
-fn task(number: u128, created_at: Millis, targets: usize) -> NewTask {
+pub(super) fn task(number: u128, created_at: Millis, targets: usize) -> NewTask {
     NewTask {
         id: id(number),
         created_at,
@@ -34,18 +34,21 @@ fn task(number: u128, created_at: Millis, targets: usize) -> NewTask {
         targets: (0..targets).map(|number| target(0, number)).collect(),
         outcomes: Vec::new(),
         audit: None,
+        idempotency: None,
+        retry_of: None,
+        rollout: None,
     }
 }
 
-fn target(item: u32, number: usize) -> Target {
+pub(super) fn target(item: u32, number: usize) -> Target {
     Target { item, agent: Some(agent(number)), host: Some(host(number)), row_key: format!("row {number}") }
 }
 
-fn failed(message: &str) -> Outcome {
+pub(super) fn failed(message: &str) -> Outcome {
     Outcome::new(Code::CommandFailed, message, false)
 }
 
-async fn read(store: &dyn Store, number: u128) -> TaskView {
+pub(super) async fn read(store: &dyn Store, number: u128) -> TaskView {
     store.task(id(number)).await.unwrap().unwrap()
 }
 

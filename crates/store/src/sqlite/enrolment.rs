@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::businesses;
 use super::column::{exact, host_and_agent, to_json};
 use super::failure::Tried;
+use super::hosts;
 use crate::{EnrolRefusal, Enrolment, JoinToken, Millis};
 
 /// A token that is put again keeps the count of its uses.
@@ -40,6 +41,7 @@ pub(super) fn enrol(connection: &Connection, enrolment: &Enrolment, now: Millis)
     if !repeated {
         use_token(connection, enrolment, now)?;
     }
+    hosts::forget_alias(connection, &enrolment.agent)?;
     bind(connection, enrolment, there, mine, now)?;
     // Somebody may have placed the host elsewhere since the first time.
     if !repeated {
@@ -198,7 +200,7 @@ fn update(connection: &Connection, id: i64, enrolment: &Enrolment, now: Millis) 
 
 /// The host that the agent served before is served by nobody until an agent enrols for it.
 fn leave(connection: &Connection, mine: &Bound) -> Tried<()> {
-    connection.prepare_cached("UPDATE host SET agent = NULL WHERE id = ?1")?.execute([mine.id])?;
+    connection.prepare_cached("UPDATE host SET agent = NULL, alias = NULL WHERE id = ?1")?.execute([mine.id])?;
     Ok(())
 }
 

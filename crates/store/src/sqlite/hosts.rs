@@ -1,6 +1,7 @@
 //! Hosts and the presence of their agents.
 
 use proctor_model::{AgentId, HostFacts, HostKey};
+use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::column::{counter, from_json, host_and_agent, parsed, signed, to_json};
@@ -11,7 +12,7 @@ use crate::{HostRecord, Millis};
 macro_rules! select_host {
     ($rest:literal) => {
         concat!(
-            "SELECT cloud, supplier, ip, agent, facts, enrolled_at, online, epoch, presence_changed_at, business
+            "SELECT cloud, supplier, ip, agent, facts, enrolled_at, online, epoch, presence_changed_at, business, alias
              FROM host LEFT JOIN placement USING (cloud, ip) ",
             $rest
         )
@@ -39,10 +40,13 @@ pub(super) fn by_key(connection: &Connection, keys: &[HostKey]) -> Tried<Vec<Opt
 }
 
 pub(super) fn by_agent(connection: &Connection, agents: &[AgentId]) -> Tried<Vec<Option<HostRecord>>> {
-    let mut statement = connection.prepare_cached(select_host!("WHERE agent = ?1"))?;
+    let mut by_own = connection.prepare_cached(select_host!("WHERE agent = ?1"))?;
+    let mut by_alias = connection.prepare_cached(select_host!("WHERE alias = ?1 AND agent IS NOT NULL"))?;
     let find = |agent: &AgentId| {
-        let mut rows = statement.query([agent.as_str()])?;
-        rows.next()?.map(host_record).transpose()
+        if let Some(row) = by_own.query([agent.as_str()])?.next()? {
+            return host_record(row).map(Some);
+        }
+        by_alias.query([agent.as_str()])?.next()?.map(host_record).transpose()
     };
     agents.iter().map(find).collect()
 }
@@ -53,6 +57,7 @@ fn host_record(row: &Row<'_>) -> Tried<HostRecord> {
     Ok(HostRecord {
         key,
         agent,
+        alias: if row.get_ref(10)?.data_type() == Type::Null { None } else { Some(parsed(row, 10, "agent id")?) },
         business: row.get::<_, Option<i64>>(9)?.map(i64::cast_unsigned),
         facts: from_json("host facts", facts)?,
         enrolled_at: row.get(5)?,
@@ -60,6 +65,24 @@ fn host_record(row: &Row<'_>) -> Tried<HostRecord> {
         epoch: counter(row, 7)?,
         presence_changed_at: row.get(8)?,
     })
+}
+
+pub(super) fn bind_aliases(connection: &Connection, bindings: &[(HostKey, AgentId)]) -> Tried<Vec<bool>> {
+    let mut statement = connection.prepare_cached(
+        "UPDATE host SET alias = iif(agent = ?3, NULL, ?3)
+         WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL AND NOT EXISTS
+             (SELECT 1 FROM host AS other WHERE other.id <> host.id AND (other.agent = ?3 OR other.alias = ?3))",
+    )?;
+    let bind = |(host, agent): &(HostKey, AgentId)| {
+        Ok(statement.execute((host.cloud, host.ip.to_string(), agent.as_str()))? == 1)
+    };
+    bindings.iter().map(bind).collect()
+}
+
+/// An agent's own id goes before the alias of another host.
+pub(super) fn forget_alias(connection: &Connection, agent: &AgentId) -> Tried<()> {
+    connection.prepare_cached("UPDATE host SET alias = NULL WHERE alias = ?1")?.execute([agent.as_str()])?;
+    Ok(())
 }
 
 /// The row of the host that the agent is bound to.

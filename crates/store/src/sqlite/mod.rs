@@ -18,8 +18,10 @@ mod hosts;
 mod narrowed;
 mod outcomes;
 mod pools;
+mod process_filter;
 mod processes;
 mod readers;
+mod registrations;
 mod tasks;
 mod users;
 mod webhooks;
@@ -38,10 +40,10 @@ use uuid::Uuid;
 use self::readers::Readers;
 use self::writer::Writer;
 use crate::{
-    App, Assignments, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, EnrolRefusal, Enrolment,
-    EventPage, EventQuery, HostRecord, JoinToken, Millis, NewTask, Observation, OpenTarget, PoolRecord, ProcessQuery,
-    ProcessRecord, Refusal, RegisterMode, Registered, Registration, Result, Store, StoreError, TaskView, User,
-    UserToken, Webhook,
+    App, Assignments, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, CreatedTask, EnrolRefusal,
+    Enrolment, EventPage, EventQuery, HostRecord, JoinToken, Millis, NewTask, Observation, OpenTarget, PoolRecord,
+    ProcessQuery, ProcessRecord, Refusal, RegisterMode, Registered, Registration, Result, Rollout, SpecRevision, Store,
+    StoreError, TargetQuery, TargetRow, TaskQuery, TaskSummary, TaskView, User, UserToken, Webhook,
 };
 
 #[derive(Debug)]
@@ -250,6 +252,11 @@ impl Store for SqliteStore {
         self.readers.run("find hosts", move |c| hosts::by_agent(c, &agents)).await
     }
 
+    async fn bind_agent_ids(&self, bindings: &[(HostKey, AgentId)]) -> Result<Vec<bool>> {
+        let bindings = bindings.to_vec();
+        self.writer.run("bind agent ids", move |c| hosts::bind_aliases(c, &bindings)).await
+    }
+
     async fn open_session(&self, agent: &AgentId, facts: &HostFacts, now: Millis) -> Result<Option<u64>> {
         let (agent, facts) = (agent.clone(), facts.clone());
         self.writer.run("open a session", move |c| hosts::open_session(c, &agent, &facts, now)).await
@@ -271,17 +278,22 @@ impl Store for SqliteStore {
         now: Millis,
     ) -> Result<Vec<Registered>> {
         let registrations = registrations.to_vec();
-        self.writer.run("register processes", move |c| processes::register(c, &registrations, mode, now)).await
+        self.writer.run("register processes", move |c| registrations::register(c, &registrations, mode, now)).await
     }
 
     async fn unregister(&self, processes: &[(AgentId, ProcessKey)], now: Millis) -> Result<Vec<bool>> {
         let processes = processes.to_vec();
-        self.writer.run("unregister processes", move |c| processes::unregister(c, &processes, now)).await
+        self.writer.run("unregister processes", move |c| registrations::unregister(c, &processes, now)).await
     }
 
     async fn processes(&self, query: &ProcessQuery) -> Result<(u64, Vec<ProcessRecord>)> {
         let query = query.clone();
         self.readers.run("read the processes", move |c| processes::list(c, &query)).await
+    }
+
+    async fn spec_history(&self, agent: &AgentId, key: &ProcessKey, limit: u32) -> Result<Vec<SpecRevision>> {
+        let (agent, key) = (agent.clone(), key.clone());
+        self.readers.run("read the history of a process", move |c| registrations::history(c, &agent, &key, limit)).await
     }
 
     async fn assignments(&self, agent: &AgentId, since: u64) -> Result<Assignments> {
@@ -308,12 +320,39 @@ impl Store for SqliteStore {
         self.readers.run("read the pools", move |c| pools::list(c, namespace.as_ref(), agents.as_deref())).await
     }
 
-    async fn create_task(&self, task: NewTask) -> Result<()> {
+    async fn create_task(&self, task: NewTask) -> Result<CreatedTask> {
         self.writer.run("keep a task", move |c| tasks::create(c, &task)).await
     }
 
     async fn task(&self, id: TaskId) -> Result<Option<TaskView>> {
         self.readers.run("read a task", move |c| tasks::get(c, id)).await
+    }
+
+    async fn task_summary(&self, id: TaskId) -> Result<Option<TaskSummary>> {
+        self.readers.run("read a task", move |c| tasks::summary(c, id)).await
+    }
+
+    async fn tasks(&self, query: &TaskQuery) -> Result<Vec<TaskSummary>> {
+        let query = query.clone();
+        self.readers.run("list the tasks", move |c| tasks::list(c, &query)).await
+    }
+
+    async fn task_targets(&self, id: TaskId, query: &TargetQuery) -> Result<Vec<TargetRow>> {
+        let query = *query;
+        self.readers.run("read targets of a task", move |c| tasks::targets(c, id, query)).await
+    }
+
+    async fn cancel_task(&self, id: TaskId, now: Millis) -> Result<bool> {
+        self.writer.run("cancel a task", move |c| tasks::cancel(c, id, now)).await
+    }
+
+    async fn set_rollout(&self, id: TaskId, rollout: &Rollout) -> Result<bool> {
+        let rollout = rollout.clone();
+        self.writer.run("keep how far a rollout is", move |c| tasks::set_rollout(c, id, &rollout)).await
+    }
+
+    async fn open_rollouts(&self) -> Result<Vec<(TaskId, Rollout)>> {
+        self.readers.run("read the open rollouts", tasks::open_rollouts).await
     }
 
     async fn task_ids(&self, limit: u32) -> Result<Vec<TaskId>> {

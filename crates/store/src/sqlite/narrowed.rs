@@ -17,6 +17,10 @@ impl Narrowed {
         self.values.push(Box::new(value));
     }
 
+    pub(super) fn by_fact(&mut self, condition: &'static str) {
+        self.conditions.push(condition);
+    }
+
     /// Nothing, where there is no value.
     pub(super) fn by_some(&mut self, condition: &'static str, value: Option<impl ToSql + 'static>) {
         if let Some(value) = value {
@@ -24,9 +28,9 @@ impl Narrowed {
         }
     }
 
-    /// What stands behind WHERE; there must be at least one.
+    /// What stands behind WHERE.
     pub(super) fn conditions(&self) -> String {
-        self.conditions.join(" AND ")
+        if self.conditions.is_empty() { "true".to_owned() } else { self.conditions.join(" AND ") }
     }
 
     /// `sql` ends with `LIMIT ?`.

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use proctor_model::{Code, OperationId, Outcome, Snapshot, TaskId};
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::column::{from_json, snapshot, snapshot_json};
+use super::column::{from_json, signed, snapshot, snapshot_json};
 use super::failure::{Failure, Tried};
 use crate::Millis;
 
@@ -14,7 +14,21 @@ use crate::Millis;
 struct Task {
     seq: i64,
     target_count: u32,
-    added: u32,
+    added: Added,
+}
+
+/// Outcomes that are new to a task.
+#[derive(Default)]
+struct Added {
+    count: u32,
+    failed: u32,
+}
+
+impl Added {
+    fn count(&mut self, outcome: &Outcome) {
+        self.count += 1;
+        self.failed += u32::from(!outcome.code.is_success());
+    }
 }
 
 pub(super) fn record(
@@ -31,30 +45,32 @@ pub(super) fn record(
         };
         let Some(task) = task else { continue };
         if operation.index < task.target_count && insert_one(connection, task.seq, operation.index, outcome, now)? {
-            task.added += 1;
+            task.added.count(outcome);
             recorded.push(*operation);
         }
     }
     for task in tasks.values().flatten() {
-        close(connection, task.seq, task.added)?;
+        close(connection, task.seq, &task.added, now)?;
     }
     Ok(recorded)
 }
 
 /// The outcomes that are known when the task is created; of two for one target the first counts.
 pub(super) fn insert(connection: &Connection, task: i64, outcomes: &[(u32, Outcome)], now: Millis) -> Tried<()> {
-    let mut added = 0;
+    let mut added = Added::default();
     for (index, outcome) in outcomes {
-        added += u32::from(insert_one(connection, task, *index, outcome, now)?);
+        if insert_one(connection, task, *index, outcome, now)? {
+            added.count(outcome);
+        }
     }
-    close(connection, task, added)
+    close(connection, task, &added, now)
 }
 
 fn task(connection: &Connection, id: TaskId) -> Tried<Option<Task>> {
     let task = connection
         .prepare_cached("SELECT seq, target_count FROM task WHERE id = ?1")?
         .query_row([id.as_uuid().as_bytes().as_slice()], |row| {
-            Ok(Task { seq: row.get(0)?, target_count: row.get(1)?, added: 0 })
+            Ok(Task { seq: row.get(0)?, target_count: row.get(1)?, added: Added::default() })
         })
         .optional()?;
     Ok(task)
@@ -81,45 +97,59 @@ fn insert_one(connection: &Connection, task: i64, index: u32, outcome: &Outcome,
     Ok(inserted == 1)
 }
 
-fn close(connection: &Connection, task: i64, targets: u32) -> Tried<()> {
-    if targets > 0 {
+fn close(connection: &Connection, task: i64, added: &Added, now: Millis) -> Tried<()> {
+    if added.count > 0 {
         connection
-            .prepare_cached("UPDATE task SET open_count = open_count - ?2 WHERE seq = ?1")?
-            .execute((task, targets))?;
+            .prepare_cached(
+                "UPDATE task SET open_count = open_count - ?2, failed_count = failed_count + ?3,
+                        finished_at = iif(open_count = ?2, ?4, NULL)
+                 WHERE seq = ?1",
+            )?
+            .execute((task, added.count, added.failed, now))?;
     }
     Ok(())
 }
 
-/// For each of the task's targets, its outcome.
-pub(super) fn of_task(connection: &Connection, task: i64, target_count: usize) -> Tried<Vec<Option<Outcome>>> {
-    let mut outcomes = vec![None; target_count];
+/// For each of `count` targets of the task from index `first` on, its outcome.
+pub(super) fn of_task(connection: &Connection, task: i64, first: u32, count: usize) -> Tried<Vec<Option<Outcome>>> {
+    const SQL: &str = "SELECT idx, code, message, output, managed, snapshot, instances FROM outcome
+                       WHERE task = ?1 AND idx BETWEEN ?2 AND ?3";
+    slots(connection, SQL, task, first, count, |row| outcome(row).map(Some))
+}
+
+/// For each of `count` targets of the task from index `first` on, whether it has an outcome.
+pub(super) fn known(connection: &Connection, task: i64, first: u32, count: usize) -> Tried<Vec<bool>> {
+    const SQL: &str = "SELECT idx FROM outcome WHERE task = ?1 AND idx BETWEEN ?2 AND ?3";
+    slots(connection, SQL, task, first, count, |_| Ok(true))
+}
+
+/// A value for each of `count` targets: what is read of its row, whose first column is its index.
+fn slots<T: Default + Clone>(
+    connection: &Connection,
+    sql: &str,
+    task: i64,
+    first: u32,
+    count: usize,
+    read: impl Fn(&Row<'_>) -> Tried<T>,
+) -> Tried<Vec<T>> {
+    let mut slots = vec![T::default(); count];
+    let last = i64::from(first) + signed(count as u64) - 1;
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query((task, first, last))?;
+    while let Some(row) = rows.next()? {
+        let index: u32 = row.get(0)?;
+        slots[(index - first) as usize] = read(row)?;
+    }
+    Ok(slots)
+}
+
+/// At most `limit` targets of the task from index `first` on that succeeded, or that ended otherwise.
+pub(super) fn indexes(connection: &Connection, task: i64, is_success: bool, first: u32, limit: u32) -> Tried<Vec<u32>> {
     let mut statement = connection.prepare_cached(
-        "SELECT idx, code, message, output, managed, snapshot, instances FROM outcome WHERE task = ?1",
+        "SELECT idx FROM outcome WHERE task = ?1 AND idx >= ?2 AND (code = ?3) = ?4 ORDER BY idx LIMIT ?5",
     )?;
-    let mut rows = statement.query([task])?;
-    while let Some(row) = rows.next()? {
-        *slot(&mut outcomes, row)? = Some(outcome(row)?);
-    }
-    Ok(outcomes)
-}
-
-/// For each of the task's targets, whether it has an outcome.
-pub(super) fn known(connection: &Connection, task: i64, target_count: usize) -> Tried<Vec<bool>> {
-    let mut known = vec![false; target_count];
-    let mut statement = connection.prepare_cached("SELECT idx FROM outcome WHERE task = ?1")?;
-    let mut rows = statement.query([task])?;
-    while let Some(row) = rows.next()? {
-        *slot(&mut known, row)? = true;
-    }
-    Ok(known)
-}
-
-/// The place of the target whose index is in the first column.
-fn slot<'a, T>(slots: &'a mut [T], row: &Row<'_>) -> Tried<&'a mut T> {
-    let index: u32 = row.get(0)?;
-    slots
-        .get_mut(index as usize)
-        .ok_or_else(|| Failure::Damaged(format!("outcome of target {index}, which is not there")))
+    let indexes = statement.query_map((task, first, Code::Success.number(), is_success, limit), |row| row.get(0))?;
+    Ok(indexes.collect::<rusqlite::Result<_>>()?)
 }
 
 fn outcome(row: &Row<'_>) -> Tried<Outcome> {

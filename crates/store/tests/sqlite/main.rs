@@ -62,6 +62,9 @@ fn task(targets: usize, row_key: &str) -> NewTask {
         targets: vec![target; targets],
         outcomes: Vec::new(),
         audit: None,
+        idempotency: None,
+        retry_of: None,
+        rollout: None,
     }
 }
 
@@ -120,7 +123,7 @@ async fn a_file_of_a_newer_program_is_refused() {
 
     let error = SqliteStore::open(&file(&directory)).await.unwrap_err();
 
-    assert!(matches!(error, StoreError::Newer { found: 99, known: 3 }), "{error:?}");
+    assert!(matches!(error, StoreError::Newer { found: 99, known: 4 }), "{error:?}");
 }
 
 #[tokio::test]

@@ -1,8 +1,12 @@
 //! A file that an earlier program wrote is opened with all that is in it.
 
-use proctor_model::{Permissions, Subject};
+use proctor_model::{OperationKind, Permissions, Phase, Snapshot, Subject};
+use proctor_store::conformance::spec;
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{AuditDraft, AuditPhase, AuditQuery, JoinToken, ProcessQuery, Store, TaskView};
+use proctor_store::{
+    AuditDraft, AuditPhase, AuditQuery, JoinToken, ProcessQuery, RegisterMode, Registration, Store, TaskQuery,
+    TaskSummary, TaskView,
+};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -20,10 +24,15 @@ const CONTENT_2: &str = r#"
     INSERT INTO token VALUES ('t', 'hash', 3, 1, 99, NULL);
     INSERT INTO host (id, cloud, supplier, ip, agent, fingerprint, facts, enrolled_at, presence_changed_at, generation)
     VALUES (1, 2, 0, '10.0.0.1', 'agent-1', 'key', '{"hostname":"h","os":"","arch":"","cpus":1,"memory_bytes":1,"agent_version":""}', 5, 5, 1);
+    INSERT INTO process VALUES (1, 'web', 'gone', 1, NULL, 1, 5, 0, NULL);
     INSERT INTO task VALUES (1, x'00000000000000000000000000000007', 5, 'old', 'u', 'v2',
         '[{"key":{"namespace":"web","name":"a"},"kind":"stop","spec":null,"time_limit_ms":1}]', 2, 1);
     INSERT INTO task_chunk VALUES (1, 0, '[{"item":0,"agent":"agent-1","host":{"cloud":2,"supplier":0,"ip":"10.0.0.1"},"row_key":"r0"},{"item":0,"agent":null,"host":null,"row_key":"r1"}]');
     INSERT INTO outcome VALUES (1, 0, 0, 'success', '', 1, NULL, NULL, 6);
+    INSERT INTO task VALUES (2, x'00000000000000000000000000000008', 8, 'old', 'u', 'v2',
+        '[{"key":{"namespace":"web","name":"a"},"kind":"start","spec":null,"time_limit_ms":1},{"key":{"namespace":"web","name":"b"},"kind":null,"spec":null,"time_limit_ms":1}]', 1, 0);
+    INSERT INTO task_chunk VALUES (2, 0, '[{"item":1,"agent":null,"host":null,"row_key":"r"}]');
+    INSERT INTO outcome VALUES (2, 0, 117, 'absent', '', 0, NULL, NULL, 9);
 "#;
 
 async fn upgraded() -> (SqliteStore, TempDir) {
@@ -32,6 +41,12 @@ async fn upgraded() -> (SqliteStore, TempDir) {
     for sql in SCHEMA_2.into_iter().chain([CONTENT_2]) {
         old.execute_batch(sql).unwrap();
     }
+    let (spec, snapshot) = (spec("a"), Snapshot { phase: Phase::Running, ..Snapshot::default() });
+    let hash = spec.hash();
+    old.execute("INSERT INTO spec VALUES (?1, ?2)", (hash.as_str(), spec.to_json())).unwrap();
+    let snapshot = serde_json::to_string(&snapshot).unwrap();
+    let process = "INSERT INTO process VALUES (2, 'web', 'a', 1, ?1, 2, 5, 1, ?2)";
+    old.execute(process, (hash.as_str(), snapshot)).unwrap();
     old.pragma_update(None, "user_version", 2).unwrap();
     drop(old);
     (SqliteStore::open(&file(&directory)).await.unwrap(), directory)
@@ -50,11 +65,40 @@ async fn apps_hosts_and_tasks_of_an_earlier_schema_are_still_there() {
     assert_eq!((app.sealed_secret, app.trusted, app.created_at), (None, false, 6));
     let hosts = store.hosts().await.unwrap();
     assert_eq!((hosts.len(), hosts[0].business), (1, None));
-    assert_eq!(store.processes(&ProcessQuery::default()).await.unwrap().0, 0);
     let task = old_task(&store).await;
     assert_eq!(task.targets[0].outcome.as_ref().map(|outcome| &*outcome.message), Some("success"));
     assert_eq!((&*task.targets[1].target.row_key, &task.targets[1].outcome), ("r1", &None));
     assert_eq!(store.open_targets().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn processes_of_an_earlier_schema_have_a_phase_and_a_first_revision() {
+    let (store, _directory) = upgraded().await;
+    let running = ProcessQuery { phases: vec![Phase::Running], ..ProcessQuery::default() };
+    let unknown = ProcessQuery { phases: vec![Phase::Unknown], ..ProcessQuery::default() };
+
+    let agent = "agent-1".parse().unwrap();
+    let changed = Registration { agent, key: "web/a".parse().unwrap(), spec: spec("b") };
+    store.register(std::slice::from_ref(&changed), RegisterMode::Upsert, 8).await.unwrap();
+
+    assert_eq!(store.processes(&running).await.unwrap().0, 1);
+    assert_eq!(store.processes(&unknown).await.unwrap().0, 0);
+    let history = store.spec_history(&changed.agent, &changed.key, 9).await.unwrap();
+    let seen: Vec<_> = history.into_iter().map(|revision| (revision.at, revision.spec)).collect();
+    assert_eq!(seen, [(8, Some(spec("b"))), (5, Some(spec("a")))]);
+}
+
+#[tokio::test]
+async fn tasks_of_an_earlier_schema_are_counted() {
+    let (store, _directory) = upgraded().await;
+
+    let tasks = store.tasks(&TaskQuery { limit: 9, ..TaskQuery::default() }).await.unwrap();
+
+    let counts = |task: &TaskSummary| (task.total, task.pending, task.succeeded, task.failed, task.finished_at);
+    assert_eq!(tasks.iter().map(counts).collect::<Vec<_>>(), [(1, 0, 0, 1, Some(9)), (2, 1, 1, 0, None)]);
+    assert_eq!((&tasks[0].kinds[..], &tasks[1].kinds[..]), (&[OperationKind::Start][..], &[OperationKind::Stop][..]));
+    assert!(tasks.iter().all(|task| task.rollout.is_none() && task.cancelled_at.is_none()));
+    assert!(store.open_rollouts().await.unwrap().is_empty());
 }
 
 #[tokio::test]

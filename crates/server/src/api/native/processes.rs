@@ -120,9 +120,9 @@ pub(super) async fn list(
     let query = ProcessQuery {
         namespace: params.namespace.as_deref().map(str::parse).transpose()?,
         name: params.name.as_deref().map(str::parse).transpose()?,
-        agents: None,
         offset: number_param("offset", params.offset.as_deref(), 0)?,
         limit: Some(number_param("limit", params.limit.as_deref(), PAGE_MAX)?.min(PAGE_MAX)),
+        ..ProcessQuery::default()
     };
     let host = params.host.as_deref().map(parse_host).transpose().map_err(|error| error.inside("host"))?;
     let view = if flag_param("full", params.full.as_deref())? { ProcessView::full } else { ProcessView::brief };
@@ -141,9 +141,9 @@ pub(super) async fn show(
     let query = ProcessQuery {
         namespace: Some(key.namespace.clone()),
         name: Some(key.name.clone()),
-        agents: None,
         offset: number_param("offset", params.offset.as_deref(), 0)?,
         limit: Some(number_param("limit", params.limit.as_deref(), PAGE_MAX)?.min(PAGE_MAX)),
+        ..ProcessQuery::default()
     };
     let (count, records) = state.control.processes(query, None).await?;
     if count == 0 {

@@ -109,6 +109,9 @@ mod tests {
             app: String::new(),
             user: String::new(),
             family: String::new(),
+            cancelled_at: None,
+            retry_of: None,
+            rollout: None,
             items: vec![item],
             targets: vec![
                 target("a", None),

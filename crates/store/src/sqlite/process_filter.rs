@@ -1,0 +1,129 @@
+//! Which processes a query means, as conditions in SQL.
+
+use proctor_model::{Places, Spec};
+use rusqlite::{Connection, ToSql};
+
+use super::column::{from_json, to_json};
+use super::failure::{Failure, Tried};
+use crate::{LabelTerm, ProcessCursor, ProcessQuery};
+
+/// The same conditions for counting and for reading; only those that narrow are written, so that
+/// SQLite can use the index of those that do.
+pub(super) struct Filter {
+    conditions: Vec<String>,
+    values: Vec<(&'static str, Box<dyn ToSql>)>,
+}
+
+impl Filter {
+    pub(super) fn new(connection: &Connection, query: &ProcessQuery) -> Tried<Self> {
+        let bare = ["process.spec IS NOT NULL".to_owned(), "host.agent IS NOT NULL".to_owned()];
+        let mut filter = Self { conditions: bare.into(), values: Vec::new() };
+        if let Some(namespace) = &query.namespace {
+            filter.by("process.namespace = :namespace", ":namespace", namespace.as_str().to_owned());
+        }
+        if let Some(name) = &query.name {
+            filter.by("process.name = :name", ":name", name.as_str().to_owned());
+        }
+        if let Some(agents) = &query.agents {
+            filter.by("host.agent IN (SELECT value FROM json_each(:agents))", ":agents", to_json(agents));
+        }
+        if let Some(businesses) = &query.businesses {
+            let known = "business IN (SELECT value FROM json_each(:businesses))";
+            filter.by(known, ":businesses", to_json(businesses));
+        }
+        if let Some(places) = &query.places {
+            filter.inside(places);
+        }
+        if !query.phases.is_empty() {
+            filter.by("process.phase IN (SELECT value FROM json_each(:phases))", ":phases", to_json(&query.phases));
+        }
+        if !query.labels.is_empty() {
+            let specs = filter.specs_with(connection, &query.labels)?;
+            filter.by("process.spec IN (SELECT value FROM json_each(:specs))", ":specs", to_json(&specs));
+        }
+        Ok(filter)
+    }
+
+    fn by(&mut self, condition: impl Into<String>, name: &'static str, value: impl ToSql + 'static) {
+        self.conditions.push(condition.into());
+        self.value(name, value);
+    }
+
+    pub(super) fn value(&mut self, name: &'static str, value: impl ToSql + 'static) {
+        self.values.push((name, Box::new(value)));
+    }
+
+    fn inside(&mut self, places: &Places) {
+        if places.everywhere {
+            return;
+        }
+        let lists = [
+            (
+                "business IN (SELECT value FROM json_each(:in_businesses))",
+                ":in_businesses",
+                (!places.businesses.is_empty()).then(|| to_json(&places.businesses)),
+            ),
+            (
+                "process.namespace IN (SELECT value FROM json_each(:in_namespaces))",
+                ":in_namespaces",
+                (!places.namespaces.is_empty()).then(|| to_json(&places.namespaces)),
+            ),
+            (
+                "cloud IN (SELECT value FROM json_each(:in_clouds))",
+                ":in_clouds",
+                (!places.clouds.is_empty()).then(|| to_json(&places.clouds)),
+            ),
+        ];
+        let mut any = Vec::new();
+        for (condition, name, list) in lists {
+            if let Some(list) = list {
+                any.push(condition);
+                self.value(name, list);
+            }
+        }
+        let condition = if any.is_empty() { "0".to_owned() } else { format!("({})", any.join(" OR ")) };
+        self.conditions.push(condition);
+    }
+
+    /// Many processes share a spec: each distinct one of those that are left is looked at once.
+    fn specs_with(&self, connection: &Connection, terms: &[LabelTerm]) -> Tried<Vec<String>> {
+        let sql =
+            format!("SELECT spec.hash, spec.json FROM spec WHERE spec.hash IN (SELECT process.spec {})", self.sql());
+        let mut statement = connection.prepare_cached(&sql)?;
+        let mut rows = statement.query(self.params().as_slice())?;
+        let mut hashes = Vec::new();
+        while let Some(row) = rows.next()? {
+            let json = row.get_ref(1)?.as_str().map_err(|error| Failure::damaged("spec", error))?;
+            let spec: Spec = from_json("spec", json)?;
+            if terms.iter().all(|term| term.holds(&spec.labels)) {
+                hashes.push(row.get(0)?);
+            }
+        }
+        Ok(hashes)
+    }
+
+    /// The first condition is what an index can answer, the second is the whole order.
+    pub(super) fn behind(&mut self, cursor: &ProcessCursor) {
+        self.by("process.namespace >= :behind_namespace", ":behind_namespace", cursor.namespace.as_str().to_owned());
+        self.conditions.push(
+            "(process.namespace, process.name, cloud, ip)
+             > (:behind_namespace, :behind_name, :behind_cloud, :behind_ip)"
+                .to_owned(),
+        );
+        self.value(":behind_name", cursor.name.as_str().to_owned());
+        self.value(":behind_cloud", cursor.cloud);
+        self.value(":behind_ip", cursor.ip.to_string());
+    }
+
+    /// From FROM on. An address is that of the host, whether it is placed or not.
+    pub(super) fn sql(&self) -> String {
+        format!(
+            "FROM process JOIN host ON host.id = process.host LEFT JOIN placement USING (cloud, ip) WHERE {}",
+            self.conditions.join(" AND ")
+        )
+    }
+
+    pub(super) fn params(&self) -> Vec<(&'static str, &dyn ToSql)> {
+        self.values.iter().map(|(name, value)| (*name, value.as_ref())).collect()
+    }
+}

@@ -1,0 +1,169 @@
+//! Tasks: written once, read while their outcomes arrive, forgotten when old.
+
+mod header;
+mod page;
+mod read;
+
+use std::collections::BTreeSet;
+
+use proctor_model::{OperationKind, TaskId};
+use rusqlite::{Connection, OptionalExtension};
+
+use self::header::StoredItem;
+pub(super) use self::page::{list, summary, targets};
+pub(super) use self::read::{get, ids, open_targets};
+use super::audit;
+use super::column::{from_json, signed, to_json};
+use super::failure::{Failure, Tried};
+use super::outcomes;
+use super::registrations::Registrar;
+use crate::{CreatedTask, Idempotency, Millis, NewTask, RegisterMode, Rollout, Target, TaskItem};
+
+/// Large enough that a chunk costs little beside its targets, small enough to be parsed at once.
+const TARGETS_PER_CHUNK: usize = 1000;
+
+pub(super) fn create(connection: &Connection, task: &NewTask) -> Tried<CreatedTask> {
+    check(task)?;
+    if let Some(existing) = existing(connection, task)? {
+        return Ok(existing);
+    }
+    let mut registrar = Registrar::new(connection, task.created_at)?;
+    let items = to_json(&stored_items(&mut registrar, &task.items)?);
+    let seq = insert(connection, task, &items)?;
+    insert_chunks(connection, seq, &task.targets)?;
+    outcomes::insert(connection, seq, &task.outcomes, task.created_at)?;
+    register_targets(&mut registrar, task)?;
+    if let Some(draft) = &task.audit {
+        audit::append(connection, draft.clone(), task.created_at)?;
+    }
+    if let Some(Idempotency { app, key, body_hash }) = &task.idempotency {
+        connection
+            .prepare_cached("INSERT INTO idempotency (app, key, body_hash, task) VALUES (?1, ?2, ?3, ?4)")?
+            .execute((app, key, body_hash.as_slice(), seq))?;
+    }
+    Ok(CreatedTask::Created)
+}
+
+/// The task that the idempotency key stands for already.
+fn existing(connection: &Connection, task: &NewTask) -> Tried<Option<CreatedTask>> {
+    let Some(Idempotency { app, key, body_hash }) = &task.idempotency else { return Ok(None) };
+    let existing = connection
+        .prepare_cached(
+            "SELECT task.id, body_hash = ?3 FROM idempotency JOIN task ON task.seq = idempotency.task
+             WHERE idempotency.app = ?1 AND key = ?2",
+        )?
+        .query_row((app, key, body_hash.as_slice()), |row| {
+            Ok(CreatedTask::Existing { id: header::task_id(row.get(0)?), same_body: row.get(1)? })
+        })
+        .optional()?;
+    Ok(existing)
+}
+
+/// The row of the task; returns its number.
+fn insert(connection: &Connection, task: &NewTask, items: &str) -> Tried<i64> {
+    let kinds: BTreeSet<OperationKind> = task.items.iter().filter_map(|item| item.kind).collect();
+    let seq = connection
+        .prepare_cached(
+            "INSERT INTO task (id, created_at, app, user, family, items, target_count, open_count, finished_at,
+                               retry_of, rollout, kinds)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, iif(?7 = 0, ?2, NULL), ?8, ?9, ?10) RETURNING seq",
+        )?
+        .query_row(
+            (
+                task.id.as_uuid().as_bytes().as_slice(),
+                task.created_at,
+                &task.app,
+                &task.user,
+                &task.family,
+                items,
+                signed(task.targets.len() as u64),
+                task.retry_of.map(|id| id.as_uuid().into_bytes()),
+                task.rollout.as_ref().map(to_json),
+                to_json(&kinds),
+            ),
+            |row| row.get(0),
+        )?;
+    Ok(seq)
+}
+
+/// What would make a task that can never be read or finished.
+fn check(task: &NewTask) -> Tried<()> {
+    let mut is_final = vec![false; task.targets.len()];
+    for (index, _) in &task.outcomes {
+        let Some(is_final) = is_final.get_mut(*index as usize) else {
+            return Err(Failure::Argument(format!("there is an outcome for target {index}, which is not there")));
+        };
+        *is_final = true;
+    }
+    for (index, (target, is_final)) in task.targets.iter().zip(is_final).enumerate() {
+        match task.items.get(target.item as usize) {
+            None => return Err(Failure::Argument(format!("target {index} names an item that is not there"))),
+            Some(TaskItem { kind: None, .. }) if !is_final => {
+                return Err(Failure::Argument(format!("target {index} has no operation and no outcome")));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn stored_items(registrar: &mut Registrar<'_>, items: &[TaskItem]) -> Tried<Vec<StoredItem>> {
+    let store = |item: &TaskItem| {
+        let spec = item.spec.as_ref().map(|spec| registrar.put_spec(spec)).transpose()?;
+        Ok(StoredItem { key: item.key.clone(), kind: item.kind, spec, time_limit_ms: item.time_limit_ms })
+    };
+    items.iter().map(store).collect()
+}
+
+fn insert_chunks(connection: &Connection, seq: i64, targets: &[Target]) -> Tried<()> {
+    let mut statement =
+        connection.prepare_cached("INSERT INTO task_chunk (task, first_index, targets) VALUES (?1, ?2, ?3)")?;
+    for (first_index, chunk) in (0_i64..).step_by(TARGETS_PER_CHUNK).zip(targets.chunks(TARGETS_PER_CHUNK)) {
+        statement.execute((seq, first_index, to_json(chunk)))?;
+    }
+    Ok(())
+}
+
+fn register_targets(registrar: &mut Registrar<'_>, task: &NewTask) -> Tried<()> {
+    for target in &task.targets {
+        let item = &task.items[target.item as usize];
+        let (true, Some(spec), Some(agent)) = (item.register, &item.spec, &target.agent) else { continue };
+        registrar.register(agent, &item.key, spec, RegisterMode::Upsert)?;
+    }
+    Ok(())
+}
+
+pub(super) fn cancel(connection: &Connection, id: TaskId, now: Millis) -> Tried<bool> {
+    let marked = connection
+        .prepare_cached("UPDATE task SET cancelled_at = ?2 WHERE id = ?1 AND open_count > 0 AND cancelled_at IS NULL")?
+        .execute((id.as_uuid().as_bytes().as_slice(), now))?;
+    Ok(marked == 1)
+}
+
+pub(super) fn set_rollout(connection: &Connection, id: TaskId, rollout: &Rollout) -> Tried<bool> {
+    let set = connection
+        .prepare_cached("UPDATE task SET rollout = ?2 WHERE id = ?1 AND rollout IS NOT NULL")?
+        .execute((id.as_uuid().as_bytes().as_slice(), to_json(rollout)))?;
+    Ok(set == 1)
+}
+
+pub(super) fn open_rollouts(connection: &Connection) -> Tried<Vec<(TaskId, Rollout)>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, rollout FROM task
+         WHERE rollout IS NOT NULL AND (open_count > 0 OR rollout ->> '$.state' IN ('running', 'paused'))
+         ORDER BY created_at, seq",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut open = Vec::new();
+    while let Some(row) = rows.next()? {
+        let rollout = row.get_ref(1)?.as_str().map_err(|error| Failure::damaged("rollout", error))?;
+        open.push((header::task_id(row.get(0)?), from_json("rollout", rollout)?));
+    }
+    Ok(open)
+}
+
+pub(super) fn prune(connection: &Connection, before: Millis) -> Tried<u64> {
+    let pruned =
+        connection.prepare_cached("DELETE FROM task WHERE open_count = 0 AND created_at < ?1")?.execute([before])?;
+    Ok(pruned as u64)
+}

@@ -1,0 +1,99 @@
+//! Tasks without their targets, and pages of the targets of one.
+
+use proctor_model::TaskId;
+use rusqlite::{Connection, Row};
+
+use super::super::column::from_json;
+use super::super::failure::{Failure, Tried};
+use super::super::narrowed::Narrowed;
+use super::super::outcomes;
+use super::header::{Header, rollout, task_id};
+use crate::{TargetQuery, TargetRow, TaskQuery, TaskSummary, WhichTargets};
+
+const SELECT_SUMMARY: &str =
+    "SELECT id, created_at, finished_at, cancelled_at, app, user, family, kinds, retry_of, rollout,
+                                     target_count, open_count, failed_count FROM task ";
+
+fn task_summary(row: &Row<'_>) -> Tried<TaskSummary> {
+    let kinds = row.get_ref(7)?.as_str().map_err(|error| Failure::damaged("task", error))?;
+    let (total, pending, failed): (u32, u32, u32) = (row.get(10)?, row.get(11)?, row.get(12)?);
+    Ok(TaskSummary {
+        id: task_id(row.get(0)?),
+        created_at: row.get(1)?,
+        finished_at: row.get(2)?,
+        cancelled_at: row.get(3)?,
+        app: row.get(4)?,
+        user: row.get(5)?,
+        family: row.get(6)?,
+        kinds: from_json("task", kinds)?,
+        retry_of: row.get::<_, Option<[u8; 16]>>(8)?.map(task_id),
+        rollout: rollout(row, 9)?,
+        total,
+        pending,
+        succeeded: total.saturating_sub(pending).saturating_sub(failed),
+        failed,
+    })
+}
+
+pub(in super::super) fn summary(connection: &Connection, id: TaskId) -> Tried<Option<TaskSummary>> {
+    let mut statement = connection.prepare_cached(&format!("{SELECT_SUMMARY} WHERE id = ?1"))?;
+    let mut rows = statement.query([id.as_uuid().as_bytes().as_slice()])?;
+    rows.next()?.map(task_summary).transpose()
+}
+
+pub(in super::super) fn list(connection: &Connection, query: &TaskQuery) -> Tried<Vec<TaskSummary>> {
+    let mut narrowed = Narrowed::default();
+    let before = query.before.map(|id| id.as_uuid().into_bytes());
+    narrowed.by_some("(created_at, seq) < (SELECT created_at, seq FROM task WHERE id = ?)", before);
+    narrowed.by_some("app = ?", query.app.clone());
+    narrowed.by_some("user = ?", query.user.clone());
+    if query.unfinished_only {
+        narrowed.by_fact("open_count > 0");
+    }
+    let sql = format!("{SELECT_SUMMARY} WHERE {} ORDER BY created_at DESC, seq DESC LIMIT ?", narrowed.conditions());
+    narrowed.read(connection, &sql, query.limit, task_summary)
+}
+
+pub(in super::super) fn targets(connection: &Connection, id: TaskId, query: TargetQuery) -> Tried<Vec<TargetRow>> {
+    let Some(header) = Header::find(connection, id)? else { return Ok(Vec::new()) };
+    let indexes = wanted(connection, &header, query)?;
+    rows(connection, &header, &indexes)
+}
+
+/// The indexes of the targets of the page, ascending.
+fn wanted(connection: &Connection, header: &Header, query: TargetQuery) -> Tried<Vec<u32>> {
+    let first = query.after.map_or(0, |after| after.saturating_add(1));
+    let limit = query.limit as usize;
+    let all = first..header.target_count;
+    match query.which {
+        WhichTargets::All => Ok(all.take(limit).collect()),
+        WhichTargets::Pending => {
+            let known = outcomes::known(connection, header.seq, first, all.len())?;
+            Ok(all.zip(known).filter(|(_, is_known)| !is_known).map(|(index, _)| index).take(limit).collect())
+        }
+        WhichTargets::Succeeded => outcomes::indexes(connection, header.seq, true, first, query.limit),
+        WhichTargets::Failed => outcomes::indexes(connection, header.seq, false, first, query.limit),
+    }
+}
+
+/// Reads only the chunks that hold one of them.
+fn rows(connection: &Connection, header: &Header, indexes: &[u32]) -> Tried<Vec<TargetRow>> {
+    let items = header.stored_items()?;
+    let damaged = |index: u32| Failure::Damaged(format!("task {}: target {index} is not whole", header.id));
+    let mut rows = Vec::with_capacity(indexes.len());
+    let mut rest = indexes;
+    while let Some(first) = rest.first().copied() {
+        let chunk = header.chunk(connection, first)?.ok_or_else(|| damaged(first))?;
+        let (here, later) = rest.split_at(rest.partition_point(|index| chunk.holds(*index)));
+        let last = here.last().copied().ok_or_else(|| damaged(first))?;
+        let mut outcomes = outcomes::of_task(connection, header.seq, first, (last - first + 1) as usize)?;
+        for index in here.iter().copied() {
+            let target = chunk.target(index).clone();
+            let item = items.get(target.item as usize).ok_or_else(|| damaged(index))?;
+            let outcome = outcomes[(index - first) as usize].take();
+            rows.push(TargetRow { index, key: item.key.clone(), kind: item.kind, target, outcome });
+        }
+        rest = later;
+    }
+    Ok(rows)
+}

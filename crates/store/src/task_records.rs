@@ -1,0 +1,197 @@
+//! Tasks as they cross the store's border.
+
+use std::sync::Arc;
+
+use proctor_model::{AgentId, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId};
+use serde::{Deserialize, Serialize};
+
+use crate::{AuditDraft, Millis};
+
+#[derive(Clone, Debug)]
+pub struct NewTask {
+    pub id: TaskId,
+    pub created_at: Millis,
+    pub app: String,
+    pub user: String,
+    /// Who asked, in the words of the border; given back with the task.
+    pub family: String,
+    pub items: Vec<TaskItem>,
+    pub targets: Vec<Target>,
+    /// Outcomes known at submission: (index into `targets`, outcome).
+    pub outcomes: Vec<(u32, Outcome)>,
+    /// Appended to the audit log together with the task, at `created_at`.
+    pub audit: Option<AuditDraft>,
+    /// A repetition of the call finds the task instead of making a second one.
+    pub idempotency: Option<Idempotency>,
+    /// The task whose failed targets this one tries again.
+    pub retry_of: Option<TaskId>,
+    /// None: all targets are released at once.
+    pub rollout: Option<Rollout>,
+}
+
+/// What makes a repeated call known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Idempotency {
+    pub app: String,
+    /// Chosen by the caller; unique for its app as long as the task is kept.
+    pub key: String,
+    /// Tells a repetition from another call under the same key.
+    pub body_hash: [u8; 32],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CreatedTask {
+    Created,
+    /// The key stands for this task; nothing was written.
+    Existing {
+        id: TaskId,
+        same_body: bool,
+    },
+}
+
+/// How the targets of a task are released in batches, and how far that has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rollout {
+    /// At most this many released targets are without an outcome.
+    pub max_parallel: u32,
+    /// One more than this many failures stops the rest.
+    pub max_failures: u32,
+    /// Pause after this many targets; 0: never.
+    pub canary: u32,
+    /// Wait until what was started is healthy before more is released.
+    pub wait_healthy: bool,
+    /// The first so many targets were released.
+    pub released: u32,
+    pub state: RolloutState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RolloutState {
+    Running,
+    /// Waits for somebody to go on or to cancel.
+    Paused,
+    Failed,
+    Cancelled,
+    Done,
+}
+
+/// What the targets of a task share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskItem {
+    pub key: ProcessKey,
+    /// None where the caller's op_type means nothing; its targets are final from the start.
+    pub kind: Option<OperationKind>,
+    pub spec: Option<Arc<Spec>>,
+    /// Register the spec on every target with an agent before anything is dispatched.
+    pub register: bool,
+    /// How long its targets may stay without an outcome, from the task's creation.
+    pub time_limit_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// Index into the task's items.
+    pub item: u32,
+    /// None where the caller's host is not known.
+    pub agent: Option<AgentId>,
+    /// The host's address, or the one that the caller gave.
+    pub host: Option<HostKey>,
+    /// The key of its row in the caller's dialect.
+    pub row_key: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskView {
+    pub id: TaskId,
+    pub created_at: Millis,
+    pub app: String,
+    pub user: String,
+    pub family: String,
+    pub cancelled_at: Option<Millis>,
+    pub retry_of: Option<TaskId>,
+    pub rollout: Option<Rollout>,
+    /// `register` is not kept: it is false here.
+    pub items: Vec<TaskItem>,
+    pub targets: Vec<TargetView>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetView {
+    pub target: Target,
+    pub outcome: Option<Outcome>,
+}
+
+/// A task without its targets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskSummary {
+    pub id: TaskId,
+    pub created_at: Millis,
+    /// When the last outcome became known.
+    pub finished_at: Option<Millis>,
+    pub cancelled_at: Option<Millis>,
+    pub app: String,
+    pub user: String,
+    pub family: String,
+    /// What is asked of its targets, each once.
+    pub kinds: Vec<OperationKind>,
+    pub retry_of: Option<TaskId>,
+    pub rollout: Option<Rollout>,
+    pub total: u32,
+    /// Without an outcome.
+    pub pending: u32,
+    pub succeeded: u32,
+    /// With an outcome other than success.
+    pub failed: u32,
+}
+
+/// Which tasks; a field that is None does not narrow.
+#[derive(Clone, Debug, Default)]
+pub struct TaskQuery {
+    /// Only what is sorted behind it; nothing is behind a task that is forgotten.
+    pub before: Option<TaskId>,
+    pub limit: u32,
+    pub app: Option<String>,
+    pub user: Option<String>,
+    pub unfinished_only: bool,
+}
+
+/// Which targets of a task.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TargetQuery {
+    /// Only those of a higher index.
+    pub after: Option<u32>,
+    pub limit: u32,
+    pub which: WhichTargets,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhichTargets {
+    #[default]
+    All,
+    Pending,
+    Failed,
+    Succeeded,
+}
+
+/// A target with its place in the task and what its item asks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetRow {
+    pub index: u32,
+    pub key: ProcessKey,
+    pub kind: Option<OperationKind>,
+    pub target: Target,
+    pub outcome: Option<Outcome>,
+}
+
+/// A target that still has to be delivered or answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenTarget {
+    pub operation: OperationId,
+    pub agent: Option<AgentId>,
+    pub key: ProcessKey,
+    pub kind: OperationKind,
+    pub spec: Option<Arc<Spec>>,
+    pub created_at: Millis,
+    pub time_limit_ms: u64,
+}
