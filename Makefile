@@ -51,7 +51,7 @@ fuzz: system
 
 ## Rewrites the documents that come from the code.
 docs:
-	PROCTOR_UPDATE_DOCS=1 $(CARGO) nextest run --package proctor-server errors
+	PROCTOR_UPDATE_DOCS=1 $(CARGO) nextest run --package proctor-server errors openapi
 
 ## A C compiler for SQLite and the TLS library; what the tests use from the system.
 system:

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use proctor_client::{Client, CreatedApp, CreatedToken, NewToken};
+use proctor_client::{Client, CreatedApp, CreatedToken, NewApp, NewToken};
 use proctor_server::admin::{self, AppCode, TokenRequest};
 
 use crate::args::{AppArgs, Connection, Output, TokenArgs};
@@ -42,7 +42,9 @@ pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Re
             let (token, expires_at) = admin::create_token(&store, request).await?;
             CreatedToken { token: token.to_string(), expires_at: expires_at / 1000 }
         }
-        Place::Server(client) => client.create_token(&NewToken { uses, ttl_secs: ttl.as_secs(), cloud_id }).await?,
+        Place::Server(client) => {
+            client.create_token(&NewToken { uses, ttl_secs: ttl.as_secs(), cloud_id, business: None }).await?
+        }
     };
     match connection.output {
         Output::Json => output::print_json(&created)?,
@@ -63,7 +65,9 @@ pub(crate) async fn create_app(args: AppArgs, connection: &Connection) -> Result
             let secret = admin::create_app(&store, &code, trusted).await?;
             CreatedApp { code: code.to_string(), secret, trusted }
         }
-        Place::Server(client) => client.create_app(&code.to_string(), trusted).await?,
+        Place::Server(client) => {
+            client.create_app(&NewApp { code: code.to_string(), trusted, ..NewApp::default() }).await?
+        }
     };
     match connection.output {
         Output::Json => output::print_json(&created)?,

@@ -1,7 +1,7 @@
 //! What can go wrong between us and a server.
 
+use proctor_api::{ErrorBody, ErrorDetail};
 use reqwest::StatusCode;
-use serde::Deserialize;
 
 /// Of a body that is not ours, this much is shown.
 const EXCERPT_CHARS_MAX: usize = 200;
@@ -17,6 +17,8 @@ pub enum ClientError {
     Unreachable { server: String, source: reqwest::Error },
     #[error("{server} gave no answer within {seconds} s")]
     NoAnswer { server: String, seconds: u64, source: reqwest::Error },
+    #[error("{server} was silent for {seconds} s")]
+    Silent { server: String, seconds: u64 },
     /// The server understood and said no, or said that it cannot.
     #[error("{server} refused ({code}): {message}")]
     Refused { server: String, status: u16, code: String, message: String, field: Option<String> },
@@ -30,7 +32,7 @@ pub enum ClientError {
 impl ClientError {
     /// Whether the same call may well succeed a moment later: nobody there, or too slow.
     pub fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })
+        matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. } | Self::Silent { .. })
     }
 
     /// The HTTP status, where the server said no.
@@ -41,22 +43,10 @@ impl ClientError {
             | Self::Setup { .. }
             | Self::Unreachable { .. }
             | Self::NoAnswer { .. }
+            | Self::Silent { .. }
             | Self::Answer { .. } => None,
         }
     }
-}
-
-#[derive(Deserialize)]
-struct ErrorBody {
-    error: ErrorDetail,
-}
-
-#[derive(Deserialize)]
-struct ErrorDetail {
-    code: String,
-    message: String,
-    #[serde(default)]
-    field: Option<String>,
 }
 
 pub(crate) fn refused(server: &str, status: StatusCode, body: &[u8]) -> ClientError {

@@ -1,157 +1,115 @@
-//! Events and webhooks, as the client sees them.
+//! Events and webhooks.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use proctor_model::{AgentId, EventKind};
-use reqwest::Method;
-use serde::{Deserialize, Serialize};
+use futures::Stream;
+use proctor_api::{EventFilter, EventList, EventView, NewWebhook, WebhookList, WebhookView};
+use reqwest::{Method, Response};
 
-use crate::{Client, Result};
+use crate::{Client, ClientError, NOTHING, REQUEST_TIMEOUT, Result, error};
 
 /// What the way there and back may take beyond the time that the server waits.
 const BEYOND_WAIT: Duration = Duration::from_secs(15);
-
-/// Which events; a field that is None, and no types at all, do not narrow.
-#[derive(Clone, Debug, Default)]
-pub struct EventFilter {
-    /// The oldest after this id; None: the newest.
-    pub after: Option<u64>,
-    pub namespace: Option<String>,
-    pub name: Option<String>,
-    pub host: Option<String>,
-    pub types: Vec<EventKind>,
-    pub limit: Option<u64>,
-}
-
-impl EventFilter {
-    fn to_query(&self) -> Vec<(&'static str, String)> {
-        let texts = [("namespace", &self.namespace), ("name", &self.name), ("host", &self.host)];
-        let mut query: Vec<_> = texts.into_iter().filter_map(|(key, value)| Some((key, value.clone()?))).collect();
-        query.extend(self.after.map(|after| ("after", after.to_string())));
-        query.extend(self.limit.map(|limit| ("limit", limit.to_string())));
-        if !self.types.is_empty() {
-            let types: Vec<&str> = self.types.iter().map(|kind| kind.as_str()).collect();
-            query.push(("type", types.join(",")));
-        }
-        query
-    }
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct EventPage {
-    /// Oldest first.
-    pub events: Vec<EventView>,
-    /// `after` of the next question.
-    pub next: u64,
-}
-
-/// One event. Its times are in milliseconds.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct EventView {
-    pub id: u64,
-    pub at_ms: i64,
-    pub stored_at_ms: i64,
-    pub host: String,
-    pub agent: AgentId,
-    pub sequence: u64,
-    /// As text: a newer server may have types that this version does not know.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// `NAMESPACE/NAME`; None where no process is concerned.
-    #[serde(default)]
-    pub process: Option<String>,
-    #[serde(default)]
-    pub proc_name: String,
-    #[serde(default)]
-    pub report_id: Option<i64>,
-    pub content: String,
-    #[serde(default)]
-    pub details: BTreeMap<String, String>,
-}
-
-/// A webhook to be added; a field that is None, and no types at all, do not narrow.
-#[derive(Clone, Serialize)]
-pub struct NewWebhook {
-    pub url: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub report_id: Option<i64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub types: Vec<EventKind>,
-    pub format: WebhookFormat,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub secret: Option<String>,
-}
-
-/// Without the secret.
-impl std::fmt::Debug for NewWebhook {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NewWebhook").field("url", &self.url).field("format", &self.format).finish_non_exhaustive()
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WebhookFormat {
-    /// As GSE reports its five events.
-    Gse,
-    #[default]
-    Native,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct WebhookView {
-    pub id: String,
-    pub url: String,
-    #[serde(default)]
-    pub namespace: Option<String>,
-    #[serde(default)]
-    pub report_id: Option<i64>,
-    #[serde(default)]
-    pub types: Vec<String>,
-    pub format: String,
-    /// Whether it has a secret.
-    pub signed: bool,
-    pub created_at: i64,
-    /// The last event that it got or that does not concern it.
-    pub cursor: u64,
-}
-
-#[derive(Deserialize)]
-struct WebhookList {
-    webhooks: Vec<WebhookView>,
-}
-
-#[derive(Deserialize)]
-struct Removed {}
+/// A server says at least every 15 s that it is there.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// An event has far less.
+const LINE_BYTES_MAX: usize = 1024 * 1024;
 
 impl Client {
-    pub async fn events(&self, filter: &EventFilter) -> Result<EventPage> {
-        self.get(&["events"], &filter.to_query()).await
+    pub async fn events(&self, filter: &EventFilter) -> Result<EventList> {
+        self.get(&["events"], &filter.to_query(None)).await
     }
 
     /// As [`Self::events`]; where nothing matches, the server waits for what does, at most `wait`.
-    pub async fn follow_events(&self, filter: &EventFilter, wait: Duration) -> Result<EventPage> {
-        let mut query = filter.to_query();
-        query.push(("wait", wait.as_secs().to_string()));
-        self.get_within(wait + BEYOND_WAIT, &["events"], &query).await
+    pub async fn follow_events(&self, filter: &EventFilter, wait: Duration) -> Result<EventList> {
+        self.get_within(wait + BEYOND_WAIT, &["events"], &filter.to_query(Some(wait.as_secs()))).await
+    }
+
+    /// Events as they happen, from `filter.after` on, until the server ends or the connection breaks;
+    /// to go on then, ask again after the last one that came.
+    pub async fn event_stream(&self, filter: &EventFilter) -> Result<impl Stream<Item = Result<EventView>> + use<>> {
+        let url = self.url(&["events", "stream"], &filter.to_stream_query());
+        let request = self.request(Method::GET, url).send();
+        let no_answer =
+            |_| ClientError::Silent { server: self.server().to_owned(), seconds: REQUEST_TIMEOUT.as_secs() };
+        let answer = tokio::time::timeout(REQUEST_TIMEOUT, request).await.map_err(no_answer)?;
+        let response = answer.map_err(|source| self.unreachable(source, REQUEST_TIMEOUT))?;
+        let status = response.status();
+        if !status.is_success() {
+            let body = response.bytes().await.map_err(|source| self.unreachable(source, REQUEST_TIMEOUT))?;
+            return Err(error::refused(self.server(), status, &body));
+        }
+        let reader = Reader { client: self.clone(), response, lines: Lines::default(), ready: VecDeque::new() };
+        Ok(futures::stream::unfold(Some(reader), |reader| async {
+            let mut reader = reader?;
+            match reader.next().await {
+                Ok(event) => event.map(|event| (Ok(event), Some(reader))),
+                Err(error) => Some((Err(error), None)),
+            }
+        }))
     }
 
     pub async fn webhooks(&self) -> Result<Vec<WebhookView>> {
-        let list: WebhookList = self.get(&["webhooks"], &[]).await?;
+        let list: WebhookList = self.get(&["webhooks"], NOTHING).await?;
         Ok(list.webhooks)
     }
 
     /// It gets the events from now on.
     pub async fn add_webhook(&self, webhook: &NewWebhook) -> Result<WebhookView> {
-        self.send(Method::POST, &["webhooks"], &[], webhook).await
+        self.send(Method::POST, &["webhooks"], NOTHING, webhook).await
     }
 
     pub async fn remove_webhook(&self, id: &str) -> Result<()> {
-        let Removed {} = self.send(Method::DELETE, &["webhooks", id], &[], &serde_json::json!({})).await?;
-        Ok(())
+        self.remove(&["webhooks", id]).await
+    }
+}
+
+struct Reader {
+    client: Client,
+    response: Response,
+    lines: Lines,
+    ready: VecDeque<String>,
+}
+
+impl Reader {
+    async fn next(&mut self) -> Result<Option<EventView>> {
+        let server = || self.client.server().to_owned();
+        loop {
+            if let Some(data) = self.ready.pop_front() {
+                let answer = serde_json::from_str(&data);
+                return answer.map(Some).map_err(|source| ClientError::Answer { server: server(), source });
+            }
+            let silent = |_| ClientError::Silent { server: server(), seconds: SILENCE_MAX.as_secs() };
+            let chunk = tokio::time::timeout(SILENCE_MAX, self.response.chunk()).await.map_err(silent)?;
+            let chunk = chunk.map_err(|source| self.client.unreachable(source, SILENCE_MAX))?;
+            let Some(chunk) = chunk else { return Ok(None) };
+            self.ready.extend(self.lines.add(&chunk));
+            if self.lines.rest.len() > LINE_BYTES_MAX {
+                return Err(ClientError::Foreign {
+                    server: server(),
+                    status: self.response.status().as_u16(),
+                    excerpt: "a stream of events with a line that has no end".to_owned(),
+                });
+            }
+        }
+    }
+}
+
+/// The data of server-sent events; our servers send each in one line.
+#[derive(Debug, Default)]
+struct Lines {
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    /// The data of the lines that are whole now.
+    fn add(&mut self, chunk: &[u8]) -> Vec<String> {
+        self.rest.extend_from_slice(chunk);
+        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { return Vec::new() };
+        let whole: Vec<u8> = self.rest.drain(..=end).collect();
+        let text = String::from_utf8_lossy(&whole);
+        text.lines().filter_map(|line| line.strip_prefix("data:")).map(|data| data.trim_start().to_owned()).collect()
     }
 }
 
@@ -160,32 +118,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_asks_only_for_what_it_narrows() {
-        let filter = EventFilter {
-            after: Some(0),
-            types: vec![EventKind::Exited, EventKind::FdWarning],
-            ..EventFilter::default()
-        };
+    fn events_are_read_whatever_the_pieces_they_come_in() {
+        let text = ":\n\nid: 1\nevent: started\ndata: {\"进\":1}\n\n: still here\n\ndata: {}\n\n".as_bytes();
+        for size in 1..text.len() {
+            let mut lines = Lines::default();
 
-        assert_eq!(filter.to_query(), [("after", "0".to_owned()), ("type", "exited,fd_warning".to_owned())]);
-        assert!(EventFilter::default().to_query().is_empty());
-    }
+            let data: Vec<String> = text.chunks(size).flat_map(|chunk| lines.add(chunk)).collect();
 
-    #[test]
-    fn debug_shows_no_secret() {
-        let webhook = NewWebhook {
-            url: "http://h/".into(),
-            namespace: None,
-            report_id: None,
-            types: Vec::new(),
-            format: WebhookFormat::Gse,
-            secret: Some("hush".into()),
-        };
-
-        assert!(!format!("{webhook:?}").contains("hush"));
-        assert_eq!(
-            serde_json::to_value(&webhook).unwrap(),
-            serde_json::json!({ "url": "http://h/", "format": "gse", "secret": "hush" })
-        );
+            assert_eq!(data, ["{\"进\":1}", "{}"], "in pieces of {size}");
+        }
     }
 }

@@ -24,6 +24,7 @@ pub const EVENT_PROC_NAME_BYTES_MAX: usize = 1024;
 
 /// What kind of thing happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
     /// A managed process was found dead and runs again.

@@ -43,6 +43,7 @@ impl std::str::FromStr for HostKey {
 
 /// What an agent tells about its machine when a session opens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct HostFacts {
     pub hostname: String,
     pub os: String,

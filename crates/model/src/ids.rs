@@ -9,6 +9,8 @@ const TASK_PREFIX: &str = "GSETASK:";
 
 /// The stable name of the agent on a host, independent of the host's address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_.-]+$"))]
 #[serde(try_from = "String", into = "String")]
 pub struct AgentId(String);
 
@@ -30,6 +32,8 @@ impl AgentId {
 
 /// One accepted call that works in the background. Clients treat the text as opaque.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", schema(value_type = String, pattern = "^GSETASK:[0-9a-f]{32}$"))]
 #[serde(try_from = "String", into = "String")]
 pub struct TaskId(Uuid);
 

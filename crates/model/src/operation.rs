@@ -8,6 +8,7 @@ use crate::{Code, Snapshot, Spec};
 
 /// The eight operations. Their numbers differ between dialects and stay at the border.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OperationKind {
     Start,

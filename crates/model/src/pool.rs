@@ -8,6 +8,7 @@ use crate::{Namespace, Percent};
 /// Equal to its namespace: all processes of the namespace. Else: those with the label
 /// `process_group` equal to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct PoolId(String);
 
@@ -22,6 +23,7 @@ impl PoolId {
 
 /// How a member's score is made from its usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Weight {
     /// Score = usage.

@@ -21,6 +21,7 @@ const SPEC_BYTES_MAX: usize = 2 * 1024 * 1024;
 const SECONDS_MAX: u32 = 7 * 24 * 3600;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Spec {
     pub identity: Identity,
     pub control: Control,
@@ -35,6 +36,7 @@ pub struct Spec {
 
 /// How the process is recognised on its host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Identity {
     /// Base name of its executable, or of its script where an interpreter runs it.
     pub proc_name: ProcName,
@@ -50,6 +52,7 @@ pub struct Identity {
 
 /// The commands, each a line for `/bin/sh -c`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Control {
     pub start: Option<CommandLine>,
     pub stop: Option<CommandLine>,
@@ -62,6 +65,7 @@ pub struct Control {
 
 /// Limits in % of the whole machine; None is unlimited. `disk` and `net` are reserved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Limits {
     pub cpu: Option<Percent>,
     pub memory: Option<Percent>,
@@ -71,6 +75,7 @@ pub struct Limits {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Policy {
     pub lifetime: Lifetime,
     pub start_check: Seconds,
@@ -90,6 +95,7 @@ pub struct Policy {
 
 /// When the health command is run and when its word counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct HealthPolicy {
     pub interval: Seconds,
     pub timeout: Seconds,
@@ -135,6 +141,7 @@ impl Policy {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Lifetime {
     /// Kept alive while it is managed.
@@ -147,6 +154,7 @@ pub enum Lifetime {
 
 /// Who it belongs to and what other systems call it; shown again, without effect here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Ownership {
     pub contact: String,
     pub func_id: String,
@@ -154,6 +162,7 @@ pub struct Ownership {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ConfigFile {
     pub path: AbsolutePath,
     pub md5: String,
@@ -228,6 +237,7 @@ impl Spec {
 
 /// An absolute path without `..`, in UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct AbsolutePath(String);
 
@@ -251,6 +261,7 @@ impl AbsolutePath {
 
 /// The base name of an executable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct ProcName(String);
 
@@ -268,6 +279,7 @@ impl ProcName {
 
 /// An account of the host's operating system.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct UserName(String);
 
@@ -285,6 +297,7 @@ impl UserName {
 
 /// A line for the shell. It is passed on as it is; nothing is ever interpolated into it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct CommandLine(String);
 
@@ -307,6 +320,7 @@ impl CommandLine {
 
 /// A crontab rule of five fields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct CronRule(String);
 
@@ -329,6 +343,8 @@ impl CronRule {
 
 /// A share of the whole machine, 0 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", schema(minimum = 0.0, maximum = 100.0))]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Percent(f64);
 
@@ -357,6 +373,8 @@ impl From<Percent> for f64 {
 
 /// A bounded number of seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", schema(maximum = 604800))]
 #[serde(try_from = "u32", into = "u32")]
 pub struct Seconds(u32);
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Where a process stands on its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Not looked at yet since the agent started.
@@ -44,6 +45,7 @@ impl std::fmt::Display for Phase {
 
 /// Resource use and kernel facts of one running process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Usage {
     /// Of the whole machine, since the previous sample (since the start for the first one).
     pub cpu_percent: f64,
@@ -62,6 +64,7 @@ pub struct Usage {
 
 /// The state of one process at one moment, as its agent sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Snapshot {
     pub phase: Phase,
     pub managed: bool,

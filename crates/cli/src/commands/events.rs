@@ -38,7 +38,7 @@ pub(crate) struct EventsArgs {
     after: Option<u64>,
     /// How many at most
     #[arg(long, env = "PROCTOR_LIMIT", value_name = "N", default_value_t = 50)]
-    limit: u64,
+    limit: u32,
     /// Go on with what happens from now on
     #[arg(short, long, env = "PROCTOR_FOLLOW", value_parser = BoolishValueParser::new())]
     follow: bool,

@@ -1,14 +1,16 @@
 //! `proctor hosts`.
 
 use anyhow::Result;
-use proctor_client::HostView;
+use futures::TryStreamExt;
+use proctor_client::{HostQuery, HostView, LIMIT_MAX};
 use proctor_runtime::clock;
 
 use super::{Ended, Session};
 use crate::output::{self, Sheet, Tone, ago, or_dash, plain};
 
 pub(super) async fn list(session: &Session) -> Result<Ended> {
-    let hosts = session.client.hosts().await?;
+    let query = HostQuery { limit: Some(LIMIT_MAX), ..HostQuery::default() };
+    let hosts: Vec<HostView> = session.client.all_hosts(&query).try_collect().await?;
     output::print(session.output, &hosts, |hosts| sheet(hosts, clock::unix_millis()))?;
     Ok(Ended::Well)
 }

@@ -1,8 +1,8 @@
 //! Operations, live status, and tasks.
 
-use anyhow::Result;
-use proctor_client::{TargetRow, TaskView};
-use proctor_model::{OperationKind, Snapshot};
+use anyhow::{Context, Result};
+use proctor_client::{Hosts, OperationRequest, TargetRow, Text, WholeTask};
+use proctor_model::{OperationKind, ProcessKey, Snapshot, TaskId};
 use proctor_runtime::clock;
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use crate::output::{self, Sheet, Tone, ago, one_line, or_dash, plain, printable,
 const HANDLING: u32 = 115;
 
 pub(super) async fn operate(session: &Session, kind: OperationKind, args: &OperateArgs) -> Result<Ended> {
-    let id = session.client.operate(kind, &args.target.process, &args.target.hosts.get()).await?;
+    let id = submit(session, kind, &args.target.process, args.target.hosts.get()).await?;
     if args.no_wait {
         match session.output {
             Output::Json => output::print_json(&json!({ "task_id": id }))?,
@@ -21,26 +21,32 @@ pub(super) async fn operate(session: &Session, kind: OperationKind, args: &Opera
         }
         return Ok(Ended::Well);
     }
-    let task = wait::finished(&session.client, id).await?;
-    print_task(session, &task)
+    wait::finished(&session.client, id).await?;
+    print_task(session, &session.client.whole_task(id).await?)
+}
+
+async fn submit(session: &Session, kind: OperationKind, process: &ProcessKey, hosts: Hosts) -> Result<TaskId> {
+    let (hosts, all, business) = hosts.into_fields();
+    let process = Some(Text(process.clone()));
+    let request = OperationRequest { process, hosts, all, business, ..OperationRequest::new(kind) };
+    session.client.operate(&request, None).await?.task_id.context("the server gave no task id")
 }
 
 pub(super) async fn task(session: &Session, args: TaskArgs) -> Result<Ended> {
-    let task = if args.watch {
-        wait::finished(&session.client, args.task_id).await?
-    } else {
-        session.client.task(args.task_id).await?
-    };
-    print_task(session, &task)
+    if args.watch {
+        wait::finished(&session.client, args.task_id).await?;
+    }
+    print_task(session, &session.client.whole_task(args.task_id).await?)
 }
 
-fn print_task(session: &Session, task: &TaskView) -> Result<Ended> {
-    output::print(session.output, task, |task| task_sheet(&task.targets))?;
+fn print_task(session: &Session, whole: &WholeTask) -> Result<Ended> {
+    output::print(session.output, whole, |whole| task_sheet(&whole.targets))?;
     if session.output == Output::Table {
-        for target in task.targets.iter().filter(|target| has_more_to_say(target)) {
+        for target in whole.targets.iter().filter(|target| has_more_to_say(target)) {
             eprintln!("\n{} on {} printed:\n{}", target.process, target.host, printable(target.output.trim_end()));
         }
     }
+    let task = &whole.task;
     if !task.is_finished() {
         eprintln!("{} of {} targets are pending: proctor task {} --watch", task.pending, task.total, task.task_id);
     }
@@ -78,10 +84,11 @@ fn tone(code: u32) -> Tone {
 }
 
 pub(super) async fn status(session: &Session, args: StatusArgs) -> Result<Ended> {
-    let id = session.client.operate(OperationKind::Status, &args.process, &args.hosts()).await?;
-    let task = wait::finished(&session.client, id).await?;
-    output::print(session.output, &task, |task| status_sheet(&task.targets, clock::unix_millis()))?;
-    Ok(Ended::well_if(task.failed == 0))
+    let id = submit(session, OperationKind::Status, &args.process, args.hosts()).await?;
+    wait::finished(&session.client, id).await?;
+    let whole = session.client.whole_task(id).await?;
+    output::print(session.output, &whole, |whole| status_sheet(&whole.targets, clock::unix_millis()))?;
+    Ok(Ended::well_if(whole.task.failed == 0))
 }
 
 fn status_sheet(targets: &[TargetRow], now: i64) -> Sheet {
@@ -124,6 +131,7 @@ mod tests {
 
     fn target(code: u32, message: &str, output: &str) -> TargetRow {
         TargetRow {
+            index: 0,
             host: "0:10.0.0.1".into(),
             process: "demo/x".into(),
             operation: Some("start".into()),

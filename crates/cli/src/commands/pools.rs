@@ -1,8 +1,8 @@
 //! `proctor group set|get`: pools.
 
 use anyhow::Result;
-use proctor_client::{PoolSetting, PoolView};
-use proctor_model::Weight;
+use proctor_client::{PoolQuery, PoolSetting, PoolView};
+use proctor_model::{Percent, Weight};
 
 use super::{Ended, Session};
 use crate::args::{GroupGetArgs, GroupSetArgs};
@@ -10,10 +10,10 @@ use crate::output::{self, Sheet, plain};
 
 pub(super) async fn set(session: &Session, args: GroupSetArgs) -> Result<Ended> {
     let pool = PoolSetting {
-        id: args.id.unwrap_or_else(|| args.namespace.clone()),
-        namespace: args.namespace,
-        cpu: args.cpu,
-        memory: args.memory,
+        id: args.id.unwrap_or_else(|| args.namespace.clone()).parse()?,
+        namespace: args.namespace.parse()?,
+        cpu: Percent::try_from(args.cpu)?,
+        memory: Percent::try_from(args.memory)?,
         cpu_weight: args.cpu_weight,
         memory_weight: args.memory_weight,
     };
@@ -22,7 +22,7 @@ pub(super) async fn set(session: &Session, args: GroupSetArgs) -> Result<Ended> 
 }
 
 pub(super) async fn get(session: &Session, args: GroupGetArgs) -> Result<Ended> {
-    let pools = session.client.pools(args.namespace.as_deref()).await?;
+    let pools = session.client.pools(&PoolQuery { namespace: args.namespace, ..PoolQuery::default() }).await?;
     output::print(session.output, &pools, |pools| sheet(pools))?;
     Ok(Ended::Well)
 }
@@ -30,13 +30,13 @@ pub(super) async fn get(session: &Session, args: GroupGetArgs) -> Result<Ended> 
 fn sheet(pools: &[PoolView]) -> Sheet {
     let headers = ["HOST", "NAMESPACE", "ID", "CPU%", "MEMORY%", "CPU WEIGHT", "MEMORY WEIGHT"];
     let mut sheet = Sheet::new(&headers).right(&[3, 4]);
-    for PoolView { host, pool, .. } in pools {
+    for pool in pools {
         sheet.row([
-            plain(host),
+            plain(&pool.host),
             plain(&pool.namespace),
             plain(&pool.id),
-            plain(pool.cpu),
-            plain(pool.memory),
+            plain(pool.cpu.get()),
+            plain(pool.memory.get()),
             plain(weight(pool.cpu_weight)),
             plain(weight(pool.memory_weight)),
         ]);

@@ -4,7 +4,8 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use proctor_client::{ProcessFilter, ProcessView};
+use futures::TryStreamExt;
+use proctor_client::{LIMIT_MAX, ProcessQuery, ProcessView, ShowQuery};
 use proctor_model::{HostKey, Phase};
 use proctor_runtime::clock;
 use serde_json::{Value, json};
@@ -13,22 +14,12 @@ use super::{Ended, Session};
 use crate::args::{ChosenProcess, Output, PsArgs, RegisterArgs, ShowArgs};
 use crate::output::{self, Sheet, Tone, ago, moment, or_dash, plain, printable, yes_no};
 
-const PAGE: u64 = 1000;
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 pub(super) async fn ps(session: &Session, args: PsArgs) -> Result<Ended> {
-    let mut filter =
-        ProcessFilter { namespace: args.namespace, host: args.host, limit: Some(PAGE), ..Default::default() };
-    let mut processes = Vec::new();
-    loop {
-        let page = session.client.processes(&filter).await?;
-        let is_last = page.processes.is_empty();
-        processes.extend(page.processes);
-        filter.offset = processes.len() as u64;
-        if is_last || filter.offset >= page.count {
-            break;
-        }
-    }
+    let query =
+        ProcessQuery { namespace: args.namespace, host: args.host, limit: Some(LIMIT_MAX), ..Default::default() };
+    let processes: Vec<ProcessView> = session.client.all_processes(&query).try_collect().await?;
     output::print(session.output, &processes, |processes| sheet(processes, clock::unix_millis()))?;
     Ok(Ended::Well)
 }
@@ -70,7 +61,11 @@ pub(super) fn phase(phase: Phase, online: bool) -> (String, Tone) {
 }
 
 pub(super) async fn show(session: &Session, args: ShowArgs) -> Result<Ended> {
-    let processes = session.client.process(&args.process).await?;
+    let processes = session
+        .client
+        .process(&args.process, &ShowQuery { limit: Some(LIMIT_MAX), ..ShowQuery::default() })
+        .await?
+        .processes;
     match session.output {
         Output::Json => output::print_json(&processes)?,
         Output::Table => output::write_out(&described(&processes)?)?,

@@ -14,7 +14,7 @@ mod family;
 mod fields;
 mod gse;
 mod job;
-mod native;
+pub mod native;
 mod request;
 mod routes;
 mod rows;

@@ -106,6 +106,11 @@ impl Control {
         }
     }
 
+    /// Cancelled when the server ends.
+    pub(crate) fn shutdown(&self) -> CancellationToken {
+        self.inner.bells.shutdown.clone()
+    }
+
     /// Changes when there may be new events.
     pub(crate) fn events_bell(&self) -> watch::Receiver<()> {
         self.inner.bells.events.subscribe()

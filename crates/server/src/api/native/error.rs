@@ -3,9 +3,9 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use proctor_api::{ErrorBody, ErrorDetail};
 use proctor_model::FieldError;
 use proctor_store::StoreError;
-use serde_json::json;
 
 use crate::ServerError;
 use crate::api::error::{ApiError, Problem};
@@ -19,21 +19,68 @@ pub(crate) enum Kind {
     PermissionDenied,
     NotFound,
     MethodNotAllowed,
+    Conflict,
+    TooManyRequests,
     Unavailable,
     Internal,
 }
 
 impl Kind {
-    fn answer(self) -> (StatusCode, &'static str) {
+    pub(super) const ALL: [Self; 10] = [
+        Self::InvalidArgument,
+        Self::BodyTooLarge,
+        Self::Unauthenticated,
+        Self::PermissionDenied,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::Conflict,
+        Self::TooManyRequests,
+        Self::Unavailable,
+        Self::Internal,
+    ];
+
+    pub(super) fn status(self) -> StatusCode {
         match self {
-            Self::InvalidArgument => (StatusCode::BAD_REQUEST, "invalid_argument"),
-            Self::BodyTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
-            Self::Unauthenticated => (StatusCode::UNAUTHORIZED, "unauthenticated"),
-            Self::PermissionDenied => (StatusCode::FORBIDDEN, "permission_denied"),
-            Self::NotFound => (StatusCode::NOT_FOUND, "not_found"),
-            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
-            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
-            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+            Self::InvalidArgument => StatusCode::BAD_REQUEST,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::PermissionDenied => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Conflict => StatusCode::CONFLICT,
+            Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    pub(super) fn code(self) -> &'static str {
+        match self {
+            Self::InvalidArgument => "invalid_argument",
+            Self::BodyTooLarge => "body_too_large",
+            Self::Unauthenticated => "unauthenticated",
+            Self::PermissionDenied => "permission_denied",
+            Self::NotFound => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::Conflict => "conflict",
+            Self::TooManyRequests => "too_many_requests",
+            Self::Unavailable => "unavailable",
+            Self::Internal => "internal",
+        }
+    }
+
+    pub(super) fn meaning(self) -> &'static str {
+        match self {
+            Self::InvalidArgument => "Something in the request does not fit; `field` says what. Nothing was changed.",
+            Self::BodyTooLarge => "The body is larger than this server takes.",
+            Self::Unauthenticated => "Who calls is not known, or not proved.",
+            Self::PermissionDenied => "The caller may not do this; the message says what is missing.",
+            Self::NotFound => "What the request names is not there.",
+            Self::MethodNotAllowed => "The path does not take this method.",
+            Self::Conflict => "What is there does not go together with the request. Nothing was changed.",
+            Self::TooManyRequests => "Too many at once; try again later.",
+            Self::Unavailable => "The store cannot be read or written, or the server is shutting down.",
+            Self::Internal => "The server has a defect that this request ran into.",
         }
     }
 }
@@ -65,6 +112,16 @@ pub(crate) struct NativeError {
 }
 
 impl NativeError {
+    #[cfg(test)]
+    pub(super) fn field(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+
+    #[cfg(test)]
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(super) fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), field: None, cause: None }
     }
@@ -113,11 +170,8 @@ impl IntoResponse for NativeError {
         if let Some(cause) = &self.cause {
             tracing::error!(error = cause as &dyn std::error::Error, "a call of the native API failed");
         }
-        let (status, code) = self.kind.answer();
-        let mut error = json!({ "code": code, "message": self.message });
-        if let Some(field) = self.field {
-            error["field"] = json!(field);
-        }
-        (status, Json(json!({ "error": error }))).into_response()
+        let Self { kind, message, field, .. } = self;
+        let error = ErrorDetail { code: kind.code().to_owned(), message, field };
+        (kind.status(), Json(ErrorBody { error })).into_response()
     }
 }

@@ -1,79 +1,163 @@
-//! Events: the newest, those after a place, and waiting for those to come.
+//! Events: the newest, those after a place, waiting for those to come, and a stream of them.
+//!
+//! A stream pulls: it reads the next page from the store when its client has taken the one before, so
+//! that a slow client holds no more than a page.
 
+use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Sse;
+use axum::response::sse::{Event, KeepAlive};
+use futures::Stream;
+use proctor_api::{EventList, EventQuery, EventView, LIMIT, StreamQuery};
 use proctor_model::{EventKind, FieldError};
-use proctor_store::EventQuery;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use proctor_store::StoredEvent;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::body::{Params, number_param};
+use super::body::{Params, bounded, page_limit};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
-use super::hosts::parse_host;
+use super::hosts::parse_host_param;
 use super::{ApiState, Result};
-use crate::event_json::event_json;
+use crate::control::Control;
+use crate::event_json::event_view;
 
-const LIMIT: u64 = 100;
-const LIMIT_MAX: u64 = 1000;
 /// Below what proxies in front usually wait for.
 const WAIT_SECS_MAX: u64 = 30;
+/// A stream on which nothing happens says this often that it is there.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Each holds a connection and asks the store after every event.
+const STREAMS_MAX: usize = 512;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct EventParams {
-    after: Option<String>,
-    namespace: Option<String>,
-    name: Option<String>,
-    host: Option<String>,
-    #[serde(rename = "type")]
-    kinds: Option<String>,
-    limit: Option<String>,
-    wait: Option<String>,
-}
+static STREAMS: Semaphore = Semaphore::const_new(STREAMS_MAX);
 
+/// The newest events, or those after a place; on request, waits for what is to come.
+#[utoipa::path(get, path = "/events", operation_id = "events", params(EventQuery), tag = "events",
+               responses((status = 200, body = EventList)))]
 pub(super) async fn list(
     _: Authenticated,
     State(state): State<ApiState>,
-    Params(params): Params<EventParams>,
-) -> Result<Json<Value>> {
-    let wait = bounded("wait", params.wait.as_deref(), 0, WAIT_SECS_MAX)?;
-    let mut query = query(&params)?;
-    if let Some(host) = &params.host {
-        let host = parse_host(host).map_err(|error| error.inside("host"))?;
-        let Some(record) = state.control.resolve(std::slice::from_ref(&host)).await?.remove(0) else {
-            return Err(NativeError::new(Kind::NotFound, format!("host {host} has never enrolled an agent")));
-        };
-        query.agent = Some(record.agent);
-    }
-    let page = state.control.follow_events(query, Duration::from_secs(wait)).await?;
-    let events: Vec<Value> = page.events.iter().map(event_json).collect();
-    Ok(Json(json!({ "events": events, "next": page.next })))
+    Params(query): Params<EventQuery>,
+) -> Result<Json<EventList>> {
+    let wait = bounded("wait", query.wait.unwrap_or(0), WAIT_SECS_MAX)?;
+    let wanted = Wanted { host: query.host, namespace: query.namespace, name: query.name, kinds: query.kinds };
+    let wanted = wanted.resolve(&state.control, query.after, page_limit(query.limit)?).await?;
+    let page = state.control.follow_events(wanted, Duration::from_secs(wait)).await?;
+    Ok(Json(EventList { events: page.events.iter().map(event_view).collect(), next: page.next }))
 }
 
-fn query(params: &EventParams) -> std::result::Result<EventQuery, FieldError> {
-    let limit = bounded("limit", params.limit.as_deref(), LIMIT, LIMIT_MAX)?;
-    Ok(EventQuery {
-        after: params.after.as_deref().map(|text| number_param("after", Some(text), 0)).transpose()?,
-        namespace: params.namespace.as_deref().map(str::parse).transpose()?,
-        name: params.name.as_deref().map(str::parse).transpose()?,
-        kinds: params.kinds.as_deref().map_or(Ok(Vec::new()), kinds)?,
-        limit: u32::try_from(limit).expect("LIMIT_MAX is small"),
-        ..EventQuery::default()
-    })
+/// Events as they happen (server-sent events): `id` is the event's id, `event` its type, `data` the
+/// event as in the list. With the header `Last-Event-ID` it goes on behind that event.
+#[utoipa::path(get, path = "/events/stream", operation_id = "event_stream", tag = "events",
+               params(StreamQuery, ("Last-Event-ID" = Option<u64>, Header, description = "Goes before `after`.")),
+               responses((status = 200, body = String, content_type = "text/event-stream")))]
+pub(super) async fn stream(
+    _: Authenticated,
+    State(state): State<ApiState>,
+    Params(query): Params<StreamQuery>,
+    headers: HeaderMap,
+) -> Result<Sse<impl Stream<Item = std::result::Result<Event, Infallible>>>> {
+    let after = last_event_id(&headers)?.or(query.after);
+    let wanted = Wanted { host: query.host, namespace: query.namespace, name: query.name, kinds: query.kinds };
+    let wanted = wanted.resolve(&state.control, after, LIMIT).await?;
+    let Ok(place) = STREAMS.try_acquire() else {
+        let message = format!("there are {STREAMS_MAX} streams of events already: try again later");
+        return Err(NativeError::new(Kind::TooManyRequests, message));
+    };
+    let follower = Follower::begin(state.control, wanted, place).await?;
+    let events = futures::stream::unfold(follower, |mut follower| async {
+        let event = follower.next().await?;
+        Some((Ok(sse_event(&event)), follower))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)))
+}
+
+fn last_event_id(headers: &HeaderMap) -> std::result::Result<Option<u64>, FieldError> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(None) };
+    let number = value.to_str().ok().and_then(|text| text.parse().ok());
+    number.map(Some).ok_or_else(|| FieldError::new("Last-Event-ID", "is not the id of an event"))
+}
+
+fn sse_event(event: &EventView) -> Event {
+    let json = serde_json::to_string(event).expect("an event has only string keys");
+    Event::default().id(event.id.to_string()).event(&event.kind).data(json)
+}
+
+/// One client of a stream, and how far it has come.
+struct Follower {
+    control: Control,
+    query: proctor_store::EventQuery,
+    ahead: VecDeque<StoredEvent>,
+    _place: SemaphorePermit<'static>,
+}
+
+impl Follower {
+    /// A stream without a place to begin at begins now.
+    async fn begin(
+        control: Control,
+        mut query: proctor_store::EventQuery,
+        place: SemaphorePermit<'static>,
+    ) -> Result<Self> {
+        if query.after.is_none() {
+            let newest = proctor_store::EventQuery { limit: 0, ..query.clone() };
+            query.after = Some(control.events(&newest).await?.next);
+        }
+        Ok(Self { control, query, ahead: VecDeque::new(), _place: place })
+    }
+
+    /// None when the server ends, or when the store cannot be read: the client comes back by itself,
+    /// with the id of what it has.
+    async fn next(&mut self) -> Option<EventView> {
+        let shutdown = self.control.shutdown();
+        loop {
+            if let Some(event) = self.ahead.pop_front() {
+                return Some(event_view(&event));
+            }
+            if shutdown.is_cancelled() {
+                return None;
+            }
+            let wait = Duration::from_secs(WAIT_SECS_MAX);
+            let page = self.control.follow_events(self.query.clone(), wait).await;
+            let page = page.inspect_err(|error| tracing::warn!(%error, "a stream of events ends")).ok()?;
+            self.query.after = Some(page.next);
+            self.ahead = page.events.into();
+        }
+    }
+}
+
+/// What the queries of a list and of a stream share.
+struct Wanted {
+    host: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+    kinds: Option<String>,
+}
+
+impl Wanted {
+    async fn resolve(self, control: &Control, after: Option<u64>, limit: u32) -> Result<proctor_store::EventQuery> {
+        let mut query = proctor_store::EventQuery {
+            after,
+            namespace: self.namespace.as_deref().map(str::parse).transpose()?,
+            name: self.name.as_deref().map(str::parse).transpose()?,
+            kinds: self.kinds.as_deref().map_or(Ok(Vec::new()), kinds)?,
+            limit,
+            ..proctor_store::EventQuery::default()
+        };
+        if let Some(host) = parse_host_param(self.host.as_deref())? {
+            let Some(record) = control.resolve(std::slice::from_ref(&host)).await?.remove(0) else {
+                return Err(NativeError::new(Kind::NotFound, format!("host {host} has never enrolled an agent")));
+            };
+            query.agent = Some(record.agent);
+        }
+        Ok(query)
+    }
 }
 
 /// Names with commas between them.
 fn kinds(text: &str) -> std::result::Result<Vec<EventKind>, FieldError> {
     text.split(',').map(|name| name.trim().parse()).collect()
-}
-
-fn bounded(field: &str, text: Option<&str>, default: u64, max: u64) -> std::result::Result<u64, FieldError> {
-    let number = number_param(field, text, default)?;
-    if number > max {
-        return Err(FieldError::new(field, format!("{number} is more than {max}")));
-    }
-    Ok(number)
 }

@@ -4,53 +4,61 @@ use std::collections::HashSet;
 
 use axum::Json;
 use axum::extract::State;
-use proctor_model::{AgentId, FieldError, HostFacts, HostKey, ProcessKey};
+use proctor_api::{HostPage, HostQuery, HostView};
+use proctor_model::{AgentId, FieldError, HostKey, ProcessKey};
 use proctor_store::{HostRecord, ProcessQuery};
-use serde::Serialize;
-use serde_json::{Value, json};
 
-use super::body::flag;
+use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
-use super::{ApiState, Result};
-use crate::api::fields::{Fields, each, text};
+use super::{ApiState, Result, cursor};
 use crate::control::{Control, HostRef};
 
 const MILLIS: i64 = 1000;
 
-#[derive(Serialize)]
-struct HostView {
-    host: String,
-    cloud: u32,
-    supplier: u32,
-    ip: std::net::IpAddr,
-    agent: AgentId,
-    online: bool,
-    enrolled_at: i64,
-    presence_changed_at: i64,
-    facts: HostFacts,
+/// The hosts that have enrolled, and whether their agents are connected.
+#[utoipa::path(get, path = "/hosts", operation_id = "hosts", params(HostQuery), tag = "hosts",
+               responses((status = 200, body = HostPage)))]
+pub(super) async fn list(
+    _: Authenticated,
+    State(state): State<ApiState>,
+    Params(query): Params<HostQuery>,
+) -> Result<Json<HostPage>> {
+    let limit = page_limit(query.limit)? as usize;
+    let after: Option<HostKey> = cursor::decode(query.after.as_deref())?;
+    let mut records = state.control.hosts().await?;
+    records.retain(|host| matches(&query, host) && after.is_none_or(|after| place(&host.key) > place(&after)));
+    records.sort_by_key(|host| place(&host.key));
+    let next = (records.len() > limit).then(|| limit.checked_sub(1).map(|last| cursor::encode(&records[last].key)));
+    records.truncate(limit);
+    Ok(Json(HostPage { hosts: records.into_iter().map(view).collect(), next: next.flatten() }))
 }
 
-impl From<HostRecord> for HostView {
-    fn from(record: HostRecord) -> Self {
-        let HostKey { cloud, supplier, ip } = record.key;
-        Self {
-            host: record.key.to_string(),
-            cloud,
-            supplier,
-            ip,
-            agent: record.agent,
-            online: record.online,
-            enrolled_at: record.enrolled_at / MILLIS,
-            presence_changed_at: record.presence_changed_at / MILLIS,
-            facts: record.facts,
-        }
+fn matches(query: &HostQuery, host: &HostRecord) -> bool {
+    query.cloud.is_none_or(|cloud| cloud == host.key.cloud)
+        && query.business.is_none_or(|business| host.business == Some(business))
+        && query.online.is_none_or(|online| online == host.online)
+}
+
+/// Their order in lists; the supplier is not part of a host's identity.
+fn place(key: &HostKey) -> (u32, std::net::IpAddr) {
+    (key.cloud, key.ip)
+}
+
+fn view(record: HostRecord) -> HostView {
+    let HostKey { cloud, supplier, ip } = record.key;
+    HostView {
+        host: record.key.to_string(),
+        cloud,
+        supplier,
+        ip,
+        agent: record.agent,
+        online: record.online,
+        business: record.business,
+        enrolled_at: record.enrolled_at / MILLIS,
+        presence_changed_at: record.presence_changed_at / MILLIS,
+        facts: record.facts,
     }
-}
-
-pub(super) async fn list(_: Authenticated, State(state): State<ApiState>) -> Result<Json<Value>> {
-    let hosts: Vec<HostView> = state.control.hosts().await?.into_iter().map(HostView::from).collect();
-    Ok(Json(json!({ "hosts": hosts })))
 }
 
 /// A host as people write it: an IP address, `CLOUD:IP`, or an agent id.
@@ -64,58 +72,76 @@ pub(super) fn parse_host(text: &str) -> std::result::Result<HostRef, FieldError>
         .map_err(|_| FieldError::new("", format!("'{text}' is neither an IP address, CLOUD:IP nor an agent id")))
 }
 
-/// `"hosts": [...]` or `"all": true`, one of them.
+/// The host of a query.
+pub(super) fn parse_host_param(text: Option<&str>) -> std::result::Result<Option<HostRef>, FieldError> {
+    text.map(parse_host).transpose().map_err(|error| error.inside("host"))
+}
+
+/// `"hosts": [...]`, `"business": …` or `"all": true`, one of them.
 #[derive(Debug)]
 pub(super) enum Chosen {
     All,
+    Business(u64),
     These(Vec<HostRef>),
 }
 
 impl Chosen {
-    pub(super) fn of(body: Fields<'_>) -> std::result::Result<Self, FieldError> {
-        let hosts = body.optional("hosts", |list| each(list, |value| parse_host(text(value)?)))?;
-        let all = body.optional("all", flag)?.unwrap_or(false);
-        match (hosts, all) {
-            (None, true) => Ok(Self::All),
-            (Some(_), true) => Err(FieldError::new("all", "excludes hosts: give one of them")),
-            (None, false) => Err(FieldError::new("hosts", "is missing: give a list of hosts, or \"all\": true")),
-            (Some(hosts), false) if hosts.is_empty() => Err(FieldError::new("hosts", "must not be empty")),
-            (Some(hosts), false) => Ok(Self::These(hosts)),
+    pub(super) fn of(
+        hosts: Option<&[String]>,
+        all: bool,
+        business: Option<u64>,
+    ) -> std::result::Result<Self, FieldError> {
+        match (hosts, all, business) {
+            (None, true, None) => Ok(Self::All),
+            (None, false, Some(business)) => Ok(Self::Business(business)),
+            (Some([]), false, None) => Err(FieldError::new("hosts", "must not be empty")),
+            (Some(hosts), false, None) => Ok(Self::These(parse_hosts(hosts)?)),
+            (None, false, None) => {
+                Err(FieldError::new("hosts", "is missing: give a list of hosts, a business, or \"all\": true"))
+            }
+            (_, true, _) => Err(FieldError::new("all", "excludes hosts and business: give one of them")),
+            (_, _, Some(_)) => Err(FieldError::new("business", "excludes hosts: give one of them")),
         }
     }
 
     /// All: where the process is registered.
     pub(super) async fn where_registered(self, control: &Control, key: &ProcessKey) -> Result<Vec<HostRef>> {
-        match self {
-            Self::These(hosts) => distinct(control, hosts).await,
-            Self::All => {
-                let query = ProcessQuery {
-                    namespace: Some(key.namespace.clone()),
-                    name: Some(key.name.clone()),
-                    ..ProcessQuery::default()
-                };
-                let (_, records) = control.processes(query, None).await?;
-                if records.is_empty() {
-                    return Err(not_registered(key));
-                }
-                Ok(records.into_iter().map(|record| HostRef::Key(record.host)).collect())
-            }
+        if let Self::These(hosts) = self {
+            return distinct(control, hosts).await;
         }
+        let query = ProcessQuery {
+            namespace: Some(key.namespace.clone()),
+            name: Some(key.name.clone()),
+            ..ProcessQuery::default()
+        };
+        let (_, records) = control.processes(query, None).await?;
+        let hosts: Vec<HostRef> = records.into_iter().map(|record| HostRef::Key(record.host)).collect();
+        let hosts = self.narrowed(control, hosts).await?;
+        if hosts.is_empty() { Err(not_registered(key)) } else { Ok(hosts) }
     }
 
     /// All: every enrolled host.
     pub(super) async fn where_enrolled(self, control: &Control) -> Result<Vec<HostRef>> {
-        match self {
-            Self::These(hosts) => distinct(control, hosts).await,
-            Self::All => {
-                let hosts = control.hosts().await?;
-                if hosts.is_empty() {
-                    return Err(NativeError::new(Kind::NotFound, "no host has enrolled yet"));
-                }
-                Ok(hosts.into_iter().map(|host| HostRef::Key(host.key)).collect())
-            }
+        if let Self::These(hosts) = self {
+            return distinct(control, hosts).await;
         }
+        let hosts = control.hosts().await?.into_iter().map(|host| HostRef::Key(host.key)).collect();
+        let hosts = self.narrowed(control, hosts).await?;
+        if hosts.is_empty() { Err(NativeError::new(Kind::NotFound, "no such host has enrolled yet")) } else { Ok(hosts) }
     }
+
+    /// Those of the business, where there is one.
+    async fn narrowed(&self, control: &Control, hosts: Vec<HostRef>) -> Result<Vec<HostRef>> {
+        let Self::Business(business) = self else { return Ok(hosts) };
+        let records = control.resolve(&hosts).await?;
+        let is_in = |record: &Option<HostRecord>| record.as_ref().is_some_and(|host| host.business == Some(*business));
+        Ok(hosts.into_iter().zip(records).filter(|(_, record)| is_in(record)).map(|(host, _)| host).collect())
+    }
+}
+
+fn parse_hosts(hosts: &[String]) -> std::result::Result<Vec<HostRef>, FieldError> {
+    let one = |(index, text): (usize, &String)| parse_host(text).map_err(|e| e.inside(&format!("hosts[{index}]")));
+    hosts.iter().enumerate().map(one).collect()
 }
 
 pub(super) fn not_registered(key: &ProcessKey) -> NativeError {
@@ -139,13 +165,14 @@ async fn distinct(control: &Control, hosts: Vec<HostRef>) -> Result<Vec<HostRef>
 mod tests {
     use super::*;
 
-    fn chosen(body: Value) -> std::result::Result<Chosen, FieldError> {
-        Chosen::of(Fields::of(&body)?)
+    fn chosen(hosts: &[&str]) -> std::result::Result<Chosen, FieldError> {
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        Chosen::of(Some(&hosts), false, None)
     }
 
     #[test]
     fn hosts_are_addresses_or_agent_ids() {
-        let Chosen::These(hosts) = chosen(json!({ "hosts": ["10.0.0.1", "3:10.0.0.1", "a-1"] })).unwrap() else {
+        let Chosen::These(hosts) = chosen(&["10.0.0.1", "3:10.0.0.1", "a-1"]).unwrap() else {
             panic!("a list is these");
         };
 
@@ -155,16 +182,22 @@ mod tests {
 
     #[test]
     fn a_bad_host_is_named_by_its_place() {
-        let error = chosen(json!({ "hosts": ["10.0.0.1", "no such/host"] })).unwrap_err();
+        let error = chosen(&["10.0.0.1", "no such/host"]).unwrap_err();
 
         assert_eq!(error.field, "hosts[1]");
     }
 
     #[test]
-    fn one_of_hosts_and_all_must_be_there() {
-        assert!(matches!(chosen(json!({ "all": true })), Ok(Chosen::All)));
-        assert_eq!(chosen(json!({})).unwrap_err().field, "hosts");
-        assert_eq!(chosen(json!({ "hosts": [] })).unwrap_err().field, "hosts");
-        assert_eq!(chosen(json!({ "hosts": ["10.0.0.1"], "all": true })).unwrap_err().field, "all");
+    fn exactly_one_of_hosts_business_and_all_must_be_there() {
+        let one = ["10.0.0.1".to_owned()];
+        let field = |hosts: Option<&[String]>, all, business| Chosen::of(hosts, all, business).unwrap_err().field;
+
+        assert!(matches!(Chosen::of(None, true, None), Ok(Chosen::All)));
+        assert!(matches!(Chosen::of(None, false, Some(3)), Ok(Chosen::Business(3))));
+        assert_eq!(field(None, false, None), "hosts");
+        assert_eq!(field(Some(&[]), false, None), "hosts");
+        assert_eq!(field(Some(&one), true, None), "all");
+        assert_eq!(field(None, true, Some(3)), "all");
+        assert_eq!(field(Some(&one), false, Some(3)), "business");
     }
 }

@@ -3,30 +3,31 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use proctor_model::{OperationKind, ProcessKey};
-use serde_json::{Value, json};
+use proctor_api::{Accepted, OperationRequest};
+use proctor_model::FieldError;
 
-use super::body::{Body, only};
+use super::body::Body;
 use super::caller::Authenticated;
 use super::hosts::Chosen;
 use super::{ApiState, Result};
-use crate::api::fields::parsed;
 use crate::control::{SpecSource, Submission, SubmittedItem, SubmittedTarget};
 
 const FAMILY: &str = "native";
 
+/// Asks for an operation with the spec that is registered on each host.
+#[utoipa::path(post, path = "/operations", operation_id = "operate", request_body = OperationRequest,
+               tag = "operations", responses((status = 202, body = Accepted)))]
 pub(super) async fn submit(
     caller: Authenticated,
     State(state): State<ApiState>,
-    Body(body): Body,
-) -> Result<(StatusCode, Json<Value>)> {
-    let body = only(&body, &["operation", "process", "hosts", "all"])?;
-    let kind: OperationKind = body.required("operation", parsed)?;
-    let key: ProcessKey = body.required("process", parsed)?;
-    let hosts = Chosen::of(body)?.where_registered(&state.control, &key).await?;
+    Body(body): Body<OperationRequest>,
+) -> Result<(StatusCode, Json<Accepted>)> {
+    let key = body.process.ok_or_else(|| FieldError::new("process", "is missing"))?.0;
+    let chosen = Chosen::of(body.hosts.as_deref(), body.all, body.business)?;
+    let hosts = chosen.where_registered(&state.control, &key).await?;
     let targets = hosts.into_iter().map(|host| SubmittedTarget { row_key: host.to_string(), host }).collect();
-    let item = SubmittedItem { key, kind: Some(kind), spec: SpecSource::Registered, targets };
+    let item = SubmittedItem { key, kind: Some(body.operation), spec: SpecSource::Registered, targets };
     let submission = Submission { caller: caller.who, family: FAMILY, items: vec![item] };
     let task_id = state.control.submit(submission).await?;
-    Ok((StatusCode::ACCEPTED, Json(json!({ "task_id": task_id }))))
+    Ok((StatusCode::ACCEPTED, Json(Accepted { task_id: Some(task_id), plan: None })))
 }

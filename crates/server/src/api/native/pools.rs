@@ -1,125 +1,122 @@
 //! Pools: limits that processes of one namespace on one host share.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use axum::Json;
 use axum::extract::State;
-use proctor_model::{FieldError, Namespace, Pool, PoolLimits, Weight};
-use proctor_store::PoolRecord;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use proctor_api::{PoolList, PoolMember, PoolQuery, PoolSetting, PoolUsage, PoolView, Rows, SetPools};
+use proctor_model::{AgentId, FieldError, Namespace, Pool, PoolLimits};
+use proctor_store::{PoolRecord, ProcessQuery, ProcessRecord};
 
-use super::body::{Body, Params, only};
+use super::body::{Body, Params};
 use super::caller::Authenticated;
-use super::hosts::{Chosen, parse_host};
+use super::hosts::{Chosen, parse_host_param};
 use super::processes::rows;
 use super::{ApiState, Result};
-use crate::api::fields::{Fields, each, parsed, percent, text};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PoolParams {
-    namespace: Option<String>,
-    host: Option<String>,
-}
+/// The label that puts a process into a pool which is not that of its whole namespace.
+const POOL_LABEL: &str = "process_group";
 
+/// The pools of hosts, on request with what their members use.
+#[utoipa::path(get, path = "/pools", operation_id = "pools", params(PoolQuery), tag = "pools",
+               responses((status = 200, body = PoolList)))]
 pub(super) async fn list(
     _: Authenticated,
     State(state): State<ApiState>,
-    Params(params): Params<PoolParams>,
-) -> Result<Json<Value>> {
-    let namespace: Option<Namespace> = params.namespace.as_deref().map(str::parse).transpose()?;
-    let host = params.host.as_deref().map(parse_host).transpose().map_err(|error| error.inside("host"))?;
-    let hosts = host.map(|host| [host]);
-    let records = state.control.pools(namespace.as_ref(), hosts.as_ref().map(<[_; 1]>::as_slice)).await?;
-    let pools: Vec<Value> = records.into_iter().map(view).collect();
-    Ok(Json(json!({ "pools": pools })))
+    Params(query): Params<PoolQuery>,
+) -> Result<Json<PoolList>> {
+    let namespace: Option<Namespace> = query.namespace.as_deref().map(str::parse).transpose()?;
+    let hosts = parse_host_param(query.host.as_deref())?.map(|host| [host]);
+    let hosts = hosts.as_ref().map(<[_; 1]>::as_slice);
+    let records = state.control.pools(namespace.as_ref(), hosts).await?;
+    let mut pools: Vec<PoolView> = records.into_iter().map(view).collect();
+    if query.usage == Some(true) {
+        let processes = ProcessQuery { namespace, ..ProcessQuery::default() };
+        let (_, processes) = state.control.processes(processes, hosts).await?;
+        add_usage(&mut pools, &processes);
+    }
+    Ok(Json(PoolList { pools }))
 }
 
-fn view(PoolRecord { host, agent, pool }: PoolRecord) -> Value {
-    json!({
-        "host": host.to_string(),
-        "agent": agent,
-        "namespace": pool.namespace,
-        "id": pool.id,
-        "cpu": pool.limits.cpu,
-        "memory": pool.limits.memory,
-        "cpu_weight": pool.limits.cpu_weight,
-        "memory_weight": pool.limits.memory_weight,
+fn view(PoolRecord { host, agent, pool }: PoolRecord) -> PoolView {
+    PoolView {
+        host: host.to_string(),
+        agent,
+        namespace: pool.namespace,
+        id: pool.id,
+        cpu: pool.limits.cpu,
+        memory: pool.limits.memory,
+        cpu_weight: pool.limits.cpu_weight,
+        memory_weight: pool.limits.memory_weight,
+        usage: None,
+    }
+}
+
+fn add_usage(pools: &mut [PoolView], processes: &[ProcessRecord]) {
+    let mut by_place: HashMap<(&AgentId, &Namespace), Vec<&ProcessRecord>> = HashMap::new();
+    for process in processes {
+        by_place.entry((&process.agent, &process.key.namespace)).or_default().push(process);
+    }
+    for pool in pools {
+        let neighbours = by_place.get(&(&pool.agent, &pool.namespace)).into_iter().flatten();
+        let members = neighbours.filter(|process| is_member(pool, process)).filter_map(|process| member(process));
+        let mut usage = PoolUsage { members: members.collect(), ..PoolUsage::default() };
+        for member in &usage.members {
+            usage.cpu_percent += member.cpu_percent;
+            usage.memory_percent += member.memory_percent;
+        }
+        pool.usage = Some(usage);
+    }
+}
+
+fn is_member(pool: &PoolView, process: &ProcessRecord) -> bool {
+    let id = pool.id.as_str();
+    id == pool.namespace.as_str() || process.spec.labels.get(POOL_LABEL).is_some_and(|group| group == id)
+}
+
+/// None before it was seen.
+fn member(process: &ProcessRecord) -> Option<PoolMember> {
+    let snapshot = process.snapshot.as_ref()?;
+    Some(PoolMember {
+        process: process.key.to_string(),
+        pid: snapshot.pid,
+        cpu_percent: snapshot.usage.cpu_percent,
+        memory_percent: snapshot.usage.memory_percent,
+        memory_bytes: snapshot.usage.memory_bytes,
+        reported_at: snapshot.reported_at,
     })
 }
 
-pub(super) async fn set(_: Authenticated, State(state): State<ApiState>, Body(body): Body) -> Result<Json<Value>> {
-    let body = only(&body, &["hosts", "all", "pools"])?;
-    let pools = pools(body)?;
-    let hosts = Chosen::of(body)?.where_enrolled(&state.control).await?;
+/// Sets pools on hosts; those of the same namespace and id are replaced.
+#[utoipa::path(put, path = "/pools", operation_id = "set_pools", request_body = SetPools, tag = "pools",
+               responses((status = 200, body = Rows)))]
+pub(super) async fn set(
+    _: Authenticated,
+    State(state): State<ApiState>,
+    Body(body): Body<SetPools>,
+) -> Result<Json<Rows>> {
+    let pools = pools(body.pools)?;
+    let chosen = Chosen::of(body.hosts.as_deref(), body.all, body.business)?;
+    let hosts = chosen.where_enrolled(&state.control).await?;
     let outcomes = state.control.set_pools(&hosts, &pools).await?;
     Ok(rows(&hosts, outcomes))
 }
 
-fn pools(body: Fields<'_>) -> std::result::Result<Vec<Pool>, FieldError> {
-    let pools = body.required("pools", |list| each(list, pool))?;
-    if pools.is_empty() {
+fn pools(settings: Vec<PoolSetting>) -> std::result::Result<Vec<Pool>, FieldError> {
+    if settings.is_empty() {
         return Err(FieldError::new("pools", "must not be empty"));
     }
     let mut seen = HashSet::new();
-    for (index, pool) in pools.iter().enumerate() {
+    for (index, pool) in settings.iter().enumerate() {
         if !seen.insert((&pool.namespace, &pool.id)) {
             let problem = format!("pool {} of {} is there twice", pool.id, pool.namespace);
             return Err(FieldError::new(format!("pools[{index}]"), problem));
         }
     }
-    Ok(pools)
+    Ok(settings.into_iter().map(pool).collect())
 }
 
-fn pool(value: &Value) -> std::result::Result<Pool, FieldError> {
-    let pool = only(value, &["namespace", "id", "cpu", "memory", "cpu_weight", "memory_weight"])?;
-    Ok(Pool {
-        namespace: pool.required("namespace", parsed)?,
-        id: pool.required("id", parsed)?,
-        limits: PoolLimits {
-            cpu: pool.required("cpu", percent)?,
-            memory: pool.required("memory", percent)?,
-            cpu_weight: pool.required("cpu_weight", weight)?,
-            memory_weight: pool.required("memory_weight", weight)?,
-        },
-    })
-}
-
-fn weight(value: &Value) -> std::result::Result<Weight, FieldError> {
-    match text(value)? {
-        "usage" => Ok(Weight::Usage),
-        "usage_by_limit" => Ok(Weight::UsageByLimit),
-        other => Err(FieldError::new("", format!("'{other}' is neither usage nor usage_by_limit"))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn one(change: impl Fn(&mut Value)) -> std::result::Result<Vec<Pool>, FieldError> {
-        let mut pool = json!({
-            "namespace": "demo", "id": "demo", "cpu": 20, "memory": 30.5,
-            "cpu_weight": "usage", "memory_weight": "usage_by_limit",
-        });
-        change(&mut pool);
-        pools(Fields::of(&json!({ "pools": [pool] }))?)
-    }
-
-    #[test]
-    fn a_pool_has_limits_and_weights() {
-        let pools = one(|_| {}).unwrap();
-
-        assert_eq!(pools[0].limits.memory.get(), 30.5);
-        assert_eq!(pools[0].limits.memory_weight, Weight::UsageByLimit);
-    }
-
-    #[test]
-    fn a_bad_value_is_named_with_its_place() {
-        assert_eq!(one(|pool| pool["cpu"] = json!(101)).unwrap_err().field, "pools[0].cpu");
-        assert_eq!(one(|pool| pool["memory_weight"] = json!(1)).unwrap_err().field, "pools[0].memory_weight");
-        assert_eq!(one(|pool| pool["id"] = json!("")).unwrap_err().field, "pools[0].id");
-        assert_eq!(one(|pool| pool["cup"] = json!(1)).unwrap_err().field, "pools[0].cup");
-    }
+fn pool(setting: PoolSetting) -> Pool {
+    let PoolSetting { namespace, id, cpu, memory, cpu_weight, memory_weight } = setting;
+    Pool { namespace, id, limits: PoolLimits { cpu, memory, cpu_weight, memory_weight } }
 }

@@ -2,129 +2,98 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use proctor_model::{Code, OperationKind, Outcome, Snapshot, TaskId};
+use proctor_api::{TargetPage, TargetQuery, TargetRow, TargetState, TaskView};
+use proctor_model::{Code, Outcome, TaskId};
 use proctor_store::{TargetView, TaskItem};
-use serde::Serialize;
 
+use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
 
-#[derive(Serialize)]
-pub(super) struct TaskView {
-    task_id: TaskId,
-    created_at: i64,
-    total: usize,
-    pending: usize,
-    succeeded: usize,
-    failed: usize,
-    targets: Vec<TargetRow>,
-}
-
-#[derive(Serialize)]
-struct TargetRow {
-    host: String,
-    process: String,
-    /// None where the caller's number meant no operation.
-    operation: Option<OperationKind>,
-    code: Code,
-    name: &'static str,
-    message: String,
-    output: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    snapshot: Option<Snapshot>,
-}
-
+/// How far a task is.
+#[utoipa::path(get, path = "/tasks/{task_id}", operation_id = "task", params(("task_id" = String, Path)),
+               tag = "tasks", responses((status = 200, body = TaskView)))]
 pub(super) async fn show(
     _: Authenticated,
     State(state): State<ApiState>,
     Path(text): Path<String>,
 ) -> Result<Json<TaskView>> {
-    let unknown = || {
-        let message = format!("task '{text}' was never given out here, or was forgotten with old tasks");
-        NativeError::new(Kind::NotFound, message)
-    };
-    let id: TaskId = text.parse().map_err(|_| unknown())?;
-    let task = state.control.task(id).await?.ok_or_else(unknown)?;
-    Ok(Json(view(task)))
+    let task = state.control.task(parse_id(&text)?).await?.ok_or_else(|| unknown(&text))?;
+    Ok(Json(view(&task)))
 }
 
-fn view(task: proctor_store::TaskView) -> TaskView {
+/// What came of the targets of a task.
+#[utoipa::path(get, path = "/tasks/{task_id}/targets", operation_id = "task_targets", tag = "tasks",
+               params(("task_id" = String, Path)), params(TargetQuery), responses((status = 200, body = TargetPage)))]
+pub(super) async fn targets(
+    _: Authenticated,
+    State(state): State<ApiState>,
+    Path(text): Path<String>,
+    Params(query): Params<TargetQuery>,
+) -> Result<Json<TargetPage>> {
+    let limit = page_limit(query.limit)? as usize;
+    let task = state.control.task(parse_id(&text)?).await?.ok_or_else(|| unknown(&text))?;
     let items = task.items;
-    let targets: Vec<TargetRow> = task
-        .targets
-        .into_iter()
-        .filter_map(|target| items.get(target.target.item as usize).map(|item| row(item, target)))
+    let mut targets: Vec<TargetRow> = (0..)
+        .zip(task.targets)
+        .filter(|(index, _)| query.after.is_none_or(|after| *index > after))
+        .filter(|(_, target)| query.state.is_none_or(|wanted| state_of(target) == wanted))
+        .filter_map(|(index, target)| items.get(target.target.item as usize).map(|item| row(index, item, target)))
+        .take(limit + 1)
         .collect();
-    let pending = targets.iter().filter(|target| target.code == Code::Handling).count();
-    let succeeded = targets.iter().filter(|target| target.code.is_success()).count();
+    let has_more = targets.len() > limit;
+    targets.truncate(limit);
+    let next = targets.last().filter(|_| has_more).map(|last| last.index);
+    Ok(Json(TargetPage { targets, next }))
+}
+
+fn parse_id(text: &str) -> Result<TaskId> {
+    text.parse().map_err(|_| unknown(text))
+}
+
+fn unknown(text: &str) -> NativeError {
+    let message = format!("task '{text}' was never given out here, or was forgotten with old tasks");
+    NativeError::new(Kind::NotFound, message)
+}
+
+fn state_of(target: &TargetView) -> TargetState {
+    match &target.outcome {
+        None => TargetState::Pending,
+        Some(outcome) if outcome.code.is_success() => TargetState::Succeeded,
+        Some(_) => TargetState::Failed,
+    }
+}
+
+fn view(task: &proctor_store::TaskView) -> TaskView {
+    let count = |state| task.targets.iter().filter(|target| state_of(target) == state).count();
     TaskView {
         task_id: task.id,
         created_at: task.created_at / 1000,
-        total: targets.len(),
-        pending,
-        succeeded,
-        failed: targets.len() - pending - succeeded,
-        targets,
+        app: task.app.clone(),
+        user: task.user.clone(),
+        family: task.family.clone(),
+        total: task.targets.len(),
+        pending: count(TargetState::Pending),
+        succeeded: count(TargetState::Succeeded),
+        failed: count(TargetState::Failed),
+        cancelled_at: None,
+        retry_of: None,
+        rollout: None,
     }
 }
 
-fn row(item: &TaskItem, TargetView { target, outcome }: TargetView) -> TargetRow {
+fn row(index: u32, item: &TaskItem, TargetView { target, outcome }: TargetView) -> TargetRow {
     let outcome = outcome.unwrap_or_else(|| Outcome::new(Code::Handling, Code::Handling.name(), false));
     TargetRow {
+        index,
         host: target.host.map_or(target.row_key, |host| host.to_string()),
         process: item.key.to_string(),
-        operation: item.kind,
-        code: outcome.code,
-        name: outcome.code.name(),
+        operation: item.kind.map(|kind| kind.to_string()),
+        code: outcome.code.number(),
+        name: outcome.code.name().to_owned(),
         message: outcome.message,
         output: outcome.output,
         snapshot: outcome.snapshot,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proctor_store::Target;
-    use uuid::Uuid;
-
-    use super::*;
-
-    #[test]
-    fn every_target_is_counted_once_and_pending_ones_are_115() {
-        let item = TaskItem {
-            key: "demo/x".parse().unwrap(),
-            kind: Some(OperationKind::Start),
-            spec: None,
-            register: false,
-            time_limit_ms: 1,
-        };
-        let target = |key: &str, outcome| TargetView {
-            target: Target { item: 0, agent: None, host: None, row_key: key.into() },
-            outcome,
-        };
-        let task = proctor_store::TaskView {
-            id: TaskId::from_uuid(Uuid::from_u128(1)),
-            created_at: 5_000,
-            app: String::new(),
-            user: String::new(),
-            family: String::new(),
-            cancelled_at: None,
-            retry_of: None,
-            rollout: None,
-            items: vec![item],
-            targets: vec![
-                target("a", None),
-                target("b", Some(Outcome::success(true))),
-                target("c", Some(Outcome::new(Code::AlreadyRunning, "runs", true))),
-            ],
-        };
-
-        let view = view(task);
-
-        assert_eq!((view.total, view.pending, view.succeeded, view.failed), (3, 1, 1, 1));
-        assert_eq!((view.targets[0].code.number(), view.targets[0].message.as_str()), (115, "handling"));
-        assert_eq!(view.targets[2].host, "c");
-        assert_eq!(view.created_at, 5);
     }
 }

@@ -4,34 +4,38 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use proctor_model::{EventKind, FieldError};
+use proctor_api::{Removed, WebhookList, WebhookView};
+use proctor_model::FieldError;
 use proctor_store::{Webhook, WebhookFormat};
-use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::body::{Body, only};
+use super::body::Body;
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
-use crate::api::fields::{Fields, each, integer, parsed, text};
 use crate::control::{NewWebhook, WEBHOOKS_MAX};
 
 const SECRET_BYTES_MAX: usize = 256;
 
-pub(super) async fn list(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<Value>> {
+/// All webhooks, without their secrets.
+#[utoipa::path(get, path = "/webhooks", operation_id = "webhooks", tag = "events",
+               responses((status = 200, body = WebhookList)))]
+pub(super) async fn list(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<WebhookList>> {
     caller.must_be_trusted(&state.control, "see webhooks").await?;
-    let webhooks: Vec<Value> = state.control.webhooks().await?.iter().map(view).collect();
-    Ok(Json(json!({ "webhooks": webhooks })))
+    let webhooks = state.control.webhooks().await?.iter().map(view).collect();
+    Ok(Json(WebhookList { webhooks }))
 }
 
+/// Adds a webhook, which gets the events from now on.
+#[utoipa::path(post, path = "/webhooks", operation_id = "add_webhook", request_body = proctor_api::NewWebhook,
+               tag = "events", responses((status = 201, body = WebhookView)))]
 pub(super) async fn add(
     caller: Authenticated,
     State(state): State<ApiState>,
-    Body(body): Body,
-) -> Result<(StatusCode, Json<Value>)> {
+    Body(body): Body<proctor_api::NewWebhook>,
+) -> Result<(StatusCode, Json<WebhookView>)> {
     caller.must_be_trusted(&state.control, "add webhooks").await?;
-    let new = webhook(only(&body, &["url", "namespace", "report_id", "types", "format", "secret"])?)?;
-    let Some(webhook) = state.control.add_webhook(new).await? else {
+    let Some(webhook) = state.control.add_webhook(webhook(body)?).await? else {
         let message = format!("there are {WEBHOOKS_MAX} webhooks already: remove one first");
         return Err(NativeError::new(Kind::InvalidArgument, message));
     };
@@ -39,11 +43,14 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, Json(view(&webhook))))
 }
 
+/// Removes a webhook.
+#[utoipa::path(delete, path = "/webhooks/{id}", operation_id = "remove_webhook", params(("id" = String, Path)),
+               tag = "events", responses((status = 200, body = Removed)))]
 pub(super) async fn remove(
     caller: Authenticated,
     State(state): State<ApiState>,
     Path(id): Path<String>,
-) -> Result<Json<Value>> {
+) -> Result<Json<Removed>> {
     caller.must_be_trusted(&state.control, "remove webhooks").await?;
     let unknown = || NativeError::new(Kind::NotFound, format!("there is no webhook '{id}'"));
     let uuid = Uuid::parse_str(&id).map_err(|_| unknown())?;
@@ -51,44 +58,42 @@ pub(super) async fn remove(
         return Err(unknown());
     }
     tracing::info!(app = caller.who.app, user = caller.who.user, webhook = %uuid, "a webhook was removed");
-    Ok(Json(json!({ "id": uuid })))
+    Ok(Json(Removed { removed: uuid.to_string() }))
 }
 
-fn webhook(body: Fields<'_>) -> std::result::Result<NewWebhook, FieldError> {
-    let new = NewWebhook {
-        url: body.required("url", parsed)?,
-        namespace: body.optional("namespace", parsed)?,
-        report_id: body.optional("report_id", integer)?,
-        kinds: body.optional("types", |list| each(list, parsed::<EventKind>))?.unwrap_or_default(),
-        format: body.optional("format", parsed)?.unwrap_or(WebhookFormat::Native),
-        secret: body.optional("secret", secret)?,
+fn webhook(body: proctor_api::NewWebhook) -> std::result::Result<NewWebhook, FieldError> {
+    let format = match body.format {
+        proctor_api::WebhookFormat::Gse => WebhookFormat::Gse,
+        proctor_api::WebhookFormat::Native => WebhookFormat::Native,
     };
-    let has_gse = new.kinds.iter().any(|kind| kind.gse_name().is_some());
-    if new.format == WebhookFormat::Gse && !new.kinds.is_empty() && !has_gse {
+    let has_gse = body.types.iter().any(|kind| kind.gse_name().is_some());
+    if format == WebhookFormat::Gse && !body.types.is_empty() && !has_gse {
         return Err(FieldError::new("types", "none of them exists in the format gse"));
     }
-    Ok(new)
-}
-
-fn secret(value: &Value) -> std::result::Result<String, FieldError> {
-    let secret = text(value)?;
-    if secret.is_empty() || secret.len() > SECRET_BYTES_MAX {
-        return Err(FieldError::new("", format!("must have 1 to {SECRET_BYTES_MAX} bytes")));
+    if body.secret.as_ref().is_some_and(|secret| secret.is_empty() || secret.len() > SECRET_BYTES_MAX) {
+        return Err(FieldError::new("secret", format!("must have 1 to {SECRET_BYTES_MAX} bytes")));
     }
-    Ok(secret.to_owned())
+    Ok(NewWebhook {
+        url: body.url.parse().map_err(|error: FieldError| FieldError::new("url", error.problem))?,
+        namespace: body.namespace.as_deref().map(str::parse).transpose()?,
+        report_id: body.report_id,
+        kinds: body.types,
+        format,
+        secret: body.secret,
+    })
 }
 
 /// Everything but the secret.
-fn view(webhook: &Webhook) -> Value {
-    json!({
-        "id": webhook.id,
-        "url": webhook.url,
-        "namespace": webhook.namespace,
-        "report_id": webhook.report_id,
-        "types": webhook.kinds,
-        "format": webhook.format.as_str(),
-        "signed": webhook.secret.is_some(),
-        "created_at": webhook.created_at / 1000,
-        "cursor": webhook.cursor,
-    })
+fn view(webhook: &Webhook) -> WebhookView {
+    WebhookView {
+        id: webhook.id.to_string(),
+        url: webhook.url.clone(),
+        namespace: webhook.namespace.as_ref().map(ToString::to_string),
+        report_id: webhook.report_id,
+        types: webhook.kinds.iter().map(|kind| kind.as_str().to_owned()).collect(),
+        format: webhook.format.as_str().to_owned(),
+        signed: webhook.secret.is_some(),
+        created_at: webhook.created_at / 1000,
+        cursor: webhook.cursor,
+    }
 }

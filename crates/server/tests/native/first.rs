@@ -1,130 +1,11 @@
-//! The native API over HTTP, on a real store, without sockets and agents.
+//! Who gets in, and the calls of processes, operations and pools.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests; a failure should stop the test")]
-
-use std::sync::Arc;
-
-use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
-use proctor_model::{AgentId, HostKey};
-use proctor_pki::hash_secret;
-use proctor_runtime::Tasks;
-use proctor_server::admin::{self, AppCode};
-use proctor_server::api::{self, ApiState, Settings};
-use proctor_server::control::Control;
-use proctor_store::sqlite::SqliteStore;
-use proctor_store::{Enrolment, JoinToken, Store};
+use proctor_server::admin;
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use tower::ServiceExt;
 
-const HOST: &str = "0:10.0.0.1";
-const AGENT: &str = "agent-1";
-
-struct World {
-    router: Router,
-    store: Arc<dyn Store>,
-    secret: String,
-    tasks: Tasks,
-    _dir: TempDir,
-}
-
-impl World {
-    /// With the trusted app `boss`, and host 0:10.0.0.1 enrolled but offline.
-    async fn new() -> Self {
-        let dir = TempDir::new().unwrap();
-        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&dir.path().join("proctor.db")).await.unwrap());
-        let tasks = Tasks::default();
-        let control = Control::start(store.clone(), &tasks).await.unwrap();
-        let router = api::router(ApiState::new(control, None, Settings::default()));
-        let secret = admin::create_app(&store, &"boss".parse::<AppCode>().unwrap(), true).await.unwrap();
-        let world = Self { router, store, secret, tasks, _dir: dir };
-        world.enrol(HOST, AGENT).await;
-        world
-    }
-
-    async fn enrol(&self, host: &str, agent: &str) {
-        let host: HostKey = host.parse().unwrap();
-        let agent: AgentId = agent.parse().unwrap();
-        let (id, secret_hash) = (format!("token-{agent}"), hash_secret("token"));
-        let token = JoinToken {
-            id: id.clone(),
-            secret_hash: secret_hash.clone(),
-            uses: 1,
-            expires_at: i64::MAX,
-            cloud: None,
-            business: None,
-        };
-        self.store.put_token(token).await.unwrap();
-        let key_fingerprint = format!("key-{agent}");
-        let enrolment = Enrolment { token_id: id, token_secret_hash: secret_hash, host, agent, key_fingerprint };
-        self.store.enrol(enrolment, 1).await.unwrap().unwrap();
-    }
-
-    async fn call(&self, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
-        self.call_as("boss", &self.secret, method, path, body).await
-    }
-
-    async fn call_as(&self, app: &str, secret: &str, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
-        let who = json!({ "bk_app_code": app, "bk_app_secret": secret, "bk_username": "admin" });
-        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("/api/v1{path}"))
-            .header("X-Bkapi-Authorization", who.to_string())
-            .body(body)
-            .unwrap();
-        self.send(request).await
-    }
-
-    async fn send(&self, request: Request<Body>) -> (StatusCode, Value) {
-        let response = self.router.clone().oneshot(request).await.unwrap();
-        let status = response.status();
-        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
-        (status, serde_json::from_slice(&body).unwrap_or_else(|_| panic!("not JSON: {body:?}")))
-    }
-
-    async fn get(&self, path: &str) -> (StatusCode, Value) {
-        self.call(Method::GET, path, Value::Null).await
-    }
-
-    async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
-        self.call(Method::POST, path, body).await
-    }
-
-    async fn register(&self, name: &str) {
-        let (status, answer) = self.post("/processes", registration(name)).await;
-        assert_eq!((status, &answer["rows"][0]["code"]), (StatusCode::OK, &json!(0)), "{answer}");
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        self.tasks.shutdown().cancel();
-    }
-}
-
-fn registration(name: &str) -> Value {
-    json!({
-        "meta": { "namespace": "web", "name": name, "labels": { "team": "a" } },
-        "hosts": [{ "ip": "10.0.0.1", "bk_cloud_id": 0, "bk_supplier_id": 0 }],
-        "spec": {
-            "identity": { "index_key": "", "proc_name": "nginx", "setup_path": "/opt/nginx",
-                          "pid_path": "/run/nginx.pid", "config_path": "/etc/nginx.conf", "log_path": "/var/log/nginx",
-                          "user": "root" },
-            "control": { "start_cmd": "./start.sh", "stop_cmd": "./stop.sh", "health_cmd": "./health.sh" },
-            "resource": { "cpu": 12.5, "mem": 30, "fd": 1000, "disk": 7, "net": 8 },
-            "monitor_policy": { "auto_type": 1, "start_check_secs": 2 },
-            "warn_report_policy": { "report_id": 9 },
-            "configmap": [{ "path": "/etc/nginx.conf", "md5": "abc" }],
-        },
-    })
-}
-
-fn error(answer: &Value) -> (&str, &str) {
-    (answer["error"]["code"].as_str().unwrap(), answer["error"]["field"].as_str().unwrap_or_default())
-}
+use crate::support::{AGENT, HOST, World, error, registration};
 
 #[tokio::test]
 async fn nobody_gets_in_without_an_app_and_its_secret() {
@@ -163,9 +44,9 @@ async fn a_registered_process_is_listed_and_shown_with_every_field() {
     let (_, shown) = world.get("/processes/web/nginx").await;
     let (status, slashed) = world.get("/processes/web/%2Fopt%2Fx%2Fphp-fpm").await;
 
-    assert_eq!((&list["count"], list["processes"].as_array().unwrap().len()), (&json!(2), 1));
+    assert_eq!((list["next"].is_string(), list["processes"].as_array().unwrap().len()), (true, 1));
     assert!(list["processes"][0].get("spec").is_none());
-    assert_eq!(none, json!({ "count": 0, "processes": [] }));
+    assert_eq!(none, json!({ "processes": [] }));
     let process = &shown["processes"][0];
     assert_eq!((&process["process"], &process["phase"]), (&json!("web/nginx"), &json!("unknown")));
     let spec = &process["spec"];
@@ -173,7 +54,7 @@ async fn a_registered_process_is_listed_and_shown_with_every_field() {
     assert_eq!(spec["limits"], json!({ "cpu": 12.5, "memory": 30.0, "fd": 1000, "disk": 7, "net": 8 }));
     assert_eq!((&spec["report_id"], &spec["configmap"][0]["md5"]), (&json!(9), &json!("abc")));
     assert_eq!(spec["labels"], json!({ "team": "a" }));
-    assert_eq!((status, &slashed["count"]), (StatusCode::OK, &json!(1)));
+    assert_eq!((status, slashed["processes"].as_array().unwrap().len()), (StatusCode::OK, 1));
 }
 
 #[tokio::test]
@@ -195,6 +76,27 @@ async fn a_second_registration_changes_nothing_and_an_update_does() {
 }
 
 #[tokio::test]
+async fn a_plan_of_a_registration_tells_what_would_change_and_changes_nothing() {
+    let world = World::new().await;
+    world.register("nginx").await;
+    let mut changed = registration("nginx");
+    changed["spec"]["control"]["start_cmd"] = json!("./other.sh");
+    changed["hosts"] = json!([{ "ip": "10.0.0.1", "bk_cloud_id": 0 }, { "ip": "10.0.0.9", "bk_cloud_id": 0 }]);
+
+    let (status, plan) = world.post("/processes/plan", changed).await;
+    let (_, new) = world.post("/processes/plan", registration("other")).await;
+    let (_, after) = world.get("/processes/web/nginx").await;
+
+    assert_eq!(status, StatusCode::OK);
+    let change = json!([{ "path": "control.start", "from": "./start.sh", "to": "./other.sh" }]);
+    assert_eq!(plan["hosts"][0], json!({ "host": HOST, "registered": true, "changes": change }));
+    assert_eq!(plan["hosts"][1]["refused"]["code"], 117);
+    assert_eq!(new["hosts"][0]["registered"], false);
+    assert!(new["hosts"][0]["changes"].as_array().unwrap().len() > 10);
+    assert_eq!(after["processes"][0]["spec"]["control"]["start"], "./start.sh");
+}
+
+#[tokio::test]
 async fn a_bad_registration_names_its_field_and_changes_nothing() {
     let world = World::new().await;
     let mut bad = registration("nginx");
@@ -204,7 +106,7 @@ async fn a_bad_registration_names_its_field_and_changes_nothing() {
     let (_, list) = world.get("/processes").await;
 
     assert_eq!((status, error(&answer)), (StatusCode::BAD_REQUEST, ("invalid_argument", "hosts[0].ip")), "{answer}");
-    assert_eq!(list["count"], 0);
+    assert_eq!(list, json!({ "processes": [] }));
 }
 
 #[tokio::test]
@@ -230,16 +132,23 @@ async fn an_operation_is_a_task_whose_targets_are_there_from_the_first_read() {
 
     let body = json!({ "operation": "start", "process": "web/nginx", "hosts": ["10.0.0.1", "0:10.0.0.9"] });
     let (status, accepted) = world.post("/operations", body).await;
-    let (_, task) = world.get(&format!("/tasks/{}", accepted["task_id"].as_str().unwrap())).await;
+    let path = format!("/tasks/{}", accepted["task_id"].as_str().unwrap());
+    let (_, task) = world.get(&path).await;
+    let (_, rows) = world.get(&format!("{path}/targets")).await;
+    let (_, failed) = world.get(&format!("{path}/targets?state=failed")).await;
+    let (_, page) = world.get(&format!("{path}/targets?limit=1")).await;
+    let (_, rest) = world.get(&format!("{path}/targets?limit=1&after={}", page["next"])).await;
 
     assert_eq!(status, StatusCode::ACCEPTED);
     assert_eq!((&task["total"], &task["pending"], &task["failed"]), (&json!(2), &json!(1), &json!(1)), "{task}");
-    let (first, second) = (&task["targets"][0], &task["targets"][1]);
+    let (first, second) = (&rows["targets"][0], &rows["targets"][1]);
     assert_eq!((&first["host"], &first["code"], &first["message"]), (&json!(HOST), &json!(115), &json!("handling")));
     assert_eq!(
         (&second["host"], &second["code"], &second["name"]),
         (&json!("0:10.0.0.9"), &json!(117), &json!("agent_absent"))
     );
+    assert_eq!(failed, json!({ "targets": [second] }));
+    assert_eq!((&page["targets"], rest), (&json!([first]), json!({ "targets": [second] })));
 }
 
 #[tokio::test]

@@ -1,0 +1,240 @@
+//! Who may do what: apps, users, their secrets, roles and bindings; and join tokens for agents.
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AppView {
+    pub code: String,
+    /// May name any user without proof.
+    pub trusted: bool,
+    pub created_at: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AppList {
+    pub apps: Vec<AppView>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewApp {
+    #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_.-]+$")]
+    pub code: String,
+    /// May name any user without proof, and may do everything.
+    #[serde(default)]
+    pub trusted: bool,
+    /// Bindings that it gets at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<NewGrant>,
+    /// Keeps the secret (sealed), so that requests may be signed with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub signatures: bool,
+}
+
+/// A role on a scope.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewGrant {
+    pub role: String,
+    /// `everything`, `business:3`, `set:2`, `namespace:web` or `cloud:0`.
+    pub scope: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AppQuery {
+    /// Keeps the new secret (sealed), so that requests may be signed with it.
+    pub signatures: Option<bool>,
+}
+
+/// Holds a secret that is shown only here: not for logs.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CreatedApp {
+    pub code: String,
+    pub secret: String,
+    pub trusted: bool,
+}
+
+impl std::fmt::Debug for CreatedApp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CreatedApp").field("code", &self.code).field("trusted", &self.trusted).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UserView {
+    pub name: String,
+    pub created_at: i64,
+    /// Its tokens are not taken.
+    pub disabled: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UserList {
+    pub users: Vec<UserView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewUser {
+    #[schema(min_length = 1, max_length = 64)]
+    pub name: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UserChange {
+    pub disabled: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UserTokenView {
+    pub id: String,
+    pub user: String,
+    pub note: String,
+    pub created_at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<i64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UserTokenList {
+    pub tokens: Vec<UserTokenView>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewUserToken {
+    /// What it is for.
+    #[serde(default)]
+    #[schema(max_length = 256)]
+    pub note: String,
+    /// Absent: it does not expire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 31622400)]
+    pub ttl_secs: Option<u64>,
+}
+
+/// Holds a secret that is shown only here: not for logs.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CreatedUserToken {
+    pub id: String,
+    /// For the header `Authorization: Bearer …`.
+    pub token: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<i64>,
+}
+
+impl std::fmt::Debug for CreatedUserToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CreatedUserToken").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RoleView {
+    pub name: String,
+    /// Of `read`, `operate`, `register`, `limits` and `admin`; none implies another.
+    pub classes: Vec<String>,
+    /// Cannot be changed.
+    pub built_in: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RoleList {
+    pub roles: Vec<RoleView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewRole {
+    /// Of `read`, `operate`, `register`, `limits` and `admin`; none implies another.
+    #[schema(min_items = 1)]
+    pub classes: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BindingView {
+    pub id: String,
+    pub role: String,
+    /// `app:CODE` or `user:NAME`.
+    pub subject: String,
+    /// `everything`, `business:3`, `set:2`, `namespace:web` or `cloud:0`.
+    pub scope: String,
+    pub created_at: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BindingList {
+    pub bindings: Vec<BindingView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewBinding {
+    pub role: String,
+    /// `app:CODE` or `user:NAME`.
+    pub subject: String,
+    /// `everything`, `business:3`, `set:2`, `namespace:web` or `cloud:0`.
+    pub scope: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct BindingQuery {
+    /// `app:CODE` or `user:NAME`.
+    pub subject: Option<String>,
+}
+
+/// A join token to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewToken {
+    /// How many agents may enrol with it.
+    #[schema(minimum = 1, maximum = 100000)]
+    pub uses: u32,
+    #[schema(minimum = 1, maximum = 31622400)]
+    pub ttl_secs: u64,
+    /// The only cloud area that it is good for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cloud_id: Option<u32>,
+    /// The business in which hosts are placed that enrol with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub business: Option<u64>,
+}
+
+impl Default for NewToken {
+    fn default() -> Self {
+        Self { uses: 1, ttl_secs: 3600, cloud_id: None, business: None }
+    }
+}
+
+/// Holds a secret that is shown only here: not for logs.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CreatedToken {
+    pub token: String,
+    pub expires_at: i64,
+}
+
+impl std::fmt::Debug for CreatedToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CreatedToken").field("expires_at", &self.expires_at).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let app = CreatedApp { code: "a".into(), secret: "hush".into(), trusted: true };
+        let user = CreatedUserToken { id: "1".into(), token: "hush".into(), expires_at: None };
+        let join = CreatedToken { token: "hush".into(), expires_at: 1 };
+
+        assert!(!format!("{app:?}{user:?}{join:?}").contains("hush"));
+    }
+}

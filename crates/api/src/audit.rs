@@ -1,0 +1,89 @@
+//! The log of every change: who, what, on which targets, from where, and what came of it.
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// One entry. Each holds the hash of the one before it, so that none can be changed or taken out
+/// without a trace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditView {
+    pub seq: u64,
+    pub at_ms: i64,
+    /// `begun`, `ended`, `done` or `refused`.
+    pub phase: String,
+    /// The entry that this one ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<u64>,
+    pub app: String,
+    pub user: String,
+    /// The address that the request came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<String>,
+    pub request_id: String,
+    pub action: String,
+    /// The classes of operations that it needed.
+    pub classes: Vec<String>,
+    pub target_count: u64,
+    /// The first thousand.
+    pub targets: Vec<String>,
+    pub outcome: String,
+    /// In hexadecimal digits.
+    pub prev_hash: String,
+    pub hash: String,
+}
+
+/// Oldest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditPage {
+    pub entries: Vec<AuditView>,
+    /// `after` of the next question.
+    pub next: u64,
+}
+
+/// Which entries; a field that is absent does not narrow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AuditQuery {
+    /// Only entries with a higher number.
+    pub after: Option<u64>,
+    /// 100 where it is absent.
+    #[param(maximum = 1000)]
+    pub limit: Option<u32>,
+    pub app: Option<String>,
+    pub user: Option<String>,
+    pub action: Option<String>,
+    /// Unix seconds; from then on.
+    pub since: Option<i64>,
+    /// Unix seconds; before then.
+    pub until: Option<i64>,
+}
+
+/// As [`AuditQuery`], for all pages together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AuditFilter {
+    pub app: Option<String>,
+    pub user: Option<String>,
+    pub action: Option<String>,
+    /// Unix seconds; from then on.
+    pub since: Option<i64>,
+    /// Unix seconds; before then.
+    pub until: Option<i64>,
+}
+
+/// Whether the chain of hashes holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditVerdict {
+    pub intact: bool,
+    /// Entries that were looked at.
+    pub entries: u64,
+    /// The hash of the last entry: kept elsewhere, it shows whether later entries were taken out.
+    pub last_hash: String,
+    /// The first entry that does not fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken_at: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}

@@ -1,0 +1,90 @@
+//! Hosts, and where they belong.
+
+use std::net::IpAddr;
+
+use proctor_model::{AgentId, HostFacts};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HostView {
+    /// `CLOUD:IP`.
+    pub host: String,
+    pub cloud: u32,
+    pub supplier: u32,
+    #[schema(value_type = String)]
+    pub ip: IpAddr,
+    pub agent: AgentId,
+    pub online: bool,
+    /// The business that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub business: Option<u64>,
+    pub enrolled_at: i64,
+    /// When `online` last changed.
+    pub presence_changed_at: i64,
+    #[serde(default)]
+    pub facts: HostFacts,
+}
+
+/// In the order of cloud area and address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HostPage {
+    pub hosts: Vec<HostView>,
+    /// `after` of the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Which hosts; a field that is absent does not narrow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct HostQuery {
+    pub business: Option<u64>,
+    pub cloud: Option<u32>,
+    pub online: Option<bool>,
+    /// `next` of the page before.
+    pub after: Option<String>,
+    /// 100 where it is absent.
+    #[param(maximum = 1000)]
+    pub limit: Option<u32>,
+}
+
+/// One host to be placed by an import.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImportRow {
+    #[serde(default)]
+    pub cloud: u32,
+    #[schema(value_type = String)]
+    pub ip: IpAddr,
+    /// Null: in no business any more.
+    pub business: Option<u64>,
+    /// Makes the business, or names it anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub business_name: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Imported {
+    /// Hosts that were placed.
+    pub hosts: usize,
+    /// Businesses that were made or named.
+    pub businesses: usize,
+}
+
+/// Which hosts are to belong where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Placement {
+    /// Each an IP address, `CLOUD:IP` or an agent id; addresses need not have enrolled yet.
+    #[schema(min_items = 1)]
+    pub hosts: Vec<String>,
+    /// Null: in no business any more.
+    pub business: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Placed {
+    pub hosts: usize,
+}

@@ -1,0 +1,54 @@
+//! The words of the native API, `/api/v1`: what is asked and what is answered.
+//!
+//! Server and client use the same types, and the OpenAPI document is made from them. Promised: a
+//! request refuses fields that it does not know, so that a misspelt one is noticed; an answer is read
+//! also where a newer server says more. Times are Unix seconds, unless a name ends in `_ms`. A host
+//! is written `CLOUD:IP`, a process `NAMESPACE/NAME`. Absent: what the calls do, and who may.
+
+mod access;
+mod audit;
+mod error;
+mod events;
+mod hosts;
+mod operations;
+mod places;
+mod pools;
+mod processes;
+mod share;
+mod tasks;
+mod text;
+
+pub use access::{
+    AppList, AppQuery, AppView, BindingList, BindingQuery, BindingView, CreatedApp, CreatedToken, CreatedUserToken,
+    NewApp, NewBinding, NewGrant, NewRole, NewToken, NewUser, NewUserToken, RoleList, RoleView, UserChange, UserList,
+    UserTokenList, UserTokenView, UserView,
+};
+pub use audit::{AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView};
+pub use error::{ErrorBody, ErrorDetail};
+pub use events::{
+    EventFilter, EventList, EventQuery, EventView, NewWebhook, StreamQuery, WebhookFormat, WebhookList, WebhookView,
+};
+pub use hosts::{HostPage, HostQuery, HostView, ImportRow, Imported, Placed, Placement};
+pub use operations::{Accepted, OperationRequest, Plan, PlannedTarget, Refusal, Rolling};
+pub use places::{BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView};
+pub use pools::{PoolList, PoolMember, PoolQuery, PoolSetting, PoolUsage, PoolView, SetPools};
+pub use processes::{
+    Change, DiffQuery, HistoryQuery, ProcessPage, ProcessQuery, ProcessSort, ProcessView, RegisterQuery, Registration,
+    RegistrationChange, RegistrationPlan, Revision, Row, Rows, ShowQuery, SpecDiff, SpecHistory, Unregistration,
+};
+pub use share::Share;
+pub use tasks::{
+    RolloutState, RolloutView, TargetPage, TargetQuery, TargetRow, TargetState, TaskPage, TaskQuery, TaskView,
+};
+pub use text::Text;
+
+/// Rows in one answer where the caller does not say, and at most.
+pub const LIMIT: u32 = 100;
+pub const LIMIT_MAX: u32 = 1000;
+
+/// What a removal answers.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct Removed {
+    /// What was removed, as it was named.
+    pub removed: String,
+}

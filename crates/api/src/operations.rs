@@ -1,0 +1,126 @@
+//! Operations on registered processes.
+
+use proctor_model::{Namespace, OperationKind, ProcessKey, TaskId};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Share, Text};
+
+/// What to do, with which processes, on which hosts. The processes are one by name, or those that a
+/// selector finds; the hosts are a list, those of a business, or all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OperationRequest {
+    pub operation: OperationKind,
+    /// `NAMESPACE/NAME`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub process: Option<Text<ProcessKey>>,
+    /// Instead of a process: by labels, `env=prod,tier!=db,!x,y`. Resolved once, when the call is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+    /// Narrows the selector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub namespace: Option<Text<Namespace>>,
+    /// Each an IP address, `CLOUD:IP` or an agent id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
+    /// Instead of hosts: wherever a process is registered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all: bool,
+    /// Instead of hosts: those of this business where a process is registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub business: Option<u64>,
+    /// Only tells what would be done, and changes nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plan: bool,
+    /// Batch after batch, instead of all at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rolling: Option<Rolling>,
+}
+
+impl OperationRequest {
+    /// On no process and no host yet.
+    pub fn new(operation: OperationKind) -> Self {
+        Self {
+            operation,
+            process: None,
+            selector: None,
+            namespace: None,
+            hosts: None,
+            all: false,
+            business: None,
+            plan: false,
+            rolling: None,
+        }
+    }
+}
+
+/// How a rolling task goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rolling {
+    pub max_parallel: Share,
+    /// With more failures than this the rest is not begun.
+    #[serde(default)]
+    pub max_failures: u32,
+    /// First so many targets alone; the task then pauses until it is resumed. 0: no such pause.
+    #[serde(default)]
+    pub canary: u32,
+    /// A target counts only once its process is healthy.
+    #[serde(default)]
+    pub wait_healthy: bool,
+}
+
+/// A task, or, for a plan, what it would be: one of both.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Accepted {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<TaskId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Plan>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Plan {
+    pub total: usize,
+    /// How many would be refused.
+    pub refused: usize,
+    pub targets: Vec<PlannedTarget>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PlannedTarget {
+    pub host: String,
+    pub process: String,
+    pub operation: OperationKind,
+    /// Why nothing would be done here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Refusal>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Refusal {
+    pub code: u32,
+    pub name: String,
+    pub message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_says_only_what_it_narrows() {
+        let request = OperationRequest {
+            process: Some(Text("web/a".parse().unwrap())),
+            all: true,
+            ..OperationRequest::new(OperationKind::Stop)
+        };
+
+        let json = serde_json::to_value(&request).unwrap();
+
+        assert_eq!(json, serde_json::json!({ "operation": "stop", "process": "web/a", "all": true }));
+    }
+}

@@ -1,0 +1,101 @@
+//! Pools: limits that processes of one namespace on one host share.
+
+use proctor_model::{AgentId, Namespace, Percent, PoolId, Weight};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// A pool to be set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSetting {
+    pub namespace: Namespace,
+    /// Equal to the namespace: all of its processes; else those with the label `process_group` equal to it.
+    pub id: PoolId,
+    /// In % of the whole host.
+    pub cpu: Percent,
+    /// In % of the whole host.
+    pub memory: Percent,
+    pub cpu_weight: Weight,
+    pub memory_weight: Weight,
+}
+
+/// Which pools hosts are to have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetPools {
+    /// Each an IP address, `CLOUD:IP` or an agent id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
+    /// Instead of hosts: every enrolled one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all: bool,
+    /// Instead of hosts: those of this business.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub business: Option<u64>,
+    #[schema(min_items = 1)]
+    pub pools: Vec<PoolSetting>,
+}
+
+/// A pool on one host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PoolView {
+    pub host: String,
+    pub agent: AgentId,
+    pub namespace: Namespace,
+    pub id: PoolId,
+    pub cpu: Percent,
+    pub memory: Percent,
+    pub cpu_weight: Weight,
+    pub memory_weight: Weight,
+    /// Where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<PoolUsage>,
+}
+
+impl PoolView {
+    pub fn setting(&self) -> PoolSetting {
+        PoolSetting {
+            namespace: self.namespace.clone(),
+            id: self.id.clone(),
+            cpu: self.cpu,
+            memory: self.memory,
+            cpu_weight: self.cpu_weight,
+            memory_weight: self.memory_weight,
+        }
+    }
+}
+
+/// What the members of a pool used when they were last seen, together and each.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PoolUsage {
+    pub cpu_percent: f64,
+    pub memory_percent: f64,
+    pub members: Vec<PoolMember>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PoolMember {
+    pub process: String,
+    pub pid: Option<i32>,
+    pub cpu_percent: f64,
+    pub memory_percent: f64,
+    pub memory_bytes: u64,
+    /// When this was seen.
+    pub reported_at: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PoolList {
+    pub pools: Vec<PoolView>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PoolQuery {
+    pub namespace: Option<String>,
+    /// An IP address, `CLOUD:IP` or an agent id.
+    pub host: Option<String>,
+    /// With what the members use.
+    pub usage: Option<bool>,
+}

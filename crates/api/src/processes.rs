@@ -1,0 +1,261 @@
+//! Registered processes: what they are, where they stand, and how their specs changed.
+
+use proctor_model::{AgentId, Lifetime, Phase, Snapshot, Spec};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
+
+/// One process on one host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ProcessView {
+    /// `NAMESPACE/NAME`.
+    pub process: String,
+    pub host: String,
+    pub agent: AgentId,
+    /// Whether its agent is connected; if not, the rest is what was last seen.
+    pub online: bool,
+    /// The business of its host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub business: Option<u64>,
+    pub phase: Phase,
+    pub managed: bool,
+    pub pid: Option<i32>,
+    /// Of the whole host, when it was last seen.
+    pub cpu_percent: f64,
+    pub memory_percent: f64,
+    pub started_at: i64,
+    pub restarts: u32,
+    pub version: String,
+    /// Why it does not run, where that is known.
+    pub reason: String,
+    pub lifetime: Lifetime,
+    /// Grows with every change of what is registered on the host.
+    pub generation: u64,
+    /// This and what follows: only where the whole was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registered_at: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<Spec>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Snapshot>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ProcessPage {
+    pub processes: Vec<ProcessView>,
+    /// `after` of the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Which processes; a field that is absent does not narrow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ProcessQuery {
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    /// An IP address, `CLOUD:IP` or an agent id.
+    pub host: Option<String>,
+    pub business: Option<u64>,
+    /// By labels: `env=prod,tier!=db,!x,y`.
+    pub selector: Option<String>,
+    /// Phases, with commas between them.
+    pub phase: Option<String>,
+    pub sort: Option<ProcessSort>,
+    /// With spec and snapshot.
+    pub full: Option<bool>,
+    /// `next` of the page before.
+    pub after: Option<String>,
+    /// 100 where it is absent.
+    #[param(maximum = 1000)]
+    pub limit: Option<u32>,
+}
+
+/// The order of a list. What is equal is in the order of names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessSort {
+    /// By namespace, name and host.
+    #[default]
+    Name,
+    /// Most of it first.
+    Cpu,
+    /// Most of it first.
+    Memory,
+    /// Most of them first.
+    Restarts,
+    /// The youngest first.
+    Started,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ShowQuery {
+    /// An IP address, `CLOUD:IP` or an agent id.
+    pub host: Option<String>,
+    /// `next` of the page before.
+    pub after: Option<String>,
+    /// 100 where it is absent.
+    #[param(maximum = 1000)]
+    pub limit: Option<u32>,
+}
+
+/// The body of a registration has the liberal shape of register_proc_info: `meta`, `hosts`, `spec`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Registration(pub Value);
+
+impl PartialSchema for Registration {
+    fn schema() -> RefOr<Schema> {
+        let text = || ObjectBuilder::new().schema_type(Type::String);
+        let texts = AdditionalProperties::RefOr(RefOr::T(Schema::from(text().build())));
+        let meta = ObjectBuilder::new()
+            .property("namespace", text())
+            .property("name", text())
+            .property("labels", ObjectBuilder::new().additional_properties(Some(texts)))
+            .required("namespace")
+            .required("name");
+        let host = ObjectBuilder::new()
+            .property("ip", text())
+            .property("bk_cloud_id", ObjectBuilder::new().schema_type(Type::Integer))
+            .property("bk_supplier_id", ObjectBuilder::new().schema_type(Type::Integer))
+            .required("ip");
+        ObjectBuilder::new()
+            .property("meta", meta)
+            .property("hosts", ArrayBuilder::new().items(host).min_items(Some(1)))
+            .property("spec", ObjectBuilder::new().description(Some("As in register_proc_info; see docs/api.md.")))
+            .required("meta")
+            .required("hosts")
+            .required("spec")
+            .description(Some("The liberal shape of register_proc_info."))
+            .build()
+            .into()
+    }
+}
+
+impl ToSchema for Registration {}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RegisterQuery {
+    /// Replaces the spec where the process is registered already.
+    pub update: Option<bool>,
+}
+
+/// What a registration would change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RegistrationPlan {
+    pub process: String,
+    /// In the caller's order.
+    pub hosts: Vec<RegistrationChange>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RegistrationChange {
+    pub host: String,
+    /// Whether it is registered there now.
+    pub registered: bool,
+    /// What an update would change; none at all where nothing would.
+    pub changes: Vec<Change>,
+    /// Why nothing can be registered there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<crate::Refusal>,
+}
+
+/// Where a process is to be registered no longer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Unregistration {
+    /// Each an IP address, `CLOUD:IP` or an agent id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
+    /// Instead of hosts: wherever it is registered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all: bool,
+    /// Instead of hosts: those of this business where it is registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub business: Option<u64>,
+}
+
+/// One row for each host, in the caller's order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Rows {
+    pub rows: Vec<Row>,
+}
+
+/// What came of a call on one host, where no agent was needed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Row {
+    pub host: String,
+    pub code: u32,
+    pub name: String,
+    pub message: String,
+}
+
+impl Row {
+    pub fn is_success(&self) -> bool {
+        self.code == 0
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct HistoryQuery {
+    /// An IP address, `CLOUD:IP` or an agent id.
+    pub host: String,
+}
+
+/// What was registered on a host, newest first; the last few.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SpecHistory {
+    pub revisions: Vec<Revision>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Revision {
+    pub generation: u64,
+    pub at: i64,
+    /// Absent: it was unregistered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<Spec>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DiffQuery {
+    /// An IP address, `CLOUD:IP` or an agent id.
+    pub host: String,
+    /// A generation of the history; absent: the one before `to`.
+    pub from: Option<u64>,
+    /// A generation of the history; absent: the newest.
+    pub to: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SpecDiff {
+    /// Absent: before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<u64>,
+    pub to: u64,
+    pub changes: Vec<Change>,
+}
+
+/// One value that differs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Change {
+    /// Its place in the spec: `control.start`, `configmap[0].md5`.
+    pub path: String,
+    /// Null: it was not there.
+    #[schema(value_type = Value)]
+    pub from: Value,
+    /// Null: it is there no longer.
+    #[schema(value_type = Value)]
+    pub to: Value,
+}

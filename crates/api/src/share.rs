@@ -1,0 +1,110 @@
+//! A number of targets, or a share of them.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+/// `5`, or `"10%"`: of all targets, at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    Count(u32),
+    Percent(u32),
+}
+
+impl Share {
+    /// How many of `total` these are; never none.
+    pub fn of(self, total: u32) -> u32 {
+        match self {
+            Self::Count(count) => count.max(1),
+            Self::Percent(percent) => {
+                let share = (u64::from(total) * u64::from(percent)).div_ceil(100);
+                u32::try_from(share).unwrap_or(u32::MAX).max(1)
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+impl std::str::FromStr for Share {
+    type Err = proctor_model::FieldError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || proctor_model::FieldError::new("", format!("'{text}' is neither a number from 1 nor 1% to 100%"));
+        let (digits, is_percent) = text.strip_suffix('%').map_or((text, false), |digits| (digits, true));
+        let number: u32 = digits.parse().map_err(|_| bad())?;
+        match (number, is_percent) {
+            (1..=100, true) => Ok(Self::Percent(number)),
+            (1.., false) => Ok(Self::Count(number)),
+            _ => Err(bad()),
+        }
+    }
+}
+
+impl Serialize for Share {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Count(count) => serializer.serialize_u32(*count),
+            Self::Percent(_) => serializer.collect_str(self),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = match serde_json::Value::deserialize(deserializer)? {
+            serde_json::Value::Number(number) => number.to_string(),
+            serde_json::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        text.parse().map_err(|error: proctor_model::FieldError| serde::de::Error::custom(error.problem))
+    }
+}
+
+impl PartialSchema for Share {
+    fn schema() -> RefOr<Schema> {
+        let count = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).maximum(Some(u32::MAX));
+        let percent = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^([1-9][0-9]?|100)%$"));
+        let either = OneOfBuilder::new()
+            .item(count)
+            .item(percent)
+            .description(Some("A number of targets, or a share of them in percent."));
+        RefOr::T(Schema::OneOf(either.build()))
+    }
+}
+
+impl ToSchema for Share {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Share, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    #[test]
+    fn a_share_is_a_number_or_a_percentage() {
+        assert_eq!(read("5").unwrap(), Share::Count(5));
+        assert_eq!(read("\"10%\"").unwrap(), Share::Percent(10));
+        assert_eq!(serde_json::to_string(&Share::Percent(10)).unwrap(), "\"10%\"");
+        for bad in ["0", "\"0%\"", "\"101%\"", "-1", "true", "\"ten\"", "1.5", "[]"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_share_of_anything_is_at_least_one() {
+        assert_eq!(Share::Percent(10).of(5), 1);
+        assert_eq!(Share::Percent(10).of(101), 11);
+        assert_eq!(Share::Count(7).of(3), 7);
+        assert_eq!(Share::Percent(100).of(u32::MAX), u32::MAX);
+    }
+}

@@ -1,0 +1,130 @@
+//! Tasks: how far they are, and what came of each target.
+
+use proctor_model::{Snapshot, TaskId};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// A task without its targets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TaskView {
+    pub task_id: TaskId,
+    pub created_at: i64,
+    pub app: String,
+    pub user: String,
+    /// The dialect in which it was asked for.
+    pub family: String,
+    pub total: usize,
+    pub pending: usize,
+    pub succeeded: usize,
+    pub failed: usize,
+    /// What had not begun by then was not begun any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancelled_at: Option<i64>,
+    /// The task whose failed targets these are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<TaskId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutView>,
+}
+
+impl TaskView {
+    pub fn is_finished(&self) -> bool {
+        self.pending == 0
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RolloutView {
+    pub state: RolloutState,
+    pub max_parallel: u32,
+    pub max_failures: u32,
+    pub canary: u32,
+    pub wait_healthy: bool,
+    /// How many targets have been let go so far.
+    pub released: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RolloutState {
+    Running,
+    /// After the canary, until it is resumed.
+    Paused,
+    /// More failures than allowed; the rest was not begun.
+    Failed,
+    Cancelled,
+    Done,
+}
+
+/// Newest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TaskPage {
+    pub tasks: Vec<TaskView>,
+    /// `after` of the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Which tasks; a field that is absent does not narrow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct TaskQuery {
+    pub app: Option<String>,
+    pub user: Option<String>,
+    /// Only tasks with pending targets.
+    pub unfinished: Option<bool>,
+    /// `next` of the page before.
+    pub after: Option<String>,
+    /// 100 where it is absent.
+    #[param(maximum = 1000)]
+    pub limit: Option<u32>,
+}
+
+/// One target of a task; 115 `handling` while it has no outcome.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TargetRow {
+    /// Its place in the task, from 0.
+    pub index: u32,
+    pub host: String,
+    pub process: String,
+    /// Absent where the caller's number meant no operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    pub code: u32,
+    pub name: String,
+    pub message: String,
+    /// What the command printed, bounded.
+    pub output: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Snapshot>,
+}
+
+/// In the order of the task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TargetPage {
+    pub targets: Vec<TargetRow>,
+    /// `after` of the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TargetState {
+    Pending,
+    Succeeded,
+    Failed,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct TargetQuery {
+    pub state: Option<TargetState>,
+    /// `next` of the page before: the targets behind this place.
+    pub after: Option<u32>,
+    /// 100 where it is absent.
+    #[param(maximum = 1000)]
+    pub limit: Option<u32>,
+}

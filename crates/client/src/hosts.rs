@@ -1,0 +1,81 @@
+//! Hosts, businesses and join tokens.
+
+use std::collections::BTreeSet;
+
+use futures::Stream;
+use proctor_api::{
+    BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView, CreatedToken,
+    HostPage, HostQuery, HostView, ImportRow, Imported, NewToken, Placed, Placement,
+};
+use reqwest::Method;
+use reqwest::header::CONTENT_TYPE;
+
+use crate::paging::pages;
+use crate::{Client, NOTHING, Result};
+
+impl Client {
+    /// One page of the hosts.
+    pub async fn hosts(&self, query: &HostQuery) -> Result<HostPage> {
+        self.get(&["hosts"], query).await
+    }
+
+    /// All hosts that match.
+    pub fn all_hosts<'a>(&'a self, query: &'a HostQuery) -> impl Stream<Item = Result<HostView>> + 'a {
+        pages(move |after: Option<String>| async move {
+            let page = self.hosts(&HostQuery { after: after.or_else(|| query.after.clone()), ..query.clone() }).await?;
+            Ok((page.hosts, page.next))
+        })
+    }
+
+    /// Says which business hosts belong to, all of them or none.
+    pub async fn place_hosts(&self, hosts: &[String], business: Option<u64>) -> Result<Placed> {
+        let body = Placement { hosts: hosts.to_vec(), business };
+        self.send(Method::PUT, &["hosts", "placements"], NOTHING, &body).await
+    }
+
+    /// Places many hosts at once, all of them or none.
+    pub async fn import_hosts(&self, rows: &[ImportRow]) -> Result<Imported> {
+        self.send(Method::POST, &["hosts", "import"], NOTHING, rows).await
+    }
+
+    /// As [`Self::import_hosts`], from lines `cloud,ip,business[,business_name]`.
+    pub async fn import_hosts_csv(&self, csv: String) -> Result<Imported> {
+        let url = self.url(&["hosts", "import"], NOTHING);
+        self.send_request(self.request(Method::POST, url).header(CONTENT_TYPE, "text/csv").body(csv)).await
+    }
+
+    pub async fn businesses(&self) -> Result<Vec<BusinessView>> {
+        let list: BusinessList = self.get(&["businesses"], NOTHING).await?;
+        Ok(list.businesses)
+    }
+
+    /// Makes a business, or names it anew.
+    pub async fn put_business(&self, id: u64, name: &str) -> Result<BusinessView> {
+        let body = BusinessName { name: name.to_owned() };
+        self.send(Method::PUT, &["businesses", &id.to_string()], NOTHING, &body).await
+    }
+
+    /// Its hosts then belong to none, and sets lose it.
+    pub async fn delete_business(&self, id: u64) -> Result<()> {
+        self.remove(&["businesses", &id.to_string()]).await
+    }
+
+    pub async fn business_sets(&self) -> Result<Vec<BusinessSetView>> {
+        let list: BusinessSetList = self.get(&["business-sets"], NOTHING).await?;
+        Ok(list.business_sets)
+    }
+
+    pub async fn put_business_set(&self, id: u64, name: &str, members: BTreeSet<u64>) -> Result<BusinessSetView> {
+        let body = BusinessSetSetting { name: name.to_owned(), members };
+        self.send(Method::PUT, &["business-sets", &id.to_string()], NOTHING, &body).await
+    }
+
+    pub async fn delete_business_set(&self, id: u64) -> Result<()> {
+        self.remove(&["business-sets", &id.to_string()]).await
+    }
+
+    /// A join token for agents.
+    pub async fn create_token(&self, token: &NewToken) -> Result<CreatedToken> {
+        self.send(Method::POST, &["tokens"], NOTHING, token).await
+    }
+}

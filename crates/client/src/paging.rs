@@ -1,0 +1,43 @@
+//! Lists that come in pages, as one stream.
+
+use futures::stream::{self, Stream, TryStreamExt};
+
+use crate::Result;
+
+/// The rows of page after page. `page` is asked with where to go on (None at first) and answers some
+/// rows, and where to go on, if anywhere. A page is asked for when the one before is used up.
+pub(crate) fn pages<T, C, F, Fut>(page: F) -> impl Stream<Item = Result<T>>
+where
+    C: Clone,
+    F: Fn(Option<C>) -> Fut,
+    Fut: Future<Output = Result<(Vec<T>, Option<C>)>>,
+{
+    let pages = stream::try_unfold(Some(None), move |place: Option<Option<C>>| {
+        let asked = place.map(&page);
+        async {
+            let Some(asked) = asked else { return Ok(None) };
+            let (rows, next) = asked.await?;
+            Ok(Some((stream::iter(rows.into_iter().map(Ok)), next.map(Some))))
+        }
+    });
+    pages.try_flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn every_row_of_every_page_comes_once() {
+        let rows = pages(|after: Option<u32>| async move {
+            let first = after.map_or(0, |after| after + 1);
+            Ok(((first..first + 2).collect(), (first < 4).then_some(first + 1)))
+        });
+
+        let all: Vec<u32> = rows.try_collect().now_or_never().unwrap().unwrap();
+
+        assert_eq!(all, [0, 1, 2, 3, 4, 5]);
+    }
+}

@@ -1,0 +1,106 @@
+//! Processes and pools.
+
+use futures::Stream;
+use proctor_api::{
+    DiffQuery, HistoryQuery, PoolList, PoolQuery, PoolSetting, PoolView, ProcessPage, ProcessQuery, ProcessView,
+    RegisterQuery, RegistrationPlan, Revision, Row, Rows, SetPools, ShowQuery, SpecDiff, SpecHistory, Unregistration,
+};
+use proctor_model::ProcessKey;
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::paging::pages;
+use crate::{Client, NOTHING, Result};
+
+/// Which hosts a call is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hosts {
+    /// Where the process is registered; for pools, every enrolled host.
+    All,
+    /// As All, but only those of this business.
+    Business(u64),
+    /// Each an IP address, CLOUD:IP or an agent id.
+    These(Vec<String>),
+}
+
+impl Hosts {
+    /// The fields of a body that say so: hosts, all and business.
+    pub fn into_fields(self) -> (Option<Vec<String>>, bool, Option<u64>) {
+        match self {
+            Self::All => (None, true, None),
+            Self::Business(business) => (None, false, Some(business)),
+            Self::These(hosts) => (Some(hosts), false, None),
+        }
+    }
+}
+
+impl Client {
+    /// One page of the registered processes.
+    pub async fn processes(&self, query: &ProcessQuery) -> Result<ProcessPage> {
+        self.get(&["processes"], query).await
+    }
+
+    /// All registered processes that match.
+    pub fn all_processes<'a>(&'a self, query: &'a ProcessQuery) -> impl Stream<Item = Result<ProcessView>> + 'a {
+        pages(move |after: Option<String>| async move {
+            let after = after.or_else(|| query.after.clone());
+            let page = self.processes(&ProcessQuery { after, ..query.clone() }).await?;
+            Ok((page.processes, page.next))
+        })
+    }
+
+    /// A page of the hosts where a process is registered, with its spec and last snapshot.
+    pub async fn process(&self, key: &ProcessKey, query: &ShowQuery) -> Result<ProcessPage> {
+        self.get(&["processes", key.namespace.as_str(), key.name.as_str()], query).await
+    }
+
+    /// `body` has the shape of register_proc_info: meta, hosts, spec.
+    pub async fn register(&self, body: &Value) -> Result<Vec<Row>> {
+        let rows: Rows = self.send(Method::POST, &["processes"], NOTHING, body).await?;
+        Ok(rows.rows)
+    }
+
+    /// As [`Self::register`], and replaces the spec where the process is registered already.
+    pub async fn register_or_update(&self, body: &Value) -> Result<Vec<Row>> {
+        let update = RegisterQuery { update: Some(true) };
+        let rows: Rows = self.send(Method::POST, &["processes"], &update, body).await?;
+        Ok(rows.rows)
+    }
+
+    /// What [`Self::register_or_update`] would change.
+    pub async fn plan_registration(&self, body: &Value) -> Result<RegistrationPlan> {
+        self.send(Method::POST, &["processes", "plan"], NOTHING, body).await
+    }
+
+    pub async fn unregister(&self, key: &ProcessKey, hosts: &Hosts) -> Result<Vec<Row>> {
+        let (hosts, all, business) = hosts.clone().into_fields();
+        let body = Unregistration { hosts, all, business };
+        let path = ["processes", key.namespace.as_str(), key.name.as_str()];
+        let rows: Rows = self.send(Method::DELETE, &path, NOTHING, &body).await?;
+        Ok(rows.rows)
+    }
+
+    /// The last specs of a process on a host, newest first.
+    pub async fn spec_history(&self, key: &ProcessKey, host: &str) -> Result<Vec<Revision>> {
+        let query = HistoryQuery { host: host.to_owned() };
+        let path = ["processes", key.namespace.as_str(), key.name.as_str(), "history"];
+        let history: SpecHistory = self.get(&path, &query).await?;
+        Ok(history.revisions)
+    }
+
+    pub async fn spec_diff(&self, key: &ProcessKey, query: &DiffQuery) -> Result<SpecDiff> {
+        self.get(&["processes", key.namespace.as_str(), key.name.as_str(), "diff"], query).await
+    }
+
+    pub async fn pools(&self, query: &PoolQuery) -> Result<Vec<PoolView>> {
+        let list: PoolList = self.get(&["pools"], query).await?;
+        Ok(list.pools)
+    }
+
+    pub async fn set_pools(&self, hosts: &Hosts, pools: &[PoolSetting]) -> Result<Vec<Row>> {
+        let (hosts, all, business) = hosts.clone().into_fields();
+        let body = SetPools { hosts, all, business, pools: pools.to_vec() };
+        let rows: Rows = self.send(Method::PUT, &["pools"], NOTHING, &body).await?;
+        Ok(rows.rows)
+    }
+}

@@ -1,0 +1,7 @@
+//! The native API over HTTP, on a real store, without sockets and agents.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests; a failure should stop the test")]
+
+mod first;
+mod openapi;
+mod support;
