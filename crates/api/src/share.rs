@@ -59,11 +59,10 @@ impl Serialize for Share {
 
 impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = match serde_json::Value::deserialize(deserializer)? {
-            serde_json::Value::Number(number) => number.to_string(),
-            serde_json::Value::String(text) => text,
-            other => other.to_string(),
-        };
+        // A number is written here as in JSON; a text is a percentage, and nothing else parses.
+        let value = serde_json::Value::deserialize(deserializer)?;
+        let percentage = value.as_str().filter(|text| text.ends_with('%')).map(str::to_owned);
+        let text = percentage.unwrap_or_else(|| value.to_string());
         text.parse().map_err(|error: proctor_model::FieldError| serde::de::Error::custom(error.problem))
     }
 }
@@ -95,7 +94,7 @@ mod tests {
         assert_eq!(read("5").unwrap(), Share::Count(5));
         assert_eq!(read("\"10%\"").unwrap(), Share::Percent(10));
         assert_eq!(serde_json::to_string(&Share::Percent(10)).unwrap(), "\"10%\"");
-        for bad in ["0", "\"0%\"", "\"101%\"", "-1", "true", "\"ten\"", "1.5", "[]"] {
+        for bad in ["0", "\"0%\"", "\"101%\"", "-1", "true", "\"ten\"", "\"5\"", "1.5", "[]"] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

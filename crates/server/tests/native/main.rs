@@ -4,4 +4,5 @@
 
 mod first;
 mod openapi;
+mod stream;
 mod support;

@@ -22,6 +22,7 @@ pub(crate) const AGENT: &str = "agent-1";
 
 pub(crate) struct World {
     pub(crate) router: Router,
+    pub(crate) control: Control,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) secret: String,
     pub(crate) tasks: Tasks,
@@ -35,9 +36,9 @@ impl World {
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&dir.path().join("proctor.db")).await.unwrap());
         let tasks = Tasks::default();
         let control = Control::start(store.clone(), &tasks).await.unwrap();
-        let router = api::router(ApiState::new(control, None, Settings::default()));
+        let router = api::router(ApiState::new(control.clone(), None, Settings::default()));
         let secret = admin::create_app(&store, &"boss".parse::<AppCode>().unwrap(), true).await.unwrap();
-        let world = Self { router, store, secret, tasks, _dir: dir };
+        let world = Self { router, control, store, secret, tasks, _dir: dir };
         world.enrol(HOST, AGENT).await;
         world
     }
@@ -72,12 +73,12 @@ impl World {
         path: &str,
         body: Value,
     ) -> (StatusCode, Value) {
-        let who = json!({ "bk_app_code": app, "bk_app_secret": secret, "bk_username": "admin" });
+        let who = credentials(app, secret);
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
         let request = Request::builder()
             .method(method)
             .uri(format!("/api/v1{path}"))
-            .header("X-Bkapi-Authorization", who.to_string())
+            .header("X-Bkapi-Authorization", who)
             .body(body)
             .unwrap();
         self.send(request).await
@@ -108,6 +109,10 @@ impl Drop for World {
     fn drop(&mut self) {
         self.tasks.shutdown().cancel();
     }
+}
+
+pub(crate) fn credentials(app: &str, secret: &str) -> String {
+    json!({ "bk_app_code": app, "bk_app_secret": secret, "bk_username": "admin" }).to_string()
 }
 
 pub(crate) fn registration(name: &str) -> Value {

@@ -127,7 +127,11 @@ impl Chosen {
         }
         let hosts = control.hosts().await?.into_iter().map(|host| HostRef::Key(host.key)).collect();
         let hosts = self.narrowed(control, hosts).await?;
-        if hosts.is_empty() { Err(NativeError::new(Kind::NotFound, "no such host has enrolled yet")) } else { Ok(hosts) }
+        if hosts.is_empty() {
+            Err(NativeError::new(Kind::NotFound, "no such host has enrolled yet"))
+        } else {
+            Ok(hosts)
+        }
     }
 
     /// Those of the business, where there is one.
