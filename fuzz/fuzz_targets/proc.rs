@@ -1,17 +1,20 @@
-//! Texts of `/proc`: stat, mountinfo and cgroup. The first byte says which.
+//! Texts of `/proc` and of cgroups. The first byte says which: any stat, the stat of a name, mountinfo
+//! and cgroup, or the small texts of numbers (statm, status, cmdline, meminfo, memory.stat, cpu.stat,
+//! the list of CPUs), where each parser reads all of it.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use proctor_host::fuzz::{Place, cgroup_path, cgroup_places, stat};
+use proctor_host::fuzz::{Place, cgroup_path, cgroup_places, numbers, stat};
 
 const DEPTH_MAX: usize = 16;
 
 fuzz_target!(|data: &[u8]| {
     let Some((first, rest)) = data.split_first() else { return };
-    match first % 3 {
+    match first % 4 {
         0 => any_stat(rest),
         1 => stat_of_a_name(rest),
+        3 => any_numbers(rest),
         _ => cgroups(&String::from_utf8_lossy(rest)),
     }
 });
@@ -22,6 +25,19 @@ fn any_stat(text: &[u8]) {
     let close = text.iter().rposition(|byte| *byte == b')').expect("a stat has a name");
     assert_eq!(found.name, String::from_utf8_lossy(&text[open + 1..close]));
     assert!(!found.state.is_ascii_whitespace());
+}
+
+fn any_numbers(text: &[u8]) {
+    let found = numbers(text);
+    if let Some((resident, private)) = found.pages {
+        assert!(private <= resident);
+    }
+    assert!(found.memory.is_none_or(|bytes| bytes % 1024 == 0));
+    assert!(found.leaf_cpu.is_none_or(|nanos| nanos % 1000 == 0));
+    assert!(found.cpus != Some(0));
+    let bytes: usize = found.arguments.iter().map(String::len).sum();
+    // A byte that is no text becomes a character of three.
+    assert!(bytes <= 3 * text.len() && found.arguments.len() <= text.len() + 1);
 }
 
 /// Any name is carried by a stat that is whole otherwise.

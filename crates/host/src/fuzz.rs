@@ -1,13 +1,13 @@
 //! For the fuzz targets only (`fuzz/`): doors to parsers that are private otherwise.
 //!
-//! Promised: every function is a thin call of what the product itself runs. Absent: stability, and
-//! what `procfs` and `sampler` parse in one breath with reading it (statm, status, cmdline, …).
+//! Promised: every function is a thin call of what the product itself runs. Absent: stability.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::pidfile::{self, Refusal};
 use crate::usage::Units;
+use crate::{procfs, sampler};
 
 // It is private to `cgroup` and touches no files, so it is the same here.
 #[allow(clippy::duplicate_mod, reason = "a door for fuzzing must not change what is private")]
@@ -32,7 +32,7 @@ pub struct Stat {
 }
 
 pub fn stat(text: &[u8]) -> Option<Stat> {
-    let stat = crate::procfs::Stat::parse(text)?;
+    let stat = procfs::Stat::parse(text)?;
     Some(Stat {
         state: stat.state,
         is_kernel_thread: stat.is_kernel_thread(),
@@ -72,4 +72,36 @@ pub fn cgroup_places(mounts: &str, ours: &str, init: &str) -> Vec<Place> {
 /// The path in one hierarchy, from the text of `/proc/<pid>/cgroup`.
 pub fn cgroup_path<'a>(text: &'a str, selector: &str) -> Option<&'a str> {
     mounts::path_in(text, selector)
+}
+
+/// What the other texts of `/proc` and of a leaf cgroup say, each read on its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// statm: resident and private pages.
+    pub pages: Option<(u64, u64)>,
+    /// status: the effective user.
+    pub owner: Option<u32>,
+    /// cmdline.
+    pub arguments: Vec<String>,
+    /// meminfo: bytes of the machine.
+    pub memory: Option<u64>,
+    /// memory.stat: bytes of a leaf.
+    pub leaf_memory: Option<u64>,
+    /// cpu.stat: nanoseconds of a leaf.
+    pub leaf_cpu: Option<u64>,
+    /// The list of CPUs.
+    pub cpus: Option<u32>,
+}
+
+pub fn numbers(text: &[u8]) -> Numbers {
+    let lossy = String::from_utf8_lossy(text);
+    Numbers {
+        pages: procfs::Pages::parse(text).map(|pages| (pages.resident, pages.private)),
+        owner: procfs::parse_owner(text),
+        arguments: procfs::parse_arguments(text),
+        memory: procfs::parse_memory(text),
+        leaf_memory: sampler::leaf_memory(&lossy),
+        leaf_cpu: sampler::leaf_cpu(&lossy),
+        cpus: sampler::cpu_count(&lossy),
+    }
 }

@@ -107,24 +107,47 @@ pub(crate) fn is_lack(error: &io::Error) -> bool {
 /// Memory that is its own: resident without shared pages, in pages.
 pub(crate) fn private_pages(pid: i32) -> Option<u64> {
     let text = read(Path::new(&format!("/proc/{pid}/statm")), STAT_BYTES_MAX).ok()?;
-    let text = String::from_utf8(text).ok()?;
-    let mut fields = text.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
-    let (resident, shared) = (fields.next()?.ok()?, fields.next()?.ok()?);
-    Some(resident.saturating_sub(shared))
+    Some(Pages::parse(&text)?.private)
+}
+
+/// Memory, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pages {
+    pub(crate) resident: u64,
+    /// Resident without what is shared.
+    pub(crate) private: u64,
+}
+
+impl Pages {
+    /// From the text of `statm`. None also for a zombie, whose memory is gone.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?;
+        let mut fields = text.split_ascii_whitespace().map(str::parse::<u64>);
+        let (size, resident, shared) = (fields.next()?.ok()?, fields.next()?.ok()?, fields.next()?.ok()?);
+        (size > 0).then(|| Self { resident, private: resident.saturating_sub(shared) })
+    }
 }
 
 /// The effective user id.
 pub(crate) fn owner(pid: i32) -> Option<u32> {
-    let text = read(Path::new(&format!("/proc/{pid}/status")), 16 * 1024).ok()?;
-    let text = String::from_utf8_lossy(&text);
+    parse_owner(&read(Path::new(&format!("/proc/{pid}/status")), 16 * 1024).ok()?)
+}
+
+/// From the text of `status`.
+pub(crate) fn parse_owner(text: &[u8]) -> Option<u32> {
+    let text = String::from_utf8_lossy(text);
     let ids = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     ids.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// The arguments, as far as they fit into the bound.
 pub(crate) fn arguments(pid: i32) -> Vec<String> {
-    let text = read(Path::new(&format!("/proc/{pid}/cmdline")), COMMAND_LINE_BYTES_MAX).unwrap_or_default();
-    let text = text.strip_suffix(b"\0").unwrap_or(&text);
+    parse_arguments(&read(Path::new(&format!("/proc/{pid}/cmdline")), COMMAND_LINE_BYTES_MAX).unwrap_or_default())
+}
+
+/// From the text of `cmdline`.
+pub(crate) fn parse_arguments(text: &[u8]) -> Vec<String> {
+    let text = text.strip_suffix(b"\0").unwrap_or(text);
     if text.is_empty() {
         return Vec::new();
     }
@@ -148,10 +171,14 @@ pub(crate) fn boot_id() -> io::Result<BootId> {
 pub(crate) const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
 
 pub(crate) fn memory_bytes() -> Option<u64> {
-    let text = read(Path::new("/proc/meminfo"), STAT_BYTES_MAX).ok()?;
-    let text = String::from_utf8_lossy(&text);
+    parse_memory(&read(Path::new("/proc/meminfo"), STAT_BYTES_MAX).ok()?)
+}
+
+/// All memory of the machine, from the text of `meminfo`.
+pub(crate) fn parse_memory(text: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(text);
     let kibibytes = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    Some(kibibytes.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+    kibibytes.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// At most `bytes_max` bytes of a file.
@@ -184,6 +211,19 @@ mod tests {
         let stat = Stat::parse(text.as_bytes()).unwrap();
 
         assert_eq!((stat.ticks(), stat.children_ticks()), (most, most));
+    }
+
+    #[test]
+    fn texts_about_memory_owner_and_arguments_are_read() {
+        assert_eq!(Pages::parse(b"9 5 2 1 0 3 0\n"), Some(Pages { resident: 5, private: 3 }));
+        assert_eq!(
+            (Pages::parse(b"0 0 0 0 0 0 0\n"), Pages::parse(b"9 5"), Pages::parse(b"9 -5 2")),
+            (None, None, None)
+        );
+        assert_eq!(parse_owner(b"Name:\ta\nUid:\t1\t2\t3\t4\n"), Some(2));
+        assert_eq!(parse_memory(b"MemTotal:       16 kB\nMemFree: 1 kB\n"), Some(16 * 1024));
+        assert_eq!(parse_memory(format!("MemTotal: {} kB\n", u64::MAX).as_bytes()), None);
+        assert_eq!(parse_arguments(b"a\0b c\0\0"), ["a", "b c", ""]);
     }
 
     #[test]

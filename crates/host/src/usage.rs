@@ -96,8 +96,8 @@ impl Meter {
             if let Ok(stat) = Stat::of(member.pid)
                 && stat.start_ticks == member.start_ticks
             {
-                ticks += stat.ticks();
-                pages += procfs::private_pages(member.pid).unwrap_or(0);
+                ticks = ticks.saturating_add(stat.ticks());
+                pages = pages.saturating_add(procfs::private_pages(member.pid).unwrap_or(0));
             }
         }
 
@@ -112,7 +112,7 @@ impl Meter {
         if last.is_none_or(|last| now.saturating_sub(last.at) >= SAMPLE_PERIOD_MIN) {
             self.keep(life, Sample { at: now, ticks, percent: cpu_percent });
         }
-        let memory_bytes = pages * self.units.page_bytes;
+        let memory_bytes = pages.saturating_mul(self.units.page_bytes);
         Some(Usage {
             cpu_percent,
             cpu_percent_average: average,
@@ -121,8 +121,8 @@ impl Meter {
             threads: stat.threads,
             state: stat.state.to_string(),
             command_line: procfs::arguments(life.pid).join(" "),
-            user_ticks: stat.user_ticks + stat.children_user_ticks,
-            system_ticks: stat.system_ticks + stat.children_system_ticks,
+            user_ticks: stat.user_ticks.saturating_add(stat.children_user_ticks),
+            system_ticks: stat.system_ticks.saturating_add(stat.children_system_ticks),
             elapsed_secs: elapsed.as_secs(),
         })
     }

@@ -55,14 +55,19 @@ impl CpuFile {
     fn parse(&self, text: &[u8]) -> Option<u64> {
         let text = std::str::from_utf8(text).ok()?;
         match self {
-            Self::Stat(_) => field(text, "usage_usec")?.checked_mul(1000),
+            Self::Stat(_) => cpu(text),
             Self::Nanoseconds(_) => text.trim().parse().ok(),
         }
     }
 }
 
+/// Nanoseconds of CPU time by the `cpu.stat` of a leaf (version 2).
+pub(crate) fn cpu(text: &str) -> Option<u64> {
+    field(text, "usage_usec")?.checked_mul(1000)
+}
+
 /// What belongs to a leaf by its `memory.stat` (version 2).
-fn memory(text: &str) -> Option<u64> {
+pub(crate) fn memory(text: &str) -> Option<u64> {
     let (anonymous, shared) = (field(text, "anon")?, field(text, "shmem").unwrap_or(0));
     let kernel = match field(text, "kernel") {
         // Names of files and the like are a cache too.

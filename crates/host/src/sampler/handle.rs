@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use crate::procfs::{Stat, is_lack};
+use crate::procfs::{Pages, Stat, is_lack};
 use crate::tree::Member;
 
 const TEXT_BYTES_MAX: usize = 4096;
@@ -78,14 +78,6 @@ impl Drop for Kept {
     fn drop(&mut self) {
         self.slots.kept.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// Memory of one process, in pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pages {
-    pub(crate) resident: u64,
-    /// Resident and not shared with others.
-    pub(crate) private: u64,
 }
 
 #[derive(Debug)]
@@ -177,7 +169,7 @@ impl Handle {
         let mut buffer = [0; 256];
         if let Some(kept) = &self.statm {
             return match kept.read(&mut buffer) {
-                Ok(text) => Ok(pages(text)),
+                Ok(text) => Ok(Pages::parse(text)),
                 Err(error) if is_lack(&error) => Err(error),
                 Err(_) => Ok(None),
             };
@@ -187,7 +179,7 @@ impl Handle {
         // Afterwards: who is the same process now was so all the time.
         match length.and_then(|length| Ok((length, Stat::of(pid)?))) {
             Ok((length, stat)) if stat.start_ticks == self.member.start_ticks => {
-                Ok(pages(buffer.get(..length).unwrap_or_default()))
+                Ok(Pages::parse(buffer.get(..length).unwrap_or_default()))
             }
             Err(error) if is_lack(&error) => Err(error),
             Ok(_) | Err(_) => Ok(None),
@@ -229,14 +221,6 @@ fn open_in(directory: &OwnedFd, name: &str) -> io::Result<File> {
     Ok(openat(directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?.into())
 }
 
-/// None also for a zombie, whose memory is gone.
-fn pages(text: &[u8]) -> Option<Pages> {
-    let text = std::str::from_utf8(text).ok()?;
-    let mut fields = text.split_ascii_whitespace().map(str::parse::<u64>);
-    let (size, resident, shared) = (fields.next()?.ok()?, fields.next()?.ok()?, fields.next()?.ok()?);
-    (size > 0).then(|| Pages { resident, private: resident.saturating_sub(shared) })
-}
-
 /// CPU time of all threads of a process, ended ones included.
 fn clock_of(pid: i32) -> Option<u64> {
     let clock = (!pid).wrapping_shl(3) | CLOCK_OF_PROCESS;
@@ -255,10 +239,10 @@ mod tests {
 
     #[test]
     fn memory_is_what_is_not_shared_and_a_zombie_has_none() {
-        assert_eq!(pages(b"100 30 10 1 0 5 0\n"), Some(Pages { resident: 30, private: 20 }));
-        assert_eq!(pages(b"100 3 10 1 0 5 0\n"), Some(Pages { resident: 3, private: 0 }));
+        assert_eq!(Pages::parse(b"100 30 10 1 0 5 0\n"), Some(Pages { resident: 30, private: 20 }));
+        assert_eq!(Pages::parse(b"100 3 10 1 0 5 0\n"), Some(Pages { resident: 3, private: 0 }));
         for text in ["0 0 0 0 0 0 0\n", "", "1", "1 2", "x 2 3", "-1 2 3"] {
-            assert_eq!(pages(text.as_bytes()), None, "{text}");
+            assert_eq!(Pages::parse(text.as_bytes()), None, "{text}");
         }
     }
 

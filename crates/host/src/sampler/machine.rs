@@ -45,7 +45,7 @@ impl Machine {
 }
 
 /// How many CPUs a list like `0-3,8` names.
-fn count(list: &str) -> Option<u32> {
+pub(crate) fn count(list: &str) -> Option<u32> {
     let mut count = 0_u32;
     for part in list.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -28,6 +28,11 @@ use crate::cgroup::{Groups, Leaf};
 use crate::pidfd::Process;
 use crate::tree::Member;
 use crate::usage::Units;
+#[cfg(feature = "fuzz")]
+pub(crate) use counted::{cpu as leaf_cpu, memory as leaf_memory};
+#[cfg(feature = "fuzz")]
+pub(crate) use machine::count as cpu_count;
+
 use counted::Counted;
 use handle::{Cpu, Handle, Moment, Slots};
 use machine::Machine;
