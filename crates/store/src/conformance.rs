@@ -127,6 +127,7 @@ macro_rules! conformance_suite {
             processes::from_nothing_there_are_no_tombstones,
             processes::a_process_can_be_registered_again_after_its_tombstone,
             processes::an_observation_is_kept_exactly_and_says_whether_it_is_managed,
+            processes::who_is_managed_when_an_operation_ends_is_kept,
             processes::observations_of_an_older_epoch_are_dropped,
             processes::observations_of_unregistered_processes_are_dropped,
             processes::a_reading_that_is_no_number_does_no_harm,

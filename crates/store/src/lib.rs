@@ -25,7 +25,7 @@ pub use access_records::{Binding, Business, BusinessSet, Refusal, User, UserToke
 pub use audit::{AuditDraft, AuditEntry, AuditPhase, AuditQuery};
 pub use event_records::{EventPage, EventQuery, StoredEvent, Webhook, WebhookFormat};
 pub use records::{
-    App, Assignment, Assignments, EnrolRefusal, Enrolment, HostRecord, JoinToken, LabelTerm, Millis, Observation,
+    App, Assignment, Assignments, EnrolRefusal, Enrolment, HostRecord, JoinToken, LabelTerm, Managed, Millis, Observation,
     PoolAssignment, PoolRecord, ProcessCursor, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration,
     SpecRevision,
 };
@@ -183,6 +183,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Keeps the newest observations; those of an older epoch than the agent's, and of processes
     /// that are not registered, are dropped.
     async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<()>;
+    /// As the newest observations of these processes would say it; of an older epoch than the agent's:
+    /// dropped.
+    async fn keep_managed(&self, managed: &[Managed]) -> Result<()>;
 
     // Pools.
 

@@ -229,3 +229,13 @@ pub struct PoolAssignment {
     pub generation: u64,
     pub pool: Pool,
 }
+
+/// Whether a process was managed when an operation of its agent ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Managed {
+    pub agent: AgentId,
+    /// Of the session that brought the news.
+    pub epoch: u64,
+    pub key: ProcessKey,
+    pub managed: bool,
+}

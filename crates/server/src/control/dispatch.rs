@@ -113,8 +113,9 @@ impl Dispatch {
         }
     }
 
-    pub(super) fn is_open(&self, agent: &AgentId, operation: &OperationId) -> bool {
-        self.by_agent.get(agent).is_some_and(|pending| pending.contains_key(operation))
+    /// The process of an operation of that agent that has no outcome yet.
+    pub(super) fn process_of(&self, agent: &AgentId, operation: &OperationId) -> Option<ProcessKey> {
+        Some(self.by_agent.get(agent)?.get(operation)?.target.key.clone())
     }
 
     /// What the session of this epoch has not sent yet; nothing for a session that is no longer

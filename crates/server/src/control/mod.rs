@@ -34,6 +34,7 @@ pub use sessions::Session;
 pub use types::{Caller, ControlError, HostRef, Origin, SpecSource, Submission, SubmittedItem, SubmittedTarget};
 
 use dispatch::Dispatch;
+use record::Arrived;
 use sessions::Sessions;
 
 type Result<T> = std::result::Result<T, ControlError>;
@@ -58,7 +59,7 @@ struct Inner {
     store: Arc<dyn Store>,
     sessions: Sessions,
     dispatch: Mutex<Dispatch>,
-    outcomes: mpsc::Sender<(OperationId, Outcome)>,
+    outcomes: mpsc::Sender<Arrived>,
     bells: events::Bells,
     tasks: Tasks,
 }
@@ -267,11 +268,12 @@ impl Control {
 
     /// An agent's outcome; acknowledged to it once it is in the store. Waits when the store is slow.
     pub async fn arrived(&self, session: &Session, operation: OperationId, outcome: Outcome) -> Result<()> {
-        if !self.inner.dispatch.lock().is_open(session.agent(), &operation) {
+        let Some(key) = self.inner.dispatch.lock().process_of(session.agent(), &operation) else {
             session.acknowledge([operation]); // final already: the agent may forget it
             return Ok(());
-        }
-        self.inner.outcomes.send((operation, outcome)).await.map_err(|_| ControlError::ShuttingDown)
+        };
+        let arrived = Arrived { operation, outcome, agent: session.agent().clone(), epoch: session.epoch(), key };
+        self.inner.outcomes.send(arrived).await.map_err(|_| ControlError::ShuttingDown)
     }
 
     pub async fn observed(&self, session: &Session, observations: Vec<(ProcessKey, Snapshot)>) -> Result<()> {

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use proctor_model::{OperationId, Outcome};
+use proctor_model::{AgentId, OperationId, Outcome, ProcessKey};
 use proctor_runtime::clock;
+use proctor_store::Managed;
 use tokio::sync::mpsc;
 
 use super::{Control, PRUNE_PERIOD, SWEEP_PERIOD, TASKS_KEPT, is_full};
@@ -13,13 +14,41 @@ use super::{Control, PRUNE_PERIOD, SWEEP_PERIOD, TASKS_KEPT, is_full};
 const BATCH_MAX: usize = 500;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// An outcome that an agent has sent.
+#[derive(Debug)]
+pub(super) struct Arrived {
+    pub(super) operation: OperationId,
+    pub(super) outcome: Outcome,
+    pub(super) agent: AgentId,
+    pub(super) epoch: u64,
+    pub(super) key: ProcessKey,
+}
+
 impl Control {
     /// Writes outcomes in batches; an agent hears of its outcomes only after the write.
-    pub(super) async fn record_outcomes(self, mut receiver: mpsc::Receiver<(OperationId, Outcome)>) {
-        let mut batch = Vec::with_capacity(BATCH_MAX);
-        while receiver.recv_many(&mut batch, BATCH_MAX).await > 0 {
+    pub(super) async fn record_outcomes(self, mut receiver: mpsc::Receiver<Arrived>) {
+        let mut arrived = Vec::with_capacity(BATCH_MAX);
+        while receiver.recv_many(&mut arrived, BATCH_MAX).await > 0 {
+            self.keep_managed(&arrived).await;
+            let batch: Vec<_> = arrived.drain(..).map(|arrived| (arrived.operation, arrived.outcome)).collect();
             self.record(&batch).await;
-            batch.clear();
+        }
+    }
+
+    /// Who is managed is known before anybody hears that a start has succeeded: an agent that loses
+    /// its ledger right afterwards is told again. If this fails, the next observation says the same.
+    async fn keep_managed(&self, arrived: &[Arrived]) {
+        let managed: Vec<Managed> = arrived
+            .iter()
+            .map(|arrived| Managed {
+                agent: arrived.agent.clone(),
+                epoch: arrived.epoch,
+                key: arrived.key.clone(),
+                managed: arrived.outcome.managed,
+            })
+            .collect();
+        if let Err(error) = self.inner.store.keep_managed(&managed).await {
+            tracing::warn!(%error, "who is managed was not kept");
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proctor_model::{HostFacts, HostKey, Phase, Snapshot, Usage};
 
 use super::{agent, enrol, enrolment, host, key, registration, spec};
-use crate::{Observation, ProcessQuery, ProcessRecord, RegisterMode, Registered, Store};
+use crate::{Managed, Observation, ProcessQuery, ProcessRecord, RegisterMode, Registered, Store};
 
 /// Registers one process and returns its generation.
 async fn upsert(store: &dyn Store, number: usize, process: &str, proc_name: &str) -> u64 {
@@ -179,6 +179,24 @@ pub async fn an_observation_is_kept_exactly_and_says_whether_it_is_managed(store
     assert_eq!(record.snapshot, Some(observation("web/a", 2).snapshot));
     assert_eq!((record.generation, record.online, record.host), (generation, true, host(0)));
     assert!(store.assignments(&agent(0), 0).await.unwrap().processes[0].managed);
+}
+
+pub async fn who_is_managed_when_an_operation_ends_is_kept(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    upsert(&*store, 0, "web/a", "one").await;
+    let older = open(&*store, 0).await;
+    let epoch = open(&*store, 0).await;
+    let said = |epoch, name: &str, managed| Managed { agent: agent(0), epoch, key: name.parse().unwrap(), managed };
+    let is_managed = || async { store.assignments(&agent(0), 0).await.unwrap().processes[0].managed };
+
+    store.keep_managed(&[said(epoch, "web/a", true), said(epoch, "web/none", true)]).await.unwrap();
+    assert!(is_managed().await);
+    store.keep_managed(&[said(older, "web/a", false)]).await.unwrap();
+    assert!(is_managed().await, "of an older session");
+    store.keep_managed(&[said(epoch, "web/a", false)]).await.unwrap();
+
+    assert!(!is_managed().await);
+    assert_eq!(all(&*store).await.len(), 1, "nothing is registered by it");
 }
 
 pub async fn observations_of_an_older_epoch_are_dropped(store: Arc<dyn Store>) {

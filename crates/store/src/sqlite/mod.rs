@@ -41,7 +41,7 @@ use self::readers::Readers;
 use self::writer::Writer;
 use crate::{
     App, Assignments, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, CreatedTask, EnrolRefusal,
-    Enrolment, EventPage, EventQuery, HostRecord, JoinToken, Millis, NewTask, Observation, OpenTarget, PoolRecord,
+    Enrolment, EventPage, EventQuery, HostRecord, JoinToken, Managed, Millis, NewTask, Observation, OpenTarget, PoolRecord,
     ProcessQuery, ProcessRecord, Refusal, RegisterMode, Registered, Registration, Result, Rollout, SpecRevision, Store,
     StoreError, TargetQuery, TargetRow, TaskQuery, TaskSummary, TaskView, User, UserToken, Webhook,
 };
@@ -308,6 +308,11 @@ impl Store for SqliteStore {
     async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<()> {
         let (agent, observations) = (agent.clone(), observations.to_vec());
         self.writer.run("keep observations", move |c| processes::observe(c, &agent, epoch, &observations)).await
+    }
+
+    async fn keep_managed(&self, managed: &[Managed]) -> Result<()> {
+        let managed = managed.to_vec();
+        self.writer.run("keep who is managed", move |c| processes::keep_managed(c, &managed)).await
     }
 
     async fn set_pools(&self, agents: &[AgentId], pools: &[Pool], now: Millis) -> Result<Vec<bool>> {

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::column::{SpecReader, counter, host_and_agent, process_key, signed, snapshot, snapshot_json};
 use super::failure::{Failure, Tried};
 use super::process_filter::Filter;
-use crate::{Assignment, Observation, ProcessQuery, ProcessRecord};
+use crate::{Assignment, Managed, Observation, ProcessQuery, ProcessRecord};
 
 pub(super) fn list(connection: &Connection, query: &ProcessQuery) -> Tried<(u64, Vec<ProcessRecord>)> {
     let filter = Filter::new(connection, query)?;
@@ -85,6 +85,18 @@ pub(super) fn observe(connection: &Connection, agent: &AgentId, epoch: u64, obse
     for Observation { key, snapshot } in observations {
         let (json, phase) = (snapshot_json(snapshot), snapshot.phase.as_str());
         statement.execute((host, key.namespace.as_str(), key.name.as_str(), json, snapshot.managed, phase))?;
+    }
+    Ok(())
+}
+
+pub(super) fn keep_managed(connection: &Connection, managed: &[Managed]) -> Tried<()> {
+    let mut statement = connection.prepare_cached(
+        "UPDATE process SET managed = ?5
+         WHERE host = (SELECT id FROM host WHERE agent = ?1 AND epoch <= ?2)
+           AND namespace = ?3 AND name = ?4 AND spec IS NOT NULL AND managed <> ?5",
+    )?;
+    for Managed { agent, epoch, key, managed } in managed {
+        statement.execute((agent.as_str(), signed(*epoch), key.namespace.as_str(), key.name.as_str(), managed))?;
     }
     Ok(())
 }
