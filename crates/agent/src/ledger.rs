@@ -151,12 +151,25 @@ impl LedgerError {
     fn means_unusable(&self) -> bool {
         match self {
             Self::Newer { .. } => true,
-            Self::Open { source: rusqlite::Error::SqliteFailure(failure, _), .. } => {
-                matches!(failure.code, rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase)
-            }
-            Self::Open { source: rusqlite::Error::FromSqlConversionFailure(..), .. } => true,
-            Self::Open { .. } | Self::PutAside { .. } | Self::Write(_) => false,
+            Self::Open { source, .. } => is_of_the_file(source),
+            Self::PutAside { .. } | Self::Write(_) => false,
         }
+    }
+}
+
+/// Whether another disk, or more room, would not help: the content is not what it should be.
+fn is_of_the_file(error: &rusqlite::Error) -> bool {
+    match error.sqlite_error_code() {
+        Some(
+            rusqlite::ErrorCode::DatabaseCorrupt
+            | rusqlite::ErrorCode::NotADatabase
+            | rusqlite::ErrorCode::TypeMismatch
+            | rusqlite::ErrorCode::ConstraintViolation
+            // What we ask for has no error of its own: a table or column that is not there.
+            | rusqlite::ErrorCode::Unknown,
+        )
+        | None => true,
+        Some(_) => false,
     }
 }
 

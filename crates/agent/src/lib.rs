@@ -12,6 +12,8 @@ mod ledger;
 mod link;
 mod policy;
 mod regular;
+#[cfg(test)]
+mod specs;
 mod spool;
 
 use std::net::IpAddr;

@@ -17,6 +17,9 @@ pub struct PoolSetting {
     pub memory: Percent,
     pub cpu_weight: Weight,
     pub memory_weight: Weight,
+    /// Only tell who would have to go.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 /// Which pools hosts are to have.
@@ -47,6 +50,9 @@ pub struct PoolView {
     pub memory: Percent,
     pub cpu_weight: Weight,
     pub memory_weight: Weight,
+    /// Only tell who would have to go.
+    #[serde(default)]
+    pub dry_run: bool,
     /// Where it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<PoolUsage>,
@@ -61,6 +67,7 @@ impl PoolView {
             memory: self.memory,
             cpu_weight: self.cpu_weight,
             memory_weight: self.memory_weight,
+            dry_run: self.dry_run,
         }
     }
 }

@@ -341,6 +341,9 @@ pub(crate) struct GroupSetArgs {
     /// 0: the largest user dies first; 1: the largest against its own limit
     #[arg(long, env = "PROCTOR_MEMORY_WEIGHT", value_name = "0|1", default_value = "0", value_parser = parse_weight)]
     pub(crate) memory_weight: Weight,
+    /// Only tell, in an event, who would have to go
+    #[arg(long, env = "PROCTOR_DRY_RUN")]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) hosts: ChosenHosts,
 }

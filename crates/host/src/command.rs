@@ -1,7 +1,8 @@
 //! Running one command line to its end, or to the end of its time.
 //!
 //! Promised: the answer comes soon after the shell has exited or its time is over, whatever the
-//! shell leaves behind; after a timeout nothing of the command's tree and session runs. Absent:
+//! shell leaves behind; after a timeout nothing of the command's tree and session runs; a command
+//! under reins is known to its caller before it does anything. Absent:
 //! an end of the command when nobody waits any more. Dropped, this leaves the command alone: it
 //! belongs to the host, not to the agent's life.
 
@@ -12,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use proctor_model::{CommandEnd, CommandResult};
+use proctor_model::{BootId, CommandEnd, CommandResult, Exit, Incarnation};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::blocking::{Blocking, NoAnswer};
@@ -22,7 +24,7 @@ use crate::output::{Capture, OutputDirectory};
 use crate::pidfd;
 use crate::procfs::Stat;
 use crate::reaper::{CHILDREN, Shell};
-use crate::spawn::{self, Child, Plan};
+use crate::spawn::{self, Child, MayGo, Plan};
 use crate::tree::{self, Member, Scope};
 use crate::user::{self, Account};
 
@@ -49,24 +51,83 @@ pub struct Command {
     pub leaf: Option<Leaf>,
 }
 
+/// How a caller holds a command that must be known before it runs.
+#[derive(Debug)]
+pub struct Reins {
+    /// Hears who the command is, while it does nothing yet.
+    pub begun: oneshot::Sender<Incarnation>,
+    /// Lets it run. Dropped on the other side, the command never does.
+    pub proceed: oneshot::Receiver<()>,
+    /// Ends it with its tree and session.
+    pub end: oneshot::Receiver<()>,
+}
+
 /// What the host gives to its commands.
 #[derive(Clone, Debug)]
 pub(crate) struct Ground {
+    pub(crate) boot: BootId,
     pub(crate) blocking: Blocking,
     pub(crate) outputs: OutputDirectory,
     pub(crate) groups: Option<Arc<Groups>>,
 }
 
-pub(crate) async fn run(ground: &Ground, command: Command) -> CommandEnd {
+pub(crate) async fn run(ground: &Ground, command: Command, reins: Option<Reins>) -> CommandEnd {
     let deadline = Instant::now() + command.timeout.min(TIMEOUT_MAX);
-    let running = match start(ground, command, deadline).await {
+    let (hold, end) = match reins {
+        Some(Reins { begun, proceed, end }) => (Some((begun, proceed)), Some(end)),
+        None => (None, None),
+    };
+    let running = match start(ground, command, hold, deadline).await {
         Ok(running) => running,
         Err(result) => return CommandEnd { result, output: String::new() },
     };
-    running.wait(deadline).await
+    running.wait(deadline, end).await
 }
 
-async fn start(ground: &Ground, command: Command, deadline: Instant) -> Result<Running, CommandResult> {
+/// Waits for the end of a command that another agent started, as [`run`] does for its own.
+pub(crate) async fn rejoin(
+    ended: impl Future<Output = Option<Exit>>,
+    command: &Incarnation,
+    time: Duration,
+    end: oneshot::Receiver<()>,
+) -> CommandEnd {
+    tokio::pin!(ended);
+    let result = tokio::select! {
+        biased;
+        exit = &mut ended => exit.map_or(CommandResult::Lost, CommandResult::Exited),
+        () = wanted(Some(end)) => CommandResult::Cancelled,
+        () = tokio::time::sleep(time.min(TIMEOUT_MAX)) => CommandResult::TimedOut,
+    };
+    if matches!(result, CommandResult::TimedOut | CommandResult::Cancelled) {
+        let shell = Member { pid: command.pid, start_ticks: command.start_ticks };
+        let _ = tokio::task::spawn_blocking(move || kill(shell)).await;
+        if timeout(DEATH_LIMIT, ended).await.is_err() {
+            tracing::warn!(pid = command.pid, "a command is still there after SIGKILL");
+        }
+    }
+    CommandEnd { result, output: String::new() }
+}
+
+/// Resolves when somebody asks for it; an asker that is gone never will.
+async fn wanted(end: Option<oneshot::Receiver<()>>) {
+    let asked = match end {
+        Some(end) => end.await.is_ok(),
+        None => false,
+    };
+    if !asked {
+        std::future::pending().await
+    }
+}
+
+/// Who hears of a command, and who lets it go.
+type Hold = (oneshot::Sender<Incarnation>, oneshot::Receiver<()>);
+
+async fn start(
+    ground: &Ground,
+    command: Command,
+    hold: Option<Hold>,
+    deadline: Instant,
+) -> Result<Running, CommandResult> {
     let (user, directory) = (command.user.clone(), command.directory.clone());
     let name = format!("{user} in {}", directory.display());
     let limit = PREPARE_LIMIT.min(command.timeout);
@@ -86,7 +147,7 @@ async fn start(ground: &Ground, command: Command, deadline: Instant) -> Result<R
     let mut spawning = {
         let (ground, passed) = (ground.clone(), Arc::clone(&passed));
         tokio::task::spawn_blocking(move || {
-            let running = Running::spawn(&ground, &command, &account)?;
+            let running = Running::spawn(&ground, &command, &account, hold)?;
             if passed.swap(true, Ordering::SeqCst) {
                 kill(running.shell);
             }
@@ -131,7 +192,7 @@ struct Running {
 }
 
 impl Running {
-    fn spawn(ground: &Ground, command: &Command, account: &Account) -> Result<Self, String> {
+    fn spawn(ground: &Ground, command: &Command, account: &Account, hold: Option<Hold>) -> Result<Self, String> {
         let changes_user = rustix::process::geteuid().as_raw() != account.uid;
         let capture = ground.outputs.open(&command.output_name, changes_user.then_some(account.uid));
         let capture = match capture {
@@ -157,7 +218,8 @@ impl Running {
         };
 
         let spawning = CHILDREN.spawning();
-        let Child { pid, pidfd } = spawn::spawn(&plan)?;
+        let may_go = hold.map(|hold| -> MayGo<'_> { Box::new(move |pid| may_go(&ground.boot, pid, hold)) });
+        let Child { pid, pidfd } = spawn::spawn(&plan, may_go)?;
         let owned = spawning.started(pid);
         // Nobody has waited for it, so what the pid means is still this child.
         match Stat::of(pid) {
@@ -174,7 +236,7 @@ impl Running {
         }
     }
 
-    async fn wait(self, deadline: Instant) -> CommandEnd {
+    async fn wait(self, deadline: Instant, end: Option<oneshot::Receiver<()>>) -> CommandEnd {
         let Self { fd, shell, mut capture, _owned } = self;
         let result = tokio::select! {
             biased;
@@ -185,10 +247,11 @@ impl Running {
                 }
                 None => CommandResult::NotRun("the end of the command was lost".to_owned()),
             },
+            () = wanted(end) => CommandResult::Cancelled,
             () = tokio::time::sleep_until(deadline) => CommandResult::TimedOut,
             never = trim_for_ever(capture.as_mut()) => match never {},
         };
-        if result == CommandResult::TimedOut {
+        if matches!(result, CommandResult::TimedOut | CommandResult::Cancelled) {
             let _ = tokio::task::spawn_blocking(move || kill(shell)).await;
             if timeout(DEATH_LIMIT, pidfd::ended(fd.as_fd())).await.is_ok() {
                 let _ = pidfd::reap(fd.as_fd());
@@ -197,6 +260,13 @@ impl Running {
         let output = capture.as_ref().map_or_else(|| "(output was not captured)".to_owned(), Capture::text);
         CommandEnd { result, output }
     }
+}
+
+/// Tells who the held command is and waits for the word; on a thread that may block.
+fn may_go(boot: &BootId, pid: i32, (begun, proceed): Hold) -> bool {
+    // Nobody has waited for it, so what the pid means is still this child.
+    let Ok(process) = pidfd::Process::open(pid) else { return false };
+    begun.send(process.life(boot)).is_ok() && proceed.blocking_recv().is_ok()
 }
 
 /// Keeps the output of a running command bounded.
@@ -211,6 +281,6 @@ async fn trim_for_ever(mut capture: Option<&mut Capture>) -> Infallible {
 
 fn kill(shell: Member) {
     if let Err(error) = tree::kill(shell, Scope::TreeAndSession, Vec::new) {
-        tracing::warn!(%error, pid = shell.pid, "a command that has timed out cannot be killed");
+        tracing::warn!(%error, pid = shell.pid, "a command cannot be killed");
     }
 }

@@ -40,9 +40,10 @@ use proctor_runtime::{Tasks, clock};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 
 pub use cgroup::{Leaf, Method, Prefer, Tracking};
-pub use command::Command;
+pub use command::{Command, Reins};
 pub use error::Error;
 pub use sampler::{Sample, Sampler};
 
@@ -99,7 +100,8 @@ impl Host {
         let (groups, tracking) = cgroup::find(&options.state_dir, prefer);
         tasks.spawn("reaper", reaper::run(ends));
         tasks.spawn("output-trimmer", outputs.clone().trim_for_ever());
-        let ground = Ground { blocking: Blocking::default(), outputs, groups: groups.map(Arc::new) };
+        let ground =
+            Ground { boot: boot.clone(), blocking: Blocking::default(), outputs, groups: groups.map(Arc::new) };
         let (meter, boot_millis) = (Meter::new(), AtomicI64::new(0));
         Ok(Self { shared: Arc::new(Shared { boot, ground, tracking, meter, boot_millis }) })
     }
@@ -146,7 +148,18 @@ impl Host {
 
     /// Runs a command to its end. Dropped before, it leaves the command running.
     pub async fn run(&self, command: Command) -> CommandEnd {
-        command::run(&self.shared.ground, command).await
+        command::run(&self.shared.ground, command, None).await
+    }
+
+    /// As [`Self::run`], for a command that its caller must know before it does anything.
+    pub async fn run_held(&self, command: Command, reins: Reins) -> CommandEnd {
+        command::run(&self.shared.ground, command, Some(reins)).await
+    }
+
+    /// Waits for the end of a command that an agent before this one started; when `time` is over, or
+    /// `end` asks for it, the command is killed with its tree and session.
+    pub async fn rejoin(&self, command: &Incarnation, time: Duration, end: oneshot::Receiver<()>) -> CommandEnd {
+        command::rejoin(self.ended(command.clone()), command, time, end).await
     }
 
     /// File work of the caller, on a thread where it may hang. None: no answer within `limit`, or

@@ -2,14 +2,16 @@
 //!
 //! Promised: the child has its own session, the user's identity and groups, default signal
 //! dispositions, an empty mask, umask 022 and no descriptor of ours but its three; a failure says
-//! at which step. Absent: any allocation or lock in the child, which a fork of many threads forbids.
+//! at which step; a child that is held runs nothing of the user's before it is let go, and vanishes if
+//! the agent ends before. Absent: any allocation or lock in the child, which a fork of many threads forbids.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use crate::descriptors;
@@ -65,17 +67,22 @@ struct Prepared {
     identity: Option<(u32, u32, Vec<u32>)>,
     input: RawFd,
     output: RawFd,
-    failure: RawFd,
+    /// Says what failed, and hears when a held child may go on.
+    report: RawFd,
+    held: bool,
     /// The soft limit of open descriptors, where it is not ours.
     descriptors: Option<u64>,
 }
 
+/// Asked of a child that exists and waits: may it go on?
+pub(crate) type MayGo<'a> = Box<dyn FnOnce(i32) -> bool + 'a>;
+
 /// Starts the shell, or says for people why it cannot. Waits for the exec, not for the command.
-pub(crate) fn spawn(plan: &Plan<'_>) -> Result<Child, String> {
-    let (null, failures) = open().map_err(|error| reason(STEP_FORK, &error, plan))?;
-    let (mut reader, writer) = failures;
+/// With `may_go` the child is held until that has said yes.
+pub(crate) fn spawn(plan: &Plan<'_>, may_go: Option<MayGo<'_>>) -> Result<Child, String> {
+    let (null, (mut ours, theirs)) = open().map_err(|error| reason(STEP_FORK, &error, plan))?;
     let output = plan.output.map_or_else(|| null.as_raw_fd(), File::as_raw_fd);
-    let prepared = prepare(plan, null.as_raw_fd(), output, writer.as_raw_fd())?;
+    let prepared = prepare(plan, null.as_raw_fd(), output, theirs.as_raw_fd(), may_go.is_some())?;
     #[allow(unsafe_code, reason = "there is no other way to become another user in a cgroup")]
     // SAFETY: the child only runs `enter`, which makes plain system calls with values that were
     // made before the fork, neither allocates nor locks, and never returns.
@@ -85,10 +92,18 @@ pub(crate) fn spawn(plan: &Plan<'_>) -> Result<Child, String> {
         Ok(Fork::Child) => enter(&prepared),
         Err(error) => return Err(reason(STEP_FORK, &error, plan)),
     };
-    drop(writer);
+    drop(theirs);
+    if let Some(may_go) = may_go {
+        if !may_go(pid) {
+            drop(ours); // which ends it
+            let _ = pidfd::reap_at_end(&pidfd);
+            return Err("it was no longer wanted".to_owned());
+        }
+        let _ = ours.write_all(&[1]); // a child that is gone has said why
+    }
     // Ends with the exec, which closes the other side.
     let mut failure = [0_u8; 8];
-    if reader.read_exact(&mut failure).is_err() {
+    if ours.read_exact(&mut failure).is_err() {
         return Ok(Child { pid, pidfd });
     }
     let _ = pidfd::reap_at_end(&pidfd);
@@ -97,11 +112,11 @@ pub(crate) fn spawn(plan: &Plan<'_>) -> Result<Child, String> {
     Err(reason(step, &io::Error::from_raw_os_error(errno), plan))
 }
 
-fn open() -> io::Result<(File, (io::PipeReader, io::PipeWriter))> {
-    Ok((File::open("/dev/null")?, io::pipe()?))
+fn open() -> io::Result<(File, (UnixStream, UnixStream))> {
+    Ok((File::open("/dev/null")?, UnixStream::pair()?))
 }
 
-fn prepare(plan: &Plan<'_>, input: RawFd, output: RawFd, failure: RawFd) -> Result<Prepared, String> {
+fn prepare(plan: &Plan<'_>, input: RawFd, output: RawFd, report: RawFd, held: bool) -> Result<Prepared, String> {
     let text = |what: &str, bytes: Vec<u8>| CString::new(bytes).map_err(|_| format!("{what} contains a nul byte"));
     let directory = text("setup_path", plan.directory.as_os_str().as_bytes().to_vec())?;
     let mut texts = vec![
@@ -125,7 +140,18 @@ fn prepare(plan: &Plan<'_>, input: RawFd, output: RawFd, failure: RawFd) -> Resu
     environment.push(std::ptr::null());
     let identity = plan.changes_user.then(|| (plan.account.uid, plan.account.gid, plan.account.groups.clone()));
     let descriptors = descriptors::for_commands();
-    Ok(Prepared { arguments, environment, _texts: texts, directory, identity, input, output, failure, descriptors })
+    Ok(Prepared {
+        arguments,
+        environment,
+        _texts: texts,
+        directory,
+        identity,
+        input,
+        output,
+        report,
+        held,
+        descriptors,
+    })
 }
 
 fn login_environment(account: &Account) -> [(&'static str, &OsStr); 6] {
@@ -155,7 +181,7 @@ fn enter(prepared: &Prepared) -> ! {
     let message = [step, errno];
     // SAFETY: the eight bytes of `message` are read; the descriptor was open before the fork.
     unsafe {
-        libc::write(prepared.failure, message.as_ptr().cast(), size_of_val(&message));
+        libc::write(prepared.report, message.as_ptr().cast(), size_of_val(&message));
         libc::_exit(127)
     }
 }
@@ -179,7 +205,7 @@ fn become_shell(prepared: &Prepared) -> i32 {
     }
     reset_signals();
     // Before the user changes: who is not root may be unable to.
-    close_descriptors(prepared.failure);
+    close_descriptors(prepared.report);
     if let Some((uid, gid, groups)) = &prepared.identity {
         // By the kernel's own calls: libc's would look for the other threads of our parent.
         // SAFETY: `groups` lives in memory that the fork has copied, and its length is right.
@@ -201,9 +227,25 @@ fn become_shell(prepared: &Prepared) -> i32 {
     if unsafe { libc::chdir(prepared.directory.as_ptr()) } != 0 {
         return STEP_DIRECTORY;
     }
+    if prepared.held {
+        wait_to_go(prepared.report);
+    }
     // SAFETY: both lists end with a null pointer and point to C strings that the fork has copied.
     unsafe { libc::execve(SHELL_PATH.as_ptr(), prepared.arguments.as_ptr(), prepared.environment.as_ptr()) };
     STEP_EXEC
+}
+
+/// Returns when the agent says so; ends the child where the agent is gone or has changed its mind.
+#[allow(unsafe_code, reason = "only plain system calls may be made here")]
+fn wait_to_go(report: RawFd) {
+    let mut byte = 0_u8;
+    // SAFETY: `byte` is storage for the one byte that is asked for; no handler of ours is left that
+    // could interrupt the call.
+    unsafe {
+        if libc::read(report, (&raw mut byte).cast(), 1) != 1 {
+            libc::_exit(127);
+        }
+    }
 }
 
 /// Lowers the soft limit again; a failure leaves the higher one, which does no harm by itself.

@@ -35,7 +35,7 @@ pub use operation::{OperationKind, Outcome};
 pub use pool::{Pool, PoolId, PoolLimits, Weight};
 pub use report::{CommandEnd, CommandResult, Exit, Look, Signal};
 pub use spec::{
-    AbsolutePath, CommandLine, ConfigFile, Control, CronRule, HealthPolicy, Identity, Lifetime, Limits, Ownership,
-    Percent, Policy, ProcName, Seconds, Spec, SpecHash, UserName,
+    AbsolutePath, CommandLine, ConfigFile, Control, CronRule, HealthPolicy, Identity, LABELS_MAX, Lifetime, Limits,
+    Ownership, Percent, Policy, ProcName, SPEC_BYTES_MAX, Seconds, Spec, SpecHash, UserName,
 };
 pub use status::{Phase, Snapshot, Usage};

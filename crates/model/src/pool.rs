@@ -38,6 +38,9 @@ pub struct PoolLimits {
     pub memory: Percent,
     pub cpu_weight: Weight,
     pub memory_weight: Weight,
+    /// Only tell who would have to go.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -40,6 +40,10 @@ pub enum CommandResult {
     Exited(Exit),
     /// Killed with its tree when its time was over.
     TimedOut,
+    /// Killed with its tree, because it was no longer wanted.
+    Cancelled,
+    /// It ended, and nobody could see how: the agent was away, and the kernel does not tell.
+    Lost,
     /// Never ran, because too many others did; it may be tried again soon.
     Postponed,
     /// Never ran, with the reason: unknown user, missing setup_path, no more processes.

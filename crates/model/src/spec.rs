@@ -16,8 +16,10 @@ const COMMAND_BYTES_MAX: usize = 128 * 1024 - 1;
 /// Stands for the number of an instance in paths and commands.
 const INSTANCE: &str = "{instance}";
 const INSTANCES_MAX: u32 = 256;
-/// Seven commands of the largest size fit.
-const SPEC_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Of a spec as JSON. Seven commands of the largest size fit.
+pub const SPEC_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// A label of a few bytes takes a hundred in memory, so their number has a bound of its own.
+pub const LABELS_MAX: usize = 64;
 const SECONDS_MAX: u32 = 7 * 24 * 3600;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -224,6 +226,9 @@ impl Spec {
 
     /// The spec itself, if it is not too large to travel.
     pub fn bounded(self) -> Result<Self, FieldError> {
+        if self.labels.len() > LABELS_MAX {
+            return Err(FieldError::new("labels", format!("must not be more than {LABELS_MAX}")));
+        }
         if self.to_json().len() > SPEC_BYTES_MAX {
             return Err(FieldError::new("", format!("must not be larger than {SPEC_BYTES_MAX} bytes")));
         }
@@ -336,9 +341,33 @@ impl CronRule {
         if fields != 5 && !text.trim_start().starts_with('@') {
             return Err(bad(format!("'{text}' has {fields} fields, a rule has five: minute hour day month weekday")));
         }
-        croner::Cron::from_str(text.trim()).map_err(|error| bad(format!("'{text}' is not a crontab rule: {error}")))?;
+        let cron = croner::Cron::from_str(text.trim());
+        let cron = cron.map_err(|error| bad(format!("'{text}' is not a crontab rule: {error}")))?;
+        if !comes_true(&cron.pattern) {
+            return Err(bad(format!("'{text}' never comes true: there is no such day")));
+        }
         Ok(Self(text))
     }
+}
+
+/// Whether there is a day on which the rule runs; every day has all hours and minutes. Within 28 years
+/// every date falls on every weekday, so nothing comes later that does not come by then. A search for
+/// the next run would go on to the year 5000.
+fn comes_true(pattern: &croner::CronPattern) -> bool {
+    use croner::Weekday::{Friday, Monday, Saturday, Sunday, Thursday, Tuesday, Wednesday};
+    const WEEKDAYS: [croner::Weekday; 7] = [Sunday, Monday, Tuesday, Wednesday, Thursday, Friday, Saturday];
+    const DAYS: usize = 28 * 1461 / 4;
+    let mut day = jiff::civil::date(2000, 1, 1);
+    for _ in 0..DAYS {
+        let (year, month) = (i32::from(day.year()), day.month().unsigned_abs().into());
+        let weekday = WEEKDAYS[day.weekday().to_sunday_zero_offset().unsigned_abs() as usize];
+        let matches = |day| pattern.day_match(year, month, day, weekday).unwrap_or(false);
+        if pattern.month_match(month).unwrap_or(false) && matches(day.day().unsigned_abs().into()) {
+            return true;
+        }
+        day = day.tomorrow().expect("2028 is far from the last year");
+    }
+    false
 }
 
 /// A share of the whole machine, 0 to 100.
@@ -358,7 +387,7 @@ impl TryFrom<f64> for Percent {
     type Error = FieldError;
     fn try_from(value: f64) -> Result<Self, Self::Error> {
         if (0.0..=100.0).contains(&value) {
-            Ok(Self(value))
+            Ok(Self(value + 0.0)) // -0 becomes 0
         } else {
             Err(FieldError::new("", format!("{value} is not a percentage between 0 and 100")))
         }
@@ -430,9 +459,22 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_that_never_comes_true_is_refused_by_name() {
+        for never in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "5 4 31 2 *"] {
+            let error = never.parse::<CronRule>().unwrap_err();
+            assert_eq!(error.field, "crontab_rule", "{never}");
+            assert!(error.to_string().contains("never comes true"), "{error}");
+        }
+        for rare in ["0 0 29 2 *", "0 0 30 2 mon", "0 0 31 * *", "0 0 L 2 *", "0 0 * 2 sun#5", "@yearly"] {
+            assert!(rare.parse::<CronRule>().is_ok(), "{rare}");
+        }
+    }
+
+    #[test]
     fn percentages_are_finite_and_bounded() {
         assert!(Percent::try_from(100.0).is_ok());
         assert!(Percent::try_from(-0.1).is_err());
         assert!(Percent::try_from(f64::NAN).is_err());
+        assert!(Percent::try_from(-0.0).unwrap().get().is_sign_positive());
     }
 }

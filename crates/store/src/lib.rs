@@ -25,9 +25,9 @@ pub use access_records::{Binding, Business, BusinessSet, Refusal, User, UserToke
 pub use audit::{AuditDraft, AuditEntry, AuditPhase, AuditQuery};
 pub use event_records::{EventPage, EventQuery, StoredEvent, Webhook, WebhookFormat};
 pub use records::{
-    App, Assignment, Assignments, EnrolRefusal, Enrolment, HostRecord, JoinToken, LabelTerm, Managed, Millis, Observation,
-    PoolAssignment, PoolRecord, ProcessCursor, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration,
-    SpecRevision,
+    App, Assignment, Assignments, EnrolRefusal, Enrolment, HostRecord, JoinToken, LabelTerm, Managed, Millis,
+    Observation, PoolAssignment, PoolRecord, ProcessCursor, ProcessQuery, ProcessRecord, RegisterMode, Registered,
+    Registration, SpecRevision,
 };
 pub use task_records::{
     CreatedTask, Idempotency, NewTask, OpenTarget, Rollout, RolloutState, Target, TargetQuery, TargetRow, TargetView,

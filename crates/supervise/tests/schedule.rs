@@ -134,11 +134,12 @@ fn e5_bad_rules_never_become_a_schedule() {
 }
 
 #[test]
-fn e5_a_rule_for_a_day_that_never_comes_has_no_next_time() {
-    let mut machine = ScheduleMachine::new(cron("0 0 31 2 *"), Some(time("2026-01-01T00:00:00Z")));
+fn e5_a_rule_for_a_day_that_never_comes_is_refused_and_one_for_a_rare_day_is_not() {
+    let mut rare = ScheduleMachine::new(cron("0 0 29 2 *"), Some(time("2026-01-01T00:00:00Z")));
 
-    assert_eq!(machine.due(&utc("2026-06-01T00:00:00Z"), false), Due::Not);
-    assert_eq!(machine.next_run(), None);
+    assert!("0 0 31 2 *".parse::<CronRule>().is_err());
+    assert_eq!(rare.due(&utc("2026-06-01T00:00:00Z"), false), Due::Not);
+    assert_eq!(rare.next_run(), Some(time("2028-02-29T00:00:00Z")));
 }
 
 #[test]

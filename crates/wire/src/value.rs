@@ -4,14 +4,17 @@
 //! host has a length here. Towards the wire nothing fails: a number that is not finite is sent as
 //! 0, because the peer would end the session over it.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    AgentId, BootId, Code, FieldError, HostFacts, HostKey, OperationId, OperationKind, Outcome, Percent, Phase, Pool,
-    PoolLimits, ProcessKey, Snapshot, Spec, Usage, Weight,
+    AgentId, BootId, Code, FieldError, HostFacts, HostKey, LABELS_MAX, OperationId, OperationKind, Outcome, Percent,
+    Phase, Pool, PoolLimits, ProcessKey, SPEC_BYTES_MAX, Snapshot, Spec, Usage, Weight,
 };
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::{WireError, proto};
 
@@ -105,7 +108,50 @@ pub(crate) fn spec_json(spec: Option<Arc<Spec>>) -> Option<String> {
 }
 
 pub(crate) fn spec(json: Option<String>) -> Result<Option<Arc<Spec>>, WireError> {
-    json.map(|json| serde_json::from_str(&json).map(Arc::new).map_err(|source| WireError::Spec { source })).transpose()
+    let Some(json) = json else { return Ok(None) };
+    let json = bounded("spec", json, SPEC_BYTES_MAX)?;
+    let read = |source| WireError::Spec { source };
+    // Counted before anything is built of them: a few bytes each here, a hundred in memory.
+    let Counted { labels: Entries(labels) } = serde_json::from_str(&json).map_err(read)?;
+    if labels > LABELS_MAX {
+        return Err(WireError::TooManyItems { items_max: LABELS_MAX });
+    }
+    Ok(Some(Arc::new(serde_json::from_str(&json).map_err(read)?)))
+}
+
+/// What of a spec is counted before it is read.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Counted {
+    labels: Entries,
+}
+
+/// How many entries an object has; nothing of them is kept.
+#[derive(Default)]
+struct Entries(usize);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Count;
+
+        impl<'de> Visitor<'de> for Count {
+            type Value = Entries;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+                let mut count = 0;
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                Ok(Entries(count))
+            }
+        }
+
+        deserializer.deserialize_map(Count)
+    }
 }
 
 impl From<HostKey> for proto::HostKey {
@@ -293,6 +339,7 @@ impl From<Pool> for proto::Pool {
             memory: limits.memory.get(),
             cpu_weight: number_of_weight(limits.cpu_weight),
             memory_weight: number_of_weight(limits.memory_weight),
+            dry_run: limits.dry_run,
         }
     }
 }
@@ -309,6 +356,7 @@ impl TryFrom<proto::Pool> for Pool {
                 memory: percent("pool memory", pool.memory)?,
                 cpu_weight: weight(pool.cpu_weight)?,
                 memory_weight: weight(pool.memory_weight)?,
+                dry_run: pool.dry_run,
             },
         })
     }

@@ -74,11 +74,31 @@ async fn e3_runs_that_came_due_while_the_agent_was_down_are_caught_up_once() {
 }
 
 #[tokio::test]
+async fn e3_a_run_during_which_the_agent_was_killed_does_not_hold_up_the_next_ones() {
+    let mut scene = Scene::new("unrelated", |_, _| {}).await;
+    let line = "date +%s%N >> runs; echo + >> now; test $(grep -c . now) = 1 || touch doubled; \
+                until [ -e go ]; do sleep 0.05; done; rm now";
+    let job = cyclic(&scene, "interrupted", 1, line).await;
+    until("it runs", || runs(&job).len() == 1).await;
+
+    scene.kill_agent().await;
+    scene.restart_agent().await;
+
+    // What comes due while the interrupted run goes on is skipped, and the run is not doubled.
+    first_event(&scene, "interrupted", "schedule_skipped").await;
+    assert_eq!(runs(&job).len(), 1);
+    fs::write(job.dir.join("go"), "").unwrap();
+    until("it runs again", || runs(&job).len() >= 3).await;
+    assert!(!job.dir.join("doubled").exists(), "two runs at the same time");
+    scene.zero_list(0).await;
+}
+
+#[tokio::test]
 async fn e5_bad_rules_are_refused_at_registration_and_change_nothing() {
     let scene = Scene::new("unrelated", |_, _| {}).await;
     let subject = Subject::new(scene.fleet.dir(), "ruled").unwrap();
     let long = "1,".repeat(5000);
-    for rule in ["60 * * * *", "*/0 * * * *", "31 2", "* * * * * *", "a b c d e", long.as_str()] {
+    for rule in ["0 0 30 2 *", "60 * * * *", "*/0 * * * *", "31 2", "* * * * * *", "a b c d e", long.as_str()] {
         let answer = scene
             .register(&subject, |_, spec| {
                 spec["monitor_policy"]["auto_type"] = json!(0);

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_host::Command;
+use proctor_host::{Command, Reins};
 use proctor_model::{CommandEnd, CommandResult, Incarnation, Look, ProcessKey, Spec};
-use proctor_supervise::{Action, CommandKind, Event, Notice, Process, Ticket};
+use proctor_supervise::{Action, CommandKind, Event, Notice, Process, Ticket, Time};
 use proctor_wire::FromAgent;
-
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::leaf_of;
@@ -18,6 +18,32 @@ use super::{Driver, Input};
 /// A version command that takes longer is not worth waiting for.
 pub(super) const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) const VERSION_CHARS_MAX: usize = 256;
+
+/// The driver's end of a command.
+#[derive(Debug)]
+pub(super) struct Attached {
+    ticket: Ticket,
+    proceed: Option<oneshot::Sender<()>>,
+    end: Option<oneshot::Sender<()>>,
+    left_alone: CancellationToken,
+}
+
+/// The command's end of [`Attached`].
+struct Strings {
+    proceed: oneshot::Receiver<()>,
+    end: oneshot::Receiver<()>,
+    left_alone: CancellationToken,
+}
+
+impl Attached {
+    fn new(ticket: Ticket) -> (Self, Strings) {
+        let (let_go, proceed) = oneshot::channel();
+        let (ask, end) = oneshot::channel();
+        let left_alone = CancellationToken::new();
+        let strings = Strings { proceed, end, left_alone: left_alone.clone() };
+        (Self { ticket, proceed: Some(let_go), end: Some(ask), left_alone }, strings)
+    }
+}
 
 impl Driver {
     pub(super) fn act(&mut self, key: ProcessKey, action: Action) {
@@ -30,10 +56,24 @@ impl Driver {
                 let gate = self.gate(&key, spec, Purpose::of(command, operation.is_some()));
                 self.run_command(key, ticket, command, run, kind, gate);
             }
+            Action::Proceed { ticket } => {
+                if let Some(proceed) = self.attached(&key, ticket).and_then(|attached| attached.proceed.take()) {
+                    let _ = proceed.send(());
+                }
+            }
+            Action::EndCommand { ticket } => {
+                tracing::info!(process = %key, "the command is no longer wanted");
+                if let Some(attached) = self.attached(&key, ticket) {
+                    attached.proceed = None;
+                    let _ = attached.end.take().map(|end| end.send(()));
+                }
+            }
+            Action::Rejoin { ticket, command, kind, until } => self.rejoin(key, ticket, command, kind, until),
             Action::Detach { ticket } => {
-                if let Some((_, attached)) = self.attached.remove(&key).filter(|(of, _)| *of == ticket) {
+                if let Some(attached) = self.attached(&key, ticket) {
                     tracing::info!(process = %key, "the start command is the process itself");
-                    attached.cancel();
+                    attached.left_alone.cancel();
+                    self.attached.remove(&key);
                 }
             }
             Action::Check { ticket, line, spec, timeout } => {
@@ -89,16 +129,26 @@ impl Driver {
         gate: Gate,
     ) {
         let (host, inbox, permits) = (self.host.clone(), self.inbox.clone(), self.commands.of(kind));
-        let attached = CancellationToken::new();
-        self.attached.insert(key.clone(), (ticket, attached.clone()));
+        let (attached, strings) = Attached::new(ticket);
+        self.attached.insert(key.clone(), attached);
         self.leaves.insert(key.clone());
         tracing::info!(process = %key, command = command.as_str(), "command begins");
         self.tasks.spawn("command", async move {
+            let Strings { proceed, end, left_alone } = strings;
+            let (begun, is_begun) = oneshot::channel();
+            let (begun_inbox, begun_key) = (inbox.clone(), key.clone());
+            let told = async move {
+                if let Ok(command) = is_begun.await {
+                    let input = Input::Machine(begun_key, Event::CommandBegun { ticket, command });
+                    let _ = begun_inbox.send(input).await;
+                }
+            };
             // Both at the same time: the machine counts on one wait.
             let end = match tokio::join!(gate.open(), permits.wait()) {
                 (Err(refused), _) => Some(refused),
                 (Ok(()), Some(permit)) => {
-                    let end = attached.run_until_cancelled(host.run(run)).await;
+                    let running = host.run_held(run, Reins { begun, proceed, end });
+                    let end = left_alone.run_until_cancelled(async { tokio::join!(running, told).0 }).await;
                     drop(permit);
                     end
                 }
@@ -108,6 +158,23 @@ impl Driver {
             tracing::info!(process = %key, command = command.as_str(), result = ?end.result, "command ended");
             let _ = inbox.send(Input::Machine(key, Event::CommandEnded { ticket, end })).await;
         });
+    }
+
+    /// Waits for a command of the agent before this one.
+    fn rejoin(&mut self, key: ProcessKey, ticket: Ticket, command: Incarnation, kind: CommandKind, until: Time) {
+        let (host, inbox, time) = (self.host.clone(), self.inbox.clone(), until.since(self.now()));
+        let (attached, Strings { end, left_alone, .. }) = Attached::new(ticket);
+        self.attached.insert(key.clone(), attached);
+        tracing::info!(process = %key, command = kind.as_str(), pid = command.pid, "a command of before is awaited");
+        self.tasks.spawn("rejoin", async move {
+            let Some(end) = left_alone.run_until_cancelled(host.rejoin(&command, time, end)).await else { return };
+            tracing::info!(process = %key, command = kind.as_str(), result = ?end.result, "command of before ended");
+            let _ = inbox.send(Input::Machine(key, Event::CommandEnded { ticket, end })).await;
+        });
+    }
+
+    fn attached(&mut self, key: &ProcessKey, ticket: Ticket) -> Option<&mut Attached> {
+        self.attached.get_mut(key).filter(|attached| attached.ticket == ticket)
     }
 
     fn check_health(&self, key: ProcessKey, ticket: Ticket, line: &str, spec: Arc<Spec>, timeout: Duration) {
@@ -213,7 +280,11 @@ fn postponed() -> CommandEnd {
 pub(super) fn version_from(end: CommandEnd) -> String {
     match end.result {
         CommandResult::Exited(_) => end.output.trim().chars().take(VERSION_CHARS_MAX).collect(),
-        CommandResult::TimedOut | CommandResult::NotRun(_) | CommandResult::Postponed => String::new(),
+        CommandResult::TimedOut
+        | CommandResult::Cancelled
+        | CommandResult::Lost
+        | CommandResult::NotRun(_)
+        | CommandResult::Postponed => String::new(),
     }
 }
 

@@ -28,7 +28,6 @@ impl Driver {
         if self.gathering.contains_key(&operation) {
             return; // delivered again
         }
-        self.end_turn().await; // what has just ended is known after this
         let mut parts = BTreeMap::new();
         for number in 1..=spec.instances() {
             let part = operation.part(number);

@@ -42,9 +42,21 @@ struct Pooled {
 /// What somebody has to do about a measurement.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    Exceeded { key: ProcessKey, excess: Excess },
-    Descriptors { key: ProcessKey, open: u64, limit: u64 },
-    PoolWarning { pool: Pool, content: String },
+    Exceeded {
+        key: ProcessKey,
+        excess: Excess,
+    },
+    Descriptors {
+        key: ProcessKey,
+        open: u64,
+        limit: u64,
+    },
+    /// With whom a dry run would have ended, and the candidates.
+    PoolWarning {
+        pool: Pool,
+        content: String,
+        would_end: Option<(ProcessKey, String)>,
+    },
 }
 
 impl Watchman {
@@ -209,17 +221,17 @@ impl Watchman {
                 Some(Verdict::Exceeded { key: victim, excess })
             }
             PoolAction::WouldKill { victim, resource, usage, limit, ranking } => {
+                let ranking = ranking_text(&ranking);
                 let content = format!(
-                    "{} would have to end {victim}: {usage:.1} % of {limit:.1} % ({})",
+                    "{} would have to end {victim}: {usage:.1} % of {limit:.1} % ({ranking})",
                     of(pool, resource),
-                    ranking_text(&ranking)
                 );
-                Some(Verdict::PoolWarning { pool: pool.clone(), content })
+                Some(Verdict::PoolWarning { pool: pool.clone(), content, would_end: Some((victim, ranking)) })
             }
             PoolAction::Warn { resource, usage, limit, warning } => {
                 let content =
                     format!("{}: {} ({usage:.1} % of {limit:.1} %)", of(pool, resource), warning_text(&warning));
-                Some(Verdict::PoolWarning { pool: pool.clone(), content })
+                Some(Verdict::PoolWarning { pool: pool.clone(), content, would_end: None })
             }
         }
     }

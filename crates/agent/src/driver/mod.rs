@@ -5,7 +5,9 @@
 //! fail with that reason and supervision goes on from memory.
 
 mod act;
+mod cancel;
 mod configs;
+mod holders;
 mod instances;
 mod limits;
 mod notices;
@@ -13,6 +15,8 @@ mod owner;
 mod permits;
 mod schedules;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -21,12 +25,13 @@ use std::time::Duration;
 use proctor_host::Host;
 use proctor_model::{Code, Incarnation, Look, OperationId, OperationKind, Outcome, Phase, ProcessKey, Snapshot, Spec};
 use proctor_runtime::{Tasks, clock};
-use proctor_supervise::{Action, Event, Process, Request, Ticket, Time};
+use proctor_supervise::{Action, Event, Process, Request, Time};
 use proctor_wire::{Assign, FromAgent, FromServer};
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
+use act::Attached;
 use configs::{Checked, Configs};
+use holders::Holders;
 use instances::Gathering;
 use limits::{Verdict, Watchman};
 use owner::Owner;
@@ -73,6 +78,7 @@ pub(crate) enum Input {
     /// The paths of the oldest operation that waits for it are resolved; the error says why not.
     Admitted {
         key: ProcessKey,
+        operation: OperationId,
         verdict: Result<(), String>,
     },
     ConfigsChecked(Box<Checked>),
@@ -105,6 +111,7 @@ pub(crate) struct Driver {
     watchman: Watchman,
     schedules: Schedules,
     owner: Owner,
+    holders: Holders,
     configs: Configs,
     events: EventSpool,
     /// Outcomes that the server has not acknowledged.
@@ -122,8 +129,8 @@ pub(crate) struct Driver {
     commands: Permits,
     /// Processes whose cgroup may be there; removed when it is empty and they rest.
     leaves: HashSet<ProcessKey>,
-    /// The launch command of each process that has one running; cancelled, it is left alone.
-    attached: HashMap<ProcessKey, (Ticket, CancellationToken)>,
+    /// The command of each process that has one running.
+    attached: HashMap<ProcessKey, Attached>,
     seed: u64,
 }
 
@@ -155,6 +162,7 @@ impl Driver {
             watchman: Watchman::new(&host, &memory.pools, now),
             schedules: Schedules::default(),
             owner: Owner::new(host.clone(), policy),
+            holders: Holders::default(),
             configs: Configs::default(),
             events: EventSpool::new(&mut memory, same_boot, clock::unix_millis()),
             outcomes: memory.outcomes.into_iter().filter(|(operation, _)| operation.part == 0).collect(),
@@ -184,6 +192,7 @@ impl Driver {
             let process = Process::restore(now, key.clone(), record, same_boot, request, seed);
             driver.touched.insert(key.clone());
             driver.leaves.insert(key.clone());
+            driver.holders.follow(&process);
             driver.processes.insert(key, process);
         }
         for (key, request) in unfinished {
@@ -242,9 +251,11 @@ impl Driver {
                 self.waiting.clear();
             }
             Input::Inspected { operation, looks, outcome } => {
-                self.inspecting.remove(&operation);
                 for (key, look) in looks {
                     self.feed(&key, Event::Noticed(look));
+                }
+                if !self.inspecting.remove(&operation) {
+                    return; // cancelled meanwhile
                 }
                 self.outcomes.insert(operation, (*outcome).clone());
                 self.send(FromAgent::Outcome { operation, outcome: *outcome });
@@ -255,7 +266,7 @@ impl Driver {
                 self.reported.remove(&key);
                 self.touched.insert(key);
             }
-            Input::Admitted { key, verdict } => self.admitted(key, verdict).await,
+            Input::Admitted { key, operation, verdict } => self.admitted(key, operation, verdict).await,
             Input::ConfigsChecked(checked) => self.configs_checked(*checked),
         }
     }
@@ -271,6 +282,7 @@ impl Driver {
                 }
                 self.batch.acknowledged.extend(operations);
             }
+            FromServer::Cancel { operations } => self.cancel(operations),
             FromServer::Assign { assignments } => {
                 for assign in assignments {
                     self.assign(assign);
@@ -289,7 +301,6 @@ impl Driver {
             | FromServer::Welcome { .. }
             | FromServer::Busy { .. }
             | FromServer::Renewed { .. }
-            | FromServer::Cancel { .. }
             | FromServer::Beat
             | FromServer::Unknown => {}
         }
@@ -304,9 +315,6 @@ impl Driver {
         spec: Option<Arc<Spec>>,
         expires_in: Duration,
     ) {
-        if self.touched.contains(&key) {
-            self.end_turn().await; // what has just ended is known after this
-        }
         let known = match self.outcomes.get(&operation) {
             Some(outcome) => Some(outcome.clone()),
             None if kind == OperationKind::Status => None,
@@ -352,6 +360,7 @@ impl Driver {
         let now = self.now();
         if let Some(process) = self.processes.get_mut(key) {
             process.handle(now, event);
+            self.holders.follow(process);
             self.touched.insert(key.clone());
         }
     }
@@ -402,6 +411,9 @@ impl Driver {
             }
             Action::Run { .. } | Action::Signal(..) | Action::KillTree(_) => !refused.contains_key(key),
             Action::Look { .. }
+            | Action::Proceed { .. }
+            | Action::EndCommand { .. }
+            | Action::Rejoin { .. }
             | Action::Detach { .. }
             | Action::Sweep { .. }
             | Action::Check { .. }
@@ -424,6 +436,9 @@ impl Driver {
                 Action::Begin { operation, kind } => self.batch.begun.push((*operation, key.clone(), *kind)),
                 Action::Finish { operation, outcome } => self.batch.outcomes.push((*operation, (**outcome).clone())),
                 Action::Look { .. }
+                | Action::Proceed { .. }
+                | Action::EndCommand { .. }
+                | Action::Rejoin { .. }
                 | Action::Detach { .. }
                 | Action::Sweep { .. }
                 | Action::Check { .. }
@@ -439,6 +454,7 @@ impl Driver {
             self.processes.remove(key);
             self.schedules.forget(key);
             self.configs.forget(key);
+            self.holders.forget(key);
             self.watchman.forget(key, self.now());
             self.versions.remove(key);
             self.reported.remove(key);

@@ -29,9 +29,13 @@ impl Driver {
                 tracing::warn!(process = %key, open, limit, "too many open descriptors");
                 self.tell(Draft::new(EventKind::FdWarning, content).of(key, &spec).detail("open", open));
             }
-            Verdict::PoolWarning { pool, content } => {
+            Verdict::PoolWarning { pool, content, would_end } => {
                 tracing::warn!(pool = %pool.id, namespace = %pool.namespace, content, "pool");
-                self.tell(Draft::new(EventKind::PoolWarning, content.clone()).detail("pool", &pool.id));
+                let mut draft = Draft::new(EventKind::PoolWarning, content.clone()).detail("pool", &pool.id);
+                if let Some((victim, ranking)) = would_end {
+                    draft = draft.detail("dry_run", true).detail("victim", victim).detail("ranking", ranking);
+                }
+                self.tell(draft);
             }
             Verdict::Exceeded { .. } => {} // its machine announces it
         }

@@ -5,7 +5,7 @@
 //! while paths are resolved; the driver never waits for a file system. Absent: forgetting. A process
 //! that is forbidden stays registered, is looked at and reported.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use proctor_model::{
 use proctor_supervise::{CommandKind, Event, Process, Request};
 use tokio::sync::Semaphore;
 
+use super::holders::Rival;
 use super::{Driver, Input};
 use crate::policy::{Policy, PolicyFile, Refusal};
 
@@ -39,6 +40,19 @@ impl Owner {
     pub(super) fn new(host: Host, file: PolicyFile) -> Self {
         let threads = Arc::new(Semaphore::new(RESOLVERS_MAX));
         Self { file, resolver: Resolver { host, threads }, arrived: HashMap::new() }
+    }
+
+    /// Takes those of the operations that wait here.
+    pub(super) fn take_arrived(&mut self, wanted: &HashSet<OperationId>) -> Vec<(ProcessKey, OperationId)> {
+        let mut taken = Vec::new();
+        for (key, queue) in &mut self.arrived {
+            queue.retain(|request| {
+                let is_wanted = wanted.contains(&request.operation);
+                taken.extend(is_wanted.then(|| (key.clone(), request.operation)));
+                !is_wanted
+            });
+        }
+        taken
     }
 }
 
@@ -80,6 +94,17 @@ impl Resolver {
         match tokio::time::timeout(RESOLVE_MAX, resolved).await {
             Ok(Some(result)) => result.map_err(Closed::Refused),
             Ok(None) | Err(_) => Err(no_answer()),
+        }
+    }
+
+    /// Whether a rival has a pid file of its own: its path is that of a directory.
+    async fn outlive(&self, rival: Rival) -> Result<(), String> {
+        let Some(path) = rival.unless_directory else { return Err(rival.reason) };
+        let name = format!("pid_path {}", path.display());
+        match self.host.blocking(&name, RESOLVE_MAX, move || path.is_dir()).await {
+            Some(true) => Ok(()),
+            Some(false) => Err(rival.reason),
+            None => Err(format!("the {name} cannot be resolved: the file system does not answer")),
         }
     }
 }
@@ -177,9 +202,14 @@ impl Driver {
         if let Some(refusal) = self.refusal(&key, request.kind, spec.as_deref()) {
             return self.refuse(&key, request.operation, refusal);
         }
-        let must_resolve = spec.is_some()
-            && touches_host(request.kind)
-            && self.policy().is_some_and(|policy| policy.has_paths(&key.namespace));
+        let rival = self.rival(&key, &request, spec.as_deref());
+        if let Some(Rival { reason, unless_directory: None }) = rival {
+            return self.refuse(&key, request.operation, reason);
+        }
+        let must_resolve = rival.is_some()
+            || spec.is_some()
+                && touches_host(request.kind)
+                && self.policy().is_some_and(|policy| policy.has_paths(&key.namespace));
         match self.owner.arrived.get_mut(&key) {
             Some(queue) if queue.len() >= ARRIVED_MAX => {
                 let reason = format!("{ARRIVED_MAX} operations wait until the paths of this process are resolved");
@@ -222,22 +252,33 @@ impl Driver {
             self.owner.arrived.remove(&key);
             return;
         };
-        let spec = self.spec_for(&key, request).filter(|_| touches_host(request.kind));
+        let (operation, spec) = (request.operation, self.spec_for(&key, request));
+        let rival = self.rival(&key, request, spec.as_deref());
+        let spec = spec.filter(|_| touches_host(request.kind));
         let (policy, resolver, inbox) = (self.policy(), self.owner.resolver.clone(), self.inbox.clone());
         self.tasks.spawn("paths", async move {
             let verdict = match policy.zip(spec) {
                 Some((policy, spec)) => resolver.resolve(policy, &key, &spec.identity).await,
                 None => Ok(()),
             };
-            let _ = inbox.send(Input::Admitted { key, verdict: verdict.map_err(Closed::into_reason) }).await;
+            let verdict = match (verdict, rival) {
+                (Ok(()), Some(rival)) => resolver.outlive(rival).await,
+                (verdict, _) => verdict.map_err(Closed::into_reason),
+            };
+            let _ = inbox.send(Input::Admitted { key, operation, verdict }).await;
         });
     }
 
-    pub(super) async fn admitted(&mut self, key: ProcessKey, verdict: Result<(), String>) {
-        if let Some(request) = self.owner.arrived.get_mut(&key).and_then(VecDeque::pop_front) {
-            match verdict {
-                Ok(()) => self.request(&key, request).await,
-                Err(reason) => self.refuse(&key, request.operation, reason),
+    pub(super) async fn admitted(&mut self, key: ProcessKey, operation: OperationId, verdict: Result<(), String>) {
+        let first = self.owner.arrived.get_mut(&key);
+        // It may have been cancelled meanwhile.
+        if let Some(request) = first.and_then(|queue| queue.pop_front_if(|request| request.operation == operation)) {
+            let rival = self.rival(&key, &request, self.spec_for(&key, &request).as_deref());
+            match (verdict, rival) {
+                (Err(reason), _) | (Ok(()), Some(Rival { reason, unless_directory: None })) => {
+                    self.refuse(&key, request.operation, reason);
+                }
+                (Ok(()), _) => self.request(&key, request).await,
             }
         }
         self.resolve_next(key);

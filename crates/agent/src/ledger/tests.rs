@@ -165,3 +165,20 @@ fn b8_the_ledger_of_a_much_newer_agent_is_put_aside() {
     assert_eq!(memory.generation, 0);
     assert!(dir.path().join("ledger.db.damaged").exists());
 }
+
+#[test]
+fn b8_a_ledger_without_its_tables_is_put_aside() {
+    for user_version in [0, SCHEMA, SCHEMA + 1] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ledger.db");
+        let strange = Connection::open(&path).unwrap();
+        strange.execute_batch("CREATE TABLE process (something TEXT)").unwrap();
+        strange.pragma_update(None, "user_version", user_version).unwrap();
+        drop(strange);
+
+        let (_ledger, memory) = Ledger::open(&path).unwrap();
+
+        assert_eq!(memory.processes.len(), 0, "schema {user_version}");
+        assert!(dir.path().join("ledger.db.damaged").exists(), "schema {user_version}");
+    }
+}

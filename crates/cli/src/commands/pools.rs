@@ -16,6 +16,7 @@ pub(super) async fn set(session: &Session, args: GroupSetArgs) -> Result<Ended> 
         memory: Percent::try_from(args.memory)?,
         cpu_weight: args.cpu_weight,
         memory_weight: args.memory_weight,
+        dry_run: args.dry_run,
     };
     let rows = session.client.set_pools(&args.hosts.get(), &[pool]).await?;
     session.print_rows(&rows)
@@ -28,7 +29,7 @@ pub(super) async fn get(session: &Session, args: GroupGetArgs) -> Result<Ended> 
 }
 
 fn sheet(pools: &[PoolView]) -> Sheet {
-    let headers = ["HOST", "NAMESPACE", "ID", "CPU%", "MEMORY%", "CPU WEIGHT", "MEMORY WEIGHT"];
+    let headers = ["HOST", "NAMESPACE", "ID", "CPU%", "MEMORY%", "CPU WEIGHT", "MEMORY WEIGHT", "DRY RUN"];
     let mut sheet = Sheet::new(&headers).right(&[3, 4]);
     for pool in pools {
         sheet.row([
@@ -39,6 +40,7 @@ fn sheet(pools: &[PoolView]) -> Sheet {
             plain(pool.memory.get()),
             plain(weight(pool.cpu_weight)),
             plain(weight(pool.memory_weight)),
+            plain(if pool.dry_run { "yes" } else { "no" }),
         ]);
     }
     sheet

@@ -185,6 +185,8 @@ pub fn exited(end: &CommandEnd) -> Exit {
     match &end.result {
         proctor_model::CommandResult::Exited(exit) => *exit,
         other @ (proctor_model::CommandResult::TimedOut
+        | proctor_model::CommandResult::Cancelled
+        | proctor_model::CommandResult::Lost
         | proctor_model::CommandResult::NotRun(_)
         | proctor_model::CommandResult::Postponed) => {
             panic!("{other:?}: {}", end.output)
@@ -196,6 +198,8 @@ pub fn not_run(end: &CommandEnd) -> &str {
     match &end.result {
         proctor_model::CommandResult::NotRun(reason) => reason,
         other @ (proctor_model::CommandResult::TimedOut
+        | proctor_model::CommandResult::Cancelled
+        | proctor_model::CommandResult::Lost
         | proctor_model::CommandResult::Exited(_)
         | proctor_model::CommandResult::Postponed) => {
             panic!("{other:?}: {}", end.output)

@@ -68,6 +68,10 @@ pub(super) fn text(value: &Value) -> Result<&str> {
     value.as_str().ok_or_else(|| wrong(value, "text"))
 }
 
+pub(super) fn flag(value: &Value) -> Result<bool> {
+    value.as_bool().ok_or_else(|| wrong(value, "true or false"))
+}
+
 /// A text of a model type. The place is the caller's to name, not the type's.
 pub(super) fn parsed<T: FromStr<Err = FieldError>>(value: &Value) -> Result<T> {
     text(value)?.parse().map_err(|error: FieldError| FieldError::new("", error.problem))

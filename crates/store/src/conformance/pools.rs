@@ -16,6 +16,7 @@ fn pool(namespace: &str, id: &str, cpu: f64) -> Pool {
             memory: 12.5.try_into().unwrap(),
             cpu_weight: Weight::Usage,
             memory_weight: Weight::UsageByLimit,
+            dry_run: cpu > 50.0,
         },
     }
 }

@@ -41,9 +41,10 @@ use self::readers::Readers;
 use self::writer::Writer;
 use crate::{
     App, Assignments, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, CreatedTask, EnrolRefusal,
-    Enrolment, EventPage, EventQuery, HostRecord, JoinToken, Managed, Millis, NewTask, Observation, OpenTarget, PoolRecord,
-    ProcessQuery, ProcessRecord, Refusal, RegisterMode, Registered, Registration, Result, Rollout, SpecRevision, Store,
-    StoreError, TargetQuery, TargetRow, TaskQuery, TaskSummary, TaskView, User, UserToken, Webhook,
+    Enrolment, EventPage, EventQuery, HostRecord, JoinToken, Managed, Millis, NewTask, Observation, OpenTarget,
+    PoolRecord, ProcessQuery, ProcessRecord, Refusal, RegisterMode, Registered, Registration, Result, Rollout,
+    SpecRevision, Store, StoreError, TargetQuery, TargetRow, TaskQuery, TaskSummary, TaskView, User, UserToken,
+    Webhook,
 };
 
 #[derive(Debug)]

@@ -48,7 +48,6 @@ const NEAR: f64 = 0.7;
 #[derive(Debug)]
 pub struct PoolMachine {
     pool: Pool,
-    dry_run: bool,
     members: Vec<Member>,
     sampled: Option<Time>,
     /// Samples must be newer to make the next observation: the last one, or a death.
@@ -101,7 +100,6 @@ impl PoolMachine {
     pub fn new(pool: Pool) -> Self {
         Self {
             pool,
-            dry_run: false,
             members: Vec::new(),
             sampled: None,
             barrier: None,
@@ -152,7 +150,6 @@ impl PoolMachine {
         match event {
             PoolEvent::Changed(limits) => self.change(now, limits, &mut actions),
             PoolEvent::Sampled { at, members } => self.sampled(now, at.min(now), members, &mut actions),
-            PoolEvent::DryRun(dry_run) => self.switch(dry_run),
             PoolEvent::Gone { .. } | PoolEvent::Tick => {}
         }
         actions
@@ -160,6 +157,10 @@ impl PoolMachine {
 
     fn change(&mut self, now: Time, limits: PoolLimits, actions: &mut Vec<PoolAction>) {
         let before = std::mem::replace(&mut self.pool.limits, limits);
+        if before.dry_run != self.pool.limits.dry_run {
+            self.memory_side.told = Told::default();
+            self.cpu_side.told = Told::default();
+        }
         let lowered = |old: f64, new: f64| {
             effective(Some(new)).is_some_and(|new| effective(Some(old)).is_none_or(|old| new < old))
         };
@@ -171,14 +172,6 @@ impl PoolMachine {
         }
         for resource in [Resource::Memory, Resource::Cpu] {
             self.breach(now, resource, actions);
-        }
-    }
-
-    fn switch(&mut self, dry_run: bool) {
-        if self.dry_run != dry_run {
-            self.dry_run = dry_run;
-            self.memory_side.told = Told::default();
-            self.cpu_side.told = Told::default();
         }
     }
 
@@ -306,7 +299,7 @@ impl PoolMachine {
             }
             return false;
         };
-        if self.dry_run && self.side(resource).told.dry_run {
+        if self.pool.limits.dry_run && self.side(resource).told.dry_run {
             return false;
         }
         if self.is_capped(now) {
@@ -317,7 +310,7 @@ impl PoolMachine {
         }
         let ranking = candidates.into_iter().take(RANKING_MAX).collect();
         self.kills.push_back(now);
-        if self.dry_run {
+        if self.pool.limits.dry_run {
             self.side(resource).told.dry_run = true;
             actions.push(PoolAction::WouldKill { victim, resource, usage, limit, ranking });
             return false;

@@ -25,8 +25,6 @@ pub enum PoolEvent {
     Gone {
         key: ProcessKey,
     },
-    /// Whether decisions are only told.
-    DryRun(bool),
     Tick,
 }
 

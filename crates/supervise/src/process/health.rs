@@ -22,6 +22,8 @@ pub(super) struct Health {
     checks: Ticket,
     failures: u32,
     healthy: Option<bool>,
+    /// When it was last found well.
+    well_at: Option<Time>,
 }
 
 impl Health {
@@ -31,6 +33,14 @@ impl Health {
             Some(false) => "unhealthy",
             None => "",
         }
+    }
+
+    pub(super) fn is_ill(&self) -> bool {
+        self.healthy == Some(false)
+    }
+
+    pub(super) fn last_well(&self) -> Option<Time> {
+        self.well_at
     }
 }
 
@@ -74,6 +84,7 @@ impl Process {
         }
         if end.result == CommandResult::Exited(Exit::Code(0)) {
             self.health.failures = 0;
+            self.health.well_at = Some(now);
             return self.set_health(true, "");
         }
         self.health.failures += 1;
@@ -101,6 +112,7 @@ fn reason_of(end: &CommandEnd) -> String {
     let how = match &end.result {
         CommandResult::Exited(exit) => exit.to_string(),
         CommandResult::TimedOut => "timed out".to_owned(),
+        CommandResult::Cancelled | CommandResult::Lost => "its end is not known".to_owned(),
         CommandResult::Postponed => "postponed".to_owned(),
         CommandResult::NotRun(reason) => reason.clone(),
     };

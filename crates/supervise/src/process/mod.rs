@@ -7,6 +7,7 @@
 //! What is under way is one value, [`Work`]; what must survive a crash is another, [`Record`].
 //! Operations come one after the other; supervision acts only between them.
 
+mod cancel;
 mod evict;
 mod health;
 mod operate;
@@ -27,7 +28,7 @@ use proctor_model::{
 
 use crate::Time;
 use health::Health;
-pub use record::{Instance, Launch, Record};
+pub use record::{Instance, Launch, Record, Running};
 pub use types::{Action, CommandKind, Event, Excess, Notice, Request, Ticket};
 use work::{Eviction, Work};
 
@@ -45,6 +46,8 @@ struct Current {
     output: String,
     /// Whether it has had effects; after a crash of the agent such an operation is only observed.
     begun: bool,
+    /// Nobody wants it any more; it ends as soon as it can.
+    cancelled: bool,
 }
 
 /// The machine. See the module's documentation.
@@ -66,6 +69,10 @@ pub struct Process {
     evicting: Option<Eviction>,
     /// Whether the launch under way is a run by schedule.
     scheduled: bool,
+    /// The newest command, until it has begun: what it is and how long it may take.
+    announced: Option<(CommandKind, Duration)>,
+    /// A command of the agent before this one, until the first look has told what is there.
+    interrupted: Option<Running>,
     /// Since when the present life is known to run.
     running_since: Option<Time>,
     /// A life that supervision started counts as a success when it is alive at this time.
@@ -125,6 +132,8 @@ impl Process {
             health: Health::default(),
             evicting: None,
             scheduled: false,
+            announced: None,
+            interrupted: None,
             running_since: None,
             trial: None,
             reason: String::new(),
@@ -203,10 +212,16 @@ impl Process {
         }
     }
 
-    /// Whether the operation is waiting or under way here.
+    /// The operations that are under way or wait here.
+    pub fn operations(&self) -> impl Iterator<Item = OperationId> {
+        let current = self.current.iter().map(|current| current.request.operation);
+        current.chain(self.queue.iter().map(|request| request.operation))
+    }
+
+    /// Whether the operation is waiting or under way here, or has ended and nobody has polled that.
     pub fn has_operation(&self, operation: &OperationId) -> bool {
-        self.current.as_ref().is_some_and(|current| current.request.operation == *operation)
-            || self.queue.iter().any(|request| request.operation == *operation)
+        let ends = |action: &Action| matches!(action, Action::Finish { operation: of, .. } if of == operation);
+        self.operations().any(|known| known == *operation) || self.actions.iter().any(ends)
     }
 
     /// Whether nothing would be lost by dropping it: made for one operation and at rest.
@@ -232,15 +247,17 @@ impl Process {
     pub fn handle(&mut self, now: Time, event: Event) {
         match event {
             Event::Requested(request) => self.request(now, request),
+            Event::Cancelled { operation } => self.cancel(now, operation),
             Event::Assigned { spec, managed, registered_at } => self.assign(spec, managed, registered_at),
             Event::Forgotten => self.forget(now),
             Event::Noticed(look) => self.notice(now, look),
             Event::Ended { life, exit } => self.ended(now, &life, exit),
             Event::Looked { ticket, look } if ticket == self.looks => self.looked(now, look),
+            Event::CommandBegun { ticket, command } if ticket == self.commands => self.command_begun(now, command),
             Event::CommandEnded { ticket, end } if ticket == self.commands => self.command_ended(now, end),
             Event::Swept { ticket, killed } if ticket == self.commands => self.swept(now, killed),
             Event::Checked { ticket, end } => self.checked(now, ticket, &end),
-            Event::Looked { .. } | Event::CommandEnded { .. } | Event::Swept { .. } => {}
+            Event::Looked { .. } | Event::CommandBegun { .. } | Event::CommandEnded { .. } | Event::Swept { .. } => {}
             Event::Refused { operation, reason } => self.refused(now, operation, &reason),
             Event::Exceeded(excess) => self.exceeded(now, excess),
             Event::Due { planned } => self.due(now, planned),
@@ -263,7 +280,20 @@ impl Process {
         }
     }
 
+    /// On disk before it runs: whoever comes after a crash knows whom to wait for.
+    fn command_begun(&mut self, now: Time, command: Incarnation) {
+        let Some((kind, timeout)) = self.announced.take() else { return };
+        if let (CommandKind::Start | CommandKind::Restart, Some(launch)) = (kind, &mut self.record.launch) {
+            launch.begun = true;
+        }
+        self.record.running = Some(Running { command, kind, until: now + timeout, scheduled: self.scheduled });
+        self.dirty = true;
+        self.actions.push_back(Action::Proceed { ticket: self.commands });
+    }
+
     fn command_ended(&mut self, now: Time, end: CommandEnd) {
+        self.announced = None;
+        self.dirty |= self.record.running.take().is_some();
         match std::mem::replace(&mut self.work, Work::Rest) {
             Work::Launch { old, .. } => self.launched(now, old, end),
             Work::Halt { life } => self.halted(now, life, end),
@@ -418,7 +448,7 @@ impl Process {
             Some(exit) => format!("process {} ended with {exit}", life.pid),
             None => format!("process {} ended", life.pid),
         };
-        if self.running_since.take().is_some_and(|since| now.since(since) >= self.record.stable_run()) {
+        if self.running_since.take().is_some_and(|since| self.was_stable(since, now)) {
             self.record.attempts = 0;
             self.record.evictions = 0;
         }
@@ -428,6 +458,13 @@ impl Process {
             let (attempt, reason) = (self.record.attempts, self.reason.clone());
             self.actions.push_back(Action::Announce(Notice::RestartFailed { attempt, reason }));
         }
+    }
+
+    /// Whether a life proved that the process can live. The time that an illness took to show is no
+    /// proof, however long: only up to the last good word of the health command it was well.
+    fn was_stable(&self, since: Time, now: Time) -> bool {
+        let well_until = if self.health.is_ill() { self.health.last_well() } else { Some(now) };
+        well_until.is_some_and(|until| until.since(since) >= self.record.stable_run())
     }
 
     /// Nothing is under way: the next operation, or supervision.
@@ -456,11 +493,12 @@ impl Process {
         let operation = self.current.as_ref().map(|current| current.request.operation);
         let spec = self.current.as_ref().map_or(&self.record.spec, |current| &current.spec).clone();
         self.commands += 1;
+        self.announced = Some((command, timeout));
         self.actions.push_back(Action::Run { ticket: self.commands, command, line, spec, timeout, operation });
     }
 
     fn current_of(&self, request: Request) -> Current {
         let spec = request.spec.clone().unwrap_or_else(|| self.record.spec.clone());
-        Current { request, spec, output: String::new(), begun: false }
+        Current { request, spec, output: String::new(), begun: false, cancelled: false }
     }
 }

@@ -17,7 +17,7 @@ use crate::Time;
 
 /// How long a process may take to show up where its policy asks for no check after the start.
 const SEEK_WITHOUT_CHECK: Duration = Duration::from_secs(5);
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// A pid file that names a dead process may be rewritten within this.
 const AFTER_DEATH: Duration = Duration::from_millis(500);
 const LAST_PAUSE: Duration = Duration::from_millis(250);
@@ -78,13 +78,19 @@ impl Process {
                 self.reason = reason;
             }
         }
+        if let Some(running) = self.interrupted.take()
+            && self.rejoin(now, running, before.clone())
+        {
+            return;
+        }
         let Some(current) = &self.current else { return self.supervise(now) };
         if current.begun {
             let is_ending = matches!(current.request.kind, OperationKind::Stop | OperationKind::Kill);
             if is_ending && before.is_some() && self.record.life != before {
                 return self.faded(now); // the life that it was meant for is over; another is innocent
             }
-            return self.resume_operation(now);
+            self.resume_operation(now);
+            return self.cancel_resumed(now);
         }
         let (kind, life) = (current.request.kind, self.record.life.clone());
         match (kind, life) {
@@ -117,8 +123,12 @@ impl Process {
                 self.record.launch = None;
                 self.settle(now, now + self.policy_of_current().policy.start_check.duration());
             }
+            (OperationKind::Start | OperationKind::Restart, _, Some(Launch { begun: false, .. })) => {
+                self.record.launch = None;
+                self.fail(now, Code::CommandFailed, "the agent restarted before the start command was run");
+            }
             (OperationKind::Start | OperationKind::Restart, _, launch) => {
-                let Launch { until, old } = launch.unwrap_or(Launch { until: now, old: None });
+                let (until, old) = launch.map_or((now, None), |launch| (launch.until, launch.old));
                 self.work = Work::Seek { old, until, next: Some(now), pause: FIRST_PAUSE, mood: Mood::Patient };
             }
             (OperationKind::Stop | OperationKind::Kill, None, _) => self.faded(now),
@@ -173,7 +183,7 @@ impl Process {
     /// Written before the command runs, so that a crash of the agent cannot lead to a second copy.
     fn expect_life(&mut self, now: Time, old: Option<Incarnation>, timeout: Duration) {
         let until = now + PERMIT_WAIT + timeout + seek_window(self.policy_of_current());
-        self.record.launch = Some(Launch { until, old });
+        self.record.launch = Some(Launch { until, old, begun: false });
         self.record.last_launch = Some(now);
         self.dirty = true;
     }
@@ -212,6 +222,7 @@ impl Process {
     fn launched_in_foreground(&mut self, now: Time) {
         self.actions.push_back(Action::Detach { ticket: self.commands });
         self.commands += 1; // its end is no longer waited for
+        self.record.running = None;
         self.record.launch = None;
         self.dirty = true;
         self.scheduled = false;
@@ -227,14 +238,20 @@ impl Process {
         }
         self.keep_output(&end);
         let mood = match &end.result {
-            CommandResult::Exited(Exit::Code(0)) => Mood::Patient,
+            _ if self.is_cancelled() => Mood::Failed(self.cancellation("start command")),
+            CommandResult::Exited(Exit::Code(0)) | CommandResult::Lost => Mood::Patient,
             CommandResult::Postponed if self.current.is_none() => return self.postponed(now),
             CommandResult::NotRun(_)
             | CommandResult::Postponed
             | CommandResult::Exited(_)
+            | CommandResult::Cancelled
             | CommandResult::TimedOut => Mood::Failed(self.command_failure("start", &end)),
         };
         let until = now + seek_window(self.policy_of_current());
+        if let Some(launch) = &mut self.record.launch {
+            launch.until = until;
+            self.dirty = true;
+        }
         self.seek_again(old, until, FIRST_PAUSE, mood);
     }
 
@@ -413,6 +430,11 @@ impl Process {
             return self.evict_halted(now, life);
         }
         self.keep_output(&end);
+        if self.is_cancelled() {
+            let failure = self.cancellation("stop command");
+            self.dirty |= self.record.launch.take().is_some();
+            return self.fail(now, failure.code, failure.message);
+        }
         if self.record.life.as_ref() != Some(&life) {
             return self.faded(now);
         }
@@ -421,12 +443,15 @@ impl Process {
             _ if is_kill => {
                 self.work = Work::Fade { life, until: now + AFTER_KILL_COMMAND, fallback: Fallback::KillTree };
             }
-            CommandResult::Exited(Exit::Code(0)) => self.fade(now, life),
+            CommandResult::Exited(Exit::Code(0)) | CommandResult::Lost => self.fade(now, life),
             CommandResult::TimedOut => {
                 self.actions.push_back(Action::Signal(life.clone(), Signal::Terminate));
                 self.fade(now, life);
             }
-            CommandResult::Exited(_) | CommandResult::NotRun(_) | CommandResult::Postponed => {
+            CommandResult::Exited(_)
+            | CommandResult::Cancelled
+            | CommandResult::NotRun(_)
+            | CommandResult::Postponed => {
                 let fallback = Fallback::Fail(self.command_failure("stop", &end));
                 self.work = Work::Fade { life, until: now + AFTER_FAILED_STOP, fallback };
             }
@@ -487,8 +512,9 @@ impl Process {
 
     pub(super) fn reloaded(&mut self, now: Time, life: &Incarnation, end: CommandEnd) {
         self.keep_output(&end);
-        if end.result != CommandResult::Exited(Exit::Code(0)) {
-            let failure = self.command_failure("reload", &end);
+        if self.is_cancelled() || end.result != CommandResult::Exited(Exit::Code(0)) {
+            let cancelled = self.is_cancelled().then(|| self.cancellation("reload command"));
+            let failure = cancelled.unwrap_or_else(|| self.command_failure("reload", &end));
             return self.fail(now, failure.code, failure.message);
         }
         if self.record.life.as_ref() == Some(life) {
@@ -527,6 +553,8 @@ impl Process {
         let message = match &end.result {
             CommandResult::NotRun(reason) => format!("the {command} command could not be run: {reason}"),
             CommandResult::Postponed => format!("the {command} command could not be run: {TOO_MANY}"),
+            CommandResult::Cancelled => format!("the {command} command was killed: {said}"),
+            CommandResult::Lost => format!("the agent restarted during the {command}; its end is not known"),
             CommandResult::TimedOut => {
                 let secs = self.policy_of_current().policy.op_timeout.get();
                 format!("the {command} command did not end within {secs} s and was killed: {said}")

@@ -29,8 +29,8 @@ impl Process {
         self.scheduled = false;
         let exit = match end.result {
             CommandResult::Exited(exit) => Some(exit),
-            CommandResult::TimedOut => Some(Exit::Signal(9)),
-            CommandResult::NotRun(_) | CommandResult::Postponed => None,
+            CommandResult::TimedOut | CommandResult::Cancelled => Some(Exit::Signal(9)),
+            CommandResult::Lost | CommandResult::NotRun(_) | CommandResult::Postponed => None,
         };
         if let CommandResult::NotRun(reason) = &end.result {
             self.reason = reason.clone();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use proctor_model::{Incarnation, ProcessName, Spec};
 use serde::{Deserialize, Serialize};
 
+use super::CommandKind;
 use crate::Time;
 
 /// A run at least this long proves that the process can live.
@@ -29,6 +30,9 @@ pub struct Record {
     pub last_launch: Option<Time>,
     /// A start that is on its way: written before its command runs.
     pub launch: Option<Launch>,
+    /// The command that runs: written before its first instruction.
+    #[serde(default)]
+    pub running: Option<Running>,
     /// Which of several instances of a process this is.
     #[serde(default)]
     pub instance: Option<Instance>,
@@ -51,13 +55,31 @@ pub struct Instance {
     pub number: u32,
 }
 
-/// A start on its way. After a crash of the agent the process may still be about to appear, so
-/// nothing else is started before `until`.
+/// A start on its way. After a crash of the agent the process may still be about to appear: nothing
+/// else is started before `until`, unless the command is known never to have run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     pub until: Time,
     /// The life that it replaces.
     pub old: Option<Incarnation>,
+    /// Whether its command has run. Ledgers of before do not tell: it may have.
+    #[serde(default = "yes")]
+    pub begun: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A command under way. An agent that comes back waits for its end, as the one before would have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Running {
+    pub command: Incarnation,
+    pub kind: CommandKind,
+    /// When its time is over.
+    pub until: Time,
+    /// Whether it is a run by schedule.
+    pub scheduled: bool,
 }
 
 impl Record {
@@ -72,6 +94,7 @@ impl Record {
             attempts: 0,
             last_launch: None,
             launch: None,
+            running: None,
             instance: None,
             evictions: 0,
             not_before: None,
@@ -83,6 +106,7 @@ impl Record {
     pub(super) fn forget_boot(&mut self) {
         self.life = None;
         self.launch = None;
+        self.running = None;
         self.last_launch = None;
         self.attempts = 0;
         self.evictions = 0;

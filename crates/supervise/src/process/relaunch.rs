@@ -6,14 +6,16 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use proctor_model::Code;
+use proctor_model::{Code, Incarnation};
 
 use super::work::{Mood, Work};
-use super::{Action, CommandKind, Launch, Notice, Process};
+use super::{Action, CommandKind, Launch, Notice, Process, Running};
 use crate::Time;
 
 /// Waits are stretched by up to this part of the interval, so that a fleet does not move in step.
 const JITTER_PART: u32 = 10;
+/// The starts after a reboot are spread over this: a whole rack may come back at the same moment.
+const AFTER_REBOOT: Duration = Duration::from_secs(5);
 const POSTPONED: Duration = Duration::from_secs(1);
 const SEEK_PAUSE: Duration = Duration::from_millis(50);
 
@@ -26,14 +28,46 @@ impl Process {
                 return self.fail(now, Code::CommandFailed, "the host restarted during the operation");
             }
         }
+        if !same_boot && self.record.managed {
+            self.record.not_before = Some(now + self.spread(AFTER_REBOOT));
+        }
+        self.interrupted = self.record.running.clone();
         self.look();
+    }
+
+    /// A command of the agent before this one may still run. It is waited for as if it were our own,
+    /// so that nothing else begins beside it, and no longer than it takes. False: it no longer matters.
+    pub(super) fn rejoin(&mut self, now: Time, running: Running, before: Option<Incarnation>) -> bool {
+        let Running { command, kind, until, scheduled } = running;
+        let work = match (kind, before, &self.current) {
+            (CommandKind::Start | CommandKind::Restart, ..) => {
+                let old = self.record.launch.as_ref().and_then(|launch| launch.old.clone());
+                let since = self.record.life.as_ref().filter(|life| Some(*life) != old.as_ref()).map(|_| now);
+                self.scheduled = scheduled;
+                Work::Launch { old, next: Some(now + SEEK_PAUSE), pause: SEEK_PAUSE, since }
+            }
+            (CommandKind::Stop | CommandKind::Kill, Some(life), Some(_)) => Work::Halt { life },
+            (CommandKind::Reload, Some(life), Some(_)) => Work::Reload { life },
+            // The life that it was meant for is over; or it was supervision that wanted it to end, and
+            // a life that is still there is judged again.
+            (CommandKind::Stop | CommandKind::Kill | CommandKind::Reload, ..) => {
+                self.record.running = None;
+                self.dirty = true;
+                return false;
+            }
+        };
+        self.commands += 1;
+        self.actions.push_back(Action::Rejoin { ticket: self.commands, command, kind, until });
+        self.work = work;
+        self.cancel_resumed(now);
+        true
     }
 
     /// A look outside operations has told what is there.
     pub(super) fn supervise(&mut self, now: Time) {
         if self.record.life.is_some() {
             self.record.launch = None;
-        } else if let Some(Launch { until, old }) = self.record.launch.clone()
+        } else if let Some(Launch { until, old, begun: true }) = self.record.launch.clone()
             && until > now
         {
             // A start from before the agent's restart may still bear fruit: nothing else, not even
@@ -42,6 +76,7 @@ impl Process {
             self.work = Work::Seek { old, until, next, pause: SEEK_PAUSE, mood: Mood::Patient };
             return;
         }
+        self.dirty |= self.record.launch.take().is_some();
         if !self.queue.is_empty() || !self.wants_to_run() {
             return self.rest_after_look(now);
         }
@@ -71,10 +106,15 @@ impl Process {
     }
 
     fn jitter(&self) -> Duration {
+        self.spread(self.record.spec.policy.start_interval.duration() / JITTER_PART)
+    }
+
+    /// A part of `whole` that differs between hosts, processes and attempts.
+    fn spread(&self, whole: Duration) -> Duration {
         let mut hasher = DefaultHasher::new();
         (self.seed, &self.key, self.record.attempts).hash(&mut hasher);
         let part = u32::try_from(hasher.finish() % 1000).unwrap_or(0);
-        self.record.spec.policy.start_interval.duration() / JITTER_PART * part / 1000
+        whole * part / 1000
     }
 
     /// Supervision's start command ended and the process is there.

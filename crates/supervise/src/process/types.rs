@@ -6,6 +6,7 @@ use std::time::Duration;
 use proctor_model::{
     CommandEnd, CommandLine, Exit, Incarnation, Look, OperationId, OperationKind, Outcome, PoolId, Signal, Spec,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::Time;
 use crate::limit::Breach;
@@ -29,6 +30,10 @@ pub struct Request {
 #[derive(Clone, Debug)]
 pub enum Event {
     Requested(Request),
+    /// The operation is no longer wanted.
+    Cancelled {
+        operation: OperationId,
+    },
     /// The control plane's registration; `managed` says to manage it from now on.
     Assigned {
         spec: Arc<Spec>,
@@ -40,6 +45,11 @@ pub enum Event {
     Looked {
         ticket: Ticket,
         look: Look,
+    },
+    /// The command of this ticket exists and waits for [`Action::Proceed`] before it does anything.
+    CommandBegun {
+        ticket: Ticket,
+        command: Incarnation,
     },
     CommandEnded {
         ticket: Ticket,
@@ -104,6 +114,21 @@ pub enum Action {
         timeout: Duration,
         operation: Option<OperationId>,
     },
+    /// The command of this ticket is on disk: it may run.
+    Proceed {
+        ticket: Ticket,
+    },
+    /// The command of this ticket is no longer wanted: end it with its tree. Its end is awaited.
+    EndCommand {
+        ticket: Ticket,
+    },
+    /// A command of the agent before this one: wait for its end, and end it when its time is over.
+    Rejoin {
+        ticket: Ticket,
+        command: Incarnation,
+        kind: CommandKind,
+        until: Time,
+    },
     /// The command of this ticket is the process itself, in the foreground: no longer wait for its
     /// end, nor end it when its time is over.
     Detach {
@@ -135,7 +160,8 @@ pub enum Action {
     Announce(Notice),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CommandKind {
     Start,
     Stop,

@@ -152,7 +152,7 @@ fn f15_noise_of_half_a_point_around_the_limit_does_nothing() {
 #[test]
 fn f15_a_breach_that_dips_under_the_limit_is_told_once() {
     let mut world = World::memory(22.0, Weight::Usage, &[12.0, 10.0]);
-    world.handle(PoolEvent::DryRun(true));
+    world.dry_run(true);
     for second in 0..600 {
         world.member("a").memory = if second / 5 % 2 == 0 { 13.0 } else { 11.8 };
         world.pass(1);
@@ -351,7 +351,7 @@ fn six_kills_a_minute_are_enough() {
 #[test]
 fn a_dry_run_tells_once_per_breach_and_kills_nobody() {
     let mut world = World::memory(22.0, Weight::Usage, &[10.0, 8.0, 5.0]);
-    world.handle(PoolEvent::DryRun(true));
+    world.dry_run(true);
     world.pass(60);
     assert!(matches!(world.actions.as_slice(), [(_, PoolAction::WouldKill { victim, .. })] if *victim == key("a")));
 
@@ -360,7 +360,7 @@ fn a_dry_run_tells_once_per_breach_and_kills_nobody() {
     world.member("c").memory = 5.0;
     world.pass(5);
     assert_eq!(world.actions.len(), 2);
-    world.handle(PoolEvent::DryRun(false));
+    world.dry_run(false);
     world.pass(1);
 
     assert_eq!(world.victims(), ["a"]);

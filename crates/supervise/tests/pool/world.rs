@@ -10,7 +10,7 @@ pub(crate) fn percent(value: f64) -> Percent {
 }
 
 pub(crate) fn limits(cpu: f64, memory: f64, weight: Weight) -> PoolLimits {
-    PoolLimits { cpu: percent(cpu), memory: percent(memory), cpu_weight: weight, memory_weight: weight }
+    PoolLimits { cpu: percent(cpu), memory: percent(memory), cpu_weight: weight, memory_weight: weight, dry_run: false }
 }
 
 pub(crate) fn pool(limits: PoolLimits) -> Pool {
@@ -33,6 +33,11 @@ pub(crate) struct World {
 }
 
 impl World {
+    pub(crate) fn dry_run(&mut self, dry_run: bool) {
+        let limits = PoolLimits { dry_run, ..self.machine.pool().limits.clone() };
+        self.handle(PoolEvent::Changed(limits));
+    }
+
     pub(crate) fn new(limits: PoolLimits) -> Self {
         Self {
             machine: PoolMachine::new(pool(limits)),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod cancel;
 mod scenarios;
 mod world;
 
@@ -302,7 +303,9 @@ fn a_crash_between_intent_and_command_ends_the_start_without_running_it() {
 
     world.pass(Duration::from_secs(100));
 
-    assert_eq!(world.outcome(start).unwrap().code, Code::CheckFailed);
+    let outcome = world.outcome(start).unwrap();
+    assert_eq!(outcome.code, Code::CommandFailed);
+    assert_eq!(outcome.message, "the agent restarted before the start command was run");
     assert_eq!(world.launches.len(), 0);
 }
 
@@ -550,6 +553,8 @@ fn managing_a_process_without_a_start_command_keeps_its_intervals_and_ends() {
 #[derive(Clone, Debug)]
 enum Step {
     Request(OperationKind),
+    /// The operation of that place among those so far, counted from the last.
+    Cancel(usize),
     KillOutside,
     Crash,
     CrashAfter(usize),
@@ -592,6 +597,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         6 => prop::sample::select(OperationKind::ALL.to_vec())
             .prop_filter("status never reaches the machine", |kind| *kind != OperationKind::Status)
             .prop_map(Step::Request),
+        2 => (0..4usize).prop_map(Step::Cancel),
         3 => Just(Step::KillOutside),
         1 => Just(Step::Crash),
         2 => (0..6usize).prop_map(Step::CrashAfter),
@@ -606,7 +612,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     /// The world itself asserts: never two start commands in flight, never a second copy, no
-    /// signal to a life that was not looked up, no operation that ends or begins twice.
+    /// signal to a life that was not looked up, no operation that ends or begins twice, no command
+    /// of an operation that was cancelled before it began.
     #[test]
     fn whatever_happens_every_operation_ends_once_and_retries_stay_inside_policy(
         first in any_habits(),
@@ -624,6 +631,11 @@ proptest! {
         for step in steps {
             match step {
                 Step::Request(kind) => operations.push(world.request(kind)),
+                Step::Cancel(back) => {
+                    if let Some(operation) = operations.iter().rev().nth(back) {
+                        world.cancel(*operation);
+                    }
+                }
                 Step::KillOutside => world.kill_outside(),
                 Step::Crash => { disturbed = true; world.crash_agent(true) },
                 Step::CrashAfter(actions) => { disturbed = true; world.crash_after = Some(actions) },

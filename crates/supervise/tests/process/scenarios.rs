@@ -1,15 +1,176 @@
 //! Rows of docs/scenarios.md that need days, many hosts or a sleeping machine.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use proctor_model::{Code, OperationKind};
+use proctor_model::{Code, Lifetime, OperationKind};
 use proctor_supervise::{Notice, Time};
 
 use super::world::{Habits, World, spec};
-use super::{resident, running};
+use super::{resident, running, secs};
 
 fn relaunches(world: &World) -> Vec<Time> {
     world.launches.iter().filter(|(_, by_operation)| !by_operation).map(|(time, _)| *time).collect()
+}
+
+#[test]
+fn b4_after_a_reboot_the_starts_are_spread() {
+    let mut buckets = BTreeSet::new();
+    for seed in 0..100 {
+        let mut world = World::on_host(seed, spec(|_| {}), Habits::default());
+        world.request(OperationKind::Start);
+        world.pass(Duration::from_secs(20));
+
+        world.crash_agent(false);
+        let rebooted = world.now;
+        world.pass(Duration::from_secs(10));
+
+        let starts = relaunches(&world);
+        assert_eq!(starts.len(), 1, "once, and soon");
+        buckets.insert(starts[0].since(rebooted).as_millis() / 10);
+    }
+
+    assert!(buckets.len() > 10, "{buckets:?}");
+}
+
+#[test]
+fn b4_the_processes_of_one_host_are_spread_too_and_an_operator_does_not_wait() {
+    let mut buckets = BTreeSet::new();
+    for number in 0..100 {
+        let key = format!("ns/p{number}").parse().unwrap();
+        let mut world = World::of_key(7, key, spec(|_| {}), Habits::default());
+        world.request(OperationKind::Start);
+        world.pass(Duration::from_secs(20));
+        world.crash_agent(false);
+        let rebooted = world.now;
+        world.pass(Duration::from_secs(10));
+        buckets.insert(relaunches(&world)[0].since(rebooted).as_millis() / 10);
+    }
+    let mut world = running(Habits::default());
+    world.crash_agent(false);
+    let rebooted = world.now;
+
+    world.request(OperationKind::Start);
+    world.pass(Duration::from_secs(1));
+
+    assert!(buckets.len() > 10, "{buckets:?}");
+    assert!(world.launches[1].0.since(rebooted) < Duration::from_millis(100));
+}
+
+#[test]
+fn e3_a_run_during_which_the_agent_crashed_does_not_hold_up_the_next_ones() {
+    let spec = spec(|spec| {
+        spec.policy.lifetime = Lifetime::Periodic;
+        spec.policy.cycle = Some(secs(60));
+    });
+    let mut world = World::new(spec, Habits { appears_after_ms: None, start_takes_ms: 5000, ..Habits::default() });
+    world.request(OperationKind::Manage);
+    world.due();
+    world.pass(Duration::from_secs(1));
+
+    // The world itself fails on a second run beside the first.
+    world.crash_agent(true);
+    world.due();
+    let mut rounds = 0;
+    while world.launches.len() < 2 && rounds < 5 {
+        world.pass(Duration::from_secs(60));
+        world.due();
+        rounds += 1;
+        world.pass(Duration::from_millis(10));
+    }
+
+    assert_eq!((world.launches.len(), rounds), (2, 1), "the next run is the next that is due");
+    let ends = world.notices.iter().filter(|(_, notice)| matches!(notice, Notice::RunEnded { .. })).count();
+    assert_eq!(ends, 1, "the end of the interrupted run is told");
+}
+
+#[test]
+fn e3_a_run_that_outlives_the_agent_is_not_doubled() {
+    let spec = spec(|spec| {
+        spec.policy.lifetime = Lifetime::Periodic;
+        spec.policy.cycle = Some(secs(60));
+    });
+    let mut world = World::new(spec, Habits { appears_after_ms: None, start_takes_ms: 600_000, ..Habits::default() });
+    world.request(OperationKind::Manage);
+    world.due();
+    world.pass(Duration::from_secs(1));
+
+    world.crash_agent(true);
+    for _ in 0..9 {
+        world.pass(Duration::from_secs(60));
+        world.due();
+    }
+    assert_eq!(world.launches.len(), 1);
+    world.pass(Duration::from_secs(120));
+    world.due();
+    world.pass(Duration::from_secs(1));
+
+    assert_eq!(world.launches.len(), 2);
+}
+
+#[test]
+fn e3_a_relaunch_during_which_the_agent_crashed_is_judged_when_its_command_is_over() {
+    let mut world = World::new(
+        spec(|spec| spec.policy.op_timeout = secs(3600)),
+        Habits { start_takes_ms: 5000, appears_after_ms: None, ..Habits::default() },
+    );
+    world.request(OperationKind::Manage);
+    world.pass(Duration::from_secs(1));
+
+    world.crash_agent(true);
+    world.pass(Duration::from_secs(14));
+
+    assert_eq!(relaunches(&world).len(), 2, "not only when the hour is over");
+}
+
+#[test]
+fn e3_a_start_during_which_the_agent_crashed_ends_with_its_real_outcome() {
+    for (appears_after_ms, code) in [(Some(1000), Code::Success), (None, Code::CheckFailed)] {
+        let habits = Habits { start_takes_ms: 5000, appears_after_ms, ..Habits::default() };
+        let mut world = World::new(spec(|spec| spec.policy.op_timeout = secs(3600)), habits);
+        let start = world.request(OperationKind::Start);
+        world.pass(Duration::from_secs(1));
+
+        world.crash_agent(true);
+        world.pass(Duration::from_secs(20));
+
+        assert_eq!(world.outcome(start).map(|outcome| outcome.code), Some(code));
+        assert_eq!(world.launches.len(), 1);
+    }
+}
+
+#[test]
+fn g3_an_illness_that_shows_late_still_ends_after_the_retries() {
+    let spec = spec(|spec| spec.control.health = Some("health".parse().unwrap()));
+    let mut world = World::new(spec, Habits { healthy: false, ..Habits::default() });
+    world.request(OperationKind::Start);
+
+    world.pass(Duration::from_secs(24 * 3600));
+
+    let given_up = world.notices.iter().filter(|(_, notice)| matches!(notice, Notice::GaveUp { .. })).count();
+    assert_eq!((relaunches(&world).len(), given_up), (4, 1));
+    assert!(!world.machine.managed());
+}
+
+#[test]
+fn g3_one_illness_a_day_is_always_the_first() {
+    let spec = spec(|spec| spec.control.health = Some("health".parse().unwrap()));
+    let mut world = World::new(spec, Habits::default());
+    world.request(OperationKind::Start);
+
+    for _ in 0..10 {
+        world.pass(Duration::from_secs(12 * 3600));
+        world.habits.healthy = false;
+        let ill = world.pid();
+        while world.pid() == ill {
+            world.pass(Duration::from_secs(1));
+        }
+        world.habits.healthy = true;
+        world.pass(Duration::from_secs(12 * 3600));
+    }
+
+    assert!(world.machine.managed(), "what was well for half a day begins anew");
+    assert_eq!(relaunches(&world).len(), 10);
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    BootId, CommandEnd, CommandResult, Control, Exit, Identity, Incarnation, Lifetime, Limits, Look, OperationId,
-    OperationKind, Outcome, Ownership, Phase, Policy, Signal, Spec, TaskId,
+    BootId, Code, CommandEnd, CommandResult, Control, Exit, Identity, Incarnation, Lifetime, Limits, Look, OperationId,
+    OperationKind, Outcome, Ownership, Phase, Policy, ProcessKey, Signal, Spec, TaskId,
 };
 use proctor_supervise::{Action, Breach, CommandKind, Event, Excess, Notice, Process, Record, Request, Resource, Time};
 
@@ -54,11 +54,28 @@ impl Default for Habits {
 
 #[derive(Debug)]
 enum Due {
-    ToMachine { agent: u32, event: Event },
-    StartEnded { agent: u32, ticket: u64 },
-    StopEnded { agent: u32, ticket: u64, kill: bool },
+    ToMachine {
+        agent: u32,
+        event: Event,
+    },
+    /// The command of that pid has done its work.
+    Worked {
+        command: i32,
+    },
     Appears,
     Dies(Incarnation, Option<Exit>),
+}
+
+/// A command of the process. Until it may proceed it does nothing, and it vanishes with its agent.
+#[derive(Debug)]
+struct Command {
+    life: Incarnation,
+    kind: CommandKind,
+    /// Who waits for its end.
+    agent: u32,
+    ticket: u64,
+    operation: Option<OperationId>,
+    proceeds: bool,
 }
 
 /// What counts for the retries of supervision, in order.
@@ -90,9 +107,19 @@ pub(crate) struct World {
     born: Time,
     known_lives: BTreeSet<i32>,
     next_pid: i32,
+    /// The pid file.
+    named: i32,
+    /// Commands that an agent found when it came back: it does not see how they end.
+    rejoined: BTreeSet<(u32, u64)>,
     launch_commands: u32,
+    commands: Vec<Command>,
     /// The command that is the process.
-    foreground: Option<(u32, u64)>,
+    foreground: Option<i32>,
+    /// Operations of which a command has run.
+    pub ran: BTreeSet<OperationId>,
+    cancelled: BTreeSet<OperationId>,
+    /// Cancelled before they began: no command of theirs may ever run.
+    never: BTreeSet<OperationId>,
     watched: Vec<Incarnation>,
     disk: Option<Record>,
     begun: BTreeMap<OperationId, Request>,
@@ -134,17 +161,22 @@ impl World {
 
     /// As [`Self::new`]; hosts differ by their seeds.
     pub(crate) fn on_host(seed: u64, spec: Arc<Spec>, habits: Habits) -> Self {
-        let mut world = Self::empty(seed, spec.clone(), habits);
+        Self::of_key(seed, "ns/p".parse().unwrap(), spec, habits)
+    }
+
+    /// As [`Self::on_host`]; processes differ by their keys.
+    pub(crate) fn of_key(seed: u64, key: ProcessKey, spec: Arc<Spec>, habits: Habits) -> Self {
+        let mut world = Self::empty(seed, key, spec.clone(), habits);
         world.assign(1, spec);
         world.pass(Duration::from_millis(5));
         world
     }
 
-    fn empty(seed: u64, spec: Arc<Spec>, habits: Habits) -> Self {
+    fn empty(seed: u64, key: ProcessKey, spec: Arc<Spec>, habits: Habits) -> Self {
         Self {
             now: Time::since_boot(Duration::from_secs(1000)),
             habits,
-            machine: Process::new("ns/p".parse().unwrap(), spec.clone(), seed),
+            machine: Process::new(key, spec.clone(), seed),
             notices: Vec::new(),
             outcomes: BTreeMap::new(),
             launches: Vec::new(),
@@ -159,8 +191,14 @@ impl World {
             born: Time::default(),
             known_lives: BTreeSet::new(),
             next_pid: 100,
+            named: 0,
+            rejoined: BTreeSet::new(),
             launch_commands: 0,
+            commands: Vec::new(),
             foreground: None,
+            ran: BTreeSet::new(),
+            cancelled: BTreeSet::new(),
+            never: BTreeSet::new(),
             watched: Vec::new(),
             disk: None,
             begun: BTreeMap::new(),
@@ -192,6 +230,17 @@ impl World {
         assert!(!self.outcomes.contains_key(&operation), "the ledger answers for what has ended");
         let request = self.requested[&operation].clone();
         self.feed(Event::Requested(request));
+    }
+
+    /// The control plane takes an operation back.
+    pub(crate) fn cancel(&mut self, operation: OperationId) {
+        self.cancelled.insert(operation);
+        let had_begun = self.begun.contains_key(&operation) || self.outcomes.contains_key(&operation);
+        self.feed(Event::Cancelled { operation });
+        if !had_begun && self.outcomes.contains_key(&operation) {
+            assert_eq!(self.outcomes[&operation].code, Code::Cancelled);
+            self.never.insert(operation);
+        }
     }
 
     /// The host sleeps: its clock goes on, and nothing else does.
@@ -252,9 +301,12 @@ impl World {
         self.crash_after = None;
         self.agent += 1;
         self.watched.clear();
+        self.commands.retain(|command| command.proceeds);
         if !same_boot {
             self.life = None;
             self.launch_commands = 0;
+            self.commands.clear();
+            self.foreground = None;
             self.due.clear();
         }
         let key = self.machine.key().clone();
@@ -273,6 +325,9 @@ impl World {
                 assert!(!self.begun.contains_key(&request.operation), "an operation that had begun runs again");
                 self.feed(Event::Requested(request));
             }
+        }
+        for operation in self.cancelled.clone() {
+            self.feed(Event::Cancelled { operation });
         }
     }
 
@@ -333,6 +388,9 @@ impl World {
                 | Action::Sweep { .. }
                 | Action::Check { .. }
                 | Action::Run { .. }
+                | Action::Proceed { .. }
+                | Action::EndCommand { .. }
+                | Action::Rejoin { .. }
                 | Action::Watch(_)
                 | Action::Signal(..)
                 | Action::KillTree(_)
@@ -358,12 +416,15 @@ impl World {
                         self.known_lives.insert(life.pid);
                         Look::Running(life.clone())
                     }
-                    None if self.next_pid > 100 => Look::Dead { pid: self.next_pid, reason: "it is dead".into() },
+                    None if self.named > 0 => Look::Dead { pid: self.named, reason: "it is dead".into() },
                     None => Look::Absent("no pid file /run/p.pid".into()),
                 };
                 self.tell(1, Event::Looked { ticket, look });
             }
-            Action::Run { ticket, command, operation, .. } => self.run(ticket, command, operation.is_some()),
+            Action::Run { ticket, command, operation, .. } => self.announce(ticket, command, operation),
+            Action::Proceed { ticket } => self.proceed(ticket),
+            Action::EndCommand { ticket } => self.end_command(ticket),
+            Action::Rejoin { ticket, command, .. } => self.rejoin(ticket, &command),
             Action::Watch(life) => {
                 if self.life.as_ref() == Some(&life) {
                     self.watched.push(life);
@@ -391,7 +452,13 @@ impl World {
             Action::Detach { .. } => self.launch_commands -= 1,
             Action::Sweep { ticket } => {
                 assert!(self.life.is_none() || self.watched.is_empty(), "a known life is swept away");
-                let killed = usize::from(self.life.take().is_some());
+                let mut killed = usize::from(self.life.take().is_some());
+                // All that the start left behind is in its cgroup, also what is still to show itself.
+                let before = self.due.len();
+                self.due.retain(|_, due| !matches!(due, Due::Appears));
+                let unborn = before - self.due.len();
+                self.launch_commands -= u32::try_from(unborn).unwrap();
+                killed += unborn;
                 self.tell(5, Event::Swept { ticket, killed });
             }
             Action::Check { ticket, .. } => {
@@ -405,75 +472,99 @@ impl World {
         }
     }
 
-    fn run(&mut self, ticket: u64, command: CommandKind, by_operation: bool) {
+    fn next_life(&mut self) -> Incarnation {
+        self.next_pid += 1;
+        let start_ticks = u64::try_from(self.next_pid).unwrap();
+        Incarnation { boot: BootId("b".into()), pid: self.next_pid, start_ticks, pidfd_inode: None }
+    }
+
+    fn announce(&mut self, ticket: u64, kind: CommandKind, operation: Option<OperationId>) {
+        let life = self.next_life();
         let agent = self.agent;
-        match command {
+        self.commands.push(Command { life: life.clone(), kind, agent, ticket, operation, proceeds: false });
+        self.tell(1, Event::CommandBegun { ticket, command: life });
+    }
+
+    fn proceed(&mut self, ticket: u64) {
+        let agent = self.agent;
+        let Some(command) = self.commands.iter_mut().find(|c| (c.agent, c.ticket) == (agent, ticket)) else { return };
+        command.proceeds = true;
+        let (kind, pid, operation) = (command.kind, command.life.pid, command.operation);
+        if let Some(operation) = operation {
+            assert!(!self.never.contains(&operation), "a cancelled operation runs");
+            self.ran.insert(operation);
+        }
+        let takes = match kind {
             CommandKind::Start | CommandKind::Restart => {
                 assert_eq!(self.launch_commands, 0, "two start commands in flight");
-                if command == CommandKind::Start {
+                if kind == CommandKind::Start {
                     assert!(self.life.is_none(), "a second copy is started");
                 }
                 self.launch_commands += 1;
-                self.launches.push((self.now, by_operation));
-                if !by_operation {
+                self.launches.push((self.now, operation.is_some()));
+                if operation.is_none() {
                     self.history.push(Mark::Relaunch(self.now));
                 }
-                if command == CommandKind::Restart {
+                if kind == CommandKind::Restart {
                     self.kill_outside();
                 }
-                self.later(self.habits.start_takes_ms, Due::StartEnded { agent, ticket });
+                self.habits.start_takes_ms
             }
-            CommandKind::Stop => {
-                self.later(self.habits.stop_takes_ms, Due::StopEnded { agent, ticket, kill: false });
-            }
-            CommandKind::Kill => self.later(self.habits.stop_takes_ms, Due::StopEnded { agent, ticket, kill: true }),
-            CommandKind::Reload => self.tell(10, Event::CommandEnded { ticket, end: end_of(0) }),
+            CommandKind::Stop | CommandKind::Kill => self.habits.stop_takes_ms,
+            CommandKind::Reload => 10,
+        };
+        self.later(takes, Due::Worked { command: pid });
+    }
+
+    /// The agent kills a command, with what it has not brought to life yet.
+    fn end_command(&mut self, ticket: u64) {
+        let agent = self.agent;
+        let Some(place) = self.commands.iter().position(|c| (c.agent, c.ticket) == (agent, ticket)) else { return };
+        let command = self.commands.remove(place);
+        if self.foreground == Some(command.life.pid) {
+            self.foreground = None;
+            self.life = None;
+            self.launch_commands = 0;
+        } else if command.proceeds && matches!(command.kind, CommandKind::Start | CommandKind::Restart) {
+            self.launch_commands -= 1;
         }
+        let end = CommandEnd { result: CommandResult::Cancelled, output: String::new() };
+        self.tell(1, Event::CommandEnded { ticket, end });
+    }
+
+    /// A new agent waits for the end of a command of the one before.
+    fn rejoin(&mut self, ticket: u64, command: &Incarnation) {
+        let agent = self.agent;
+        match self.commands.iter_mut().find(|known| known.life == *command) {
+            Some(known) => {
+                (known.agent, known.ticket) = (agent, ticket);
+                self.rejoined.insert((agent, ticket));
+            }
+            None => self.tell(0, Event::CommandEnded { ticket, end: lost() }),
+        }
+    }
+
+    /// The command of that pid is over; whoever started it may see how.
+    fn command_over(&mut self, pid: i32, exit: i32) {
+        let Some(place) = self.commands.iter().position(|command| command.life.pid == pid) else { return };
+        let Command { agent, ticket, .. } = self.commands.remove(place);
+        let is_rejoined = self.rejoined.contains(&(agent, ticket));
+        let end = if is_rejoined { lost() } else { end_of(exit) };
+        self.later(0, Due::ToMachine { agent, event: Event::CommandEnded { ticket, end } });
     }
 
     fn happen(&mut self, due: Due) {
         match due {
             Due::ToMachine { agent, event } if agent == self.agent => self.feed(event),
             Due::ToMachine { .. } => {}
-            Due::StartEnded { agent, ticket } if self.habits.foreground => {
-                self.foreground = Some((agent, ticket));
-                self.later(0, Due::Appears);
-            }
-            Due::StartEnded { agent, ticket } => {
-                if let Some(after) = self.habits.appears_after_ms {
-                    self.later(after, Due::Appears);
-                } else {
-                    self.launch_commands -= 1;
-                }
-                self.later(
-                    0,
-                    Due::ToMachine {
-                        agent,
-                        event: Event::CommandEnded { ticket, end: end_of(self.habits.start_exit) },
-                    },
-                );
-            }
-            Due::StopEnded { agent, ticket, kill } => {
-                if let (Some(life), false) = (self.life.clone(), kill) {
-                    self.fade(&life);
-                }
-                self.later(
-                    0,
-                    Due::ToMachine { agent, event: Event::CommandEnded { ticket, end: end_of(self.habits.stop_exit) } },
-                );
-            }
+            Due::Worked { command } => self.worked(command),
             Due::Appears => {
                 if self.foreground.is_none() {
                     self.launch_commands -= 1;
                 }
                 assert!(self.life.is_none(), "two copies");
-                self.next_pid += 1;
-                let life = Incarnation {
-                    boot: BootId("b".into()),
-                    pid: self.next_pid,
-                    start_ticks: u64::try_from(self.next_pid).unwrap(),
-                    pidfd_inode: None,
-                };
+                let life = self.next_life();
+                self.named = life.pid;
                 self.life = Some(life.clone());
                 self.born = self.now;
                 if let Some(after) = self.habits.lives_ms {
@@ -481,6 +572,31 @@ impl World {
                 }
             }
             Due::Dies(life, exit) => self.die(&life, exit),
+        }
+    }
+
+    fn worked(&mut self, pid: i32) {
+        let Some(kind) = self.commands.iter().find(|c| c.life.pid == pid).map(|command| command.kind) else { return };
+        match kind {
+            CommandKind::Start | CommandKind::Restart if self.habits.foreground => {
+                self.foreground = Some(pid);
+                self.later(0, Due::Appears);
+            }
+            CommandKind::Start | CommandKind::Restart => {
+                match self.habits.appears_after_ms {
+                    Some(after) => self.later(after, Due::Appears),
+                    None => self.launch_commands -= 1,
+                }
+                self.command_over(pid, self.habits.start_exit);
+            }
+            CommandKind::Stop => {
+                if let Some(life) = self.life.clone() {
+                    self.fade(&life);
+                }
+                self.command_over(pid, self.habits.stop_exit);
+            }
+            CommandKind::Kill => self.command_over(pid, self.habits.stop_exit),
+            CommandKind::Reload => self.command_over(pid, 0),
         }
     }
 
@@ -493,11 +609,13 @@ impl World {
     fn die(&mut self, life: &Incarnation, exit: Option<Exit>) {
         if self.life.as_ref() == Some(life) {
             self.life = None;
-            if let Some((agent, ticket)) = self.foreground.take() {
-                if agent == self.agent && self.machine.phase() == Phase::Starting {
+            if let Some(command) = self.foreground.take() {
+                if self.commands.iter().any(|c| c.life.pid == command && c.agent == self.agent)
+                    && self.machine.phase() == Phase::Starting
+                {
                     self.launch_commands = 0;
                 }
-                self.later(0, Due::ToMachine { agent, event: Event::CommandEnded { ticket, end: end_of(1) } });
+                self.command_over(command, 1);
             }
             if self.now.since(self.born) >= Duration::from_secs(59) {
                 self.history.push(Mark::Anew);
@@ -508,6 +626,10 @@ impl World {
             }
         }
     }
+}
+
+fn lost() -> CommandEnd {
+    CommandEnd { result: CommandResult::Lost, output: String::new() }
 }
 
 pub(crate) fn end_of(code: i32) -> CommandEnd {

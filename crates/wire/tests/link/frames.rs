@@ -160,6 +160,19 @@ fn texts_go_through_the_parsers_of_the_model() {
 }
 
 #[test]
+fn a_spec_that_is_too_large_or_has_very_many_labels_is_refused_before_it_is_built() {
+    let labels: String = (0..100_000).map(|number| format!(r#""{number}":"","#)).collect();
+    let labelled = format!(r#"{{"labels":{{{}}}}}"#, labels.trim_end_matches(','));
+    let long = format!(r#"{{"labels":{{}},"more":"{}"}}"#, "x".repeat(2 * 1024 * 1024));
+
+    let labelled = agent_hears(from_server::Kind::Operate(proto::Operate { spec_json: Some(labelled), ..operate() }));
+    let long = agent_hears(from_server::Kind::Operate(proto::Operate { spec_json: Some(long), ..operate() }));
+
+    assert!(matches!(labelled, Err(WireError::TooManyItems { items_max: 64 })), "{labelled:?}");
+    assert!(matches!(long, Err(WireError::TooLong { what: "spec", .. })), "{long:?}");
+}
+
+#[test]
 fn facts_that_are_too_long_and_addresses_of_a_wrong_size_are_refused() {
     let facts = proto::HostFacts { hostname: "h".repeat(2000), ..Default::default() };
     let hello = proto::Hello { agent: "a1".to_owned(), facts: Some(facts), ..Default::default() };

@@ -206,8 +206,15 @@ pub(crate) fn spec() -> impl Strategy<Value = Arc<Spec>> {
 
 fn pool() -> impl Strategy<Value = Pool> {
     let weight = || select(vec![Weight::Usage, Weight::UsageByLimit]);
-    let limits = (percent(), percent(), weight(), weight())
-        .prop_map(|(cpu, memory, cpu_weight, memory_weight)| PoolLimits { cpu, memory, cpu_weight, memory_weight });
+    let limits = (percent(), percent(), weight(), weight(), any::<bool>()).prop_map(
+        |(cpu, memory, cpu_weight, memory_weight, dry_run)| PoolLimits {
+            cpu,
+            memory,
+            cpu_weight,
+            memory_weight,
+            dry_run,
+        },
+    );
     (parsed("[a-z0-9]{1,20}"), parsed("[a-z0-9]{1,20}"), limits).prop_map(|(namespace, id, limits)| Pool {
         namespace,
         id,

@@ -1,4 +1,4 @@
-use proctor_model::{BootId, Control, Identity, Lifetime, Limits, Ownership, Policy};
+use proctor_model::BootId;
 
 use super::*;
 
@@ -16,24 +16,7 @@ fn life(pid: i32) -> Incarnation {
 
 fn spec(paths: &[&str]) -> Arc<Spec> {
     let file = |path: &&str| ConfigFile { path: path.parse().unwrap(), md5: String::new() };
-    Arc::new(Spec {
-        identity: Identity {
-            proc_name: "web".parse().unwrap(),
-            setup_path: "/opt".parse().unwrap(),
-            pid_path: "/opt/web.pid".parse().unwrap(),
-            config_path: None,
-            log_path: None,
-            user: "root".parse().unwrap(),
-            index_key: String::new(),
-        },
-        control: Control::default(),
-        limits: Limits::default(),
-        policy: Policy::new(Lifetime::Resident),
-        ownership: Ownership::default(),
-        report_id: None,
-        configmap: paths.iter().map(file).collect(),
-        labels: Default::default(),
-    })
+    crate::specs::spec(|spec| spec.configmap = paths.iter().map(file).collect())
 }
 
 /// Checks what is due and says how many files changed.

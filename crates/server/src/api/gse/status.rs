@@ -180,6 +180,9 @@ struct GroupResource {
     mem_pool_limit: f64,
     cpu_pool_weight: u8,
     mem_pool_weight: u8,
+    /// Ours; left out where a client of before would be surprised.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dry_run: bool,
 }
 
 /// The pools of a namespace on the hosts that the caller names.
@@ -202,6 +205,7 @@ pub(in crate::api) async fn pools(call: Call) -> Result<Groups> {
                 mem_pool_limit: limits.memory.get(),
                 cpu_pool_weight: weight(limits.cpu_weight),
                 mem_pool_weight: weight(limits.memory_weight),
+                dry_run: limits.dry_run,
             },
         }
     };

@@ -48,6 +48,7 @@ fn view(PoolRecord { host, agent, pool }: PoolRecord) -> PoolView {
         memory: pool.limits.memory,
         cpu_weight: pool.limits.cpu_weight,
         memory_weight: pool.limits.memory_weight,
+        dry_run: pool.limits.dry_run,
         usage: None,
     }
 }
@@ -117,6 +118,6 @@ fn pools(settings: Vec<PoolSetting>) -> std::result::Result<Vec<Pool>, FieldErro
 }
 
 fn pool(setting: PoolSetting) -> Pool {
-    let PoolSetting { namespace, id, cpu, memory, cpu_weight, memory_weight } = setting;
-    Pool { namespace, id, limits: PoolLimits { cpu, memory, cpu_weight, memory_weight } }
+    let PoolSetting { namespace, id, cpu, memory, cpu_weight, memory_weight, dry_run } = setting;
+    Pool { namespace, id, limits: PoolLimits { cpu, memory, cpu_weight, memory_weight, dry_run } }
 }

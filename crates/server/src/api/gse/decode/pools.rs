@@ -6,7 +6,7 @@ use proctor_model::{FieldError, Namespace, Pool, PoolId, PoolLimits, Weight};
 use serde_json::Value;
 
 use super::{KeyStyle, Result, hosts, meta, unique};
-use crate::api::fields::{Fields, each, integer, parsed, percent};
+use crate::api::fields::{Fields, each, flag, integer, parsed, percent};
 use crate::control::HostRef;
 
 /// Body of set_process_group_info.
@@ -36,7 +36,10 @@ fn pools(value: &Value, namespace: &Namespace) -> Result<Vec<Pool>> {
         if !taken.insert(id.clone()) {
             return Err(FieldError::new("id", format!("group '{id}' is there twice")));
         }
-        Ok(Pool { namespace: namespace.clone(), id, limits: fields.required("resource", limits)? })
+        let mut limits = fields.required("resource", limits)?;
+        // Ours, so it may stand where the caller likes it best.
+        limits.dry_run |= fields.optional("dry_run", flag)?.unwrap_or(false);
+        Ok(Pool { namespace: namespace.clone(), id, limits })
     })?;
     if pools.is_empty() {
         return Err(FieldError::new("", "must hold at least one group"));
@@ -51,6 +54,7 @@ fn limits(value: &Value) -> Result<PoolLimits> {
         memory: fields.required("mem_pool_limit", percent)?,
         cpu_weight: fields.required("cpu_pool_weight", weight)?,
         memory_weight: fields.required("mem_pool_weight", weight)?,
+        dry_run: fields.optional("dry_run", flag)?.unwrap_or(false),
     })
 }
 

@@ -1,0 +1,47 @@
+//! Operations that the server takes back.
+//!
+//! Promised: an operation that waits, here or in its machine, ends as cancelled and never runs; of
+//! one that has begun the machine ends what runs; a status query ends. What has ended is told again.
+//! Absent: memory of a cancel. Only outcomes are kept; the server says it again until it has one.
+
+use std::collections::HashSet;
+
+use proctor_model::{Code, OperationId, Outcome, ProcessKey};
+use proctor_supervise::{Event, Process};
+use proctor_wire::FromAgent;
+
+use super::Driver;
+
+impl Driver {
+    pub(super) fn cancel(&mut self, operations: Vec<OperationId>) {
+        let mut wanted: HashSet<OperationId> = operations.into_iter().collect();
+        for operation in &wanted {
+            if let Some(outcome) = self.outcomes.get(operation).cloned() {
+                self.send(FromAgent::Outcome { operation: *operation, outcome });
+            }
+        }
+        wanted.retain(|operation| !self.outcomes.contains_key(operation));
+        for (key, operation) in self.owner.take_arrived(&wanted) {
+            self.end_unbegun(Some(&key), operation);
+        }
+        let inspected: Vec<OperationId> = self.inspecting.intersection(&wanted).copied().collect();
+        for operation in inspected {
+            self.inspecting.remove(&operation);
+            self.end_unbegun(None, operation);
+        }
+        let is_wanted = |operation: &OperationId| wanted.contains(&operation.whole());
+        let mut found: Vec<(ProcessKey, OperationId)> = Vec::new();
+        for process in self.processes.values() {
+            found.extend(process.operations().filter(is_wanted).map(|operation| (process.key().clone(), operation)));
+        }
+        for (key, operation) in found {
+            tracing::info!(process = %key, %operation, "operation cancelled");
+            self.feed(&key, Event::Cancelled { operation });
+        }
+    }
+
+    fn end_unbegun(&mut self, key: Option<&ProcessKey>, operation: OperationId) {
+        let managed = key.and_then(|key| self.processes.get(key)).is_some_and(Process::managed);
+        self.finish(operation, Outcome::new(Code::Cancelled, "cancelled before it began: nothing was done", managed));
+    }
+}

@@ -1,0 +1,314 @@
+//! The driver with a real host, a real ledger and real commands; the test is its server.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use proctor_model::{Event as Told, EventKind, Percent, Pool, PoolLimits, TaskId, Weight};
+use tempfile::TempDir;
+
+use super::*;
+use crate::specs::spec;
+
+/// Generous: the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Stage {
+    dir: TempDir,
+    tasks: Tasks,
+    inbox: Inbox,
+    heard: mpsc::Receiver<FromAgent>,
+    outcomes: BTreeMap<OperationId, Outcome>,
+    events: Vec<Told>,
+    registered: u64,
+}
+
+impl Stage {
+    async fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        let tasks = Tasks::default();
+        let host = Host::new(proctor_host::Options { state_dir: dir.path().join("state") }, &tasks).unwrap();
+        let (ledger, memory) = Ledger::open(&dir.path().join("ledger.db")).unwrap();
+        let policy = PolicyFile::open(None).unwrap();
+        let (inbox, inputs) = inbox();
+        let driver = Driver::new(host, policy, ledger, memory, inbox.clone(), tasks.clone());
+        tasks.spawn("driver", driver.run(inputs));
+        let (link, heard) = mpsc::channel(1024);
+        inbox.send(Input::Connected(link)).await.unwrap();
+        Self { dir, tasks, inbox, heard, outcomes: BTreeMap::new(), events: Vec::new(), registered: 0 }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A spec whose commands run in the test's directory.
+    fn spec(&self, change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
+        spec(|spec| {
+            spec.identity.setup_path = self.dir.path().to_str().unwrap().parse().unwrap();
+            spec.identity.pid_path = self.path("p.pid").to_str().unwrap().parse().unwrap();
+            change(spec);
+        })
+    }
+
+    async fn say(&self, message: FromServer) {
+        self.inbox.send(Input::Server(message)).await.unwrap();
+    }
+
+    async fn assign(&mut self, name: &str, spec: &Arc<Spec>) {
+        self.registered += 1;
+        let (generation, key) = (self.registered, key(name));
+        let assign = Assign { generation, key, spec: Some(spec.clone()), managed: false, registered_at: 1 };
+        self.say(FromServer::Assign { assignments: vec![assign] }).await;
+    }
+
+    async fn operate(&mut self, index: u32, name: &str, kind: OperationKind, spec: &Arc<Spec>) -> OperationId {
+        self.assign(name, spec).await;
+        let operation = OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), index);
+        let (key, spec, expires_in) = (key(name), Some(spec.clone()), PATIENCE);
+        self.say(FromServer::Operate { operation, key, kind, spec, expires_in }).await;
+        operation
+    }
+
+    async fn hear(&mut self) {
+        let message = tokio::time::timeout(PATIENCE, self.heard.recv()).await.expect("in time").unwrap();
+        match message {
+            FromAgent::Outcome { operation, outcome } => {
+                self.outcomes.insert(operation, outcome);
+            }
+            FromAgent::Events { events } => self.events.extend(events),
+            FromAgent::Observed { .. } | FromAgent::Seen { .. } | FromAgent::Beat | FromAgent::Unknown => {}
+            other @ (FromAgent::Enrol { .. } | FromAgent::Hello { .. } | FromAgent::Renew { .. }) => {
+                panic!("not of the driver: {other:?}")
+            }
+        }
+    }
+
+    async fn outcome(&mut self, operation: OperationId) -> Outcome {
+        while !self.outcomes.contains_key(&operation) {
+            self.hear().await;
+        }
+        self.outcomes[&operation].clone()
+    }
+
+    async fn until(&self, file: &str) {
+        let start = Instant::now();
+        while !self.path(file).exists() {
+            assert!(start.elapsed() < PATIENCE, "{file} does not come");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.tasks.shutdown().cancel();
+        for pid in numbers(&self.path("pids")) {
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_raw(pid).unwrap(),
+                rustix::process::Signal::KILL,
+            );
+        }
+    }
+}
+
+fn key(name: &str) -> ProcessKey {
+    format!("ns/{name}").parse().unwrap()
+}
+
+fn numbers(path: &std::path::Path) -> Vec<i32> {
+    std::fs::read_to_string(path).unwrap_or_default().lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+fn is_gone(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
+}
+
+#[tokio::test]
+async fn a_cancel_ends_the_command_that_runs_and_what_waits_behind_it() {
+    let mut stage = Stage::new().await;
+    let line = "sleep 1000 & echo $! >> pids; echo $$ >> pids; touch begun; wait";
+    let spec = stage.spec(|spec| {
+        spec.control.start = Some(line.parse().unwrap());
+        spec.control.stop = Some("touch stopped".parse().unwrap());
+    });
+    let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
+    let stop = stage.operate(1, "p", OperationKind::Stop, &spec).await;
+    stage.until("begun").await;
+
+    stage.say(FromServer::Cancel { operations: vec![stop] }).await;
+    let stopped = stage.outcome(stop).await;
+    stage.say(FromServer::Cancel { operations: vec![start, stop] }).await;
+    let started = stage.outcome(start).await;
+
+    assert_eq!((stopped.code, started.code), (Code::Cancelled, Code::Cancelled));
+    assert!(started.message.contains("start command"), "{}", started.message);
+    assert!(!started.managed && !stage.path("stopped").exists());
+    let start = Instant::now();
+    while !numbers(&stage.path("pids")).into_iter().all(is_gone) {
+        assert!(start.elapsed() < PATIENCE, "its tree lives on");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_operation_that_is_delivered_again_is_answered_and_does_not_run() {
+    let mut stage = Stage::new().await;
+    let spec = stage.spec(|spec| {
+        spec.control.start = Some("touch begun; until [ -e go ]; do sleep 0.01; done".parse().unwrap());
+        spec.control.reload = Some("touch reloaded".parse().unwrap());
+    });
+    stage.operate(0, "p", OperationKind::Start, &spec).await;
+    let reload = stage.operate(1, "p", OperationKind::Reload, &spec).await;
+    stage.until("begun").await;
+    stage.say(FromServer::Cancel { operations: vec![reload] }).await;
+    assert_eq!(stage.outcome(reload).await.code, Code::Cancelled);
+
+    stage.say(FromServer::Acknowledge { operations: vec![reload] }).await;
+    stage.outcomes.clear();
+    stage.operate(1, "p", OperationKind::Reload, &spec).await;
+    std::fs::write(stage.path("go"), "").unwrap();
+
+    assert_eq!(stage.outcome(reload).await.code, Code::Cancelled, "the ledger remembers");
+    assert!(!stage.path("reloaded").exists());
+}
+
+#[tokio::test]
+async fn an_unknown_operation_is_cancelled_in_vain() {
+    let mut stage = Stage::new().await;
+    let spec = stage.spec(|_| {});
+    let unknown = OperationId::first(TaskId::from_uuid(uuid::Uuid::max()), 7);
+
+    stage.say(FromServer::Cancel { operations: vec![unknown] }).await;
+    let status = stage.operate(0, "p", OperationKind::Status, &spec).await;
+
+    assert_eq!(stage.outcome(status).await.code, Code::Success);
+    assert!(!stage.outcomes.contains_key(&unknown));
+}
+
+#[tokio::test]
+async fn ten_thousand_status_queries_at_once_all_end_with_their_outcome() {
+    const COUNT: u32 = 10_000;
+    let mut stage = Stage::new().await;
+    let spec = stage.spec(|_| {});
+    let inbox = stage.inbox.clone();
+    let of = spec.clone();
+    // As a server sends them: what is registered first, then the operations.
+    stage.tasks.spawn("server", async move {
+        for index in 0..COUNT {
+            let assign = Assign {
+                generation: u64::from(index) + 1,
+                key: key(&format!("p{index}")),
+                spec: Some(of.clone()),
+                managed: false,
+                registered_at: 1,
+            };
+            inbox.send(Input::Server(FromServer::Assign { assignments: vec![assign] })).await.unwrap();
+            let operation = OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), index);
+            let (key, kind) = (key(&format!("p{index}")), OperationKind::Status);
+            let message = FromServer::Operate { operation, key, kind, spec: Some(of.clone()), expires_in: PATIENCE };
+            inbox.send(Input::Server(message)).await.unwrap();
+        }
+    });
+
+    while stage.outcomes.len() < COUNT as usize {
+        stage.hear().await;
+    }
+
+    assert!(stage.outcomes.values().all(|outcome| outcome.code == Code::Success));
+}
+
+#[tokio::test]
+async fn a16_of_two_processes_with_one_pid_file_only_one_is_managed() {
+    let mut stage = Stage::new().await;
+    let spec = stage.spec(|spec| {
+        spec.policy.lifetime = proctor_model::Lifetime::Once;
+        spec.control.start = Some("echo x >> runs".parse().unwrap());
+    });
+    let first = stage.operate(0, "first", OperationKind::Manage, &spec).await;
+    assert_eq!(stage.outcome(first).await.code, Code::Success);
+
+    for (index, kind) in (1..).zip([OperationKind::Start, OperationKind::Restart, OperationKind::Manage]) {
+        let second = stage.operate(index, "second", kind, &spec).await;
+        let refused = stage.outcome(second).await;
+        assert_eq!(refused.code, Code::CommandFailed);
+        assert!(refused.message.contains("ns/first"), "{}", refused.message);
+        assert!(refused.message.contains(spec.identity.pid_path.as_str()), "{}", refused.message);
+    }
+    assert!(!stage.path("runs").exists(), "nothing was run");
+
+    let release = stage.operate(10, "first", OperationKind::Release, &spec).await;
+    stage.outcome(release).await;
+    let second = stage.operate(11, "second", OperationKind::Start, &spec).await;
+    assert_eq!(stage.outcome(second).await.code, Code::Success, "a registration alone holds nothing");
+    assert!(stage.path("runs").exists());
+}
+
+#[tokio::test]
+async fn a16_two_programs_may_share_a_directory_for_their_pid_files_but_not_a_file() {
+    let mut stage = Stage::new().await;
+    let named = |stage: &Stage, name: &str| {
+        stage.spec(|spec| {
+            spec.policy.lifetime = proctor_model::Lifetime::Once;
+            spec.identity.proc_name = name.parse().unwrap();
+            spec.identity.pid_path = stage.path("run").to_str().unwrap().parse().unwrap();
+            spec.control.start = Some("true".parse().unwrap());
+        })
+    };
+    let (a, b) = (named(&stage, "a"), named(&stage, "b"));
+    let inside = stage.spec(|spec| {
+        spec.identity.pid_path = stage.path("run/./a.pid").to_str().unwrap().parse().unwrap();
+    });
+    let manage = stage.operate(0, "a", OperationKind::Manage, &a).await;
+    stage.outcome(manage).await;
+
+    let as_file = stage.operate(1, "b", OperationKind::Start, &b).await;
+    let as_file = stage.outcome(as_file).await;
+    std::fs::create_dir(stage.path("run")).unwrap();
+    let as_directory = stage.operate(2, "b", OperationKind::Start, &b).await;
+    let as_directory = stage.outcome(as_directory).await;
+    let same = stage.operate(3, "c", OperationKind::Manage, &inside).await;
+    let same = stage.outcome(same).await;
+
+    assert_eq!((as_file.code, as_directory.code), (Code::CommandFailed, Code::Success));
+    assert_eq!(same.code, Code::CommandFailed);
+    assert!(same.message.contains("ns/a") && same.message.contains("run/a.pid"), "{}", same.message);
+}
+
+#[tokio::test]
+async fn a_pool_in_dry_run_tells_who_would_have_to_go_and_ends_nobody() {
+    let mut stage = Stage::new().await;
+    std::os::unix::fs::symlink("/usr/bin/perl", stage.path("eater")).unwrap();
+    let code = "$x = q(x) x 200_000_000; sleep 1000 while 1";
+    let line = format!("./eater -e '{code}' > /dev/null 2>&1 & echo $! > p.pid; cp p.pid pids");
+    let spec = stage.spec(|spec| {
+        spec.identity.proc_name = "perl".parse().unwrap();
+        spec.policy.start_check = 0.try_into().unwrap();
+        spec.control.start = Some(line.parse().unwrap());
+    });
+    let start = stage.operate(0, "eater", OperationKind::Start, &spec).await;
+    let started = stage.outcome(start).await;
+    assert_eq!(started.code, Code::Success, "{}", started.message);
+    let limits = PoolLimits {
+        cpu: Percent::try_from(0.0).unwrap(),
+        memory: Percent::try_from(0.1).unwrap(),
+        cpu_weight: Weight::Usage,
+        memory_weight: Weight::Usage,
+        dry_run: true,
+    };
+    let pool = Pool { namespace: "ns".parse().unwrap(), id: "ns".parse().unwrap(), limits };
+    stage.say(FromServer::AssignPools { pools: vec![(100, pool)] }).await;
+
+    let told = loop {
+        let is_told = |event: &&Told| event.details.contains_key("dry_run");
+        if let Some(event) = stage.events.iter().find(is_told) {
+            break event.clone();
+        }
+        stage.hear().await;
+    };
+
+    assert_eq!(told.kind, EventKind::PoolWarning);
+    assert_eq!(told.details["victim"], "ns/eater");
+    assert!(told.details["ranking"].contains("ns/eater"), "{told:?}");
+    assert!(numbers(&stage.path("pids")).into_iter().all(|pid| !is_gone(pid)), "nobody was ended");
+}

@@ -1,0 +1,29 @@
+//! A spec for tests: valid, and nothing that a test does not ask for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proctor_model::{Control, Identity, Lifetime, Limits, Ownership, Policy, Spec};
+
+pub(crate) fn spec(change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
+    let mut spec = Spec {
+        identity: Identity {
+            proc_name: "p".parse().unwrap(),
+            setup_path: "/".parse().unwrap(),
+            pid_path: "/p.pid".parse().unwrap(),
+            config_path: None,
+            log_path: None,
+            user: "root".parse().unwrap(),
+            index_key: String::new(),
+        },
+        control: Control::default(),
+        limits: Limits::default(),
+        policy: Policy::new(Lifetime::Resident),
+        ownership: Ownership::default(),
+        report_id: None,
+        configmap: Vec::new(),
+        labels: BTreeMap::new(),
+    };
+    change(&mut spec);
+    Arc::new(spec)
+}

@@ -1,0 +1,112 @@
+//! Commands that are known before they run, ended when they are not wanted, and found again.
+
+#![allow(clippy::disallowed_methods, reason = "each test waits for what it spawns")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{PATIENCE, World, eventually, exited, is_dead, not_run, numbers, our_zombies};
+use proctor_host::Reins;
+use proctor_model::{CommandResult, Exit, Incarnation};
+use tokio::sync::oneshot;
+
+/// Both ends of the reins of one command.
+fn reins() -> (Reins, oneshot::Receiver<Incarnation>, oneshot::Sender<()>, oneshot::Sender<()>) {
+    let (begun, is_begun) = oneshot::channel();
+    let (let_go, proceed) = oneshot::channel();
+    let (ask, end) = oneshot::channel();
+    (Reins { begun, proceed, end }, is_begun, let_go, ask)
+}
+
+#[tokio::test]
+async fn a_held_command_does_nothing_before_it_is_let_go() {
+    let world = World::new();
+    let (host, command) = (world.host.clone(), world.command("echo $$ > ran; exit 3"));
+    let (reins, is_begun, let_go, _ask) = reins();
+    let running = tokio::spawn(async move { host.run_held(command, reins).await });
+
+    let life = is_begun.await.unwrap();
+    assert!(world.host.is_alive(&life) && !world.path("ran").exists());
+    let_go.send(()).unwrap();
+    let end = running.await.unwrap();
+
+    assert_eq!(exited(&end), Exit::Code(3));
+    assert_eq!(numbers(&world.path("ran")), [life.pid], "the identity is that of the shell");
+}
+
+#[tokio::test]
+async fn a_held_command_that_nobody_lets_go_never_runs_and_leaves_no_zombie() {
+    let world = World::new();
+    let (host, command) = (world.host.clone(), world.command("touch ran"));
+    let (reins, is_begun, let_go, _ask) = reins();
+    let running = tokio::spawn(async move { host.run_held(command, reins).await });
+    let life = is_begun.await.unwrap();
+
+    drop(let_go);
+    let end = running.await.unwrap();
+
+    assert!(not_run(&end).contains("no longer wanted"), "{end:?}");
+    assert!(is_dead(life.pid) && !world.path("ran").exists());
+    eventually("no zombie is left", || our_zombies().is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_held_command_in_a_missing_directory_says_so() {
+    let world = World::new();
+    let mut command = world.command("true");
+    command.directory = world.path("missing");
+    let (reins, _is_begun, let_go, _ask) = reins();
+    let_go.send(()).unwrap();
+
+    let end = world.host.run_held(command, reins).await;
+
+    assert!(not_run(&end).contains("does not exist"), "{end:?}");
+}
+
+#[tokio::test]
+async fn a_command_that_is_no_longer_wanted_is_killed_with_its_tree() {
+    let world = World::new();
+    let (host, command) =
+        (world.host.clone(), world.command("echo $$ > pids; sleep 1000 & echo $! >> pids; touch ready; wait"));
+    let (reins, _is_begun, let_go, ask) = reins();
+    let_go.send(()).unwrap();
+    let running = tokio::spawn(async move { host.run_held(command, reins).await });
+    eventually("it runs", || world.path("ready").exists()).await;
+
+    ask.send(()).unwrap();
+    let end = tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap();
+
+    assert_eq!(end.result, CommandResult::Cancelled);
+    eventually("its tree is gone", || numbers(&world.path("pids")).into_iter().all(is_dead)).await;
+}
+
+#[tokio::test]
+async fn a_command_of_an_agent_before_is_waited_for_and_ended_in_time() {
+    let world = World::new();
+    let commands = ["touch ready; until [ -e go ]; do sleep 0.01; done", "exec sleep 1000", "exec sleep 1000"];
+    let mut lives = Vec::new();
+    for line in commands {
+        let (host, command) = (world.host.clone(), world.command(line));
+        let (reins, is_begun, let_go, _ask) = reins();
+        let_go.send(()).unwrap();
+        // An agent that ends leaves its commands alone.
+        let running = tokio::spawn(async move { host.run_held(command, reins).await });
+        lives.push(is_begun.await.unwrap());
+        running.abort();
+    }
+    eventually("it runs", || world.path("ready").exists()).await;
+    let (ask, asked) = oneshot::channel();
+    std::fs::write(world.path("go"), "").unwrap();
+    ask.send(()).unwrap();
+
+    let over = world.host.rejoin(&lives[0], PATIENCE, oneshot::channel().1).await;
+    let late = world.host.rejoin(&lives[1], Duration::from_millis(10), oneshot::channel().1).await;
+    let unwanted = world.host.rejoin(&lives[2], PATIENCE, asked).await;
+    let gone = world.host.rejoin(&lives[2], PATIENCE, oneshot::channel().1).await;
+
+    assert!(matches!(over.result, CommandResult::Exited(Exit::Code(0)) | CommandResult::Lost), "{over:?}");
+    assert_eq!((late.result, unwanted.result), (CommandResult::TimedOut, CommandResult::Cancelled));
+    assert!(matches!(gone.result, CommandResult::Exited(Exit::Signal(9)) | CommandResult::Lost), "{gone:?}");
+    assert!(lives.iter().all(|life| is_dead(life.pid)));
+}

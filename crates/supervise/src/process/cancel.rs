@@ -1,0 +1,85 @@
+//! Taking an operation back.
+//!
+//! Promised: what has not begun never runs; of what has begun the command that runs is ended with
+//! its tree, nothing further is done, and the message says what had been done; management stays as
+//! it was. Absent: undoing.
+
+use proctor_model::{Code, Exit, OperationId, Outcome};
+
+use super::operate::FIRST_PAUSE;
+use super::work::{Failure, Mood, Work};
+use super::{Action, Process};
+use crate::Time;
+
+const BEFORE: &str = "cancelled before it began: nothing was done";
+
+impl Process {
+    /// An operation that is not here has ended, or never was.
+    pub(super) fn cancel(&mut self, now: Time, operation: OperationId) {
+        if let Some(place) = self.queue.iter().position(|request| request.operation == operation) {
+            self.queue.remove(place);
+            let outcome = Box::new(Outcome::new(Code::Cancelled, BEFORE, self.record.managed));
+            self.actions.push_back(Action::Finish { operation, outcome });
+            return;
+        }
+        let Some(current) = self.current.as_mut().filter(|current| current.request.operation == operation) else {
+            return;
+        };
+        if !current.begun {
+            self.looks += 1; // what the look sees is of no more use
+            return self.fail(now, Code::Cancelled, BEFORE);
+        }
+        current.cancelled = true;
+        self.cancel_begun(now);
+    }
+
+    /// What is under way for a cancelled operation is cut short.
+    fn cancel_begun(&mut self, now: Time) {
+        match std::mem::replace(&mut self.work, Work::Rest) {
+            running @ (Work::Launch { .. } | Work::Halt { .. } | Work::Reload { .. }) => {
+                self.work = running;
+                self.actions.push_back(Action::EndCommand { ticket: self.commands });
+            }
+            // One look, so that a process that is there already is known.
+            Work::Seek { old, .. } => self.seek_again(old, now, FIRST_PAUSE, Mood::Failed(self.cancellation("start"))),
+            Work::Settle { .. } => {
+                let failure = self.cancellation("start");
+                self.fail(now, failure.code, failure.message);
+            }
+            Work::Fade { .. } => {
+                let failure = self.cancellation("stop");
+                self.dirty |= self.record.launch.take().is_some();
+                self.fail(now, failure.code, failure.message);
+            }
+            // It fails in a moment by itself.
+            Work::Sweep { mut failure } => {
+                failure = Failure::new(Code::Cancelled, format!("cancelled after a failure: {}", failure.message));
+                self.work = Work::Sweep { failure };
+            }
+            // After a restart of the agent: what the look finds decides what there is to end.
+            other @ (Work::Rest | Work::Wait { .. } | Work::Look) => self.work = other,
+        }
+    }
+
+    /// After a restart of the agent an operation goes on where it was; one that was cancelled ends.
+    pub(super) fn cancel_resumed(&mut self, now: Time) {
+        if self.is_cancelled() {
+            self.cancel_begun(now);
+        }
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.cancelled)
+    }
+
+    /// What people read: how far it had come.
+    pub(super) fn cancellation(&self, command: &str) -> Failure {
+        let kind = self.current.as_ref().map_or(command, |current| current.request.kind.as_str());
+        let state = match (&self.record.life, self.last_exit) {
+            (Some(life), _) => format!("process {} runs", life.pid),
+            (None, Some(Exit::Code(0))) | (None, None) => "no process runs".to_owned(),
+            (None, Some(exit)) => format!("no process runs, the last ended with {exit}"),
+        };
+        Failure::new(Code::Cancelled, format!("the {kind} was cancelled while its {command} was under way; {state}"))
+    }
+}

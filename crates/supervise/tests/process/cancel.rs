@@ -1,0 +1,108 @@
+//! Operations that are taken back.
+
+use std::time::Duration;
+
+use proctor_model::{Code, OperationKind, Phase};
+
+use super::world::{Habits, World, spec};
+use super::{resident, running};
+
+#[test]
+fn a_cancelled_operation_that_waits_never_runs() {
+    let mut world = running(Habits::default());
+    let restart = world.request(OperationKind::Restart);
+    let stop = world.request(OperationKind::Stop);
+
+    world.cancel(stop);
+
+    assert_eq!(world.outcome(stop).unwrap().code, Code::Cancelled);
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.outcome(restart).unwrap().code, Code::Success);
+    assert!(world.is_alive() && world.machine.managed() && !world.ran.contains(&stop));
+}
+
+#[test]
+fn a_cancelled_start_kills_its_command_and_leaves_nothing_behind() {
+    let mut world = resident(Habits { start_takes_ms: 30_000, ..Habits::default() });
+    let start = world.request(OperationKind::Start);
+    world.pass(Duration::from_secs(1));
+
+    world.cancel(start);
+    world.pass(Duration::from_secs(1));
+
+    let outcome = world.outcome(start).unwrap();
+    assert_eq!(outcome.code, Code::Cancelled);
+    assert!(outcome.message.contains("start command") && outcome.message.contains("no process runs"), "{outcome:?}");
+    world.pass(Duration::from_secs(600));
+    assert!(!world.is_alive() && !world.machine.managed());
+}
+
+#[test]
+fn a_start_that_is_cancelled_while_it_settles_says_who_runs_and_manages_nothing() {
+    let mut world = resident(Habits::default());
+    let start = world.request(OperationKind::Start);
+    world.pass(Duration::from_secs(2));
+
+    world.cancel(start);
+
+    let outcome = world.outcome(start).unwrap();
+    assert_eq!(outcome.code, Code::Cancelled);
+    assert!(outcome.message.contains(&format!("process {} runs", world.pid().unwrap())), "{outcome:?}");
+    assert!(!outcome.managed && !world.machine.managed());
+}
+
+#[test]
+fn a_cancelled_stop_leaves_the_process_managed() {
+    let mut world = running(Habits { stop_takes_ms: 30_000, ..Habits::default() });
+    let before = world.pid();
+    let stop = world.request(OperationKind::Stop);
+    world.pass(Duration::from_secs(1));
+
+    world.cancel(stop);
+    world.pass(Duration::from_secs(100));
+
+    assert_eq!(world.outcome(stop).unwrap().code, Code::Cancelled);
+    assert_eq!((world.pid(), world.machine.managed(), world.machine.phase()), (before, true, Phase::Running));
+}
+
+#[test]
+fn a_cancelled_restart_between_its_halves_is_left_to_supervision() {
+    let mut world = running(Habits { dies_after_ms: Some(3000), ..Habits::default() });
+    let restart = world.request(OperationKind::Restart);
+    world.pass(Duration::from_secs(1));
+
+    world.cancel(restart);
+    world.pass(Duration::from_secs(10));
+
+    assert_eq!(world.outcome(restart).unwrap().code, Code::Cancelled);
+    assert!(world.is_alive() && world.machine.managed(), "it was asked to end, died, and is kept alive");
+}
+
+#[test]
+fn a_cancel_of_what_has_ended_or_never_was_changes_nothing() {
+    let mut world = running(Habits::default());
+    let stop = world.request(OperationKind::Stop);
+    world.pass(Duration::from_secs(10));
+    let before = world.outcome(stop).cloned();
+
+    world.cancel(stop);
+    world.cancel(proctor_model::OperationId::first(proctor_model::TaskId::from_uuid(uuid::Uuid::max()), 3));
+    world.pass(Duration::from_secs(10));
+
+    assert_eq!(world.outcome(stop).cloned(), before);
+}
+
+#[test]
+fn a_start_that_is_cancelled_after_a_crash_of_the_agent_ends_too() {
+    let mut world = World::new(spec(|_| {}), Habits { start_takes_ms: 30_000, ..Habits::default() });
+    let start = world.request(OperationKind::Start);
+    world.pass(Duration::from_secs(1));
+    world.crash_agent(true);
+
+    world.cancel(start);
+    world.pass(Duration::from_secs(1));
+
+    assert_eq!(world.outcome(start).unwrap().code, Code::Cancelled);
+    world.pass(Duration::from_secs(600));
+    assert!(!world.is_alive());
+}
