@@ -35,9 +35,11 @@ unit: build
 deny:
 	scripts/check-dependencies $(DENY_VERSION)
 
+## Measures everything beside peers, which it installs under target; see docs/benchmarks.md.
 bench: system
-	$(CARGO) build --release --workspace --bins
-	$(CARGO) run --release --package proctor-bench
+	scripts/install-bench-peers target/bench-peers
+	$(CARGO) build --release --bins
+	target/release/proctor-bench all $(BENCH_ARGS) | tee target/benchmarks.md
 
 ## Fuzzes every target for FUZZ_SECONDS, one after the other. What is new goes to fuzz/target/corpus.
 fuzz: system

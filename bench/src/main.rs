@@ -1,44 +1,124 @@
-//! Benchmarks: every figure is a ratio against a floor or a peer that is measured in the same run,
-//! because machines differ and are noisy. Run with `make bench`.
+//! Benchmarks: every figure stands beside a floor or a peer that is measured in the same run,
+//! because machines differ and are noisy. Run with `make bench`; see docs/benchmarks.md.
 
+mod bench;
+mod burst;
 mod figures;
+mod idle;
+mod memory;
+mod peers;
+mod procs;
 mod restart;
+mod survival;
 mod throughput;
+mod worker;
+
+use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
+use rustix::process::{Pid, set_child_subreaper};
 
-/// Measures Proctor against what the machine itself can do.
+use bench::Bench;
+use figures::Table;
+use peers::Kind;
+
+/// Measures Proctor beside its peers and beside what the machine itself can do.
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(subcommand)]
-    which: Option<Which>,
+    which: Which,
+    /// Where `scripts/install-bench-peers` has put the peers
+    #[arg(long, value_name = "DIR", default_value = "target/bench-peers", global = true)]
+    peers: PathBuf,
+    /// Only these take part [default: all that are installed]
+    #[arg(long, value_name = "WHO", value_delimiter = ',', global = true)]
+    only: Vec<Kind>,
+    /// How results are printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", global = true)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
 }
 
 #[derive(Debug, Subcommand)]
 enum Which {
-    /// Restart latency of a killed process, against a bare parent that runs the same start command
+    /// From the SIGKILL of one of 100 processes until the next one runs
     Restart {
         #[arg(long, default_value_t = 200)]
         rounds: usize,
     },
-    /// Status queries per second through HTTP, link and agent, against the store's own write rate
+    /// From the SIGKILL of all processes until all run again
+    Burst {
+        #[arg(long, default_value_t = 1000)]
+        count: usize,
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+    },
+    /// CPU time of the supervisor while nothing happens, with limits on its processes
+    Idle {
+        #[arg(long, default_value_t = 1000)]
+        count: usize,
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
+    /// Memory of the supervisor, settled and after all its processes were killed once
+    Memory {
+        #[arg(long, value_delimiter = ',', default_value = "100,1000")]
+        counts: Vec<usize>,
+    },
+    /// What becomes of processes whose supervisor is killed and started again
+    Survival,
+    /// Status queries per second through HTTP, link and agent, beside the store's own write rate
     Throughput {
         #[arg(long, default_value_t = 32)]
         concurrency: usize,
         #[arg(long, default_value_t = 10)]
         seconds: u64,
     },
+    /// All of them, one after the other
+    All,
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    match Arguments::parse().which {
-        Some(Which::Restart { rounds }) => restart::measure(rounds).await,
-        Some(Which::Throughput { concurrency, seconds }) => throughput::measure(concurrency, seconds).await,
-        None => {
-            restart::measure(200).await?;
-            throughput::measure(32, 10).await
+    let arguments = Arguments::parse();
+    // Workers that are left behind are ours to wait for. Any pid switches it on.
+    set_child_subreaper(Some(Pid::INIT))?;
+    let bench = Bench::new(arguments.peers, arguments.only)?;
+    let all = [
+        Which::Restart { rounds: 200 },
+        Which::Burst { count: 1000, rounds: 3 },
+        Which::Memory { counts: vec![100, 1000] },
+        Which::Survival,
+        Which::Idle { count: 1000, seconds: 60 },
+        Which::Idle { count: 10_000, seconds: 60 },
+        Which::Throughput { concurrency: 32, seconds: 10 },
+    ];
+    let chosen = if matches!(arguments.which, Which::All) { Vec::from(all) } else { vec![arguments.which] };
+    for which in chosen {
+        for table in measure(&bench, which).await? {
+            match arguments.output {
+                Output::Table => println!("{}", table.markdown()),
+                Output::Json => println!("{}", table.json()),
+            }
         }
+    }
+    Ok(())
+}
+
+async fn measure(bench: &Bench, which: Which) -> Result<Vec<Table>> {
+    match which {
+        Which::Restart { rounds } => restart::measure(bench, rounds).await,
+        Which::Burst { count, rounds } => burst::measure(bench, count, rounds).await,
+        Which::Idle { count, seconds } => idle::measure(bench, count, seconds).await,
+        Which::Memory { counts } => memory::measure(bench, &counts).await,
+        Which::Survival => survival::measure(bench).await,
+        Which::Throughput { concurrency, seconds } => throughput::measure(concurrency, seconds).await,
+        Which::All => Ok(Vec::new()),
     }
 }

@@ -1,114 +1,143 @@
-//! Restart latency: from SIGKILL to the process until its pid file names the next life.
+//! Restart latency: from SIGKILL to one of 100 processes until the next one runs.
 //!
-//! The floor is a bare parent: it learns of the death by waitpid of nothing more than its own
-//! child, forks, execs the same start command, waits for it, and finds the same pid file written.
+//! All supervisors run at the same time and are asked in turn, so that all see the same weather.
+//! The floor is a bare parent with one child: it waits for the end, and runs the same shell line.
 
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
-use proctor_testkit::{Fleet, Subject};
-use serde_json::json;
+use anyhow::Result;
 
-use crate::figures::{millis, quantile, ratio};
+use crate::bench::Bench;
+use crate::figures::{Table, millis, quantile, ratio};
+use crate::peers::{Crowd, Kind, Supervisor};
+use crate::procs;
+use crate::worker::{Worker, monotonic};
 
-const IP: &str = "127.0.0.1";
+const CROWD: usize = 100;
+/// Who takes longer than this is asked in one of ten rounds only.
+const SLOW: Duration = Duration::from_millis(300);
 
-pub(crate) async fn measure(rounds: usize) -> Result<()> {
-    let fleet = Fleet::start().await?;
-    let _agent = fleet.agent(IP).await?;
-    let subject = Subject::new(fleet.dir(), "restarted")?;
-    start(&fleet, &subject).await?;
-
-    let mut ours = Vec::new();
-    let mut floor = Vec::new();
-    let bare = Subject::new(fleet.dir(), "bare")?;
-    run_start_command(&bare)?;
-    for _ in 0..rounds {
-        // Alternating, so that both see the same weather. A life of a moment comes first: what dies
-        // before anybody could look at it is another measurement.
+pub(crate) async fn measure(bench: &Bench, rounds: usize) -> Result<Vec<Table>> {
+    let mut table = Table::new(
+        format!("Restart latency, one of {CROWD} processes killed"),
+        &["", "median", "p99", "of the floor", "rounds"],
+    );
+    let crowd = Crowd { worker: &bench.worker, peers: &bench.peers, count: CROWD, limits: false };
+    let mut supervisors: Vec<(Supervisor<'_>, Vec<Duration>)> = Vec::new();
+    for kind in bench.kinds(&mut table) {
+        match Supervisor::start(kind, crowd).await {
+            Ok(supervisor) => supervisors.push((supervisor, Vec::new())),
+            Err(error) => table.notes.push(format!("{}: {error:#}.", kind.title())),
+        }
+    }
+    let mut foreground = Floor::new(&bench.worker, Style::Foreground)?;
+    let mut daemon = Floor::new(&bench.worker, Style::Daemon)?;
+    // What dies in its first second is put off by some.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    for round in 0..rounds {
+        foreground.round()?;
+        daemon.round()?;
+        for (supervisor, samples) in &mut supervisors {
+            if !samples.is_empty() && quantile(samples, 0.5) > SLOW && round % 10 != 0 {
+                continue;
+            }
+            match once(&bench.worker, &supervisor.names[round % CROWD]) {
+                Ok(sample) => samples.push(sample),
+                Err(error) => {
+                    table.notes.push(format!("{} in round {}: {error}.", supervisor.kind.title(), round + 1));
+                    samples.clear();
+                }
+            }
+        }
+        supervisors.retain(|(_, samples)| !samples.is_empty());
         tokio::time::sleep(Duration::from_millis(50)).await;
-        ours.push(supervised_round(&subject)?);
-        floor.push(bare_round(&bare)?);
     }
-    println!("## Restart latency of a killed process, {rounds} rounds");
-    println!("| | median | p99 |");
-    println!("|---|---|---|");
-    let row = |name: &str, samples: &[Duration]| {
-        println!("| {name} | {} | {} |", millis(quantile(samples, 0.5)), millis(quantile(samples, 0.99)));
+
+    let floor = quantile(&foreground.samples, 0.5);
+    let mut row = |name: &str, samples: &[Duration], floor: Duration| {
+        let (median, high) = (quantile(samples, 0.5), quantile(samples, 0.99));
+        let of_floor = format!("{:.2}", ratio(median, floor));
+        table.row([name.to_owned(), millis(median), millis(high), of_floor, samples.len().to_string()]);
     };
-    row("Proctor", &ours);
-    row("floor: bare fork + exec + waitpid", &floor);
-    let (median, high) =
-        (ratio(quantile(&ours, 0.5), quantile(&floor, 0.5)), ratio(quantile(&ours, 0.99), quantile(&floor, 0.99)));
-    println!("| ratio | {median:.2} | {high:.2} |\n");
-    Ok(())
+    row("floor, shell becomes the worker", &foreground.samples, floor);
+    row("floor, shell leaves the worker behind", &daemon.samples, quantile(&daemon.samples, 0.5));
+    for (supervisor, samples) in &supervisors {
+        // Who runs the longer command is measured against that.
+        let is_daemon = matches!(supervisor.kind, Kind::Proctor | Kind::Monit);
+        row(supervisor.kind.title(), samples, if is_daemon { quantile(&daemon.samples, 0.5) } else { floor });
+    }
+    Ok(vec![table.finish()])
 }
 
-async fn start(fleet: &Fleet, subject: &Subject) -> Result<()> {
-    let mut spec = subject.spec();
-    spec["control"]["version_cmd"] = json!("");
-    spec["monitor_policy"] = json!({
-        "auto_type": 1, "start_check_secs": 0, "start_retries": 1_000_000, "start_interval": 0, "op_timeout": 20,
-    });
-    let item = json!({
-        "meta": subject.meta(), "op_type": 0, "spec": spec, "hosts": [{"ip": IP, "bk_cloud_id": 0}],
-    });
-    let rows = fleet.operate("operate_proc_v2", &item).await?;
-    anyhow::ensure!(rows[format!("0:{IP}:e2e:restarted")]["error_code"] == 0, "{rows}");
-    Ok(())
+fn once(worker: &Worker, name: &str) -> Result<Duration> {
+    let pid = worker.newest(name).map_or(0, |start| start.pid);
+    let killed = monotonic();
+    procs::kill(pid);
+    let start = worker.wait(name, killed)?;
+    Ok(Duration::from_nanos(start.nanos - killed))
 }
 
-/// Kills the process and spins until its pid file names another living one.
-fn supervised_round(subject: &Subject) -> Result<Duration> {
-    let before = read_pid(subject).context("the process has a pid file")?;
-    let killed = Instant::now();
-    subject.kill(before);
-    loop {
-        if let Some(pid) = read_pid(subject).filter(|pid| *pid != before) {
-            let took = killed.elapsed();
-            anyhow::ensure!(std::path::Path::new(&format!("/proc/{pid}")).exists(), "process {pid} is gone");
-            return Ok(took);
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Style {
+    Foreground,
+    Daemon,
+}
+
+/// Fork, exec, wait, and nothing else.
+struct Floor<'a> {
+    worker: &'a Worker,
+    style: Style,
+    name: String,
+    pid_file: tempfile::NamedTempFile,
+    child: Child,
+    samples: Vec<Duration>,
+}
+
+impl<'a> Floor<'a> {
+    fn new(worker: &'a Worker, style: Style) -> Result<Self> {
+        let (pid_file, name) = (tempfile::NamedTempFile::new()?, format!("floor-{style:?}"));
+        let line = match style {
+            Style::Foreground => worker.foreground(&name),
+            Style::Daemon => worker.daemon(&name, pid_file.path()),
+        };
+        let child = run(&line)?;
+        worker.wait(&name, 0)?;
+        Ok(Self { worker, style, name, pid_file, child, samples: Vec::new() })
+    }
+
+    fn round(&mut self) -> Result<()> {
+        let pid = self.worker.newest(&self.name).map_or(0, |start| start.pid);
+        let killed = monotonic();
+        match self.style {
+            Style::Foreground => {
+                self.child.kill()?;
+                self.child.wait()?;
+                self.child = run(&self.worker.foreground(&self.name))?;
+            }
+            Style::Daemon => {
+                self.child.wait()?;
+                procs::signal(pid);
+                procs::reap(pid);
+                self.child = run(&self.worker.daemon(&self.name, self.pid_file.path()))?;
+            }
         }
-        anyhow::ensure!(killed.elapsed() < Duration::from_secs(30), "the process does not come back");
-        pause();
+        let start = self.worker.wait(&self.name, killed)?;
+        self.samples.push(Duration::from_nanos(start.nanos - killed));
+        Ok(())
     }
 }
 
-fn bare_round(subject: &Subject) -> Result<Duration> {
-    let before = read_pid(subject).context("the bare process has a pid file")?;
-    let mut child = Command::new("/bin/sh").args(["-c", "exec sleep 1000"]).spawn()?;
-    let killed = Instant::now();
-    subject.kill(before);
-    child.kill()?;
-    child.wait()?;
-    run_start_command(subject)?;
-    loop {
-        if read_pid(subject).is_some_and(|pid| pid != before) {
-            return Ok(killed.elapsed());
-        }
-        pause();
+impl Drop for Floor<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.worker.end(&self.name);
     }
 }
 
-/// Looking must not take the core that the one looked at needs.
-#[allow(clippy::disallowed_methods, reason = "a measurement, in a thread of its own")]
-fn pause() {
-    std::thread::sleep(Duration::from_micros(100));
-}
-
-fn run_start_command(subject: &Subject) -> Result<()> {
-    let status = Command::new("/bin/sh")
-        .args(["-c", &subject.start_cmd()])
-        .current_dir(&subject.dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()?;
-    anyhow::ensure!(status.success(), "the start command failed: {status}");
-    Ok(())
-}
-
-fn read_pid(subject: &Subject) -> Option<i32> {
-    std::fs::read_to_string(subject.pid_file()).ok()?.trim().parse().ok()
+pub(crate) fn run(line: &str) -> Result<Child> {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(command.spawn()?)
 }

@@ -14,20 +14,20 @@ use proctor_testkit::Fleet;
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::figures::Table;
+
 const IP: &str = "127.0.0.1";
 
-pub(crate) async fn measure(concurrency: usize, seconds: u64) -> Result<()> {
+pub(crate) async fn measure(concurrency: usize, seconds: u64) -> Result<Vec<Table>> {
+    let title = format!("Status queries through HTTP, link and agent, {concurrency} at a time, {seconds} s");
+    let mut table = Table::new(title, &["", "per second"]);
     let limit = Duration::from_secs(seconds);
     let store = store_rate(concurrency, limit).await?;
     let ours = query_rate(concurrency, limit).await?;
-
-    println!("## Status queries through HTTP, link and agent, {concurrency} at a time, {seconds} s");
-    println!("| | per second |");
-    println!("|---|---|");
-    println!("| Proctor: submit, deliver, answer, poll until final | {ours:.0} |");
-    println!("| the store alone: one task and its outcome, both synced | {store:.0} |");
-    println!("| ratio | {:.2} |\n", ours / store);
-    Ok(())
+    table.row(["Proctor: submit, deliver, answer, poll until final".to_owned(), format!("{ours:.0}")]);
+    table.row(["the store alone: one task and its outcome, both synced".to_owned(), format!("{store:.0}")]);
+    table.row(["ratio".to_owned(), format!("{:.2}", ours / store)]);
+    Ok(vec![table.finish()])
 }
 
 async fn query_rate(concurrency: usize, limit: Duration) -> Result<f64> {
