@@ -4,20 +4,22 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 /// One entry. Each holds the hash of the one before it, so that none can be changed or taken out
-/// without a trace.
+/// without a trace: `hash` is BLAKE3 of the 32 bytes of `prev_hash` followed by the JSON of all other
+/// fields, in the order of their names and without spaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditView {
     pub seq: u64,
-    pub at_ms: i64,
+    /// Milliseconds: the entry is shown as it is hashed.
+    pub at: i64,
     /// `begun`, `ended`, `done` or `refused`.
     pub phase: String,
     /// The entry that this one ends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub of: Option<u64>,
     pub app: String,
     pub user: String,
     /// The address that the request came from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub remote: Option<String>,
     pub request_id: String,
     pub action: String,

@@ -23,6 +23,7 @@ pub struct TokenRequest {
     uses: u32,
     ttl: Duration,
     cloud: Option<u32>,
+    business: Option<u64>,
 }
 
 impl TokenRequest {
@@ -35,7 +36,14 @@ impl TokenRequest {
             let days = TTL_MAX.as_secs() / (24 * 3600);
             return Err(FieldError::new("ttl_secs", format!("must be between 1 second and {days} days")));
         }
-        Ok(Self { uses, ttl, cloud })
+        Ok(Self { uses, ttl, cloud, business: None })
+    }
+
+    /// Hosts that enrol with it belong to this business.
+    #[must_use]
+    pub fn placing(mut self, business: Option<u64>) -> Self {
+        self.business = business;
+        self
     }
 }
 
@@ -52,7 +60,7 @@ pub async fn create_token(store: &Arc<dyn Store>, request: TokenRequest) -> Resu
             uses: request.uses,
             expires_at,
             cloud: request.cloud,
-            business: None,
+            business: request.business,
         })
         .await?;
     Ok((token, expires_at))

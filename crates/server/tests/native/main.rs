@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; a failure should stop the test")]
 
+mod access;
+mod audit;
 mod first;
 mod openapi;
+mod places;
+mod processes;
 mod stream;
 mod support;

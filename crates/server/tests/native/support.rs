@@ -99,6 +99,21 @@ impl World {
         self.call(Method::POST, path, body).await
     }
 
+    pub(crate) async fn put(&self, path: &str, body: Value) -> (StatusCode, Value) {
+        self.call(Method::PUT, path, body).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> (StatusCode, Value) {
+        self.call(Method::DELETE, path, Value::Null).await
+    }
+
+    /// The answer to something that must work.
+    pub(crate) async fn got(&self, path: &str) -> Value {
+        let (status, answer) = self.get(path).await;
+        assert_eq!(status, StatusCode::OK, "{path}: {answer}");
+        answer
+    }
+
     pub(crate) async fn register(&self, name: &str) {
         let (status, answer) = self.post("/processes", registration(name)).await;
         assert_eq!((status, &answer["rows"][0]["code"]), (StatusCode::OK, &json!(0)), "{answer}");
@@ -134,4 +149,9 @@ pub(crate) fn registration(name: &str) -> Value {
 
 pub(crate) fn error(answer: &Value) -> (&str, &str) {
     (answer["error"]["code"].as_str().unwrap(), answer["error"]["field"].as_str().unwrap_or_default())
+}
+
+/// One field of every object in a list.
+pub(crate) fn column<'a>(list: &'a Value, field: &str) -> Vec<&'a Value> {
+    list.as_array().unwrap().iter().map(|row| &row[field]).collect()
 }

@@ -1,19 +1,26 @@
-//! Who calls: the header `X-Bkapi-Authorization`, as in every other dialect.
+//! Who calls, and the changes that only administrators make.
 
+use std::sync::Arc;
+
+use axum::Json;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use proctor_api::Removed;
+use proctor_store::{Refusal, Store};
 
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
+use crate::ServerError;
 use crate::api::auth::{Credentials, authenticate};
 use crate::api::request::origin_of;
-use crate::control::{Caller, Control};
+use crate::control::Caller;
 
 /// A handler that takes this is reached only by callers who have proved who they are. It comes
 /// first among the arguments, so that nothing of a stranger's body is read.
 #[derive(Debug)]
 pub(super) struct Authenticated {
     pub(super) who: Caller,
+    trusted: bool,
 }
 
 impl FromRequestParts<ApiState> for Authenticated {
@@ -22,16 +29,57 @@ impl FromRequestParts<ApiState> for Authenticated {
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self> {
         let credentials = Credentials::from_headers(&parts.headers)?.unwrap_or_default();
         let origin = origin_of(&parts.headers, &parts.extensions);
-        Ok(Self { who: authenticate(state, &credentials, origin).await? })
+        let who = authenticate(state, &credentials, origin).await?;
+        let trusted = state.control.app(&who.app).await?.is_some_and(|app| app.trusted);
+        Ok(Self { who, trusted })
     }
 }
 
 impl Authenticated {
-    /// `what` completes "only trusted apps may …".
-    pub(super) async fn must_be_trusted(&self, control: &Control, what: &str) -> Result<()> {
-        match control.app(&self.who.app).await? {
-            Some(app) if app.trusted => Ok(()),
-            Some(_) | None => Err(NativeError::new(Kind::PermissionDenied, format!("only trusted apps may {what}"))),
+    /// For what concerns everything.
+    pub(super) fn must_administer(&self) -> Result<()> {
+        if self.trusted {
+            return Ok(());
         }
+        Err(NativeError::new(Kind::PermissionDenied, "only administrators may do this"))
+    }
+
+    /// A change that only administrators may make, with its trace in the audit. What the store
+    /// refuses is told to the caller.
+    pub(super) async fn administer<T, E, F, Fut>(
+        &self,
+        state: &ApiState,
+        action: &'static str,
+        targets: impl IntoIterator<Item = String>,
+        work: F,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(Arc<dyn Store>) -> Fut + Send + 'static,
+        Fut: Future<Output = std::result::Result<std::result::Result<T, Refusal>, E>> + Send + 'static,
+        E: Into<ServerError> + Send + 'static,
+    {
+        self.must_administer()?;
+        let _ = (action, targets);
+        Ok(work(state.control.store().clone()).await.map_err(Into::into)??)
+    }
+
+    /// A removal that only administrators may make; `what` was there, or is not found.
+    pub(super) async fn remove<F, Fut>(
+        &self,
+        state: &ApiState,
+        action: &'static str,
+        what: String,
+        work: F,
+    ) -> Result<Json<Removed>>
+    where
+        F: FnOnce(Arc<dyn Store>) -> Fut + Send + 'static,
+        Fut: Future<Output = proctor_store::Result<bool>> + Send + 'static,
+    {
+        let work = async move |store| work(store).await.map(Ok);
+        if !self.administer(state, action, [what.clone()], work).await? {
+            return Err(NativeError::new(Kind::NotFound, format!("there is no {what}")));
+        }
+        Ok(Json(Removed { removed: what }))
     }
 }

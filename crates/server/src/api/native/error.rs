@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use proctor_api::{ErrorBody, ErrorDetail};
 use proctor_model::FieldError;
-use proctor_store::StoreError;
+use proctor_store::{Refusal, StoreError};
 
 use crate::ServerError;
 use crate::api::error::{ApiError, Problem};
@@ -162,6 +162,20 @@ impl From<ServerError> for NativeError {
                 Self { cause: Some(error), ..Self::new(Kind::Internal, "the server could not carry out the call") }
             }
         }
+    }
+}
+
+/// What the store refuses because of what is there, or is not.
+impl From<Refusal> for NativeError {
+    fn from(refusal: Refusal) -> Self {
+        let kind = match refusal {
+            Refusal::BuiltInRole(_) => Kind::Conflict,
+            Refusal::UnknownBusiness(_)
+            | Refusal::UnknownBusinessSet(_)
+            | Refusal::UnknownRole(_)
+            | Refusal::UnknownUser(_) => Kind::NotFound,
+        };
+        Self::new(kind, refusal.to_string())
     }
 }
 

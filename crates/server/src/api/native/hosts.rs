@@ -143,7 +143,7 @@ impl Chosen {
     }
 }
 
-fn parse_hosts(hosts: &[String]) -> std::result::Result<Vec<HostRef>, FieldError> {
+pub(super) fn parse_hosts(hosts: &[String]) -> std::result::Result<Vec<HostRef>, FieldError> {
     let one = |(index, text): (usize, &String)| parse_host(text).map_err(|e| e.inside(&format!("hosts[{index}]")));
     hosts.iter().enumerate().map(one).collect()
 }

@@ -3,11 +3,10 @@
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use proctor_api::{ErrorBody, ErrorDetail, ProcessSort, TargetState};
-use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
-    ComponentsBuilder, ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, RefOr,
-    Response as Answer, ResponseBuilder, SecurityRequirement,
+    ComponentsBuilder, ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, Response as Answer,
+    ResponseBuilder, SecurityRequirement,
 };
 use utoipa::{PartialSchema, ToSchema};
 
@@ -15,16 +14,6 @@ use super::error::Kind;
 
 const APP: &str = "app";
 const USER: &str = "user";
-
-/// What every call may answer beside its own.
-const COMMON: [Kind; 6] = [
-    Kind::InvalidArgument,
-    Kind::Unauthenticated,
-    Kind::PermissionDenied,
-    Kind::NotFound,
-    Kind::TooManyRequests,
-    Kind::Unavailable,
-];
 
 /// Without the paths, which come from the table of routes.
 pub(super) fn frame() -> OpenApi {
@@ -64,27 +53,9 @@ fn error_answer(kind: Kind) -> Answer {
     ResponseBuilder::new().description(kind.meaning()).content("application/json", content).build()
 }
 
-/// Adds to every operation the errors that it may answer with.
-pub(super) fn add_errors(document: &mut OpenApi) {
-    for item in document.paths.paths.values_mut() {
-        for operation in operations(item) {
-            let with_body = operation.request_body.is_some().then_some(Kind::BodyTooLarge);
-            for kind in COMMON.into_iter().chain(with_body).chain([Kind::Internal]) {
-                let status = kind.status().as_u16().to_string();
-                let error = RefOr::Ref(Ref::from_response_name(kind.code()));
-                operation.responses.responses.entry(status).or_insert(error);
-            }
-        }
-    }
-}
-
-fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch].into_iter().flatten()
-}
-
 /// As it is served and kept in `docs/openapi.json`.
 pub fn openapi_json() -> String {
-    let document = super::document();
+    let document = super::table::document();
     let mut text = serde_json::to_string_pretty(&document).expect("a document has only string keys");
     text.push('\n');
     text

@@ -11,7 +11,7 @@ use proctor_store::{PoolRecord, ProcessQuery, ProcessRecord};
 use super::body::{Body, Params};
 use super::caller::Authenticated;
 use super::hosts::{Chosen, parse_host_param};
-use super::processes::rows;
+use super::registration::rows;
 use super::{ApiState, Result};
 
 /// The label that puts a process into a pool which is not that of its whole namespace.

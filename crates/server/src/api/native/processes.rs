@@ -1,46 +1,50 @@
-//! Registered processes: listed, shown with everything that is kept, registered, unregistered.
+//! Registered processes: listed, and shown with everything that is kept.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use proctor_api::{
-    ProcessPage, ProcessQuery, ProcessView, Refusal, RegisterQuery, Registration, RegistrationChange, RegistrationPlan,
-    Row, Rows, ShowQuery, Unregistration,
-};
-use proctor_model::{AgentId, Code, Outcome, ProcessKey};
-use proctor_store::{HostRecord, ProcessRecord, RegisterMode};
+use proctor_api::{ProcessPage, ProcessQuery, ProcessSort, ProcessView, ShowQuery};
+use proctor_model::{FieldError, Phase, ProcessKey};
+use proctor_store::{ProcessCursor, ProcessRecord};
+use serde::{Deserialize, Serialize};
 
-use super::body::{Body, Params, page_limit};
+use super::body::{Params, page_limit};
 use super::caller::Authenticated;
-use super::diff::diff;
-use super::hosts::{Chosen, not_registered, parse_host_param};
-use super::{ApiState, Result, cursor};
-use crate::api::gse::decode::registration;
+use super::hosts::{not_registered, parse_host_param};
+use super::{ApiState, Result, cursor, selector};
 use crate::control::HostRef;
+
+/// A list in another order than that of names is made in memory.
+const SORTED_MAX: u64 = 100_000;
 
 /// Registered processes, with what was last seen of them.
 #[utoipa::path(get, path = "/processes", operation_id = "processes", params(ProcessQuery), tag = "processes",
                responses((status = 200, body = ProcessPage)))]
 pub(super) async fn list(
-    _: Authenticated,
+    caller: Authenticated,
     State(state): State<ApiState>,
     Params(query): Params<ProcessQuery>,
 ) -> Result<Json<ProcessPage>> {
     let limit = page_limit(query.limit)?;
-    let offset: u64 = cursor::decode(query.after.as_deref())?.unwrap_or(0);
     let hosts = parse_host_param(query.host.as_deref())?.map(|host| [host]);
     let hosts = hosts.as_ref().map(<[_; 1]>::as_slice);
-    let wanted = proctor_store::ProcessQuery {
-        namespace: query.namespace.as_deref().map(str::parse).transpose()?,
-        name: query.name.as_deref().map(str::parse).transpose()?,
-        offset,
-        limit: Some(u64::from(limit)),
-        ..Default::default()
-    };
-    let (count, records) = state.control.processes(wanted, hosts).await?;
+    let wanted = wanted(&query)?;
     let view = if query.full == Some(true) { full } else { brief };
-    Ok(Json(page(records, count, offset, view)))
+    let sort = query.sort.unwrap_or_default();
+    if sort == ProcessSort::Name {
+        let wanted = proctor_store::ProcessQuery { after: cursor::decode(query.after.as_deref())?, ..wanted };
+        return by_name(&caller, &state, wanted, hosts, limit, view).await.map(Json);
+    }
+    let after: Option<Ranked> = cursor::decode(query.after.as_deref())?;
+    let wanted = proctor_store::ProcessQuery { limit: Some(SORTED_MAX), ..wanted };
+    let (count, records) = state.control.processes(wanted, hosts).await?;
+    if count > SORTED_MAX {
+        let problem =
+            format!("{count} processes match, more than {SORTED_MAX}: ask for fewer, or for the order of names");
+        return Err(FieldError::new("sort", problem).into());
+    }
+    Ok(Json(ranked(records, sort, after.as_ref(), limit as usize, view)))
 }
 
 /// A process on every host where it is registered, with everything that is kept.
@@ -48,33 +52,105 @@ pub(super) async fn list(
                params(("namespace" = String, Path), ("name" = String, Path)), tag = "processes",
                responses((status = 200, body = ProcessPage)))]
 pub(super) async fn show(
-    _: Authenticated,
+    caller: Authenticated,
     State(state): State<ApiState>,
     Path((namespace, name)): Path<(String, String)>,
     Params(query): Params<ShowQuery>,
 ) -> Result<Json<ProcessPage>> {
     let key = ProcessKey::new(namespace.parse()?, name.parse()?);
-    let limit = page_limit(query.limit)?;
-    let offset: u64 = cursor::decode(query.after.as_deref())?.unwrap_or(0);
     let hosts = parse_host_param(query.host.as_deref())?.map(|host| [host]);
     let wanted = proctor_store::ProcessQuery {
         namespace: Some(key.namespace.clone()),
         name: Some(key.name.clone()),
-        offset,
-        limit: Some(u64::from(limit)),
+        after: cursor::decode(query.after.as_deref())?,
         ..Default::default()
     };
-    let (count, records) = state.control.processes(wanted, hosts.as_ref().map(<[_; 1]>::as_slice)).await?;
-    if count == 0 {
+    let hosts = hosts.as_ref().map(<[_; 1]>::as_slice);
+    let page = by_name(&caller, &state, wanted, hosts, page_limit(query.limit)?, full).await?;
+    if page.processes.is_empty() && query.after.is_none() && query.limit != Some(0) {
         return Err(not_registered(&key));
     }
-    Ok(Json(page(records, count, offset, full)))
+    Ok(Json(page))
 }
 
-fn page(records: Vec<ProcessRecord>, count: u64, offset: u64, view: fn(ProcessRecord) -> ProcessView) -> ProcessPage {
-    let end = offset + records.len() as u64;
-    let next = (end < count && !records.is_empty()).then(|| cursor::encode(&end));
-    ProcessPage { processes: records.into_iter().map(view).collect(), next }
+/// What the query narrows to, without its place and its length.
+fn wanted(query: &ProcessQuery) -> std::result::Result<proctor_store::ProcessQuery, FieldError> {
+    Ok(proctor_store::ProcessQuery {
+        namespace: query.namespace.as_deref().map(str::parse).transpose()?,
+        name: query.name.as_deref().map(str::parse).transpose()?,
+        businesses: query.business.map(|business| vec![business]),
+        labels: query.selector.as_deref().map_or(Ok(Vec::new()), selector::parse)?,
+        phases: query.phase.as_deref().map_or(Ok(Vec::new()), phases)?,
+        ..Default::default()
+    })
+}
+
+/// Names with commas between them.
+fn phases(text: &str) -> std::result::Result<Vec<Phase>, FieldError> {
+    let one = |name: &str| serde_json::from_value(serde_json::Value::String(name.trim().to_owned()));
+    let bad = |name: &str| FieldError::new("phase", format!("'{name}' is not a phase of a process"));
+    text.split(',').map(|name| one(name).map_err(|_| bad(name))).collect()
+}
+
+async fn by_name(
+    _: &Authenticated,
+    state: &ApiState,
+    wanted: proctor_store::ProcessQuery,
+    hosts: Option<&[HostRef]>,
+    limit: u32,
+    view: fn(ProcessRecord) -> ProcessView,
+) -> Result<ProcessPage> {
+    let wanted = proctor_store::ProcessQuery { limit: Some(u64::from(limit) + 1), ..wanted };
+    let (_, mut records) = state.control.processes(wanted, hosts).await?;
+    let has_more = records.len() > limit as usize;
+    records.truncate(limit as usize);
+    let next = records.last().filter(|_| has_more).map(|last| cursor::encode(&last.cursor()));
+    Ok(ProcessPage { processes: records.into_iter().map(view).collect(), next })
+}
+
+/// A place in a list that is not in the order of names.
+#[derive(Debug, Serialize, Deserialize)]
+struct Ranked {
+    rank: f64,
+    at: ProcessCursor,
+}
+
+impl Ranked {
+    fn of(record: &ProcessRecord, sort: ProcessSort) -> Self {
+        let snapshot = record.snapshot.as_ref();
+        let rank = snapshot.map_or(0.0, |snapshot| match sort {
+            ProcessSort::Name => 0.0,
+            ProcessSort::Cpu => snapshot.usage.cpu_percent,
+            ProcessSort::Memory => snapshot.usage.memory_percent,
+            ProcessSort::Restarts => f64::from(snapshot.restarts),
+            #[allow(clippy::cast_precision_loss, reason = "seconds of a clock are far below 2^53")]
+            ProcessSort::Started => snapshot.started_at as f64,
+        });
+        Self { rank, at: record.cursor() }
+    }
+
+    /// The largest first, then by names.
+    fn compare(&self, other: &Self) -> Ordering {
+        let name = |at: &ProcessCursor| (at.namespace.clone(), at.name.clone(), at.cloud, at.ip.to_string());
+        other.rank.total_cmp(&self.rank).then_with(|| name(&self.at).cmp(&name(&other.at)))
+    }
+}
+
+fn ranked(
+    records: Vec<ProcessRecord>,
+    sort: ProcessSort,
+    after: Option<&Ranked>,
+    limit: usize,
+    view: fn(ProcessRecord) -> ProcessView,
+) -> ProcessPage {
+    let mut rows: Vec<(Ranked, ProcessRecord)> =
+        records.into_iter().map(|record| (Ranked::of(&record, sort), record)).collect();
+    rows.retain(|(place, _)| after.is_none_or(|after| place.compare(after) == Ordering::Greater));
+    rows.sort_by(|(one, _), (other, _)| one.compare(other));
+    let has_more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| has_more).map(|(place, _)| cursor::encode(place));
+    ProcessPage { processes: rows.into_iter().map(|(_, record)| view(record)).collect(), next }
 }
 
 fn full(record: ProcessRecord) -> ProcessView {
@@ -89,7 +165,7 @@ fn brief(record: ProcessRecord) -> ProcessView {
         host: record.host.to_string(),
         agent: record.agent,
         online: record.online,
-        business: None,
+        business: record.business,
         phase: snapshot.phase,
         managed: snapshot.managed,
         pid: snapshot.pid,
@@ -105,78 +181,4 @@ fn brief(record: ProcessRecord) -> ProcessView {
         spec: None,
         snapshot: None,
     }
-}
-
-/// Registers a process on hosts, or replaces its spec. The body is that of register_proc_info.
-#[utoipa::path(post, path = "/processes", operation_id = "register", params(RegisterQuery),
-               request_body = Registration, tag = "processes", responses((status = 200, body = Rows)))]
-pub(super) async fn register(
-    _: Authenticated,
-    State(state): State<ApiState>,
-    Params(query): Params<RegisterQuery>,
-    Body(body): Body<Registration>,
-) -> Result<Json<Rows>> {
-    let mode = if query.update == Some(true) { RegisterMode::Upsert } else { RegisterMode::Create };
-    let (process, spec) = registration(&body.0)?;
-    let outcomes = state.control.register(&process.key, &spec, &process.hosts, mode).await?;
-    Ok(rows(&process.hosts, outcomes))
-}
-
-/// What a registration with `update=true` would change.
-#[utoipa::path(post, path = "/processes/plan", operation_id = "plan_registration", request_body = Registration,
-               tag = "processes", responses((status = 200, body = RegistrationPlan)))]
-pub(super) async fn plan(
-    _: Authenticated,
-    State(state): State<ApiState>,
-    Body(body): Body<Registration>,
-) -> Result<Json<RegistrationPlan>> {
-    let (process, spec) = registration(&body.0)?;
-    let hosts = state.control.resolve(&process.hosts).await?;
-    let query = proctor_store::ProcessQuery {
-        namespace: Some(process.key.namespace.clone()),
-        name: Some(process.key.name.clone()),
-        ..Default::default()
-    };
-    let (_, records) = state.control.processes(query, Some(&process.hosts)).await?;
-    let registered: HashMap<&AgentId, &ProcessRecord> = records.iter().map(|record| (&record.agent, record)).collect();
-    let change = |(named, host): (&HostRef, Option<HostRecord>)| {
-        let known = host.as_ref().and_then(|host| registered.get(&host.agent));
-        let refused = host.is_none().then(|| Refusal {
-            code: Code::AgentAbsent.number(),
-            name: Code::AgentAbsent.name().to_owned(),
-            message: format!("host {named} has never enrolled an agent"),
-        });
-        let changes = if refused.is_some() { Vec::new() } else { diff(known.map(|record| &*record.spec), Some(&spec)) };
-        RegistrationChange { host: named.to_string(), registered: known.is_some(), changes, refused }
-    };
-    let hosts = process.hosts.iter().zip(hosts).map(change).collect();
-    Ok(Json(RegistrationPlan { process: process.key.to_string(), hosts }))
-}
-
-/// Forgets a process on hosts. A managed one is released and lives on.
-#[utoipa::path(delete, path = "/processes/{namespace}/{name}", operation_id = "unregister",
-               params(("namespace" = String, Path), ("name" = String, Path)), request_body = Unregistration,
-               tag = "processes", responses((status = 200, body = Rows)))]
-pub(super) async fn unregister(
-    _: Authenticated,
-    State(state): State<ApiState>,
-    Path((namespace, name)): Path<(String, String)>,
-    Body(body): Body<Unregistration>,
-) -> Result<Json<Rows>> {
-    let key = ProcessKey::new(namespace.parse()?, name.parse()?);
-    let chosen = Chosen::of(body.hosts.as_deref(), body.all, body.business)?;
-    let hosts = chosen.where_registered(&state.control, &key).await?;
-    let outcomes = state.control.unregister(&key, &hosts).await?;
-    Ok(rows(&hosts, outcomes))
-}
-
-/// One row for each host, in the caller's order.
-pub(super) fn rows(hosts: &[HostRef], outcomes: Vec<Outcome>) -> Json<Rows> {
-    let row = |(host, outcome): (&HostRef, Outcome)| Row {
-        host: host.to_string(),
-        code: outcome.code.number(),
-        name: outcome.code.name().to_owned(),
-        message: outcome.message,
-    };
-    Json(Rows { rows: hosts.iter().zip(outcomes).map(row).collect() })
 }

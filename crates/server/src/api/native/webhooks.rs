@@ -21,7 +21,7 @@ const SECRET_BYTES_MAX: usize = 256;
 #[utoipa::path(get, path = "/webhooks", operation_id = "webhooks", tag = "events",
                responses((status = 200, body = WebhookList)))]
 pub(super) async fn list(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<WebhookList>> {
-    caller.must_be_trusted(&state.control, "see webhooks").await?;
+    caller.must_administer()?;
     let webhooks = state.control.webhooks().await?.iter().map(view).collect();
     Ok(Json(WebhookList { webhooks }))
 }
@@ -34,7 +34,7 @@ pub(super) async fn add(
     State(state): State<ApiState>,
     Body(body): Body<proctor_api::NewWebhook>,
 ) -> Result<(StatusCode, Json<WebhookView>)> {
-    caller.must_be_trusted(&state.control, "add webhooks").await?;
+    caller.must_administer()?;
     let Some(webhook) = state.control.add_webhook(webhook(body)?).await? else {
         let message = format!("there are {WEBHOOKS_MAX} webhooks already: remove one first");
         return Err(NativeError::new(Kind::InvalidArgument, message));
@@ -51,7 +51,7 @@ pub(super) async fn remove(
     State(state): State<ApiState>,
     Path(id): Path<String>,
 ) -> Result<Json<Removed>> {
-    caller.must_be_trusted(&state.control, "remove webhooks").await?;
+    caller.must_administer()?;
     let unknown = || NativeError::new(Kind::NotFound, format!("there is no webhook '{id}'"));
     let uuid = Uuid::parse_str(&id).map_err(|_| unknown())?;
     if !state.control.remove_webhook(uuid).await? {

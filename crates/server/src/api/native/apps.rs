@@ -1,0 +1,124 @@
+//! Apps, and join tokens for agents. Secrets are shown once.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use proctor_api::{AppList, AppQuery, AppView, CreatedApp, CreatedToken, NewApp, NewGrant, NewToken, Removed};
+use proctor_model::{FieldError, Scope, Subject};
+use proctor_runtime::clock;
+use proctor_store::{App, Binding};
+use uuid::Uuid;
+
+use super::body::{Body, Params};
+use super::caller::Authenticated;
+use super::error::{Kind, NativeError};
+use super::roles::role_name;
+use super::{ApiState, Result};
+use crate::ServerError;
+use crate::admin::{self, AppCode, TokenRequest};
+
+/// Makes a join token, with which agents enrol. It is shown only here.
+#[utoipa::path(post, path = "/tokens", operation_id = "create_token", request_body = NewToken, tag = "hosts",
+               responses((status = 201, body = CreatedToken)))]
+pub(super) async fn create_token(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Body(body): Body<NewToken>,
+) -> Result<(StatusCode, Json<CreatedToken>)> {
+    let request =
+        TokenRequest::new(body.uses, Duration::from_secs(body.ttl_secs), body.cloud_id)?.placing(body.business);
+    let target =
+        format!("join token for {} agents, cloud {:?}, business {:?}", body.uses, body.cloud_id, body.business);
+    let work = async move |store| admin::create_token(&store, request).await.map(Ok);
+    let (token, expires_at) = caller.administer(&state, "create_token", [target], work).await?;
+    let answer = CreatedToken { token: token.to_string(), expires_at: expires_at / 1000 };
+    Ok((StatusCode::CREATED, Json(answer)))
+}
+
+/// All apps, without their secrets.
+#[utoipa::path(get, path = "/apps", operation_id = "apps", tag = "access", responses((status = 200, body = AppList)))]
+pub(super) async fn list(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<AppList>> {
+    caller.must_administer()?;
+    let view = |app: App| AppView { code: app.code, trusted: app.trusted, created_at: app.created_at / 1000 };
+    Ok(Json(AppList { apps: state.control.store().apps().await?.into_iter().map(view).collect() }))
+}
+
+/// Makes an app. Its secret is shown only here.
+#[utoipa::path(post, path = "/apps", operation_id = "create_app", request_body = NewApp, tag = "access",
+               responses((status = 201, body = CreatedApp)))]
+pub(super) async fn create(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Body(body): Body<NewApp>,
+) -> Result<(StatusCode, Json<CreatedApp>)> {
+    caller.must_administer()?;
+    let code: AppCode = body.code.parse()?;
+    let bindings = bindings(&code, &body.roles)?;
+    if state.control.app(&body.code).await?.is_some() {
+        let message = format!("there is an app {code} already; its secret can be replaced at /apps/{code}/secret");
+        return Err(NativeError::new(Kind::Conflict, message));
+    }
+    let trusted = body.trusted;
+    let target = format!("app {code}{}", if trusted { ", trusted" } else { "" });
+    let wanted = code.clone();
+    let work = async move |store| {
+        let secret = admin::create_app(&store, &wanted, trusted).await?;
+        for binding in bindings {
+            if let Err(refusal) = store.put_binding(binding).await? {
+                store.delete_app(&wanted.to_string()).await?;
+                return Ok(Err(refusal));
+            }
+        }
+        Ok::<_, ServerError>(Ok(secret))
+    };
+    let secret = caller.administer(&state, "create_app", [target], work).await?;
+    Ok((StatusCode::CREATED, Json(CreatedApp { code: code.to_string(), secret, trusted })))
+}
+
+fn bindings(code: &AppCode, roles: &[NewGrant]) -> std::result::Result<Vec<Binding>, FieldError> {
+    let one = |(index, grant): (usize, &NewGrant)| {
+        let inside = |error: FieldError| error.inside(&format!("roles[{index}]"));
+        let scope: Scope =
+            grant.scope.parse().map_err(|error: FieldError| inside(FieldError::new("scope", error.problem)))?;
+        Ok(Binding {
+            id: Uuid::now_v7(),
+            role: role_name("role", &grant.role).map_err(inside)?,
+            subject: Subject::App(code.to_string()),
+            scope,
+            created_at: clock::unix_millis(),
+        })
+    };
+    roles.iter().enumerate().map(one).collect()
+}
+
+/// Gives an app a new secret, which is shown only here; the old one counts no longer.
+#[utoipa::path(post, path = "/apps/{code}/secret", operation_id = "rotate_app_secret",
+               params(("code" = String, Path)), params(AppQuery), tag = "access",
+               responses((status = 200, body = CreatedApp)))]
+pub(super) async fn rotate(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(code): Path<String>,
+    Params(_query): Params<AppQuery>,
+) -> Result<Json<CreatedApp>> {
+    caller.must_administer()?;
+    let unknown = || NativeError::new(Kind::NotFound, format!("there is no app {code}"));
+    let parsed: AppCode = code.parse().map_err(|_| unknown())?;
+    let trusted = state.control.app(&code).await?.ok_or_else(unknown)?.trusted;
+    let work = async move |store| admin::create_app(&store, &parsed, trusted).await.map(Ok);
+    let secret = caller.administer(&state, "rotate_app_secret", [format!("app {code}")], work).await?;
+    Ok(Json(CreatedApp { code, secret, trusted }))
+}
+
+/// Forgets an app and its bindings.
+#[utoipa::path(delete, path = "/apps/{code}", operation_id = "delete_app", params(("code" = String, Path)),
+               tag = "access", responses((status = 200, body = Removed)))]
+pub(super) async fn delete(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(code): Path<String>,
+) -> Result<Json<Removed>> {
+    caller.remove(&state, "delete_app", format!("app {code}"), async move |store| store.delete_app(&code).await).await
+}

@@ -1,0 +1,144 @@
+//! The audit: read in pages, exported whole, and checked.
+
+use std::collections::VecDeque;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use proctor_api::{AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView, LIMIT_MAX};
+use proctor_store::{AuditEntry, audit};
+
+use super::body::{Params, page_limit};
+use super::caller::Authenticated;
+use super::{ApiState, Result};
+use crate::control::Control;
+
+/// What was changed, oldest first.
+#[utoipa::path(get, path = "/audit", operation_id = "audit", params(AuditQuery), tag = "audit",
+               responses((status = 200, body = AuditPage)))]
+pub(super) async fn list(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Params(query): Params<AuditQuery>,
+) -> Result<Json<AuditPage>> {
+    caller.must_administer()?;
+    let AuditQuery { after, limit, app, user, action, since, until } = query;
+    let filter = AuditFilter { app, user, action, since, until };
+    let after = after.unwrap_or(0);
+    let entries = state.control.store().audit(&wanted(&filter, after, page_limit(limit)?)).await?;
+    let next = entries.last().map_or(after, |entry| entry.seq);
+    Ok(Json(AuditPage { entries: entries.iter().map(view).collect(), next }))
+}
+
+/// All entries that match as JSON, one in a line, oldest first.
+#[utoipa::path(get, path = "/audit/export", operation_id = "export_audit", params(AuditFilter), tag = "audit",
+               responses((status = 200, body = String, content_type = "application/x-ndjson")))]
+pub(super) async fn export(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Params(filter): Params<AuditFilter>,
+) -> Result<Response> {
+    caller.must_administer()?;
+    let reader = Reader { control: state.control, filter, after: 0, ahead: VecDeque::new() };
+    let lines = futures::stream::try_unfold(reader, |mut reader| async {
+        let line = reader.next().await?;
+        Ok::<_, proctor_store::StoreError>(line.map(|line| (line, reader)))
+    });
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
+}
+
+/// Page after page, so that an export of any length holds no more than one.
+struct Reader {
+    control: Control,
+    filter: AuditFilter,
+    after: u64,
+    ahead: VecDeque<AuditEntry>,
+}
+
+impl Reader {
+    async fn next(&mut self) -> proctor_store::Result<Option<Bytes>> {
+        if self.ahead.is_empty() {
+            let query = wanted(&self.filter, self.after, LIMIT_MAX);
+            self.ahead = self.control.store().audit(&query).await?.into();
+        }
+        let Some(entry) = self.ahead.pop_front() else { return Ok(None) };
+        self.after = entry.seq;
+        let mut line = serde_json::to_vec(&view(&entry)).expect("an entry has only string keys");
+        line.push(b'\n');
+        Ok(Some(line.into()))
+    }
+}
+
+/// Looks through the whole chain of hashes.
+#[utoipa::path(get, path = "/audit/verify", operation_id = "verify_audit", tag = "audit",
+               responses((status = 200, body = AuditVerdict)))]
+pub(super) async fn verify(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<AuditVerdict>> {
+    caller.must_administer()?;
+    let mut entries = 0;
+    let mut last: Option<AuditEntry> = None;
+    loop {
+        let after = last.as_ref().map_or(0, |entry| entry.seq);
+        let page = state.control.store().audit(&wanted(&AuditFilter::default(), after, LIMIT_MAX)).await?;
+        let Some(newest) = page.last().cloned() else { break };
+        entries += page.len() as u64;
+        // The last entry of the page before is looked at again, as what this page goes on from; of the
+        // first page, the first entry must be the first of all.
+        let piece: Vec<AuditEntry> = last.into_iter().chain(page).collect();
+        let broken = if after == 0 && piece[0].seq != 1 {
+            Err(audit::AuditBreak::Missing { expected: 1, found: piece[0].seq })
+        } else {
+            audit::verify(&piece)
+        };
+        if let Err(broken) = broken {
+            let at = match broken {
+                audit::AuditBreak::Missing { expected, .. } => expected,
+                audit::AuditBreak::Unlinked { seq } | audit::AuditBreak::Changed { seq } => seq,
+            };
+            let (last_hash, problem) = (hex(&newest.hash), Some(broken.to_string()));
+            return Ok(Json(AuditVerdict { intact: false, entries, last_hash, broken_at: Some(at), problem }));
+        }
+        last = Some(newest);
+    }
+    let last_hash = hex(&last.map_or(audit::FIRST_HASH, |entry| entry.hash));
+    Ok(Json(AuditVerdict { intact: true, entries, last_hash, broken_at: None, problem: None }))
+}
+
+fn wanted(filter: &AuditFilter, after: u64, limit: u32) -> proctor_store::AuditQuery {
+    proctor_store::AuditQuery {
+        after,
+        limit,
+        newest: false,
+        app: filter.app.clone(),
+        user: filter.user.clone(),
+        action: filter.action.clone(),
+        since: filter.since.map(|secs| secs.saturating_mul(1000)),
+        until: filter.until.map(|secs| secs.saturating_mul(1000)),
+    }
+}
+
+fn view(entry: &AuditEntry) -> AuditView {
+    let draft = entry.draft.clone();
+    AuditView {
+        seq: entry.seq,
+        at: entry.at,
+        phase: draft.phase.as_str().to_owned(),
+        of: draft.of,
+        app: draft.app,
+        user: draft.user,
+        remote: draft.remote.map(|remote| remote.to_string()),
+        request_id: draft.request_id,
+        action: draft.action,
+        classes: draft.classes.iter().map(|class| class.to_string()).collect(),
+        target_count: draft.target_count,
+        targets: draft.targets,
+        outcome: draft.outcome,
+        prev_hash: hex(&entry.prev_hash),
+        hash: hex(&entry.hash),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

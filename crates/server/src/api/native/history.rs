@@ -1,0 +1,77 @@
+//! How the spec of a process changed on a host.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use proctor_api::{DiffQuery, HistoryQuery, Revision, SpecDiff, SpecHistory};
+use proctor_model::{FieldError, ProcessKey};
+use proctor_store::SpecRevision;
+
+use super::body::Params;
+use super::caller::Authenticated;
+use super::diff::diff;
+use super::error::{Kind, NativeError};
+use super::hosts::parse_host_param;
+use super::{ApiState, Result};
+
+/// As many as the store keeps.
+const REVISIONS_MAX: u32 = 20;
+
+/// The last specs of a process on a host, newest first.
+#[utoipa::path(get, path = "/processes/{namespace}/{name}/history", operation_id = "spec_history",
+               params(("namespace" = String, Path), ("name" = String, Path)), params(HistoryQuery), tag = "processes",
+               responses((status = 200, body = SpecHistory)))]
+pub(super) async fn history(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path((namespace, name)): Path<(String, String)>,
+    Params(query): Params<HistoryQuery>,
+) -> Result<Json<SpecHistory>> {
+    let key = ProcessKey::new(namespace.parse()?, name.parse()?);
+    let revisions = revisions(&caller, &state, &key, &query.host).await?;
+    let view = |revision: SpecRevision| Revision {
+        generation: revision.generation,
+        at: revision.at / 1000,
+        spec: revision.spec.map(|spec| (*spec).clone()),
+    };
+    Ok(Json(SpecHistory { revisions: revisions.into_iter().map(view).collect() }))
+}
+
+/// What changed between two specs of a process on a host.
+#[utoipa::path(get, path = "/processes/{namespace}/{name}/diff", operation_id = "spec_diff",
+               params(("namespace" = String, Path), ("name" = String, Path)), params(DiffQuery), tag = "processes",
+               responses((status = 200, body = SpecDiff)))]
+pub(super) async fn changes(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path((namespace, name)): Path<(String, String)>,
+    Params(query): Params<DiffQuery>,
+) -> Result<Json<SpecDiff>> {
+    let key = ProcessKey::new(namespace.parse()?, name.parse()?);
+    let revisions = revisions(&caller, &state, &key, &query.host).await?;
+    let place = |field: &str, generation: u64| {
+        let found = revisions.iter().position(|revision| revision.generation == generation);
+        found.ok_or_else(|| FieldError::new(field, format!("{generation} is not a generation of the history")))
+    };
+    let to = query.to.map_or(Ok(0), |generation| place("to", generation))?;
+    let from = match query.from {
+        Some(generation) => Some(place("from", generation)?),
+        None => Some(to + 1).filter(|index| *index < revisions.len()),
+    };
+    let spec = |index: usize| revisions[index].spec.as_deref();
+    let changes = diff(from.and_then(spec), spec(to));
+    Ok(Json(SpecDiff { from: from.map(|index| revisions[index].generation), to: revisions[to].generation, changes }))
+}
+
+/// Newest first; at least one.
+async fn revisions(_: &Authenticated, state: &ApiState, key: &ProcessKey, host: &str) -> Result<Vec<SpecRevision>> {
+    let host = parse_host_param(Some(host))?.expect("a host was given");
+    let unknown = |problem: String| NativeError::new(Kind::NotFound, problem);
+    let Some(record) = state.control.resolve(std::slice::from_ref(&host)).await?.remove(0) else {
+        return Err(unknown(format!("host {host} has never enrolled an agent")));
+    };
+    let revisions = state.control.store().spec_history(&record.agent, key, REVISIONS_MAX).await?;
+    if revisions.is_empty() {
+        return Err(unknown(format!("process {key} was never registered on host {host}")));
+    }
+    Ok(revisions)
+}

@@ -1,0 +1,160 @@
+//! Placing many hosts at once, from a JSON list or from lines of CSV: all of them or none.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::header;
+use proctor_api::{ImportRow, Imported};
+use proctor_model::{FieldError, HostKey};
+use proctor_store::Business;
+
+use super::body::{from_json, malformed, read_body};
+use super::caller::Authenticated;
+use super::places::{checked_name, placed};
+use super::{ApiState, Result};
+
+const ROWS_MAX: usize = 200_000;
+/// So many mistakes are told at once.
+const MISTAKES_MAX: usize = 20;
+/// What the first line may say instead of a host.
+const HEADER: &str = "cloud";
+
+/// Places many hosts at once, and makes or names their businesses. As JSON a list of rows; as CSV lines of
+/// `cloud,ip,business[,business_name]`, of which the first may be a header.
+#[utoipa::path(post, path = "/hosts/import", operation_id = "import_hosts", tag = "hosts",
+               request_body(content((Vec<ImportRow> = "application/json"), (String = "text/csv"))),
+               responses((status = 200, body = Imported)))]
+pub(super) async fn import(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    request: Request,
+) -> Result<Json<Imported>> {
+    let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let is_csv = content_type.is_some_and(|text| text.trim_start().starts_with("text/csv"));
+    let bytes = read_body(request, &state).await?;
+    let rows = if is_csv { from_csv(&bytes)? } else { from_json(&bytes)? };
+    let (placements, businesses) = checked(rows, is_csv)?;
+    let imported = Imported { hosts: placements.len(), businesses: businesses.len() };
+    let targets: Vec<String> = placements.iter().map(|(key, business)| placed(key, *business)).collect();
+    caller
+        .administer(&state, "import_hosts", targets, async move |store| {
+            for (id, name) in businesses {
+                store.put_business(Business { id, name }).await?;
+            }
+            store.place_hosts(&placements).await
+        })
+        .await?;
+    Ok(Json(imported))
+}
+
+type Placements = Vec<(HostKey, Option<u64>)>;
+
+fn checked(rows: Vec<ImportRow>, is_csv: bool) -> Result<(Placements, BTreeMap<u64, String>)> {
+    if rows.len() > ROWS_MAX {
+        return Err(malformed(format!("{} rows are more than {ROWS_MAX}", rows.len())));
+    }
+    let mut businesses = BTreeMap::new();
+    let mut placements = Vec::with_capacity(rows.len());
+    for (index, row) in rows.into_iter().enumerate() {
+        let inside = |error: FieldError| if is_csv { error } else { error.inside(&format!("[{index}]")) };
+        if let Some(name) = row.business_name {
+            let Some(business) = row.business else {
+                return Err(inside(FieldError::new("business_name", "is given without a business")).into());
+            };
+            businesses.insert(business, checked_name(name).map_err(|error| inside(error.inside("business_name")))?);
+        }
+        placements.push((HostKey::new(row.cloud, 0, row.ip), row.business));
+    }
+    Ok((placements, businesses))
+}
+
+/// Every line that does not fit is told, up to a number.
+fn from_csv(bytes: &[u8]) -> Result<Vec<ImportRow>> {
+    let mut reader =
+        csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(bytes);
+    let mut rows = Vec::new();
+    let mut mistakes: Vec<FieldError> = Vec::new();
+    for (number, record) in (1..).zip(reader.records()) {
+        let line = |error: FieldError| error.inside(&format!("row {number}"));
+        let record = record.map_err(|error| line(FieldError::new("", error.to_string())))?;
+        if number == 1 && record.get(0) == Some(HEADER) {
+            continue;
+        }
+        match csv_row(&record) {
+            Ok(row) => rows.push(row),
+            Err(error) => mistakes.push(line(error)),
+        }
+        if mistakes.len() >= MISTAKES_MAX {
+            break;
+        }
+    }
+    let Some(first) = mistakes.first().map(|mistake| mistake.field.clone()) else { return Ok(rows) };
+    let told: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+    let rest = told.join("; ");
+    let problem = rest.strip_prefix(&format!("{first}: ")).unwrap_or(&rest);
+    Err(FieldError::new(first, problem).into())
+}
+
+fn csv_row(record: &csv::StringRecord) -> std::result::Result<ImportRow, FieldError> {
+    if !(3..=4).contains(&record.len()) {
+        let problem = format!("has {} columns, not cloud,ip,business[,business_name]", record.len());
+        return Err(FieldError::new("", problem));
+    }
+    let number = |column: &str, text: &str| {
+        text.parse::<u64>().map_err(|_| FieldError::new(column, format!("'{text}' is not a whole number")))
+    };
+    let cloud = number("cloud", &record[0])?;
+    let cloud = u32::try_from(cloud).map_err(|_| FieldError::new("cloud", format!("{cloud} is too large")))?;
+    let ip: IpAddr =
+        record[1].parse().map_err(|_| FieldError::new("ip", format!("'{}' is not an IP address", &record[1])))?;
+    let business = if record[2].is_empty() { None } else { Some(number("business", &record[2])?) };
+    let business_name = record.get(3).filter(|name| !name.is_empty()).map(str::to_owned);
+    if business_name.is_some() && business.is_none() {
+        return Err(FieldError::new("business_name", "is given without a business"));
+    }
+    Ok(ImportRow { cloud, ip, business, business_name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_hosts_with_a_header_or_without() {
+        let rows =
+            from_csv("cloud,ip,business,business_name\n0,10.0.0.1,3,\"网站, 一\"\n1, ::1 ,,\n".as_bytes()).unwrap();
+        let bare = from_csv(b"0,10.0.0.1,3").unwrap();
+
+        let first = ImportRow {
+            cloud: 0,
+            ip: "10.0.0.1".parse().unwrap(),
+            business: Some(3),
+            business_name: Some("网站, 一".to_owned()),
+        };
+        assert_eq!(rows[0], first);
+        assert_eq!((rows[1].cloud, rows[1].business), (1, None));
+        assert_eq!(bare, [ImportRow { business_name: None, ..first }]);
+    }
+
+    #[test]
+    fn every_wrong_line_is_told_with_its_number() {
+        let error =
+            from_csv(b"cloud,ip,business\n0,ten,3\n0,10.0.0.1,3\nx,10.0.0.1,3\n0\n0,10.0.0.1,,name\n").unwrap_err();
+
+        assert_eq!(error.field(), Some("row 2.ip"));
+        let told = error.message();
+        for place in ["row 2.ip: 'ten'", "row 4.cloud: 'x'", "row 5: has 1 columns", "row 6.business_name"] {
+            assert!(told.contains(place), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_row_of_a_list_is_told_with_its_place() {
+        let error =
+            from_json::<Vec<ImportRow>>(br#"[{"ip":"10.0.0.1","business":1},{"ip":"x","business":1}]"#).unwrap_err();
+
+        assert_eq!(error.field(), Some("[1].ip"));
+    }
+}

@@ -1,0 +1,159 @@
+//! Businesses, sets of them, and which hosts belong where.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use proctor_api::{
+    BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView, Placed, Placement,
+    Removed,
+};
+use proctor_model::{FieldError, HostKey};
+use proctor_store::{Business, BusinessSet};
+
+use super::body::Body;
+use super::caller::Authenticated;
+use super::error::{Kind, NativeError};
+use super::hosts::parse_hosts;
+use super::{ApiState, Result};
+use crate::control::{Control, HostRef};
+
+const NAME_CHARS_MAX: usize = 128;
+
+/// All businesses, by their ids.
+#[utoipa::path(get, path = "/businesses", operation_id = "businesses", tag = "hosts",
+               responses((status = 200, body = BusinessList)))]
+pub(super) async fn businesses(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<BusinessList>> {
+    caller.must_administer()?;
+    let view = |Business { id, name }| BusinessView { id, name };
+    let businesses = state.control.store().businesses().await?.into_iter().map(view).collect();
+    Ok(Json(BusinessList { businesses }))
+}
+
+/// Makes a business, or names it anew.
+#[utoipa::path(put, path = "/businesses/{id}", operation_id = "put_business", params(("id" = u64, Path)),
+               request_body = BusinessName, tag = "hosts", responses((status = 200, body = BusinessView)))]
+pub(super) async fn put_business(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+    Body(body): Body<BusinessName>,
+) -> Result<Json<BusinessView>> {
+    let business = Business { id: parse_id(&id)?, name: checked_name(body.name)? };
+    let view = BusinessView { id: business.id, name: business.name.clone() };
+    let target = format!("business {} {}", business.id, business.name);
+    caller
+        .administer(&state, "put_business", [target], async move |store| store.put_business(business).await.map(Ok))
+        .await?;
+    Ok(Json(view))
+}
+
+/// Forgets a business; its hosts then belong to none.
+#[utoipa::path(delete, path = "/businesses/{id}", operation_id = "delete_business", params(("id" = u64, Path)),
+               tag = "hosts", responses((status = 200, body = Removed)))]
+pub(super) async fn delete_business(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(text): Path<String>,
+) -> Result<Json<Removed>> {
+    let id = parse_id(&text)?;
+    caller
+        .remove(&state, "delete_business", format!("business {id}"), async move |store| store.delete_business(id).await)
+        .await
+}
+
+/// All business sets, by their ids.
+#[utoipa::path(get, path = "/business-sets", operation_id = "business_sets", tag = "hosts",
+               responses((status = 200, body = BusinessSetList)))]
+pub(super) async fn business_sets(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+) -> Result<Json<BusinessSetList>> {
+    caller.must_administer()?;
+    let view = |BusinessSet { id, name, members }| BusinessSetView { id, name, members };
+    let business_sets = state.control.store().business_sets().await?.into_iter().map(view).collect();
+    Ok(Json(BusinessSetList { business_sets }))
+}
+
+/// Makes a business set, or replaces it.
+#[utoipa::path(put, path = "/business-sets/{id}", operation_id = "put_business_set", params(("id" = u64, Path)),
+               request_body = BusinessSetSetting, tag = "hosts", responses((status = 200, body = BusinessSetView)))]
+pub(super) async fn put_business_set(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+    Body(body): Body<BusinessSetSetting>,
+) -> Result<Json<BusinessSetView>> {
+    let (id, name, members) = (parse_id(&id)?, checked_name(body.name)?, body.members);
+    let view = BusinessSetView { id, name: name.clone(), members: members.clone() };
+    let set = BusinessSet { id, name, members };
+    let target = format!("set {id} {}", view.name);
+    caller
+        .administer(&state, "put_business_set", [target], async move |store| store.put_business_set(set).await)
+        .await?;
+    Ok(Json(view))
+}
+
+/// Forgets a business set; its businesses stay.
+#[utoipa::path(delete, path = "/business-sets/{id}", operation_id = "delete_business_set",
+               params(("id" = u64, Path)), tag = "hosts", responses((status = 200, body = Removed)))]
+pub(super) async fn delete_business_set(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(text): Path<String>,
+) -> Result<Json<Removed>> {
+    let id = parse_id(&text)?;
+    caller
+        .remove(&state, "delete_business_set", format!("set {id}"), async move |store| {
+            store.delete_business_set(id).await
+        })
+        .await
+}
+
+/// Says which business hosts belong to, all of them or none. Hosts need not have enrolled yet.
+#[utoipa::path(put, path = "/hosts/placements", operation_id = "place_hosts", request_body = Placement, tag = "hosts",
+               responses((status = 200, body = Placed)))]
+pub(super) async fn place_hosts(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Body(body): Body<Placement>,
+) -> Result<Json<Placed>> {
+    if body.hosts.is_empty() {
+        return Err(FieldError::new("hosts", "must not be empty").into());
+    }
+    let keys = keys(&state.control, &parse_hosts(&body.hosts)?).await?;
+    let placements: Vec<(HostKey, Option<u64>)> = keys.into_iter().map(|key| (key, body.business)).collect();
+    let hosts = placements.len();
+    let targets: Vec<String> = placements.iter().map(|(key, business)| placed(key, *business)).collect();
+    caller.administer(&state, "place_hosts", targets, async move |store| store.place_hosts(&placements).await).await?;
+    Ok(Json(Placed { hosts }))
+}
+
+/// A placement in the words of the audit.
+pub(super) fn placed(key: &HostKey, business: Option<u64>) -> String {
+    match business {
+        Some(business) => format!("{key} to business {business}"),
+        None => format!("{key} to no business"),
+    }
+}
+
+/// The addresses of the hosts; an agent id stands for the host that it serves.
+async fn keys(control: &Control, hosts: &[HostRef]) -> Result<Vec<HostKey>> {
+    let records = control.resolve(hosts).await?;
+    let one = |(index, (host, record)): (usize, (&HostRef, Option<proctor_store::HostRecord>))| {
+        let unknown = || FieldError::new(format!("hosts[{index}]"), format!("agent {host} serves no host"));
+        host.key().or_else(|| record.map(|record| record.key)).ok_or_else(unknown)
+    };
+    Ok(hosts.iter().zip(records).enumerate().map(one).collect::<std::result::Result<_, _>>()?)
+}
+
+fn parse_id(text: &str) -> Result<u64> {
+    text.parse().map_err(|_| NativeError::new(Kind::InvalidArgument, format!("id: '{text}' is not a whole number")))
+}
+
+pub(super) fn checked_name(name: String) -> std::result::Result<String, FieldError> {
+    let length = name.chars().count();
+    if name.trim().is_empty() || length > NAME_CHARS_MAX || name.chars().any(char::is_control) {
+        let problem = format!("must have 1 to {NAME_CHARS_MAX} characters, none of them a control character");
+        return Err(FieldError::new("name", problem));
+    }
+    Ok(name)
+}

@@ -1,0 +1,93 @@
+//! Registering processes, planning it, and forgetting them.
+
+use std::collections::HashMap;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use proctor_api::{
+    Refusal, RegisterQuery, Registration, RegistrationChange, RegistrationPlan, Row, Rows, Unregistration,
+};
+use proctor_model::{AgentId, Code, Outcome, ProcessKey};
+use proctor_store::{HostRecord, ProcessQuery, ProcessRecord, RegisterMode};
+
+use super::body::{Body, Params};
+use super::caller::Authenticated;
+use super::diff::diff;
+use super::hosts::Chosen;
+use super::{ApiState, Result};
+use crate::api::gse::decode::registration;
+use crate::control::HostRef;
+
+/// Registers a process on hosts, or replaces its spec. The body is that of register_proc_info.
+#[utoipa::path(post, path = "/processes", operation_id = "register", params(RegisterQuery),
+               request_body = Registration, tag = "processes", responses((status = 200, body = Rows)))]
+pub(super) async fn register(
+    _: Authenticated,
+    State(state): State<ApiState>,
+    Params(query): Params<RegisterQuery>,
+    Body(body): Body<Registration>,
+) -> Result<Json<Rows>> {
+    let mode = if query.update == Some(true) { RegisterMode::Upsert } else { RegisterMode::Create };
+    let (process, spec) = registration(&body.0)?;
+    let outcomes = state.control.register(&process.key, &spec, &process.hosts, mode).await?;
+    Ok(rows(&process.hosts, outcomes))
+}
+
+/// What a registration with `update=true` would change.
+#[utoipa::path(post, path = "/processes/plan", operation_id = "plan_registration", request_body = Registration,
+               tag = "processes", responses((status = 200, body = RegistrationPlan)))]
+pub(super) async fn plan(
+    _: Authenticated,
+    State(state): State<ApiState>,
+    Body(body): Body<Registration>,
+) -> Result<Json<RegistrationPlan>> {
+    let (process, spec) = registration(&body.0)?;
+    let hosts = state.control.resolve(&process.hosts).await?;
+    let query = ProcessQuery {
+        namespace: Some(process.key.namespace.clone()),
+        name: Some(process.key.name.clone()),
+        ..Default::default()
+    };
+    let (_, records) = state.control.processes(query, Some(&process.hosts)).await?;
+    let registered: HashMap<&AgentId, &ProcessRecord> = records.iter().map(|record| (&record.agent, record)).collect();
+    let change = |(named, host): (&HostRef, Option<HostRecord>)| {
+        let known = host.as_ref().and_then(|host| registered.get(&host.agent));
+        let refused = host.is_none().then(|| Refusal {
+            code: Code::AgentAbsent.number(),
+            name: Code::AgentAbsent.name().to_owned(),
+            message: format!("host {named} has never enrolled an agent"),
+        });
+        let changes = if refused.is_some() { Vec::new() } else { diff(known.map(|record| &*record.spec), Some(&spec)) };
+        RegistrationChange { host: named.to_string(), registered: known.is_some(), changes, refused }
+    };
+    let hosts = process.hosts.iter().zip(hosts).map(change).collect();
+    Ok(Json(RegistrationPlan { process: process.key.to_string(), hosts }))
+}
+
+/// Forgets a process on hosts. A managed one is released and lives on.
+#[utoipa::path(delete, path = "/processes/{namespace}/{name}", operation_id = "unregister",
+               params(("namespace" = String, Path), ("name" = String, Path)), request_body = Unregistration,
+               tag = "processes", responses((status = 200, body = Rows)))]
+pub(super) async fn unregister(
+    _: Authenticated,
+    State(state): State<ApiState>,
+    Path((namespace, name)): Path<(String, String)>,
+    Body(body): Body<Unregistration>,
+) -> Result<Json<Rows>> {
+    let key = ProcessKey::new(namespace.parse()?, name.parse()?);
+    let chosen = Chosen::of(body.hosts.as_deref(), body.all, body.business)?;
+    let hosts = chosen.where_registered(&state.control, &key).await?;
+    let outcomes = state.control.unregister(&key, &hosts).await?;
+    Ok(rows(&hosts, outcomes))
+}
+
+/// One row for each host, in the caller's order.
+pub(super) fn rows(hosts: &[HostRef], outcomes: Vec<Outcome>) -> Json<Rows> {
+    let row = |(host, outcome): (&HostRef, Outcome)| Row {
+        host: host.to_string(),
+        code: outcome.code.number(),
+        name: outcome.code.name().to_owned(),
+        message: outcome.message,
+    };
+    Json(Rows { rows: hosts.iter().zip(outcomes).map(row).collect() })
+}

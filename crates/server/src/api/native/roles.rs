@@ -1,0 +1,143 @@
+//! Roles, and who has them where.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use proctor_api::{BindingList, BindingQuery, BindingView, NewBinding, NewRole, Removed, RoleList, RoleView};
+use proctor_model::{Class, Classes, FieldError, Role, RoleName, Subject};
+use proctor_runtime::clock;
+use proctor_store::Binding;
+use uuid::Uuid;
+
+use super::body::{Body, Params};
+use super::caller::Authenticated;
+use super::error::{Kind, NativeError};
+use super::{ApiState, Result};
+
+/// All roles, those first that are built in.
+#[utoipa::path(get, path = "/roles", operation_id = "roles", tag = "access", responses((status = 200, body = RoleList)))]
+pub(super) async fn list(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<RoleList>> {
+    caller.must_administer()?;
+    let roles = state.control.store().roles().await?.iter().map(role_view).collect();
+    Ok(Json(RoleList { roles }))
+}
+
+/// Makes a role, or changes what it allows.
+#[utoipa::path(put, path = "/roles/{name}", operation_id = "put_role", params(("name" = String, Path)),
+               request_body = NewRole, tag = "access",
+               responses((status = 200, body = RoleView)))]
+pub(super) async fn put(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(name): Path<String>,
+    Body(body): Body<NewRole>,
+) -> Result<Json<RoleView>> {
+    let role = Role { name: role_name("name", &name)?, classes: classes(&body.classes)? };
+    let view = role_view(&role);
+    let target = format!("role {name} {}", body.classes.join(" "));
+    caller.administer(&state, "put_role", [target], async move |store| store.put_role(role).await).await?;
+    Ok(Json(view))
+}
+
+/// Forgets a role and every binding of it.
+#[utoipa::path(delete, path = "/roles/{name}", operation_id = "delete_role", params(("name" = String, Path)),
+               tag = "access", responses((status = 200, body = Removed)))]
+pub(super) async fn delete(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(name): Path<String>,
+) -> Result<Json<Removed>> {
+    let role = role_name("name", &name)?;
+    caller
+        .remove(&state, "delete_role", format!("role {name}"), async move |store| store.delete_role(&role).await)
+        .await
+}
+
+/// Who has which role where.
+#[utoipa::path(get, path = "/bindings", operation_id = "bindings", params(BindingQuery), tag = "access",
+               responses((status = 200, body = BindingList)))]
+pub(super) async fn bindings(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Params(query): Params<BindingQuery>,
+) -> Result<Json<BindingList>> {
+    caller.must_administer()?;
+    let subject: Option<Subject> = query.subject.as_deref().map(str::parse).transpose()?;
+    let mut bindings = state.control.store().bindings().await?;
+    bindings.retain(|binding| subject.as_ref().is_none_or(|subject| binding.subject == *subject));
+    Ok(Json(BindingList { bindings: bindings.iter().map(binding_view).collect() }))
+}
+
+/// Gives a role to an app or to a user. A binding that is there already is answered as it is.
+#[utoipa::path(post, path = "/bindings", operation_id = "create_binding", request_body = NewBinding, tag = "access",
+               responses((status = 201, body = BindingView)))]
+pub(super) async fn bind(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Body(body): Body<NewBinding>,
+) -> Result<(StatusCode, Json<BindingView>)> {
+    let binding = Binding {
+        id: Uuid::now_v7(),
+        role: role_name("role", &body.role)?,
+        subject: body.subject.parse()?,
+        scope: body.scope.parse()?,
+        created_at: clock::unix_millis(),
+    };
+    let target = format!("{} as {} on {}", binding.subject, binding.role, binding.scope);
+    let wanted = binding.clone();
+    let id = caller
+        .administer(&state, "create_binding", [target], async move |store| store.put_binding(wanted).await)
+        .await?;
+    let kept = state.control.store().bindings().await?.into_iter().find(|binding| binding.id == id);
+    Ok((StatusCode::CREATED, Json(binding_view(&kept.unwrap_or(binding)))))
+}
+
+/// Takes a role away.
+#[utoipa::path(delete, path = "/bindings/{id}", operation_id = "delete_binding", params(("id" = String, Path)),
+               tag = "access", responses((status = 200, body = Removed)))]
+pub(super) async fn unbind(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+) -> Result<Json<Removed>> {
+    let unknown = |_| NativeError::new(Kind::NotFound, format!("there is no binding {id}"));
+    let uuid = Uuid::parse_str(&id).map_err(unknown)?;
+    caller
+        .remove(&state, "delete_binding", format!("binding {uuid}"), async move |store| {
+            store.delete_binding(uuid).await
+        })
+        .await
+}
+
+/// Where it stands in the request, not what its type is called.
+pub(super) fn role_name(field: &str, text: &str) -> std::result::Result<RoleName, FieldError> {
+    text.parse().map_err(|error: FieldError| FieldError::new(field, error.problem))
+}
+
+fn classes(names: &[String]) -> std::result::Result<Classes, FieldError> {
+    if names.is_empty() {
+        return Err(FieldError::new("classes", "must not be empty"));
+    }
+    let one = |(index, name): (usize, &String)| {
+        name.parse::<Class>().map_err(|error| FieldError::new(format!("classes[{index}]"), error.problem))
+    };
+    names.iter().enumerate().map(one).collect()
+}
+
+fn role_view(role: &Role) -> RoleView {
+    RoleView {
+        name: role.name.to_string(),
+        classes: role.classes.iter().map(|class| class.to_string()).collect(),
+        built_in: Role::built_in().iter().any(|built_in| built_in.name == role.name),
+    }
+}
+
+fn binding_view(binding: &Binding) -> BindingView {
+    BindingView {
+        id: binding.id.to_string(),
+        role: binding.role.to_string(),
+        subject: binding.subject.to_string(),
+        scope: binding.scope.to_string(),
+        created_at: binding.created_at / 1000,
+    }
+}

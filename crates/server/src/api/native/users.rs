@@ -1,0 +1,138 @@
+//! Users, and the tokens with which they call. Secrets are shown once.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use proctor_api::{NewUser, Removed, UserChange, UserList, UserTokenList, UserTokenView, UserView};
+use proctor_model::FieldError;
+use proctor_runtime::clock;
+use proctor_store::{User, UserToken};
+
+use super::body::Body;
+use super::caller::Authenticated;
+use super::error::{Kind, NativeError};
+use super::{ApiState, Result};
+
+const NAME_CHARS_MAX: usize = 64;
+
+/// All users.
+#[utoipa::path(get, path = "/users", operation_id = "users", tag = "access", responses((status = 200, body = UserList)))]
+pub(super) async fn list(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<UserList>> {
+    caller.must_administer()?;
+    Ok(Json(UserList { users: state.control.store().users().await?.into_iter().map(view).collect() }))
+}
+
+/// Makes a user, who may do nothing until bound to a role.
+#[utoipa::path(post, path = "/users", operation_id = "create_user", request_body = NewUser, tag = "access",
+               responses((status = 201, body = UserView)))]
+pub(super) async fn create(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Body(body): Body<NewUser>,
+) -> Result<(StatusCode, Json<UserView>)> {
+    caller.must_administer()?;
+    let user = User { name: user_name(body.name)?, created_at: clock::unix_millis(), disabled: false };
+    if state.control.store().user(&user.name).await?.is_some() {
+        return Err(NativeError::new(Kind::Conflict, format!("there is a user {} already", user.name)));
+    }
+    put(&caller, &state, "create_user", user.clone()).await?;
+    Ok((StatusCode::CREATED, Json(view(user))))
+}
+
+/// Disables a user, whose tokens are then not taken, or enables it again.
+#[utoipa::path(put, path = "/users/{name}", operation_id = "update_user", params(("name" = String, Path)),
+               request_body = UserChange, tag = "access", responses((status = 200, body = UserView)))]
+pub(super) async fn update(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(name): Path<String>,
+    Body(body): Body<UserChange>,
+) -> Result<Json<UserView>> {
+    caller.must_administer()?;
+    let user = User { disabled: body.disabled, ..known(&state, &name).await? };
+    let action = if body.disabled { "disable_user" } else { "enable_user" };
+    put(&caller, &state, action, user.clone()).await?;
+    Ok(Json(view(user)))
+}
+
+async fn put(caller: &Authenticated, state: &ApiState, action: &'static str, user: User) -> Result<()> {
+    let target = format!("user {}", user.name);
+    caller.administer(state, action, [target], async move |store| store.put_user(user).await.map(Ok)).await
+}
+
+/// Forgets a user, with tokens and bindings.
+#[utoipa::path(delete, path = "/users/{name}", operation_id = "delete_user", params(("name" = String, Path)),
+               tag = "access", responses((status = 200, body = Removed)))]
+pub(super) async fn delete(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(name): Path<String>,
+) -> Result<Json<Removed>> {
+    caller
+        .remove(&state, "delete_user", format!("user {name}"), async move |store| store.delete_user(&name).await)
+        .await
+}
+
+/// The tokens of a user, without their secrets.
+#[utoipa::path(get, path = "/users/{name}/tokens", operation_id = "user_tokens", params(("name" = String, Path)),
+               tag = "access", responses((status = 200, body = UserTokenList)))]
+pub(super) async fn tokens(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(name): Path<String>,
+) -> Result<Json<UserTokenList>> {
+    caller.must_administer()?;
+    known(&state, &name).await?;
+    let tokens = state.control.store().user_tokens(Some(&name)).await?;
+    Ok(Json(UserTokenList { tokens: tokens.into_iter().map(token_view).collect() }))
+}
+
+/// Takes a token away from a user.
+#[utoipa::path(delete, path = "/users/{name}/tokens/{id}", operation_id = "delete_user_token",
+               params(("name" = String, Path), ("id" = String, Path)), tag = "access",
+               responses((status = 200, body = Removed)))]
+pub(super) async fn delete_token(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path((name, id)): Path<(String, String)>,
+) -> Result<Json<Removed>> {
+    let what = format!("token {id} of user {name}");
+    let work = async move |store: std::sync::Arc<dyn proctor_store::Store>| match store.user_token(&id).await? {
+        Some(token) if token.user == name => store.delete_user_token(&id).await,
+        Some(_) | None => Ok(false),
+    };
+    caller.remove(&state, "delete_user_token", what, work).await
+}
+
+async fn known(state: &ApiState, name: &str) -> Result<User> {
+    let user = state.control.store().user(name).await?;
+    user.ok_or_else(|| NativeError::new(Kind::NotFound, format!("there is no user {name}")))
+}
+
+/// Without ':', at which the text of a subject is split.
+fn user_name(name: String) -> std::result::Result<String, FieldError> {
+    let length = name.chars().count();
+    if name.trim().is_empty()
+        || length > NAME_CHARS_MAX
+        || name.contains([':', '/'])
+        || name.chars().any(char::is_control)
+    {
+        let problem = format!("must have 1 to {NAME_CHARS_MAX} characters without ':', '/' and control characters");
+        return Err(FieldError::new("name", problem));
+    }
+    Ok(name)
+}
+
+fn view(user: User) -> UserView {
+    UserView { name: user.name, created_at: user.created_at / 1000, disabled: user.disabled }
+}
+
+fn token_view(token: UserToken) -> UserTokenView {
+    UserTokenView {
+        id: token.id,
+        user: token.user,
+        note: token.note,
+        created_at: token.created_at / 1000,
+        expires_at: token.expires_at.map(|at| at / 1000),
+    }
+}

@@ -1,0 +1,101 @@
+//! Apps, users, roles and bindings.
+
+use axum::http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::support::{World, column, error};
+
+#[tokio::test]
+async fn an_app_is_made_once_gets_new_secrets_and_goes() {
+    let world = World::new().await;
+
+    let (made, app) = world.post("/apps", json!({ "code": "second", "trusted": true })).await;
+    let (twice, _) = world.post("/apps", json!({ "code": "second" })).await;
+    let (_, rotated) = world.post("/apps/second/secret", Value::Null).await;
+    let old = app["secret"].as_str().unwrap();
+    let new = rotated["secret"].as_str().unwrap();
+    let (with_old, _) = world.call_as("second", old, Method::GET, "/apps", Value::Null).await;
+    let (with_new, list) = world.call_as("second", new, Method::GET, "/apps", Value::Null).await;
+    let (gone, _) = world.delete("/apps/second").await;
+    let (after, _) = world.call_as("second", new, Method::GET, "/apps", Value::Null).await;
+
+    assert_eq!((made, twice), (StatusCode::CREATED, StatusCode::CONFLICT));
+    assert_eq!((with_old, with_new), (StatusCode::UNAUTHORIZED, StatusCode::OK));
+    assert_eq!(column(&list["apps"], "code"), ["boss", "second"]);
+    assert!(!list.to_string().contains(new));
+    assert_eq!((gone, after), (StatusCode::OK, StatusCode::UNAUTHORIZED));
+    assert_eq!(world.delete("/apps/second").await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn an_app_gets_its_roles_at_once_or_is_not_made() {
+    let world = World::new().await;
+    world.put("/businesses/3", json!({ "name": "web" })).await;
+    let app = |scope: &str| json!({ "code": "job", "roles": [{ "role": "operator", "scope": scope }] });
+
+    let (unknown, _) = world.post("/apps", app("business:4")).await;
+    let (bad, answer) = world.post("/apps", app("everywhere")).await;
+    let none = world.got("/apps").await;
+    let (made, _) = world.post("/apps", app("business:3")).await;
+    let bindings = world.got("/bindings?subject=app:job").await;
+
+    assert_eq!((unknown, bad, error(&answer).1), (StatusCode::NOT_FOUND, StatusCode::BAD_REQUEST, "roles[0].scope"));
+    assert_eq!(column(&none["apps"], "code"), ["boss"]);
+    assert_eq!(made, StatusCode::CREATED);
+    assert_eq!(column(&bindings["bindings"], "scope"), ["business:3"]);
+}
+
+#[tokio::test]
+async fn roles_are_made_and_changed_but_not_those_built_in() {
+    let world = World::new().await;
+
+    let (made, role) = world.put("/roles/on-call", json!({ "classes": ["operate", "read"] })).await;
+    let (built_in, _) = world.put("/roles/viewer", json!({ "classes": ["admin"] })).await;
+    let (bad, answer) = world.put("/roles/x", json!({ "classes": ["read", "dance"] })).await;
+    let (name, _) = world.put("/roles/On%20Call", json!({ "classes": ["read"] })).await;
+    let list = world.got("/roles").await;
+    let (gone, _) = world.delete("/roles/on-call").await;
+
+    assert_eq!((made, &role["classes"]), (StatusCode::OK, &json!(["read", "operate"])));
+    assert_eq!((built_in, bad, error(&answer).1), (StatusCode::CONFLICT, StatusCode::BAD_REQUEST, "classes[1]"));
+    assert_eq!(name, StatusCode::BAD_REQUEST);
+    assert_eq!(column(&list["roles"], "name"), ["viewer", "operator", "owner", "admin", "on-call"]);
+    assert_eq!(column(&list["roles"], "built_in"), [true, true, true, true, false]);
+    assert_eq!(gone, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_binding_is_made_once_and_taken_away() {
+    let world = World::new().await;
+    let body = json!({ "role": "viewer", "subject": "user:张三", "scope": "namespace:web" });
+
+    let (made, first) = world.post("/bindings", body.clone()).await;
+    let (_, second) = world.post("/bindings", body).await;
+    let (no_role, _) = world.post("/bindings", json!({ "role": "none", "subject": "app:a", "scope": "cloud:1" })).await;
+    let (bad, answer) = world.post("/bindings", json!({ "role": "viewer", "subject": "a", "scope": "cloud:1" })).await;
+    let path = format!("/bindings/{}", first["id"].as_str().unwrap());
+    let (gone, _) = world.delete(&path).await;
+    let (again, _) = world.delete(&path).await;
+
+    assert_eq!((made, &first), (StatusCode::CREATED, &second));
+    assert_eq!((no_role, bad, error(&answer).1), (StatusCode::NOT_FOUND, StatusCode::BAD_REQUEST, "subject"));
+    assert_eq!((gone, again), (StatusCode::OK, StatusCode::NOT_FOUND));
+}
+
+#[tokio::test]
+async fn users_are_made_disabled_and_removed() {
+    let world = World::new().await;
+
+    let (made, user) = world.post("/users", json!({ "name": "ana" })).await;
+    let (twice, _) = world.post("/users", json!({ "name": "ana" })).await;
+    let (_, disabled) = world.put("/users/ana", json!({ "disabled": true })).await;
+    let list = world.got("/users").await;
+    let (unknown, _) = world.put("/users/bea", json!({ "disabled": true })).await;
+    let (bad, answer) = world.post("/users", json!({ "name": "a:b" })).await;
+    let (gone, _) = world.delete("/users/ana").await;
+
+    assert_eq!((made, twice, &user["disabled"]), (StatusCode::CREATED, StatusCode::CONFLICT, &json!(false)));
+    assert_eq!((&disabled["disabled"], &list["users"]), (&json!(true), &json!([disabled])));
+    assert_eq!((unknown, bad, error(&answer).1), (StatusCode::NOT_FOUND, StatusCode::BAD_REQUEST, "name"));
+    assert_eq!((gone, world.got("/users").await), (StatusCode::OK, json!({ "users": [] })));
+}
