@@ -10,47 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    BootId, Code, CommandEnd, CommandResult, Control, Exit, Identity, Incarnation, Lifetime, Limits, Look, OperationId,
-    OperationKind, Outcome, Ownership, Phase, Policy, ProcessKey, Signal, Spec, TaskId,
+    BootId, Code, CommandEnd, CommandResult, Exit, Incarnation, Look, OperationId, OperationKind, Outcome, Phase,
+    ProcessKey, Signal, Spec, TaskId,
 };
 use proctor_supervise::{Action, Breach, CommandKind, Event, Excess, Notice, Process, Record, Request, Resource, Time};
 
-/// What the commands of the process under test do.
-#[derive(Clone, Debug)]
-pub(crate) struct Habits {
-    pub start_takes_ms: u64,
-    pub start_exit: i32,
-    /// After the end of the start command; None: no process comes.
-    pub appears_after_ms: Option<u64>,
-    /// The start command is the process itself and ends with it.
-    pub foreground: bool,
-    pub healthy: bool,
-    /// Health commands get no turn.
-    pub health_postponed: bool,
-    /// None: lives for ever.
-    pub lives_ms: Option<u64>,
-    pub stop_takes_ms: u64,
-    pub stop_exit: i32,
-    /// After the end of the stop command or a SIGTERM; None: it does not care.
-    pub dies_after_ms: Option<u64>,
-}
-
-impl Default for Habits {
-    fn default() -> Self {
-        Self {
-            start_takes_ms: 20,
-            start_exit: 0,
-            appears_after_ms: Some(30),
-            foreground: false,
-            healthy: true,
-            health_postponed: false,
-            lives_ms: None,
-            stop_takes_ms: 20,
-            stop_exit: 0,
-            dies_after_ms: Some(50),
-        }
-    }
-}
+pub(crate) use super::setting::{Habits, spec};
 
 #[derive(Debug)]
 enum Due {
@@ -124,33 +89,6 @@ pub(crate) struct World {
     disk: Option<Record>,
     begun: BTreeMap<OperationId, Request>,
     requested: BTreeMap<OperationId, Request>,
-}
-
-pub(crate) fn spec(change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
-    let mut spec = Spec {
-        identity: Identity {
-            proc_name: "p".parse().unwrap(),
-            setup_path: "/".parse().unwrap(),
-            pid_path: "/run/p.pid".parse().unwrap(),
-            config_path: None,
-            log_path: None,
-            user: "root".parse().unwrap(),
-            index_key: String::new(),
-        },
-        control: Control {
-            start: Some("start".parse().unwrap()),
-            stop: Some("stop".parse().unwrap()),
-            ..Control::default()
-        },
-        limits: Limits::default(),
-        policy: Policy::new(Lifetime::Resident),
-        ownership: Ownership::default(),
-        report_id: None,
-        configmap: Vec::new(),
-        labels: BTreeMap::new(),
-    };
-    change(&mut spec);
-    Arc::new(spec)
 }
 
 impl World {

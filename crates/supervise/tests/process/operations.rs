@@ -1,0 +1,267 @@
+//! What people ask for: start, stop, restart, reload, kill, manage and release.
+
+use std::time::Duration;
+
+use proctor_model::{Code, Lifetime, OperationKind, Phase};
+
+use super::world::{Habits, World, spec};
+use super::{code_of, resident, running, secs};
+
+#[test]
+fn a_start_succeeds_when_the_process_has_lived_through_its_check() {
+    let mut world = resident(Habits::default());
+    let start = world.request(OperationKind::Start);
+
+    world.pass(Duration::from_millis(4900));
+    assert_eq!(world.outcome(start), None);
+    assert_eq!(world.machine.phase(), Phase::Starting);
+    world.pass(Duration::from_millis(300));
+
+    assert_eq!(world.outcome(start).unwrap().code, Code::Success);
+    assert!(world.machine.managed());
+    assert_eq!(world.machine.phase(), Phase::Running);
+}
+
+#[test]
+fn a_start_without_a_check_succeeds_as_soon_as_the_process_is_found() {
+    let mut world = World::new(spec(|spec| spec.policy.start_check = secs(0)), Habits::default());
+    let start = world.request(OperationKind::Start);
+
+    world.pass(Duration::from_millis(200));
+
+    assert_eq!(world.outcome(start).unwrap().code, Code::Success);
+}
+
+#[test]
+fn a_start_of_a_running_process_runs_nothing() {
+    let mut world = running(Habits::default());
+
+    assert_eq!(code_of(&mut world, OperationKind::Start), Code::AlreadyRunning);
+    assert_eq!(world.launches.len(), 1);
+}
+
+#[test]
+fn a_start_that_leaves_no_process_fails_its_check_and_is_not_managed() {
+    let mut world = resident(Habits { appears_after_ms: None, ..Habits::default() });
+
+    assert_eq!(code_of(&mut world, OperationKind::Start), Code::CheckFailed);
+    assert!(!world.machine.managed());
+}
+
+#[test]
+fn a_process_that_dies_inside_its_check_fails_the_start_at_once() {
+    let mut world = resident(Habits { lives_ms: Some(1000), ..Habits::default() });
+    let start = world.request(OperationKind::Start);
+
+    world.pass(Duration::from_millis(1200));
+
+    assert_eq!(world.outcome(start).unwrap().code, Code::CheckFailed);
+}
+
+#[test]
+fn a_failing_start_command_gives_its_output_and_adopts_what_it_left() {
+    let habits = Habits { start_exit: 3, appears_after_ms: Some(0), ..Habits::default() };
+    let mut world = resident(habits);
+    let start = world.request(OperationKind::Start);
+
+    world.pass(Duration::from_secs(1));
+
+    let outcome = world.outcome(start).unwrap();
+    assert_eq!((outcome.code, outcome.message.as_str()), (Code::CommandFailed, "exit 3"));
+    assert_eq!(world.machine.life().map(|life| life.pid), world.pid());
+}
+
+#[test]
+fn a_stop_ends_when_the_process_is_gone_and_is_never_undone() {
+    let mut world = running(Habits::default());
+    let stop = world.request(OperationKind::Stop);
+
+    world.pass(Duration::from_millis(100));
+
+    assert_eq!(world.outcome(stop).unwrap().code, Code::Success);
+    world.pass(Duration::from_secs(600));
+    assert!(!world.is_alive());
+    assert!(!world.machine.managed());
+}
+
+#[test]
+fn a_stop_of_a_process_that_does_not_care_fails_with_a_message_that_begins_with_stop() {
+    let mut world = running(Habits { dies_after_ms: None, ..Habits::default() });
+    let stop = world.request(OperationKind::Stop);
+
+    world.pass(Duration::from_secs(10));
+
+    let outcome = world.outcome(stop).unwrap();
+    assert_eq!(outcome.code, Code::CheckFailed);
+    assert!(outcome.message.starts_with("stop"), "{}", outcome.message);
+    assert!(world.machine.managed());
+}
+
+#[test]
+fn a_stop_command_that_fails_after_it_worked_is_a_success() {
+    let habits = Habits { stop_exit: 1, dies_after_ms: Some(0), ..Habits::default() };
+    let mut world = running(habits);
+
+    assert_eq!(code_of(&mut world, OperationKind::Stop), Code::Success);
+}
+
+#[test]
+fn a_stop_of_a_stopped_process_says_so() {
+    let mut world = resident(Habits::default());
+
+    assert_eq!(code_of(&mut world, OperationKind::Stop), Code::NotRunning);
+}
+
+#[test]
+fn a_stop_between_two_relaunches_ends_them() {
+    let mut world = running(Habits { lives_ms: Some(7000), ..Habits::default() });
+    while world.machine.phase() != Phase::Waiting {
+        world.pass(Duration::from_millis(100));
+    }
+
+    assert_eq!(code_of(&mut world, OperationKind::Stop), Code::NotRunning);
+
+    assert!(!world.machine.managed());
+    assert!(!world.is_alive());
+}
+
+#[test]
+fn a_kill_gets_the_tree_where_nothing_else_helps() {
+    let mut world = running(Habits { dies_after_ms: None, ..Habits::default() });
+
+    assert_eq!(code_of(&mut world, OperationKind::Kill), Code::Success);
+    assert!(!world.is_alive());
+    assert!(!world.machine.managed());
+}
+
+#[test]
+fn a_restart_without_a_command_stops_and_starts() {
+    let mut world = running(Habits::default());
+    let before = world.pid();
+
+    assert_eq!(code_of(&mut world, OperationKind::Restart), Code::Success);
+    assert!(world.is_alive());
+    assert_ne!(world.pid(), before);
+}
+
+#[test]
+fn a_restart_needs_a_new_life() {
+    let spec = spec(|spec| spec.control.restart = Some("restart".parse().unwrap()));
+    let mut world = World::new(spec, Habits::default());
+
+    assert_eq!(code_of(&mut world, OperationKind::Restart), Code::Success);
+    let before = world.pid();
+    assert_eq!(code_of(&mut world, OperationKind::Restart), Code::Success);
+    assert_ne!(world.pid(), before);
+}
+
+#[test]
+fn a_reload_keeps_the_life_and_the_management() {
+    let spec = spec(|spec| spec.control.reload = Some("reload".parse().unwrap()));
+    let mut world = World::new(spec, Habits::default());
+    assert_eq!(code_of(&mut world, OperationKind::Reload), Code::NotRunning);
+    code_of(&mut world, OperationKind::Start);
+    let before = world.pid();
+
+    assert_eq!(code_of(&mut world, OperationKind::Reload), Code::Success);
+    assert_eq!(world.pid(), before);
+    assert!(world.machine.managed());
+}
+
+#[test]
+fn manage_of_a_dead_resident_process_starts_it_and_release_leaves_it_alone() {
+    let mut world = resident(Habits::default());
+    assert_eq!(code_of(&mut world, OperationKind::Manage), Code::Success);
+    assert!(world.is_alive());
+
+    assert_eq!(code_of(&mut world, OperationKind::Release), Code::Success);
+    world.kill_outside();
+    world.pass(Duration::from_secs(100));
+
+    assert!(!world.is_alive());
+}
+
+#[test]
+fn a_once_process_may_have_ended_and_is_not_relaunched() {
+    let spec = spec(|spec| spec.policy.lifetime = Lifetime::Once);
+    let mut world = World::new(spec, Habits { appears_after_ms: None, ..Habits::default() });
+
+    assert_eq!(code_of(&mut world, OperationKind::Start), Code::Success);
+    world.pass(Duration::from_secs(600));
+
+    assert_eq!(world.launches.len(), 1);
+}
+
+#[test]
+fn a_start_command_that_is_the_process_itself_is_not_killed_at_its_timeout() {
+    let mut world = resident(Habits { foreground: true, ..Habits::default() });
+
+    assert_eq!(code_of(&mut world, OperationKind::Start), Code::Success);
+    let before = world.pid();
+    world.pass(Duration::from_secs(600));
+
+    assert_eq!(world.pid(), before);
+    world.kill_outside();
+    world.pass(Duration::from_secs(1));
+    assert!(world.is_alive(), "it is kept alive like any other");
+}
+
+#[test]
+fn an_operation_that_waits_does_not_bring_an_older_spec_back() {
+    let mut world = running(Habits::default());
+    world.request(OperationKind::Restart);
+    let newer = spec(|spec| spec.policy.start_retries = 9);
+    world.assign(1, newer);
+
+    world.pass(Duration::from_secs(60));
+
+    assert_eq!(world.machine.spec().policy.start_retries, 9);
+}
+
+#[test]
+fn who_is_unregistered_during_its_start_is_not_managed() {
+    let mut world = resident(Habits::default());
+    world.request(OperationKind::Start);
+    world.pass(Duration::from_secs(1));
+
+    world.forget();
+    world.pass(Duration::from_secs(60));
+    world.kill_outside();
+    world.pass(Duration::from_secs(60));
+
+    assert!(!world.is_alive());
+}
+
+#[test]
+fn who_was_unregistered_and_registered_again_is_released() {
+    let mut world = running(Habits::default());
+
+    world.assign(2, spec(|_| {}));
+
+    assert!(!world.machine.managed());
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_long_search_of_supervision() {
+    let spec = spec(|spec| spec.policy.start_check = secs(600));
+    let mut world = World::new(spec, Habits { appears_after_ms: None, ..Habits::default() });
+    world.request(OperationKind::Manage);
+    world.pass(Duration::from_secs(10));
+    let stop = world.request(OperationKind::Stop);
+
+    world.pass(Duration::from_secs(10));
+
+    assert_eq!(world.outcome(stop).unwrap().code, Code::NotRunning);
+    assert!(!world.machine.managed());
+}
+
+#[test]
+fn a_once_process_is_not_judged_by_the_end_of_an_earlier_run() {
+    let spec = spec(|spec| spec.policy.lifetime = Lifetime::Once);
+    let mut world = World::new(spec, Habits { lives_ms: Some(1000), ..Habits::default() });
+    code_of(&mut world, OperationKind::Start);
+
+    world.habits = Habits { appears_after_ms: None, ..Habits::default() };
+
+    assert_eq!(code_of(&mut world, OperationKind::Start), Code::Success);
+}

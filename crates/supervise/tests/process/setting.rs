@@ -1,0 +1,70 @@
+//! What the world is made of: a spec, and how the commands of its process behave.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proctor_model::{Control, Identity, Lifetime, Limits, Ownership, Policy, Spec};
+
+/// What the commands of the process under test do.
+#[derive(Clone, Debug)]
+pub(crate) struct Habits {
+    pub start_takes_ms: u64,
+    pub start_exit: i32,
+    /// After the end of the start command; None: no process comes.
+    pub appears_after_ms: Option<u64>,
+    /// The start command is the process itself and ends with it.
+    pub foreground: bool,
+    pub healthy: bool,
+    /// Health commands get no turn.
+    pub health_postponed: bool,
+    /// None: lives for ever.
+    pub lives_ms: Option<u64>,
+    pub stop_takes_ms: u64,
+    pub stop_exit: i32,
+    /// After the end of the stop command or a SIGTERM; None: it does not care.
+    pub dies_after_ms: Option<u64>,
+}
+
+impl Default for Habits {
+    fn default() -> Self {
+        Self {
+            start_takes_ms: 20,
+            start_exit: 0,
+            appears_after_ms: Some(30),
+            foreground: false,
+            healthy: true,
+            health_postponed: false,
+            lives_ms: None,
+            stop_takes_ms: 20,
+            stop_exit: 0,
+            dies_after_ms: Some(50),
+        }
+    }
+}
+
+pub(crate) fn spec(change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
+    let mut spec = Spec {
+        identity: Identity {
+            proc_name: "p".parse().unwrap(),
+            setup_path: "/".parse().unwrap(),
+            pid_path: "/run/p.pid".parse().unwrap(),
+            config_path: None,
+            log_path: None,
+            user: "root".parse().unwrap(),
+            index_key: String::new(),
+        },
+        control: Control {
+            start: Some("start".parse().unwrap()),
+            stop: Some("stop".parse().unwrap()),
+            ..Control::default()
+        },
+        limits: Limits::default(),
+        policy: Policy::new(Lifetime::Resident),
+        ownership: Ownership::default(),
+        report_id: None,
+        configmap: Vec::new(),
+        labels: BTreeMap::new(),
+    };
+    change(&mut spec);
+    Arc::new(spec)
+}
