@@ -12,7 +12,9 @@ use proctor_model::{
     Control as Commands, HostKey, Identity, Lifetime, Limits, OperationKind, Outcome, Ownership, Policy, ProcessKey,
     Seconds, Spec, TaskId,
 };
-use proctor_server::control::{Caller, Control, HostRef, SpecSource, Submission, SubmittedItem, SubmittedTarget};
+use proctor_server::control::{
+    Caller, Control, HostRef, SpecSource, Submission, SubmitOptions, SubmittedItem, SubmittedTarget,
+};
 use proctor_store::{ProcessQuery, RegisterMode};
 use std::sync::Arc;
 
@@ -51,16 +53,16 @@ impl Demo {
     }
 
     /// Registers it, and starts it the first time; later it is as it was left.
-    pub(crate) async fn play(&self, control: &Control, caller: Caller, host: HostKey) -> Result<()> {
+    pub(crate) async fn play(&self, control: &Control, caller: &Caller, host: HostKey) -> Result<()> {
         let key = Self::key();
         let query = ProcessQuery {
             namespace: Some(key.namespace.clone()),
             name: Some(key.name.clone()),
             ..ProcessQuery::default()
         };
-        let (known, _) = control.processes(query, None).await?;
+        let (known, _) = control.processes(caller, query, None).await?;
         let hosts = [HostRef::Key(host)];
-        let outcomes = control.register(&key, &Arc::new(self.spec()?), &hosts, RegisterMode::Upsert).await?;
+        let outcomes = control.register(caller, &key, &Arc::new(self.spec()?), &hosts, RegisterMode::Upsert).await?;
         if let Some(failed) = outcomes.iter().find(|outcome| !outcome.code.is_success()) {
             anyhow::bail!("the demo process cannot be registered: {}", failed.message);
         }
@@ -74,8 +76,10 @@ impl Demo {
             spec: SpecSource::Registered,
             targets: targets.to_vec(),
         };
-        let task = control.submit(Submission { caller, family: "native", items: vec![item] }).await?;
-        let outcome = tokio::time::timeout(START_MAX, outcome_of(control, task)).await;
+        let options = SubmitOptions::default();
+        let submission = Submission { caller: caller.clone(), family: "native", items: vec![item], options };
+        let task = control.submit(submission).await?.task;
+        let outcome = tokio::time::timeout(START_MAX, outcome_of(control, caller, task)).await;
         match outcome.context("the demo process gave no sign of life")?? {
             outcome if outcome.code.is_success() => Ok(()),
             outcome => anyhow::bail!("the demo process does not start: {}", outcome.message),
@@ -128,9 +132,9 @@ fn write_script(path: &Path) -> std::io::Result<()> {
     fs::rename(&beside, path)
 }
 
-async fn outcome_of(control: &Control, task: TaskId) -> Result<Outcome> {
+async fn outcome_of(control: &Control, caller: &Caller, task: TaskId) -> Result<Outcome> {
     loop {
-        let view = control.task(task).await?.context("the demo's task is gone")?;
+        let view = control.task(caller, task).await?.context("the demo's task is gone")?;
         if let Some(outcome) = view.targets.into_iter().find_map(|target| target.outcome) {
             return Ok(outcome);
         }

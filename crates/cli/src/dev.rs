@@ -67,7 +67,7 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
 
     let mut failed = start_agent(&server, &agent, &agent_dir, &store, tasks).await?;
     tokio::select! {
-        ready = ready(&server.control, &agent, &demo, &profile) => ready?,
+        ready = ready(&server.control, &agent, &demo) => ready?,
         error = &mut failed => return Err(agent_failed(error)),
     }
     crate::output::write_out(
@@ -151,7 +151,7 @@ fn agent_failed(ended: std::result::Result<AgentResult, oneshot::error::RecvErro
 }
 
 /// Returns when the agent is connected and the demo plays.
-async fn ready(control: &Control, agent: &AgentId, demo: &Demo, profile: &Profile) -> Result<()> {
+async fn ready(control: &Control, agent: &AgentId, demo: &Demo) -> Result<()> {
     let connected = async {
         while !control.is_connected(agent) {
             tokio::time::sleep(POLL).await;
@@ -160,10 +160,8 @@ async fn ready(control: &Control, agent: &AgentId, demo: &Demo, profile: &Profil
     tokio::time::timeout(CONNECT_MAX, connected)
         .await
         .with_context(|| format!("the local agent did not connect within {} s", CONNECT_MAX.as_secs()))?;
-    let who = |text: &Option<String>| text.clone().unwrap_or_default();
-    let caller = Caller { app: who(&profile.app_code), user: who(&profile.user) };
     // Without its demo everything else still works.
-    if let Err(error) = demo.play(control, caller, HOST).await {
+    if let Err(error) = demo.play(control, &Caller::local("proctor-dev"), HOST).await {
         tracing::warn!("{error:#}");
     }
     Ok(())

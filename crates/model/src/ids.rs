@@ -94,6 +94,12 @@ impl OperationId {
         Self { task, index, attempt: 1, part: 0 }
     }
 
+    /// Every operation of a task, in an ordered collection.
+    pub fn all_of(task: TaskId) -> std::ops::RangeInclusive<Self> {
+        let at = |number| Self { task, index: number, attempt: number, part: number };
+        at(0)..=at(u32::MAX)
+    }
+
     #[must_use]
     pub fn part(self, part: u32) -> Self {
         Self { part, ..self }

@@ -6,10 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::FieldError;
+use proctor_model::{FieldError, Scope, Subject};
 use proctor_pki::{JoinToken, hash_secret, random_secret};
 use proctor_runtime::clock;
-use proctor_store::{App, Millis, Store};
+use proctor_store::{App, Binding, Millis, Store};
+use uuid::Uuid;
 
 use crate::{ServerError, gateway};
 
@@ -108,7 +109,20 @@ pub async fn put_app(store: &Arc<dyn Store>, code: &AppCode, secret: &str, trust
         trusted,
         created_at: clock::unix_millis(),
     };
-    Ok(store.put_app(app).await?)
+    store.put_app(app).await?;
+    if trusted {
+        // Whoever may speak for everybody may do what everybody may.
+        bind(store, Subject::App(code.0.clone()), "admin", Scope::Everything).await?;
+    }
+    Ok(())
+}
+
+/// Gives one of the built-in roles.
+async fn bind(store: &Arc<dyn Store>, subject: Subject, role: &str, scope: Scope) -> Result<(), ServerError> {
+    let role = role.parse().expect("a constant that is well formed");
+    let binding = Binding { id: Uuid::now_v7(), role, subject, scope, created_at: clock::unix_millis() };
+    let refused = store.put_binding(binding).await?;
+    refused.map(drop).map_err(|refusal| ServerError::Refused(refusal.to_string()))
 }
 
 #[cfg(test)]

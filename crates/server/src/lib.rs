@@ -29,6 +29,8 @@ pub struct Options {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
+    #[error("{0}")]
+    Refused(String),
     #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("cannot prepare the server's certificates")]

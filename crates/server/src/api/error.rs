@@ -14,6 +14,8 @@ use crate::control::ControlError;
 pub enum Problem {
     MalformedBody,
     InvalidField,
+    Forbidden,
+    Conflict,
     MalformedAuthorization,
     AppUnverified,
     UserUnverified,
@@ -68,6 +70,12 @@ const USER_VERIFY_FAILED: GatewayAnswer = GatewayAnswer::Level {
 };
 const IP_NOT_ALLOWED: GatewayAnswer =
     GatewayAnswer::Level { http: 403, number: 1_640_302, code_name: "IP_NOT_ALLOWED", text: "Request rejected by ip" };
+const APP_NO_PERMISSION: GatewayAnswer = GatewayAnswer::Level {
+    http: 403,
+    number: 1_640_301,
+    code_name: "APP_NO_PERMISSION",
+    text: "App has no permission to the resource",
+};
 const API_NOT_FOUND: GatewayAnswer =
     GatewayAnswer::Level { http: 404, number: 1_640_401, code_name: "API_NOT_FOUND", text: "API not found" };
 const BODY_SIZE_LIMIT_EXCEED: GatewayAnswer = GatewayAnswer::Level {
@@ -91,7 +99,7 @@ const SERVICE_UNAVAILABLE: GatewayAnswer = GatewayAnswer::Level {
 
 /// Every problem. Numbers of the original where they are known; where they are not, the gateway
 /// family's business errors take the ESB's.
-pub const PROBLEMS: [ProblemEntry; 14] = [
+pub const PROBLEMS: [ProblemEntry; 16] = [
     ProblemEntry {
         problem: Problem::MalformedBody,
         name: "malformed_body",
@@ -161,6 +169,26 @@ pub const PROBLEMS: [ProblemEntry; 14] = [
         gateway: IP_NOT_ALLOWED,
         meaning: "Bk-App-Code and Bk-Username, which an ESB sends without a secret, came from an address that is in none of the networks of `--procapi-from`.",
         what_to_do: "Name the ESB's network in `--procapi-from`, or send an app's code and secret.",
+    },
+    ProblemEntry {
+        problem: Problem::Forbidden,
+        name: "forbidden",
+        esb_http: 200,
+        esb: Some(1_306_403),
+        job: Some(9_900_403),
+        gateway: APP_NO_PERMISSION,
+        meaning: "Neither the app nor the user has a role that allows this there; the message names class and hosts.",
+        what_to_do: "Ask an administrator for a role with that class (`proctor binding add`).",
+    },
+    ProblemEntry {
+        problem: Problem::Conflict,
+        name: "conflict",
+        esb_http: 200,
+        esb: Some(1_306_406),
+        job: Some(1_241_002),
+        gateway: GatewayAnswer::Business(1_306_406),
+        meaning: "The request does not fit the present state: an idempotency key of another request, a task that is over.",
+        what_to_do: "Read the message.",
     },
     ProblemEntry {
         problem: Problem::NotFound,
@@ -266,6 +294,8 @@ impl From<ControlError> for ApiError {
         let problem = match &error {
             ControlError::Store(StoreError::Full { .. }) => Problem::StoreFull,
             ControlError::Store(_) | ControlError::ShuttingDown => Problem::Unavailable,
+            ControlError::Forbidden(_) => Problem::Forbidden,
+            ControlError::KeyReused { .. } | ControlError::TaskState { .. } => Problem::Conflict,
         };
         // What the caller learns names no file of the server; the log has the whole chain.
         Self { problem, message: error.to_string(), source: Some(error) }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec};
+use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId};
 use proctor_store::{Millis, OpenTarget};
 
 /// How long a target waits for an agent that is not connected; a client is told within 3 s.
@@ -38,6 +38,15 @@ struct Pending {
     sent: bool,
     /// On any session: the agent may be at it.
     ever_sent: bool,
+    cancelled: Cancelled,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cancelled {
+    No,
+    /// The agent has to be told; not done on the present session.
+    Untold,
+    Told,
 }
 
 #[derive(Debug)]
@@ -51,17 +60,19 @@ pub(super) struct Dispatch {
 }
 
 impl Dispatch {
-    /// `now_ms` and `now` are the same moment on both clocks.
-    pub(super) fn new(now_ms: Millis, now: Instant, expected: HashSet<AgentId>, open: Vec<OpenTarget>) -> Self {
-        let mut dispatch = Self { by_agent: HashMap::new(), connected: HashMap::new(), expected, started: now };
+    pub(super) fn new(now: Instant, expected: HashSet<AgentId>) -> Self {
+        Self { by_agent: HashMap::new(), connected: HashMap::new(), expected, started: now }
+    }
+
+    /// What the server's earlier life left open; `now_ms` and `now` are the same moment on both clocks.
+    pub(super) fn take_up(&mut self, open: Vec<OpenTarget>, now_ms: Millis, now: Instant) {
         for target in open {
             let age = Duration::from_millis(u64::try_from(now_ms - target.created_at).unwrap_or(0));
             let left = Duration::from_millis(target.time_limit_ms).saturating_sub(age);
-            // It may have been delivered by the server's earlier life.
-            let ever_sent = target.agent.as_ref().is_some_and(|agent| dispatch.expected.contains(agent));
-            dispatch.insert(target, now, now + left, ever_sent);
+            // It may have been delivered by that life.
+            let ever_sent = target.agent.as_ref().is_some_and(|agent| self.expected.contains(agent));
+            self.insert(target, now, now + left, ever_sent);
         }
-        dispatch
     }
 
     /// Targets of a task that was made just now.
@@ -74,7 +85,7 @@ impl Dispatch {
 
     fn insert(&mut self, target: OpenTarget, added: Instant, deadline: Instant, ever_sent: bool) {
         if let Some(agent) = target.agent.clone() {
-            let pending = Pending { target, added, deadline, sent: false, ever_sent };
+            let pending = Pending { target, added, deadline, sent: false, ever_sent, cancelled: Cancelled::No };
             self.by_agent.entry(agent).or_default().insert(pending.target.operation, pending);
         }
     }
@@ -110,7 +121,41 @@ impl Dispatch {
     fn unsend(&mut self, agent: &AgentId) {
         for pending in self.by_agent.get_mut(agent).into_iter().flat_map(BTreeMap::values_mut) {
             pending.sent = false;
+            if pending.cancelled == Cancelled::Told {
+                pending.cancelled = Cancelled::Untold;
+            }
         }
+    }
+
+    /// Marks what is open of a task, so that it is not delivered any more. Returns what no agent has
+    /// heard of, to be ended at once, and the agents that must be told.
+    pub(super) fn cancel(&mut self, task: TaskId) -> (Vec<OperationId>, Vec<AgentId>) {
+        let (mut unsent, mut told) = (Vec::new(), Vec::new());
+        for (agent, pending) in &mut self.by_agent {
+            for (operation, pending) in pending.range_mut(OperationId::all_of(task)) {
+                if pending.cancelled == Cancelled::No {
+                    pending.cancelled = Cancelled::Untold;
+                    if pending.ever_sent { told.push(agent.clone()) } else { unsent.push(*operation) }
+                }
+            }
+        }
+        told.dedup();
+        (unsent, told)
+    }
+
+    /// Cancelled operations that the agent may be at and was not told of on this session.
+    pub(super) fn take_cancels(&mut self, agent: &AgentId, epoch: u64) -> Vec<OperationId> {
+        if self.connected.get(agent) != Some(&epoch) {
+            return Vec::new();
+        }
+        let pending = self.by_agent.get_mut(agent).into_iter().flatten();
+        let untold = pending.filter(|(_, pending)| pending.ever_sent && pending.cancelled == Cancelled::Untold);
+        untold
+            .map(|(operation, pending)| {
+                pending.cancelled = Cancelled::Told;
+                *operation
+            })
+            .collect()
     }
 
     /// The process of an operation of that agent that has no outcome yet.
@@ -126,7 +171,7 @@ impl Dispatch {
         }
         let pending = self.by_agent.get_mut(agent).into_iter().flat_map(BTreeMap::values_mut);
         pending
-            .filter(|pending| !pending.sent && pending.deadline > now + TRAVEL)
+            .filter(|pending| !pending.sent && pending.cancelled == Cancelled::No && pending.deadline > now + TRAVEL)
             .take(max)
             .map(|pending| {
                 pending.sent = true;
@@ -219,7 +264,8 @@ mod tests {
     #[test]
     fn what_is_overdue_is_not_delivered_any_more() {
         let now = Instant::now();
-        let mut dispatch = Dispatch::new(300_000, now, HashSet::from([agent()]), vec![target(0, 0)]);
+        let mut dispatch = Dispatch::new(now, HashSet::from([agent()]));
+        dispatch.take_up(vec![target(0, 0)], 300_000, now);
         dispatch.connected(&agent(), 1);
 
         assert!(dispatch.take_deliveries(&agent(), 1, now, 10).is_empty());
@@ -229,7 +275,7 @@ mod tests {
     #[test]
     fn a_fenced_session_takes_nothing_from_the_newer_one() {
         let now = Instant::now();
-        let mut dispatch = Dispatch::new(0, now, HashSet::new(), Vec::new());
+        let mut dispatch = Dispatch::new(now, HashSet::new());
         dispatch.connected(&agent(), 1);
         dispatch.add(vec![target(0, 0)], now);
         dispatch.connected(&agent(), 2);
@@ -242,7 +288,7 @@ mod tests {
     #[test]
     fn an_agent_that_is_not_there_is_waited_for_no_longer_than_its_grace() {
         let now = Instant::now();
-        let mut dispatch = Dispatch::new(0, now, HashSet::from([agent()]), Vec::new());
+        let mut dispatch = Dispatch::new(now, HashSet::from([agent()]));
         dispatch.add(vec![target(0, 0)], now);
 
         assert!(dispatch.overdue(now + Duration::from_millis(1900)).is_empty());
@@ -252,9 +298,31 @@ mod tests {
     #[test]
     fn what_an_expected_agent_may_be_at_waits_for_its_return() {
         let now = Instant::now();
-        let dispatch = Dispatch::new(79_000, now, HashSet::from([agent()]), vec![target(0, 0)]);
+        let mut dispatch = Dispatch::new(now, HashSet::from([agent()]));
+        dispatch.take_up(vec![target(0, 0)], 79_000, now);
 
         assert!(dispatch.overdue(now + Duration::from_secs(5)).is_empty());
         assert_eq!(dispatch.overdue(now + RETURN_GRACE).len(), 1);
+    }
+
+    #[test]
+    fn a_cancelled_target_is_not_delivered_and_an_agent_that_may_be_at_it_is_told_on_each_session() {
+        let now = Instant::now();
+        let task = TaskId::from_uuid(Uuid::nil());
+        let mut dispatch = Dispatch::new(now, HashSet::new());
+        dispatch.connected(&agent(), 1);
+        dispatch.add(vec![target(0, 0)], now);
+        dispatch.take_deliveries(&agent(), 1, now, 10);
+        dispatch.add(vec![target(1, 0)], now);
+
+        let (unsent, told) = dispatch.cancel(task);
+
+        assert_eq!(unsent, [OperationId::first(task, 1)]);
+        assert_eq!(told, [agent()]);
+        assert_eq!(dispatch.take_cancels(&agent(), 1), [OperationId::first(task, 0)]);
+        assert!(dispatch.take_cancels(&agent(), 1).is_empty());
+        dispatch.connected(&agent(), 2);
+        assert!(dispatch.take_deliveries(&agent(), 2, now, 10).is_empty());
+        assert_eq!(dispatch.take_cancels(&agent(), 2), [OperationId::first(task, 0)]);
     }
 }

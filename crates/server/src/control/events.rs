@@ -8,14 +8,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use proctor_model::{AgentId, Event, EventKind, HostFacts, Namespace};
+use proctor_model::{AgentId, Class, Event, EventKind, HostFacts, Namespace};
 use proctor_runtime::clock;
 use proctor_store::{EventPage, EventQuery, Webhook, WebhookFormat};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Control, Result, Session};
+use super::{Caller, Control, Result, Session};
 use crate::webhooks::WebhookUrl;
 
 /// Events are readable for this long, and no more than so many.
@@ -81,8 +81,24 @@ impl Control {
         Ok(self.inner.store.events(query).await?)
     }
 
+    /// Events of a host, of a namespace that the caller may read everywhere, or of everything.
+    async fn must_follow(&self, caller: &Caller, query: &EventQuery) -> Result<()> {
+        let places = caller.permissions.places(Class::Read);
+        if query.namespace.as_ref().is_some_and(|namespace| places.namespaces.contains(namespace)) {
+            return Ok(());
+        }
+        match &query.agent {
+            None => caller.must(Class::Read),
+            Some(agent) => {
+                let hosts = self.inner.store.hosts_by_agent(std::slice::from_ref(agent)).await?;
+                caller.must_on(Class::Read, hosts.iter().flatten(), query.namespace.as_ref())
+            }
+        }
+    }
+
     /// As [`Self::events`], but where nothing matches yet it waits for what does, at most `wait`.
-    pub async fn follow_events(&self, mut query: EventQuery, wait: Duration) -> Result<EventPage> {
+    pub async fn follow_events(&self, caller: &Caller, mut query: EventQuery, wait: Duration) -> Result<EventPage> {
+        self.must_follow(caller, &query).await?;
         let bells = &self.inner.bells;
         let deadline = tokio::time::Instant::now() + wait;
         let mut rung = bells.events.subscribe();

@@ -5,33 +5,40 @@
 //! from the agent, or by the sweeper when the agent is not there or time is over.
 //! Absent: HTTP, numbers of dialects, sockets.
 
+mod access;
+mod audit;
 mod dispatch;
 mod events;
+mod processes;
 mod record;
+mod rollout;
 mod sessions;
 mod submit;
+mod tasks;
 mod types;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use proctor_model::{
-    AgentId, BootId, Code, HostFacts, HostKey, Namespace, OperationId, Outcome, Pool, ProcessKey, Snapshot, Spec,
-    TaskId,
+    AgentId, BootId, Class, Code, HostFacts, HostKey, Namespace, OperationId, Outcome, ProcessKey, Snapshot, TaskId,
 };
 use proctor_runtime::{Tasks, clock};
-use proctor_store::{
-    App, Assignments, HostRecord, Observation, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered,
-    Registration, Store, StoreError, TaskView,
-};
+use proctor_store::{App, Assignments, HostRecord, Millis, Observation, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
+pub use access::Missing;
+pub use audit::Deed;
 pub use dispatch::Delivery;
 pub use events::{NewWebhook, WEBHOOKS_MAX};
 pub use sessions::Session;
-pub use types::{Caller, ControlError, HostRef, Origin, SpecSource, Submission, SubmittedItem, SubmittedTarget};
+pub use submit::Planned;
+pub use types::{
+    Caller, ControlError, HostRef, IdempotencyKey, Origin, Rolling, Share, SpecSource, Submission, SubmitOptions,
+    Submitted, SubmittedItem, SubmittedTarget,
+};
 
 use dispatch::Dispatch;
 use record::Arrived;
@@ -60,6 +67,7 @@ struct Inner {
     sessions: Sessions,
     dispatch: Mutex<Dispatch>,
     outcomes: mpsc::Sender<Arrived>,
+    rollouts: rollout::Rollouts,
     bells: events::Bells,
     tasks: Tasks,
 }
@@ -69,23 +77,39 @@ impl Control {
     pub async fn start(store: Arc<dyn Store>, tasks: &Tasks) -> Result<Self> {
         let now = clock::unix_millis();
         let expected: HashSet<AgentId> = store.reset_presence(now).await?.into_iter().collect();
-        let open = store.open_targets().await?;
-        tracing::info!(expected = expected.len(), open = open.len(), "the control plane starts");
         let (sender, receiver) = mpsc::channel(OUTCOMES_QUEUED_MAX);
         let control = Self {
             inner: Arc::new(Inner {
                 store,
                 sessions: Sessions::default(),
-                dispatch: Mutex::new(Dispatch::new(now, Instant::now(), expected, open)),
+                dispatch: Mutex::new(Dispatch::new(Instant::now(), expected)),
                 outcomes: sender,
+                rollouts: rollout::Rollouts::default(),
                 tasks: tasks.clone(),
                 bells: events::Bells::new(tasks.shutdown()),
             }),
         };
+        control.take_up(now).await?;
         tasks.spawn("outcome recorder", control.clone().record_outcomes(receiver));
         tasks.spawn("sweeper", control.clone().sweep());
         tasks.spawn("pruner", control.clone().prune());
+        tasks.spawn("rollouts", control.clone().run_rollouts());
         Ok(control)
+    }
+
+    /// What an earlier life of the server left open.
+    async fn take_up(&self, now: Millis) -> Result<()> {
+        let mut open = self.inner.store.open_targets().await?;
+        let tasks: BTreeSet<TaskId> = open.iter().map(|target| target.operation.task).collect();
+        tracing::info!(open = open.len(), tasks = tasks.len(), "the control plane starts");
+        self.resume_rollouts(&mut open).await?;
+        self.inner.dispatch.lock().take_up(open, now, Instant::now());
+        for task in tasks {
+            if self.inner.store.task_summary(task).await?.is_some_and(|task| task.cancelled_at.is_some()) {
+                self.cancel_open(task).await;
+            }
+        }
+        Ok(())
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -96,8 +120,11 @@ impl Control {
         Ok(self.inner.store.app(code).await?)
     }
 
-    pub async fn hosts(&self) -> Result<Vec<HostRecord>> {
-        Ok(self.inner.store.hosts().await?)
+    /// The hosts that the caller may see.
+    pub async fn hosts(&self, caller: &Caller) -> Result<Vec<HostRecord>> {
+        caller.must_somewhere(Class::Read)?;
+        let hosts = self.inner.store.hosts().await?;
+        Ok(hosts.into_iter().filter(|host| caller.may(Class::Read, host, None)).collect())
     }
 
     /// The session of another machine that uses the same identity and was heard a moment ago: a
@@ -109,6 +136,18 @@ impl Control {
 
     pub fn is_connected(&self, agent: &AgentId) -> bool {
         self.inner.sessions.get(agent).is_some()
+    }
+
+    /// As [`Self::resolve`], for a call that answers about the hosts as a whole.
+    pub async fn readable_hosts(
+        &self,
+        caller: &Caller,
+        hosts: &[HostRef],
+        namespace: Option<&Namespace>,
+    ) -> Result<Vec<Option<HostRecord>>> {
+        let records = self.resolve(hosts).await?;
+        caller.must_on(Class::Read, records.iter().flatten(), namespace)?;
+        Ok(records)
     }
 
     /// The hosts that callers name, in order; None for one that has never enrolled.
@@ -124,105 +163,6 @@ impl Control {
                 HostRef::Agent(_) => by_agent.next().flatten(),
             })
             .collect())
-    }
-
-    /// One outcome for each host, in order.
-    pub async fn register(
-        &self,
-        key: &ProcessKey,
-        spec: &Arc<Spec>,
-        hosts: &[HostRef],
-        mode: RegisterMode,
-    ) -> Result<Vec<Outcome>> {
-        let records = self.resolve(hosts).await?;
-        let registrations: Vec<Registration> = records
-            .iter()
-            .flatten()
-            .map(|host| Registration { agent: host.agent.clone(), key: key.clone(), spec: spec.clone() })
-            .collect();
-        let answers = self
-            .to_end("register", |control| async move {
-                let answers = control.inner.store.register(&registrations, mode, clock::unix_millis()).await?;
-                control.wake(registrations.iter().map(|registration| &registration.agent));
-                Ok(answers)
-            })
-            .await?;
-        let mut answers = answers.into_iter();
-        Ok(self.per_known_host(hosts, &records, |_| match answers.next() {
-            Some(Registered::Stored { .. }) => Outcome::success(false),
-            Some(Registered::Exists) => {
-                Outcome::new(Code::AlreadyRegistered, "Fail to register, for the process info already exists.", false)
-            }
-            Some(Registered::NoHost) | None => Outcome::new(Code::AgentAbsent, "the host is no longer enrolled", false),
-        }))
-    }
-
-    /// One outcome for each host, in order. A managed process is released and lives on.
-    pub async fn unregister(&self, key: &ProcessKey, hosts: &[HostRef]) -> Result<Vec<Outcome>> {
-        let records = self.resolve(hosts).await?;
-        let processes: Vec<(AgentId, ProcessKey)> =
-            records.iter().flatten().map(|host| (host.agent.clone(), key.clone())).collect();
-        let answers = self
-            .to_end("unregister", |control| async move {
-                let answers = control.inner.store.unregister(&processes, clock::unix_millis()).await?;
-                control.wake(processes.iter().map(|(agent, _)| agent));
-                Ok(answers)
-            })
-            .await?;
-        let mut answers = answers.into_iter();
-        Ok(self.per_known_host(hosts, &records, |host| {
-            if answers.next() == Some(true) {
-                Outcome::success(false)
-            } else {
-                Outcome::new(Code::NotRunning, format!("process {key} is not registered on host {}", host.key), false)
-            }
-        }))
-    }
-
-    /// One outcome for each host, in order.
-    pub async fn set_pools(&self, hosts: &[HostRef], pools: &[Pool]) -> Result<Vec<Outcome>> {
-        let records = self.resolve(hosts).await?;
-        let agents: Vec<AgentId> = records.iter().flatten().map(|host| host.agent.clone()).collect();
-        let pools = pools.to_vec();
-        let answers = self
-            .to_end("set pools", |control| async move {
-                let answers = control.inner.store.set_pools(&agents, &pools, clock::unix_millis()).await?;
-                control.wake(agents.iter());
-                Ok(answers)
-            })
-            .await?;
-        let mut answers = answers.into_iter();
-        Ok(self.per_known_host(hosts, &records, |_| {
-            if answers.next() == Some(true) {
-                Outcome::success(false)
-            } else {
-                Outcome::new(Code::AgentAbsent, "the host is no longer enrolled", false)
-            }
-        }))
-    }
-
-    pub async fn pools(&self, namespace: Option<&Namespace>, hosts: Option<&[HostRef]>) -> Result<Vec<PoolRecord>> {
-        let agents = match hosts {
-            Some(hosts) => Some(self.agents_of(hosts).await?),
-            None => None,
-        };
-        Ok(self.inner.store.pools(namespace, agents.as_deref()).await?)
-    }
-
-    /// Registered processes with their last observation, and their number before paging.
-    pub async fn processes(
-        &self,
-        mut query: ProcessQuery,
-        hosts: Option<&[HostRef]>,
-    ) -> Result<(u64, Vec<ProcessRecord>)> {
-        if let Some(hosts) = hosts {
-            query.agents = Some(self.agents_of(hosts).await?);
-        }
-        Ok(self.inner.store.processes(&query).await?)
-    }
-
-    pub async fn task(&self, id: TaskId) -> Result<Option<TaskView>> {
-        Ok(self.inner.store.task(id).await?)
     }
 
     // What sessions call.
@@ -259,6 +199,11 @@ impl Control {
     /// Operations for the agent that its session has not sent yet, at most `max`.
     pub fn take_deliveries(&self, session: &Session, max: usize) -> Vec<Delivery> {
         self.inner.dispatch.lock().take_deliveries(session.agent(), session.epoch(), Instant::now(), max)
+    }
+
+    /// Cancelled operations that the agent has to hear of.
+    pub fn take_cancels(&self, session: &Session) -> Vec<OperationId> {
+        self.inner.dispatch.lock().take_cancels(session.agent(), session.epoch())
     }
 
     /// What the agent does not know yet.
@@ -300,10 +245,6 @@ impl Control {
         answered.await.map_err(|_| ControlError::ShuttingDown)?
     }
 
-    async fn agents_of(&self, hosts: &[HostRef]) -> Result<Vec<AgentId>> {
-        Ok(self.resolve(hosts).await?.into_iter().flatten().map(|host| host.agent).collect())
-    }
-
     /// Tells the sessions of these agents that there is something new for them.
     fn wake<'a>(&self, agents: impl Iterator<Item = &'a AgentId>) {
         for agent in agents {
@@ -311,17 +252,6 @@ impl Control {
                 session.reassign();
             }
         }
-    }
-
-    /// `known` for the hosts that exist, 117 for the others.
-    fn per_known_host(
-        &self,
-        hosts: &[HostRef],
-        records: &[Option<HostRecord>],
-        mut known: impl FnMut(&HostRecord) -> Outcome,
-    ) -> Vec<Outcome> {
-        let rows = hosts.iter().zip(records);
-        rows.map(|(host, record)| record.as_ref().map_or_else(|| never_enrolled(host), &mut known)).collect()
     }
 }
 

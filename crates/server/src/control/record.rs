@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 use super::{Control, PRUNE_PERIOD, SWEEP_PERIOD, TASKS_KEPT, is_full};
 
 /// Outcomes written in one transaction.
-const BATCH_MAX: usize = 500;
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+pub(super) const BATCH_MAX: usize = 500;
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// An outcome that an agent has sent.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Control {
     }
 
     /// Tries until it is written: agents wait, and nothing is acknowledged before.
-    async fn record(&self, batch: &[(OperationId, Outcome)]) {
+    pub(super) async fn record(&self, batch: &[(OperationId, Outcome)]) {
         while let Err(error) = self.inner.store.record_outcomes(batch, clock::unix_millis()).await {
             if is_full(&error) {
                 tracing::error!("the store is full: outcomes wait for space");
@@ -64,6 +64,7 @@ impl Control {
         }
         let operations: HashSet<OperationId> = batch.iter().map(|(operation, _)| *operation).collect();
         let closed = self.inner.dispatch.lock().close(&operations);
+        self.inner.rollouts.ended(batch);
         for (agent, operations) in closed {
             if let Some(session) = self.inner.sessions.get(&agent) {
                 session.acknowledge(operations);

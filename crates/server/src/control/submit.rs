@@ -1,15 +1,21 @@
 //! From a submission to a durable task.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId};
+use proctor_model::{AgentId, Class, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId};
 use proctor_runtime::clock;
-use proctor_store::{HostRecord, Millis, NewTask, OpenTarget, ProcessQuery, Target, TaskItem};
+use proctor_store::{
+    AuditPhase, CreatedTask, HostRecord, Idempotency, Millis, NewTask, OpenTarget, ProcessQuery, Target, TaskItem,
+};
 use uuid::Uuid;
 
-use super::{Control, HostRef, Result, SpecSource, Submission, SubmittedItem, never_enrolled};
+use super::audit::Deed;
+use super::{
+    Caller, Control, ControlError, HostRef, IdempotencyKey, Result, SpecSource, Submission, Submitted, SubmittedItem,
+    never_enrolled,
+};
 
 /// Beyond its own time an operation gets this long for the way there and back.
 const TRAVEL: Duration = Duration::from_secs(10);
@@ -22,64 +28,116 @@ struct Draft {
     outcomes: Vec<(u32, Outcome)>,
 }
 
+/// What a submission would do, target by target.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    pub target: Target,
+    pub key: ProcessKey,
+    pub kind: Option<OperationKind>,
+    /// The outcome that is known without asking the host.
+    pub outcome: Option<Outcome>,
+}
+
 impl Control {
     /// Makes the task durable, then sends its targets on their way. The id that is returned is
     /// readable from now on, whatever happens.
-    pub async fn submit(&self, submission: Submission) -> Result<TaskId> {
+    pub async fn submit(&self, submission: Submission) -> Result<Submitted> {
         self.to_end("submit", |control| async move { control.submit_to_end(submission).await }).await
     }
 
-    async fn submit_to_end(&self, submission: Submission) -> Result<TaskId> {
+    /// What [`Self::submit`] would do; changes nothing.
+    pub async fn plan(&self, submission: Submission) -> Result<Vec<Planned>> {
+        let mut draft = Draft::default();
+        for item in submission.items {
+            self.draft_item(&mut draft, &submission.caller, item).await?;
+        }
+        let mut outcomes: HashMap<u32, Outcome> = draft.outcomes.into_iter().collect();
+        let items = draft.items;
+        let targets = (0..).zip(draft.targets);
+        let planned = targets.map(|(index, target)| {
+            let item = &items[target.item as usize];
+            Planned { key: item.key.clone(), kind: item.kind, outcome: outcomes.remove(&index), target }
+        });
+        Ok(planned.collect())
+    }
+
+    async fn submit_to_end(&self, submission: Submission) -> Result<Submitted> {
+        let Submission { caller, family, items, options } = submission;
         let id = TaskId::from_uuid(Uuid::now_v7());
         let created_at = clock::unix_millis();
         let mut draft = Draft::default();
-        for item in submission.items {
-            self.draft_item(&mut draft, item).await?;
+        for item in items {
+            self.draft_item(&mut draft, &caller, item).await?;
         }
         let open = draft.open_targets(id, created_at);
         let registers = draft.items.iter().any(|item| item.register);
-        self.inner
-            .store
-            .create_task(NewTask {
-                id,
-                created_at,
-                app: submission.caller.app,
-                user: submission.caller.user,
-                family: submission.family.to_owned(),
-                items: draft.items,
-                targets: draft.targets,
-                outcomes: draft.outcomes,
-                audit: None,
-                idempotency: None,
-                retry_of: None,
-                rollout: None,
-            })
-            .await?;
-        let agents: Vec<AgentId> = open.iter().filter_map(|target| target.agent.clone()).collect();
-        if registers {
-            self.wake(agents.iter()); // before: an agent learns the spec, then the operation
+        let rollout = options.rolling.map(|rolling| rolling.begin(draft.targets.len()));
+        let known = draft.outcomes.clone();
+        let task = NewTask {
+            id,
+            created_at,
+            app: caller.app.clone(),
+            user: caller.user.clone(),
+            family: family.to_owned(),
+            audit: Some(caller.entry(&draft.deed(), AuditPhase::Done, id.to_string())),
+            idempotency: options.idempotency.map(|IdempotencyKey { key, body_hash }| Idempotency {
+                app: caller.app.clone(),
+                key,
+                body_hash,
+            }),
+            retry_of: options.retry_of,
+            rollout: rollout.clone(),
+            items: draft.items,
+            targets: draft.targets,
+            outcomes: draft.outcomes,
+        };
+        match self.inner.store.create_task(task).await? {
+            CreatedTask::Created => {}
+            CreatedTask::Existing { id, same_body: true } => return Ok(Submitted { task: id, is_new: false }),
+            CreatedTask::Existing { id, same_body: false } => return Err(ControlError::KeyReused { task: id }),
         }
+        if registers {
+            // Before: an agent learns the spec, then the operation.
+            self.wake(open.iter().filter_map(|target| target.agent.as_ref()));
+        }
+        match rollout {
+            Some(rollout) => self.begin_rollout(id, rollout, open, &known),
+            None => self.dispatch_now(open),
+        }
+        Ok(Submitted { task: id, is_new: true })
+    }
+
+    /// Hands targets that are in the store to the sessions of their agents.
+    pub(super) fn dispatch_now(&self, open: Vec<OpenTarget>) {
+        let agents: Vec<AgentId> = open.iter().filter_map(|target| target.agent.clone()).collect();
         self.inner.dispatch.lock().add(open, Instant::now());
         for session in agents.iter().filter_map(|agent| self.inner.sessions.get(agent)) {
             session.wake();
         }
-        Ok(id)
     }
 
-    async fn draft_item(&self, draft: &mut Draft, item: SubmittedItem) -> Result<()> {
+    async fn draft_item(&self, draft: &mut Draft, caller: &Caller, item: SubmittedItem) -> Result<()> {
         let refs: Vec<HostRef> = item.targets.iter().map(|target| target.host.clone()).collect();
         let hosts = self.resolve(&refs).await?;
+        let is_given = matches!(item.spec, SpecSource::Given(_));
         let specs = match &item.spec {
             SpecSource::Given(spec) => Specs::One(spec.clone()),
-            SpecSource::Registered => Specs::PerAgent(self.registered_specs(&item.key, &hosts).await?),
+            SpecSource::Registered => Specs::PerAgent(self.registered_specs(&item.key, &hosts).await?, &[]),
+            SpecSource::RegisteredOr(old) => Specs::PerAgent(self.registered_specs(&item.key, &hosts).await?, old),
         };
+        let classes = classes_of(item.kind, is_given);
         // One item for each spec; the store gives equal specs as one.
         let mut indexes: HashMap<Option<*const Spec>, u32> = HashMap::new();
-        for (target, host) in item.targets.into_iter().zip(hosts) {
-            let spec = host.as_ref().and_then(|host| specs.of(&host.agent));
-            let outcome = known_outcome(&item.key, item.kind, &target.host, host.as_ref(), spec.as_ref());
+        for (place, (target, host)) in item.targets.into_iter().zip(hosts).enumerate() {
+            let spec = host.as_ref().and_then(|host| specs.of(place, &host.agent));
+            let refused = host.as_ref().and_then(|host| {
+                let class = caller.lacks(classes, host, &item.key.namespace)?;
+                Some(caller.refusal(class, host, &item.key.namespace))
+            });
+            let outcome =
+                refused.or_else(|| known_outcome(&item.key, item.kind, &target.host, host.as_ref(), spec.as_ref()));
             let index = *indexes.entry(spec.as_ref().map(Arc::as_ptr)).or_insert_with(|| {
-                draft.items.push(task_item(&item.key, item.kind, spec, matches!(specs, Specs::One(_))));
+                draft.items.push(task_item(&item.key, item.kind, spec, is_given));
                 u32::try_from(draft.items.len() - 1).expect("items are bounded by the body")
             });
             let number = u32::try_from(draft.targets.len()).expect("targets are bounded by the body");
@@ -110,17 +168,28 @@ impl Control {
     }
 }
 
-enum Specs {
+enum Specs<'a> {
     One(Arc<Spec>),
-    PerAgent(HashMap<AgentId, Arc<Spec>>),
+    /// With what serves where there is none, by the target's place.
+    PerAgent(HashMap<AgentId, Arc<Spec>>, &'a [Option<Arc<Spec>>]),
 }
 
-impl Specs {
-    fn of(&self, agent: &AgentId) -> Option<Arc<Spec>> {
+impl Specs<'_> {
+    fn of(&self, place: usize, agent: &AgentId) -> Option<Arc<Spec>> {
         match self {
             Self::One(spec) => Some(spec.clone()),
-            Self::PerAgent(specs) => specs.get(agent).cloned(),
+            Self::PerAgent(specs, old) => specs.get(agent).or_else(|| old.get(place)?.as_ref()).cloned(),
         }
+    }
+}
+
+/// What a caller must be allowed to do.
+fn classes_of(kind: Option<OperationKind>, is_given: bool) -> &'static [Class] {
+    match kind {
+        None => &[],
+        Some(OperationKind::Status) => &[Class::Read],
+        Some(kind) if is_given && kind.stores_spec() => &[Class::Operate, Class::Register],
+        Some(_) => &[Class::Operate],
     }
 }
 
@@ -155,6 +224,21 @@ fn known_outcome(
 }
 
 impl Draft {
+    /// What the audit says of it.
+    fn deed(&self) -> Deed {
+        let kinds: BTreeSet<&str> = self.items.iter().filter_map(|item| Some(item.kind?.as_str())).collect();
+        let action = match kinds.first() {
+            Some(kind) if kinds.len() == 1 => kind,
+            _ => "operate",
+        };
+        let classes = self.items.iter().flat_map(|item| classes_of(item.kind, item.register)).copied();
+        let named = self.targets.iter().map(|target| {
+            let host = target.host.map_or_else(|| target.row_key.clone(), |host| host.to_string());
+            format!("{host} {}", self.items[target.item as usize].key)
+        });
+        Deed::new(action, classes).on(named)
+    }
+
     fn open_targets(&self, task: TaskId, created_at: Millis) -> Vec<OpenTarget> {
         let done: std::collections::HashSet<u32> = self.outcomes.iter().map(|(index, _)| *index).collect();
         let numbered = (0..).zip(&self.targets);

@@ -3,14 +3,31 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use proctor_model::{AgentId, HostKey, OperationKind, ProcessKey, Spec};
-use proctor_store::StoreError;
+use proctor_model::{AgentId, HostKey, OperationKind, Permissions, ProcessKey, Spec, TaskId};
+use proctor_store::{Rollout, RolloutState, StoreError};
 
-/// Who asks, after authentication.
+use super::access::Missing;
+
+/// Who asks, after authentication, and what they may do at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
+    /// Empty for a user who came with a token of their own.
     pub app: String,
     pub user: String,
+    pub permissions: Arc<Permissions>,
+    pub origin: Origin,
+}
+
+impl Caller {
+    /// This program itself, which may do everything.
+    pub fn local(name: &str) -> Self {
+        Self {
+            app: name.to_owned(),
+            user: name.to_owned(),
+            permissions: Arc::new(Permissions::everything()),
+            origin: Origin::default(),
+        }
+    }
 }
 
 /// Where a request came from.
@@ -59,6 +76,75 @@ pub struct Submission {
     /// The dialect's name, given back with the task so that the answer can be encoded.
     pub family: &'static str,
     pub items: Vec<SubmittedItem>,
+    pub options: SubmitOptions,
+}
+
+/// What only our own dialect asks for.
+#[derive(Clone, Debug, Default)]
+pub struct SubmitOptions {
+    /// Let the targets go a few at a time.
+    pub rolling: Option<Rolling>,
+    /// A second submission of the same app with the same key is the same task.
+    pub idempotency: Option<IdempotencyKey>,
+    pub retry_of: Option<TaskId>,
+}
+
+/// How the targets of a task are let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rolling {
+    /// At most so many at once.
+    pub max_parallel: Share,
+    /// With more failures than this, the rest is skipped.
+    pub max_failures: u32,
+    /// So many first, then wait for somebody to resume; 0 is none.
+    pub canary: u32,
+    /// A target's place is free only when its process is seen running, and healthy.
+    pub wait_healthy: bool,
+}
+
+impl Rolling {
+    pub(super) fn begin(self, targets: usize) -> Rollout {
+        let total = u32::try_from(targets).expect("targets are bounded by the body");
+        Rollout {
+            max_parallel: self.max_parallel.of(total),
+            max_failures: self.max_failures,
+            canary: self.canary,
+            wait_healthy: self.wait_healthy,
+            released: 0,
+            state: RolloutState::Running,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    Number(u32),
+    /// Of the task's targets; at least one.
+    Percent(u8),
+}
+
+impl Share {
+    pub fn of(self, total: u32) -> u32 {
+        let share = match self {
+            Self::Number(number) => number,
+            Self::Percent(percent) => (u64::from(total) * u64::from(percent) / 100) as u32,
+        };
+        share.max(1)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    pub key: String,
+    /// Of what was asked, to tell a repetition from a mistake.
+    pub body_hash: [u8; 32],
+}
+
+/// A task was made, or one of the same idempotency key was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Submitted {
+    pub task: TaskId,
+    pub is_new: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -76,6 +162,8 @@ pub enum SpecSource {
     Registered,
     /// What came with the call. Start, restart and manage also register it.
     Given(Arc<Spec>),
+    /// What is registered on each host now, or else the spec at the target's place here.
+    RegisteredOr(Vec<Option<Arc<Spec>>>),
 }
 
 #[derive(Clone, Debug)]
@@ -91,4 +179,10 @@ pub enum ControlError {
     Store(#[from] StoreError),
     #[error("the server is shutting down")]
     ShuttingDown,
+    #[error(transparent)]
+    Forbidden(#[from] Missing),
+    #[error("the idempotency key was used for another request, which made task {task}")]
+    KeyReused { task: TaskId },
+    #[error("task {task} {problem}")]
+    TaskState { task: TaskId, problem: &'static str },
 }

@@ -186,6 +186,9 @@ async fn talk(
         if let Some(up_to) = session.take_events_seen() {
             feed(sender, FromServer::EventsSeen { up_to }).await?;
         }
+        for operations in control.take_cancels(session).chunks(ITEMS_MAX) {
+            feed(sender, FromServer::Cancel { operations: operations.to_vec() }).await?;
+        }
         // In this order: whoever submits sets the flag before the target is there, so the spec of
         // every delivery in hand is among what is assigned now, or was before.
         let deliveries = control.take_deliveries(session, DELIVERIES_MAX);

@@ -14,6 +14,11 @@ impl WebhookUrl {
         &self.0
     }
 
+    /// Without path and query, which often hold a key.
+    pub(crate) fn shown(&self) -> String {
+        self.0.origin().ascii_serialization()
+    }
+
     pub(super) fn is_plain(&self) -> bool {
         self.0.scheme() == "http"
     }

@@ -14,10 +14,11 @@ use proctor_runtime::Tasks;
 use proctor_server::api::{self, ApiState, Settings};
 use proctor_server::control::Control;
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{App, Enrolment, JoinToken, Store};
+use proctor_store::{Binding, Enrolment, JoinToken, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt;
+use uuid::Uuid;
 
 pub(crate) const APP: &str = "sample_app";
 pub(crate) const SECRET: &str = "sample-secret";
@@ -87,10 +88,16 @@ impl World {
         world
     }
 
+    /// Gives a role to an app or a user.
+    pub(crate) async fn bind(&self, subject: &str, role: &str, scope: &str) {
+        let (subject, role, scope) = (subject.parse().unwrap(), role.parse().unwrap(), scope.parse().unwrap());
+        let binding = Binding { id: Uuid::now_v7(), role, subject, scope, created_at: 0 };
+        self.store.put_binding(binding).await.unwrap().unwrap();
+    }
+
     async fn put_app(&self, code: &str, trusted: bool) {
-        let app =
-            App { code: code.into(), secret_hash: hash_secret(SECRET), sealed_secret: None, trusted, created_at: 0 };
-        self.store.put_app(app).await.unwrap();
+        let store: Arc<dyn Store> = self.store.clone();
+        proctor_server::admin::put_app(&store, &code.parse().unwrap(), SECRET, trusted).await.unwrap();
     }
 
     pub(crate) async fn enrol(&self, host: &str, agent: &str) {

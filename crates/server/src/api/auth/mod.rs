@@ -8,6 +8,7 @@
 use std::fmt;
 
 use axum::http::{HeaderMap, HeaderValue};
+use proctor_model::Subject;
 use proctor_pki::{hash_secret, secrets_match};
 use serde::Deserialize;
 
@@ -167,26 +168,28 @@ fn first<'a>(texts: &[&'a Option<String>]) -> Option<&'a str> {
 pub(crate) async fn authenticate(
     state: &ApiState,
     credentials: &Credentials,
-    _origin: Origin,
+    origin: Origin,
 ) -> Result<Caller, ApiError> {
-    match credentials {
-        Credentials::Plain(plain) => by_secret(state, plain).await,
-        Credentials::Backend { app, user } => behind_esb(app, user),
-    }
+    let (app, user) = match credentials {
+        Credentials::Plain(plain) => by_secret(state, plain).await?,
+        Credentials::Backend { app, user } => behind_esb(app, user)?,
+    };
+    let subjects = [Subject::App(app.clone()), Subject::User(user.clone())];
+    Ok(Caller { permissions: state.control.permissions(&subjects).await?, app, user, origin })
 }
 
-fn behind_esb(app: &str, user: &str) -> Result<Caller, ApiError> {
+fn behind_esb(app: &str, user: &str) -> Result<(String, String), ApiError> {
     if app.is_empty() {
         return Err(ApiError::new(Problem::AppUnverified, "the header Bk-App-Code is empty"));
     }
     if user.is_empty() {
         return Err(ApiError::new(Problem::OperatorMissing, "the request names no user: send the header Bk-Username"));
     }
-    Ok(Caller { app: app.to_owned(), user: user.to_owned() })
+    Ok((app.to_owned(), user.to_owned()))
 }
 
 /// Checks the app, then the user.
-async fn by_secret(state: &ApiState, credentials: &Plain) -> Result<Caller, ApiError> {
+async fn by_secret(state: &ApiState, credentials: &Plain) -> Result<(String, String), ApiError> {
     let missing = |message: &str| ApiError::new(Problem::AppUnverified, message);
     let code = credentials.app().ok_or_else(|| missing("APP Code [bk_app_code] cannot be empty"))?;
     let secret = credentials.secret().ok_or_else(|| missing("APP Secret [bk_app_secret] cannot be empty"))?;
@@ -198,7 +201,7 @@ async fn by_secret(state: &ApiState, credentials: &Plain) -> Result<Caller, ApiE
         return Err(missing("the app is not known or its secret is wrong"));
     };
     let user = user_of(credentials, &app.code, app.trusted)?;
-    Ok(Caller { app: app.code, user })
+    Ok((app.code, user))
 }
 
 fn user_of(credentials: &Plain, app: &str, is_trusted: bool) -> Result<String, ApiError> {

@@ -69,7 +69,7 @@ fn address(named: &NamedHost, record: Option<&HostRecord>) -> (String, u32) {
 async fn resolved(call: &Call) -> Result<Vec<(NamedHost, Option<HostRecord>)>> {
     let named = decode::agent_query(&call.params)?;
     let refs: Vec<HostRef> = named.iter().map(|named| named.host.clone()).collect();
-    let records = call.control.resolve(&refs).await?;
+    let records = call.control.readable_hosts(&call.caller, &refs, None).await?;
     Ok(named.into_iter().zip(records).collect())
 }
 

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::error::{ApiError, Problem};
 use super::request::Call;
 use super::rows::{Row, Rows};
-use crate::control::{Submission, SubmittedItem};
+use crate::control::{Submission, SubmitOptions, SubmittedItem};
 use proctor_model::{FieldError, Outcome};
 use serde_json::Value;
 
@@ -24,19 +24,19 @@ type Result<T> = std::result::Result<T, ApiError>;
 
 pub(super) async fn register(call: Call, mode: RegisterMode) -> Result<Rows<&'static str>> {
     let (process, spec) = decode::registration(&call.params)?;
-    let outcomes = call.control.register(&process.key, &spec, &process.hosts, mode).await?;
+    let outcomes = call.control.register(&call.caller, &process.key, &spec, &process.hosts, mode).await?;
     Ok(plain_rows(process.row_keys, &outcomes))
 }
 
 pub(super) async fn unregister(call: Call) -> Result<Rows<&'static str>> {
     let process = decode::unregistration(&call.params)?;
-    let outcomes = call.control.unregister(&process.key, &process.hosts).await?;
+    let outcomes = call.control.unregister(&call.caller, &process.key, &process.hosts).await?;
     Ok(plain_rows(process.row_keys, &outcomes))
 }
 
 pub(super) async fn set_pools(call: Call) -> Result<Rows<&'static str>> {
     let change = decode::pool_change(&call.params)?;
-    let outcomes = call.control.set_pools(&change.hosts, &change.pools).await?;
+    let outcomes = call.control.set_pools(&call.caller, &change.hosts, &change.pools).await?;
     Ok(plain_rows(change.row_keys, &outcomes))
 }
 
@@ -56,8 +56,9 @@ pub(super) async fn operate(
     read: fn(&Value) -> std::result::Result<Vec<SubmittedItem>, FieldError>,
 ) -> Result<TaskAccepted> {
     let items = read(&call.params)?;
-    let task = call.control.submit(Submission { caller: call.caller, family, items }).await?;
-    Ok(TaskAccepted { task_id: task.to_string() })
+    let submission = Submission { caller: call.caller, family, items, options: SubmitOptions::default() };
+    let submitted = call.control.submit(submission).await?;
+    Ok(TaskAccepted { task_id: submitted.task.to_string() })
 }
 
 pub(super) async fn result(call: Call) -> Result<Rows<String>> {
@@ -68,7 +69,7 @@ pub(super) async fn result(call: Call) -> Result<Rows<String>> {
 /// The task with this id, in any family.
 pub(super) async fn task(call: &Call, id: &str) -> Result<proctor_store::TaskView> {
     let task = match decode::known_form(id) {
-        Some(id) => call.control.task(id).await?,
+        Some(id) => call.control.task(&call.caller, id).await?,
         None => None,
     };
     let shown: String = id.chars().take(128).collect();

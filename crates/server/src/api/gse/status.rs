@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use proctor_model::{AgentId, HostKey, ProcessKey, Snapshot, Weight};
+use proctor_model::{AgentId, HostKey, Namespace, ProcessKey, Snapshot, Weight};
 use proctor_store::{PoolRecord, ProcessQuery, ProcessRecord};
 use serde::Serialize;
 
@@ -78,11 +78,11 @@ impl Host {
 /// One process on the hosts that the caller names; hosts without it have no row.
 pub(in crate::api) async fn of_hosts(call: Call, style: KeyStyle) -> Result<Infos> {
     let (key, named) = decode::status_query(&call.params, style)?;
-    let named = by_agent(&call, named).await?;
+    let named = by_agent(&call, named, &key.namespace).await?;
     let ProcessKey { namespace, name } = key;
     let agents = Some(named.keys().cloned().collect());
     let query = ProcessQuery { namespace: Some(namespace), name: Some(name), agents, ..ProcessQuery::default() };
-    let (_, records) = call.control.processes(query, None).await?;
+    let (_, records) = call.control.processes(&call.caller, query, None).await?;
     let row = |record: ProcessRecord| {
         let named = named.get(&record.agent);
         let supplier = named.and_then(|named| supplier_of(&named.host)).unwrap_or(record.host.supplier);
@@ -101,7 +101,7 @@ pub(in crate::api) async fn of_hosts(call: Call, style: KeyStyle) -> Result<Info
 /// All processes of a namespace, a page at a time.
 pub(in crate::api) async fn of_namespace(call: Call) -> Result<Page> {
     let query = decode::listing(&call.params)?;
-    let (count, records) = call.control.processes(query, None).await?;
+    let (count, records) = call.control.processes(&call.caller, query, None).await?;
     let row = |record: ProcessRecord| {
         let (host, agent) = (Host::with_supplier(&record.host), record.agent.to_string());
         info(record, host, Some(agent))
@@ -110,9 +110,9 @@ pub(in crate::api) async fn of_namespace(call: Call) -> Result<Page> {
 }
 
 /// The enrolled ones among the hosts that the caller names, by their agent.
-async fn by_agent(call: &Call, named: Vec<NamedHost>) -> Result<HashMap<AgentId, NamedHost>> {
+async fn by_agent(call: &Call, named: Vec<NamedHost>, namespace: &Namespace) -> Result<HashMap<AgentId, NamedHost>> {
     let refs: Vec<HostRef> = named.iter().map(|named| named.host.clone()).collect();
-    let records = call.control.resolve(&refs).await?;
+    let records = call.control.readable_hosts(&call.caller, &refs, Some(namespace)).await?;
     let pairs = named.into_iter().zip(records);
     Ok(pairs.filter_map(|(named, record)| Some((record?.agent, named))).collect())
 }
@@ -188,9 +188,9 @@ struct GroupResource {
 /// The pools of a namespace on the hosts that the caller names.
 pub(in crate::api) async fn pools(call: Call) -> Result<Groups> {
     let (namespace, named) = decode::pool_query(&call.params)?;
-    let named = by_agent(&call, named).await?;
+    let named = by_agent(&call, named, &namespace).await?;
     let refs: Vec<HostRef> = named.keys().cloned().map(HostRef::Agent).collect();
-    let records = call.control.pools(Some(&namespace), Some(&refs)).await?;
+    let records = call.control.pools(&call.caller, Some(&namespace), Some(&refs)).await?;
     let group = |record: PoolRecord| {
         let supplier = named.get(&record.agent).and_then(|named| supplier_of(&named.host));
         let host = HostKey { supplier: supplier.unwrap_or(record.host.supplier), ..record.host };

@@ -15,7 +15,7 @@ use super::family;
 use super::gse::task;
 use super::request::Call;
 use super::rows::{Row, Rows};
-use crate::control::{Submission, SubmittedItem};
+use crate::control::{Submission, SubmitOptions, SubmittedItem};
 use proctor_model::{Code, FieldError};
 use proctor_store::TaskView;
 use serde_json::Value;
@@ -32,8 +32,9 @@ pub(super) async fn submit(
     read: fn(&Value) -> std::result::Result<Vec<SubmittedItem>, FieldError>,
 ) -> Result<TaskAccepted> {
     let items = read(&call.params)?;
-    let task = call.control.submit(Submission { caller: call.caller, family: family::JOB, items }).await?;
-    Ok(TaskAccepted { bk_gse_taskid: task.to_string() })
+    let submission = Submission { caller: call.caller, family: family::JOB, items, options: SubmitOptions::default() };
+    let submitted = call.control.submit(submission).await?;
+    Ok(TaskAccepted { bk_gse_taskid: submitted.task.to_string() })
 }
 
 /// The answer is serialised with its task at hand: contents borrow from it.

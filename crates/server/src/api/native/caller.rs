@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use proctor_api::Removed;
+use proctor_model::Class;
 use proctor_store::{Refusal, Store};
 
 use super::error::{Kind, NativeError};
@@ -13,14 +14,13 @@ use super::{ApiState, Result};
 use crate::ServerError;
 use crate::api::auth::{Credentials, authenticate};
 use crate::api::request::origin_of;
-use crate::control::Caller;
+use crate::control::{Caller, Control};
 
 /// A handler that takes this is reached only by callers who have proved who they are. It comes
 /// first among the arguments, so that nothing of a stranger's body is read.
 #[derive(Debug)]
 pub(super) struct Authenticated {
     pub(super) who: Caller,
-    trusted: bool,
 }
 
 impl FromRequestParts<ApiState> for Authenticated {
@@ -30,18 +30,14 @@ impl FromRequestParts<ApiState> for Authenticated {
         let credentials = Credentials::from_headers(&parts.headers)?.unwrap_or_default();
         let origin = origin_of(&parts.headers, &parts.extensions);
         let who = authenticate(state, &credentials, origin).await?;
-        let trusted = state.control.app(&who.app).await?.is_some_and(|app| app.trusted);
-        Ok(Self { who, trusted })
+        Ok(Self { who })
     }
 }
 
 impl Authenticated {
     /// For what concerns everything.
     pub(super) fn must_administer(&self) -> Result<()> {
-        if self.trusted {
-            return Ok(());
-        }
-        Err(NativeError::new(Kind::PermissionDenied, "only administrators may do this"))
+        Ok(self.who.must(Class::Admin)?)
     }
 
     /// A change that only administrators may make, with its trace in the audit. What the store
@@ -57,11 +53,15 @@ impl Authenticated {
         T: Send + 'static,
         F: FnOnce(Arc<dyn Store>) -> Fut + Send + 'static,
         Fut: Future<Output = std::result::Result<std::result::Result<T, Refusal>, E>> + Send + 'static,
-        E: Into<ServerError> + Send + 'static,
+        E: Into<ServerError> + std::fmt::Display + Send + 'static,
     {
-        self.must_administer()?;
-        let _ = (action, targets);
-        Ok(work(state.control.store().clone()).await.map_err(Into::into)??)
+        let work = |control: Control| async move { Ok(work(control.store().clone()).await) };
+        let told = |done: &std::result::Result<std::result::Result<T, Refusal>, E>| match done {
+            Ok(Ok(_)) => "done".to_owned(),
+            Ok(Err(refusal)) => format!("refused: {refusal}"),
+            Err(error) => format!("failed: {error}"),
+        };
+        Ok(state.control.administer(&self.who, action, targets, work, told).await?.map_err(Into::into)??)
     }
 
     /// A removal that only administrators may make; `what` was there, or is not found.

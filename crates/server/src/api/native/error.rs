@@ -96,6 +96,8 @@ impl From<Problem> for Kind {
             | Problem::NetworkUnknown => Self::Unauthenticated,
             Problem::NotFound | Problem::UnknownTask | Problem::NoAgentFound => Self::NotFound,
             Problem::BodyTooLarge => Self::BodyTooLarge,
+            Problem::Forbidden => Self::PermissionDenied,
+            Problem::Conflict => Self::Conflict,
             Problem::Unavailable | Problem::StoreFull => Self::Unavailable,
             Problem::Internal => Self::Internal,
         }
@@ -158,6 +160,7 @@ impl From<ServerError> for NativeError {
         match error {
             ServerError::Store(error) => error.into(),
             ServerError::Control(error) => error.into(),
+            ServerError::Refused(reason) => Self::new(Kind::InvalidArgument, reason),
             ServerError::Pki(_) | ServerError::Listen { .. } => {
                 Self { cause: Some(error), ..Self::new(Kind::Internal, "the server could not carry out the call") }
             }

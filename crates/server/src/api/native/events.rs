@@ -23,7 +23,7 @@ use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
 use super::hosts::parse_host_param;
 use super::{ApiState, Result};
-use crate::control::Control;
+use crate::control::{Caller, Control};
 use crate::event_json::event_view;
 
 /// Below what proxies in front usually wait for.
@@ -39,14 +39,14 @@ static STREAMS: Semaphore = Semaphore::const_new(STREAMS_MAX);
 #[utoipa::path(get, path = "/events", operation_id = "events", params(EventQuery), tag = "events",
                responses((status = 200, body = EventList)))]
 pub(super) async fn list(
-    _: Authenticated,
+    caller: Authenticated,
     State(state): State<ApiState>,
     Params(query): Params<EventQuery>,
 ) -> Result<Json<EventList>> {
     let wait = bounded("wait", query.wait.unwrap_or(0), WAIT_SECS_MAX)?;
     let wanted = Wanted { host: query.host, namespace: query.namespace, name: query.name, kinds: query.kinds };
     let wanted = wanted.resolve(&state.control, query.after, page_limit(query.limit)?).await?;
-    let page = state.control.follow_events(wanted, Duration::from_secs(wait)).await?;
+    let page = state.control.follow_events(&caller.who, wanted, Duration::from_secs(wait)).await?;
     Ok(Json(EventList { events: page.events.iter().map(event_view).collect(), next: page.next }))
 }
 
@@ -56,7 +56,7 @@ pub(super) async fn list(
                params(StreamQuery, ("Last-Event-ID" = Option<u64>, Header, description = "Goes before `after`.")),
                responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub(super) async fn stream(
-    _: Authenticated,
+    caller: Authenticated,
     State(state): State<ApiState>,
     Params(query): Params<StreamQuery>,
     headers: HeaderMap,
@@ -68,7 +68,7 @@ pub(super) async fn stream(
         let message = format!("there are {STREAMS_MAX} streams of events already: try again later");
         return Err(NativeError::new(Kind::TooManyRequests, message));
     };
-    let follower = Follower::begin(state.control, wanted, place).await?;
+    let follower = Follower::begin(state.control, caller.who, wanted, place).await?;
     let events = futures::stream::unfold(follower, |mut follower| async {
         let event = follower.next().await?;
         Some((Ok(sse_event(&event)), follower))
@@ -90,6 +90,7 @@ fn sse_event(event: &EventView) -> Event {
 /// One client of a stream, and how far it has come.
 struct Follower {
     control: Control,
+    caller: Caller,
     query: proctor_store::EventQuery,
     ahead: VecDeque<StoredEvent>,
     _place: SemaphorePermit<'static>,
@@ -99,14 +100,15 @@ impl Follower {
     /// A stream without a place to begin at begins now.
     async fn begin(
         control: Control,
+        caller: Caller,
         mut query: proctor_store::EventQuery,
         place: SemaphorePermit<'static>,
     ) -> Result<Self> {
         if query.after.is_none() {
             let newest = proctor_store::EventQuery { limit: 0, ..query.clone() };
-            query.after = Some(control.events(&newest).await?.next);
+            query.after = Some(control.follow_events(&caller, newest, Duration::ZERO).await?.next);
         }
-        Ok(Self { control, query, ahead: VecDeque::new(), _place: place })
+        Ok(Self { control, caller, query, ahead: VecDeque::new(), _place: place })
     }
 
     /// None when the server ends, or when the store cannot be read: the client comes back by itself,
@@ -121,7 +123,7 @@ impl Follower {
                 return None;
             }
             let wait = Duration::from_secs(WAIT_SECS_MAX);
-            let page = self.control.follow_events(self.query.clone(), wait).await;
+            let page = self.control.follow_events(&self.caller, self.query.clone(), wait).await;
             let page = page.inspect_err(|error| tracing::warn!(%error, "a stream of events ends")).ok()?;
             self.query.after = Some(page.next);
             self.ahead = page.events.into();

@@ -12,7 +12,7 @@ use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result, cursor};
-use crate::control::{Control, HostRef};
+use crate::control::{Caller, Control, HostRef};
 
 const MILLIS: i64 = 1000;
 
@@ -20,13 +20,13 @@ const MILLIS: i64 = 1000;
 #[utoipa::path(get, path = "/hosts", operation_id = "hosts", params(HostQuery), tag = "hosts",
                responses((status = 200, body = HostPage)))]
 pub(super) async fn list(
-    _: Authenticated,
+    caller: Authenticated,
     State(state): State<ApiState>,
     Params(query): Params<HostQuery>,
 ) -> Result<Json<HostPage>> {
     let limit = page_limit(query.limit)? as usize;
     let after: Option<HostKey> = cursor::decode(query.after.as_deref())?;
-    let mut records = state.control.hosts().await?;
+    let mut records = state.control.hosts(&caller.who).await?;
     records.retain(|host| matches(&query, host) && after.is_none_or(|after| place(&host.key) > place(&after)));
     records.sort_by_key(|host| place(&host.key));
     let next = (records.len() > limit).then(|| limit.checked_sub(1).map(|last| cursor::encode(&records[last].key)));
@@ -105,7 +105,12 @@ impl Chosen {
     }
 
     /// All: where the process is registered.
-    pub(super) async fn where_registered(self, control: &Control, key: &ProcessKey) -> Result<Vec<HostRef>> {
+    pub(super) async fn where_registered(
+        self,
+        control: &Control,
+        caller: &Caller,
+        key: &ProcessKey,
+    ) -> Result<Vec<HostRef>> {
         if let Self::These(hosts) = self {
             return distinct(control, hosts).await;
         }
@@ -114,18 +119,18 @@ impl Chosen {
             name: Some(key.name.clone()),
             ..ProcessQuery::default()
         };
-        let (_, records) = control.processes(query, None).await?;
+        let (_, records) = control.processes(caller, query, None).await?;
         let hosts: Vec<HostRef> = records.into_iter().map(|record| HostRef::Key(record.host)).collect();
         let hosts = self.narrowed(control, hosts).await?;
         if hosts.is_empty() { Err(not_registered(key)) } else { Ok(hosts) }
     }
 
     /// All: every enrolled host.
-    pub(super) async fn where_enrolled(self, control: &Control) -> Result<Vec<HostRef>> {
+    pub(super) async fn where_enrolled(self, control: &Control, caller: &Caller) -> Result<Vec<HostRef>> {
         if let Self::These(hosts) = self {
             return distinct(control, hosts).await;
         }
-        let hosts = control.hosts().await?.into_iter().map(|host| HostRef::Key(host.key)).collect();
+        let hosts = control.hosts(caller).await?.into_iter().map(|host| HostRef::Key(host.key)).collect();
         let hosts = self.narrowed(control, hosts).await?;
         if hosts.is_empty() {
             Err(NativeError::new(Kind::NotFound, "no such host has enrolled yet"))

@@ -10,7 +10,7 @@ use super::body::Body;
 use super::caller::Authenticated;
 use super::hosts::Chosen;
 use super::{ApiState, Result};
-use crate::control::{SpecSource, Submission, SubmittedItem, SubmittedTarget};
+use crate::control::{SpecSource, Submission, SubmitOptions, SubmittedItem, SubmittedTarget};
 
 const FAMILY: &str = "native";
 
@@ -24,10 +24,11 @@ pub(super) async fn submit(
 ) -> Result<(StatusCode, Json<Accepted>)> {
     let key = body.process.ok_or_else(|| FieldError::new("process", "is missing"))?.0;
     let chosen = Chosen::of(body.hosts.as_deref(), body.all, body.business)?;
-    let hosts = chosen.where_registered(&state.control, &key).await?;
+    let hosts = chosen.where_registered(&state.control, &caller.who, &key).await?;
     let targets = hosts.into_iter().map(|host| SubmittedTarget { row_key: host.to_string(), host }).collect();
     let item = SubmittedItem { key, kind: Some(body.operation), spec: SpecSource::Registered, targets };
-    let submission = Submission { caller: caller.who, family: FAMILY, items: vec![item] };
-    let task_id = state.control.submit(submission).await?;
+    let options = SubmitOptions::default();
+    let submission = Submission { caller: caller.who, family: FAMILY, items: vec![item], options };
+    let task_id = state.control.submit(submission).await?.task;
     Ok((StatusCode::ACCEPTED, Json(Accepted { task_id: Some(task_id), plan: None })))
 }

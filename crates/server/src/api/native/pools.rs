@@ -21,18 +21,18 @@ const POOL_LABEL: &str = "process_group";
 #[utoipa::path(get, path = "/pools", operation_id = "pools", params(PoolQuery), tag = "pools",
                responses((status = 200, body = PoolList)))]
 pub(super) async fn list(
-    _: Authenticated,
+    caller: Authenticated,
     State(state): State<ApiState>,
     Params(query): Params<PoolQuery>,
 ) -> Result<Json<PoolList>> {
     let namespace: Option<Namespace> = query.namespace.as_deref().map(str::parse).transpose()?;
     let hosts = parse_host_param(query.host.as_deref())?.map(|host| [host]);
     let hosts = hosts.as_ref().map(<[_; 1]>::as_slice);
-    let records = state.control.pools(namespace.as_ref(), hosts).await?;
+    let records = state.control.pools(&caller.who, namespace.as_ref(), hosts).await?;
     let mut pools: Vec<PoolView> = records.into_iter().map(view).collect();
     if query.usage == Some(true) {
         let processes = ProcessQuery { namespace, ..ProcessQuery::default() };
-        let (_, processes) = state.control.processes(processes, hosts).await?;
+        let (_, processes) = state.control.processes(&caller.who, processes, hosts).await?;
         add_usage(&mut pools, &processes);
     }
     Ok(Json(PoolList { pools }))
@@ -92,14 +92,14 @@ fn member(process: &ProcessRecord) -> Option<PoolMember> {
 #[utoipa::path(put, path = "/pools", operation_id = "set_pools", request_body = SetPools, tag = "pools",
                responses((status = 200, body = Rows)))]
 pub(super) async fn set(
-    _: Authenticated,
+    caller: Authenticated,
     State(state): State<ApiState>,
     Body(body): Body<SetPools>,
 ) -> Result<Json<Rows>> {
     let pools = pools(body.pools)?;
     let chosen = Chosen::of(body.hosts.as_deref(), body.all, body.business)?;
-    let hosts = chosen.where_enrolled(&state.control).await?;
-    let outcomes = state.control.set_pools(&hosts, &pools).await?;
+    let hosts = chosen.where_enrolled(&state.control, &caller.who).await?;
+    let outcomes = state.control.set_pools(&caller.who, &hosts, &pools).await?;
     Ok(rows(&hosts, outcomes))
 }
 

@@ -38,7 +38,7 @@ pub(super) async fn list(
     }
     let after: Option<Ranked> = cursor::decode(query.after.as_deref())?;
     let wanted = proctor_store::ProcessQuery { limit: Some(SORTED_MAX), ..wanted };
-    let (count, records) = state.control.processes(wanted, hosts).await?;
+    let (count, records) = state.control.processes(&caller.who, wanted, hosts).await?;
     if count > SORTED_MAX {
         let problem =
             format!("{count} processes match, more than {SORTED_MAX}: ask for fewer, or for the order of names");
@@ -93,7 +93,7 @@ fn phases(text: &str) -> std::result::Result<Vec<Phase>, FieldError> {
 }
 
 async fn by_name(
-    _: &Authenticated,
+    caller: &Authenticated,
     state: &ApiState,
     wanted: proctor_store::ProcessQuery,
     hosts: Option<&[HostRef]>,
@@ -101,7 +101,7 @@ async fn by_name(
     view: fn(ProcessRecord) -> ProcessView,
 ) -> Result<ProcessPage> {
     let wanted = proctor_store::ProcessQuery { limit: Some(u64::from(limit) + 1), ..wanted };
-    let (_, mut records) = state.control.processes(wanted, hosts).await?;
+    let (_, mut records) = state.control.processes(&caller.who, wanted, hosts).await?;
     let has_more = records.len() > limit as usize;
     records.truncate(limit as usize);
     let next = records.last().filter(|_| has_more).map(|last| cursor::encode(&last.cursor()));

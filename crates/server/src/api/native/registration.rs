@@ -22,14 +22,14 @@ use crate::control::HostRef;
 #[utoipa::path(post, path = "/processes", operation_id = "register", params(RegisterQuery),
                request_body = Registration, tag = "processes", responses((status = 200, body = Rows)))]
 pub(super) async fn register(
-    _: Authenticated,
+    caller: Authenticated,
     State(state): State<ApiState>,
     Params(query): Params<RegisterQuery>,
     Body(body): Body<Registration>,
 ) -> Result<Json<Rows>> {
     let mode = if query.update == Some(true) { RegisterMode::Upsert } else { RegisterMode::Create };
     let (process, spec) = registration(&body.0)?;
-    let outcomes = state.control.register(&process.key, &spec, &process.hosts, mode).await?;
+    let outcomes = state.control.register(&caller.who, &process.key, &spec, &process.hosts, mode).await?;
     Ok(rows(&process.hosts, outcomes))
 }
 
@@ -37,18 +37,18 @@ pub(super) async fn register(
 #[utoipa::path(post, path = "/processes/plan", operation_id = "plan_registration", request_body = Registration,
                tag = "processes", responses((status = 200, body = RegistrationPlan)))]
 pub(super) async fn plan(
-    _: Authenticated,
+    caller: Authenticated,
     State(state): State<ApiState>,
     Body(body): Body<Registration>,
 ) -> Result<Json<RegistrationPlan>> {
     let (process, spec) = registration(&body.0)?;
-    let hosts = state.control.resolve(&process.hosts).await?;
+    let hosts = state.control.readable_hosts(&caller.who, &process.hosts, Some(&process.key.namespace)).await?;
     let query = ProcessQuery {
         namespace: Some(process.key.namespace.clone()),
         name: Some(process.key.name.clone()),
         ..Default::default()
     };
-    let (_, records) = state.control.processes(query, Some(&process.hosts)).await?;
+    let (_, records) = state.control.processes(&caller.who, query, Some(&process.hosts)).await?;
     let registered: HashMap<&AgentId, &ProcessRecord> = records.iter().map(|record| (&record.agent, record)).collect();
     let change = |(named, host): (&HostRef, Option<HostRecord>)| {
         let known = host.as_ref().and_then(|host| registered.get(&host.agent));
@@ -69,15 +69,15 @@ pub(super) async fn plan(
                params(("namespace" = String, Path), ("name" = String, Path)), request_body = Unregistration,
                tag = "processes", responses((status = 200, body = Rows)))]
 pub(super) async fn unregister(
-    _: Authenticated,
+    caller: Authenticated,
     State(state): State<ApiState>,
     Path((namespace, name)): Path<(String, String)>,
     Body(body): Body<Unregistration>,
 ) -> Result<Json<Rows>> {
     let key = ProcessKey::new(namespace.parse()?, name.parse()?);
     let chosen = Chosen::of(body.hosts.as_deref(), body.all, body.business)?;
-    let hosts = chosen.where_registered(&state.control, &key).await?;
-    let outcomes = state.control.unregister(&key, &hosts).await?;
+    let hosts = chosen.where_registered(&state.control, &caller.who, &key).await?;
+    let outcomes = state.control.unregister(&caller.who, &key, &hosts).await?;
     Ok(rows(&hosts, outcomes))
 }
 

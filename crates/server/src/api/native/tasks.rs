@@ -15,11 +15,11 @@ use super::{ApiState, Result};
 #[utoipa::path(get, path = "/tasks/{task_id}", operation_id = "task", params(("task_id" = String, Path)),
                tag = "tasks", responses((status = 200, body = TaskView)))]
 pub(super) async fn show(
-    _: Authenticated,
+    caller: Authenticated,
     State(state): State<ApiState>,
     Path(text): Path<String>,
 ) -> Result<Json<TaskView>> {
-    let task = state.control.task(parse_id(&text)?).await?.ok_or_else(|| unknown(&text))?;
+    let task = state.control.task(&caller.who, parse_id(&text)?).await?.ok_or_else(|| unknown(&text))?;
     Ok(Json(view(&task)))
 }
 
@@ -27,13 +27,13 @@ pub(super) async fn show(
 #[utoipa::path(get, path = "/tasks/{task_id}/targets", operation_id = "task_targets", tag = "tasks",
                params(("task_id" = String, Path)), params(TargetQuery), responses((status = 200, body = TargetPage)))]
 pub(super) async fn targets(
-    _: Authenticated,
+    caller: Authenticated,
     State(state): State<ApiState>,
     Path(text): Path<String>,
     Params(query): Params<TargetQuery>,
 ) -> Result<Json<TargetPage>> {
     let limit = page_limit(query.limit)? as usize;
-    let task = state.control.task(parse_id(&text)?).await?.ok_or_else(|| unknown(&text))?;
+    let task = state.control.task(&caller.who, parse_id(&text)?).await?.ok_or_else(|| unknown(&text))?;
     let items = task.items;
     let mut targets: Vec<TargetRow> = (0..)
         .zip(task.targets)

@@ -1,5 +1,5 @@
-//! Webhooks: who gets which events; only trusted apps may see and change them, because an address
-//! often holds a key.
+//! Webhooks: who gets which events; only administrators see and change them, because an address often
+//! holds a key.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -13,7 +13,7 @@ use super::body::Body;
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
-use crate::control::{NewWebhook, WEBHOOKS_MAX};
+use crate::control::{Control, NewWebhook, WEBHOOKS_MAX};
 
 const SECRET_BYTES_MAX: usize = 256;
 
@@ -34,12 +34,14 @@ pub(super) async fn add(
     State(state): State<ApiState>,
     Body(body): Body<proctor_api::NewWebhook>,
 ) -> Result<(StatusCode, Json<WebhookView>)> {
-    caller.must_administer()?;
-    let Some(webhook) = state.control.add_webhook(webhook(body)?).await? else {
+    let new = webhook(body)?;
+    let url = new.url.shown();
+    let work = |control: Control| async move { control.add_webhook(new).await };
+    let added = |webhook: &Option<Webhook>| if webhook.is_some() { "done" } else { "too many" }.to_owned();
+    let Some(webhook) = state.control.administer(&caller.who, "add_webhook", [url], work, added).await? else {
         let message = format!("there are {WEBHOOKS_MAX} webhooks already: remove one first");
         return Err(NativeError::new(Kind::InvalidArgument, message));
     };
-    tracing::info!(app = caller.who.app, user = caller.who.user, webhook = %webhook.id, "a webhook was added");
     Ok((StatusCode::CREATED, Json(view(&webhook))))
 }
 
@@ -51,13 +53,13 @@ pub(super) async fn remove(
     State(state): State<ApiState>,
     Path(id): Path<String>,
 ) -> Result<Json<Removed>> {
-    caller.must_administer()?;
     let unknown = || NativeError::new(Kind::NotFound, format!("there is no webhook '{id}'"));
     let uuid = Uuid::parse_str(&id).map_err(|_| unknown())?;
-    if !state.control.remove_webhook(uuid).await? {
+    let work = move |control: Control| async move { control.remove_webhook(uuid).await };
+    let removed = |was_there: &bool| if *was_there { "done" } else { "was not there" }.to_owned();
+    if !state.control.administer(&caller.who, "remove_webhook", [uuid], work, removed).await? {
         return Err(unknown());
     }
-    tracing::info!(app = caller.who.app, user = caller.who.user, webhook = %uuid, "a webhook was removed");
     Ok(Json(Removed { removed: uuid.to_string() }))
 }
 

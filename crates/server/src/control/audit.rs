@@ -1,0 +1,131 @@
+//! Who changed what: every mutation leaves its trace in the store before it is answered.
+//!
+//! Promised: an entry "begun" is durable before the change is made and "ended" follows with what
+//! came of it, also where the caller has gone away meanwhile; a task's entry is written in the very
+//! transaction that makes the task; what was refused for want of permission is kept too. No secret
+//! gets into an entry. Absent: reads.
+
+use proctor_model::{Class, Classes, Outcome};
+use proctor_runtime::clock;
+use proctor_store::{AuditDraft, AuditPhase};
+
+use super::{Caller, Control, ControlError, Result};
+
+/// So many targets are named in an entry; their number is always whole.
+const TARGETS_NAMED_MAX: usize = 1000;
+
+/// What is done to what, in the words of the audit.
+#[derive(Clone, Debug)]
+pub struct Deed {
+    pub action: &'static str,
+    pub classes: Classes,
+    pub targets: Vec<String>,
+}
+
+impl Deed {
+    pub fn new(action: &'static str, classes: impl IntoIterator<Item = Class>) -> Self {
+        Self { action, classes: classes.into_iter().collect(), targets: Vec::new() }
+    }
+
+    #[must_use]
+    pub fn on(mut self, targets: impl IntoIterator<Item = impl ToString>) -> Self {
+        self.targets.extend(targets.into_iter().map(|target| target.to_string()));
+        self
+    }
+}
+
+impl Caller {
+    pub(super) fn entry(&self, deed: &Deed, phase: AuditPhase, outcome: String) -> AuditDraft {
+        AuditDraft {
+            phase,
+            of: None,
+            app: self.app.clone(),
+            user: self.user.clone(),
+            remote: self.origin.remote,
+            request_id: self.origin.request_id.clone(),
+            action: deed.action.to_owned(),
+            classes: deed.classes,
+            target_count: deed.targets.len() as u64,
+            targets: deed.targets.iter().take(TARGETS_NAMED_MAX).cloned().collect(),
+            outcome,
+        }
+    }
+}
+
+impl Control {
+    /// Makes a change with its trace; `told` says in a few words what came of it. Carried to its end
+    /// even where the caller goes away.
+    pub async fn audited<T, F, Fut>(
+        &self,
+        caller: &Caller,
+        deed: Deed,
+        work: F,
+        told: impl FnOnce(&T) -> String + Send + 'static,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(Self) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        let caller = caller.clone();
+        let action = deed.action;
+        self.to_end(action, |control| async move {
+            let begun = control.write(caller.entry(&deed, AuditPhase::Begun, String::new())).await?;
+            let done = work(control.clone()).await;
+            let outcome = match &done {
+                Ok(value) => told(value),
+                Err(error) => format!("failed: {error}"),
+            };
+            let ended = AuditDraft { of: Some(begun), ..caller.entry(&deed, AuditPhase::Ended, outcome) };
+            if let Err(error) = control.write(ended).await {
+                // The change is made and its beginning is on record: the answer must not deny it.
+                tracing::error!(%error, action, begun, "the end of a change is missing in the audit");
+            }
+            done
+        })
+        .await
+    }
+
+    /// A change that only administrators of everything may make.
+    pub async fn administer<T, F, Fut>(
+        &self,
+        caller: &Caller,
+        action: &'static str,
+        targets: impl IntoIterator<Item = impl ToString>,
+        work: F,
+        told: impl FnOnce(&T) -> String + Send + 'static,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(Self) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        let deed = Deed::new(action, [Class::Admin]).on(targets);
+        self.permitted(caller, &deed, caller.must(Class::Admin)).await?;
+        self.audited(caller, deed, work, told).await
+    }
+
+    /// Leaves a trace of a refusal.
+    pub async fn permitted(&self, caller: &Caller, deed: &Deed, check: Result<()>) -> Result<()> {
+        let Err(ControlError::Forbidden(missing)) = &check else { return check };
+        let entry = caller.entry(deed, AuditPhase::Refused, missing.to_string());
+        if let Err(error) = self.write(entry).await {
+            tracing::error!(%error, action = deed.action, "a refusal is missing in the audit");
+        }
+        check
+    }
+
+    async fn write(&self, entry: AuditDraft) -> Result<u64> {
+        Ok(self.inner.store.append_audit(entry, clock::unix_millis()).await?)
+    }
+}
+
+/// Rows in a few words: how many went well, how many did not, by their codes.
+pub(super) fn counted(outcomes: &[Outcome]) -> String {
+    let mut by_code = std::collections::BTreeMap::<u32, usize>::new();
+    for outcome in outcomes {
+        *by_code.entry(outcome.code.number()).or_default() += 1;
+    }
+    let counts: Vec<String> = by_code.into_iter().map(|(code, count)| format!("{count} × {code}")).collect();
+    counts.join(", ")
+}

@@ -1,0 +1,158 @@
+//! Registrations and pools: facts of the store that agents converge on.
+//!
+//! Promised: one outcome for each host, in the caller's order; a host that the caller may not touch
+//! is refused in its own row and the others are served. Absent: operations (see `submit`).
+
+use std::sync::Arc;
+
+use proctor_model::{AgentId, Class, Code, Namespace, Outcome, Pool, ProcessKey, Spec};
+use proctor_runtime::clock;
+use proctor_store::{HostRecord, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration};
+
+use super::audit::{Deed, counted};
+use super::{Caller, Control, HostRef, Result, never_enrolled};
+
+impl Control {
+    pub async fn register(
+        &self,
+        caller: &Caller,
+        key: &ProcessKey,
+        spec: &Arc<Spec>,
+        hosts: &[HostRef],
+        mode: RegisterMode,
+    ) -> Result<Vec<Outcome>> {
+        let (key, spec) = (key.clone(), spec.clone());
+        let namespace = key.namespace.clone();
+        let deed = Deed::new("register", [Class::Register]).on(hosts.iter().map(|host| format!("{host} {key}")));
+        self.change(caller, deed, Class::Register, &[namespace], hosts, move |control, agents| async move {
+            let registration = |agent| Registration { agent, key: key.clone(), spec: spec.clone() };
+            let registrations: Vec<Registration> = agents.into_iter().map(registration).collect();
+            let answers = control.inner.store.register(&registrations, mode, clock::unix_millis()).await?;
+            control.wake(registrations.iter().map(|registration| &registration.agent));
+            Ok(answers.into_iter().map(registered).collect())
+        })
+        .await
+    }
+
+    /// A managed process is released and lives on.
+    pub async fn unregister(&self, caller: &Caller, key: &ProcessKey, hosts: &[HostRef]) -> Result<Vec<Outcome>> {
+        let key = key.clone();
+        let namespace = key.namespace.clone();
+        let deed = Deed::new("unregister", [Class::Register]).on(hosts.iter().map(|host| format!("{host} {key}")));
+        self.change(caller, deed, Class::Register, &[namespace], hosts, move |control, agents| async move {
+            let processes: Vec<(AgentId, ProcessKey)> = agents.into_iter().map(|agent| (agent, key.clone())).collect();
+            let answers = control.inner.store.unregister(&processes, clock::unix_millis()).await?;
+            control.wake(processes.iter().map(|(agent, _)| agent));
+            let missing = || Outcome::new(Code::NotRunning, format!("process {key} is not registered there"), false);
+            Ok(answers
+                .into_iter()
+                .map(|was_there| if was_there { Outcome::success(false) } else { missing() })
+                .collect())
+        })
+        .await
+    }
+
+    pub async fn set_pools(&self, caller: &Caller, hosts: &[HostRef], pools: &[Pool]) -> Result<Vec<Outcome>> {
+        let pools = pools.to_vec();
+        let namespaces: Vec<Namespace> = pools.iter().map(|pool| pool.namespace.clone()).collect();
+        let ids: Vec<String> = pools.iter().map(|pool| format!("{}/{}", pool.namespace, pool.id)).collect();
+        let named = hosts.iter().map(|host| format!("{host} {}", ids.join(" ")));
+        let deed = Deed::new("set_pools", [Class::Limits]).on(named);
+        self.change(caller, deed, Class::Limits, &namespaces, hosts, move |control, agents| async move {
+            let answers = control.inner.store.set_pools(&agents, &pools, clock::unix_millis()).await?;
+            control.wake(agents.iter());
+            Ok(answers.into_iter().map(|known| if known { Outcome::success(false) } else { no_longer() }).collect())
+        })
+        .await
+    }
+
+    /// Makes one change on those of the hosts that are known and allowed, with its trace.
+    async fn change<F, Fut>(
+        &self,
+        caller: &Caller,
+        deed: Deed,
+        class: Class,
+        namespaces: &[Namespace],
+        hosts: &[HostRef],
+        work: F,
+    ) -> Result<Vec<Outcome>>
+    where
+        F: FnOnce(Self, Vec<AgentId>) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<Vec<Outcome>>> + Send + 'static,
+    {
+        let records = self.resolve(hosts).await?;
+        let refused = |host: &HostRecord| namespaces.iter().find(|namespace| !caller.may(class, host, Some(namespace)));
+        let allowed = records.iter().flatten().filter(|host| refused(host).is_none());
+        let agents = allowed.map(|host| host.agent.clone()).collect();
+        let answers = self.audited(caller, deed, move |control| work(control, agents), |rows| counted(rows)).await?;
+        let mut answers = answers.into_iter();
+        let rows = hosts.iter().zip(&records).map(|(named, host)| match host {
+            None => never_enrolled(named),
+            Some(host) => match refused(host) {
+                Some(namespace) => caller.refusal(class, host, namespace),
+                None => answers.next().unwrap_or_else(no_longer),
+            },
+        });
+        Ok(rows.collect())
+    }
+
+    /// Of the hosts, or of all that the caller may see.
+    pub async fn pools(
+        &self,
+        caller: &Caller,
+        namespace: Option<&Namespace>,
+        hosts: Option<&[HostRef]>,
+    ) -> Result<Vec<PoolRecord>> {
+        if let Some(hosts) = hosts {
+            let records = self.readable_hosts(caller, hosts, namespace).await?;
+            let agents: Vec<AgentId> = records.into_iter().flatten().map(|host| host.agent).collect();
+            return Ok(self.inner.store.pools(namespace, Some(&agents)).await?);
+        }
+        caller.must_somewhere(Class::Read)?;
+        let records = self.inner.store.pools(namespace, None).await?;
+        if caller.permissions.allows_everywhere(Class::Read) {
+            return Ok(records);
+        }
+        let hosts = self.inner.store.hosts().await?;
+        let by_agent: std::collections::HashMap<&AgentId, &HostRecord> =
+            hosts.iter().map(|host| (&host.agent, host)).collect();
+        let is_visible = |record: &PoolRecord| {
+            let host = by_agent.get(&record.agent);
+            host.is_some_and(|host| caller.may(Class::Read, host, Some(&record.pool.namespace)))
+        };
+        Ok(records.into_iter().filter(is_visible).collect())
+    }
+
+    /// Registered processes with their last observation, and their number before paging: of the
+    /// hosts, all of which the caller must be allowed to read, or of all that the caller may see.
+    pub async fn processes(
+        &self,
+        caller: &Caller,
+        mut query: ProcessQuery,
+        hosts: Option<&[HostRef]>,
+    ) -> Result<(u64, Vec<ProcessRecord>)> {
+        if let Some(hosts) = hosts {
+            let records = self.readable_hosts(caller, hosts, query.namespace.as_ref()).await?;
+            query.agents = Some(records.into_iter().flatten().map(|host| host.agent).collect());
+        } else {
+            caller.must_somewhere(Class::Read)?;
+        }
+        query.places = (!caller.permissions.allows_everywhere(Class::Read))
+            .then(|| caller.permissions.places(Class::Read).clone());
+        Ok(self.inner.store.processes(&query).await?)
+    }
+}
+
+fn registered(answer: Registered) -> Outcome {
+    match answer {
+        Registered::Stored { .. } => Outcome::success(false),
+        Registered::Exists => {
+            Outcome::new(Code::AlreadyRegistered, "Fail to register, for the process info already exists.", false)
+        }
+        Registered::NoHost => no_longer(),
+    }
+}
+
+fn no_longer() -> Outcome {
+    Outcome::new(Code::AgentAbsent, "the host is no longer enrolled", false)
+}

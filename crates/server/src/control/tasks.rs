@@ -1,0 +1,152 @@
+//! Tasks after they were submitted: reading, cancelling, repeating what failed, going on.
+//!
+//! Promised: a task is readable by the app and by the user that made it, and by whoever may read
+//! everything. A cancel reaches the host: what no agent has heard of ends at once, an agent is told
+//! of the rest and answers what it did. Absent: making tasks (see `submit`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proctor_model::{Class, Code, OperationKind, Outcome, ProcessKey, Spec, TaskId};
+use proctor_runtime::clock;
+use proctor_store::{TargetQuery, TargetRow, TargetView, TaskQuery, TaskSummary, TaskView};
+
+use super::audit::Deed;
+use super::record::BATCH_MAX;
+use super::{
+    Caller, Control, ControlError, HostRef, Result, SpecSource, Submission, SubmitOptions, Submitted, SubmittedItem,
+    SubmittedTarget,
+};
+
+impl Control {
+    pub async fn task(&self, caller: &Caller, id: TaskId) -> Result<Option<TaskView>> {
+        let task = self.inner.store.task(id).await?;
+        task.map(|task| caller.must_own_or(Class::Read, &task.app, &task.user).map(|()| task)).transpose()
+    }
+
+    pub async fn task_summary(&self, caller: &Caller, id: TaskId) -> Result<Option<TaskSummary>> {
+        let task = self.inner.store.task_summary(id).await?;
+        task.map(|task| caller.must_own_or(Class::Read, &task.app, &task.user).map(|()| task)).transpose()
+    }
+
+    /// The newest first; a caller who may not read everything sees the app's own.
+    pub async fn tasks(&self, caller: &Caller, mut query: TaskQuery) -> Result<Vec<TaskSummary>> {
+        if !caller.permissions.allows_everywhere(Class::Read) {
+            if caller.app.is_empty() {
+                query.user = Some(caller.user.clone());
+            } else {
+                query.app = Some(caller.app.clone());
+            }
+        }
+        Ok(self.inner.store.tasks(&query).await?)
+    }
+
+    /// None for a task that is not known.
+    pub async fn task_targets(
+        &self,
+        caller: &Caller,
+        id: TaskId,
+        query: &TargetQuery,
+    ) -> Result<Option<Vec<TargetRow>>> {
+        if self.task_summary(caller, id).await?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(self.inner.store.task_targets(id, query).await?))
+    }
+
+    /// Ends what has not begun, and has agents give up what has. Whether the task was still open.
+    pub async fn cancel(&self, caller: &Caller, task: TaskId) -> Result<bool> {
+        let deed = Deed::new("cancel_task", [Class::Operate]).on([task]);
+        self.must_steer(caller, &deed, task).await?;
+        let work = move |control: Self| async move {
+            let is_open = control.inner.store.cancel_task(task, clock::unix_millis()).await?;
+            if is_open {
+                control.cancel_rollout(task).await?;
+                control.cancel_open(task).await;
+            }
+            Ok(is_open)
+        };
+        self.audited(caller, deed, work, |was_open| if *was_open { "cancelled" } else { "was over" }.to_owned()).await
+    }
+
+    /// Whoever made a task may steer it, and whoever may operate everything.
+    async fn must_steer(&self, caller: &Caller, deed: &Deed, task: TaskId) -> Result<()> {
+        let Some(summary) = self.inner.store.task_summary(task).await? else {
+            return Err(ControlError::TaskState { task, problem: "is not known" });
+        };
+        let check = caller.must_own_or(Class::Operate, &summary.app, &summary.user);
+        self.permitted(caller, deed, check).await
+    }
+
+    /// Once the store knows that the task is cancelled.
+    pub(super) async fn cancel_open(&self, task: TaskId) {
+        let (unsent, agents) = self.inner.dispatch.lock().cancel(task);
+        for session in agents.iter().filter_map(|agent| self.inner.sessions.get(agent)) {
+            session.wake();
+        }
+        let ended = unsent.into_iter().map(|operation| {
+            (operation, Outcome::new(Code::Cancelled, "the task was cancelled before the agent heard of it", false))
+        });
+        for batch in ended.collect::<Vec<_>>().chunks(BATCH_MAX) {
+            self.record(batch).await;
+        }
+    }
+
+    /// Lets a rolling task go on after its canary.
+    pub async fn resume(&self, caller: &Caller, task: TaskId) -> Result<()> {
+        let deed = Deed::new("resume_task", [Class::Operate]).on([task]);
+        self.must_steer(caller, &deed, task).await?;
+        let work = move |control: Self| async move {
+            match control.resume_rollout(task).await? {
+                true => Ok(()),
+                false => Err(ControlError::TaskState { task, problem: "is not waiting to be resumed" }),
+            }
+        };
+        self.audited(caller, deed, work, |()| "resumed".to_owned()).await
+    }
+
+    /// A new task with the targets of an earlier one that failed.
+    pub async fn retry(&self, caller: &Caller, task: TaskView, options: SubmitOptions) -> Result<Submitted> {
+        let id = task.id;
+        let problem = |problem| ControlError::TaskState { task: id, problem };
+        if task.targets.iter().any(|target| target.outcome.is_none()) {
+            return Err(problem("is not over: wait for its end, or cancel it"));
+        }
+        let items = failed_items(task);
+        if items.is_empty() {
+            return Err(problem("has no failed targets"));
+        }
+        let options = SubmitOptions { retry_of: Some(id), ..options };
+        self.submit(Submission { caller: caller.clone(), family: "native", items, options }).await
+    }
+}
+
+/// What failed, in items of one process and operation each.
+fn failed_items(task: TaskView) -> Vec<SubmittedItem> {
+    type Same = (ProcessKey, Option<OperationKind>);
+    let mut targets: BTreeMap<Same, (Vec<SubmittedTarget>, Vec<Option<Arc<Spec>>>)> = BTreeMap::new();
+    for TargetView { target, outcome } in task.targets {
+        let has_failed = outcome.is_some_and(|outcome| !outcome.code.is_success());
+        let Some(item) = task.items.get(target.item as usize).filter(|_| has_failed) else { continue };
+        let host = target.agent.map(HostRef::Agent).or_else(|| target.host.map(HostRef::Key));
+        let Some(host) = host else { continue };
+        let (submitted, specs) = targets.entry((item.key.clone(), item.kind)).or_default();
+        submitted.push(SubmittedTarget { host, row_key: target.row_key });
+        specs.push(item.spec.clone());
+    }
+    let items = targets.into_iter().map(|((key, kind), (targets, specs))| SubmittedItem {
+        key,
+        kind,
+        spec: SpecSource::RegisteredOr(specs),
+        targets,
+    });
+    items.collect()
+}
+
+impl Caller {
+    /// A task of the caller's, or any where the class is allowed everywhere.
+    fn must_own_or(&self, class: Class, app: &str, user: &str) -> Result<()> {
+        let is_own = (!app.is_empty() && app == self.app) || (!user.is_empty() && user == self.user);
+        if is_own { Ok(()) } else { self.must(class) }
+    }
+}
