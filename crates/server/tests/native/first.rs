@@ -200,6 +200,7 @@ async fn pools_are_set_and_read_back() {
     let mut expected = pool;
     expected["host"] = json!(HOST);
     expected["agent"] = json!(AGENT);
+    expected["dry_run"] = json!(false);
     assert_eq!(pools, json!({ "pools": [expected] }));
     assert_eq!((refused, error(&answer).1), (StatusCode::BAD_REQUEST, "pools[1]"));
 }
