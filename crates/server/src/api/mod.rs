@@ -52,9 +52,10 @@ pub struct RouteInfo {
     pub mutates: bool,
 }
 
-/// Every route of the compatible families; the router is built from the same table.
+/// Every route of every family; the routers are built from the same tables.
 pub fn routes() -> Vec<RouteInfo> {
-    routes::table().iter().map(routes::Route::info).collect()
+    let compatible = routes::table();
+    compatible.iter().map(routes::Route::info).chain(native::routes()).collect()
 }
 
 /// Binds `address` (port 0: any free one) and serves until `tasks` end. Returns the real address.

@@ -10,6 +10,7 @@ mod envelopes;
 mod errors;
 mod groups;
 mod job;
+mod matrix;
 mod processes;
 mod serving;
 mod support;

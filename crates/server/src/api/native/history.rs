@@ -63,10 +63,16 @@ pub(super) async fn changes(
 }
 
 /// Newest first; at least one.
-async fn revisions(_: &Authenticated, state: &ApiState, key: &ProcessKey, host: &str) -> Result<Vec<SpecRevision>> {
+async fn revisions(
+    caller: &Authenticated,
+    state: &ApiState,
+    key: &ProcessKey,
+    host: &str,
+) -> Result<Vec<SpecRevision>> {
     let host = parse_host_param(Some(host))?.expect("a host was given");
     let unknown = |problem: String| NativeError::new(Kind::NotFound, problem);
-    let Some(record) = state.control.resolve(std::slice::from_ref(&host)).await?.remove(0) else {
+    let hosts = std::slice::from_ref(&host);
+    let Some(record) = state.control.readable_hosts(&caller.who, hosts, Some(&key.namespace)).await?.remove(0) else {
         return Err(unknown(format!("host {host} has never enrolled an agent")));
     };
     let revisions = state.control.store().spec_history(&record.agent, key, REVISIONS_MAX).await?;
