@@ -12,6 +12,7 @@ mod groups;
 mod job;
 mod matrix;
 mod processes;
+mod rolling;
 mod serving;
 mod support;
 mod tasks;
