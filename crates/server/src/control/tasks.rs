@@ -124,7 +124,8 @@ impl Control {
 /// What failed, in items of one process and operation each.
 fn failed_items(task: TaskView) -> Vec<SubmittedItem> {
     type Same = (ProcessKey, Option<OperationKind>);
-    let mut targets: BTreeMap<Same, (Vec<SubmittedTarget>, Vec<Option<Arc<Spec>>>)> = BTreeMap::new();
+    type Again = (Vec<SubmittedTarget>, Vec<Option<Arc<Spec>>>);
+    let mut targets: BTreeMap<Same, Again> = BTreeMap::new();
     for TargetView { target, outcome } in task.targets {
         let has_failed = outcome.is_some_and(|outcome| !outcome.code.is_success());
         let Some(item) = task.items.get(target.item as usize).filter(|_| has_failed) else { continue };
