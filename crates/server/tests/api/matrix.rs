@@ -174,8 +174,8 @@ async fn is_refused(world: &World, answer: &Answer) -> bool {
         return true;
     }
     let data = &json["data"];
-    let task = data.get("task_id").or(data.get("bk_gse_taskid")).or(json.get("task_id")).and_then(Value::as_str);
-    if let Some(task) = task.and_then(|task| task.parse::<TaskId>().ok()) {
+    let tasks = [&data["task_id"], &data["bk_gse_taskid"], &json["task_id"]];
+    if let Some(task) = tasks.into_iter().find_map(|task| task.as_str()?.parse::<TaskId>().ok()) {
         let view = world.store.task(task).await.unwrap().unwrap();
         return view.targets.iter().all(|t| t.outcome.as_ref().is_some_and(|o| o.code == Code::Forbidden));
     }
