@@ -14,11 +14,12 @@ const OPEN: &str = "open its file";
 const MIGRATE: &str = "bring its file to the newest schema";
 
 /// Entry `n` leads from schema `n` to `n + 1`; entries are only ever added.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("migrations/0001_initial.sql"),
     include_str!("migrations/0002_events.sql"),
     include_str!("migrations/0003_access.sql"),
     include_str!("migrations/0004_tasks.sql"),
+    include_str!("migrations/0005_generations.sql"),
 ];
 
 /// 64 MiB in pages of 4 KiB.
@@ -66,6 +67,8 @@ fn configured(path: &Path, pages_max: Option<u32>) -> Tried<Connection> {
     connection.pragma_update(None, "foreign_keys", true)?;
     // A task for every host is one transaction; it should fit into the cache (in KiB).
     connection.pragma_update(None, "cache_size", -65_536)?;
+    // What a job would have to undo is kept aside while it runs; it is small beside the cache.
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
     // The writer copies the log into the file after it has answered, not inside a commit; this is
     // for the log that it could not keep up with.
     connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES_MAX, |_| Ok(()))?;

@@ -91,7 +91,7 @@ struct Bound {
 fn bound(connection: &Connection, which: &str, params: impl rusqlite::Params) -> Tried<Option<Bound>> {
     let mut statement = connection.prepare_cached(&format!(
         "SELECT id, cloud, supplier, ip, agent, agent IS NOT NULL, online, fingerprint, epoch, generation
-         FROM host WHERE {which}"
+         FROM host JOIN host_generation ON host_generation.host = host.id WHERE {which}"
     ))?;
     let mut rows = statement.query(params)?;
     let Some(row) = rows.next()? else { return Ok(None) };
@@ -183,6 +183,9 @@ fn insert(connection: &Connection, enrolment: &Enrolment, now: Millis) -> Tried<
             to_json(&HostFacts::default()),
             now,
         ))?;
+    connection
+        .prepare_cached("INSERT INTO host_generation (host, generation) VALUES (?1, 0)")?
+        .execute([connection.last_insert_rowid()])?;
     Ok(())
 }
 
@@ -208,9 +211,10 @@ fn leave(connection: &Connection, mine: &Bound) -> Tried<()> {
 /// newer than all that it saw at the one it left.
 fn raise(connection: &Connection, there: &Bound, mine: &Bound) -> Tried<()> {
     connection
-        .prepare_cached("UPDATE host SET epoch = max(epoch, ?2), generation = generation + ?3 WHERE id = ?1")?
-        .execute((there.id, mine.epoch, mine.generation))?;
+        .prepare_cached("UPDATE host SET epoch = max(epoch, ?2) WHERE id = ?1")?
+        .execute((there.id, mine.epoch))?;
     for sql in [
+        "UPDATE host_generation SET generation = generation + ?2 WHERE host = ?1",
         "UPDATE process SET generation = generation + ?2 WHERE host = ?1",
         "UPDATE pool SET generation = generation + ?2 WHERE host = ?1",
     ] {

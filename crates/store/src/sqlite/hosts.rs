@@ -97,7 +97,7 @@ pub(super) fn row_of(connection: &Connection, agent: &AgentId) -> Tried<Option<i
 /// Raises the host's generation and returns it.
 pub(super) fn next_generation(connection: &Connection, host: i64) -> Tried<i64> {
     let generation = connection
-        .prepare_cached("UPDATE host SET generation = generation + 1 WHERE id = ?1 RETURNING generation")?
+        .prepare_cached("UPDATE host_generation SET generation = generation + 1 WHERE host = ?1 RETURNING generation")?
         .query_row([host], |row| row.get(0))?;
     Ok(generation)
 }

@@ -16,7 +16,7 @@ use super::audit;
 use super::column::{from_json, signed, to_json};
 use super::failure::{Failure, Tried};
 use super::outcomes;
-use super::registrations::Registrar;
+use super::registrations::{Registrar, Wanted};
 use crate::{CreatedTask, Idempotency, Millis, NewTask, RegisterMode, Rollout, Target, TaskItem};
 
 /// Large enough that a chunk costs little beside its targets, small enough to be parsed at once.
@@ -125,11 +125,14 @@ fn insert_chunks(connection: &Connection, seq: i64, targets: &[Target]) -> Tried
 }
 
 fn register_targets(registrar: &mut Registrar<'_>, task: &NewTask) -> Tried<()> {
+    let mut wanted = Vec::new();
     for target in &task.targets {
-        let item = &task.items[target.item as usize];
-        let (true, Some(spec), Some(agent)) = (item.register, &item.spec, &target.agent) else { continue };
-        registrar.register(agent, &item.key, spec, RegisterMode::Upsert)?;
+        let TaskItem { register, key, spec, .. } = &task.items[target.item as usize];
+        if let (true, Some(agent), Some(_)) = (register, &target.agent, spec) {
+            wanted.push(Wanted { agent, key, spec: spec.as_ref() });
+        }
     }
+    registrar.change(&wanted, RegisterMode::Upsert)?;
     Ok(())
 }
 
