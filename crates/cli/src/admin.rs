@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use proctor_client::{Client, CreatedApp, CreatedToken, NewApp, NewToken};
-use proctor_server::admin::{self, AppCode, TokenRequest};
+use proctor_server::admin::{self, AppCode, AppOptions, TokenRequest};
 
 use crate::args::{AppArgs, Connection, Output, TokenArgs};
 use crate::commands::Ended;
@@ -57,16 +57,18 @@ pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Re
 }
 
 pub(crate) async fn create_app(args: AppArgs, connection: &Connection) -> Result<Ended> {
-    let AppArgs { code, trusted, data_dir } = args;
+    let AppArgs { code, trusted, signing, data_dir } = args;
     let code: AppCode = code.parse()?;
     let created = match Place::find(data_dir, connection)? {
         Place::Store(dir) => {
             let store = serve::open_store_beside(&dir).await?;
-            let secret = admin::create_app(&store, &code, trusted).await?;
+            let secret = admin::create_app(&store, &code, AppOptions { trusted, signing }).await?;
             CreatedApp { code: code.to_string(), secret, trusted }
         }
         Place::Server(client) => {
-            client.create_app(&NewApp { code: code.to_string(), trusted, ..NewApp::default() }).await?
+            client
+                .create_app(&NewApp { code: code.to_string(), trusted, signatures: signing, ..NewApp::default() })
+                .await?
         }
     };
     match connection.output {

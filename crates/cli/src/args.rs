@@ -1,14 +1,16 @@
 //! What can be typed: sub-commands, flags, and the environment variable of each flag.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use proctor_client::Hosts;
 use proctor_model::{OperationKind, ProcessKey, TaskId, Weight};
-use proctor_server::api::{Networks, Settings};
+use proctor_server::api::{GatewayKey, Networks, RateLimit, Settings};
 
 use crate::commands::{EventsArgs, WebhookCommand};
 
@@ -141,12 +143,32 @@ pub(crate) struct BorderArgs {
     /// without a secret, such as 10.1.2.0/24,fd00::7 [default: none]
     #[arg(long, env = "PROCTOR_PROCAPI_FROM", value_name = "CIDR,…", default_value = "", hide_default_value = true, value_parser = parse_networks)]
     procapi_from: Networks,
+    /// Public key (PEM) of an API gateway in front, whose X-Bkapi-JWT is believed [default: none]
+    #[arg(long, env = "PROCTOR_GATEWAY_PUBLIC_KEY", value_name = "FILE")]
+    gateway_public_key: Option<PathBuf>,
+    /// Calls of one app in a second, such as 100/s [default: no limit]
+    #[arg(long, env = "PROCTOR_RATE_LIMIT", value_name = "N/s", value_parser = parse_rate)]
+    rate_limit: Option<RateLimit>,
+    /// Calls at the same time, of all callers together [default: 512]
+    #[arg(long, env = "PROCTOR_CONCURRENCY_LIMIT", value_name = "N")]
+    concurrency_limit: Option<NonZeroU32>,
 }
 
 impl BorderArgs {
-    pub(crate) fn settings(&self) -> Settings {
-        Settings { procapi_from: self.procapi_from.clone() }
+    pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
+        let usual = Settings::default();
+        Ok(Settings {
+            procapi_from: self.procapi_from.clone(),
+            gateway_key: self.gateway_public_key.as_deref().map(read_key).transpose()?,
+            rate_limit: self.rate_limit,
+            concurrency_limit: self.concurrency_limit.unwrap_or(usual.concurrency_limit),
+        })
     }
+}
+
+fn read_key(path: &Path) -> anyhow::Result<GatewayKey> {
+    let pem = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    pem.parse().with_context(|| format!("{} holds no key of a gateway", path.display()))
 }
 
 #[derive(Debug, Args)]
@@ -214,6 +236,9 @@ pub(crate) struct AppArgs {
     /// It may name any user, and make tokens and apps
     #[arg(long, env = "PROCTOR_APP_TRUSTED", value_parser = BoolishValueParser::new())]
     pub(crate) trusted: bool,
+    /// It may sign its calls (bk_signature); its secret is then kept, sealed, beside its hash
+    #[arg(long, env = "PROCTOR_APP_SIGNING", value_parser = BoolishValueParser::new())]
+    pub(crate) signing: bool,
     /// Data directory of the server; without it, the server is asked
     #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
@@ -393,6 +418,10 @@ fn parse_process(text: &str) -> Result<ProcessKey, String> {
 }
 
 fn parse_task(text: &str) -> Result<TaskId, String> {
+    text.parse().map_err(|error: proctor_model::FieldError| error.problem)
+}
+
+fn parse_rate(text: &str) -> Result<RateLimit, String> {
     text.parse().map_err(|error: proctor_model::FieldError| error.problem)
 }
 

@@ -14,7 +14,7 @@ use anyhow::{Context, Error, Result};
 use proctor_model::{AgentId, HostKey};
 use proctor_pki::random_secret;
 use proctor_runtime::Tasks;
-use proctor_server::admin::{self, AppCode, TokenRequest};
+use proctor_server::admin::{self, AppCode, AppOptions, TokenRequest};
 use proctor_server::control::{Caller, Control};
 use proctor_server::{Options, Server};
 use proctor_store::Store;
@@ -58,7 +58,7 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
 
     let agent_dir = dir.join("agent");
     let agent = proctor_agent::enrolled_id(&agent_dir).map_or_else(new_agent_id, Ok)?;
-    let border = args.border.settings();
+    let border = args.border.settings()?;
     let options = Options { http: args.http, link: args.link, wait_for: Some(agent.clone()), border };
     let server = Server::start(options, store.clone(), tasks).await?;
     profile.server = Some(format!("http://{}", reachable(server.http)));
@@ -90,7 +90,7 @@ async fn app(dir: &Path, connection: &Connection, store: &Arc<dyn Store>) -> Res
     let kept_secret = kept.app_secret.filter(|_| kept.app_code.as_deref() == Some(code.as_str()));
     let secret = connection.app_secret.clone().or(kept_secret).unwrap_or_else(random_secret);
     let app_code: AppCode = code.parse().context("cannot use the app code")?;
-    admin::put_app(store, &app_code, &secret, true).await?;
+    admin::put_app(store, &app_code, &secret, AppOptions { trusted: true, signing: false }).await?;
     let user = connection.user.clone().or(kept.user).unwrap_or_else(|| USER.to_owned());
     Ok(Profile { server: None, app_code: Some(code), app_secret: Some(secret), user: Some(user) })
 }

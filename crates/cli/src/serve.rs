@@ -28,7 +28,7 @@ pub(crate) async fn run(args: ServerArgs) -> Result<Ended> {
     make_dir(&dir)?;
     let store = open_store(&dir).await?;
     let tasks = Tasks::default();
-    let options = Options { http: args.http, link: args.link, wait_for: None, border: args.border.settings() };
+    let options = Options { http: args.http, link: args.link, wait_for: None, border: args.border.settings()? };
     let server = Server::start(options, store, &tasks).await?;
     tracing::info!(http = %server.http, link = %server.link, data = %dir.display(), "the server serves");
     stop.received().await;

@@ -28,7 +28,7 @@ pub fn secrets_match(a: &str, b: &str) -> bool {
     constant_time::verify_slices_are_equal(a.as_bytes(), b.as_bytes()).is_ok()
 }
 
-pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
+pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     rand::fill(&mut bytes).expect("the operating system always gives random bytes");
     bytes

@@ -9,9 +9,11 @@ use std::time::Duration;
 use proctor_model::{FieldError, Scope, Subject};
 use proctor_pki::{JoinToken, hash_secret, random_secret};
 use proctor_runtime::clock;
-use proctor_store::{App, Binding, Millis, Store};
+use proctor_store::{App, Binding, Millis, Refusal, Store, UserToken};
 use uuid::Uuid;
 
+use crate::keys::Keys;
+use crate::user_token::TokenText;
 use crate::{ServerError, gateway};
 
 const USES_MAX: u32 = 100_000;
@@ -92,25 +94,40 @@ impl std::fmt::Display for AppCode {
     }
 }
 
+/// What an app may do, and how it may prove itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppOptions {
+    /// May name any user without proof.
+    pub trusted: bool,
+    /// May sign its calls; its secret is then kept sealed beside its hash.
+    pub signing: bool,
+}
+
 /// Makes an app with a new secret, which is returned. An app of the same code gets the new secret
 /// and loses its old one.
-pub async fn create_app(store: &Arc<dyn Store>, code: &AppCode, trusted: bool) -> Result<String, ServerError> {
+pub async fn create_app(store: &Arc<dyn Store>, code: &AppCode, options: AppOptions) -> Result<String, ServerError> {
     let secret = random_secret();
-    put_app(store, code, &secret, trusted).await?;
+    put_app(store, code, &secret, options).await?;
     Ok(secret)
 }
 
 /// As [`create_app`], with a secret of the caller's choice.
-pub async fn put_app(store: &Arc<dyn Store>, code: &AppCode, secret: &str, trusted: bool) -> Result<(), ServerError> {
+pub async fn put_app(
+    store: &Arc<dyn Store>,
+    code: &AppCode,
+    secret: &str,
+    options: AppOptions,
+) -> Result<(), ServerError> {
+    let keys = Keys::load(store.as_ref()).await?;
     let app = App {
         code: code.0.clone(),
-        secret_hash: hash_secret(secret),
-        sealed_secret: None,
-        trusted,
+        secret_hash: keys.hash(secret),
+        sealed_secret: options.signing.then(|| keys.seal(&code.0, secret)),
+        trusted: options.trusted,
         created_at: clock::unix_millis(),
     };
     store.put_app(app).await?;
-    if trusted {
+    if options.trusted {
         // Whoever may speak for everybody may do what everybody may.
         bind(store, Subject::App(code.0.clone()), "admin", Scope::Everything).await?;
     }
@@ -123,6 +140,29 @@ async fn bind(store: &Arc<dyn Store>, subject: Subject, role: &str, scope: Scope
     let binding = Binding { id: Uuid::now_v7(), role, subject, scope, created_at: clock::unix_millis() };
     let refused = store.put_binding(binding).await?;
     refused.map(drop).map_err(|refusal| ServerError::Refused(refusal.to_string()))
+}
+
+/// Makes a token for a user, whose text is returned once; without `ttl` it has no end.
+pub async fn create_user_token(
+    store: &Arc<dyn Store>,
+    user: &str,
+    note: &str,
+    ttl: Option<Duration>,
+) -> Result<Result<(TokenText, UserToken), Refusal>, ServerError> {
+    let keys = Keys::load(store.as_ref()).await?;
+    let text = TokenText::generate();
+    let created_at = clock::unix_millis();
+    let end = |ttl: Duration| created_at.saturating_add(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX));
+    let token = UserToken {
+        id: text.id.clone(),
+        user: user.to_owned(),
+        secret_hash: keys.hash(&text.secret),
+        note: note.to_owned(),
+        created_at,
+        expires_at: ttl.map(end),
+    };
+    let kept = store.put_user_token(token.clone()).await?;
+    Ok(kept.map(|()| (text, token)))
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ pub mod api;
 pub mod control;
 mod event_json;
 pub mod gateway;
+pub mod keys;
+pub mod user_token;
 pub mod webhooks;
 
 use std::net::SocketAddr;

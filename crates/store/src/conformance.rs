@@ -47,6 +47,7 @@ macro_rules! conformance_suite {
             access::what_was_given_does_not_come_back_with_the_name,
             apps::an_app_is_read_back_and_replaced_by_its_code,
             apps::apps_are_listed_by_code_and_deleted,
+            apps::the_hash_of_an_app_is_renewed_only_while_it_is_the_old_one,
             apps::an_unknown_app_is_none,
             apps::the_first_secret_wins,
             apps::of_many_first_secrets_all_see_the_same,

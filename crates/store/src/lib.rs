@@ -64,6 +64,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Inserts the app, or replaces the one of the same code.
     async fn put_app(&self, app: App) -> Result<()>;
     async fn app(&self, code: &str) -> Result<Option<App>>;
+    /// Replaces the hash of the app's secret if it is `old`; false where it is not, or the app is gone.
+    async fn renew_app_hash(&self, code: &str, old: &str, new: &str) -> Result<bool>;
     /// Sorted by code.
     async fn apps(&self) -> Result<Vec<App>>;
     /// Whether it was there. Its bindings go with it.

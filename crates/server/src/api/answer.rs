@@ -99,7 +99,12 @@ impl Dressing {
         match (family, entry.gateway) {
             (Family::GseGateway, GatewayAnswer::Level { http, number, code_name, text }) => {
                 let message = format!("{text} [reason=\"{}\"]", error.message);
-                gateway_failure(id, http, number, code_name, &message)
+                let mut response = gateway_failure(id, http, number, code_name, &message);
+                if let Some(wait) = error.retry_after {
+                    // Whole seconds, and not before there is room again.
+                    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
+                }
+                response
             }
             (Family::GseGateway, GatewayAnswer::Business(number)) => {
                 json_answer(StatusCode::OK, id, &Envelope::new(*family, id, number, &error.message, ()))

@@ -4,6 +4,8 @@
 //! requests) and [`proctor_model::CODES`] (single targets). Absent: texts that depend on the
 //! request; they are in the error itself.
 
+use std::time::Duration;
+
 use proctor_model::{CODES, FieldError};
 use proctor_store::StoreError;
 
@@ -21,6 +23,9 @@ pub enum Problem {
     UserUnverified,
     OperatorMissing,
     NetworkUnknown,
+    GatewayUnverified,
+    RateLimited,
+    ConcurrencyLimited,
     NotFound,
     BodyTooLarge,
     UnknownTask,
@@ -76,6 +81,20 @@ const APP_NO_PERMISSION: GatewayAnswer = GatewayAnswer::Level {
     code_name: "APP_NO_PERMISSION",
     text: "App has no permission to the resource",
 };
+const JWT_VERIFY_FAILED: GatewayAnswer =
+    GatewayAnswer::Level { http: 400, number: 1_640_004, code_name: "JWT_VERIFY_FAILED", text: "JWT verify failed" };
+const RATE_LIMIT_RESTRICTION: GatewayAnswer = GatewayAnswer::Level {
+    http: 429,
+    number: 1_642_901,
+    code_name: "RATE_LIMIT_RESTRICTION",
+    text: "API rate limit exceeded",
+};
+const CONCURRENCY_LIMIT_RESTRICTION: GatewayAnswer = GatewayAnswer::Level {
+    http: 429,
+    number: 1_642_904,
+    code_name: "CONCURRENCY_LIMIT_RESTRICTION",
+    text: "Request concurrency exceeds",
+};
 const API_NOT_FOUND: GatewayAnswer =
     GatewayAnswer::Level { http: 404, number: 1_640_401, code_name: "API_NOT_FOUND", text: "API not found" };
 const BODY_SIZE_LIMIT_EXCEED: GatewayAnswer = GatewayAnswer::Level {
@@ -99,7 +118,7 @@ const SERVICE_UNAVAILABLE: GatewayAnswer = GatewayAnswer::Level {
 
 /// Every problem. Numbers of the original where they are known; where they are not, the gateway
 /// family's business errors take the ESB's.
-pub const PROBLEMS: [ProblemEntry; 16] = [
+pub const PROBLEMS: [ProblemEntry; 19] = [
     ProblemEntry {
         problem: Problem::MalformedBody,
         name: "malformed_body",
@@ -191,6 +210,36 @@ pub const PROBLEMS: [ProblemEntry; 16] = [
         what_to_do: "Read the message.",
     },
     ProblemEntry {
+        problem: Problem::GatewayUnverified,
+        name: "gateway_unverified",
+        esb_http: 200,
+        esb: Some(1_306_000),
+        job: Some(1_306_000),
+        gateway: JWT_VERIFY_FAILED,
+        meaning: "The token of the header X-Bkapi-JWT is not one that the configured gateway gives out for a verified app and user, or it is past its time.",
+        what_to_do: "Check `--gateway-public-key`, the clocks, and that the gateway's resource asks for app and user.",
+    },
+    ProblemEntry {
+        problem: Problem::RateLimited,
+        name: "rate_limited",
+        esb_http: 200,
+        esb: Some(1_306_429),
+        job: Some(1_306_429),
+        gateway: RATE_LIMIT_RESTRICTION,
+        meaning: "The app has made more calls in a second than `--rate-limit` allows.",
+        what_to_do: "Wait as long as the message (or Retry-After) says.",
+    },
+    ProblemEntry {
+        problem: Problem::ConcurrencyLimited,
+        name: "concurrency_limited",
+        esb_http: 200,
+        esb: Some(1_306_429),
+        job: Some(1_306_429),
+        gateway: CONCURRENCY_LIMIT_RESTRICTION,
+        meaning: "The server is at work on as many calls as `--concurrency-limit` allows.",
+        what_to_do: "Try again in a moment.",
+    },
+    ProblemEntry {
         problem: Problem::NotFound,
         name: "not_found",
         esb_http: 404,
@@ -275,11 +324,23 @@ pub struct ApiError {
     pub problem: Problem,
     pub message: String,
     pub source: Option<ControlError>,
+    /// When to come again, where that is known.
+    pub retry_after: Option<Duration>,
 }
 
 impl ApiError {
     pub(crate) fn new(problem: Problem, message: impl Into<String>) -> Self {
-        Self { problem, message: message.into(), source: None }
+        Self { problem, message: message.into(), source: None, retry_after: None }
+    }
+
+    pub(crate) fn too_often(caller: &str, wait: Duration) -> Self {
+        let message = format!("{caller} calls too often: try again in {} ms", wait.as_millis().max(1));
+        Self { retry_after: Some(wait), ..Self::new(Problem::RateLimited, message) }
+    }
+
+    pub(crate) fn too_many_at_once(max: u32) -> Self {
+        let message = format!("the server is at work on {max} calls already: try again in a moment");
+        Self { retry_after: Some(Duration::from_secs(1)), ..Self::new(Problem::ConcurrencyLimited, message) }
     }
 }
 
@@ -298,7 +359,8 @@ impl From<ControlError> for ApiError {
             ControlError::KeyReused { .. } | ControlError::TaskState { .. } => Problem::Conflict,
         };
         // What the caller learns names no file of the server; the log has the whole chain.
-        Self { problem, message: error.to_string(), source: Some(error) }
+        let message = error.to_string();
+        Self { source: Some(error), ..Self::new(problem, message) }
     }
 }
 

@@ -14,6 +14,7 @@ mod family;
 mod fields;
 mod gse;
 mod job;
+mod limits;
 pub mod native;
 mod request;
 mod routes;
@@ -26,6 +27,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::ListenerExt;
@@ -35,8 +37,10 @@ use tower_http::normalize_path::NormalizePath;
 
 use crate::ServerError;
 use answer::Dressing;
+pub use auth::GatewayKey;
 use error::{ApiError, Problem};
 use family::Family;
+pub use limits::RateLimit;
 pub use settings::{ApiState, Networks, Settings};
 
 /// After shutdown is asked for, requests that are under way get this long to end.
@@ -95,7 +99,8 @@ pub fn router(state: ApiState) -> Router {
         .route("/healthz", get(health))
         .route("/readyz", get(health))
         .with_state(state.clone());
-    let routes = families.nest("/api/v1", native::router(state)).fallback(unknown_path);
+    let routes = families.nest("/api/v1", native::router(state.clone())).fallback(unknown_path);
+    let routes = routes.layer(from_fn_with_state(state, in_place));
     // Around the router, not inside it: a path must be trimmed before it is matched.
     Router::new().fallback_service(NormalizePath::trim_trailing_slash(routes))
 }
@@ -106,6 +111,24 @@ async fn unknown_path(request: Request) -> Response {
         request.extensions().get::<axum::extract::OriginalUri>().map_or_else(|| request.uri(), |uri| &uri.0).path();
     let error = ApiError::new(Problem::NotFound, format!("nothing is served at {} {path}", request.method()));
     Dressing::new(Family::of_path(path), request.headers()).failure(&error)
+}
+
+/// Takes a place for the call until its answer begins; a stream of events holds none.
+async fn in_place(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    if matches!(path, "/healthz" | "/readyz") {
+        return next.run(request).await;
+    }
+    match state.border.places.take() {
+        Some(_place) => next.run(request).await,
+        None => {
+            let error = ApiError::too_many_at_once(state.border.places.max);
+            if native::serves(path) {
+                return native::failure(error);
+            }
+            Dressing::new(Family::of_path(path), request.headers()).failure(&error)
+        }
+    }
 }
 
 /// Well once the server answers and the agent that is waited for, if any, is connected.

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{ConnectInfo, Query, Request};
+use axum::extract::{ConnectInfo, OriginalUri, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, Method, Uri};
 use futures::StreamExt;
@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use super::ApiState;
 use super::answer::RequestId;
-use super::auth::{self, Credentials, Plain};
+use super::auth::{self, Credentials, Plain, Signed};
 use super::error::{ApiError, Problem};
 use super::family::Family;
 use crate::control::{Caller, Control, Origin};
@@ -75,10 +75,20 @@ async fn credentials_of(
     }
     let (method, uri) = (head.method.clone(), head.uri.clone());
     let plain = off_worker(body, move |body| plain_of(&method, &uri, body)).await?;
+    if let Some(signed) = signed_of(head, body)? {
+        return Ok(Credentials::Signed(Box::new(signed), plain));
+    }
     match behind_esb {
         Err(refusal) if !plain.has_proof() => Err(refusal),
         Ok(_) | Err(_) => Ok(Credentials::Plain(plain)),
     }
+}
+
+/// What is signed is the path as it was sent, with its slash.
+fn signed_of(head: &Parts, body: &Bytes) -> Result<Option<Signed>, ApiError> {
+    let uri = head.extensions.get::<OriginalUri>().map_or(&head.uri, |uri| &uri.0);
+    let malformed = |reason| ApiError::new(Problem::MalformedAuthorization, reason);
+    Signed::of(&head.method, uri, body).map_err(malformed)
 }
 
 /// Reads a body where that holds up nobody: a large one on a thread for such work.

@@ -1,19 +1,39 @@
 //! What an operator sets about the border, and what the handlers share at run time.
 
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
 use proctor_model::{AgentId, FieldError};
 
+use super::auth::{GatewayKey, Verifier};
+use super::limits::{self, Places, RateLimit, Rates};
 use crate::control::Control;
 
 /// The border as an operator wants it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// From where the names in Bk-App-Code and Bk-Username are believed without a secret.
     pub procapi_from: Networks,
+    /// The key of a gateway in front, whose X-Bkapi-JWT is believed.
+    pub gateway_key: Option<GatewayKey>,
+    /// Calls of one app in a second; None is no limit.
+    pub rate_limit: Option<RateLimit>,
+    /// Calls at the same time, of all callers together.
+    pub concurrency_limit: NonZeroU32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            procapi_from: Networks::default(),
+            gateway_key: None,
+            rate_limit: None,
+            concurrency_limit: limits::CONCURRENCY,
+        }
+    }
 }
 
 /// Networks in CIDR form, joined by commas; an address alone is the network of that one host.
@@ -56,11 +76,20 @@ pub struct ApiState {
 #[derive(Debug)]
 pub(super) struct Border {
     pub(super) settings: Settings,
+    pub(super) verifier: Verifier,
+    pub(super) rates: Rates,
+    pub(super) places: Places,
 }
 
 impl ApiState {
     pub fn new(control: Control, wait_for: Option<AgentId>, settings: Settings) -> Self {
-        Self { control, wait_for, border: Arc::new(Border { settings }) }
+        let border = Border {
+            rates: Rates::new(settings.rate_limit),
+            places: Places::new(settings.concurrency_limit),
+            verifier: Verifier::default(),
+            settings,
+        };
+        Self { control, wait_for, border: Arc::new(border) }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::support::{APP, Answer, ESB, SECRET, World, on_host, registered, spec}
 const ESB_ADDRESS: &str = "10.1.2.3";
 
 async fn behind_esb() -> World {
-    let world = World::with(Settings { procapi_from: "10.1.2.0/24".parse().unwrap() }).await;
+    let world = World::with(Settings { procapi_from: "10.1.2.0/24".parse().unwrap(), ..Settings::default() }).await;
     world.bind("app:bk_nodeman", "owner", "everything").await;
     world
 }

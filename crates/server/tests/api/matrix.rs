@@ -34,7 +34,14 @@ fn only(class: Class) -> String {
 /// May name any user, and nothing else.
 async fn trusted(world: &World, code: &str) {
     let store: std::sync::Arc<dyn Store> = world.store.clone();
-    proctor_server::admin::put_app(&store, &code.parse().unwrap(), SECRET, false).await.unwrap();
+    proctor_server::admin::put_app(
+        &store,
+        &code.parse().unwrap(),
+        SECRET,
+        proctor_server::admin::AppOptions::default(),
+    )
+    .await
+    .unwrap();
     let app = world.store.app(code).await.unwrap().unwrap();
     world.store.put_app(App { trusted: true, ..app }).await.unwrap();
 }

@@ -97,7 +97,8 @@ impl World {
 
     async fn put_app(&self, code: &str, trusted: bool) {
         let store: Arc<dyn Store> = self.store.clone();
-        proctor_server::admin::put_app(&store, &code.parse().unwrap(), SECRET, trusted).await.unwrap();
+        let options = proctor_server::admin::AppOptions { trusted, signing: false };
+        proctor_server::admin::put_app(&store, &code.parse().unwrap(), SECRET, options).await.unwrap();
     }
 
     pub(crate) async fn enrol(&self, host: &str, agent: &str) {

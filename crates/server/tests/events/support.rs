@@ -8,7 +8,7 @@ use axum::http::{Method, Request, StatusCode};
 use proctor_model::{AgentId, BootId, Event, EventKind, HostFacts};
 use proctor_pki::hash_secret;
 use proctor_runtime::Tasks;
-use proctor_server::admin::{self, AppCode};
+use proctor_server::admin::{self, AppCode, AppOptions};
 use proctor_server::api::{self, ApiState, Settings};
 use proctor_server::control::{Control, Session};
 use proctor_server::webhooks;
@@ -37,7 +37,13 @@ impl World {
         for number in [1, 2] {
             enrol(&*store, number).await;
         }
-        let secret = admin::create_app(&store, &"boss".parse::<AppCode>().unwrap(), true).await.unwrap();
+        let secret = admin::create_app(
+            &store,
+            &"boss".parse::<AppCode>().unwrap(),
+            AppOptions { trusted: true, signing: false },
+        )
+        .await
+        .unwrap();
         let (control, tasks) = start(&store).await;
         Self { store, control, tasks, secret, _directory: directory }
     }

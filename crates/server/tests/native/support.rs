@@ -8,7 +8,7 @@ use axum::http::{Method, Request, StatusCode};
 use proctor_model::{AgentId, HostKey};
 use proctor_pki::hash_secret;
 use proctor_runtime::Tasks;
-use proctor_server::admin::{self, AppCode};
+use proctor_server::admin::{self, AppCode, AppOptions};
 use proctor_server::api::{self, ApiState, Settings};
 use proctor_server::control::Control;
 use proctor_store::sqlite::SqliteStore;
@@ -37,7 +37,13 @@ impl World {
         let tasks = Tasks::default();
         let control = Control::start(store.clone(), &tasks).await.unwrap();
         let router = api::router(ApiState::new(control.clone(), None, Settings::default()));
-        let secret = admin::create_app(&store, &"boss".parse::<AppCode>().unwrap(), true).await.unwrap();
+        let secret = admin::create_app(
+            &store,
+            &"boss".parse::<AppCode>().unwrap(),
+            AppOptions { trusted: true, signing: false },
+        )
+        .await
+        .unwrap();
         let world = Self { router, control, store, secret, tasks, _dir: dir };
         world.enrol(HOST, AGENT).await;
         world

@@ -42,6 +42,17 @@ pub async fn apps_are_listed_by_code_and_deleted(store: Arc<dyn Store>) {
     assert_eq!(store.app("job").await.unwrap(), None);
 }
 
+pub async fn the_hash_of_an_app_is_renewed_only_while_it_is_the_old_one(store: Arc<dyn Store>) {
+    store.put_app(app("job", "one")).await.unwrap();
+
+    let renewed = store.renew_app_hash("job", "one", "two").await.unwrap();
+    let late = store.renew_app_hash("job", "one", "three").await.unwrap();
+    let gone = store.renew_app_hash("gsekit", "one", "two").await.unwrap();
+
+    assert_eq!((renewed, late, gone), (true, false, false));
+    assert_eq!(store.app("job").await.unwrap(), Some(app("job", "two")));
+}
+
 pub async fn an_unknown_app_is_none(store: Arc<dyn Store>) {
     store.put_app(app("job", "one")).await.unwrap();
 

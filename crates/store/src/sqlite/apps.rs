@@ -17,6 +17,13 @@ pub(super) fn put_app(connection: &Connection, app: &App) -> Tried<()> {
     Ok(())
 }
 
+pub(super) fn renew_hash(connection: &Connection, code: &str, old: &str, new: &str) -> Tried<bool> {
+    let renewed = connection
+        .prepare_cached("UPDATE app SET secret_hash = ?3 WHERE code = ?1 AND secret_hash = ?2")?
+        .execute([code, old, new])?;
+    Ok(renewed == 1)
+}
+
 pub(super) fn app(connection: &Connection, code: &str) -> Tried<Option<App>> {
     let mut statement = connection.prepare_cached(&format!("{SELECT_APP} WHERE code = ?1"))?;
     Ok(statement.query_row([code], read_app).optional()?)

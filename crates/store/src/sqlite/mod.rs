@@ -102,6 +102,11 @@ impl Store for SqliteStore {
         self.writer.run("keep an app", move |c| apps::put_app(c, &app)).await
     }
 
+    async fn renew_app_hash(&self, code: &str, old: &str, new: &str) -> Result<bool> {
+        let (code, old, new) = (code.to_owned(), old.to_owned(), new.to_owned());
+        self.writer.run("renew the hash of an app", move |c| apps::renew_hash(c, &code, &old, &new)).await
+    }
+
     async fn app(&self, code: &str) -> Result<Option<App>> {
         let code = code.to_owned();
         self.readers.run("read an app", move |c| apps::app(c, &code)).await

@@ -10,7 +10,7 @@ use proctor_model::{
 use serde_json::Value;
 
 use crate::api::fields::{Fields, count, each, integer, number, parsed, seconds, text};
-use crate::api::gse::decode::{address, lifetime, operation_kind};
+use crate::api::gse::decode::{address, lifetime, operation_kind, within_bounds};
 use crate::control::{HostRef, SpecSource, SubmittedItem, SubmittedTarget};
 
 type Result<T> = std::result::Result<T, FieldError>;
@@ -115,6 +115,7 @@ fn item(
         Ok(SubmittedTarget { host: HostRef::Key(key), row_key })
     };
     let targets = fields.required("ip_list", |value| each(value, target))?;
+    within_bounds(taken.len())?;
     if targets.is_empty() {
         return Err(FieldError::new("ip_list", "must name at least one host"));
     }

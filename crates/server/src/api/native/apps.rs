@@ -17,7 +17,7 @@ use super::error::{Kind, NativeError};
 use super::roles::role_name;
 use super::{ApiState, Result};
 use crate::ServerError;
-use crate::admin::{self, AppCode, TokenRequest};
+use crate::admin::{self, AppCode, AppOptions, TokenRequest};
 
 /// Makes a join token, with which agents enrol. It is shown only here.
 #[utoipa::path(post, path = "/tokens", operation_id = "create_token", request_body = NewToken, tag = "hosts",
@@ -61,10 +61,11 @@ pub(super) async fn create(
         return Err(NativeError::new(Kind::Conflict, message));
     }
     let trusted = body.trusted;
+    let options = AppOptions { trusted, signing: body.signatures };
     let target = format!("app {code}{}", if trusted { ", trusted" } else { "" });
     let wanted = code.clone();
     let work = async move |store| {
-        let secret = admin::create_app(&store, &wanted, trusted).await?;
+        let secret = admin::create_app(&store, &wanted, options).await?;
         for binding in bindings {
             if let Err(refusal) = store.put_binding(binding).await? {
                 store.delete_app(&wanted.to_string()).await?;
@@ -101,13 +102,15 @@ pub(super) async fn rotate(
     caller: Authenticated,
     State(state): State<ApiState>,
     Path(code): Path<String>,
-    Params(_query): Params<AppQuery>,
+    Params(query): Params<AppQuery>,
 ) -> Result<Json<CreatedApp>> {
     caller.must_administer()?;
     let unknown = || NativeError::new(Kind::NotFound, format!("there is no app {code}"));
     let parsed: AppCode = code.parse().map_err(|_| unknown())?;
-    let trusted = state.control.app(&code).await?.ok_or_else(unknown)?.trusted;
-    let work = async move |store| admin::create_app(&store, &parsed, trusted).await.map(Ok);
+    let app = state.control.app(&code).await?.ok_or_else(unknown)?;
+    let (trusted, signing) = (app.trusted, query.signatures.unwrap_or(app.sealed_secret.is_some()));
+    let options = AppOptions { trusted, signing };
+    let work = async move |store| admin::create_app(&store, &parsed, options).await.map(Ok);
     let secret = caller.administer(&state, "rotate_app_secret", [format!("app {code}")], work).await?;
     Ok(Json(CreatedApp { code, secret, trusted }))
 }

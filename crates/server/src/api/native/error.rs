@@ -93,7 +93,9 @@ impl From<Problem> for Kind {
             | Problem::AppUnverified
             | Problem::UserUnverified
             | Problem::OperatorMissing
-            | Problem::NetworkUnknown => Self::Unauthenticated,
+            | Problem::NetworkUnknown
+            | Problem::GatewayUnverified => Self::Unauthenticated,
+            Problem::RateLimited | Problem::ConcurrencyLimited => Self::TooManyRequests,
             Problem::NotFound | Problem::UnknownTask | Problem::NoAgentFound => Self::NotFound,
             Problem::BodyTooLarge => Self::BodyTooLarge,
             Problem::Forbidden => Self::PermissionDenied,

@@ -39,6 +39,7 @@ use axum::routing::get;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::ApiState;
+use super::error::ApiError;
 use error::{Kind, NativeError};
 
 pub use openapi::openapi_json;
@@ -58,6 +59,15 @@ pub(crate) fn router(state: ApiState) -> Router {
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(CatchPanicLayer::custom(after_panic))
         .with_state(state)
+}
+
+pub(super) fn serves(path: &str) -> bool {
+    path.strip_prefix(table::PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// For what is refused before a call gets here.
+pub(super) fn failure(error: ApiError) -> Response {
+    NativeError::from(error).into_response()
 }
 
 async fn unknown_path() -> NativeError {

@@ -13,7 +13,7 @@ use super::{apps, audit, events, history, hosts, import, openapi, operations, pl
 use super::{roles, tasks, users, webhooks};
 use crate::api::{ApiState, RouteInfo};
 
-const PREFIX: &str = "/api/v1";
+pub(super) const PREFIX: &str = "/api/v1";
 
 /// What every call may answer beside its own.
 const COMMON: [Kind; 7] = [

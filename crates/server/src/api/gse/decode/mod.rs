@@ -22,8 +22,8 @@ use crate::control::{HostRef, SpecSource, SubmittedItem, SubmittedTarget};
 pub(super) use pools::pool_change;
 use spec::Demand;
 pub(in crate::api) use spec::lifetime;
-pub(in crate::api) use targets::address;
 pub(in crate::api) use targets::{KeyStyle, NamedHost};
+pub(in crate::api) use targets::{address, within_bounds};
 use targets::{hosts, unique};
 
 type Result<T> = std::result::Result<T, FieldError>;

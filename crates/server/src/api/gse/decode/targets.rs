@@ -36,21 +36,40 @@ impl NamedHost {
     }
 }
 
+/// Targets of one request. Clients send up to 30,000 in one item; beyond this, several requests are
+/// better for everybody.
+pub(in crate::api) const TARGETS_MAX: usize = 200_000;
+
 const IDS: &str = "agent_id_list";
 const HOSTS: &str = "hosts";
 
 /// `agent_id_list` where it names anything, else `hosts`; at least one.
 pub(super) fn hosts(fields: Fields<'_>, style: KeyStyle) -> Result<Vec<NamedHost>> {
-    let by_id = fields.optional(IDS, |ids| each(ids, by_id))?.unwrap_or_default();
+    let by_id = fields.optional(IDS, |ids| each(bounded(ids)?, by_id))?.unwrap_or_default();
     if !by_id.is_empty() {
         return Ok(by_id);
     }
-    let named = fields.optional(HOSTS, |hosts| each(hosts, |host| by_address(host, style)))?;
+    let named = fields.optional(HOSTS, |hosts| each(bounded(hosts)?, |host| by_address(host, style)))?;
     let named = named.ok_or_else(|| FieldError::new(HOSTS, "is missing"))?;
     if named.is_empty() {
         return Err(FieldError::new(HOSTS, "must name at least one host"));
     }
     Ok(named)
+}
+
+/// A list that is not too long; whatever is no list is left to be refused for that.
+fn bounded(list: &Value) -> Result<&Value> {
+    within_bounds(list.as_array().map_or(0, Vec::len))?;
+    Ok(list)
+}
+
+/// So many targets in one request.
+pub(in crate::api) fn within_bounds(targets: usize) -> Result<()> {
+    if targets > TARGETS_MAX {
+        let problem = format!("more than {TARGETS_MAX} targets in one request: split it");
+        return Err(FieldError::new("", problem));
+    }
+    Ok(())
 }
 
 fn by_address(value: &Value, style: KeyStyle) -> Result<NamedHost> {
@@ -90,6 +109,7 @@ fn address_id(written: &str) -> Result<HostKey> {
 /// named. `taken` holds those that came before. A host that is named once by its address and once
 /// by its agent's id cannot be told here: it has two rows, which the agent works off one by one.
 pub(super) fn unique(fields: Fields<'_>, named: &[NamedHost], what: &str, taken: &mut HashSet<String>) -> Result<()> {
+    within_bounds(taken.len() + named.len())?;
     for (index, named) in named.iter().enumerate() {
         if !taken.insert(format!("{}:{what}", named.host)) {
             let has_ids = fields.optional(IDS, |ids| Ok(ids.as_array().is_some_and(|ids| !ids.is_empty())))?;

@@ -1,0 +1,75 @@
+//! Who was verified a moment ago, so that a busy caller is not looked up for every call.
+//!
+//! Promised: an entry counts for [`FRESH`] at most, so a change of the store takes effect within that
+//! time; the number of entries is bounded; keys are keyed hashes, so that memory holds no secret.
+//! Absent: refusals; those are looked up every time.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+pub(super) const FRESH: Duration = Duration::from_secs(3);
+const ENTRIES_MAX: usize = 10_000;
+
+/// By a fingerprint of what was shown as proof.
+#[derive(Debug)]
+pub(crate) struct Cache<V> {
+    entries: Mutex<HashMap<[u8; 32], (V, Instant)>>,
+}
+
+impl<V> Default for Cache<V> {
+    fn default() -> Self {
+        Self { entries: Mutex::default() }
+    }
+}
+
+impl<V: Clone> Cache<V> {
+    pub(super) fn get(&self, key: &[u8; 32], now: Instant) -> Option<V> {
+        let entries = self.entries.lock();
+        entries
+            .get(key)
+            .filter(|(_, since)| now.saturating_duration_since(*since) < FRESH)
+            .map(|(value, _)| value.clone())
+    }
+
+    pub(super) fn put(&self, key: [u8; 32], value: V, now: Instant) {
+        let mut entries = self.entries.lock();
+        if entries.len() >= ENTRIES_MAX {
+            entries.retain(|_, (_, since)| now.saturating_duration_since(*since) < FRESH);
+        }
+        if entries.len() >= ENTRIES_MAX {
+            entries.clear();
+        }
+        entries.insert(key, (value, now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_forgotten_after_its_time() {
+        let (cache, now) = (Cache::default(), Instant::now());
+
+        cache.put([1; 32], "app", now);
+
+        assert_eq!(cache.get(&[1; 32], now), Some("app"));
+        assert_eq!(cache.get(&[2; 32], now), None);
+        assert_eq!(cache.get(&[1; 32], now + FRESH), None);
+    }
+
+    #[test]
+    fn the_number_of_entries_is_bounded() {
+        let (cache, now) = (Cache::default(), Instant::now());
+
+        for number in 0..2 * ENTRIES_MAX as u64 {
+            let mut key = [0; 32];
+            key[..8].copy_from_slice(&number.to_be_bytes());
+            cache.put(key, (), now);
+        }
+
+        assert!(cache.entries.lock().len() <= ENTRIES_MAX);
+    }
+}

@@ -1,0 +1,184 @@
+//! Proving what a request says about its sender.
+
+use std::time::Instant;
+
+use proctor_runtime::clock;
+use proctor_store::App;
+use tokio::sync::OnceCell;
+
+use super::cache::Cache;
+use super::signature::{AGE_MAX, Nonces, Noted, Signed};
+use super::{ApiState, Credentials, Identity, Plain};
+use crate::api::error::{ApiError, Problem};
+use crate::control::ControlError;
+use crate::keys::{Compared, Keys};
+use crate::user_token::TokenText;
+
+const USER_UNVERIFIED: &str =
+    "User authentication failed, please provide a valid user identity, such as bk_token, bk_username";
+const APP_UNVERIFIED: &str = "the app is not known or its secret is wrong";
+/// The hash of nothing that anybody knows: what an unknown app's secret is compared with.
+const NO_HASH: &str = "hmac-sha256:0000000000000000000000000000000000000000000000000000000000000000";
+
+type Result<T> = std::result::Result<T, ApiError>;
+
+/// What is remembered from one request to the next.
+#[derive(Debug, Default)]
+pub(in crate::api) struct Verifier {
+    keys: OnceCell<Keys>,
+    apps: Cache<Proved>,
+    users: Cache<String>,
+    nonces: Nonces,
+}
+
+/// An app that has proved itself.
+#[derive(Clone, Debug)]
+struct Proved {
+    code: String,
+    is_trusted: bool,
+}
+
+impl Verifier {
+    pub(super) async fn identify(&self, state: &ApiState, credentials: &Credentials) -> Result<Identity> {
+        match credentials {
+            Credentials::Plain(plain) => self.by_secret(state, plain).await,
+            Credentials::Signed(signed, plain) => {
+                let app = self.by_signature(state, signed, plain).await?;
+                self.with_user(state, app, plain).await
+            }
+            Credentials::Gateway(token) => by_gateway(state, token),
+            Credentials::Backend { app, user } => behind_esb(app, user),
+        }
+    }
+
+    async fn keys(&self, state: &ApiState) -> Result<&Keys> {
+        let load = || Keys::load(state.control.store().as_ref());
+        Ok(self.keys.get_or_try_init(load).await.map_err(ControlError::from)?)
+    }
+
+    /// Checks the app, then the user. A user's own token needs no app.
+    async fn by_secret(&self, state: &ApiState, plain: &Plain) -> Result<Identity> {
+        let own_token = plain.token().filter(|token| TokenText::is_meant(token));
+        if let (None, None, Some(token)) = (plain.app(), plain.secret(), own_token) {
+            return Ok(Identity::user(self.user_of_token(state, token).await?));
+        }
+        let code = plain.app().ok_or_else(|| unverified("APP Code [bk_app_code] cannot be empty"))?;
+        let secret = plain.secret().ok_or_else(|| unverified("APP Secret [bk_app_secret] cannot be empty"))?;
+        let app = self.app(state, code, secret).await?;
+        self.with_user(state, app, plain).await
+    }
+
+    async fn app(&self, state: &ApiState, code: &str, secret: &str) -> Result<Proved> {
+        let keys = self.keys(state).await?;
+        let (fingerprint, now) = (keys.fingerprint(&["app", code, secret]), Instant::now());
+        if let Some(proved) = self.apps.get(&fingerprint, now) {
+            return Ok(proved);
+        }
+        let app = state.control.app(code).await?;
+        // An unknown app is compared too, so that it takes as long as a wrong secret.
+        let stored = app.as_ref().map_or(NO_HASH, |app| app.secret_hash.as_str());
+        let compared = keys.compare(secret, stored);
+        let Some(app) = app.filter(|_| compared != Compared::Wrong) else { return Err(unverified(APP_UNVERIFIED)) };
+        if compared == Compared::RightOfOld {
+            renew_hash(state, &app, keys.hash(secret)).await;
+        }
+        let proved = Proved { code: app.code, is_trusted: app.trusted };
+        self.apps.put(fingerprint, proved.clone(), now);
+        Ok(proved)
+    }
+
+    async fn by_signature(&self, state: &ApiState, signed: &Signed, plain: &Plain) -> Result<Proved> {
+        let code = plain.app().ok_or_else(|| unverified("APP Code [bk_app_code] cannot be empty"))?;
+        let now_secs = clock::unix_millis() / 1000;
+        if !signed.is_timely(now_secs) {
+            let secs = AGE_MAX.as_secs();
+            return Err(unverified(format!("bk_timestamp is more than {secs} s away from the server's time")));
+        }
+        let keys = self.keys(state).await?;
+        let app = state.control.app(code).await?;
+        let sealed = app.as_ref().and_then(|app| app.sealed_secret.as_deref());
+        let secret = sealed.and_then(|sealed| keys.open(code, sealed));
+        let Some(app) = app.filter(|_| secret.is_some_and(|secret| signed.is_by(&secret))) else {
+            return Err(unverified(
+                "the signature is wrong, or the app is not known or was not made for signatures (--signing)",
+            ));
+        };
+        let fingerprint = keys.fingerprint(&["nonce", code, &signed.nonce.to_string()]);
+        match self.nonces.note(fingerprint, signed.timestamp, now_secs) {
+            Noted::New => Ok(Proved { code: app.code, is_trusted: app.trusted }),
+            Noted::Seen => Err(unverified("bk_nonce was used before: every request needs one of its own")),
+            Noted::NoRoom => Err(ApiError::new(Problem::RateLimited, "too many signed requests in a short time")),
+        }
+    }
+
+    /// A token of ours proves its user; without one, trusted apps name any user and every app may
+    /// call for itself, under its own code.
+    async fn with_user(&self, state: &ApiState, app: Proved, plain: &Plain) -> Result<Identity> {
+        if let Some(token) = plain.token().filter(|token| TokenText::is_meant(token)) {
+            let user = self.user_of_token(state, token).await?;
+            return Ok(Identity::both(app.code, user));
+        }
+        match (plain.user(), plain.token()) {
+            (None, None) => {
+                Err(ApiError::new(Problem::OperatorMissing, "the request names no user: send bk_username or bk_token"))
+            }
+            (Some(user), _) if user == app.code => Ok(Identity::app(app.code)),
+            _ if !app.is_trusted => Err(ApiError::new(Problem::UserUnverified, USER_UNVERIFIED)),
+            (Some(user), _) => Ok(Identity::both(app.code, user)),
+            // The documents' examples send only a token; a trusted app then acts for itself.
+            (None, Some(_)) => Ok(Identity::app(app.code)),
+        }
+    }
+
+    async fn user_of_token(&self, state: &ApiState, text: &str) -> Result<String> {
+        let refused = || ApiError::new(Problem::UserUnverified, USER_UNVERIFIED);
+        let token: TokenText = text.parse().map_err(|_| refused())?;
+        let keys = self.keys(state).await?;
+        let (fingerprint, now) = (keys.fingerprint(&["token", text]), Instant::now());
+        if let Some(user) = self.users.get(&fingerprint, now) {
+            return Ok(user);
+        }
+        let store = state.control.store();
+        let stored = store.user_token(&token.id).await.map_err(ControlError::from)?;
+        let hash = stored.as_ref().map_or(NO_HASH, |stored| stored.secret_hash.as_str());
+        let is_right = keys.compare(&token.secret, hash) != Compared::Wrong;
+        let stored = stored.filter(|_| is_right).ok_or_else(refused)?;
+        if stored.expires_at.is_some_and(|end| end <= clock::unix_millis()) {
+            return Err(refused());
+        }
+        let user = store.user(&stored.user).await.map_err(ControlError::from)?;
+        let user = user.filter(|user| !user.disabled).ok_or_else(refused)?;
+        self.users.put(fingerprint, user.name.clone(), now);
+        Ok(user.name)
+    }
+}
+
+fn unverified(message: impl Into<String>) -> ApiError {
+    ApiError::new(Problem::AppUnverified, message)
+}
+
+/// A hash of an older version is replaced at the first use; if that fails, at the next.
+async fn renew_hash(state: &ApiState, app: &App, hash: String) {
+    match state.control.store().renew_app_hash(&app.code, &app.secret_hash, &hash).await {
+        Ok(_) => tracing::info!(app = app.code, "the app's secret is kept as a keyed hash now"),
+        Err(error) => tracing::warn!(app = app.code, %error, "the hash of the app's secret cannot be renewed"),
+    }
+}
+
+fn by_gateway(state: &ApiState, token: &str) -> Result<Identity> {
+    let refused = |reason: &str| ApiError::new(Problem::GatewayUnverified, format!("X-Bkapi-JWT: {reason}"));
+    let key = state.border.settings.gateway_key.as_ref();
+    let key = key.ok_or_else(|| refused("no key of a gateway is configured (--gateway-public-key)"))?;
+    let vouched = key.verify(token, clock::unix_millis() / 1000).map_err(refused)?;
+    Ok(Identity::both(vouched.app, vouched.user))
+}
+
+fn behind_esb(app: &str, user: &str) -> Result<Identity> {
+    if app.is_empty() {
+        return Err(unverified("the header Bk-App-Code is empty"));
+    }
+    if user.is_empty() {
+        return Err(ApiError::new(Problem::OperatorMissing, "the request names no user: send the header Bk-Username"));
+    }
+    Ok(Identity::both(app, user))
+}

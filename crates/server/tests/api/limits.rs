@@ -1,0 +1,127 @@
+//! How much may be asked: targets in a call, calls in a second, calls at the same time.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use proctor_runtime::Tasks;
+use proctor_server::api::Settings;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::support::{APP, Answer, ESB, GATEWAY, JOB, SECRET, World, on_host, spec};
+
+fn named(from: u32, count: u32) -> Vec<Value> {
+    (from..from + count).map(|number| json!(format!("agent-{number}"))).collect()
+}
+
+fn operation(name: &str, agents: Vec<Value>) -> Value {
+    json!({"meta": {"namespace": "web", "name": name}, "op_type": 0, "spec": spec(), "agent_id_list": agents})
+}
+
+#[tokio::test]
+async fn thirty_thousand_targets_in_an_item_and_a_hundred_thousand_in_a_batch_are_taken() {
+    let world = World::new().await;
+    let items: Vec<Value> = (0..4).map(|part| operation(&format!("p{part}"), named(part * 30_000, 30_000))).collect();
+
+    let answer = world.post(&format!("{ESB}/operate_proc_multi"), json!({"proc_operate_req": items})).await;
+
+    let task = answer.data()["task_id"].clone();
+    let rows = world.post(&format!("{ESB}/get_proc_operate_result_v2"), json!({"task_id": task})).await;
+    assert_eq!(rows.data().as_object().unwrap().len(), 120_000);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn beyond_two_hundred_thousand_targets_a_request_is_refused_and_nothing_happens() {
+    let world = World::new().await;
+    let one = operation("a", named(0, 200_001));
+    let two = json!({"proc_operate_req": [operation("a", named(0, 150_000)), operation("b", named(0, 150_000))]});
+
+    let one = world.post(&format!("{GATEWAY}/operate_proc_v2"), one).await;
+    let two = world.post(&format!("{ESB}/operate_proc_multi"), two).await;
+
+    assert_eq!((one.status, one.code()), (StatusCode::OK, 1_306_406));
+    assert_eq!(one.message(), "agent_id_list: more than 200000 targets in one request: split it");
+    assert_eq!(two.message(), "proc_operate_req[1]: more than 200000 targets in one request: split it");
+    world.end().await;
+}
+
+async fn refused_everywhere(world: &World) -> [Answer; 4] {
+    let body = on_host("a", "10.0.0.1");
+    let native = Request::get("/api/v1/hosts")
+        .header(
+            "X-Bkapi-Authorization",
+            json!({"bk_app_code": APP, "bk_app_secret": SECRET, "bk_username": "admin"}).to_string(),
+        )
+        .body(Body::empty())
+        .unwrap();
+    [
+        world.post(&format!("{ESB}/get_proc_status"), body.clone()).await,
+        world.post(&format!("{JOB}/get_proc_result"), json!({"bk_biz_id": 1, "bk_gse_taskid": "x"})).await,
+        world.post(&format!("{GATEWAY}/get_proc_status_v2"), body).await,
+        world.send(native).await,
+    ]
+}
+
+#[tokio::test]
+async fn an_app_that_calls_too_often_is_told_so_in_the_shape_of_each_family() {
+    let world = World::with(Settings { rate_limit: Some("1/s".parse().unwrap()), ..Settings::default() }).await;
+    // Until the account is empty, which takes more than one call on a slow machine.
+    while world.post(&format!("{ESB}/get_proc_status"), on_host("a", "10.0.0.1")).await.code() == 0 {}
+
+    let [esb, job, gateway, native] = refused_everywhere(&world).await;
+    let other = world.post_as_is(&format!("{ESB}/get_proc_status"), &json!({"bk_app_code": "stranger"})).await;
+
+    assert_eq!((esb.status, esb.code()), (StatusCode::OK, 1_306_429), "{}", esb.json);
+    assert!(esb.message().contains("sample_app calls too often"), "{}", esb.message());
+    assert_eq!((job.status, job.code()), (StatusCode::OK, 1_306_429));
+    assert_eq!(job.json["job_request_id"], job.json["request_id"]);
+    assert_eq!((gateway.status, gateway.code()), (StatusCode::TOO_MANY_REQUESTS, 1_642_901));
+    assert_eq!(gateway.headers["Retry-After"], "1");
+    assert_eq!(gateway.json["code_name"], "RATE_LIMIT_RESTRICTION");
+    assert_eq!(
+        (native.status, &native.json["error"]["code"]),
+        (StatusCode::TOO_MANY_REQUESTS, &json!("too_many_requests"))
+    );
+    assert_eq!(other.code(), 1_306_000, "another app has an account of its own");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_server_without_a_free_place_says_so_in_the_shape_of_each_family() {
+    let world = World::with(Settings { concurrency_limit: NonZeroU32::MIN, ..Settings::default() }).await;
+    // A body that does not end holds the only place from the moment that it is read.
+    let (is_read, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let body = {
+        let (is_read, end) = (is_read.clone(), end.clone());
+        futures::stream::once(async move {
+            is_read.notify_one();
+            end.notified().await;
+            Ok::<_, std::io::Error>(Vec::new())
+        })
+    };
+    let slow = Request::post(format!("{ESB}/get_proc_status")).body(Body::from_stream(body)).unwrap();
+    let router = world.router.clone();
+    let tasks = Tasks::default();
+    let (answered, answer) = tokio::sync::oneshot::channel();
+    tasks.spawn("slow caller", async move {
+        let _ = answered.send(tower::ServiceExt::oneshot(router, slow).await);
+    });
+    is_read.notified().await;
+
+    let [esb, job, gateway, native] = refused_everywhere(&world).await;
+    let health = world.get("/healthz").await;
+    end.notify_one();
+    answer.await.unwrap().unwrap();
+    let after = world.post(&format!("{ESB}/get_proc_status"), on_host("a", "10.0.0.1")).await;
+
+    assert_eq!((esb.status, esb.code()), (StatusCode::OK, 1_306_429));
+    assert_eq!((job.status, job.code()), (StatusCode::OK, 1_306_429));
+    assert_eq!((gateway.status, gateway.code()), (StatusCode::TOO_MANY_REQUESTS, 1_642_904));
+    assert_eq!(native.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(health.status, StatusCode::OK);
+    after.data();
+    world.end().await;
+}
