@@ -91,6 +91,11 @@ impl ApiState {
         };
         Self { control, wait_for, border: Arc::new(border) }
     }
+
+    /// Has every caller verified anew; after a change of apps, users or tokens.
+    pub(super) fn forget_verified(&self) {
+        self.border.verifier.forget();
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Who was verified a moment ago, so that a busy caller is not looked up for every call.
 //!
-//! Promised: an entry counts for [`FRESH`] at most, so a change of the store takes effect within that
-//! time; the number of entries is bounded; keys are keyed hashes, so that memory holds no secret.
+//! Promised: an entry counts for [`FRESH`] at most, so a change beside this server takes effect within
+//! that time, and one through it at once; the number of entries is bounded; keys are keyed hashes, so that memory holds no secret.
 //! Absent: refusals; those are looked up every time.
 
 use std::collections::HashMap;
@@ -31,6 +31,10 @@ impl<V: Clone> Cache<V> {
             .get(key)
             .filter(|(_, since)| now.saturating_duration_since(*since) < FRESH)
             .map(|(value, _)| value.clone())
+    }
+
+    pub(super) fn forget(&self) {
+        self.entries.lock().clear();
     }
 
     pub(super) fn put(&self, key: [u8; 32], value: V, now: Instant) {

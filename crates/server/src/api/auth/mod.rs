@@ -2,8 +2,8 @@
 //!
 //! Promised: one way in for every dialect, [`authenticate`]. The header `X-Bkapi-Authorization` is
 //! used alone where it is present. An unknown app and a wrong secret are told apart neither by text nor
-//! by time. A change of an app, a user or a token takes effect within [`cache::FRESH`]. No secret is in
-//! a Debug text, an error or a log line.
+//! by time. A change of an app, a user or a token takes effect at once where it came through this
+//! server, else within [`cache::FRESH`]. No secret is in a Debug text, an error or a log line.
 //! Absent: verification of tokens of other services; from trusted apps they count as a word that there
 //! is a user, from others not at all.
 

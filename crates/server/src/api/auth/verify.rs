@@ -51,6 +51,12 @@ impl Verifier {
         }
     }
 
+    /// To be called after every change of apps, users or tokens.
+    pub(in crate::api) fn forget(&self) {
+        self.apps.forget();
+        self.users.forget();
+    }
+
     async fn keys(&self, state: &ApiState) -> Result<&Keys> {
         let load = || Keys::load(state.control.store().as_ref());
         Ok(self.keys.get_or_try_init(load).await.map_err(ControlError::from)?)

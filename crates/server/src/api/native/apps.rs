@@ -108,7 +108,7 @@ pub(super) async fn rotate(
     let unknown = || NativeError::new(Kind::NotFound, format!("there is no app {code}"));
     let parsed: AppCode = code.parse().map_err(|_| unknown())?;
     let app = state.control.app(&code).await?.ok_or_else(unknown)?;
-    let (trusted, signing) = (app.trusted, query.signatures.unwrap_or(app.sealed_secret.is_some()));
+    let (trusted, signing) = (app.trusted, query.signatures.unwrap_or_else(|| app.sealed_secret.is_some()));
     let options = AppOptions { trusted, signing };
     let work = async move |store| admin::create_app(&store, &parsed, options).await.map(Ok);
     let secret = caller.administer(&state, "rotate_app_secret", [format!("app {code}")], work).await?;

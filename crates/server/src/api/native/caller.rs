@@ -61,7 +61,9 @@ impl Authenticated {
             Ok(Err(refusal)) => format!("refused: {refusal}"),
             Err(error) => format!("failed: {error}"),
         };
-        Ok(state.control.administer(&self.who, action, targets, work, told).await?.map_err(Into::into)??)
+        let done = state.control.administer(&self.who, action, targets, work, told).await?;
+        state.forget_verified();
+        Ok(done.map_err(Into::into)??)
     }
 
     /// A removal that only administrators may make; `what` was there, or is not found.
