@@ -202,7 +202,7 @@ pub struct NewToken {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cloud_id: Option<u32>,
     /// The business in which hosts are placed that enrol with it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::id::optional", skip_serializing_if = "Option::is_none")]
     pub business: Option<u64>,
 }
 

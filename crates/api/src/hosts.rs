@@ -40,6 +40,7 @@ pub struct HostPage {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct HostQuery {
+    #[serde(default, deserialize_with = "crate::id::optional")]
     pub business: Option<u64>,
     pub cloud: Option<u32>,
     pub online: Option<bool>,
@@ -59,6 +60,8 @@ pub struct ImportRow {
     #[schema(value_type = String)]
     pub ip: IpAddr,
     /// Null: in no business any more.
+    #[serde(deserialize_with = "crate::id::optional")]
+    #[schema(required = true)]
     pub business: Option<u64>,
     /// Makes the business, or names it anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,6 +84,8 @@ pub struct Placement {
     #[schema(min_items = 1)]
     pub hosts: Vec<String>,
     /// Null: in no business any more.
+    #[serde(deserialize_with = "crate::id::optional")]
+    #[schema(required = true)]
     pub business: Option<u64>,
 }
 

@@ -10,6 +10,7 @@ mod audit;
 mod error;
 mod events;
 mod hosts;
+mod id;
 mod operations;
 mod places;
 mod pools;
@@ -29,6 +30,7 @@ pub use events::{
     EventFilter, EventList, EventQuery, EventView, NewWebhook, StreamQuery, WebhookFormat, WebhookList, WebhookView,
 };
 pub use hosts::{HostPage, HostQuery, HostView, ImportRow, Imported, Placed, Placement};
+pub use id::ID_MAX;
 pub use operations::{Accepted, OperationRequest, Plan, PlannedTarget, Refusal, Rolling};
 pub use places::{BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView};
 pub use pools::{PoolList, PoolMember, PoolQuery, PoolSetting, PoolUsage, PoolView, SetPools};

@@ -30,7 +30,7 @@ pub struct OperationRequest {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all: bool,
     /// Instead of hosts: those of this business where a process is registered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::id::optional", skip_serializing_if = "Option::is_none")]
     pub business: Option<u64>,
     /// Only tells what would be done, and changes nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

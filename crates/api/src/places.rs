@@ -42,5 +42,6 @@ pub struct BusinessSetSetting {
     #[schema(min_length = 1, max_length = 128)]
     pub name: String,
     /// The ids of its businesses.
+    #[serde(deserialize_with = "crate::id::set")]
     pub members: BTreeSet<u64>,
 }

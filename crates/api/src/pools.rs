@@ -33,7 +33,7 @@ pub struct SetPools {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all: bool,
     /// Instead of hosts: those of this business.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::id::optional", skip_serializing_if = "Option::is_none")]
     pub business: Option<u64>,
     #[schema(min_items = 1)]
     pub pools: Vec<PoolSetting>,

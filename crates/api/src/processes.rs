@@ -59,6 +59,7 @@ pub struct ProcessQuery {
     pub name: Option<String>,
     /// An IP address, `CLOUD:IP` or an agent id.
     pub host: Option<String>,
+    #[serde(default, deserialize_with = "crate::id::optional")]
     pub business: Option<u64>,
     /// By labels: `env=prod,tier!=db,!x,y`.
     pub selector: Option<String>,
@@ -178,7 +179,7 @@ pub struct Unregistration {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all: bool,
     /// Instead of hosts: those of this business where it is registered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::id::optional", skip_serializing_if = "Option::is_none")]
     pub business: Option<u64>,
 }
 

@@ -16,6 +16,7 @@ async fn an_app_is_made_once_gets_new_secrets_and_goes() {
     let new = rotated["secret"].as_str().unwrap();
     let (with_old, _) = world.call_as("second", old, Method::GET, "/apps", Value::Null).await;
     let (with_new, list) = world.call_as("second", new, Method::GET, "/apps", Value::Null).await;
+    let (itself, _) = world.delete("/apps/boss").await;
     let (gone, _) = world.delete("/apps/second").await;
     let (after, _) = world.call_as("second", new, Method::GET, "/apps", Value::Null).await;
 
@@ -23,6 +24,7 @@ async fn an_app_is_made_once_gets_new_secrets_and_goes() {
     assert_eq!((with_old, with_new), (StatusCode::UNAUTHORIZED, StatusCode::OK));
     assert_eq!(column(&list["apps"], "code"), ["boss", "second"]);
     assert!(!list.to_string().contains(new));
+    assert_eq!(itself, StatusCode::CONFLICT);
     assert_eq!((gone, after), (StatusCode::OK, StatusCode::UNAUTHORIZED));
     assert_eq!(world.delete("/apps/second").await.0, StatusCode::NOT_FOUND);
 }
@@ -73,6 +75,8 @@ async fn a_binding_is_made_once_and_taken_away() {
     let (_, second) = world.post("/bindings", body).await;
     let (no_role, _) = world.post("/bindings", json!({ "role": "none", "subject": "app:a", "scope": "cloud:1" })).await;
     let (bad, answer) = world.post("/bindings", json!({ "role": "viewer", "subject": "a", "scope": "cloud:1" })).await;
+    let large = json!({ "role": "viewer", "subject": "app:a", "scope": "business:9223372036854775808" });
+    assert_eq!(error(&world.post("/bindings", large).await.1).1, "scope");
     let path = format!("/bindings/{}", first["id"].as_str().unwrap());
     let (gone, _) = world.delete(&path).await;
     let (again, _) = world.delete(&path).await;

@@ -30,7 +30,14 @@ async fn businesses_are_made_renamed_listed_and_removed() {
 
     assert_eq!((made, business), (StatusCode::OK, json!({ "id": 3, "name": "网站" })));
     assert_eq!(list["businesses"], json!([{ "id": 1, "name": "first" }, { "id": 3, "name": "web" }]));
+    let (large, _) = world.put("/businesses/9223372036854775808", json!({ "name": "x" })).await;
+    let (token, _) = world.post("/tokens", json!({ "business": 99 })).await;
+    let set = json!({ "name": "x", "members": [9_223_372_036_854_775_808_u64] });
+    let (member, answer_to_set) = world.put("/business-sets/1", set).await;
+
     assert_eq!((gone, again), (StatusCode::OK, StatusCode::NOT_FOUND));
+    assert_eq!((large, token), (StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND));
+    assert_eq!((member, error(&answer_to_set).1), (StatusCode::BAD_REQUEST, "members"));
     assert_eq!((bad, error(&answer).1, no_number), (StatusCode::BAD_REQUEST, "name", StatusCode::BAD_REQUEST));
 }
 
@@ -74,8 +81,10 @@ async fn a_placement_that_does_not_fit_changes_nothing() {
     let (unknown, _) = world.put("/hosts/placements", json!({ "hosts": [HOST], "business": 4 })).await;
     let (stranger, answer) = world.put("/hosts/placements", json!({ "hosts": [HOST, "agent-9"], "business": 3 })).await;
     let (none, _) = world.put("/hosts/placements", json!({ "hosts": [], "business": 3 })).await;
+    let (nowhere, left_out) = world.put("/hosts/placements", json!({ "hosts": [HOST] })).await;
 
     assert_eq!((unknown, none), (StatusCode::NOT_FOUND, StatusCode::BAD_REQUEST));
+    assert_eq!((nowhere, error(&left_out).1), (StatusCode::BAD_REQUEST, "business"));
     assert_eq!((stranger, error(&answer).1), (StatusCode::BAD_REQUEST, "hosts[1]"));
     assert_eq!(world.got("/hosts?business=3").await["hosts"], json!([]));
 }

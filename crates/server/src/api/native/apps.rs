@@ -1,20 +1,21 @@
 //! Apps, and join tokens for agents. Secrets are shown once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use proctor_api::{AppList, AppQuery, AppView, CreatedApp, CreatedToken, NewApp, NewGrant, NewToken, Removed};
-use proctor_model::{FieldError, Scope, Subject};
+use proctor_model::{FieldError, Subject};
 use proctor_runtime::clock;
-use proctor_store::{App, Binding};
+use proctor_store::{App, Binding, Refusal, Store};
 use uuid::Uuid;
 
 use super::body::{Body, Params};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
-use super::roles::role_name;
+use super::roles::{role_name, scope};
 use super::{ApiState, Result};
 use crate::ServerError;
 use crate::admin::{self, AppCode, AppOptions, TokenRequest};
@@ -31,7 +32,14 @@ pub(super) async fn create_token(
         TokenRequest::new(body.uses, Duration::from_secs(body.ttl_secs), body.cloud_id)?.placing(body.business);
     let target =
         format!("join token for {} agents, cloud {:?}, business {:?}", body.uses, body.cloud_id, body.business);
-    let work = async move |store| admin::create_token(&store, request).await.map(Ok);
+    let work = async move |store: Arc<dyn Store>| {
+        if let Some(business) = body.business
+            && !store.businesses().await?.iter().any(|known| known.id == business)
+        {
+            return Ok(Err(Refusal::UnknownBusiness(business)));
+        }
+        Ok::<_, ServerError>(Ok(admin::create_token(&store, request).await?))
+    };
     let (token, expires_at) = caller.administer(&state, "create_token", [target], work).await?;
     let answer = CreatedToken { token: token.to_string(), expires_at: expires_at / 1000 };
     Ok((StatusCode::CREATED, Json(answer)))
@@ -81,13 +89,11 @@ pub(super) async fn create(
 fn bindings(code: &AppCode, roles: &[NewGrant]) -> std::result::Result<Vec<Binding>, FieldError> {
     let one = |(index, grant): (usize, &NewGrant)| {
         let inside = |error: FieldError| error.inside(&format!("roles[{index}]"));
-        let scope: Scope =
-            grant.scope.parse().map_err(|error: FieldError| inside(FieldError::new("scope", error.problem)))?;
         Ok(Binding {
             id: Uuid::now_v7(),
             role: role_name("role", &grant.role).map_err(inside)?,
             subject: Subject::App(code.to_string()),
-            scope,
+            scope: scope(&grant.scope).map_err(inside)?,
             created_at: clock::unix_millis(),
         })
     };

@@ -3,15 +3,14 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{
-    BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView, Placed, Placement,
-    Removed,
+    BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView, ID_MAX, Placed,
+    Placement, Removed,
 };
 use proctor_model::{FieldError, HostKey};
 use proctor_store::{Business, BusinessSet};
 
 use super::body::Body;
 use super::caller::Authenticated;
-use super::error::{Kind, NativeError};
 use super::hosts::parse_hosts;
 use super::{ApiState, Result};
 use crate::control::{Control, HostRef};
@@ -146,7 +145,9 @@ async fn keys(control: &Control, hosts: &[HostRef]) -> Result<Vec<HostKey>> {
 }
 
 fn parse_id(text: &str) -> Result<u64> {
-    text.parse().map_err(|_| NativeError::new(Kind::InvalidArgument, format!("id: '{text}' is not a whole number")))
+    let number = text.parse().ok().filter(|id| *id <= ID_MAX);
+    let bad = || FieldError::new("id", format!("'{text}' is not a whole number up to {ID_MAX}"));
+    Ok(number.ok_or_else(bad)?)
 }
 
 pub(super) fn checked_name(name: String) -> std::result::Result<String, FieldError> {

@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use proctor_api::{BindingList, BindingQuery, BindingView, NewBinding, NewRole, Removed, RoleList, RoleView};
-use proctor_model::{Class, Classes, FieldError, Role, RoleName, Subject};
+use proctor_api::{BindingList, BindingQuery, BindingView, ID_MAX, NewBinding, NewRole, Removed, RoleList, RoleView};
+use proctor_model::{Class, Classes, FieldError, Role, RoleName, Scope, Subject};
 use proctor_runtime::clock;
 use proctor_store::Binding;
 use uuid::Uuid;
@@ -80,7 +80,7 @@ pub(super) async fn bind(
         id: Uuid::now_v7(),
         role: role_name("role", &body.role)?,
         subject: body.subject.parse()?,
-        scope: body.scope.parse()?,
+        scope: scope(&body.scope)?,
         created_at: clock::unix_millis(),
     };
     let target = format!("{} as {} on {}", binding.subject, binding.role, binding.scope);
@@ -112,6 +112,17 @@ pub(super) async fn unbind(
 /// Where it stands in the request, not what its type is called.
 pub(super) fn role_name(field: &str, text: &str) -> std::result::Result<RoleName, FieldError> {
     text.parse().map_err(|error: FieldError| FieldError::new(field, error.problem))
+}
+
+/// One whose numbers the store can keep.
+pub(super) fn scope(text: &str) -> std::result::Result<Scope, FieldError> {
+    let bad = |problem: String| FieldError::new("scope", problem);
+    match text.parse().map_err(|error: FieldError| bad(error.problem))? {
+        Scope::Business(id) | Scope::BusinessSet(id) if id > ID_MAX => {
+            Err(bad(format!("{id} is larger than {ID_MAX}")))
+        }
+        scope => Ok(scope),
+    }
 }
 
 fn classes(names: &[String]) -> std::result::Result<Classes, FieldError> {

@@ -87,7 +87,7 @@ fn table() -> Vec<Route> {
         look(Admin, routes!(apps::list)),
         change(Admin, routes!(apps::create)).or(Kind::Conflict),
         change(Admin, routes!(apps::rotate)),
-        change(Admin, routes!(apps::delete)),
+        change(Admin, routes!(apps::delete)).or(Kind::Conflict),
         look(Admin, routes!(users::list)),
         change(Admin, routes!(users::create)).or(Kind::Conflict),
         change(Admin, routes!(users::update)),
