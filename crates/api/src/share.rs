@@ -8,20 +8,7 @@ use utoipa::{PartialSchema, ToSchema};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     Count(u32),
-    Percent(u32),
-}
-
-impl Share {
-    /// How many of `total` these are; never none.
-    pub fn of(self, total: u32) -> u32 {
-        match self {
-            Self::Count(count) => count.max(1),
-            Self::Percent(percent) => {
-                let share = (u64::from(total) * u64::from(percent)).div_ceil(100);
-                u32::try_from(share).unwrap_or(u32::MAX).max(1)
-            }
-        }
-    }
+    Percent(u8),
 }
 
 impl std::fmt::Display for Share {
@@ -40,10 +27,10 @@ impl std::str::FromStr for Share {
         let bad = || proctor_model::FieldError::new("", format!("'{text}' is neither a number from 1 nor 1% to 100%"));
         let (digits, is_percent) = text.strip_suffix('%').map_or((text, false), |digits| (digits, true));
         let number: u32 = digits.parse().map_err(|_| bad())?;
-        match (number, is_percent) {
-            (1..=100, true) => Ok(Self::Percent(number)),
-            (1.., false) => Ok(Self::Count(number)),
-            _ => Err(bad()),
+        match (u8::try_from(number), is_percent) {
+            (Ok(percent @ 1..=100), true) => Ok(Self::Percent(percent)),
+            (_, false) if number > 0 => Ok(Self::Count(number)),
+            (_, _) => Err(bad()),
         }
     }
 }
@@ -97,13 +84,5 @@ mod tests {
         for bad in ["0", "\"0%\"", "\"101%\"", "-1", "true", "\"ten\"", "\"5\"", "1.5", "[]"] {
             assert!(read(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_share_of_anything_is_at_least_one() {
-        assert_eq!(Share::Percent(10).of(5), 1);
-        assert_eq!(Share::Percent(10).of(101), 11);
-        assert_eq!(Share::Count(7).of(3), 7);
-        assert_eq!(Share::Percent(100).of(u32::MAX), u32::MAX);
     }
 }

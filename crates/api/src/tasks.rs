@@ -1,6 +1,6 @@
 //! Tasks: how far they are, and what came of each target.
 
-use proctor_model::{Snapshot, TaskId};
+use proctor_model::{OperationKind, Snapshot, TaskId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -9,10 +9,16 @@ use utoipa::{IntoParams, ToSchema};
 pub struct TaskView {
     pub task_id: TaskId,
     pub created_at: i64,
+    /// When the last outcome became known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<i64>,
     pub app: String,
     pub user: String,
     /// The dialect in which it was asked for.
     pub family: String,
+    /// What is asked of its targets.
+    #[serde(default)]
+    pub operations: Vec<OperationKind>,
     pub total: usize,
     pub pending: usize,
     pub succeeded: usize,

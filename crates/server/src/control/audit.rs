@@ -5,6 +5,8 @@
 //! transaction that makes the task; what was refused for want of permission is kept too. No secret
 //! gets into an entry. Absent: reads.
 
+use std::borrow::Cow;
+
 use proctor_model::{Class, Classes, Outcome};
 use proctor_runtime::clock;
 use proctor_store::{AuditDraft, AuditPhase};
@@ -17,14 +19,14 @@ const TARGETS_NAMED_MAX: usize = 1000;
 /// What is done to what, in the words of the audit.
 #[derive(Clone, Debug)]
 pub struct Deed {
-    pub action: &'static str,
+    pub action: Cow<'static, str>,
     pub classes: Classes,
     pub targets: Vec<String>,
 }
 
 impl Deed {
-    pub fn new(action: &'static str, classes: impl IntoIterator<Item = Class>) -> Self {
-        Self { action, classes: classes.into_iter().collect(), targets: Vec::new() }
+    pub fn new(action: impl Into<Cow<'static, str>>, classes: impl IntoIterator<Item = Class>) -> Self {
+        Self { action: action.into(), classes: classes.into_iter().collect(), targets: Vec::new() }
     }
 
     #[must_use]
@@ -43,7 +45,7 @@ impl Caller {
             user: self.user.clone(),
             remote: self.origin.remote,
             request_id: self.origin.request_id.clone(),
-            action: deed.action.to_owned(),
+            action: deed.action.to_string(),
             classes: deed.classes,
             target_count: deed.targets.len() as u64,
             targets: deed.targets.iter().take(TARGETS_NAMED_MAX).cloned().collect(),
@@ -68,8 +70,7 @@ impl Control {
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
         let caller = caller.clone();
-        let action = deed.action;
-        self.to_end(action, |control| async move {
+        self.to_end("audited change", |control| async move {
             let begun = control.write(caller.entry(&deed, AuditPhase::Begun, String::new())).await?;
             let done = work(control.clone()).await;
             let outcome = match &done {
@@ -79,7 +80,7 @@ impl Control {
             let ended = AuditDraft { of: Some(begun), ..caller.entry(&deed, AuditPhase::Ended, outcome) };
             if let Err(error) = control.write(ended).await {
                 // The change is made and its beginning is on record: the answer must not deny it.
-                tracing::error!(%error, action, begun, "the end of a change is missing in the audit");
+                tracing::error!(%error, action = %deed.action, begun, "the end of a change is missing in the audit");
             }
             done
         })
@@ -110,7 +111,7 @@ impl Control {
         let Err(ControlError::Forbidden(missing)) = &check else { return check };
         let entry = caller.entry(deed, AuditPhase::Refused, missing.to_string());
         if let Err(error) = self.write(entry).await {
-            tracing::error!(%error, action = deed.action, "a refusal is missing in the audit");
+            tracing::error!(%error, action = %deed.action, "a refusal is missing in the audit");
         }
         check
     }

@@ -1,6 +1,9 @@
 //! Apps, users, roles and bindings.
 
 use axum::http::{Method, StatusCode};
+use proctor_model::Class;
+use proctor_server::admin;
+use proctor_server::api::native;
 use serde_json::{Value, json};
 
 use crate::support::{World, column, error};
@@ -102,4 +105,48 @@ async fn users_are_made_disabled_and_removed() {
     assert_eq!((&disabled["disabled"], &list["users"]), (&json!(true), &json!([disabled])));
     assert_eq!((unknown, bad, error(&answer).1), (StatusCode::NOT_FOUND, StatusCode::BAD_REQUEST, "name"));
     assert_eq!((gone, world.got("/users").await), (StatusCode::OK, json!({ "users": [] })));
+}
+
+/// A path that fits the pattern of a route.
+fn filled(path: &str) -> String {
+    let part = |part: &str| if part.starts_with('{') { "7".to_owned() } else { part.to_owned() };
+    path.trim_start_matches("/api/v1").split('/').map(part).collect::<Vec<_>>().join("/")
+}
+
+#[tokio::test]
+async fn a_call_for_administrators_is_closed_to_everybody_else_and_the_attempt_is_kept() {
+    let world = World::new().await;
+    let (_, app) = world.post("/apps", json!({ "code": "plain", "trusted": true })).await;
+    let secret = app["secret"].as_str().unwrap();
+    for binding in world.got("/bindings?subject=app:plain").await["bindings"].as_array().unwrap() {
+        world.delete(&format!("/bindings/{}", binding["id"].as_str().unwrap())).await;
+    }
+    world.post("/bindings", json!({ "role": "owner", "subject": "app:plain", "scope": "everything" })).await;
+    let routes: Vec<_> = native::routes().into_iter().filter(|route| route.class == Some(Class::Admin)).collect();
+    assert!(routes.len() > 25);
+
+    for route in routes {
+        let before = world.got("/audit?app=plain&limit=1000").await["entries"].as_array().unwrap().len();
+        let (status, answer) =
+            world.call_as("plain", secret, route.method.clone(), &filled(&route.path), json!({})).await;
+        let entries = world.got("/audit?app=plain&limit=1000").await["entries"].clone();
+        let new = &entries.as_array().unwrap()[before..];
+
+        assert_eq!((status, error(&answer).0), (StatusCode::FORBIDDEN, "permission_denied"), "{route:?}: {answer}");
+        let phases: Vec<&str> = new.iter().map(|entry| entry["phase"].as_str().unwrap()).collect();
+        assert_eq!(phases, if route.mutates { vec!["refused"] } else { vec![] }, "{route:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_call_of_the_table_asks_who_calls() {
+    let world = World::new().await;
+    let weak = admin::create_app(&world.store, &"weak".parse().unwrap(), false).await.unwrap();
+
+    for route in native::routes() {
+        let (bare, _) = world.call_as("nobody", "x", route.method.clone(), &filled(&route.path), json!({})).await;
+        let (untrusted, _) = world.call_as("weak", &weak, route.method.clone(), &filled(&route.path), json!({})).await;
+
+        assert_eq!((bare, untrusted), (StatusCode::UNAUTHORIZED, StatusCode::UNAUTHORIZED), "{route:?}");
+    }
 }

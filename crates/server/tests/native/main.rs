@@ -6,6 +6,7 @@ mod access;
 mod audit;
 mod first;
 mod openapi;
+mod operations;
 mod places;
 mod processes;
 mod stream;

@@ -12,7 +12,7 @@ use crate::support::World;
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
 
 fn document() -> Value {
-    serde_json::from_str(&openapi_json()).unwrap()
+    serde_json::from_str(openapi_json()).unwrap()
 }
 
 /// Every operation, as `METHOD /path`.

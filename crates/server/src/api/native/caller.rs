@@ -14,7 +14,7 @@ use super::{ApiState, Result};
 use crate::ServerError;
 use crate::api::auth::{Credentials, authenticate};
 use crate::api::request::origin_of;
-use crate::control::{Caller, Control};
+use crate::control::{Caller, Control, Deed};
 
 /// A handler that takes this is reached only by callers who have proved who they are. It comes
 /// first among the arguments, so that nothing of a stranger's body is read.
@@ -30,16 +30,37 @@ impl FromRequestParts<ApiState> for Authenticated {
         let credentials = Credentials::from_headers(&parts.headers)?.unwrap_or_default();
         let origin = origin_of(&parts.headers, &parts.extensions);
         let who = authenticate(state, &credentials, origin).await?;
+        if let Some(needs) = parts.extensions.get::<Needs>() {
+            needs.check(&state.control, &who).await?;
+        }
         Ok(Self { who })
     }
 }
 
-impl Authenticated {
-    /// For what concerns everything.
-    pub(super) fn must_administer(&self) -> Result<()> {
-        Ok(self.who.must(Class::Admin)?)
-    }
+/// What a route takes, as the table says. Calls for administrators end here for everybody else, before
+/// anything of their body is read; the other classes depend on targets and are checked with them.
+#[derive(Clone, Debug)]
+pub(super) struct Needs {
+    pub(super) class: Class,
+    pub(super) mutates: bool,
+    /// In the words of the audit.
+    pub(super) action: String,
+}
 
+impl Needs {
+    async fn check(&self, control: &Control, who: &Caller) -> Result<()> {
+        if self.class != Class::Admin {
+            return Ok(());
+        }
+        let check = who.must(Class::Admin);
+        if !self.mutates {
+            return Ok(check?);
+        }
+        Ok(control.permitted(who, &Deed::new(self.action.clone(), [self.class]), check).await?)
+    }
+}
+
+impl Authenticated {
     /// A change that only administrators may make, with its trace in the audit. What the store
     /// refuses is told to the caller.
     pub(super) async fn administer<T, E, F, Fut>(

@@ -1,5 +1,7 @@
 //! The OpenAPI document, made from the routes and the types themselves.
 
+use std::sync::OnceLock;
+
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use proctor_api::{ErrorBody, ErrorDetail, ProcessSort, TargetState};
@@ -54,11 +56,14 @@ fn error_answer(kind: Kind) -> Answer {
 }
 
 /// As it is served and kept in `docs/openapi.json`.
-pub fn openapi_json() -> String {
-    let document = super::table::document();
-    let mut text = serde_json::to_string_pretty(&document).expect("a document has only string keys");
-    text.push('\n');
-    text
+pub fn openapi_json() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| {
+        let document = super::table::document();
+        let mut text = serde_json::to_string_pretty(&document).expect("a document has only string keys");
+        text.push('\n');
+        text
+    })
 }
 
 /// For everybody: it says nothing about what is here.

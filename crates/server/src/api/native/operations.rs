@@ -1,34 +1,163 @@
 //! Operations on registered processes: accepted here, done in the background.
+//!
+//! What a selector finds is frozen when the call is made: what is registered later is no target.
+
+use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
-use proctor_api::{Accepted, OperationRequest};
-use proctor_model::FieldError;
+use axum::http::{HeaderMap, StatusCode};
+use proctor_api::{Accepted, OperationRequest, Plan, PlannedTarget, Refusal, Rolling, Share};
+use proctor_model::{FieldError, ProcessKey};
+use proctor_store::ProcessQuery;
+use serde::Serialize;
 
 use super::body::Body;
 use super::caller::Authenticated;
+use super::error::{Kind, NativeError};
 use super::hosts::Chosen;
-use super::{ApiState, Result};
-use crate::control::{SpecSource, Submission, SubmitOptions, SubmittedItem, SubmittedTarget};
+use super::{ApiState, Result, selector};
+use crate::control::{
+    self, Caller, Control, HostRef, IdempotencyKey, Planned, SpecSource, Submission, SubmitOptions, SubmittedItem,
+    SubmittedTarget,
+};
 
 const FAMILY: &str = "native";
+/// In one task.
+const TARGETS_MAX: usize = 100_000;
+const KEY_CHARS_MAX: usize = 128;
 
-/// Asks for an operation with the spec that is registered on each host.
+/// Asks for an operation with the spec that is registered on each host, or plans it. With the same
+/// `Idempotency-Key` and the same body, the answer is the task that was made before.
 #[utoipa::path(post, path = "/operations", operation_id = "operate", request_body = OperationRequest,
-               tag = "operations", responses((status = 202, body = Accepted)))]
+               params(("Idempotency-Key" = Option<String>, Header, max_length = 128)), tag = "operations",
+               responses((status = 202, body = Accepted, description = "A new task."),
+                         (status = 200, body = Accepted, description = "A plan, or the task of an earlier call.")))]
 pub(super) async fn submit(
     caller: Authenticated,
     State(state): State<ApiState>,
+    headers: HeaderMap,
     Body(body): Body<OperationRequest>,
 ) -> Result<(StatusCode, Json<Accepted>)> {
-    let key = body.process.ok_or_else(|| FieldError::new("process", "is missing"))?.0;
+    let options = SubmitOptions {
+        rolling: body.rolling.as_ref().map(rolling),
+        idempotency: idempotency(&headers, &body)?,
+        retry_of: None,
+    };
+    let items = items(&state.control, &caller.who, &body).await?;
+    let submission = Submission { caller: caller.who, family: FAMILY, items, options };
+    if body.plan {
+        let plan = plan(state.control.plan(submission).await?);
+        return Ok((StatusCode::OK, Json(Accepted { task_id: None, plan: Some(plan) })));
+    }
+    let submitted = state.control.submit(submission).await?;
+    let status = if submitted.is_new { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok((status, Json(Accepted { task_id: Some(submitted.task), plan: None })))
+}
+
+/// The key under which the caller may send the same request again.
+pub(super) fn idempotency(
+    headers: &HeaderMap,
+    body: &impl Serialize,
+) -> std::result::Result<Option<IdempotencyKey>, FieldError> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let is_sane =
+        |key: &&str| (1..=KEY_CHARS_MAX).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
+    let Some(key) = value.to_str().ok().filter(is_sane) else {
+        let problem = format!("must have 1 to {KEY_CHARS_MAX} printable ASCII characters without spaces");
+        return Err(FieldError::new("Idempotency-Key", problem));
+    };
+    // Of what was understood, so that neither spaces nor the order of fields matter.
+    let body = serde_json::to_vec(body).expect("a request has only string keys");
+    Ok(Some(IdempotencyKey { key: key.to_owned(), body_hash: *blake3::hash(&body).as_bytes() }))
+}
+
+fn rolling(rolling: &Rolling) -> control::Rolling {
+    control::Rolling {
+        max_parallel: match rolling.max_parallel {
+            Share::Count(count) => control::Share::Number(count),
+            Share::Percent(percent) => control::Share::Percent(percent),
+        },
+        max_failures: rolling.max_failures,
+        canary: rolling.canary,
+        wait_healthy: rolling.wait_healthy,
+    }
+}
+
+/// One item for each process.
+async fn items(control: &Control, caller: &Caller, body: &OperationRequest) -> Result<Vec<SubmittedItem>> {
     let chosen = Chosen::of(body.hosts.as_deref(), body.all, body.business)?;
-    let hosts = chosen.where_registered(&state.control, &caller.who, &key).await?;
-    let targets = hosts.into_iter().map(|host| SubmittedTarget { row_key: host.to_string(), host }).collect();
-    let item = SubmittedItem { key, kind: Some(body.operation), spec: SpecSource::Registered, targets };
-    let options = SubmitOptions::default();
-    let submission = Submission { caller: caller.who, family: FAMILY, items: vec![item], options };
-    let task_id = state.control.submit(submission).await?.task;
-    Ok((StatusCode::ACCEPTED, Json(Accepted { task_id: Some(task_id), plan: None })))
+    let found = match (&body.process, &body.selector) {
+        (Some(process), None) if body.namespace.is_none() => {
+            let hosts = chosen.where_registered(control, caller, &process.0).await?;
+            BTreeMap::from([(process.0.clone(), hosts)])
+        }
+        (Some(_), None) => return Err(FieldError::new("namespace", "narrows a selector, not a process").into()),
+        (None, Some(selector)) => selected(control, caller, body, selector, chosen).await?,
+        (None, None) => return Err(FieldError::new("process", "is missing: give a process or a selector").into()),
+        (Some(_), Some(_)) => return Err(FieldError::new("selector", "excludes process: give one of them").into()),
+    };
+    let targets: usize = found.values().map(Vec::len).sum();
+    if targets > TARGETS_MAX {
+        let message = format!("these are {targets} targets, more than {TARGETS_MAX} in one task");
+        return Err(NativeError::new(Kind::InvalidArgument, message));
+    }
+    let item = |(key, hosts): (ProcessKey, Vec<HostRef>)| SubmittedItem {
+        targets: hosts.into_iter().map(|host| SubmittedTarget { row_key: format!("{host} {key}"), host }).collect(),
+        key,
+        kind: Some(body.operation),
+        spec: SpecSource::Registered,
+    };
+    Ok(found.into_iter().map(item).collect())
+}
+
+/// What the selector finds now, of what the caller may see.
+async fn selected(
+    control: &Control,
+    caller: &Caller,
+    body: &OperationRequest,
+    selector: &str,
+    chosen: Chosen,
+) -> Result<BTreeMap<ProcessKey, Vec<HostRef>>> {
+    let mut query = ProcessQuery {
+        namespace: body.namespace.as_ref().map(|namespace| namespace.0.clone()),
+        labels: selector::parse(selector)?,
+        limit: Some(TARGETS_MAX as u64 + 1),
+        ..ProcessQuery::default()
+    };
+    let hosts = match chosen {
+        Chosen::All => None,
+        Chosen::Business(business) => {
+            query.businesses = Some(vec![business]);
+            None
+        }
+        Chosen::These(hosts) => Some(hosts),
+    };
+    let (_, records) = control.processes(caller, query, hosts.as_deref()).await?;
+    let mut found: BTreeMap<ProcessKey, Vec<HostRef>> = BTreeMap::new();
+    for record in records {
+        found.entry(record.key).or_default().push(HostRef::Key(record.host));
+    }
+    if found.is_empty() {
+        return Err(NativeError::new(Kind::NotFound, format!("'{selector}' finds no registered process there")));
+    }
+    Ok(found)
+}
+
+fn plan(planned: Vec<Planned>) -> Plan {
+    let target = |Planned { target, key, kind, outcome }: Planned| {
+        Some(PlannedTarget {
+            host: target.host.map_or(target.row_key, |host| host.to_string()),
+            process: key.to_string(),
+            operation: kind?,
+            refused: outcome.map(|outcome| Refusal {
+                code: outcome.code.number(),
+                name: outcome.code.name().to_owned(),
+                message: outcome.message,
+            }),
+        })
+    };
+    let targets: Vec<PlannedTarget> = planned.into_iter().filter_map(target).collect();
+    let refused = targets.iter().filter(|target| target.refused.is_some()).count();
+    Plan { total: targets.len(), refused, targets }
 }

@@ -1,6 +1,7 @@
 //! Every call of the native API, once: the router, the OpenAPI document and the list of what it takes
 //! to call each are made from this table.
 
+use axum::Extension;
 use axum::http::Method;
 use proctor_model::Class;
 use utoipa::openapi::path::{Operation, PathItem, Paths};
@@ -8,6 +9,7 @@ use utoipa::openapi::{OpenApi, Ref, RefOr};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
+use super::caller::Needs;
 use super::error::Kind;
 use super::{apps, audit, events, history, hosts, import, openapi, operations, places, pools, processes, registration};
 use super::{roles, tasks, users, webhooks};
@@ -47,6 +49,16 @@ impl Route {
         Self { routes: with_errors(self.routes, &[kind]), ..self }
     }
 
+    /// With what it needs where [`super::caller::Authenticated`] finds it.
+    fn guarded(self) -> UtoipaMethodRouter<ApiState> {
+        let item = self.routes.1.paths.values().next().expect("a route has a path");
+        let (_, operation) = operations(item).next().expect("a path has an operation");
+        let action = operation.operation_id.clone().unwrap_or_default();
+        let needs = Needs { class: self.class, mutates: self.mutates, action };
+        let (schemas, paths, methods) = self.routes;
+        (schemas, paths, methods.layer(Extension(needs)))
+    }
+
     fn info(&self) -> RouteInfo {
         let (path, item) = self.routes.1.paths.iter().next().expect("a route has a path");
         let (method, _) = operations(item).next().expect("a path has an operation");
@@ -75,8 +87,12 @@ fn table() -> Vec<Route> {
         look(Read, routes!(history::history)),
         look(Read, routes!(history::changes)),
         change(Operate, routes!(operations::submit)).or(Kind::Conflict),
+        look(Read, routes!(tasks::list)),
         look(Read, routes!(tasks::show)),
         look(Read, routes!(tasks::targets)),
+        change(Operate, routes!(tasks::cancel)).or(Kind::Conflict),
+        change(Operate, routes!(tasks::resume)).or(Kind::Conflict),
+        change(Operate, routes!(tasks::retry)).or(Kind::Conflict),
         look(Read, routes!(pools::list)),
         change(Limits, routes!(pools::set)),
         look(Read, routes!(events::list)),
@@ -121,7 +137,7 @@ pub(super) fn document() -> OpenApi {
 }
 
 fn assembled() -> OpenApiRouter<ApiState> {
-    table().into_iter().fold(OpenApiRouter::new(), |router, route| router.routes(route.routes))
+    table().into_iter().fold(OpenApiRouter::new(), |router, route| router.routes(route.guarded()))
 }
 
 /// Adds the errors that a call may answer with, beside those that it says itself.

@@ -1,15 +1,45 @@
-//! Tasks: how far they are, and what came of each target. Tasks of every dialect are readable here.
+//! Tasks: how far they are, what came of each target, and steering them. Tasks of every dialect are
+//! readable here.
 
 use axum::Json;
 use axum::extract::{Path, State};
-use proctor_api::{TargetPage, TargetQuery, TargetRow, TargetState, TaskView};
-use proctor_model::{Code, Outcome, TaskId};
-use proctor_store::{TargetView, TaskItem};
+use axum::http::{HeaderMap, StatusCode};
+use proctor_api::{
+    RolloutState, RolloutView, TargetPage, TargetQuery, TargetRow, TargetState, TaskPage, TaskQuery, TaskView,
+};
+use proctor_model::{Code, FieldError, Outcome, TaskId};
+use proctor_store::{Rollout, TaskSummary, WhichTargets};
 
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
+use super::operations::idempotency;
 use super::{ApiState, Result};
+use crate::control::SubmitOptions;
+
+/// Tasks, the newest first; whoever may not read everything sees their own.
+#[utoipa::path(get, path = "/tasks", operation_id = "tasks", params(TaskQuery), tag = "tasks",
+               responses((status = 200, body = TaskPage)))]
+pub(super) async fn list(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Params(query): Params<TaskQuery>,
+) -> Result<Json<TaskPage>> {
+    let limit = page_limit(query.limit)?;
+    let bad = |_| FieldError::new("after", "is not the next of an earlier answer");
+    let wanted = proctor_store::TaskQuery {
+        before: query.after.as_deref().map(str::parse).transpose().map_err(bad)?,
+        limit: limit + 1,
+        app: query.app,
+        user: query.user,
+        unfinished_only: query.unfinished.unwrap_or(false),
+    };
+    let mut tasks = state.control.tasks(&caller.who, wanted).await?;
+    let has_more = tasks.len() > limit as usize;
+    tasks.truncate(limit as usize);
+    let next = tasks.last().filter(|_| has_more).map(|last| last.id.to_string());
+    Ok(Json(TaskPage { tasks: tasks.into_iter().map(view).collect(), next }))
+}
 
 /// How far a task is.
 #[utoipa::path(get, path = "/tasks/{task_id}", operation_id = "task", params(("task_id" = String, Path)),
@@ -19,8 +49,7 @@ pub(super) async fn show(
     State(state): State<ApiState>,
     Path(text): Path<String>,
 ) -> Result<Json<TaskView>> {
-    let task = state.control.task(&caller.who, parse_id(&text)?).await?.ok_or_else(|| unknown(&text))?;
-    Ok(Json(view(&task)))
+    summary(&caller, &state, parse_id(&text)?).await.map(Json)
 }
 
 /// What came of the targets of a task.
@@ -32,20 +61,69 @@ pub(super) async fn targets(
     Path(text): Path<String>,
     Params(query): Params<TargetQuery>,
 ) -> Result<Json<TargetPage>> {
-    let limit = page_limit(query.limit)? as usize;
-    let task = state.control.task(&caller.who, parse_id(&text)?).await?.ok_or_else(|| unknown(&text))?;
-    let items = task.items;
-    let mut targets: Vec<TargetRow> = (0..)
-        .zip(task.targets)
-        .filter(|(index, _)| query.after.is_none_or(|after| *index > after))
-        .filter(|(_, target)| query.state.is_none_or(|wanted| state_of(target) == wanted))
-        .filter_map(|(index, target)| items.get(target.target.item as usize).map(|item| row(index, item, target)))
-        .take(limit + 1)
-        .collect();
-    let has_more = targets.len() > limit;
-    targets.truncate(limit);
+    let limit = page_limit(query.limit)?;
+    let wanted = proctor_store::TargetQuery { after: query.after, limit: limit + 1, which: which(query.state) };
+    let id = parse_id(&text)?;
+    let rows = state.control.task_targets(&caller.who, id, &wanted).await?.ok_or_else(|| unknown(&text))?;
+    let has_more = rows.len() > limit as usize;
+    let targets: Vec<TargetRow> = rows.into_iter().take(limit as usize).map(row).collect();
     let next = targets.last().filter(|_| has_more).map(|last| last.index);
     Ok(Json(TargetPage { targets, next }))
+}
+
+/// Cancels a task: what has not begun is not begun any more, and agents give up what they are at.
+#[utoipa::path(post, path = "/tasks/{task_id}/cancel", operation_id = "cancel_task", tag = "tasks",
+               params(("task_id" = String, Path)), responses((status = 200, body = TaskView)))]
+pub(super) async fn cancel(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(text): Path<String>,
+) -> Result<Json<TaskView>> {
+    let id = parse_id(&text)?;
+    summary(&caller, &state, id).await?;
+    if !state.control.cancel(&caller.who, id).await? {
+        return Err(NativeError::new(Kind::Conflict, format!("task {id} is over, or was cancelled before")));
+    }
+    summary(&caller, &state, id).await.map(Json)
+}
+
+/// Lets a rolling task go on after its canary.
+#[utoipa::path(post, path = "/tasks/{task_id}/resume", operation_id = "resume_task", tag = "tasks",
+               params(("task_id" = String, Path)), responses((status = 200, body = TaskView)))]
+pub(super) async fn resume(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(text): Path<String>,
+) -> Result<Json<TaskView>> {
+    let id = parse_id(&text)?;
+    summary(&caller, &state, id).await?;
+    state.control.resume(&caller.who, id).await?;
+    summary(&caller, &state, id).await.map(Json)
+}
+
+/// Makes a new task of the targets that failed.
+#[utoipa::path(post, path = "/tasks/{task_id}/retry", operation_id = "retry_task", tag = "tasks",
+               params(("task_id" = String, Path), ("Idempotency-Key" = Option<String>, Header, max_length = 128)),
+               responses((status = 202, body = TaskView, description = "The new task."),
+                         (status = 200, body = TaskView, description = "The task of an earlier call.")))]
+pub(super) async fn retry(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(text): Path<String>,
+    headers: HeaderMap,
+) -> Result<(StatusCode, Json<TaskView>)> {
+    let id = parse_id(&text)?;
+    let task = state.control.task(&caller.who, id).await?.ok_or_else(|| unknown(&text))?;
+    let idempotency = idempotency(&headers, &("retry", id))?;
+    let submitted =
+        state.control.retry(&caller.who, task, SubmitOptions { idempotency, ..SubmitOptions::default() }).await?;
+    let status = if submitted.is_new { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok((status, Json(summary(&caller, &state, submitted.task).await?)))
+}
+
+async fn summary(caller: &Authenticated, state: &ApiState, id: TaskId) -> Result<TaskView> {
+    let task = state.control.task_summary(&caller.who, id).await?;
+    task.map(view).ok_or_else(|| unknown(&id.to_string()))
 }
 
 fn parse_id(text: &str) -> Result<TaskId> {
@@ -57,39 +135,58 @@ fn unknown(text: &str) -> NativeError {
     NativeError::new(Kind::NotFound, message)
 }
 
-fn state_of(target: &TargetView) -> TargetState {
-    match &target.outcome {
-        None => TargetState::Pending,
-        Some(outcome) if outcome.code.is_success() => TargetState::Succeeded,
-        Some(_) => TargetState::Failed,
+fn which(state: Option<TargetState>) -> WhichTargets {
+    match state {
+        None => WhichTargets::All,
+        Some(TargetState::Pending) => WhichTargets::Pending,
+        Some(TargetState::Succeeded) => WhichTargets::Succeeded,
+        Some(TargetState::Failed) => WhichTargets::Failed,
     }
 }
 
-fn view(task: &proctor_store::TaskView) -> TaskView {
-    let count = |state| task.targets.iter().filter(|target| state_of(target) == state).count();
+fn view(task: TaskSummary) -> TaskView {
     TaskView {
         task_id: task.id,
         created_at: task.created_at / 1000,
-        app: task.app.clone(),
-        user: task.user.clone(),
-        family: task.family.clone(),
-        total: task.targets.len(),
-        pending: count(TargetState::Pending),
-        succeeded: count(TargetState::Succeeded),
-        failed: count(TargetState::Failed),
-        cancelled_at: None,
-        retry_of: None,
-        rollout: None,
+        finished_at: task.finished_at.map(|at| at / 1000),
+        app: task.app,
+        user: task.user,
+        family: task.family,
+        operations: task.kinds,
+        total: task.total as usize,
+        pending: task.pending as usize,
+        succeeded: task.succeeded as usize,
+        failed: task.failed as usize,
+        cancelled_at: task.cancelled_at.map(|at| at / 1000),
+        retry_of: task.retry_of,
+        rollout: task.rollout.map(rollout_view),
     }
 }
 
-fn row(index: u32, item: &TaskItem, TargetView { target, outcome }: TargetView) -> TargetRow {
-    let outcome = outcome.unwrap_or_else(|| Outcome::new(Code::Handling, Code::Handling.name(), false));
+fn rollout_view(rollout: Rollout) -> RolloutView {
+    RolloutView {
+        state: match rollout.state {
+            proctor_store::RolloutState::Running => RolloutState::Running,
+            proctor_store::RolloutState::Paused => RolloutState::Paused,
+            proctor_store::RolloutState::Failed => RolloutState::Failed,
+            proctor_store::RolloutState::Cancelled => RolloutState::Cancelled,
+            proctor_store::RolloutState::Done => RolloutState::Done,
+        },
+        max_parallel: rollout.max_parallel,
+        max_failures: rollout.max_failures,
+        canary: rollout.canary,
+        wait_healthy: rollout.wait_healthy,
+        released: rollout.released,
+    }
+}
+
+fn row(row: proctor_store::TargetRow) -> TargetRow {
+    let outcome = row.outcome.unwrap_or_else(|| Outcome::new(Code::Handling, Code::Handling.name(), false));
     TargetRow {
-        index,
-        host: target.host.map_or(target.row_key, |host| host.to_string()),
-        process: item.key.to_string(),
-        operation: item.kind.map(|kind| kind.to_string()),
+        index: row.index,
+        host: row.target.host.map_or(row.target.row_key, |host| host.to_string()),
+        process: row.key.to_string(),
+        operation: row.kind.map(|kind| kind.to_string()),
         code: outcome.code.number(),
         name: outcome.code.name().to_owned(),
         message: outcome.message,

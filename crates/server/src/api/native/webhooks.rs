@@ -20,8 +20,7 @@ const SECRET_BYTES_MAX: usize = 256;
 /// All webhooks, without their secrets.
 #[utoipa::path(get, path = "/webhooks", operation_id = "webhooks", tag = "events",
                responses((status = 200, body = WebhookList)))]
-pub(super) async fn list(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<WebhookList>> {
-    caller.must_administer()?;
+pub(super) async fn list(_: Authenticated, State(state): State<ApiState>) -> Result<Json<WebhookList>> {
     let webhooks = state.control.webhooks().await?.iter().map(view).collect();
     Ok(Json(WebhookList { webhooks }))
 }
