@@ -1,6 +1,7 @@
 //! Apps, users, roles and bindings.
 
-use axum::http::{Method, StatusCode};
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode};
 use proctor_model::Class;
 use proctor_server::admin;
 use proctor_server::api::native;
@@ -107,6 +108,42 @@ async fn users_are_made_disabled_and_removed() {
     assert_eq!((gone, world.got("/users").await), (StatusCode::OK, json!({ "users": [] })));
 }
 
+async fn with_token(world: &World, token: &str, path: &str) -> StatusCode {
+    let request = Request::get(format!("/api/v1{path}")).header("Authorization", format!("Bearer {token}"));
+    world.send(request.body(Body::empty()).unwrap()).await.0
+}
+
+#[tokio::test]
+async fn a_user_calls_with_a_token_of_their_own_as_far_as_their_roles_go() {
+    let world = World::new().await;
+    world.post("/users", json!({ "name": "ana" })).await;
+
+    let (made, token) = world.post("/users/ana/tokens", json!({ "note": "laptop", "ttl_secs": 60 })).await;
+    let text = token["token"].as_str().unwrap();
+    let unbound = with_token(&world, text, "/hosts").await;
+    world.post("/bindings", json!({ "role": "viewer", "subject": "user:ana", "scope": "everything" })).await;
+    let (bound, apps) = (with_token(&world, text, "/hosts").await, with_token(&world, text, "/apps").await);
+    let list = world.got("/users/ana/tokens").await;
+    world.put("/users/ana", json!({ "disabled": true })).await;
+    let disabled = with_token(&world, text, "/hosts").await;
+    world.put("/users/ana", json!({ "disabled": false })).await;
+    let path = format!("/users/ana/tokens/{}", token["id"].as_str().unwrap());
+    let (other, _) = world.delete(&path.replace("ana", "bea")).await;
+    let (gone, _) = world.delete(&path).await;
+    let removed = with_token(&world, text, "/hosts").await;
+
+    assert_eq!(made, StatusCode::CREATED);
+    assert_eq!((unbound, bound, apps), (StatusCode::FORBIDDEN, StatusCode::OK, StatusCode::FORBIDDEN));
+    assert_eq!((&list["tokens"][0]["note"], &list["tokens"][0]["id"]), (&json!("laptop"), &token["id"]));
+    assert!(!list.to_string().contains(text));
+    assert_eq!((disabled, removed), (StatusCode::UNAUTHORIZED, StatusCode::UNAUTHORIZED));
+    assert_eq!((other, gone), (StatusCode::NOT_FOUND, StatusCode::OK));
+    for (body, field) in [(json!({ "ttl_secs": 0 }), "ttl_secs"), (json!({ "note": "a\nb" }), "note")] {
+        assert_eq!(error(&world.post("/users/ana/tokens", body).await.1).1, field);
+    }
+    assert_eq!(world.post("/users/bea/tokens", json!({})).await.0, StatusCode::NOT_FOUND);
+}
+
 /// A path that fits the pattern of a route.
 fn filled(path: &str) -> String {
     let part = |part: &str| if part.starts_with('{') { "7".to_owned() } else { part.to_owned() };
@@ -141,7 +178,7 @@ async fn a_call_for_administrators_is_closed_to_everybody_else_and_the_attempt_i
 #[tokio::test]
 async fn every_call_of_the_table_asks_who_calls() {
     let world = World::new().await;
-    let weak = admin::create_app(&world.store, &"weak".parse().unwrap(), false).await.unwrap();
+    let weak = admin::create_app(&world.store, &"weak".parse().unwrap(), admin::AppOptions::default()).await.unwrap();
 
     for route in native::routes() {
         let (bare, _) = world.call_as("nobody", "x", route.method.clone(), &filled(&route.path), json!({})).await;

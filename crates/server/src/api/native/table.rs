@@ -109,6 +109,7 @@ fn table() -> Vec<Route> {
         change(Admin, routes!(users::update)),
         change(Admin, routes!(users::delete)),
         look(Admin, routes!(users::tokens)),
+        change(Admin, routes!(users::create_token)),
         change(Admin, routes!(users::delete_token)),
         look(Admin, routes!(roles::list)),
         change(Admin, routes!(roles::put)).or(Kind::Conflict),

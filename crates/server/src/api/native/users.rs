@@ -1,9 +1,13 @@
 //! Users, and the tokens with which they call. Secrets are shown once.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use proctor_api::{NewUser, Removed, UserChange, UserList, UserTokenList, UserTokenView, UserView};
+use proctor_api::{
+    CreatedUserToken, NewUser, NewUserToken, Removed, UserChange, UserList, UserTokenList, UserTokenView, UserView,
+};
 use proctor_model::FieldError;
 use proctor_runtime::clock;
 use proctor_store::{User, UserToken};
@@ -12,8 +16,11 @@ use super::body::Body;
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
+use crate::admin;
 
 const NAME_CHARS_MAX: usize = 64;
+const NOTE_CHARS_MAX: usize = 256;
+const TTL_SECS_MAX: u64 = 366 * 24 * 3600;
 
 /// All users.
 #[utoipa::path(get, path = "/users", operation_id = "users", tag = "access", responses((status = 200, body = UserList)))]
@@ -83,6 +90,24 @@ pub(super) async fn tokens(
     Ok(Json(UserTokenList { tokens: tokens.into_iter().map(token_view).collect() }))
 }
 
+/// Makes a token for a user. It is shown only here.
+#[utoipa::path(post, path = "/users/{name}/tokens", operation_id = "create_user_token",
+               params(("name" = String, Path)), request_body = NewUserToken, tag = "access",
+               responses((status = 201, body = CreatedUserToken)))]
+pub(super) async fn create_token(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(name): Path<String>,
+    Body(body): Body<NewUserToken>,
+) -> Result<(StatusCode, Json<CreatedUserToken>)> {
+    let (note, ttl) = (note(body.note)?, ttl(body.ttl_secs)?);
+    let target = format!("token of user {name}");
+    let work = async move |store| admin::create_user_token(&store, &name, &note, ttl).await;
+    let (text, token) = caller.administer(&state, "create_user_token", [target], work).await?;
+    let expires_at = token.expires_at.map(|at| at / 1000);
+    Ok((StatusCode::CREATED, Json(CreatedUserToken { id: token.id, token: text.to_string(), expires_at })))
+}
+
 /// Takes a token away from a user.
 #[utoipa::path(delete, path = "/users/{name}/tokens/{id}", operation_id = "delete_user_token",
                params(("name" = String, Path), ("id" = String, Path)), tag = "access",
@@ -117,6 +142,23 @@ fn user_name(name: String) -> std::result::Result<String, FieldError> {
         return Err(FieldError::new("name", problem));
     }
     Ok(name)
+}
+
+fn note(note: String) -> std::result::Result<String, FieldError> {
+    if note.chars().count() > NOTE_CHARS_MAX || note.chars().any(char::is_control) {
+        let problem = format!("must have at most {NOTE_CHARS_MAX} characters, none of them a control character");
+        return Err(FieldError::new("note", problem));
+    }
+    Ok(note)
+}
+
+fn ttl(secs: Option<u64>) -> std::result::Result<Option<Duration>, FieldError> {
+    match secs {
+        Some(secs) if secs == 0 || secs > TTL_SECS_MAX => {
+            Err(FieldError::new("ttl_secs", format!("{secs} is not between 1 and {TTL_SECS_MAX}")))
+        }
+        secs => Ok(secs.map(Duration::from_secs)),
+    }
 }
 
 fn view(user: User) -> UserView {
