@@ -8,6 +8,7 @@ mod access;
 mod credentials;
 mod error;
 mod events;
+mod health;
 mod hosts;
 mod paging;
 mod processes;
@@ -22,6 +23,7 @@ use serde_json::Value;
 
 pub use credentials::Credentials;
 pub use error::ClientError;
+pub use health::Health;
 pub use processes::Hosts;
 pub use proctor_api::*;
 pub use tasks::WholeTask;
