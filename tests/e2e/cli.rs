@@ -9,7 +9,7 @@ use crate::hosts;
 
 const IP: &str = "127.0.0.1";
 
-fn proctor(fleet: &Fleet, arguments: &[&str]) -> Output {
+pub(crate) fn proctor(fleet: &Fleet, arguments: &[&str]) -> Output {
     Command::new(binary("proctor"))
         .args(arguments)
         .env("PROCTOR_SERVER", fleet.url(""))
@@ -20,7 +20,7 @@ fn proctor(fleet: &Fleet, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-fn out(output: &Output) -> String {
+pub(crate) fn out(output: &Output) -> String {
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{stdout}{stderr}");
     stdout.into_owned()

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod cli;
+mod cli_fleet;
 mod dev;
 mod docs;
 mod documents;

@@ -3,11 +3,11 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use proctor_client::{Client, CreatedApp, CreatedToken, NewApp, NewToken};
 use proctor_server::admin::{self, AppCode, AppOptions, TokenRequest};
 
-use crate::args::{AppArgs, Connection, Output, TokenArgs};
+use crate::args::{AppArgs, Connection, TokenArgs};
 use crate::commands::Ended;
 use crate::{output, profile, serve};
 
@@ -34,8 +34,8 @@ impl Place {
 }
 
 pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Result<Ended> {
-    let TokenArgs { uses, ttl, cloud_id, data_dir } = args;
-    let request = TokenRequest::new(uses, ttl, cloud_id)?;
+    let TokenArgs { uses, ttl, cloud_id, business, data_dir } = args;
+    let request = TokenRequest::new(uses, ttl, cloud_id)?.placing(business);
     let created = match Place::find(data_dir, connection)? {
         Place::Store(dir) => {
             let store = serve::open_store_beside(&dir).await?;
@@ -43,13 +43,10 @@ pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Re
             CreatedToken { token: token.to_string(), expires_at: expires_at / 1000 }
         }
         Place::Server(client) => {
-            client.create_token(&NewToken { uses, ttl_secs: ttl.as_secs(), cloud_id, business: None }).await?
+            client.create_token(&NewToken { uses, ttl_secs: ttl.as_secs(), cloud_id, business }).await?
         }
     };
-    match connection.output {
-        Output::Json => output::print_json(&created)?,
-        Output::Table => output::write_out(&format!("{}\n", created.token))?,
-    }
+    output::print_or(connection.output, &created, || format!("{}\n", created.token))?;
     let end = output::moment(created.expires_at);
     eprintln!("Good for {uses} agent{} until {end}. On the new host:", if uses == 1 { "" } else { "s" });
     eprintln!("  proctor-agent --server HOST:PORT --token TOKEN --state-dir /var/lib/proctor-agent");
@@ -57,24 +54,23 @@ pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Re
 }
 
 pub(crate) async fn create_app(args: AppArgs, connection: &Connection) -> Result<Ended> {
-    let AppArgs { code, trusted, signing, data_dir } = args;
+    let AppArgs { code, trusted, signing, roles, data_dir } = args;
     let code: AppCode = code.parse()?;
     let created = match Place::find(data_dir, connection)? {
+        Place::Store(_) if !roles.is_empty() => {
+            bail!("--role needs a running server: give --server and leave --data-dir out")
+        }
         Place::Store(dir) => {
             let store = serve::open_store_beside(&dir).await?;
             let secret = admin::create_app(&store, &code, AppOptions { trusted, signing }).await?;
             CreatedApp { code: code.to_string(), secret, trusted }
         }
         Place::Server(client) => {
-            client
-                .create_app(&NewApp { code: code.to_string(), trusted, signatures: signing, ..NewApp::default() })
-                .await?
+            let app = NewApp { code: code.to_string(), trusted, roles, signatures: signing };
+            client.create_app(&app).await?
         }
     };
-    match connection.output {
-        Output::Json => output::print_json(&created)?,
-        Output::Table => output::write_out(&format!("{}\n", created.secret))?,
-    }
+    output::print_or(connection.output, &created, || format!("{}\n", created.secret))?;
     let kind = if trusted { "trusted app" } else { "app" };
     eprintln!("This is the secret of the {kind} {code}. It is not shown again; a new one replaces it.");
     Ok(Ended::Well)

@@ -1,5 +1,7 @@
 //! What can be typed: sub-commands, flags, and the environment variable of each flag.
 
+mod targets;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -8,11 +10,17 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use proctor_client::Hosts;
+use proctor_client::{NewGrant, ProcessSort};
 use proctor_model::{OperationKind, ProcessKey, TaskId, Weight};
 use proctor_server::api::{GatewayKey, Networks, RateLimit, Settings};
 
-use crate::commands::{EventsArgs, WebhookCommand};
+use crate::commands::{
+    AppCommand, ApplyArgs, AuditCommand, BindingCommand, BusinessCommand, BusinessSetCommand, EventsArgs, FilesArgs,
+    HistoryArgs, HostsCommand, RoleCommand, TaskCommand, TopArgs, UserCommand, WebhookCommand,
+};
+use crate::papers::{CompletionArgs, ManArgs};
+
+pub(crate) use targets::{ChosenHosts, ChosenProcess, OperateArgs, ShowArgs, StatusArgs};
 
 const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 const LINK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9077);
@@ -20,7 +28,8 @@ const LINK_DEV: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
 
 const EXIT_CODES: &str = "Exit codes:
   0  done
-  1  a target failed, or a service could not start
+  1  a target failed, something differs (diff) or is wrong (doctor, audit verify), or a service
+     could not start
   2  the command line, a file or the profile is wrong
   3  the server cannot be reached or refused";
 
@@ -55,6 +64,9 @@ pub(crate) struct Connection {
     /// User on whose behalf the app calls
     #[arg(long, global = true, env = "PROCTOR_USER", value_name = "NAME")]
     pub(crate) user: Option<String>,
+    /// Token of a user, instead of an app and its secret
+    #[arg(long, global = true, env = "PROCTOR_USER_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) user_token: Option<String>,
     /// How data is written to stdout
     #[arg(short, long, global = true, env = "PROCTOR_OUTPUT", value_name = "FORM", default_value = "table")]
     pub(crate) output: Output,
@@ -62,9 +74,13 @@ pub(crate) struct Connection {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
+    /// For people
     #[default]
     Table,
+    /// For people, with every column
+    Wide,
     Json,
+    Yaml,
 }
 
 /// The log of `dev` and `server`, on stderr.
@@ -99,10 +115,14 @@ pub(crate) enum Command {
     App(AppCommand),
     /// Registered processes and how they are
     Ps(PsArgs),
-    /// Hosts and whether their agents are connected
-    Hosts,
+    /// Hosts and whether their agents are connected; and where they belong
+    Hosts(HostsArgs),
     /// Register a process from a file shaped like register_proc_info (JSON or TOML)
     Register(RegisterArgs),
+    /// Make processes and pools as files say; only differences are applied
+    Apply(ApplyArgs),
+    /// What apply would change; ends with 1 where anything differs
+    Diff(FilesArgs),
     /// Forget a process; if it runs, it lives on
     Unregister(ChosenProcess),
     /// Run the start command and keep the process alive from then on
@@ -123,8 +143,11 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Everything that is kept about a process
     Show(ShowArgs),
-    /// How far a task is, and what came of each target
-    Task(TaskArgs),
+    /// The specs that a process had on a host, and what changed between them
+    History(HistoryArgs),
+    /// Tasks: how far they are, what came of each target; cancel, retry, resume
+    #[command(subcommand)]
+    Task(TaskCommand),
     /// Pools: limits that processes of a namespace share on a host
     #[command(subcommand)]
     Group(GroupCommand),
@@ -133,6 +156,48 @@ pub(crate) enum Command {
     /// Webhooks: addresses that get events
     #[command(subcommand)]
     Webhook(WebhookCommand),
+    /// Businesses, to which hosts belong
+    #[command(subcommand)]
+    Business(BusinessCommand),
+    /// Sets of businesses
+    #[command(subcommand)]
+    BusinessSet(BusinessSetCommand),
+    /// Users, and the tokens with which they call
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Roles: classes of operations that are granted together
+    #[command(subcommand)]
+    Role(RoleCommand),
+    /// Bindings: which app or user has which role, and on what
+    #[command(subcommand)]
+    Binding(BindingCommand),
+    /// The log of every change
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// What processes use, live; without a terminal, one table
+    Top(TopArgs),
+    /// Is all well, and if not, what to do
+    Doctor,
+    /// A script that completes command lines in a shell
+    Completion(CompletionArgs),
+    /// The manual page
+    Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct HostsArgs {
+    /// Only hosts of this business
+    #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID")]
+    pub(crate) business: Option<u64>,
+    /// Only hosts of this cloud area
+    #[arg(long, env = "PROCTOR_CLOUD_ID", value_name = "N")]
+    pub(crate) cloud_id: Option<u32>,
+    /// Only hosts whose agents are not connected
+    #[arg(long, env = "PROCTOR_OFFLINE", value_parser = BoolishValueParser::new())]
+    pub(crate) offline: bool,
+    #[command(subcommand)]
+    pub(crate) command: Option<HostsCommand>,
 }
 
 /// What holds at the HTTP border.
@@ -218,15 +283,12 @@ pub(crate) struct TokenArgs {
     /// The only cloud area that it is good for
     #[arg(long, env = "PROCTOR_CLOUD_ID", value_name = "N")]
     pub(crate) cloud_id: Option<u32>,
+    /// The business in which hosts are placed that enrol with it
+    #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID")]
+    pub(crate) business: Option<u64>,
     /// Data directory of the server; without it, the server is asked
     #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum AppCommand {
-    /// Make an app, or give one a new secret; the secret is printed once
-    Create(AppArgs),
 }
 
 #[derive(Debug, Args)]
@@ -239,6 +301,9 @@ pub(crate) struct AppArgs {
     /// It may sign its calls (bk_signature); its secret is then kept, sealed, beside its hash
     #[arg(long, env = "PROCTOR_APP_SIGNING", value_parser = BoolishValueParser::new())]
     pub(crate) signing: bool,
+    /// What it may do, and on what: operator@namespace:web; may be repeated or a list with commas
+    #[arg(long = "role", env = "PROCTOR_APP_ROLE", value_name = "ROLE@SCOPE", value_delimiter = ',', value_parser = parse_grant)]
+    pub(crate) roles: Vec<NewGrant>,
     /// Data directory of the server; without it, the server is asked
     #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
@@ -252,6 +317,40 @@ pub(crate) struct PsArgs {
     /// Only this host: an IP address, CLOUD:IP or an agent id
     #[arg(long, env = "PROCTOR_HOST")]
     pub(crate) host: Option<String>,
+    /// Only hosts of this business
+    #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID")]
+    pub(crate) business: Option<u64>,
+    /// Only processes with these labels: env=prod,tier!=db,!x,y
+    #[arg(short = 'l', long, env = "PROCTOR_SELECTOR", value_name = "LABELS")]
+    pub(crate) selector: Option<String>,
+    /// Only these phases, such as failed,stopped
+    #[arg(long, env = "PROCTOR_PHASE", value_name = "PHASE,…")]
+    pub(crate) phase: Option<String>,
+    /// The order
+    #[arg(long, env = "PROCTOR_SORT", value_name = "BY")]
+    pub(crate) sort: Option<Sort>,
+}
+
+/// What a list of processes is ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sort {
+    Name,
+    Cpu,
+    Memory,
+    Restarts,
+    Started,
+}
+
+impl From<Sort> for ProcessSort {
+    fn from(sort: Sort) -> Self {
+        match sort {
+            Sort::Name => Self::Name,
+            Sort::Cpu => Self::Cpu,
+            Sort::Memory => Self::Memory,
+            Sort::Restarts => Self::Restarts,
+            Sort::Started => Self::Started,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -265,77 +364,6 @@ pub(crate) struct RegisterArgs {
     /// These hosts instead of those in the file: IP addresses, CLOUD:IP or agent ids
     #[arg(long = "host", env = "PROCTOR_HOST", value_name = "HOST", value_delimiter = ',')]
     pub(crate) hosts: Vec<String>,
-}
-
-/// A process, and where.
-#[derive(Debug, Args)]
-pub(crate) struct ChosenProcess {
-    /// Namespace and name, such as demo/heartbeat
-    #[arg(value_name = "NS/NAME", value_parser = parse_process)]
-    pub(crate) process: ProcessKey,
-    #[command(flatten)]
-    pub(crate) hosts: ChosenHosts,
-}
-
-/// Which hosts; one of the two must be given.
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-pub(crate) struct ChosenHosts {
-    /// IP address, CLOUD:IP or agent id; may be repeated or a list with commas
-    #[arg(long = "host", env = "PROCTOR_HOST", value_name = "HOST", value_delimiter = ',')]
-    hosts: Vec<String>,
-    /// Every host: where the process is registered; for pools, all
-    #[arg(long, env = "PROCTOR_ALL", value_parser = BoolishValueParser::new())]
-    all: bool,
-}
-
-impl ChosenHosts {
-    /// All only where that was said: `PROCTOR_ALL=false` without a host names none.
-    pub(crate) fn get(&self) -> Hosts {
-        if self.all { Hosts::All } else { Hosts::These(self.hosts.clone()) }
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct OperateArgs {
-    #[command(flatten)]
-    pub(crate) target: ChosenProcess,
-    /// Print the task id and do not wait for the outcome
-    #[arg(long, env = "PROCTOR_NO_WAIT", value_parser = BoolishValueParser::new())]
-    pub(crate) no_wait: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct StatusArgs {
-    /// Namespace and name, such as demo/heartbeat
-    #[arg(value_name = "NS/NAME", value_parser = parse_process)]
-    pub(crate) process: ProcessKey,
-    /// Only these hosts; without it, wherever the process is registered
-    #[arg(long = "host", env = "PROCTOR_HOST", value_name = "HOST", value_delimiter = ',')]
-    hosts: Vec<String>,
-}
-
-impl StatusArgs {
-    pub(crate) fn hosts(&self) -> Hosts {
-        if self.hosts.is_empty() { Hosts::All } else { Hosts::These(self.hosts.clone()) }
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ShowArgs {
-    /// Namespace and name, such as demo/heartbeat
-    #[arg(value_name = "NS/NAME", value_parser = parse_process)]
-    pub(crate) process: ProcessKey,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TaskArgs {
-    /// As it was printed or answered: GSETASK:…
-    #[arg(value_parser = parse_task)]
-    pub(crate) task_id: TaskId,
-    /// Wait until every target has its outcome
-    #[arg(short, long, env = "PROCTOR_WATCH", value_parser = BoolishValueParser::new())]
-    pub(crate) watch: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -377,6 +405,9 @@ pub(crate) struct GroupSetArgs {
 pub(crate) struct GroupGetArgs {
     /// Only this namespace
     pub(crate) namespace: Option<String>,
+    /// With what the members of each pool use
+    #[arg(long, env = "PROCTOR_USAGE", value_parser = BoolishValueParser::new())]
+    pub(crate) usage: bool,
 }
 
 impl Command {
@@ -386,6 +417,7 @@ impl Command {
     }
 
     /// The operation behind a command of its name.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other command is none, whatever comes")]
     pub(crate) fn operation(&self) -> Option<(OperationKind, &OperateArgs)> {
         match self {
             Self::Start(args) => Some((OperationKind::Start, args)),
@@ -395,34 +427,31 @@ impl Command {
             Self::Kill(args) => Some((OperationKind::Kill, args)),
             Self::Manage(args) => Some((OperationKind::Manage, args)),
             Self::Release(args) => Some((OperationKind::Release, args)),
-            Self::Dev(_)
-            | Self::Server(_)
-            | Self::Token(_)
-            | Self::App(_)
-            | Self::Ps(_)
-            | Self::Hosts
-            | Self::Register(_)
-            | Self::Unregister(_)
-            | Self::Status(_)
-            | Self::Show(_)
-            | Self::Task(_)
-            | Self::Group(_)
-            | Self::Events(_)
-            | Self::Webhook(_) => None,
+            _ => None,
         }
     }
 }
 
-fn parse_process(text: &str) -> Result<ProcessKey, String> {
+pub(crate) fn parse_process(text: &str) -> Result<ProcessKey, String> {
     text.parse().map_err(|error: proctor_model::FieldError| error.problem)
 }
 
-fn parse_task(text: &str) -> Result<TaskId, String> {
+pub(crate) fn parse_task(text: &str) -> Result<TaskId, String> {
     text.parse().map_err(|error: proctor_model::FieldError| error.problem)
 }
 
 fn parse_rate(text: &str) -> Result<RateLimit, String> {
     text.parse().map_err(|error: proctor_model::FieldError| error.problem)
+}
+
+/// `ROLE@SCOPE`.
+fn parse_grant(text: &str) -> Result<NewGrant, String> {
+    match text.split_once('@') {
+        Some((role, scope)) if !role.is_empty() && !scope.is_empty() => {
+            Ok(NewGrant { role: role.to_owned(), scope: scope.to_owned() })
+        }
+        Some(_) | None => Err("must be ROLE@SCOPE, such as operator@namespace:web".into()),
+    }
 }
 
 fn parse_networks(text: &str) -> Result<Networks, String> {
@@ -438,7 +467,7 @@ fn parse_weight(text: &str) -> Result<Weight, String> {
 }
 
 /// `90s`, `30m`, `1h`, `7d`; a bare number is seconds.
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let bad = || format!("'{text}' is not a time such as 90s, 30m, 1h or 7d");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let count: u64 = digits.parse().map_err(|_| bad())?;
@@ -484,31 +513,21 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_needs_hosts_or_all() {
-        assert!(parse("proctor start demo/x").is_err());
-        assert!(parse("proctor start demo/x --host 10.0.0.1 --all").is_err());
-
-        let cli = parse("proctor start demo/x --host 10.0.0.1,10.0.0.2 --host a-1").unwrap();
-
-        let (kind, args) = cli.command.operation().unwrap();
-        assert_eq!(kind, OperationKind::Start);
-        assert_eq!(args.target.hosts.get(), Hosts::These(vec!["10.0.0.1".into(), "10.0.0.2".into(), "a-1".into()]));
-    }
-
-    #[test]
-    fn all_must_be_said() {
-        let hosts = |all| ChosenHosts { hosts: Vec::new(), all }.get();
-
-        assert_eq!(hosts(true), Hosts::All);
-        assert_eq!(hosts(false), Hosts::These(Vec::new()));
-    }
-
-    #[test]
     fn global_flags_stand_anywhere() {
         let cli = parse("proctor ps --server http://h:1 -o json").unwrap();
 
         assert_eq!(cli.connection.server.as_deref(), Some("http://h:1"));
         assert_eq!(cli.connection.output, Output::Json);
+    }
+
+    #[test]
+    fn a_role_stands_before_its_scope() {
+        let grant = parse_grant("operator@namespace:web").unwrap();
+
+        assert_eq!((grant.role.as_str(), grant.scope.as_str()), ("operator", "namespace:web"));
+        for bad in ["operator", "@everything", "operator@"] {
+            assert!(parse_grant(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -92,7 +92,7 @@ async fn app(dir: &Path, connection: &Connection, store: &Arc<dyn Store>) -> Res
     let app_code: AppCode = code.parse().context("cannot use the app code")?;
     admin::put_app(store, &app_code, &secret, AppOptions { trusted: true, signing: false }).await?;
     let user = connection.user.clone().or(kept.user).unwrap_or_else(|| USER.to_owned());
-    Ok(Profile { server: None, app_code: Some(code), app_secret: Some(secret), user: Some(user) })
+    Ok(Profile { app_code: Some(code), app_secret: Some(secret), user: Some(user), ..Profile::default() })
 }
 
 fn new_agent_id() -> Result<AgentId> {

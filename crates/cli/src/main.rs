@@ -9,6 +9,7 @@ mod demo;
 mod dev;
 mod logging;
 mod output;
+mod papers;
 mod profile;
 mod report;
 mod serve;
@@ -18,8 +19,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Parser;
 
-use args::{AppCommand, Cli, Command, TokenCommand};
-use commands::Ended;
+use args::{Cli, Command, TokenCommand};
+use commands::{AppCommand, Ended};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -40,6 +41,7 @@ fn start(cli: Cli) -> Result<Ended> {
     runtime.block_on(Box::pin(run(cli)))
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "every other command speaks to a server")]
 async fn run(cli: Cli) -> Result<Ended> {
     let connection = cli.connection;
     match cli.command {
@@ -47,22 +49,8 @@ async fn run(cli: Cli) -> Result<Ended> {
         Command::Server(args) => serve::run(args).await,
         Command::Token(TokenCommand::Create(args)) => admin::create_token(args, &connection).await,
         Command::App(AppCommand::Create(args)) => admin::create_app(args, &connection).await,
-        other @ (Command::Ps(_)
-        | Command::Hosts
-        | Command::Register(_)
-        | Command::Unregister(_)
-        | Command::Start(_)
-        | Command::Stop(_)
-        | Command::Restart(_)
-        | Command::Reload(_)
-        | Command::Kill(_)
-        | Command::Manage(_)
-        | Command::Release(_)
-        | Command::Status(_)
-        | Command::Show(_)
-        | Command::Task(_)
-        | Command::Group(_)
-        | Command::Events(_)
-        | Command::Webhook(_)) => commands::run(other, &connection).await,
+        Command::Completion(args) => papers::completion(&args),
+        Command::Man(args) => papers::man(&args),
+        other => commands::run(other, &connection).await,
     }
 }

@@ -1,4 +1,4 @@
-//! Data to stdout, as tables for people or JSON for programs; all else goes to stderr.
+//! Data to stdout, as tables for people or as JSON and YAML for programs; all else goes to stderr.
 //!
 //! Promised: a table has one header and one line for each row, its columns align whatever the
 //! width of the characters, and it is never cut to the width of the terminal; colours only on a
@@ -7,7 +7,7 @@
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use anyhow::{Context, Result};
-use comfy_table::{Cell, CellAlignment, Color, Table, presets};
+use comfy_table::{Cell, CellAlignment, Color, ColumnConstraint, Table, presets};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -26,6 +26,8 @@ pub(crate) enum Tone {
 #[derive(Debug)]
 pub(crate) struct Sheet {
     table: Table,
+    /// Columns that only `-o wide` shows.
+    wide: Vec<usize>,
 }
 
 impl Sheet {
@@ -39,7 +41,7 @@ impl Sheet {
         if !colours_are_welcome() {
             table.force_no_tty();
         }
-        Self { table }
+        Self { table, wide: Vec::new() }
     }
 
     /// Numbers line up on their right.
@@ -49,6 +51,12 @@ impl Sheet {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
+        self
+    }
+
+    /// These columns are shown with `-o wide` alone.
+    pub(crate) fn only_wide(mut self, columns: &[usize]) -> Self {
+        self.wide = columns.to_vec();
         self
     }
 
@@ -64,9 +72,25 @@ impl Sheet {
         }));
     }
 
+    /// Without the wide columns.
     pub(crate) fn to_text(&self) -> String {
-        self.table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+        let mut table = self.table.clone();
+        for index in &self.wide {
+            if let Some(column) = table.column_mut(*index) {
+                column.set_constraint(ColumnConstraint::Hidden);
+            }
+        }
+        lines(&table)
     }
+
+    /// With every column.
+    pub(crate) fn to_wide_text(&self) -> String {
+        lines(&self.table)
+    }
+}
+
+fn lines(table: &Table) -> String {
+    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
 /// A cell without a tone.
@@ -90,17 +114,30 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { ' ' } else { c }).collect()
 }
 
-/// Prints `data` as JSON, or the sheet that `sheet` makes of it.
+/// Prints `data` for programs, or the sheet that `sheet` makes of it.
 pub(crate) fn print<T: Serialize>(output: Output, data: &T, sheet: impl FnOnce(&T) -> Sheet) -> Result<()> {
+    print_or(output, data, || {
+        let sheet = sheet(data);
+        if output == Output::Wide { sheet.to_wide_text() } else { sheet.to_text() }
+    })
+}
+
+/// Prints `data` for programs, or the text for people.
+pub(crate) fn print_or<T: Serialize + ?Sized>(output: Output, data: &T, text: impl FnOnce() -> String) -> Result<()> {
     match output {
-        Output::Json => print_json(data),
-        Output::Table => write_out(&sheet(data).to_text()),
+        Output::Json => {
+            let text = serde_json::to_string_pretty(data).context("cannot write the answer as JSON")?;
+            write_out(&(text + "\n"))
+        }
+        Output::Yaml => write_out(&yaml(data)?),
+        Output::Table | Output::Wide => write_out(&text()),
     }
 }
 
-pub(crate) fn print_json<T: Serialize + ?Sized>(data: &T) -> Result<()> {
-    let text = serde_json::to_string_pretty(data).context("cannot write the answer as JSON")?;
-    write_out(&(text + "\n"))
+/// Through JSON, so that both say the same words.
+pub(crate) fn yaml<T: Serialize + ?Sized>(data: &T) -> Result<String> {
+    let value = serde_json::to_value(data).context("cannot write the answer as YAML")?;
+    serde_yaml_ng::to_string(&value).context("cannot write the answer as YAML")
 }
 
 /// A reader that has seen enough (`| head`) is no error.
@@ -156,6 +193,29 @@ mod tests {
         sheet.row([("nginx".into(), Tone::Bad), plain(1234)]);
 
         assert_eq!(sheet.to_text(), "NAME    PID\n进程      7\nnginx  1234\n");
+    }
+
+    #[test]
+    fn wide_columns_are_shown_only_when_asked_for() {
+        let sheet = || {
+            let mut sheet = Sheet::new(&["NAME", "业务", "PID"]).right(&[2]).only_wide(&[1]);
+            sheet.row([plain("进程"), plain("蓝鲸 3"), plain(7)]);
+            sheet.row([plain("ab"), plain("x"), plain(12)]);
+            sheet
+        };
+
+        assert_eq!(sheet().to_text(), "NAME  PID\n进程    7\nab     12\n");
+        assert_eq!(sheet().to_wide_text(), "NAME  业务    PID\n进程  蓝鲸 3    7\nab    x        12\n");
+    }
+
+    #[test]
+    fn yaml_says_what_json_says() {
+        let data = serde_json::json!({ "name": "进程", "yes": "no", "pid": null, "list": [1, 2.5] });
+
+        let text = yaml(&data).unwrap();
+
+        assert!(text.contains("name: 进程\n"), "{text}");
+        assert_eq!(serde_yaml_ng::from_str::<serde_json::Value>(&text).unwrap(), data);
     }
 
     #[test]

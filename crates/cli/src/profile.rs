@@ -22,6 +22,9 @@ pub(crate) struct Profile {
     pub(crate) app_secret: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,
+    /// Instead of an app.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) user_token: Option<String>,
 }
 
 impl Profile {
@@ -48,11 +51,14 @@ impl Profile {
 
     /// What the command line and the environment say goes before what the file says.
     fn overlaid(self, connection: &Connection) -> Self {
+        // An app that is given counts, also where the file would have a user call.
+        let in_file = self.user_token.filter(|_| connection.app_code.is_none());
         Self {
             server: connection.server.clone().or(self.server),
             app_code: connection.app_code.clone().or(self.app_code),
             app_secret: connection.app_secret.clone().or(self.app_secret),
             user: connection.user.clone().or(self.user),
+            user_token: connection.user_token.clone().or(in_file),
         }
     }
 }
@@ -85,6 +91,9 @@ pub(crate) fn connect(connection: &Connection) -> Result<Client> {
         format!("{what} is not known: give {flag}, set {variable}, or write {field} into {place}")
     };
     let server = profile.server.with_context(|| missing("the server", "--server", "PROCTOR_SERVER", "server"))?;
+    if let Some(token) = profile.user_token {
+        return Ok(Client::new(&server, Credentials::user_token(token))?);
+    }
     let code = profile.app_code.with_context(|| missing("the app", "--app-code", "PROCTOR_APP_CODE", "app_code"))?;
     let secret = profile
         .app_secret
@@ -130,6 +139,7 @@ mod tests {
             app_code: Some("a".into()),
             app_secret: Some("\"'\\\n".into()),
             user: None,
+            user_token: None,
         };
 
         profile.write(&path).unwrap();
@@ -159,6 +169,19 @@ mod tests {
         let connection = Connection { profile: Some(path), server: Some("http://h:2".into()), ..Connection::default() };
 
         assert_eq!(connect(&connection).unwrap().server(), "http://h:2");
+    }
+
+    #[test]
+    fn a_user_token_needs_no_app_and_an_app_that_is_given_goes_before_that_of_the_file() {
+        let (_dir, path) = file("server = \"http://h:1\"\nuser_token = \"hush\"\n");
+        let with = |app_code: Option<&str>| Connection {
+            profile: Some(path.clone()),
+            app_code: app_code.map(Into::into),
+            ..Connection::default()
+        };
+
+        assert!(connect(&with(None)).is_ok());
+        assert!(format!("{:#}", connect(&with(Some("a"))).unwrap_err()).contains("--app-secret"));
     }
 
     #[test]

@@ -1,21 +1,21 @@
 //! `proctor events`: what happened, and what happens from now on.
 
 use std::io::{ErrorKind, Write};
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::BoolishValueParser;
+use futures::TryStreamExt;
 use jiff::Timestamp;
-use proctor_client::{EventFilter, EventView};
+use proctor_client::{ClientError, EventFilter, EventView};
 use proctor_model::EventKind;
 
 use super::{Ended, Session};
 use crate::args::Output;
 use crate::output::{self, Sheet, Tone, one_line, or_dash, plain};
 
-/// The server answers after this at the latest, and is asked again.
-const WAIT: Duration = Duration::from_secs(25);
 /// A server that is away is asked again after this.
 const ABSENCE_PAUSE: Duration = Duration::from_secs(2);
 
@@ -65,26 +65,38 @@ pub(super) async fn show(session: &Session, args: EventsArgs) -> Result<Ended> {
     Ok(Ended::Well)
 }
 
-/// One line for each event, until stdout is closed or the program is interrupted.
+/// One line for each event, until stdout is closed or the program is interrupted. A stream that ends
+/// is taken up again behind the last event that came.
 async fn follow(session: &Session, mut filter: EventFilter) -> Result<Ended> {
-    let mut page = session.client.events(&filter).await?;
-    filter.limit = None;
-    loop {
-        if !write_lines(session.output, &page.events)? {
-            return Ok(Ended::Well);
-        }
-        filter.after = Some(page.next);
-        page = loop {
-            match session.client.follow_events(&filter, WAIT).await {
-                Ok(page) => break page,
-                Err(error) if error.is_unreachable() => {
-                    eprintln!("proctor: {error}; trying again");
-                    tokio::time::sleep(ABSENCE_PAUSE).await;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        };
+    let page = session.client.events(&filter).await?;
+    if !write_lines(session.output, &page.events)? {
+        return Ok(Ended::Well);
     }
+    filter.limit = None;
+    filter.after = Some(page.next);
+    loop {
+        match stream(session, &mut filter).await {
+            Ok(Some(ended)) => return Ok(ended),
+            Ok(None) => {}
+            Err(error) if error.downcast_ref().is_some_and(ClientError::is_unreachable) => {
+                eprintln!("proctor: {error}; trying again");
+            }
+            Err(error) => return Err(error),
+        }
+        tokio::time::sleep(ABSENCE_PAUSE).await;
+    }
+}
+
+/// Writes until the stream ends (None) or nobody reads any more.
+async fn stream(session: &Session, filter: &mut EventFilter) -> Result<Option<Ended>> {
+    let mut events = pin!(session.client.event_stream(filter).await?);
+    while let Some(event) = events.try_next().await? {
+        filter.after = Some(event.id);
+        if !write_lines(session.output, &[event])? {
+            return Ok(Some(Ended::Well));
+        }
+    }
+    Ok(None)
 }
 
 /// False when nobody reads any more.
@@ -93,7 +105,8 @@ fn write_lines(output: Output, events: &[EventView]) -> Result<bool> {
     for event in events {
         text.push_str(&match output {
             Output::Json => serde_json::to_string(event).context("cannot write an event as JSON")?,
-            Output::Table => line(event),
+            Output::Yaml => format!("---\n{}", output::yaml(event)?.trim_end()),
+            Output::Table | Output::Wide => line(event),
         });
         text.push('\n');
     }

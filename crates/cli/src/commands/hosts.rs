@@ -5,19 +5,30 @@ use futures::TryStreamExt;
 use proctor_client::{HostQuery, HostView, LIMIT_MAX};
 use proctor_runtime::clock;
 
-use super::{Ended, Session};
-use crate::output::{self, Sheet, Tone, ago, or_dash, plain};
+use super::{Ended, Session, places};
+use crate::args::HostsArgs;
+use crate::output::{self, Sheet, Tone, ago, moment, or_dash, plain};
 
-pub(super) async fn list(session: &Session) -> Result<Ended> {
-    let query = HostQuery { limit: Some(LIMIT_MAX), ..HostQuery::default() };
+pub(super) async fn run(session: &Session, args: HostsArgs) -> Result<Ended> {
+    if let Some(command) = args.command {
+        return places::hosts(session, command).await;
+    }
+    let query = HostQuery {
+        business: args.business,
+        cloud: args.cloud_id,
+        online: args.offline.then_some(false),
+        limit: Some(LIMIT_MAX),
+        ..HostQuery::default()
+    };
     let hosts: Vec<HostView> = session.client.all_hosts(&query).try_collect().await?;
     output::print(session.output, &hosts, |hosts| sheet(hosts, clock::unix_millis()))?;
     Ok(Ended::Well)
 }
 
 fn sheet(hosts: &[HostView], now: i64) -> Sheet {
-    let headers = ["HOST", "AGENT", "STATE", "SINCE", "HOSTNAME", "OS", "CPUS", "MEMORY", "VERSION"];
-    let mut sheet = Sheet::new(&headers).right(&[6, 7]);
+    let headers =
+        ["HOST", "AGENT", "STATE", "SINCE", "HOSTNAME", "OS", "CPUS", "MEMORY", "VERSION", "BUSINESS", "ENROLLED"];
+    let mut sheet = Sheet::new(&headers).right(&[6, 7]).only_wide(&[10]);
     for host in hosts {
         let state = if host.online { ("online".into(), Tone::Good) } else { ("offline".into(), Tone::Bad) };
         sheet.row([
@@ -30,6 +41,8 @@ fn sheet(hosts: &[HostView], now: i64) -> Sheet {
             plain(host.facts.cpus),
             plain(mebibytes(host.facts.memory_bytes)),
             plain(or_dash(host.facts.agent_version.clone())),
+            plain(or_dash(host.business.map(|id| id.to_string()).unwrap_or_default())),
+            plain(moment(host.enrolled_at)),
         ]);
     }
     sheet
@@ -58,6 +71,9 @@ mod tests {
         let text = sheet(&hosts, 100_000).to_text();
 
         let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
-        assert_eq!(words, ["0:10.0.0.1", "a-1", "offline", "10s", "web", "Linux", "x86_64", "4", "1024M", "0.1.0"]);
+        assert_eq!(
+            words,
+            ["0:10.0.0.1", "a-1", "offline", "10s", "web", "Linux", "x86_64", "4", "1024M", "0.1.0", "-"]
+        );
     }
 }

@@ -1,10 +1,18 @@
 //! What people do with a server: each command is one or two calls of the native API and one table.
 
+mod access;
+mod apply;
+mod audit;
+mod doctor;
 mod events;
+mod history;
 mod hosts;
 mod operate;
+mod places;
 mod pools;
 mod processes;
+mod tasks;
+mod top;
 mod wait;
 mod webhooks;
 
@@ -15,7 +23,14 @@ use crate::args::{Command, Connection, GroupCommand, Output};
 use crate::output::{self, Sheet, Tone, plain};
 use crate::profile;
 
+pub(crate) use access::{AppCommand, BindingCommand, RoleCommand, UserCommand};
+pub(crate) use apply::{ApplyArgs, FilesArgs};
+pub(crate) use audit::AuditCommand;
 pub(crate) use events::EventsArgs;
+pub(crate) use history::HistoryArgs;
+pub(crate) use places::{BusinessCommand, BusinessSetCommand, HostsCommand};
+pub(crate) use tasks::TaskCommand;
+pub(crate) use top::TopArgs;
 pub(crate) use webhooks::WebhookCommand;
 
 /// How a command ended that could be carried out.
@@ -46,16 +61,28 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<End
     }
     match command {
         Command::Ps(args) => processes::ps(&session, args).await,
-        Command::Hosts => hosts::list(&session).await,
+        Command::Hosts(args) => hosts::run(&session, args).await,
         Command::Register(args) => processes::register(&session, args).await,
+        Command::Apply(args) => apply::apply(&session, args).await,
+        Command::Diff(args) => apply::diff(&session, args).await,
         Command::Unregister(args) => processes::unregister(&session, args).await,
         Command::Show(args) => processes::show(&session, args).await,
         Command::Status(args) => operate::status(&session, args).await,
-        Command::Task(args) => operate::task(&session, args).await,
+        Command::History(args) => history::show(&session, args).await,
+        Command::Task(command) => tasks::run(&session, command).await,
         Command::Group(GroupCommand::Set(args)) => pools::set(&session, args).await,
         Command::Group(GroupCommand::Get(args)) => pools::get(&session, args).await,
         Command::Events(args) => events::show(&session, args).await,
         Command::Webhook(command) => webhooks::run(&session, command).await,
+        Command::Top(args) => top::top(&session, args).await,
+        Command::Doctor => doctor::examine(&session).await,
+        Command::App(command) => access::app(&session, command).await,
+        Command::User(command) => access::user(&session, command).await,
+        Command::Role(command) => access::role(&session, command).await,
+        Command::Binding(command) => access::binding(&session, command).await,
+        Command::Audit(command) => audit::run(&session, command).await,
+        Command::Business(command) => places::business(&session, command).await,
+        Command::BusinessSet(command) => places::business_set(&session, command).await,
         Command::Start(_)
         | Command::Stop(_)
         | Command::Restart(_)
@@ -63,7 +90,7 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<End
         | Command::Kill(_)
         | Command::Manage(_)
         | Command::Release(_) => unreachable!("operations are handled above"),
-        Command::Dev(_) | Command::Server(_) | Command::Token(_) | Command::App(_) => {
+        Command::Dev(_) | Command::Server(_) | Command::Token(_) | Command::Completion(_) | Command::Man(_) => {
             unreachable!("main handles what needs no connection")
         }
     }

@@ -1,54 +1,69 @@
-//! Operations, live status, and tasks.
+//! Operations and live status.
 
-use anyhow::{Context, Result};
-use proctor_client::{Hosts, OperationRequest, TargetRow, Text, WholeTask};
-use proctor_model::{OperationKind, ProcessKey, Snapshot, TaskId};
+use anyhow::{Context, Result, bail};
+use proctor_client::{Accepted, OperationRequest, Plan, RolloutState, TargetRow, Text, WholeTask};
+use proctor_model::{OperationKind, Snapshot, TaskId};
 use proctor_runtime::clock;
 use serde_json::json;
 
 use super::{Ended, Session, wait};
-use crate::args::{OperateArgs, Output, StatusArgs, TaskArgs};
+use crate::args::{OperateArgs, Output, StatusArgs};
 use crate::output::{self, Sheet, Tone, ago, one_line, or_dash, plain, printable, yes_no};
 
 const HANDLING: u32 = 115;
 
 pub(super) async fn operate(session: &Session, kind: OperationKind, args: &OperateArgs) -> Result<Ended> {
-    let id = submit(session, kind, &args.target.process, args.target.hosts.get()).await?;
-    if args.no_wait {
-        match session.output {
-            Output::Json => output::print_json(&json!({ "task_id": id }))?,
-            Output::Table => output::write_out(&format!("{id}\n"))?,
+    let accepted = session.client.operate(&args.request(kind), args.idempotency_key.as_deref()).await?;
+    match accepted {
+        Accepted { plan: Some(plan), .. } => {
+            output::print(session.output, &plan, plan_sheet)?;
+            eprintln!("Nothing was done: {} targets, of which {} would be refused.", plan.total, plan.refused);
+            Ok(Ended::well_if(plan.refused == 0))
         }
+        Accepted { task_id: Some(id), .. } if args.plan => {
+            bail!("the server does not know plans and has begun task {id}: proctor task cancel {id}")
+        }
+        Accepted { task_id: Some(id), .. } => outcome(session, id, args.no_wait).await,
+        Accepted { .. } => bail!("the server gave neither a task id nor a plan"),
+    }
+}
+
+/// Waits for the task unless it is not to be waited for, and tells what came of it.
+pub(super) async fn outcome(session: &Session, id: TaskId, no_wait: bool) -> Result<Ended> {
+    if no_wait {
+        output::print_or(session.output, &json!({ "task_id": id }), || format!("{id}\n"))?;
         return Ok(Ended::Well);
     }
     wait::finished(&session.client, id).await?;
     print_task(session, &session.client.whole_task(id).await?)
 }
 
-async fn submit(session: &Session, kind: OperationKind, process: &ProcessKey, hosts: Hosts) -> Result<TaskId> {
-    let (hosts, all, business) = hosts.into_fields();
-    let process = Some(Text(process.clone()));
-    let request = OperationRequest { process, hosts, all, business, ..OperationRequest::new(kind) };
-    session.client.operate(&request, None).await?.task_id.context("the server gave no task id")
-}
-
-pub(super) async fn task(session: &Session, args: TaskArgs) -> Result<Ended> {
-    if args.watch {
-        wait::finished(&session.client, args.task_id).await?;
+fn plan_sheet(plan: &Plan) -> Sheet {
+    let mut sheet = Sheet::new(&["HOST", "PROCESS", "OPERATION", "REFUSED"]);
+    for target in &plan.targets {
+        let refused = target.refused.as_ref().map(|refusal| (refusal.message.clone(), Tone::Bad));
+        sheet.row([
+            plain(&target.host),
+            plain(&target.process),
+            plain(target.operation),
+            refused.unwrap_or_else(|| plain("-")),
+        ]);
     }
-    print_task(session, &session.client.whole_task(args.task_id).await?)
+    sheet
 }
 
-fn print_task(session: &Session, whole: &WholeTask) -> Result<Ended> {
+pub(super) fn print_task(session: &Session, whole: &WholeTask) -> Result<Ended> {
     output::print(session.output, whole, |whole| task_sheet(&whole.targets))?;
-    if session.output == Output::Table {
+    if matches!(session.output, Output::Table | Output::Wide) {
         for target in whole.targets.iter().filter(|target| has_more_to_say(target)) {
             eprintln!("\n{} on {} printed:\n{}", target.process, target.host, printable(target.output.trim_end()));
         }
     }
     let task = &whole.task;
-    if !task.is_finished() {
-        eprintln!("{} of {} targets are pending: proctor task {} --watch", task.pending, task.total, task.task_id);
+    if task.rollout.as_ref().is_some_and(|rollout| rollout.state == RolloutState::Paused) {
+        eprintln!("The task pauses after its canary; to go on: proctor task resume {}", task.task_id);
+    } else if !task.is_finished() {
+        eprintln!("{} of {} targets are pending: proctor task show {} --watch", task.pending, task.total, task.task_id);
     }
     Ok(Ended::well_if(task.failed == 0))
 }
@@ -84,7 +99,10 @@ fn tone(code: u32) -> Tone {
 }
 
 pub(super) async fn status(session: &Session, args: StatusArgs) -> Result<Ended> {
-    let id = submit(session, OperationKind::Status, &args.process, args.hosts()).await?;
+    let (hosts, all, business) = args.hosts().into_fields();
+    let process = Some(Text(args.process));
+    let request = OperationRequest { process, hosts, all, business, ..OperationRequest::new(OperationKind::Status) };
+    let id = session.client.operate(&request, None).await?.task_id.context("the server gave no task id")?;
     wait::finished(&session.client, id).await?;
     let whole = session.client.whole_task(id).await?;
     output::print(session.output, &whole, |whole| status_sheet(&whole.targets, clock::unix_millis()))?;

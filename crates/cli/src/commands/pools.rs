@@ -1,7 +1,7 @@
 //! `proctor group set|get`: pools.
 
 use anyhow::Result;
-use proctor_client::{PoolQuery, PoolSetting, PoolView};
+use proctor_client::{PoolQuery, PoolSetting, PoolUsage, PoolView};
 use proctor_model::{Percent, Weight};
 
 use super::{Ended, Session};
@@ -23,14 +23,28 @@ pub(super) async fn set(session: &Session, args: GroupSetArgs) -> Result<Ended> 
 }
 
 pub(super) async fn get(session: &Session, args: GroupGetArgs) -> Result<Ended> {
-    let pools = session.client.pools(&PoolQuery { namespace: args.namespace, ..PoolQuery::default() }).await?;
-    output::print(session.output, &pools, |pools| sheet(pools))?;
+    let query = PoolQuery { namespace: args.namespace, usage: args.usage.then_some(true), ..PoolQuery::default() };
+    let pools = session.client.pools(&query).await?;
+    output::print(session.output, &pools, |pools| sheet(pools, args.usage))?;
     Ok(Ended::Well)
 }
 
-fn sheet(pools: &[PoolView]) -> Sheet {
-    let headers = ["HOST", "NAMESPACE", "ID", "CPU%", "MEMORY%", "CPU WEIGHT", "MEMORY WEIGHT", "DRY RUN"];
-    let mut sheet = Sheet::new(&headers).right(&[3, 4]);
+fn sheet(pools: &[PoolView], usage: bool) -> Sheet {
+    let headers = [
+        "HOST",
+        "NAMESPACE",
+        "ID",
+        "CPU%",
+        "MEMORY%",
+        "CPU WEIGHT",
+        "MEMORY WEIGHT",
+        "DRY RUN",
+        "CPU USED%",
+        "MEMORY USED%",
+        "MEMBERS",
+    ];
+    let unasked: &[usize] = if usage { &[] } else { &[8, 9, 10] };
+    let mut sheet = Sheet::new(&headers).right(&[3, 4, 8, 9, 10]).only_wide(unasked);
     for pool in pools {
         sheet.row([
             plain(&pool.host),
@@ -41,9 +55,16 @@ fn sheet(pools: &[PoolView]) -> Sheet {
             plain(weight(pool.cpu_weight)),
             plain(weight(pool.memory_weight)),
             plain(if pool.dry_run { "yes" } else { "no" }),
+            plain(used(pool, |usage| format!("{:.1}", usage.cpu_percent))),
+            plain(used(pool, |usage| format!("{:.1}", usage.memory_percent))),
+            plain(used(pool, |usage| usage.members.len().to_string())),
         ]);
     }
     sheet
+}
+
+fn used(pool: &PoolView, what: impl FnOnce(&PoolUsage) -> String) -> String {
+    pool.usage.as_ref().map_or_else(|| "-".to_owned(), what)
 }
 
 /// The number of the documents, with what it means.

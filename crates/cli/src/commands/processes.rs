@@ -6,27 +6,51 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use futures::TryStreamExt;
 use proctor_client::{LIMIT_MAX, ProcessQuery, ProcessView, ShowQuery};
-use proctor_model::{HostKey, Phase};
+use proctor_model::{HostKey, Lifetime, Phase};
 use proctor_runtime::clock;
 use serde_json::{Value, json};
 
 use super::{Ended, Session};
-use crate::args::{ChosenProcess, Output, PsArgs, RegisterArgs, ShowArgs};
+use crate::args::{ChosenProcess, PsArgs, RegisterArgs, ShowArgs};
 use crate::output::{self, Sheet, Tone, ago, moment, or_dash, plain, printable, yes_no};
 
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 pub(super) async fn ps(session: &Session, args: PsArgs) -> Result<Ended> {
-    let query =
-        ProcessQuery { namespace: args.namespace, host: args.host, limit: Some(LIMIT_MAX), ..Default::default() };
+    let query = ProcessQuery {
+        namespace: args.namespace,
+        host: args.host,
+        business: args.business,
+        selector: args.selector,
+        phase: args.phase,
+        sort: args.sort.map(Into::into),
+        limit: Some(LIMIT_MAX),
+        ..Default::default()
+    };
     let processes: Vec<ProcessView> = session.client.all_processes(&query).try_collect().await?;
     output::print(session.output, &processes, |processes| sheet(processes, clock::unix_millis()))?;
     Ok(Ended::Well)
 }
 
-fn sheet(processes: &[ProcessView], now: i64) -> Sheet {
-    let headers = ["PROCESS", "HOST", "PHASE", "MANAGED", "PID", "CPU%", "MEM%", "UP", "RESTARTS", "VERSION", "REASON"];
-    let mut sheet = Sheet::new(&headers).right(&[4, 5, 6, 7, 8]);
+pub(super) fn sheet(processes: &[ProcessView], now: i64) -> Sheet {
+    let headers = [
+        "PROCESS",
+        "HOST",
+        "PHASE",
+        "MANAGED",
+        "PID",
+        "CPU%",
+        "MEM%",
+        "UP",
+        "RESTARTS",
+        "VERSION",
+        "AGENT",
+        "BUSINESS",
+        "LIFETIME",
+        "GENERATION",
+        "REASON",
+    ];
+    let mut sheet = Sheet::new(&headers).right(&[4, 5, 6, 7, 8, 13]).only_wide(&[10, 11, 12, 13]);
     for process in processes {
         let up = if process.pid.is_some() { ago(process.started_at, now) } else { "-".into() };
         sheet.row([
@@ -40,10 +64,22 @@ fn sheet(processes: &[ProcessView], now: i64) -> Sheet {
             plain(up),
             plain(process.restarts),
             plain(or_dash(process.version.clone())),
+            plain(&process.agent),
+            plain(or_dash(process.business.map(|id| id.to_string()).unwrap_or_default())),
+            plain(lifetime(process.lifetime)),
+            plain(process.generation),
             plain(or_dash(process.reason.clone())),
         ]);
     }
     sheet
+}
+
+fn lifetime(lifetime: Lifetime) -> &'static str {
+    match lifetime {
+        Lifetime::Resident => "resident",
+        Lifetime::Periodic => "periodic",
+        Lifetime::Once => "once",
+    }
 }
 
 /// Of a host whose agent is not connected we know only what was.
@@ -66,10 +102,8 @@ pub(super) async fn show(session: &Session, args: ShowArgs) -> Result<Ended> {
         .process(&args.process, &ShowQuery { limit: Some(LIMIT_MAX), ..ShowQuery::default() })
         .await?
         .processes;
-    match session.output {
-        Output::Json => output::print_json(&processes)?,
-        Output::Table => output::write_out(&described(&processes)?)?,
-    }
+    let text = described(&processes)?;
+    output::print_or(session.output, &processes, || text)?;
     Ok(Ended::Well)
 }
 
@@ -139,7 +173,7 @@ pub(super) async fn register(session: &Session, args: RegisterArgs) -> Result<En
 }
 
 /// JSON or TOML, told apart by the name and, where that says nothing, by the first character.
-fn read_body(path: &Path) -> Result<Value> {
+pub(super) fn read_body(path: &Path) -> Result<Value> {
     let text = read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
     let is_toml = match path.extension().and_then(|extension| extension.to_str()) {
         Some("toml") => true,
@@ -153,7 +187,7 @@ fn read_body(path: &Path) -> Result<Value> {
     }
 }
 
-fn read_text(path: &Path) -> std::io::Result<String> {
+pub(super) fn read_text(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     if path == Path::new("-") {
         std::io::stdin().take(FILE_BYTES_MAX).read_to_string(&mut text)?;

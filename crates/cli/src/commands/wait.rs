@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use proctor_client::{Client, TaskView};
+use proctor_client::{Client, RolloutState, TaskView};
 use proctor_model::TaskId;
 
 /// Most outcomes are there within a few milliseconds; a task that takes longer is asked less often.
@@ -14,7 +14,7 @@ const POLL_LAST: Duration = Duration::from_millis(500);
 /// A task survives its server's restart, so a server that is away for less than this is waited for.
 const ABSENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Returns when every target has its outcome.
+/// Returns when every target has its outcome, or when a rolling task pauses after its canary.
 pub(super) async fn finished(client: &Client, id: TaskId) -> Result<TaskView> {
     let bar = bar();
     let mut pause = POLL_FIRST;
@@ -26,7 +26,8 @@ pub(super) async fn finished(client: &Client, id: TaskId) -> Result<TaskView> {
                 bar.set_length(task.total as u64);
                 bar.set_position((task.total - task.pending) as u64);
                 bar.set_message(if task.failed > 0 { format!("{} failed", task.failed) } else { String::new() });
-                if task.is_finished() {
+                let paused = task.rollout.as_ref().is_some_and(|rollout| rollout.state == RolloutState::Paused);
+                if task.is_finished() || paused {
                     bar.finish_and_clear();
                     return Ok(task);
                 }

@@ -1,0 +1,303 @@
+//! Who may do what: `proctor app`, `proctor user`, `proctor role`, `proctor binding`. A secret is the
+//! only thing on stdout, so that scripts can catch it.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::builder::BoolishValueParser;
+use clap::{Args, Subcommand};
+use proctor_client::{
+    AppQuery, AppView, BindingQuery, BindingView, NewBinding, NewUserToken, RoleView, UserTokenView, UserView,
+};
+
+use super::{Ended, Session};
+use crate::args::{AppArgs, parse_duration};
+use crate::output::{self, Sheet, moment, plain, yes_no};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AppCommand {
+    /// The apps
+    List,
+    /// Make an app; its secret is printed once
+    Create(AppArgs),
+    /// Give an app a new secret, which is printed once; the old one counts no longer
+    Rotate(RotateArgs),
+    /// Forget an app and its bindings
+    Delete(CodeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CodeArgs {
+    code: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RotateArgs {
+    code: String,
+    /// It may sign its calls (bk_signature); the new secret is then kept, sealed, beside its hash
+    #[arg(long, env = "PROCTOR_APP_SIGNING", value_parser = BoolishValueParser::new())]
+    signing: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum UserCommand {
+    /// The users
+    List,
+    /// Make a user
+    Create(NameArgs),
+    /// Take none of the user's tokens until it is enabled
+    Disable(NameArgs),
+    /// Take the user's tokens again
+    Enable(NameArgs),
+    /// Forget a user with its tokens and bindings
+    Delete(NameArgs),
+    /// Tokens with which a user calls
+    #[command(subcommand)]
+    Token(UserTokenCommand),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NameArgs {
+    name: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum UserTokenCommand {
+    /// Make a token; it is printed once
+    Create(UserTokenArgs),
+    /// The tokens of a user, without their secrets
+    List(OfUserArgs),
+    /// Forget a token
+    Revoke(RevokeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OfUserArgs {
+    /// Whose
+    name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UserTokenArgs {
+    /// Whose
+    name: String,
+    /// What it is for
+    #[arg(long, env = "PROCTOR_NOTE", default_value = "")]
+    note: String,
+    /// How long it is good for: a number with s, m, h or d [default: for ever]
+    #[arg(long, env = "PROCTOR_TOKEN_TTL", value_name = "TIME", value_parser = parse_duration)]
+    ttl: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RevokeArgs {
+    /// Whose
+    name: String,
+    /// As `user token list` shows it
+    id: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RoleCommand {
+    /// The roles and their classes
+    List,
+    /// Make a role, or change its classes
+    Set(RoleArgs),
+    /// Forget a role that nothing is bound to
+    Delete(NameArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RoleArgs {
+    name: String,
+    /// Of read, operate, register, limits and admin; none implies another
+    #[arg(required = true, value_name = "CLASS", value_delimiter = ',')]
+    classes: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BindingCommand {
+    /// The bindings
+    List(BindingListArgs),
+    /// Give a role to an app or a user, on a scope
+    Add(BindingArgs),
+    /// Take a role away
+    Delete(BindingIdArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BindingListArgs {
+    /// Only those of app:CODE or user:NAME
+    #[arg(long, env = "PROCTOR_SUBJECT")]
+    subject: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BindingArgs {
+    /// app:CODE or user:NAME
+    subject: String,
+    /// As `role list` shows it
+    role: String,
+    /// everything, business:3, set:2, namespace:web or cloud:0
+    scope: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BindingIdArgs {
+    /// As `binding list` shows it
+    id: String,
+}
+
+/// Every command but the making of an app, which also works beside a server.
+pub(super) async fn app(session: &Session, command: AppCommand) -> Result<Ended> {
+    match command {
+        AppCommand::List => {
+            let apps = session.client.apps().await?;
+            output::print(session.output, &apps, |apps| app_sheet(apps))?;
+        }
+        AppCommand::Create(_) => unreachable!("main makes apps"),
+        AppCommand::Rotate(args) => {
+            let query = AppQuery { signatures: args.signing.then_some(true) };
+            let created = session.client.rotate_app_secret(&args.code, &query).await?;
+            output::print_or(session.output, &created, || format!("{}\n", created.secret))?;
+            eprintln!("This is the new secret of {}. It is not shown again.", args.code);
+        }
+        AppCommand::Delete(args) => {
+            session.client.delete_app(&args.code).await?;
+            eprintln!("App {} is gone.", args.code);
+        }
+    }
+    Ok(Ended::Well)
+}
+
+fn app_sheet(apps: &[AppView]) -> Sheet {
+    let mut sheet = Sheet::new(&["CODE", "TRUSTED", "CREATED"]);
+    for app in apps {
+        sheet.row([plain(&app.code), plain(yes_no(app.trusted)), plain(moment(app.created_at))]);
+    }
+    sheet
+}
+
+pub(super) async fn user(session: &Session, command: UserCommand) -> Result<Ended> {
+    let client = &session.client;
+    let changed = match command {
+        UserCommand::List => {
+            let users = client.users().await?;
+            output::print(session.output, &users, |users| user_sheet(users))?;
+            return Ok(Ended::Well);
+        }
+        UserCommand::Token(command) => return user_token(session, command).await,
+        UserCommand::Delete(args) => {
+            client.delete_user(&args.name).await?;
+            eprintln!("User {} is gone.", args.name);
+            return Ok(Ended::Well);
+        }
+        UserCommand::Create(args) => client.create_user(&args.name).await?,
+        UserCommand::Disable(args) => client.disable_user(&args.name, true).await?,
+        UserCommand::Enable(args) => client.disable_user(&args.name, false).await?,
+    };
+    output::print(session.output, &changed, |user| user_sheet(std::slice::from_ref(user)))?;
+    Ok(Ended::Well)
+}
+
+fn user_sheet(users: &[UserView]) -> Sheet {
+    let mut sheet = Sheet::new(&["NAME", "DISABLED", "CREATED"]);
+    for user in users {
+        sheet.row([plain(&user.name), plain(yes_no(user.disabled)), plain(moment(user.created_at))]);
+    }
+    sheet
+}
+
+async fn user_token(session: &Session, command: UserTokenCommand) -> Result<Ended> {
+    match command {
+        UserTokenCommand::Create(args) => {
+            let token = NewUserToken { note: args.note, ttl_secs: args.ttl.map(|ttl| ttl.as_secs()) };
+            let created = session.client.create_user_token(&args.name, &token).await?;
+            output::print_or(session.output, &created, || format!("{}\n", created.token))?;
+            let end = created.expires_at.map_or_else(|| "for ever".to_owned(), |end| format!("until {}", moment(end)));
+            eprintln!("Good {end}, as PROCTOR_USER_TOKEN or Authorization: Bearer. It is not shown again.");
+        }
+        UserTokenCommand::List(args) => {
+            let tokens = session.client.user_tokens(&args.name).await?;
+            output::print(session.output, &tokens, |tokens| token_sheet(tokens))?;
+        }
+        UserTokenCommand::Revoke(args) => {
+            session.client.delete_user_token(&args.name, &args.id).await?;
+            eprintln!("Token {} of {} counts no longer.", args.id, args.name);
+        }
+    }
+    Ok(Ended::Well)
+}
+
+fn token_sheet(tokens: &[UserTokenView]) -> Sheet {
+    let mut sheet = Sheet::new(&["ID", "USER", "CREATED", "EXPIRES", "NOTE"]);
+    for token in tokens {
+        sheet.row([
+            plain(&token.id),
+            plain(&token.user),
+            plain(moment(token.created_at)),
+            plain(token.expires_at.map_or_else(|| "never".to_owned(), moment)),
+            plain(&token.note),
+        ]);
+    }
+    sheet
+}
+
+pub(super) async fn role(session: &Session, command: RoleCommand) -> Result<Ended> {
+    match command {
+        RoleCommand::List => {
+            let roles = session.client.roles().await?;
+            output::print(session.output, &roles, |roles| role_sheet(roles))?;
+        }
+        RoleCommand::Set(args) => {
+            let role = session.client.put_role(&args.name, args.classes).await?;
+            output::print(session.output, &role, |role| role_sheet(std::slice::from_ref(role)))?;
+        }
+        RoleCommand::Delete(args) => {
+            session.client.delete_role(&args.name).await?;
+            eprintln!("Role {} is gone.", args.name);
+        }
+    }
+    Ok(Ended::Well)
+}
+
+fn role_sheet(roles: &[RoleView]) -> Sheet {
+    let mut sheet = Sheet::new(&["NAME", "CLASSES", "BUILT IN"]);
+    for role in roles {
+        sheet.row([plain(&role.name), plain(role.classes.join(",")), plain(yes_no(role.built_in))]);
+    }
+    sheet
+}
+
+pub(super) async fn binding(session: &Session, command: BindingCommand) -> Result<Ended> {
+    match command {
+        BindingCommand::List(args) => {
+            let bindings = session.client.bindings(&BindingQuery { subject: args.subject }).await?;
+            output::print(session.output, &bindings, |bindings| binding_sheet(bindings))?;
+        }
+        BindingCommand::Add(args) => {
+            let BindingArgs { subject, role, scope } = args;
+            let binding = session.client.create_binding(&NewBinding { role, subject, scope }).await?;
+            output::print(session.output, &binding, |binding| binding_sheet(std::slice::from_ref(binding)))?;
+        }
+        BindingCommand::Delete(args) => {
+            session.client.delete_binding(&args.id).await?;
+            eprintln!("Binding {} is gone.", args.id);
+        }
+    }
+    Ok(Ended::Well)
+}
+
+fn binding_sheet(bindings: &[BindingView]) -> Sheet {
+    let mut sheet = Sheet::new(&["ID", "SUBJECT", "ROLE", "SCOPE", "CREATED"]);
+    for binding in bindings {
+        sheet.row([
+            plain(&binding.id),
+            plain(&binding.subject),
+            plain(&binding.role),
+            plain(&binding.scope),
+            plain(moment(binding.created_at)),
+        ]);
+    }
+    sheet
+}

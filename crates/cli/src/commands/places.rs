@@ -1,0 +1,161 @@
+//! Where hosts belong: `proctor business`, `proctor business-set`, `proctor hosts import|place`.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use proctor_client::{BusinessSetView, BusinessView, ImportRow};
+
+use super::{Ended, Session, processes};
+use crate::output::{self, Sheet, or_dash, plain};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BusinessCommand {
+    /// The businesses
+    List,
+    /// Make a business, or name it anew
+    Set(BusinessArgs),
+    /// Forget a business; its hosts then belong to none
+    Delete(IdArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BusinessArgs {
+    /// Its number, bk_biz_id
+    id: u64,
+    /// For people
+    name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IdArgs {
+    /// Its number
+    id: u64,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BusinessSetCommand {
+    /// The sets and their members
+    List,
+    /// Make a set, or replace its name and members
+    Set(BusinessSetArgs),
+    /// Forget a set; its businesses stay
+    Delete(IdArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BusinessSetArgs {
+    /// Its number
+    id: u64,
+    /// For people
+    name: String,
+    /// The businesses in it; may be repeated or a list with commas
+    #[arg(long = "member", env = "PROCTOR_MEMBER", value_name = "ID", value_delimiter = ',')]
+    members: Vec<u64>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HostsCommand {
+    /// Say for many hosts which business they belong to, all of them or none
+    Import(ImportArgs),
+    /// Say which business hosts belong to; addresses need not have enrolled yet
+    Place(PlaceArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// Lines cloud,ip,business[,business_name] (CSV), or a list of such objects (JSON); - is stdin
+    file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlaceArgs {
+    /// IP addresses, CLOUD:IP or agent ids
+    #[arg(required = true, value_name = "HOST")]
+    hosts: Vec<String>,
+    /// The business; without it, they belong to none any more
+    #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID")]
+    business: Option<u64>,
+}
+
+pub(super) async fn business(session: &Session, command: BusinessCommand) -> Result<Ended> {
+    match command {
+        BusinessCommand::List => {
+            let businesses = session.client.businesses().await?;
+            output::print(session.output, &businesses, |businesses| business_sheet(businesses))?;
+        }
+        BusinessCommand::Set(args) => {
+            let set = session.client.put_business(args.id, &args.name).await?;
+            output::print(session.output, &set, |set| business_sheet(std::slice::from_ref(set)))?;
+        }
+        BusinessCommand::Delete(args) => {
+            session.client.delete_business(args.id).await?;
+            eprintln!("Business {} is gone; its hosts belong to none.", args.id);
+        }
+    }
+    Ok(Ended::Well)
+}
+
+fn business_sheet(businesses: &[BusinessView]) -> Sheet {
+    let mut sheet = Sheet::new(&["ID", "NAME"]).right(&[0]);
+    for business in businesses {
+        sheet.row([plain(business.id), plain(&business.name)]);
+    }
+    sheet
+}
+
+pub(super) async fn business_set(session: &Session, command: BusinessSetCommand) -> Result<Ended> {
+    match command {
+        BusinessSetCommand::List => {
+            let sets = session.client.business_sets().await?;
+            output::print(session.output, &sets, |sets| set_sheet(sets))?;
+        }
+        BusinessSetCommand::Set(args) => {
+            let members: BTreeSet<u64> = args.members.into_iter().collect();
+            let set = session.client.put_business_set(args.id, &args.name, members).await?;
+            output::print(session.output, &set, |set| set_sheet(std::slice::from_ref(set)))?;
+        }
+        BusinessSetCommand::Delete(args) => {
+            session.client.delete_business_set(args.id).await?;
+            eprintln!("Business set {} is gone.", args.id);
+        }
+    }
+    Ok(Ended::Well)
+}
+
+fn set_sheet(sets: &[BusinessSetView]) -> Sheet {
+    let mut sheet = Sheet::new(&["ID", "NAME", "BUSINESSES"]).right(&[0]);
+    for set in sets {
+        let members: Vec<String> = set.members.iter().map(u64::to_string).collect();
+        sheet.row([plain(set.id), plain(&set.name), plain(or_dash(members.join(",")))]);
+    }
+    sheet
+}
+
+pub(super) async fn hosts(session: &Session, command: HostsCommand) -> Result<Ended> {
+    match command {
+        HostsCommand::Import(args) => import(session, args).await,
+        HostsCommand::Place(args) => {
+            let placed = session.client.place_hosts(&args.hosts, args.business).await?;
+            output::print_or(session.output, &placed, || format!("{} hosts were placed\n", placed.hosts))?;
+            Ok(Ended::Well)
+        }
+    }
+}
+
+async fn import(session: &Session, args: ImportArgs) -> Result<Ended> {
+    let file = args.file.display();
+    let text = processes::read_text(&args.file).with_context(|| format!("cannot read {file}"))?;
+    let imported = if text.trim_start().starts_with('[') {
+        let rows: Vec<ImportRow> =
+            serde_json::from_str(&text).with_context(|| format!("{file} is not a list of hosts in JSON"))?;
+        session.client.import_hosts(&rows).await?
+    } else {
+        session.client.import_hosts_csv(text).await?
+    };
+    output::print_or(session.output, &imported, || {
+        format!("{} hosts were placed, {} businesses were made or named\n", imported.hosts, imported.businesses)
+    })?;
+    Ok(Ended::Well)
+}

@@ -1,0 +1,196 @@
+//! `proctor task list|show|cancel|retry|resume`.
+
+use anyhow::Result;
+use clap::builder::BoolishValueParser;
+use clap::{Args, Subcommand};
+use futures::{StreamExt, TryStreamExt};
+use proctor_client::{LIMIT_MAX, RolloutState, TaskQuery, TaskView};
+use proctor_model::TaskId;
+
+use super::{Ended, Session, operate, wait};
+use crate::args::parse_task;
+use crate::output::{self, Sheet, Tone, moment, or_dash, plain};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TaskCommand {
+    /// The newest tasks
+    List(ListArgs),
+    /// How far a task is, and what came of each target
+    Show(ShowArgs),
+    /// End what has not begun, and have agents give up what has
+    Cancel(IdArgs),
+    /// A new task with the targets that failed
+    Retry(FollowArgs),
+    /// Let a rolling task go on after its canary
+    Resume(FollowArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Only tasks of this app
+    #[arg(long, env = "PROCTOR_TASK_APP", value_name = "CODE")]
+    app: Option<String>,
+    /// Only tasks of this user
+    #[arg(long, env = "PROCTOR_TASK_USER", value_name = "NAME")]
+    by: Option<String>,
+    /// Only tasks with pending targets
+    #[arg(long, env = "PROCTOR_UNFINISHED", value_parser = BoolishValueParser::new())]
+    unfinished: bool,
+    /// How many at most
+    #[arg(long, env = "PROCTOR_LIMIT", value_name = "N", default_value_t = 50)]
+    limit: usize,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IdArgs {
+    /// As it was printed or answered: GSETASK:…
+    #[arg(value_parser = parse_task)]
+    task_id: TaskId,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    #[command(flatten)]
+    task: IdArgs,
+    /// Wait until every target has its outcome
+    #[arg(short, long, env = "PROCTOR_WATCH", value_parser = BoolishValueParser::new())]
+    watch: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FollowArgs {
+    #[command(flatten)]
+    task: IdArgs,
+    /// Print the task id and do not wait for the outcome
+    #[arg(long, env = "PROCTOR_NO_WAIT", value_parser = BoolishValueParser::new())]
+    no_wait: bool,
+}
+
+pub(super) async fn run(session: &Session, command: TaskCommand) -> Result<Ended> {
+    let client = &session.client;
+    match command {
+        TaskCommand::List(args) => list(session, args).await,
+        TaskCommand::Show(args) => {
+            let id = args.task.task_id;
+            if args.watch {
+                wait::finished(client, id).await?;
+            }
+            operate::print_task(session, &client.whole_task(id).await?)
+        }
+        TaskCommand::Cancel(args) => {
+            let task = client.cancel_task(args.task_id).await?;
+            output::print(session.output, &task, |task| sheet(std::slice::from_ref(task)))?;
+            Ok(Ended::Well)
+        }
+        TaskCommand::Retry(args) => {
+            let task = client.retry_task(args.task.task_id).await?;
+            operate::outcome(session, task.task_id, args.no_wait).await
+        }
+        TaskCommand::Resume(args) => {
+            let task = client.resume_task(args.task.task_id).await?;
+            operate::outcome(session, task.task_id, args.no_wait).await
+        }
+    }
+}
+
+async fn list(session: &Session, args: ListArgs) -> Result<Ended> {
+    let query = TaskQuery {
+        app: args.app,
+        user: args.by,
+        unfinished: args.unfinished.then_some(true),
+        limit: Some(u32::try_from(args.limit).unwrap_or(LIMIT_MAX).clamp(1, LIMIT_MAX)),
+        ..TaskQuery::default()
+    };
+    let tasks: Vec<TaskView> = session.client.all_tasks(&query).take(args.limit).try_collect().await?;
+    output::print(session.output, &tasks, |tasks| sheet(tasks))?;
+    Ok(Ended::Well)
+}
+
+fn sheet(tasks: &[TaskView]) -> Sheet {
+    let headers = [
+        "TASK",
+        "CREATED",
+        "FINISHED",
+        "USER",
+        "APP",
+        "FAMILY",
+        "OPERATIONS",
+        "TOTAL",
+        "PENDING",
+        "SUCCEEDED",
+        "FAILED",
+        "STATE",
+    ];
+    let mut sheet = Sheet::new(&headers).right(&[7, 8, 9, 10]).only_wide(&[2, 4, 5]);
+    for task in tasks {
+        let operations: Vec<String> = task.operations.iter().map(ToString::to_string).collect();
+        sheet.row([
+            plain(task.task_id),
+            plain(moment(task.created_at)),
+            plain(moment(task.finished_at.unwrap_or_default())),
+            plain(&task.user),
+            plain(&task.app),
+            plain(&task.family),
+            plain(or_dash(operations.join(","))),
+            plain(task.total),
+            plain(task.pending),
+            plain(task.succeeded),
+            plain(task.failed),
+            state(task),
+        ]);
+    }
+    sheet
+}
+
+/// A rolling task has a state of its own; of the others the counters tell it.
+fn state(task: &TaskView) -> (String, Tone) {
+    let rollout = task.rollout.as_ref().map(|rollout| rollout.state);
+    let (text, tone) = match rollout {
+        Some(RolloutState::Paused) => ("paused", Tone::Warning),
+        Some(RolloutState::Failed) => ("failed", Tone::Bad),
+        Some(RolloutState::Running | RolloutState::Cancelled | RolloutState::Done) | None => {
+            match (task.is_finished(), task.cancelled_at.is_some()) {
+                (_, true) => ("cancelled", Tone::Warning),
+                (false, false) => ("running", Tone::Warning),
+                (true, false) if task.failed > 0 => ("failed", Tone::Bad),
+                (true, false) => ("done", Tone::Good),
+            }
+        }
+    };
+    (text.to_owned(), tone)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn task(change: Value) -> TaskView {
+        let mut task = json!({
+            "created_at": 0, "app": "a", "user": "进程", "family": "native",
+            "total": 3, "pending": 0, "succeeded": 3, "failed": 0,
+        });
+        task["task_id"] = json!(TaskId::from_uuid(uuid::Uuid::nil()));
+        for (name, value) in change.as_object().unwrap() {
+            task[name] = value.clone();
+        }
+        serde_json::from_value(task).unwrap()
+    }
+
+    #[test]
+    fn the_state_of_a_task_is_one_word() {
+        let rollout = |state: &str| {
+            json!({ "pending": 2, "rollout": { "state": state, "max_parallel": 1, "max_failures": 0, "canary": 1,
+                    "wait_healthy": false, "released": 1 } })
+        };
+
+        assert_eq!(state(&task(json!({}))).0, "done");
+        assert_eq!(state(&task(json!({ "failed": 1 }))).0, "failed");
+        assert_eq!(state(&task(json!({ "pending": 1 }))).0, "running");
+        assert_eq!(state(&task(json!({ "cancelled_at": 5 }))).0, "cancelled");
+        assert_eq!(state(&task(rollout("paused"))).0, "paused");
+        assert_eq!(state(&task(rollout("running"))).0, "running");
+        assert_eq!(state(&task(rollout("failed"))).0, "failed");
+    }
+}

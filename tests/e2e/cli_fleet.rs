@@ -1,0 +1,144 @@
+//! The CLI for those who run a fleet: files, roles, audit, doctor.
+
+use std::process::{Command, Output};
+
+use proctor_testkit::{Fleet, Subject, binary};
+use serde_json::{Value, json};
+
+use crate::cli::{out, proctor};
+use crate::hosts;
+
+const IP: &str = "127.0.0.1";
+
+fn json_out(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_compared_applied_and_pruned() {
+    let fleet = Fleet::start().await.unwrap();
+    let _agent = fleet.agent(IP).await.unwrap();
+    let dir = fleet.dir().join("declared");
+    std::fs::create_dir(&dir).unwrap();
+    let subjects = ["one", "two"].map(|name| Subject::new(fleet.dir(), name).unwrap());
+    let write = |subject: &Subject, reload: &str| {
+        let mut spec = subject.spec();
+        spec["control"]["reload_cmd"] = json!(reload);
+        let body = json!({"process": [{"meta": subject.meta(), "hosts": [IP], "spec": spec}]});
+        std::fs::write(dir.join(format!("{}.json", subject.name)), body.to_string()).unwrap();
+    };
+    let path = dir.to_str().unwrap();
+    write(&subjects[0], "echo a");
+    write(&subjects[1], "echo a");
+    std::fs::write(dir.join("pool.toml"), "[[pool]]\nnamespace = \"e2e\"\ncpu = 50\nmemory = 50\nall = true\n")
+        .unwrap();
+
+    let planned = proctor(&fleet, &["diff", "-f", path, "-o", "json"]);
+    assert_eq!(planned.status.code(), Some(1), "{planned:?}");
+    assert!(json_out(&planned).as_array().unwrap().iter().all(|step| step["action"] == "create"), "{planned:?}");
+    let only_told = out(&proctor(&fleet, &["apply", "-f", path, "--plan"]));
+    assert!(only_told.contains("+ process e2e/one on 0:127.0.0.1"), "{only_told}");
+    assert!(!out(&proctor(&fleet, &["ps"])).contains("e2e/one"), "a plan changes nothing");
+
+    out(&proctor(&fleet, &["apply", "-f", path]));
+    let same = out(&proctor(&fleet, &["diff", "-f", path]));
+    assert_eq!(same, "0 created, 0 changed, 0 deleted, 3 unchanged, 0 refused or failed\n");
+
+    write(&subjects[0], "echo b");
+    std::fs::remove_file(dir.join("two.json")).unwrap();
+    let changed = out(&proctor(&fleet, &["apply", "-f", path]));
+    assert!(
+        changed.contains("~ process e2e/one on 0:127.0.0.1\n    control.reload: \"echo a\" -> \"echo b\"\n"),
+        "{changed}"
+    );
+    assert!(out(&proctor(&fleet, &["ps"])).contains("e2e/two"), "nothing goes without --prune");
+
+    std::fs::write(dir.join("zz.toml"), "[[process]]\nmeta = { namespace = \"e2e\" }\nall = true\nspec = {}\n")
+        .unwrap();
+    write(&subjects[0], "echo c");
+    let bad = proctor(&fleet, &["apply", "-f", path, "--prune"]);
+    assert_eq!(bad.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&bad.stderr).contains("zz.toml: process[0]: meta.name"), "{bad:?}");
+    assert!(!out(&proctor(&fleet, &["show", "e2e/one", "-o", "json"])).contains("echo c"), "a bad file stops them all");
+    let unknown = json!({"process": [{"meta": {"namespace": "e2e", "name": "x"}, "hosts": [IP], "spec": {}}]});
+    std::fs::write(dir.join("zz.toml"), "").unwrap();
+    std::fs::write(dir.join("zz.json"), unknown.to_string()).unwrap();
+    let bad = proctor(&fleet, &["apply", "-f", path, "--prune"]);
+    assert_eq!(bad.status.code(), Some(2), "{bad:?}");
+    assert!(String::from_utf8_lossy(&bad.stderr).contains("zz.json: process[0]: spec"), "{bad:?}");
+    std::fs::remove_file(dir.join("zz.json")).unwrap();
+
+    let pruned = out(&proctor(&fleet, &["apply", "-f", path, "--prune"]));
+    assert!(pruned.contains("- process e2e/two on 0:127.0.0.1"), "{pruned}");
+    let left = out(&proctor(&fleet, &["ps"]));
+    assert!(left.contains("e2e/one") && !left.contains("e2e/two"), "{left}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_of_one_namespace_is_refused_elsewhere_and_the_audit_knows() {
+    let fleet = Fleet::start().await.unwrap();
+    let _agent = fleet.agent(IP).await.unwrap();
+    for (namespace, name) in [("mine", "subject-a"), ("theirs", "subject-b")] {
+        let subject = Subject::new(fleet.dir(), name).unwrap();
+        let body =
+            json!({"meta": {"namespace": namespace, "name": name}, "hosts": hosts(&[IP]), "spec": subject.spec()});
+        let file = fleet.dir().join(format!("{name}.json"));
+        std::fs::write(&file, body.to_string()).unwrap();
+        out(&proctor(&fleet, &["register", "-f", file.to_str().unwrap()]));
+    }
+    let url = fleet.url("");
+    let made =
+        out(&proctor(&fleet, &["app", "create", "limited", "--role", "operator@namespace:mine", "--server", &url]));
+    let limited = |arguments: &[&str]| {
+        Command::new(binary("proctor"))
+            .args(arguments)
+            .env("PROCTOR_SERVER", &url)
+            .env("PROCTOR_APP_CODE", "limited")
+            .env("PROCTOR_APP_SECRET", made.trim())
+            .env("PROCTOR_USER", "limited")
+            .output()
+            .unwrap()
+    };
+
+    out(&limited(&["start", "mine/subject-a", "--host", IP]));
+    let refused = limited(&["start", "theirs/subject-b", "--host", IP]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stdout).contains("403"), "{refused:?}");
+    let not_admin = limited(&["user", "create", "x"]);
+    assert_eq!(not_admin.status.code(), Some(3), "{not_admin:?}");
+    out(&limited(&["stop", "mine/subject-a", "--host", IP]));
+
+    assert!(out(&proctor(&fleet, &["binding", "list", "--subject", "app:limited"])).contains("namespace:mine"));
+    let listed = out(&proctor(&fleet, &["audit", "list", "--app", "limited"]));
+    assert!(listed.contains("refused"), "{listed}");
+    let exported = out(&proctor(&fleet, &["audit", "export"]));
+    assert!(exported.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+    assert!(out(&proctor(&fleet, &["audit", "verify"])).contains("intact"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_belong_to_businesses_and_the_doctor_finds_who_is_away() {
+    let fleet = Fleet::start().await.unwrap();
+    let agent = fleet.agent(IP).await.unwrap();
+    let csv = fleet.dir().join("hosts.csv");
+    std::fs::write(&csv, format!("cloud,ip,business,business_name\n0,{IP},3,蓝鲸\n")).unwrap();
+
+    out(&proctor(&fleet, &["hosts", "import", csv.to_str().unwrap()]));
+    assert!(out(&proctor(&fleet, &["business", "list", "-o", "yaml"])).contains("name: 蓝鲸"));
+    assert!(out(&proctor(&fleet, &["hosts", "--business", "3"])).contains(IP));
+    assert!(!out(&proctor(&fleet, &["hosts", "--business", "4"])).contains(IP));
+    let well = out(&proctor(&fleet, &["doctor"]));
+    assert!(well.contains("1 of 1 are connected"), "{well}");
+    assert!(well.lines().skip(1).all(|line| line.starts_with("ok ")), "{well}");
+    drop(agent);
+    proctor_testkit::eventually("the doctor misses the agent", || async {
+        let output = proctor(&fleet, &["doctor"]);
+        String::from_utf8_lossy(&output.stdout).contains("1 of 1 are not connected").then_some(())
+    })
+    .await;
+    let nobody = Command::new(binary("proctor"))
+        .args(["doctor", "--server", "http://127.0.0.1:1", "--user-token", "x"])
+        .output()
+        .unwrap();
+    assert_eq!(nobody.status.code(), Some(1), "{nobody:?}");
+}
