@@ -16,6 +16,8 @@ use uuid::Uuid;
 
 use super::error::{ApiError, GatewayAnswer, Problem, ProblemEntry};
 use super::family::Family;
+use super::language;
+use super::permission::Permission;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-bkapi-request-id");
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-bkapi-error-code");
@@ -59,12 +61,27 @@ struct Envelope<'a, T> {
     request_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     job_request_id: Option<&'a str>,
+    /// What the caller lacks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permission: Option<&'a Permission>,
+}
+
+/// A failure in the words of the answer.
+struct Told<'a> {
+    message: String,
+    permission: Option<&'a Permission>,
 }
 
 impl<'a, T: Serialize> Envelope<'a, T> {
     fn new(family: Family, id: &'a RequestId, code: u32, message: &'a str, data: T) -> Self {
         let job_request_id = (family == Family::Job).then_some(id.0.as_str());
-        Self { result: code == 0, code, message, data, request_id: &id.0, job_request_id }
+        Self { result: code == 0, code, message, data, request_id: &id.0, job_request_id, permission: None }
+    }
+}
+
+impl<'a> Envelope<'a, ()> {
+    fn failed(family: Family, id: &'a RequestId, code: u32, told: &'a Told<'a>) -> Self {
+        Self { permission: told.permission, ..Self::new(family, id, code, &told.message, ()) }
     }
 }
 
@@ -96,10 +113,13 @@ impl Dressing {
         let Self { family, id } = self;
         log(id, error);
         let entry = error.problem.entry();
+        let told = Told { message: language::of_error(error), permission: error.permission.as_deref() };
         match (family, entry.gateway) {
             (Family::GseGateway, GatewayAnswer::Level { http, number, code_name, text }) => {
-                let message = format!("{text} [reason=\"{}\"]", error.message);
-                let mut response = gateway_failure(id, http, number, code_name, &message);
+                let reason = |reason: &str| format!("{text} [reason=\"{reason}\"]");
+                let told = Told { message: reason(&told.message), ..told };
+                let mut response = gateway_failure(id, http, number, code_name, &told);
+                response.headers_mut().insert(ERROR_MESSAGE, header_text(&reason(&error.message)));
                 if let Some(wait) = error.retry_after {
                     // Whole seconds, and not before there is room again.
                     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
@@ -107,27 +127,30 @@ impl Dressing {
                 response
             }
             (Family::GseGateway, GatewayAnswer::Business(number)) => {
-                json_answer(StatusCode::OK, id, &Envelope::new(*family, id, number, &error.message, ()))
+                json_answer(StatusCode::OK, id, &Envelope::failed(*family, id, number, &told))
             }
-            (Family::GseEsb | Family::GseBackend | Family::Job, _) => esb_failure(*family, id, entry, &error.message),
+            (Family::GseEsb | Family::GseBackend | Family::Job, _) => esb_failure(*family, id, entry, &told),
         }
     }
 }
 
-fn esb_failure(family: Family, id: &RequestId, entry: &ProblemEntry, message: &str) -> Response {
+fn esb_failure(family: Family, id: &RequestId, entry: &ProblemEntry, told: &Told<'_>) -> Response {
     let code = if family == Family::Job { entry.job } else { entry.esb };
     let status = status_of(entry.esb_http);
     match code {
-        Some(code) => json_answer(status, id, &Envelope::new(family, id, code, message, ())),
+        Some(code) => json_answer(status, id, &Envelope::failed(family, id, code, told)),
         None => json_answer(status, id, &json!({"result": false, "data": null, "message": NOT_FOUND})),
     }
 }
 
-fn gateway_failure(id: &RequestId, http: u16, number: u32, code_name: &str, message: &str) -> Response {
-    let body = json!({"code": number, "code_name": code_name, "message": message, "result": false, "data": null});
+fn gateway_failure(id: &RequestId, http: u16, number: u32, code_name: &str, told: &Told<'_>) -> Response {
+    let message = &told.message;
+    let mut body = json!({"code": number, "code_name": code_name, "message": message, "result": false, "data": null});
+    if let Some(permission) = told.permission {
+        body["permission"] = json!(permission);
+    }
     let mut response = json_answer(status_of(http), id, &body);
     response.headers_mut().insert(ERROR_CODE, HeaderValue::from(number));
-    response.headers_mut().insert(ERROR_MESSAGE, header_text(message));
     response
 }
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 use proctor_model::{CODES, FieldError};
 use proctor_store::StoreError;
 
+use super::language::{code_name, problem_name};
+use super::permission::Permission;
 use crate::control::ControlError;
 
 /// What went wrong with a request as a whole.
@@ -326,11 +328,13 @@ pub struct ApiError {
     pub source: Option<ControlError>,
     /// When to come again, where that is known.
     pub retry_after: Option<Duration>,
+    /// What the caller lacks.
+    pub permission: Option<Box<Permission>>,
 }
 
 impl ApiError {
     pub(crate) fn new(problem: Problem, message: impl Into<String>) -> Self {
-        Self { problem, message: message.into(), source: None, retry_after: None }
+        Self { problem, message: message.into(), source: None, retry_after: None, permission: None }
     }
 
     pub(crate) fn too_often(caller: &str, wait: Duration) -> Self {
@@ -359,8 +363,12 @@ impl From<ControlError> for ApiError {
             ControlError::KeyReused { .. } | ControlError::TaskState { .. } => Problem::Conflict,
         };
         // What the caller learns names no file of the server; the log has the whole chain.
-        let message = error.to_string();
-        Self { source: Some(error), ..Self::new(problem, message) }
+        let refused = Self::new(problem, error.to_string());
+        match error {
+            ControlError::Forbidden(missing) => Self { permission: Some(Box::new((&missing).into())), ..refused },
+            ControlError::KeyReused { .. } | ControlError::TaskState { .. } => refused,
+            ControlError::Store(_) | ControlError::ShuttingDown => Self { source: Some(error), ..refused },
+        }
     }
 }
 
@@ -373,10 +381,12 @@ pub fn catalogue_markdown() -> String {
          a row says what became of one target.\n\n\
          ## Codes of a target (`error_code`)\n\n\
          The same numbers in every family.\n\n\
-         | number | name | meaning | what to do |\n|---|---|---|---|\n",
+         | number | name | 中文 | meaning | what to do |\n|---|---|---|---|---|\n",
     );
     for entry in CODES {
-        text += &format!("| {} | {} | {} | {} |\n", entry.number, entry.name, entry.meaning, entry.what_to_do);
+        let chinese = code_name(entry.code);
+        text +=
+            &format!("| {} | {} | {chinese} | {} | {} |\n", entry.number, entry.name, entry.meaning, entry.what_to_do);
     }
     text += "\n## Codes of a request (`code`)\n\n\
              ESB is `/api/c/compapi/v2/gse/…`, JOB is `/api/c/compapi/v2/job/…` and `…/jobv3/…`; both answer with HTTP\n\
@@ -384,7 +394,10 @@ pub fn catalogue_markdown() -> String {
              `/api/c/compapi/v2/gse/api/v2/…`) answers business errors with HTTP 200 and the numbers of the ESB, and\n\
              its own with a real HTTP status, the gateway's body and the headers `X-Bkapi-Error-Code`,\n\
              `X-Bkapi-Error-Message` and `X-Bkapi-Request-Id`.\n\n\
-             | name | ESB | JOB | gateway | meaning | what to do |\n|---|---|---|---|---|---|\n";
+             Messages are in English or Chinese, as `blueking-language` (`zh-cn`, `zh-hans`, `en`) or\n\
+             `Accept-Language` says, English by default. What clients compare (`success`, `handling`, a message\n\
+             of 836 that begins with `stop`) is the same in both, and the output of commands is left alone.\n\n\
+             | name | 中文 | ESB | JOB | gateway | meaning | what to do |\n|---|---|---|---|---|---|---|\n";
     for entry in &PROBLEMS {
         text += &problem_row(entry);
     }
@@ -401,8 +414,9 @@ fn problem_row(entry: &ProblemEntry) -> String {
         GatewayAnswer::Business(number) => number.to_string(),
     };
     format!(
-        "| {} | {} | {} | {gateway} | {} | {} |\n",
+        "| {} | {} | {} | {} | {gateway} | {} | {} |\n",
         entry.name,
+        problem_name(entry.problem),
         number(entry.esb),
         number(entry.job),
         entry.meaning,

@@ -14,8 +14,10 @@ mod family;
 mod fields;
 mod gse;
 mod job;
+mod language;
 mod limits;
 pub mod native;
+mod permission;
 mod request;
 mod routes;
 mod rows;
@@ -27,7 +29,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::ListenerExt;
@@ -40,6 +42,7 @@ use answer::Dressing;
 pub use auth::GatewayKey;
 use error::{ApiError, Problem};
 use family::Family;
+use language::Language;
 pub use limits::RateLimit;
 pub use settings::{ApiState, Networks, Settings};
 
@@ -100,7 +103,7 @@ pub fn router(state: ApiState) -> Router {
         .route("/readyz", get(health))
         .with_state(state.clone());
     let routes = families.nest("/api/v1", native::router(state.clone())).fallback(unknown_path);
-    let routes = routes.layer(from_fn_with_state(state, in_place));
+    let routes = routes.layer(from_fn_with_state(state, in_place)).layer(from_fn(in_language));
     // Around the router, not inside it: a path must be trimmed before it is matched.
     Router::new().fallback_service(NormalizePath::trim_trailing_slash(routes))
 }
@@ -111,6 +114,11 @@ async fn unknown_path(request: Request) -> Response {
         request.extensions().get::<axum::extract::OriginalUri>().map_or_else(|| request.uri(), |uri| &uri.0).path();
     let error = ApiError::new(Problem::NotFound, format!("nothing is served at {} {path}", request.method()));
     Dressing::new(Family::of_path(path), request.headers()).failure(&error)
+}
+
+/// Answers in the language that the caller wants.
+async fn in_language(request: Request, next: Next) -> Response {
+    Language::of(request.headers()).during(next.run(request)).await
 }
 
 /// Takes a place for the call until its answer begins; a stream of events holds none.

@@ -34,6 +34,7 @@ pub(crate) enum Capability {
     StatusOfNamespace,
     SetGroups,
     Groups,
+    BindAgentIds,
     AgentStatus,
     AgentInfo,
     AgentStates,
@@ -46,8 +47,8 @@ pub(crate) enum Capability {
 }
 
 use Capability::{
-    AgentInfo, AgentInfos, AgentStates, AgentStatus, Groups, JobManage, JobOperate, JobOperateScripts, JobResult,
-    Operate, OperateBatch, OperateWithSpec, Register, Result as TaskResult, SetGroups, Status, StatusById,
+    AgentInfo, AgentInfos, AgentStates, AgentStatus, BindAgentIds, Groups, JobManage, JobOperate, JobOperateScripts,
+    JobResult, Operate, OperateBatch, OperateWithSpec, Register, Result as TaskResult, SetGroups, Status, StatusById,
     StatusOfNamespace, TaskState, Unregister, Update,
 };
 
@@ -58,6 +59,7 @@ impl Capability {
             Register | Update | Unregister => Class::Register,
             Operate | OperateWithSpec | OperateBatch | JobManage | JobOperate | JobOperateScripts => Class::Operate,
             SetGroups => Class::Limits,
+            BindAgentIds => Class::Admin,
             TaskResult | Status | StatusById | StatusOfNamespace | Groups | AgentStatus | AgentInfo | AgentStates
             | AgentInfos | TaskState | JobResult => Class::Read,
         }
@@ -90,7 +92,8 @@ const ESB_ONLY: [(&str, Capability); 5] = [
     ("get_agent_info", AgentInfo),
 ];
 
-const GATEWAY_ONLY: [(&str, Capability); 3] = [
+const GATEWAY_ONLY: [(&str, Capability); 4] = [
+    ("proc/upgrade_to_agent_id", BindAgentIds),
     ("cluster/list_agent_state", AgentStates),
     ("cluster/list_agent_info", AgentInfos),
     ("task/get_task_state", TaskState),
@@ -206,6 +209,7 @@ async fn carry_out(capability: Capability, call: Call, dressing: &Dressing) -> R
         StatusOfNamespace => dressing.answer(gse::status::of_namespace(call).await),
         SetGroups => dressing.answer(gse::set_pools(call).await),
         Groups => dressing.answer(gse::status::pools(call).await),
+        BindAgentIds => dressing.answer(gse::agents::bind_ids(call).await),
         AgentStatus => dressing.answer(gse::agents::status(call).await),
         AgentInfo => dressing.answer(gse::agents::info(call).await),
         AgentStates => dressing.answer(gse::agents::states(call).await),
@@ -232,8 +236,8 @@ mod tests {
             table.iter().map(|route| (route.method.to_string(), route.path.clone())).collect();
 
         assert_eq!(unique.len(), table.len());
-        // 15 names on the ESB by two methods, 13 on three gateway paths, 13 backend calls, 4 of JOB.
-        assert_eq!(table.len(), 15 * 2 + 13 * 3 + 13 + 4 * 2 * 2);
+        // 15 names on the ESB by two methods, 14 on three gateway paths, 13 backend calls, 4 of JOB.
+        assert_eq!(table.len(), 15 * 2 + 14 * 3 + 13 + 4 * 2 * 2);
     }
 
     #[test]

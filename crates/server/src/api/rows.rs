@@ -3,6 +3,8 @@
 use proctor_model::{Code, Outcome};
 use serde::{Serialize, Serializer};
 
+use super::language;
+
 /// `content` is text in the GSE families and an object in JOB's.
 #[derive(Debug, Serialize)]
 pub(super) struct Row<C> {
@@ -17,10 +19,9 @@ impl<C> Row<C> {
         Self { error_code: Code::Handling.number(), error_msg: Code::Handling.name().to_owned(), content }
     }
 
-    /// Clients look at the beginning of the message, so there always is one.
+    /// In the language of the caller.
     pub(super) fn finished(outcome: &Outcome, content: C) -> Self {
-        let message = if outcome.message.is_empty() { outcome.code.name() } else { &outcome.message };
-        Self { error_code: outcome.code.number(), error_msg: message.to_owned(), content }
+        Self { error_code: outcome.code.number(), error_msg: language::of_outcome(outcome), content }
     }
 }
 

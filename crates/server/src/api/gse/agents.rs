@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use proctor_model::AgentId;
 use proctor_runtime::clock;
 use proctor_store::HostRecord;
 use serde::Serialize;
@@ -9,7 +10,7 @@ use serde::Serialize;
 use super::decode::{self, NamedHost};
 use super::{Call, Result};
 use crate::api::error::{ApiError, Problem};
-use crate::control::HostRef;
+use crate::control::{Control, HostRef};
 
 /// Of the gateway's status codes, the two on which all its clients agree.
 const RUNNING: i32 = 2;
@@ -144,12 +145,41 @@ async fn list<T>(call: &Call, element: fn(&Found<'_>, String) -> T) -> Result<Ve
         let is_connected = record.is_some_and(|record| call.control.is_connected(&record.agent));
         let found = Found { named, record, is_connected, now };
         let real = match (&named.host, record) {
-            (HostRef::Key(_), Some(record)) => Some(element(&found, record.agent.to_string())),
+            (HostRef::Key(_), Some(record)) => Some(element(&found, real_id(record).to_string())),
             (HostRef::Key(_), None) | (HostRef::Agent(_), _) => None,
         };
         real.into_iter().chain([element(&found, named.prefix.clone())]).collect::<Vec<T>>()
     };
     Ok(rows.iter().flat_map(elements).collect())
+}
+
+/// What the host was told to answer to, where that was done.
+fn real_id(record: &HostRecord) -> &AgentId {
+    record.alias.as_ref().unwrap_or(&record.agent)
+}
+
+/// Hosts as `cloud:ip`.
+#[derive(Debug, Serialize)]
+pub(in crate::api) struct Bound {
+    success: Vec<String>,
+    failed: Vec<String>,
+}
+
+/// proc/upgrade_to_agent_id: from now on the hosts answer to these ids too. A host that no agent serves,
+/// and an id that is another host's, fail.
+pub(in crate::api) async fn bind_ids(call: Call) -> Result<Bound> {
+    let bindings = decode::id_bindings(&call.params)?;
+    let names: Vec<String> = bindings.iter().map(|(host, _)| host.to_string()).collect();
+    let targets: Vec<String> = bindings.iter().map(|(host, id)| format!("{host} is {id}")).collect();
+    let work = |control: Control| async move { Ok(control.store().bind_agent_ids(&bindings).await?) };
+    let told = |done: &Vec<bool>| {
+        let succeeded = done.iter().filter(|is_bound| **is_bound).count();
+        format!("{succeeded} of {} bound", done.len())
+    };
+    let done = call.control.administer(&call.caller, "upgrade_to_agent_id", targets, work, told).await?;
+    let (success, failed): (Vec<_>, Vec<_>) = names.into_iter().zip(done).partition(|(_, is_bound)| *is_bound);
+    let names = |rows: Vec<(String, bool)>| rows.into_iter().map(|(name, _)| name).collect();
+    Ok(Bound { success: names(success), failed: names(failed) })
 }
 
 fn state(found: &Found<'_>, bk_agent_id: String) -> State {

@@ -9,6 +9,7 @@ use proctor_store::{Refusal, StoreError};
 
 use crate::ServerError;
 use crate::api::error::{ApiError, Problem};
+use crate::api::language;
 use crate::control::ControlError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,6 +191,7 @@ impl IntoResponse for NativeError {
             tracing::error!(error = cause as &dyn std::error::Error, "a call of the native API failed");
         }
         let Self { kind, message, field, .. } = self;
+        let message = language::of_sentence(&message);
         let error = ErrorDetail { code: kind.code().to_owned(), message, field };
         (kind.status(), Json(ErrorBody { error })).into_response()
     }

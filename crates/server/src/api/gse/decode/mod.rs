@@ -13,7 +13,7 @@ mod targets;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use proctor_model::{FieldError, Namespace, OperationKind, ProcessKey, Spec, TaskId};
+use proctor_model::{AgentId, FieldError, HostKey, Namespace, OperationKind, ProcessKey, Spec, TaskId};
 use proctor_store::ProcessQuery;
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ use spec::Demand;
 pub(in crate::api) use spec::lifetime;
 pub(in crate::api) use targets::{KeyStyle, NamedHost};
 pub(in crate::api) use targets::{address, within_bounds};
-use targets::{hosts, unique};
+use targets::{bounded, hosts, unique};
 
 type Result<T> = std::result::Result<T, FieldError>;
 
@@ -185,6 +185,25 @@ pub(super) fn pool_query(params: &Value) -> Result<(Namespace, Vec<NamedHost>)> 
 /// Body of the agent queries.
 pub(super) fn agent_query(params: &Value) -> Result<Vec<NamedHost>> {
     hosts(Fields::of(params)?, KeyStyle::WithoutSupplier)
+}
+
+/// Body of proc/upgrade_to_agent_id.
+pub(super) fn id_bindings(params: &Value) -> Result<Vec<(HostKey, AgentId)>> {
+    let mut taken = HashSet::new();
+    let binding = |value: &Value| {
+        let fields = Fields::of(value)?;
+        let (_, ip) = fields.required("ip", address)?;
+        let host = HostKey::new(fields.required("bk_cloud_id", count::<u32>)?, 0, ip);
+        if !taken.insert(host) {
+            return Err(FieldError::new("", format!("target {host} is named twice")));
+        }
+        Ok((host, fields.required("bk_agent_id", parsed)?))
+    };
+    let bindings = Fields::of(params)?.required("hosts", |hosts| each(bounded(hosts)?, binding))?;
+    if bindings.is_empty() {
+        return Err(FieldError::new("hosts", "must name at least one host"));
+    }
+    Ok(bindings)
 }
 
 /// Body of task/get_task_state: without ids, all agents of the task.

@@ -58,7 +58,7 @@ pub(super) fn hosts(fields: Fields<'_>, style: KeyStyle) -> Result<Vec<NamedHost
 }
 
 /// A list that is not too long; whatever is no list is left to be refused for that.
-fn bounded(list: &Value) -> Result<&Value> {
+pub(super) fn bounded(list: &Value) -> Result<&Value> {
     within_bounds(list.as_array().map_or(0, Vec::len))?;
     Ok(list)
 }

@@ -1,0 +1,162 @@
+//! English and Chinese: which one a caller wants, and the Chinese of what we say.
+//!
+//! Promised: `blueking-language` decides, then `Accept-Language`, then English. What clients compare
+//! ("success", "handling", a message that begins with `stop`) is the same in both. What has no Chinese of
+//! its own stands behind the Chinese name of its problem or code, in English; the output of a command is
+//! never touched. Absent: other languages, and the meanings of data (states, fields, names).
+
+mod phrases;
+
+use axum::http::{HeaderMap, header};
+use proctor_model::{Code, Outcome};
+
+use super::error::ApiError;
+use phrases::{NOUNS, PHRASES};
+pub(super) use phrases::{code_name, problem_name};
+
+/// How a BlueKing client says it.
+const BLUEKING_LANGUAGE: &str = "blueking-language";
+/// Preferences of one Accept-Language that are looked at.
+const PREFERENCES_MAX: usize = 16;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Language {
+    #[default]
+    English,
+    Chinese,
+}
+
+tokio::task_local! {
+    static CURRENT: Language;
+}
+
+impl Language {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let chosen = text(BLUEKING_LANGUAGE).and_then(Self::named);
+        let accepted = || text(header::ACCEPT_LANGUAGE.as_str()).and_then(Self::preferred);
+        chosen.or_else(accepted).unwrap_or_default()
+    }
+
+    /// That of the request that is being answered.
+    pub(crate) fn current() -> Self {
+        CURRENT.try_with(|language| *language).unwrap_or_default()
+    }
+
+    /// Does `work` with this as the current one.
+    pub(super) async fn during<F: Future>(self, work: F) -> F::Output {
+        CURRENT.scope(self, work).await
+    }
+
+    /// `zh-cn`, `zh_CN`, `zh-hans`, `en`, …
+    fn named(text: &str) -> Option<Self> {
+        let base = text.trim().split(['-', '_']).next().unwrap_or_default();
+        match base.to_ascii_lowercase().as_str() {
+            "zh" => Some(Self::Chinese),
+            "en" => Some(Self::English),
+            _ => None,
+        }
+    }
+
+    /// The one with the highest weight that we speak, the first among equals.
+    fn preferred(accept: &str) -> Option<Self> {
+        let mut best: Option<(f32, Self)> = None;
+        for preference in accept.split(',').take(PREFERENCES_MAX) {
+            let (name, parameters) = preference.split_once(';').unwrap_or((preference, ""));
+            let weight = parameters.trim().strip_prefix("q=").map_or(Some(1.0), |weight| weight.trim().parse().ok());
+            let (Some(language), Some(weight)) = (Self::named(name), weight) else { continue };
+            if weight > 0.0 && best.is_none_or(|(other, _)| weight > other) {
+                best = Some((weight, language));
+            }
+        }
+        best.map(|(_, language)| language)
+    }
+}
+
+/// What is told about a request that failed.
+pub(super) fn of_error(error: &ApiError) -> String {
+    match Language::current() {
+        Language::English => error.message.clone(),
+        Language::Chinese => {
+            chinese(&error.message).unwrap_or_else(|| format!("{}：{}", problem_name(error.problem), error.message))
+        }
+    }
+}
+
+/// A sentence for people, as it is where we have no Chinese for it.
+pub(super) fn of_sentence(text: &str) -> String {
+    match Language::current() {
+        Language::English => text.to_owned(),
+        Language::Chinese => chinese(text).unwrap_or_else(|| text.to_owned()),
+    }
+}
+
+/// What is told about a finished target. There always is a message: clients look at its beginning.
+pub(super) fn of_outcome(outcome: &Outcome) -> String {
+    let message = if outcome.message.is_empty() { outcome.code.name() } else { &outcome.message };
+    match (Language::current(), outcome.code) {
+        (Language::English, _) | (Language::Chinese, Code::Success | Code::Handling) => message.to_owned(),
+        // The output of a command, unless it is a sentence of ours.
+        (Language::Chinese, Code::CommandFailed) => chinese(message).unwrap_or_else(|| message.to_owned()),
+        (Language::Chinese, code) if message.starts_with("stop") => {
+            chinese(message).unwrap_or_else(|| format!("stop: {}：{message}", code_name(code)))
+        }
+        (Language::Chinese, code) => chinese(message).unwrap_or_else(|| format!("{}：{message}", code_name(code))),
+    }
+}
+
+/// The Chinese of a sentence of ours; a field's path in front stays.
+fn chinese(text: &str) -> Option<String> {
+    let whole = PHRASES.iter().find_map(|(english, chinese)| translated(text, english, chinese));
+    whole.or_else(|| {
+        let (path, rest) = text.split_once(": ").filter(|(path, _)| !path.contains(' '))?;
+        let rest = PHRASES.iter().find_map(|(english, chinese)| translated(rest, english, chinese))?;
+        Some(format!("{path}: {rest}"))
+    })
+}
+
+/// `{}` in a phrase stands for anything, `{noun}` for one of our own words, in both languages in the
+/// same order.
+fn translated(text: &str, english: &str, chinese: &str) -> Option<String> {
+    let mut found = Vec::new();
+    let (mut rest, mut phrase) = (text, english);
+    while let Some((literal, place, after)) = next_place(phrase) {
+        rest = rest.strip_prefix(literal)?;
+        let (ending, _, _) = next_place(after).unwrap_or((after, "", ""));
+        let end = match (ending, next_place(after)) {
+            ("", None) => rest.len(),
+            (ending, None) => rest.len().checked_sub(ending.len()).filter(|end| rest.ends_with(ending) && *end > 0)?,
+            (ending, Some(_)) => rest.find(ending)?,
+        };
+        found.push(if place == NOUN { noun(&rest[..end])? } else { rest[..end].to_owned() });
+        (rest, phrase) = (&rest[end..], after);
+    }
+    if rest != phrase {
+        return None;
+    }
+    let mut told = String::new();
+    let (mut phrase, mut found) = (chinese, found.into_iter());
+    while let Some((literal, _, after)) = next_place(phrase) {
+        told += literal;
+        told += &found.next()?;
+        phrase = after;
+    }
+    Some(told + phrase)
+}
+
+const ANYTHING: &str = "{}";
+const NOUN: &str = "{noun}";
+
+/// What is before the first place, the place, and what is after it.
+fn next_place(phrase: &str) -> Option<(&str, &str, &str)> {
+    let start = phrase.find('{')?;
+    let place = if phrase[start..].starts_with(ANYTHING) { ANYTHING } else { NOUN };
+    Some((&phrase[..start], place, &phrase[start + place.len()..]))
+}
+
+fn noun(english: &str) -> Option<String> {
+    NOUNS.iter().find(|(word, _)| *word == english).map(|(_, chinese)| (*chinese).to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! What a caller without a role is told, in both languages.
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use serde_json::{Value, json};
+
+use crate::support::{APP, Answer, ESB, GATEWAY, JOB, SECRET, World, on_host, registered};
+
+/// The app without any role, for itself.
+async fn as_stranger(world: &World, path: &str, mut body: Value, language: &str) -> Answer {
+    body["bk_app_code"] = json!("stranger");
+    body["bk_app_secret"] = json!(SECRET);
+    body["bk_username"] = json!("stranger");
+    in_language(world, path, &body, language).await
+}
+
+async fn in_language(world: &World, path: &str, body: &Value, language: &str) -> Answer {
+    let request = Request::post(path).header("blueking-language", language);
+    world.send(request.body(Body::from(body.to_string())).unwrap()).await
+}
+
+fn lacks_read_on(host: &str) -> Value {
+    let instance = json!({"type": "host", "type_name": "host", "id": host, "name": host});
+    let hosts = json!({"system_id": "proctor", "system_name": "Proctor", "type": "host", "type_name": "host",
+        "instances": [[instance]]});
+    json!({"system_id": "proctor", "system_name": "Proctor",
+        "actions": [{"id": "read", "name": "read", "related_resource_types": [hosts]}]})
+}
+
+#[tokio::test]
+async fn a_call_without_rows_fails_with_what_is_missing() {
+    let world = World::new().await;
+    let by_id = json!({"meta": {"namespace": "web", "name": "a"}, "agent_id_list": ["0:10.0.0.1"]});
+
+    let esb = as_stranger(&world, &format!("{ESB}/get_proc_status"), on_host("a", "10.0.0.1"), "en").await;
+    let gateway = as_stranger(&world, &format!("{GATEWAY}/get_proc_status_v2"), by_id, "en").await;
+
+    assert_eq!((esb.status, esb.code()), (StatusCode::OK, 1_306_403), "{}", esb.json);
+    assert_eq!(esb.json["permission"], lacks_read_on("0:10.0.0.1"));
+    assert_eq!((gateway.status, gateway.code()), (StatusCode::FORBIDDEN, 1_640_301));
+    assert_eq!(gateway.json["code_name"], "APP_NO_PERMISSION");
+    assert_eq!(gateway.json["permission"], lacks_read_on("0:10.0.0.1"));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_task_of_others_is_forbidden_in_the_shape_of_job() {
+    let world = World::new().await;
+    let info = json!({"setup_path": "/d", "proc_name": "n", "pid_path": "/d/n.pid",
+        "ip_list": [{"bk_cloud_id": 0, "ip": "10.0.0.1"}]});
+    let body = json!({"bk_biz_id": 1, "op_type": 2, "process_infos": [info]});
+    let task = world.post(&format!("{JOB}/operate_process"), body).await.data()["bk_gse_taskid"].clone();
+
+    let result = json!({"bk_biz_id": 1, "bk_gse_taskid": task});
+    let answer = as_stranger(&world, &format!("{JOB}/get_proc_result"), result, "en").await;
+
+    assert_eq!((answer.status, answer.code()), (StatusCode::OK, 9_900_403), "{}", answer.json);
+    assert_eq!(answer.json["permission"]["actions"][0]["id"], "read");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_target_that_is_forbidden_is_a_row() {
+    let world = World::new().await;
+
+    let english = as_stranger(&world, &format!("{ESB}/register_proc_info"), registered("a", "10.0.0.1"), "en").await;
+    let chinese = as_stranger(&world, &format!("{ESB}/register_proc_info"), registered("a", "10.0.0.1"), "zh-cn").await;
+
+    let row = |answer: &Answer| answer.data()["0:7:10.0.0.1:web:a"].clone();
+    assert_eq!((&row(&english)["error_code"], &row(&chinese)["error_code"]), (&json!(403), &json!(403)));
+    assert!(row(&english)["error_msg"].as_str().unwrap().contains("register"));
+    assert!(row(&chinese)["error_msg"].as_str().unwrap().starts_with("没有权限"), "{}", row(&chinese));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn messages_are_in_the_language_of_the_caller() {
+    let world = World::new().await;
+    let who = |mut body: Value| {
+        body["bk_app_code"] = json!(APP);
+        body["bk_app_secret"] = json!(SECRET);
+        body["bk_username"] = json!("admin");
+        body
+    };
+    let register = format!("{ESB}/register_proc_info");
+    let gone = who(registered("a", "10.9.9.9"));
+
+    let field = in_language(&world, &format!("{ESB}/operate_proc"), &who(json!({})), "zh-hans").await;
+    let job = in_language(&world, &format!("{JOB}/operate_process"), &who(json!({})), "zh-cn").await;
+    let gateway = in_language(&world, &format!("{GATEWAY}/operate_proc_v2"), &json!({}), "zh-cn").await;
+    let row = in_language(&world, &register, &gone, "zh-cn").await;
+    let english = in_language(&world, &register, &gone, "en").await;
+    let done = in_language(&world, &register, &who(registered("a", "10.0.0.1")), "zh-cn").await;
+    let accepting = Request::post(format!("{ESB}/operate_proc")).header("Accept-Language", "zh-CN,zh;q=0.9");
+    let accepting = world.send(accepting.body(Body::from(who(json!({})).to_string())).unwrap()).await;
+
+    assert_eq!(field.message(), "meta: 缺失");
+    assert_eq!(accepting.message(), "meta: 缺失");
+    assert_eq!(job.message(), "bk_biz_id: 缺失，且没有 bk_scope_type");
+    assert_eq!(gateway.message(), "App authentication failed [reason=\"APP Code [bk_app_code] 不能为空\"]");
+    let header = gateway.headers["X-Bkapi-Error-Message"].to_str().unwrap();
+    assert!(header.contains("cannot be empty"), "a header is ASCII: {header}");
+    let message = |answer: &Answer| answer.data()["0:7:10.9.9.9:web:a"]["error_msg"].clone();
+    assert_eq!(message(&row), "主机 0:10.9.9.9 从未安装 Agent");
+    assert_eq!(message(&english), "host 0:10.9.9.9 has never enrolled an agent");
+    assert_eq!((done.message(), &done.data()["0:7:10.0.0.1:web:a"]["error_msg"]), ("success", &json!("success")));
+    world.end().await;
+}
