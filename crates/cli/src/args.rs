@@ -16,7 +16,7 @@ use proctor_server::api::{GatewayKey, Networks, RateLimit, Settings};
 
 use crate::commands::{
     AppCommand, ApplyArgs, AuditCommand, BindingCommand, BusinessCommand, BusinessSetCommand, EventsArgs, FilesArgs,
-    HistoryArgs, HostsCommand, RoleCommand, TaskCommand, TopArgs, UserCommand, WebhookCommand,
+    HistoryArgs, HostsCommand, RoleCommand, TaskArgs, TopArgs, UserCommand, WebhookCommand,
 };
 use crate::papers::{CompletionArgs, ManArgs};
 
@@ -146,8 +146,7 @@ pub(crate) enum Command {
     /// The specs that a process had on a host, and what changed between them
     History(HistoryArgs),
     /// Tasks: how far they are, what came of each target; cancel, retry, resume
-    #[command(subcommand)]
-    Task(TaskCommand),
+    Task(TaskArgs),
     /// Pools: limits that processes of a namespace share on a host
     #[command(subcommand)]
     Group(GroupCommand),

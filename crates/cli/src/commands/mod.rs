@@ -29,7 +29,7 @@ pub(crate) use audit::AuditCommand;
 pub(crate) use events::EventsArgs;
 pub(crate) use history::HistoryArgs;
 pub(crate) use places::{BusinessCommand, BusinessSetCommand, HostsCommand};
-pub(crate) use tasks::TaskCommand;
+pub(crate) use tasks::TaskArgs;
 pub(crate) use top::TopArgs;
 pub(crate) use webhooks::WebhookCommand;
 
@@ -69,7 +69,7 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<End
         Command::Show(args) => processes::show(&session, args).await,
         Command::Status(args) => operate::status(&session, args).await,
         Command::History(args) => history::show(&session, args).await,
-        Command::Task(command) => tasks::run(&session, command).await,
+        Command::Task(args) => tasks::run(&session, args).await,
         Command::Group(GroupCommand::Set(args)) => pools::set(&session, args).await,
         Command::Group(GroupCommand::Get(args)) => pools::get(&session, args).await,
         Command::Events(args) => events::show(&session, args).await,

@@ -1,6 +1,6 @@
-//! `proctor task list|show|cancel|retry|resume`.
+//! `proctor task ID`, and `proctor task list|show|cancel|retry|resume`.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
 use futures::{StreamExt, TryStreamExt};
@@ -10,6 +10,16 @@ use proctor_model::TaskId;
 use super::{Ended, Session, operate, wait};
 use crate::args::parse_task;
 use crate::output::{self, Sheet, Tone, moment, or_dash, plain};
+
+/// An id alone is `show`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct TaskArgs {
+    #[command(subcommand)]
+    command: Option<TaskCommand>,
+    #[command(flatten)]
+    show: Option<ShowArgs>,
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
@@ -66,9 +76,10 @@ pub(crate) struct FollowArgs {
     no_wait: bool,
 }
 
-pub(super) async fn run(session: &Session, command: TaskCommand) -> Result<Ended> {
+pub(super) async fn run(session: &Session, args: TaskArgs) -> Result<Ended> {
     let client = &session.client;
-    match command {
+    let shown = args.show.map(TaskCommand::Show);
+    match args.command.or(shown).context("give the id of a task, or a command: see --help")? {
         TaskCommand::List(args) => list(session, args).await,
         TaskCommand::Show(args) => {
             let id = args.task.task_id;
@@ -192,5 +203,28 @@ mod tests {
         assert_eq!(state(&task(rollout("paused"))).0, "paused");
         assert_eq!(state(&task(rollout("running"))).0, "running");
         assert_eq!(state(&task(rollout("failed"))).0, "failed");
+    }
+
+    #[test]
+    fn an_id_alone_is_shown() {
+        use clap::Parser;
+
+        #[derive(Debug, Parser)]
+        struct Alone {
+            #[command(flatten)]
+            task: TaskArgs,
+        }
+        let id = TaskId::from_uuid(uuid::Uuid::nil()).to_string();
+        let parse = |words: &[&str]| Alone::try_parse_from(["task"].iter().chain(words)).map(|alone| alone.task);
+
+        let alone = parse(&[&id, "--watch"]).unwrap();
+        let show = parse(&["show", &id]).unwrap();
+        let list = parse(&["list"]).unwrap();
+
+        assert!(alone.command.is_none() && alone.show.is_some_and(|show| show.watch));
+        assert!(matches!(show.command, Some(TaskCommand::Show(_))));
+        assert!(matches!(list.command, Some(TaskCommand::List(_))));
+        assert!(parse(&[]).is_err(), "something is asked for");
+        assert!(parse(&["nonsense"]).is_err());
     }
 }
