@@ -47,7 +47,7 @@ async fn every_bad_register_names_its_field_and_changes_nothing() {
         assert!(answer["message"].as_str().unwrap().contains(field), "{pointer}: {answer}");
         assert!(answer["data"].is_null());
     }
-    assert_eq!(fleet.get("/api/v1/processes").await.unwrap()["count"], 0);
+    assert_eq!(fleet.get("/api/v1/processes").await.unwrap()["processes"], json!([]));
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn one_bad_item_stops_the_whole_batch() {
 
     assert_eq!(answer["result"], false);
     assert!(answer["message"].as_str().unwrap().contains("proc_operate_req[1]"), "{answer}");
-    assert_eq!(fleet.get("/api/v1/processes").await.unwrap()["count"], 0);
+    assert_eq!(fleet.get("/api/v1/processes").await.unwrap()["processes"], json!([]));
     assert!(subject.copies().is_empty());
 }
 

@@ -185,8 +185,8 @@ async fn g8_thousands_of_registered_processes_are_taken_up_again_by_a_new_agent(
 
     let seen = scene.status().await;
     assert_eq!((&seen["pid"], &seen["isAuto"]), (&json!(pid), &json!(true)));
-    let path = "/api/v1/processes?namespace=many&limit=1";
-    assert_eq!(scene.fleet.get(path).await.unwrap()["count"], COUNT);
+    let page = json!({"meta": {"namespace": "many"}, "page": {"start": 0, "limit": 1}});
+    assert_eq!(scene.fleet.gse("sync_proc_status", &page).await.unwrap()["data"]["count"], COUNT);
     let megabytes = resident_megabytes(scene.agent.program.pid());
     assert!(megabytes < 200, "{megabytes} MB, not optimised");
     let before = scene.subject.pid().unwrap();

@@ -13,12 +13,23 @@ use crate::output::{self, Sheet, Tone, moment, or_dash, plain};
 
 /// An id alone is `show`.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 pub(crate) struct TaskArgs {
     #[command(subcommand)]
     command: Option<TaskCommand>,
-    #[command(flatten)]
-    show: Option<ShowArgs>,
+    /// As it was printed or answered: GSETASK:…
+    #[arg(value_parser = parse_task)]
+    task_id: Option<TaskId>,
+    /// Wait until every target has its outcome
+    #[arg(short, long, env = "PROCTOR_WATCH", value_parser = BoolishValueParser::new())]
+    watch: bool,
+}
+
+impl TaskArgs {
+    fn command(self) -> Option<TaskCommand> {
+        let shown = |task_id| TaskCommand::Show(ShowArgs { task: IdArgs { task_id }, watch: self.watch });
+        self.command.or_else(|| self.task_id.map(shown))
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -78,8 +89,7 @@ pub(crate) struct FollowArgs {
 
 pub(super) async fn run(session: &Session, args: TaskArgs) -> Result<Ended> {
     let client = &session.client;
-    let shown = args.show.map(TaskCommand::Show);
-    match args.command.or(shown).context("give the id of a task, or a command: see --help")? {
+    match args.command().context("give the id of a task, or a command: see --help")? {
         TaskCommand::List(args) => list(session, args).await,
         TaskCommand::Show(args) => {
             let id = args.task.task_id;
@@ -209,22 +219,19 @@ mod tests {
     fn an_id_alone_is_shown() {
         use clap::Parser;
 
-        #[derive(Debug, Parser)]
-        struct Alone {
-            #[command(flatten)]
-            task: TaskArgs,
-        }
+        use crate::args::{Cli, Command};
+
         let id = TaskId::from_uuid(uuid::Uuid::nil()).to_string();
-        let parse = |words: &[&str]| Alone::try_parse_from(["task"].iter().chain(words)).map(|alone| alone.task);
+        let parse = |words: &[&str]| {
+            let cli = Cli::try_parse_from(["proctor", "task"].iter().chain(words)).ok()?;
+            let Command::Task(args) = cli.command else { return None };
+            args.command()
+        };
 
-        let alone = parse(&[&id, "--watch"]).unwrap();
-        let show = parse(&["show", &id]).unwrap();
-        let list = parse(&["list"]).unwrap();
-
-        assert!(alone.command.is_none() && alone.show.is_some_and(|show| show.watch));
-        assert!(matches!(show.command, Some(TaskCommand::Show(_))));
-        assert!(matches!(list.command, Some(TaskCommand::List(_))));
-        assert!(parse(&[]).is_err(), "something is asked for");
-        assert!(parse(&["nonsense"]).is_err());
+        assert!(matches!(parse(&[&id, "--watch"]), Some(TaskCommand::Show(ShowArgs { watch: true, .. }))));
+        assert!(matches!(parse(&[&id]), Some(TaskCommand::Show(ShowArgs { watch: false, .. }))));
+        assert!(matches!(parse(&["show", &id]), Some(TaskCommand::Show(_))));
+        assert!(matches!(parse(&["list"]), Some(TaskCommand::List(_))));
+        assert!(parse(&[]).is_none() && parse(&["nonsense"]).is_none());
     }
 }
