@@ -84,7 +84,12 @@ impl Control {
         let refused = |host: &HostRecord| namespaces.iter().find(|namespace| !caller.may(class, host, Some(namespace)));
         let allowed = records.iter().flatten().filter(|host| refused(host).is_none());
         let agents = allowed.map(|host| host.agent.clone()).collect();
-        let answers = self.audited(caller, deed, move |control| work(control, agents), |rows| counted(rows)).await?;
+        let forbidden = records.iter().flatten().filter(|host| refused(host).is_some()).count();
+        let told = move |rows: &Vec<Outcome>| match forbidden {
+            0 => counted(rows),
+            _ => format!("{}; {forbidden} forbidden", counted(rows)),
+        };
+        let answers = self.audited(caller, deed, move |control| work(control, agents), told).await?;
         let mut answers = answers.into_iter();
         let rows = hosts.iter().zip(&records).map(|(named, host)| match host {
             None => never_enrolled(named),

@@ -261,5 +261,7 @@ async fn a_role_in_a_scope_counts_there_and_nowhere_else() {
     assert!(message.contains("register") && message.contains("web_team") && message.contains("db"), "{message}");
     let all = world.post(&format!("{ESB}/sync_proc_status"), json!({ "meta": { "namespace": "db" } })).await;
     assert_eq!(all.data()["count"], 0, "what was refused is not there");
+    let entries = world.store.audit(&AuditQuery { limit: 1000, ..AuditQuery::default() }).await.unwrap();
+    assert!(entries.last().unwrap().draft.outcome.ends_with("; 1 forbidden"), "the audit tells what was refused");
     world.end().await;
 }
