@@ -62,7 +62,8 @@ pub(crate) fn kill_all(worker: &Worker, supervisor: &Supervisor<'_>) -> Result<D
     let pids: Vec<i32> =
         supervisor.names.iter().filter_map(|name| worker.newest(name)).map(|start| start.pid).collect();
     let begun = monotonic();
-    pids.into_iter().for_each(procs::signal);
+    pids.iter().copied().for_each(procs::signal);
+    pids.into_iter().for_each(procs::reap);
     let starts = worker.wait_all(&supervisor.names, begun)?;
     let last = starts.iter().map(|start| start.nanos).max().unwrap_or(begun);
     Ok(Duration::from_nanos(last - begun))

@@ -26,16 +26,14 @@ pub(crate) fn signal(pid: i32) {
     }
 }
 
-/// SIGKILL, and the end of an orphan if it comes at once.
+/// SIGKILL, and the wait for its end where it is ours: a zombie still counts as there for some.
 pub(crate) fn kill(pid: i32) {
-    if let Some(pid) = Pid::from_raw(pid) {
-        let _ = kill_process(pid, Signal::KILL);
-        // Orphans are ours: the bench is their subreaper. Of another's child this says nothing.
-        let _ = waitpid(Some(pid), WaitOptions::NOHANG);
-    }
+    signal(pid);
+    reap(pid);
 }
 
-/// Waits for the end of an orphan that was killed.
+/// Waits for the end of an orphan that was killed; the bench is their subreaper. Of a child of
+/// another this says nothing, at once.
 pub(crate) fn reap(pid: i32) {
     if let Some(pid) = Pid::from_raw(pid) {
         let _ = waitpid(Some(pid), WaitOptions::empty());

@@ -1,7 +1,7 @@
 //! Proctor and its peers, each with the same crowd of workers to supervise.
 //!
-//! Promised: every supervisor runs in a directory of its own, by hand, with the configuration that
-//! makes it as quick as it can be, and is gone with everything it started when it is dropped.
+//! Promised: every supervisor runs in a directory of its own, by hand, with short waits in its
+//! configuration (see `configs`), and is gone with everything it started when it is dropped.
 //! Absent: installing them, see `scripts/install-bench-peers`.
 
 mod configs;

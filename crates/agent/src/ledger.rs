@@ -2,7 +2,8 @@
 //!
 //! Durable: processes with all that decides about them, operations that began with their outcome,
 //! pools, the newest generation seen, events that the server has not seen (bounded). Rebuilt by
-//! looking: what runs. Hot: one transaction for each turn of the driver.
+//! looking: what runs. Hot: one transaction for each turn of the driver, on the driver's own thread,
+//! which waits for it in any case.
 //!
 //! Two strengths of writing: what must survive the agent's own end only reaches the kernel; what
 //! the server will rely on (operations, outcomes, generations) is synced to the disk. After a loss
@@ -18,12 +19,10 @@ mod tests;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc as std_mpsc;
 
 use proctor_model::{BootId, Event, OperationId, OperationKind, Outcome, Pool, ProcessKey};
 use proctor_supervise::Record;
 use rusqlite::{Connection, OptionalExtension, params};
-use tokio::sync::oneshot;
 
 use crate::spool::SPOOLED_MAX;
 
@@ -134,11 +133,6 @@ impl Batch {
     }
 }
 
-enum Job {
-    Commit(Box<Batch>, oneshot::Sender<Result<(), Unwritten>>),
-    Outcome(OperationId, oneshot::Sender<Option<Outcome>>),
-}
-
 /// A batch that could not be written: it is given back, because it is still owed.
 #[derive(Debug)]
 pub(crate) struct Unwritten {
@@ -173,14 +167,15 @@ fn is_of_the_file(error: &rusqlite::Error) -> bool {
     }
 }
 
-/// A handle to the ledger's thread.
+/// The open ledger. Its owner waits for every write, so it must not share its thread with others.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    jobs: std_mpsc::SyncSender<Job>,
+    connection: Connection,
+    spooled: events::Spooled,
 }
 
 impl Ledger {
-    /// Opens or makes the ledger and starts its thread, which ends with the handle.
+    /// Opens or makes the ledger.
     pub(crate) fn open(path: &Path) -> Result<(Self, Memory), LedgerError> {
         let (connection, memory) = match open_and_read(path) {
             Ok(opened) => opened,
@@ -193,52 +188,20 @@ impl Ledger {
                 open_and_read(path)?
             }
         };
-        let (jobs, queue) = std_mpsc::sync_channel(64);
-        std::thread::Builder::new()
-            .name("ledger".into())
-            .spawn(move || serve(connection, &queue))
-            .map_err(|error| LedgerError::Write(error.to_string()))?;
-        Ok((Self { jobs }, memory))
+        Ok((Self { connection, spooled: events::Spooled::default() }, memory))
     }
 
     /// Returns when the batch is written, as strongly as what it holds needs.
-    pub(crate) async fn commit(&self, batch: Box<Batch>) -> Result<(), Unwritten> {
-        let (answer, answered) = oneshot::channel();
-        let gone = |batch| Unwritten { error: LedgerError::Write("its thread has ended".into()), batch };
-        if let Err(std_mpsc::SendError(job)) = self.jobs.send(Job::Commit(batch, answer)) {
-            return Err(gone(match job {
-                Job::Commit(batch, _) => batch,
-                Job::Outcome(..) => Box::default(),
-            }));
-        }
-        answered.await.unwrap_or_else(|_| Err(gone(Box::default())))
+    pub(crate) fn commit(&mut self, batch: Box<Batch>) -> Result<(), Unwritten> {
+        commit(&mut self.connection, &batch, &mut self.spooled).map_err(|error| {
+            self.spooled.forget();
+            Unwritten { error: LedgerError::Write(error.to_string()), batch }
+        })
     }
 
     /// The outcome of an operation that ended earlier.
-    pub(crate) async fn outcome(&self, operation: OperationId) -> Option<Outcome> {
-        let (answer, answered) = oneshot::channel();
-        self.jobs.send(Job::Outcome(operation, answer)).ok()?;
-        answered.await.ok().flatten()
-    }
-}
-
-fn serve(mut connection: Connection, queue: &std_mpsc::Receiver<Job>) {
-    let mut spooled = events::Spooled::default();
-    while let Ok(job) = queue.recv() {
-        match job {
-            Job::Commit(batch, answer) => {
-                let result = commit(&mut connection, &batch, &mut spooled);
-                if result.is_err() {
-                    spooled.forget();
-                }
-                let unwritten =
-                    |error: rusqlite::Error| Unwritten { error: LedgerError::Write(error.to_string()), batch };
-                let _ = answer.send(result.map_err(unwritten));
-            }
-            Job::Outcome(operation, answer) => {
-                let _ = answer.send(outcome_of(&connection, operation));
-            }
-        }
+    pub(crate) fn outcome(&self, operation: OperationId) -> Option<Outcome> {
+        outcome_of(&self.connection, operation)
     }
 }
 

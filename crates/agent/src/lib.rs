@@ -61,6 +61,8 @@ pub enum AgentError {
     Ledger(#[from] ledger::LedgerError),
     #[error(transparent)]
     Policy(#[from] policy::PolicyError),
+    #[error("cannot start a thread")]
+    Thread { source: std::io::Error },
     #[error("cannot take control of the host")]
     Host(#[from] proctor_host::Error),
 }
@@ -75,7 +77,8 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
     let driver = driver::Driver::new(host.clone(), policy, ledger, memory, inbox.clone(), tasks.clone());
     let (seen, driven) = (driver.seen_generation(), driver.run(inputs));
     // Supervision does not wait for the server, nor for the enrolment.
-    tasks.spawn("driver", driven);
+    // It writes the ledger on its own thread.
+    tasks.spawn_on_thread("driver", driven).map_err(|source| AgentError::Thread { source })?;
 
     let shutdown = tasks.shutdown();
     let connected = async {

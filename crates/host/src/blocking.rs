@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// The work did not end within its limit, or earlier work of the same name still hangs.
 #[derive(Debug)]
@@ -25,39 +27,72 @@ impl Blocking {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
+        let working = self.run_then(name, limit, work, |answer| answer).await?;
+        working.await.ok().flatten().ok_or(NoAnswer)
+    }
+
+    /// As [`Self::run`], and then, unless the work was given up meanwhile, what follows from it, on
+    /// the same thread. The answer comes when the work is over, and is the wait for what follows.
+    pub(crate) async fn run_then<A, T>(
+        &self,
+        name: &str,
+        limit: Duration,
+        work: impl FnOnce() -> A + Send + 'static,
+        then: impl FnOnce(A) -> T + Send + 'static,
+    ) -> Result<JoinHandle<Option<T>>, NoAnswer>
+    where
+        T: Send + 'static,
+    {
         if self.hung.lock().contains(name) {
             return Err(NoAnswer);
         }
-        let over = Arc::new(Mutex::new(false));
-        let mark = Over { over: Arc::clone(&over), hung: Arc::clone(&self.hung), name: name.to_owned() };
+        let stage = Arc::new(Mutex::new(Stage::Working));
+        let mark = Mark { stage: Arc::clone(&stage), hung: Arc::clone(&self.hung), name: name.to_owned() };
+        let (over, is_over) = oneshot::channel();
         let working = tokio::task::spawn_blocking(move || {
-            let _mark = mark;
-            work()
+            let answer = work();
+            let is_wanted = mark.is_wanted();
+            drop(mark);
+            let _ = over.send(());
+            is_wanted.then(|| then(answer))
         });
-        match tokio::time::timeout(limit, working).await {
-            Ok(joined) => joined.map_err(|_| NoAnswer),
-            Err(_) => {
-                let over = over.lock();
-                if !*over {
-                    self.hung.lock().insert(name.to_owned());
-                }
-                Err(NoAnswer)
+        if tokio::time::timeout(limit, is_over).await.is_err() {
+            let mut stage = stage.lock();
+            if *stage == Stage::Working {
+                *stage = Stage::GivenUp;
+                self.hung.lock().insert(name.to_owned());
+                return Err(NoAnswer);
             }
         }
+        Ok(working)
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Working,
+    GivenUp,
+    Over,
+}
+
 /// Takes the name off the hung ones when the work ends, also by a panic.
-struct Over {
-    over: Arc<Mutex<bool>>,
+struct Mark {
+    stage: Arc<Mutex<Stage>>,
     hung: Arc<Mutex<HashSet<String>>>,
     name: String,
 }
 
-impl Drop for Over {
+impl Mark {
+    /// The work is over: does anybody still wait for it?
+    fn is_wanted(&self) -> bool {
+        std::mem::replace(&mut *self.stage.lock(), Stage::Over) == Stage::Working
+    }
+}
+
+impl Drop for Mark {
     fn drop(&mut self) {
-        let mut over = self.over.lock();
-        *over = true;
+        let mut stage = self.stage.lock();
+        *stage = Stage::Over;
         self.hung.lock().remove(&self.name);
     }
 }
@@ -66,6 +101,25 @@ impl Drop for Over {
 mod tests {
     use super::*;
     use std::sync::mpsc;
+
+    #[tokio::test]
+    async fn what_follows_is_left_out_where_the_work_was_given_up() {
+        let blocking = Blocking::default();
+        let (release, hanging) = mpsc::channel::<()>();
+        let (follow, followed) = mpsc::channel();
+        let (follow_late, limit) = (follow.clone(), Duration::from_millis(10));
+
+        let late = blocking.run_then("nfs", limit, move || hanging.recv().is_ok(), move |_| follow_late.send("late"));
+        assert!(late.await.is_err());
+        release.send(()).unwrap();
+        while blocking.run("nfs", Duration::from_secs(60), || true).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        let soon = blocking.run_then("nfs", Duration::from_secs(60), || "soon", move |text| follow.send(text));
+        soon.await.unwrap().await.unwrap();
+
+        assert_eq!(followed.iter().collect::<Vec<_>>(), ["soon"]);
+    }
 
     #[tokio::test]
     async fn work_that_hangs_is_given_up_and_not_begun_again_until_it_ends() {

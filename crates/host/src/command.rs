@@ -17,7 +17,7 @@ use proctor_model::{BootId, CommandEnd, CommandResult, Exit, Incarnation};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::blocking::{Blocking, NoAnswer};
+use crate::blocking::Blocking;
 use crate::cgroup::{Groups, Leaf};
 use crate::fork::Attach;
 use crate::output::{Capture, OutputDirectory};
@@ -129,31 +129,25 @@ async fn start(
     deadline: Instant,
 ) -> Result<Running, CommandResult> {
     let (user, directory) = (command.user.clone(), command.directory.clone());
+    let silent = format!("user '{user}' or setup_path {} did not answer", directory.display());
     let name = format!("{user} in {}", directory.display());
     let limit = PREPARE_LIMIT.min(command.timeout);
-    let prepared = ground.blocking.run(&name, limit, move || prepare(&user, &directory)).await;
-    let account = match prepared {
-        Ok(Ok(account)) => account,
-        Ok(Err(reason)) => return Err(CommandResult::NotRun(reason)),
-        Err(NoAnswer) => {
-            let (user, directory) = (&command.user, command.directory.display());
-            return Err(CommandResult::NotRun(format!("user '{user}' or setup_path {directory} did not answer")));
-        }
-    };
-
     // Until exec the child may hang (its directory may), and with it the thread that waits for it.
     // Who comes second to `passed`, the spawn or its deadline, has to kill it.
     let passed = Arc::new(AtomicBool::new(false));
-    let mut spawning = {
+    let spawn = {
         let (ground, passed) = (ground.clone(), Arc::clone(&passed));
-        tokio::task::spawn_blocking(move || {
-            let running = Running::spawn(&ground, &command, &account, hold)?;
+        move |account: Result<Account, String>| {
+            let running = Running::spawn(&ground, &command, &account?, hold)?;
             if passed.swap(true, Ordering::SeqCst) {
                 kill(running.shell);
             }
             Ok(running)
-        })
+        }
     };
+    // On one thread: a restart waits for the scheduler at every change of threads.
+    let spawning = ground.blocking.run_then(&name, limit, move || prepare(&user, &directory), spawn).await;
+    let Ok(mut spawning) = spawning else { return Err(CommandResult::NotRun(silent)) };
     let spawned = match timeout_at(deadline, &mut spawning).await {
         Ok(spawned) => spawned,
         // It is there after all; who waits for it finds its time over.
@@ -161,8 +155,9 @@ async fn start(
         Err(_) => return Err(CommandResult::TimedOut),
     };
     match spawned {
-        Ok(Ok(running)) => Ok(running),
-        Ok(Err(reason)) => Err(CommandResult::NotRun(reason)),
+        Ok(Some(Ok(running))) => Ok(running),
+        Ok(Some(Err(reason))) => Err(CommandResult::NotRun(reason)),
+        Ok(None) => Err(CommandResult::NotRun(silent)),
         Err(_) => Err(CommandResult::NotRun("the agent is ending".to_owned())),
     }
 }

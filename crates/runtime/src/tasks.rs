@@ -4,6 +4,8 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
@@ -46,6 +48,28 @@ impl Tasks {
         self.tracker.spawn(guarded.instrument(tracing::Span::none()));
     }
 
+    /// As [`Tasks::spawn`], on a thread of its own, which the task may block for a while.
+    pub fn spawn_on_thread<F>(&self, name: &'static str, task: F) -> std::io::Result<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (runtime, shutdown) = (Handle::current(), self.shutdown.clone());
+        let (over, is_over) = oneshot::channel();
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let guarded = futures_catch_unwind(async move {
+                let _ = shutdown.run_until_cancelled(task).await;
+            });
+            if runtime.block_on(guarded).is_err() {
+                tracing::error!(task = name, "a task panicked");
+            }
+            let _ = over.send(());
+        })?;
+        self.spawn_to_end(name, async move {
+            let _ = is_over.await;
+        });
+        Ok(())
+    }
+
     /// Asks every task to end and waits for them, at most `patience`. True if all ended.
     pub async fn end(&self, patience: Duration) -> bool {
         self.shutdown.cancel();
@@ -76,6 +100,15 @@ mod tests {
         tasks.spawn("forever", std::future::pending());
 
         assert!(tasks.end(Duration::from_secs(5)).await);
+    }
+
+    #[tokio::test]
+    async fn a_task_on_its_own_thread_ends_with_the_others_and_keeps_its_panic() {
+        let tasks = Tasks::default();
+        tasks.spawn_on_thread("forever", std::future::pending()).unwrap();
+        tasks.spawn_on_thread("panics", async { panic!("on purpose") }).unwrap();
+
+        assert!(tasks.end(Duration::from_secs(60)).await);
     }
 
     #[tokio::test]

@@ -31,7 +31,7 @@ impl Driver {
         let mut parts = BTreeMap::new();
         for number in 1..=spec.instances() {
             let part = operation.part(number);
-            let outcome = self.ledger.outcome(part).await;
+            let outcome = self.ledger.outcome(part);
             if outcome.is_none() {
                 let of_instance = match spec.instance(number) {
                     Ok(spec) => Arc::new(spec),

@@ -228,7 +228,7 @@ impl Driver {
             self.run_schedules();
             self.check_configs();
             if self.owed.is_some() && self.batch.is_empty() && self.touched.is_empty() {
-                self.commit().await;
+                self.commit();
             }
         }
     }
@@ -318,7 +318,7 @@ impl Driver {
         let known = match self.outcomes.get(&operation) {
             Some(outcome) => Some(outcome.clone()),
             None if kind == OperationKind::Status => None,
-            None => self.ledger.outcome(operation).await,
+            None => self.ledger.outcome(operation),
         };
         if let Some(outcome) = known {
             return self.send(FromAgent::Outcome { operation, outcome });
@@ -379,7 +379,8 @@ impl Driver {
             for key in &touched {
                 self.collect(key, &mut actions);
             }
-            let written = self.commit().await;
+            self.look_ahead(&mut actions);
+            let written = self.commit();
             if !written {
                 self.refuse_begun(&mut actions);
             }
@@ -398,6 +399,19 @@ impl Driver {
         }
         self.send_waiting();
         self.send_events();
+    }
+
+    /// Looks of processes for which nothing else is to be done begin before the turn is written: they
+    /// change nothing, and the two take as long as one.
+    fn look_ahead(&mut self, actions: &mut Vec<(ProcessKey, Action)>) {
+        let is_other =
+            |(_, action): &&(ProcessKey, Action)| !matches!(action, Action::Look { .. } | Action::Announce(_));
+        let others: HashSet<ProcessKey> = actions.iter().filter(is_other).map(|(key, _)| key.clone()).collect();
+        let is_early =
+            |(key, action): &mut (ProcessKey, Action)| matches!(action, Action::Look { .. }) && !others.contains(key);
+        for (key, action) in actions.extract_if(.., is_early) {
+            self.act(key, action);
+        }
     }
 
     /// What cannot be remembered must not happen: operations that would begin now are refused,
@@ -465,7 +479,7 @@ impl Driver {
     }
 
     /// False: nothing of this turn is on disk.
-    async fn commit(&mut self) -> bool {
+    fn commit(&mut self) -> bool {
         if self.batch.is_empty() && self.owed.is_none() {
             return true;
         }
@@ -473,7 +487,7 @@ impl Driver {
         batch.append(std::mem::take(&mut self.batch));
         batch.now = clock::unix_millis() / 1000;
         let generation = batch.generation;
-        match self.ledger.commit(batch).await {
+        match self.ledger.commit(batch) {
             Ok(()) => {
                 if let Some(generation) = generation {
                     self.seen.store(generation, std::sync::atomic::Ordering::Release);

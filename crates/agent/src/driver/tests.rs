@@ -31,7 +31,7 @@ impl Stage {
         let policy = PolicyFile::open(None).unwrap();
         let (inbox, inputs) = inbox();
         let driver = Driver::new(host, policy, ledger, memory, inbox.clone(), tasks.clone());
-        tasks.spawn("driver", driver.run(inputs));
+        tasks.spawn_on_thread("driver", driver.run(inputs)).unwrap();
         let (link, heard) = mpsc::channel(1024);
         inbox.send(Input::Connected(link)).await.unwrap();
         Self { dir, tasks, inbox, heard, outcomes: BTreeMap::new(), events: Vec::new(), registered: 0 }

@@ -22,9 +22,9 @@ fn events(sequences: impl IntoIterator<Item = u64>) -> Vec<Event> {
 }
 
 async fn commit_to(path: &Path, batches: impl IntoIterator<Item = Batch>) {
-    let (ledger, _) = Ledger::open(path).unwrap();
+    let (mut ledger, _) = Ledger::open(path).unwrap();
     for batch in batches {
-        ledger.commit(Box::new(batch)).await.unwrap();
+        ledger.commit(Box::new(batch)).unwrap();
     }
 }
 
