@@ -6,9 +6,10 @@ NEXTEST_VERSION := 0.9.143
 DENY_VERSION := 0.20.2
 FUZZ_VERSION := 0.13.2
 FUZZ_SECONDS ?= 300
+SCHEMATHESIS_EXAMPLES ?= 40
 FUZZ_TARGETS ?= pidfile proc cron ledger frames
 
-.PHONY: run release build test lint unit deny bench fuzz docs tools system
+.PHONY: run release build test lint unit deny bench fuzz docs schemathesis tools system
 
 ## Starts a server, a local agent and a demo process, on an embedded store.
 run: system
@@ -59,5 +60,10 @@ docs:
 system:
 	@scripts/install-system-packages
 
+## Puts the OpenAPI document to the test for longer than `make test` does.
+schemathesis: system build
+	SCHEMATHESIS_EXAMPLES=$(SCHEMATHESIS_EXAMPLES) $(CARGO) nextest run --package proctor-e2e openapi
+
 tools:
+	@scripts/schemathesis
 	@command -v cargo-nextest > /dev/null || $(CARGO) install --locked cargo-nextest@$(NEXTEST_VERSION)

@@ -4,12 +4,14 @@
 
 mod cli;
 mod cli_fleet;
+mod client;
 mod dev;
 mod docs;
 mod documents;
 mod errors;
 mod faults;
 mod job;
+mod native;
 mod operations;
 mod owner;
 mod scenarios;

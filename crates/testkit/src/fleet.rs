@@ -118,7 +118,8 @@ impl Fleet {
         .await;
     }
 
-    fn authorization(&self) -> String {
+    /// The value of the header X-Bkapi-Authorization.
+    pub fn authorization(&self) -> String {
         json!({"bk_app_code": APP, "bk_app_secret": self.secret, "bk_username": "admin"}).to_string()
     }
 
