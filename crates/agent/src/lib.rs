@@ -70,11 +70,11 @@ pub enum AgentError {
 /// Runs until `tasks` end. Returns an error for what waiting does not cure.
 pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
     let _lock = lock(&options.state_dir)?;
-    let policy = policy::PolicyFile::open(options.policy.as_deref())?;
+    let policy = Arc::new(policy::PolicyFile::open(options.policy.as_deref())?);
     let host = Host::new(proctor_host::Options { state_dir: options.state_dir.clone() }, &tasks)?;
     let (ledger, memory) = ledger::Ledger::open(&options.state_dir.join("ledger.db"))?;
     let (inbox, inputs) = driver::inbox();
-    let driver = driver::Driver::new(host.clone(), policy, ledger, memory, inbox.clone(), tasks.clone());
+    let driver = driver::Driver::new(host.clone(), policy.clone(), ledger, memory, inbox.clone(), tasks.clone());
     let (seen, driven) = (driver.seen_generation(), driver.run(inputs));
     // Supervision does not wait for the server, nor for the enrolment.
     // It writes the ledger on its own thread.
@@ -84,7 +84,7 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
     let connected = async {
         let identity = enrol::identity(&options, &host).await?;
         tracing::info!(agent = %identity.agent, host = %identity.host, "this agent is enrolled");
-        link::Link::new(&options, Arc::new(identity), host, inbox, seen).run().await
+        link::Link::new(&options, Arc::new(identity), host, policy, inbox, seen).run().await
     };
     match shutdown.run_until_cancelled(connected).await {
         Some(result) => result,

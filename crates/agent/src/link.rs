@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::driver::{Inbox, Input};
 use crate::identity::Identity;
+use crate::policy::PolicyFile;
 use crate::{AgentError, Options};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -37,6 +38,7 @@ pub(crate) struct Link {
     server: String,
     identity: Arc<Identity>,
     host: Host,
+    policy: Arc<PolicyFile>,
     inbox: Inbox,
     seen_generation: Arc<AtomicU64>,
 }
@@ -70,10 +72,11 @@ impl Link {
         options: &Options,
         identity: Arc<Identity>,
         host: Host,
+        policy: Arc<PolicyFile>,
         inbox: Inbox,
         seen_generation: Arc<AtomicU64>,
     ) -> Self {
-        Self { server: options.server.clone(), identity, host, inbox, seen_generation }
+        Self { server: options.server.clone(), identity, host, policy, inbox, seen_generation }
     }
 
     /// One session after the other, until the agent ends.
@@ -125,12 +128,15 @@ impl Link {
         let mut frames = Framed::new(tls, AgentCodec::new());
         let mut facts = self.host.facts();
         facts.agent_version = env!("CARGO_PKG_VERSION").to_owned();
+        let policy = self.policy.in_force().map(|path| path.display().to_string());
+        facts.policy = Some(policy.unwrap_or_default());
         let hello = FromAgent::Hello {
             agent: identity.agent.clone(),
             boot: self.host.boot_id().clone(),
             facts,
             seen_generation: self.seen_generation.load(Ordering::Acquire),
             nonce: Uuid::new_v4().as_bytes().to_vec(),
+            time_ms: Some(clock::unix_millis()),
         };
         frames.send(hello).await?;
         match frames.next().await.ok_or(Ended::Closed)?? {

@@ -3,6 +3,26 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+/// Who calls, and what they may do where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Who {
+    /// Absent for a user who came with a token of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Classes that are allowed nowhere are not here.
+    pub allowed: Vec<Allowed>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Allowed {
+    /// `read`, `operate`, `register`, `limits` or `admin`.
+    pub class: String,
+    /// `everything`, or each of `business:3`, `namespace:web` and `cloud:0`.
+    pub scopes: Vec<String>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AppView {
     pub code: String,
@@ -25,7 +45,7 @@ pub struct NewApp {
     #[serde(default)]
     pub trusted: bool,
     /// Bindings that it gets at once.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "crate::object::each", skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<NewGrant>,
     /// Keeps the secret (sealed), so that requests may be signed with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -22,17 +22,35 @@ pub struct HostView {
     pub enrolled_at: i64,
     /// When `online` last changed.
     pub presence_changed_at: i64,
+    /// By how much the host's clock went before the server's when its agent connected; absent while it is
+    /// not connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_ahead_ms: Option<i64>,
+    /// When the agent's certificate ends; absent while it is not connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_expires_at: Option<i64>,
     #[serde(default)]
     pub facts: HostFacts,
 }
 
-/// In the order of cloud area and address.
+/// In the order of cloud area and address (as text).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HostPage {
     pub hosts: Vec<HostView>,
     /// `after` of the next page; absent on the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+}
+
+/// The server itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ServerView {
+    pub version: String,
+    /// Its clock, in Unix milliseconds.
+    pub time_ms: i64,
+    /// When the certificate ends that it shows to agents; it makes a new one whenever it starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_certificate_expires_at: Option<i64>,
 }
 
 /// Which hosts; a field that is absent does not narrow.

@@ -11,33 +11,37 @@ mod error;
 mod events;
 mod hosts;
 mod id;
+mod object;
 mod operations;
 mod places;
 mod pools;
 mod processes;
+mod registration;
 mod share;
 mod tasks;
 mod text;
 
 pub use access::{
-    AppList, AppQuery, AppView, BindingList, BindingQuery, BindingView, CreatedApp, CreatedToken, CreatedUserToken,
-    NewApp, NewBinding, NewGrant, NewRole, NewToken, NewUser, NewUserToken, RoleList, RoleView, UserChange, UserList,
-    UserTokenList, UserTokenView, UserView,
+    Allowed, AppList, AppQuery, AppView, BindingList, BindingQuery, BindingView, CreatedApp, CreatedToken,
+    CreatedUserToken, NewApp, NewBinding, NewGrant, NewRole, NewToken, NewUser, NewUserToken, RoleList, RoleView,
+    UserChange, UserList, UserTokenList, UserTokenView, UserView, Who,
 };
 pub use audit::{AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView};
 pub use error::{ErrorBody, ErrorDetail};
 pub use events::{
     EventFilter, EventList, EventQuery, EventView, NewWebhook, StreamQuery, WebhookFormat, WebhookList, WebhookView,
 };
-pub use hosts::{HostPage, HostQuery, HostView, ImportRow, Imported, Placed, Placement};
+pub use hosts::{HostPage, HostQuery, HostView, ImportRow, Imported, Placed, Placement, ServerView};
 pub use id::ID_MAX;
+pub use object::Object;
 pub use operations::{Accepted, OperationRequest, Plan, PlannedTarget, Refusal, Rolling};
 pub use places::{BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView};
 pub use pools::{PoolList, PoolMember, PoolQuery, PoolSetting, PoolUsage, PoolView, SetPools};
 pub use processes::{
-    Change, DiffQuery, HistoryQuery, ProcessPage, ProcessQuery, ProcessSort, ProcessView, RegisterQuery, Registration,
+    Change, DiffQuery, HistoryQuery, ProcessPage, ProcessQuery, ProcessSort, ProcessView, RegisterQuery,
     RegistrationChange, RegistrationPlan, Revision, Row, Rows, ShowQuery, SpecDiff, SpecHistory, Unregistration,
 };
+pub use registration::Registration;
 pub use share::Share;
 pub use tasks::{
     RolloutState, RolloutView, TargetPage, TargetQuery, TargetRow, TargetState, TaskPage, TaskQuery, TaskView,

@@ -36,7 +36,7 @@ pub struct OperationRequest {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub plan: bool,
     /// Batch after batch, instead of all at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::object::optional", skip_serializing_if = "Option::is_none")]
     pub rolling: Option<Rolling>,
 }
 

@@ -35,6 +35,7 @@ pub struct SetPools {
     /// Instead of hosts: those of this business.
     #[serde(default, deserialize_with = "crate::id::optional", skip_serializing_if = "Option::is_none")]
     pub business: Option<u64>,
+    #[serde(deserialize_with = "crate::object::each")]
     #[schema(min_items = 1)]
     pub pools: Vec<PoolSetting>,
 }

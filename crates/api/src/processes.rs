@@ -3,9 +3,7 @@
 use proctor_model::{AgentId, Lifetime, Phase, Snapshot, Spec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder};
-use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
-use utoipa::{IntoParams, PartialSchema, ToSchema};
+use utoipa::{IntoParams, ToSchema};
 
 /// One process on one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -104,41 +102,6 @@ pub struct ShowQuery {
     #[param(maximum = 1000)]
     pub limit: Option<u32>,
 }
-
-/// The body of a registration has the liberal shape of register_proc_info: `meta`, `hosts`, `spec`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Registration(pub Value);
-
-impl PartialSchema for Registration {
-    fn schema() -> RefOr<Schema> {
-        let text = || ObjectBuilder::new().schema_type(Type::String);
-        let texts = AdditionalProperties::RefOr(RefOr::T(Schema::from(text().build())));
-        let meta = ObjectBuilder::new()
-            .property("namespace", text())
-            .property("name", text())
-            .property("labels", ObjectBuilder::new().additional_properties(Some(texts)))
-            .required("namespace")
-            .required("name");
-        let host = ObjectBuilder::new()
-            .property("ip", text())
-            .property("bk_cloud_id", ObjectBuilder::new().schema_type(Type::Integer))
-            .property("bk_supplier_id", ObjectBuilder::new().schema_type(Type::Integer))
-            .required("ip");
-        ObjectBuilder::new()
-            .property("meta", meta)
-            .property("hosts", ArrayBuilder::new().items(host).min_items(Some(1)))
-            .property("spec", ObjectBuilder::new().description(Some("As in register_proc_info; see docs/api.md.")))
-            .required("meta")
-            .required("hosts")
-            .required("spec")
-            .description(Some("The liberal shape of register_proc_info."))
-            .build()
-            .into()
-    }
-}
-
-impl ToSchema for Registration {}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -62,7 +62,7 @@ pub(crate) async fn create_app(args: AppArgs, connection: &Connection) -> Result
         }
         Place::Store(dir) => {
             let store = serve::open_store_beside(&dir).await?;
-            let secret = admin::create_app(&store, &code, AppOptions { trusted, signing }).await?;
+            let secret = admin::renew_app(&store, &code, AppOptions { trusted, signing }).await?;
             CreatedApp { code: code.to_string(), secret, trusted }
         }
         Place::Server(client) => {

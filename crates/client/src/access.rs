@@ -4,7 +4,7 @@ use futures::Stream;
 use proctor_api::{
     AppList, AppQuery, AppView, AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView, BindingList, BindingQuery,
     BindingView, CreatedApp, CreatedUserToken, NewApp, NewBinding, NewRole, NewUser, NewUserToken, RoleList, RoleView,
-    UserChange, UserList, UserTokenList, UserTokenView, UserView,
+    UserChange, UserList, UserTokenList, UserTokenView, UserView, Who,
 };
 use reqwest::Method;
 
@@ -12,6 +12,11 @@ use crate::paging::pages;
 use crate::{Client, NOTHING, Result};
 
 impl Client {
+    /// Who we are to the server, and what we may do.
+    pub async fn whoami(&self) -> Result<Who> {
+        self.get(&["whoami"], NOTHING).await
+    }
+
     pub async fn apps(&self) -> Result<Vec<AppView>> {
         let list: AppList = self.get(&["apps"], NOTHING).await?;
         Ok(list.apps)

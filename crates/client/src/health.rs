@@ -1,6 +1,7 @@
 //! Whether a server is well, asked without credentials.
 
 use reqwest::header::DATE;
+use reqwest::tls::TlsInfo;
 use serde_json::Value;
 
 use crate::{CONNECT_TIMEOUT, Client, ClientError, Result};
@@ -12,6 +13,8 @@ pub struct Health {
     pub problem: Option<String>,
     /// The server's time, as HTTP writes it.
     pub date: Option<String>,
+    /// With https: what the server showed, believed by now, in DER.
+    pub certificate: Option<Vec<u8>>,
 }
 
 impl Client {
@@ -22,6 +25,8 @@ impl Client {
         let response = answer.map_err(|source| self.unreachable(source, CONNECT_TIMEOUT))?;
         let status = response.status();
         let date = response.headers().get(DATE).and_then(|date| date.to_str().ok()).map(str::to_owned);
+        let shown = response.extensions().get::<TlsInfo>().and_then(TlsInfo::peer_certificate);
+        let certificate = shown.map(<[u8]>::to_vec);
         let body = response.bytes().await.map_err(|source| self.unreachable(source, CONNECT_TIMEOUT))?;
         let said: Value = serde_json::from_slice(&body).unwrap_or_default();
         let Some(word) = said.get("status").and_then(Value::as_str) else {
@@ -29,6 +34,6 @@ impl Client {
             return Err(ClientError::Foreign { server: self.server().to_owned(), status: status.as_u16(), excerpt });
         };
         let reason = || said.get("reason").and_then(Value::as_str).unwrap_or(word).to_owned();
-        Ok(Health { problem: (!status.is_success()).then(reason), date })
+        Ok(Health { problem: (!status.is_success()).then(reason), date, certificate })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures::Stream;
 use proctor_api::{
     BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView, CreatedToken,
-    HostPage, HostQuery, HostView, ImportRow, Imported, NewToken, Placed, Placement,
+    HostPage, HostQuery, HostView, ImportRow, Imported, NewToken, Placed, Placement, ServerView,
 };
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
@@ -14,6 +14,11 @@ use crate::paging::pages;
 use crate::{Client, NOTHING, Result};
 
 impl Client {
+    /// The server itself.
+    pub async fn server_view(&self) -> Result<ServerView> {
+        self.get(&["server"], NOTHING).await
+    }
+
     /// One page of the hosts.
     pub async fn hosts(&self, query: &HostQuery) -> Result<HostPage> {
         self.get(&["hosts"], query).await

@@ -53,7 +53,7 @@ impl Client {
         if !matches!(base.scheme(), "http" | "https") {
             return Err(bad(format!("the scheme is '{}', not http or https", base.scheme())));
         }
-        let mut builder = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT);
+        let mut builder = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).tls_info(true);
         if base.scheme() == "http" {
             // A machine without root certificates can speak plain HTTP all the same. A redirect to
             // https would then fail, and none is followed: it would carry the secret elsewhere.

@@ -5,7 +5,7 @@ use proctor_api::{
     DiffQuery, HistoryQuery, PoolList, PoolQuery, PoolSetting, PoolView, ProcessPage, ProcessQuery, ProcessView,
     RegisterQuery, RegistrationPlan, Revision, Row, Rows, SetPools, ShowQuery, SpecDiff, SpecHistory, Unregistration,
 };
-use proctor_model::ProcessKey;
+use proctor_model::{Namespace, PoolId, ProcessKey};
 use reqwest::Method;
 use serde_json::Value;
 
@@ -101,6 +101,14 @@ impl Client {
         let (hosts, all, business) = hosts.clone().into_fields();
         let body = SetPools { hosts, all, business, pools: pools.to_vec() };
         let rows: Rows = self.send(Method::PUT, &["pools"], NOTHING, &body).await?;
+        Ok(rows.rows)
+    }
+
+    pub async fn delete_pool(&self, namespace: &Namespace, id: &PoolId, hosts: &Hosts) -> Result<Vec<Row>> {
+        let (hosts, all, business) = hosts.clone().into_fields();
+        let body = Unregistration { hosts, all, business };
+        let path = ["pools", namespace.as_str(), id.as_str()];
+        let rows: Rows = self.send(Method::DELETE, &path, NOTHING, &body).await?;
         Ok(rows.rows)
     }
 }

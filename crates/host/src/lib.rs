@@ -126,7 +126,7 @@ impl Host {
         Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
     }
 
-    /// What this machine is. `agent_version` is left empty.
+    /// What this machine is. `agent_version` and `policy` are left empty.
     pub fn facts(&self) -> HostFacts {
         let names = rustix::system::uname();
         let kernel = names.release().to_string_lossy();
@@ -137,6 +137,7 @@ impl Host {
             cpus: usage::cpus(),
             memory_bytes: self.shared.meter.memory_bytes(),
             agent_version: String::new(),
+            policy: None,
         }
     }
 

@@ -285,6 +285,16 @@ impl Places {
         !self.everywhere && self.businesses.is_empty() && self.namespaces.is_empty() && self.clouds.is_empty()
     }
 
+    /// The scopes that it is made of; a set of businesses counts as its members.
+    pub fn scopes(&self) -> Vec<Scope> {
+        if self.everywhere {
+            return vec![Scope::Everything];
+        }
+        let businesses = self.businesses.iter().copied().map(Scope::Business);
+        let namespaces = self.namespaces.iter().cloned().map(Scope::Namespace);
+        businesses.chain(namespaces).chain(self.clouds.iter().copied().map(Scope::Cloud)).collect()
+    }
+
     fn add(&mut self, scope: &Scope, sets: &BTreeMap<u64, BTreeSet<u64>>) {
         match scope {
             Scope::Everything => self.everywhere = true,

@@ -1,11 +1,19 @@
 //! The one shape of a validation error: which field, and what is wrong with it.
 
 /// A value from outside that does not fit; `field` is a path such as `hosts[3].ip`.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {problem}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
+    /// Empty where whoever asks knows the place and names it.
     pub field: String,
     pub problem: String,
+}
+
+impl std::error::Error for FieldError {}
+
+impl std::fmt::Display for FieldError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.field.is_empty() { f.write_str(&self.problem) } else { write!(f, "{}: {}", self.field, self.problem) }
+    }
 }
 
 impl FieldError {

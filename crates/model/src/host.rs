@@ -51,6 +51,10 @@ pub struct HostFacts {
     pub cpus: u32,
     pub memory_bytes: u64,
     pub agent_version: String,
+    /// The owner's policy file that is in force; empty where there is none and everything is allowed,
+    /// absent where an older agent does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
 }
 
 #[cfg(test)]

@@ -33,8 +33,12 @@ pub fn agent_of(certificates: &[CertificateDer<'_>]) -> Result<AgentId> {
 
 /// The last moment at which the certificate is valid.
 pub fn expires_at(certificate_pem: &str) -> Result<Timestamp> {
-    let der = certificate_from_pem("a certificate", certificate_pem)?;
-    let seconds = parse(&der)?.validity().not_after.timestamp();
+    expires_at_der(&certificate_from_pem("a certificate", certificate_pem)?)
+}
+
+/// As [`expires_at`], for a certificate as TLS shows it.
+pub fn expires_at_der(certificate: &[u8]) -> Result<Timestamp> {
+    let seconds = parse(&CertificateDer::from(certificate))?.validity().not_after.timestamp();
     Timestamp::from_second(seconds).map_err(|_| PkiError::Time { seconds })
 }
 

@@ -15,17 +15,18 @@ use rustls::{
     SignatureScheme,
 };
 
-use crate::certificate::certificate_from_pem;
+use crate::certificate::{certificate_from_pem, expires_at_der};
 use crate::secret::{parse_fingerprint, secrets_match, sha256_hex};
 use crate::{AgentKey, Authority, PkiError, Result, SERVER_NAME};
 
 /// For the server's listener: takes sessions and enrolments. A client certificate is optional
 /// (who enrols has none) and verified when it is there, so the caller must look at the ALPN name
 /// and at [`crate::agent_of`] before it believes anyone. The server's certificate in it is new and
-/// valid for a year; make another configuration before that.
-pub fn server_config(authority: &Authority, now: Timestamp) -> Result<ServerConfig> {
+/// valid for a year; make another configuration before the time that comes with it.
+pub fn server_config(authority: &Authority, now: Timestamp) -> Result<(ServerConfig, Timestamp)> {
     let what = "the server";
     let (chain, key) = authority.issue_server(now)?;
+    let expires_at = expires_at_der(chain.first().ok_or(PkiError::NoCertificate)?)?;
     let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authority.certificate())?), provider())
         .allow_unauthenticated()
         .build()
@@ -40,7 +41,7 @@ pub fn server_config(authority: &Authority, now: Timestamp) -> Result<ServerConf
     // A resumed session would carry on with a certificate that has expired since.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(config)
+    Ok((config, expires_at))
 }
 
 /// For an enrolled agent: presents its certificate and trusts only its authority.

@@ -74,12 +74,13 @@ fn message<T: std::fmt::Debug>(result: std::io::Result<T>) -> String {
 #[tokio::test]
 async fn a_session_is_mutual_and_the_server_knows_the_agent() {
     let authority = authority();
-    let server = server_config(&authority, now()).unwrap();
+    let (server, expires_at) = server_config(&authority, now()).unwrap();
 
     let (seen, client) = handshake(server, session(&authority, &authority, now())).await;
 
     let seen = seen.unwrap();
     client.unwrap();
+    assert_eq!(expires_at.as_second(), (now() + 365 * DAY).as_second());
     assert_eq!(seen.agent, Some(agent()));
     assert_eq!(seen.alpn.as_deref(), Some(&b"proctor/1"[..]));
     assert_eq!(seen.version, Some(rustls::ProtocolVersion::TLSv1_3));
@@ -88,7 +89,7 @@ async fn a_session_is_mutual_and_the_server_knows_the_agent() {
 #[tokio::test]
 async fn an_enrolment_has_no_certificate_and_believes_the_pinned_authority() {
     let authority = authority();
-    let server = server_config(&authority, now()).unwrap();
+    let (server, _) = server_config(&authority, now()).unwrap();
 
     let (seen, client) = handshake(server, enrol_config(&authority.fingerprint().to_uppercase()).unwrap()).await;
 
@@ -101,7 +102,7 @@ async fn an_enrolment_has_no_certificate_and_believes_the_pinned_authority() {
 #[tokio::test]
 async fn an_agent_of_another_authority_is_refused() {
     let (ours, theirs) = (authority(), authority());
-    let server = server_config(&ours, now()).unwrap();
+    let (server, _) = server_config(&ours, now()).unwrap();
 
     let (seen, client) = handshake(server, session(&theirs, &ours, now())).await;
 
@@ -112,7 +113,7 @@ async fn an_agent_of_another_authority_is_refused() {
 #[tokio::test]
 async fn an_agent_refuses_a_server_of_another_authority() {
     let (ours, theirs) = (authority(), authority());
-    let server = server_config(&theirs, now()).unwrap();
+    let (server, _) = server_config(&theirs, now()).unwrap();
 
     let (_, client) = handshake(server, session(&ours, &ours, now())).await;
 
@@ -122,7 +123,7 @@ async fn an_agent_refuses_a_server_of_another_authority() {
 #[tokio::test]
 async fn an_enrolment_with_the_pin_of_another_authority_refuses_the_server() {
     let (ours, theirs) = (authority(), authority());
-    let server = server_config(&theirs, now()).unwrap();
+    let (server, _) = server_config(&theirs, now()).unwrap();
 
     let (_, client) = handshake(server, enrol_config(&ours.fingerprint()).unwrap()).await;
 
@@ -156,7 +157,7 @@ async fn a_chain_that_only_carries_the_pinned_authority_is_refused() {
 #[tokio::test]
 async fn an_expired_agent_is_refused() {
     let authority = authority();
-    let server = server_config(&authority, now()).unwrap();
+    let (server, _) = server_config(&authority, now()).unwrap();
 
     let (seen, _) = handshake(server, session(&authority, &authority, now() - 3 * DAY)).await;
 
@@ -166,7 +167,7 @@ async fn an_expired_agent_is_refused() {
 #[tokio::test]
 async fn an_expired_server_is_refused() {
     let authority = authority();
-    let server = server_config(&authority, now() - 400 * DAY).unwrap();
+    let (server, _) = server_config(&authority, now() - 400 * DAY).unwrap();
 
     let (_, client) = handshake(server, session(&authority, &authority, now())).await;
 

@@ -103,43 +103,62 @@ pub struct AppOptions {
     pub signing: bool,
 }
 
+/// Makes an app with a new secret, which is returned, and with these bindings. An app of the same code
+/// refuses it.
+pub async fn create_app(
+    store: &Arc<dyn Store>,
+    code: &AppCode,
+    options: AppOptions,
+    mut bindings: Vec<Binding>,
+) -> Result<Result<String, Refusal>, ServerError> {
+    let secret = random_secret();
+    let app = app(&Keys::load(store.as_ref()).await?, code, &secret, options);
+    bindings.extend(options.trusted.then(|| all_powers(code)));
+    Ok(store.create_app(app, &bindings).await?.map(|()| secret))
+}
+
 /// Makes an app with a new secret, which is returned. An app of the same code gets the new secret
 /// and loses its old one.
-pub async fn create_app(store: &Arc<dyn Store>, code: &AppCode, options: AppOptions) -> Result<String, ServerError> {
+pub async fn renew_app(store: &Arc<dyn Store>, code: &AppCode, options: AppOptions) -> Result<String, ServerError> {
     let secret = random_secret();
     put_app(store, code, &secret, options).await?;
     Ok(secret)
 }
 
-/// As [`create_app`], with a secret of the caller's choice.
+/// As [`renew_app`], with a secret of the caller's choice.
 pub async fn put_app(
     store: &Arc<dyn Store>,
     code: &AppCode,
     secret: &str,
     options: AppOptions,
 ) -> Result<(), ServerError> {
-    let keys = Keys::load(store.as_ref()).await?;
-    let app = App {
+    store.put_app(app(&Keys::load(store.as_ref()).await?, code, secret, options)).await?;
+    if options.trusted {
+        let refused = store.put_binding(all_powers(code)).await?;
+        refused.map_err(|refusal| ServerError::Refused(refusal.to_string()))?;
+    }
+    Ok(())
+}
+
+fn app(keys: &Keys, code: &AppCode, secret: &str, options: AppOptions) -> App {
+    App {
         code: code.0.clone(),
         secret_hash: keys.hash(secret),
         sealed_secret: options.signing.then(|| keys.seal(&code.0, secret)),
         trusted: options.trusted,
         created_at: clock::unix_millis(),
-    };
-    store.put_app(app).await?;
-    if options.trusted {
-        // Whoever may speak for everybody may do what everybody may.
-        bind(store, Subject::App(code.0.clone()), "admin", Scope::Everything).await?;
     }
-    Ok(())
 }
 
-/// Gives one of the built-in roles.
-async fn bind(store: &Arc<dyn Store>, subject: Subject, role: &str, scope: Scope) -> Result<(), ServerError> {
-    let role = role.parse().expect("a constant that is well formed");
-    let binding = Binding { id: Uuid::now_v7(), role, subject, scope, created_at: clock::unix_millis() };
-    let refused = store.put_binding(binding).await?;
-    refused.map(drop).map_err(|refusal| ServerError::Refused(refusal.to_string()))
+/// For trusted apps: whoever may speak for everybody may do what everybody may.
+fn all_powers(code: &AppCode) -> Binding {
+    Binding {
+        id: Uuid::now_v7(),
+        role: "admin".parse().expect("a constant that is well formed"),
+        subject: Subject::App(code.0.clone()),
+        scope: Scope::Everything,
+        created_at: clock::unix_millis(),
+    }
 }
 
 /// Makes a token for a user, whose text is returned once; without `ttl` it has no end.

@@ -68,8 +68,12 @@ pub enum Refusal {
     UnknownBusinessSet(u64),
     #[error("role {0} is not known")]
     UnknownRole(RoleName),
-    #[error("role {0} is built in and cannot be changed")]
+    #[error("role {0} is built in and stays as it is")]
     BuiltInRole(RoleName),
     #[error("user {0} is not known")]
     UnknownUser(String),
+    #[error("there is an app {0} already: give it a new secret instead")]
+    AppExists(String),
+    #[error("there is a user {0} already")]
+    UserExists(String),
 }

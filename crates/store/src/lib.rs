@@ -25,9 +25,9 @@ pub use access_records::{Binding, Business, BusinessSet, Refusal, User, UserToke
 pub use audit::{AuditDraft, AuditEntry, AuditPhase, AuditQuery};
 pub use event_records::{EventPage, EventQuery, StoredEvent, Webhook, WebhookFormat};
 pub use records::{
-    App, Assignment, Assignments, EnrolRefusal, Enrolment, HostRecord, JoinToken, LabelTerm, Managed, Millis,
-    Observation, PoolAssignment, PoolRecord, ProcessCursor, ProcessQuery, ProcessRecord, RegisterMode, Registered,
-    Registration, SpecRevision,
+    App, Assignment, Assignments, EnrolRefusal, Enrolment, HostQuery, HostRecord, JoinToken, LabelTerm, Managed,
+    Millis, Observation, PoolAssignment, PoolRecord, ProcessCursor, ProcessQuery, ProcessRecord, RegisterMode,
+    Registered, Registration, SpecRevision,
 };
 pub use task_records::{
     CreatedTask, Idempotency, NewTask, OpenTarget, Rollout, RolloutState, Target, TargetQuery, TargetRow, TargetView,
@@ -36,8 +36,8 @@ pub use task_records::{
 
 use async_trait::async_trait;
 use proctor_model::{
-    AgentId, Event, HostFacts, HostKey, Namespace, OperationId, Outcome, Permissions, Pool, ProcessKey, Role, RoleName,
-    Subject, TaskId,
+    AgentId, Event, HostFacts, HostKey, Namespace, OperationId, Outcome, Permissions, Pool, PoolId, ProcessKey, Role,
+    RoleName, Subject, TaskId,
 };
 use uuid::Uuid;
 
@@ -63,6 +63,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Inserts the app, or replaces the one of the same code.
     async fn put_app(&self, app: App) -> Result<()>;
+    /// Inserts the app with its bindings, all or nothing. One of the same code refuses it, and so does
+    /// a binding that [`Self::put_binding`] would refuse.
+    async fn create_app(&self, app: App, bindings: &[Binding]) -> Result<std::result::Result<(), Refusal>>;
     async fn app(&self, code: &str) -> Result<Option<App>>;
     /// Replaces the hash of the app's secret if it is `old`; false where it is not, or the app is gone.
     async fn renew_app_hash(&self, code: &str, old: &str, new: &str) -> Result<bool>;
@@ -92,6 +95,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Says which business each host belongs to (None: to nobody), also before it enrols. By `cloud`
     /// and `ip`; of two for one host the last counts. A business that is not there refuses them all.
     async fn place_hosts(&self, placements: &[(HostKey, Option<u64>)]) -> Result<std::result::Result<(), Refusal>>;
+    /// As [`Self::put_business`] for each of the businesses and then [`Self::place_hosts`], all or nothing.
+    async fn import_hosts(
+        &self,
+        businesses: &[Business],
+        placements: &[(HostKey, Option<u64>)],
+    ) -> Result<std::result::Result<(), Refusal>>;
 
     // Access.
 
@@ -114,8 +123,10 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // Users.
 
-    /// Inserts the user, or replaces the one of the same name, who keeps the tokens.
-    async fn put_user(&self, user: User) -> Result<()>;
+    /// Inserts the user; one of the same name refuses it.
+    async fn create_user(&self, user: User) -> Result<std::result::Result<(), Refusal>>;
+    /// Says whether the user is disabled, and returns it; None for one that is not there. The tokens stay.
+    async fn disable_user(&self, name: &str, disabled: bool) -> Result<Option<User>>;
     async fn user(&self, name: &str) -> Result<Option<User>>;
     /// Sorted by name.
     async fn users(&self) -> Result<Vec<User>>;
@@ -145,7 +156,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// The token's business, if it has one, becomes that of the host, except at a repetition; a host
     /// that only changed its address keeps its business.
     async fn enrol(&self, enrolment: Enrolment, now: Millis) -> Result<std::result::Result<(), EnrolRefusal>>;
-    async fn hosts(&self) -> Result<Vec<HostRecord>>;
+    /// The matching hosts that an agent serves, sorted by cloud and ip (as text).
+    async fn hosts(&self, query: &HostQuery) -> Result<Vec<HostRecord>>;
     /// By `cloud` and `ip`; the supplier is not part of a host's identity.
     async fn hosts_by_key(&self, keys: &[HostKey]) -> Result<Vec<Option<HostRecord>>>;
     /// By the agent's own id, or by the alias that a host was given.
@@ -193,6 +205,14 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// One answer for each agent: false for one that is bound to no host.
     async fn set_pools(&self, agents: &[AgentId], pools: &[Pool], now: Millis) -> Result<Vec<bool>>;
+    /// For each agent, whether it had the pool. The agent learns of it as of a pool without limits.
+    async fn delete_pool(
+        &self,
+        agents: &[AgentId],
+        namespace: &Namespace,
+        id: &PoolId,
+        now: Millis,
+    ) -> Result<Vec<bool>>;
     async fn pools(&self, namespace: Option<&Namespace>, agents: Option<&[AgentId]>) -> Result<Vec<PoolRecord>>;
 
     // Tasks.
@@ -201,6 +221,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// items with `register`) the registrations of its targets, in one transaction. Where
     /// its idempotency key is known, nothing is written.
     async fn create_task(&self, task: NewTask) -> Result<CreatedTask>;
+    /// The task that the idempotency key stands for, and whether the call was the same.
+    async fn task_of_key(&self, key: &Idempotency) -> Result<Option<(TaskId, bool)>>;
     async fn task(&self, id: TaskId) -> Result<Option<TaskView>>;
     async fn task_summary(&self, id: TaskId) -> Result<Option<TaskSummary>>;
     /// The newest tasks first.

@@ -85,6 +85,19 @@ pub struct HostRecord {
     pub presence_changed_at: Millis,
 }
 
+/// Which hosts; a field that is None does not narrow.
+#[derive(Clone, Debug, Default)]
+pub struct HostQuery {
+    pub business: Option<u64>,
+    pub cloud: Option<u32>,
+    pub online: Option<bool>,
+    /// Only what lies in one of these as a whole: what the caller may see.
+    pub places: Option<Places>,
+    /// Only what is sorted behind it.
+    pub after: Option<HostKey>,
+    pub limit: Option<u32>,
+}
+
 #[derive(Clone, Debug)]
 pub struct Registration {
     pub agent: AgentId,

@@ -33,12 +33,13 @@ impl LinkMessage for FromAgent {
                 agent: agent.map(Into::into),
                 host: Some(host.into()),
             }),
-            Self::Hello { agent, boot, facts, seen_generation, nonce } => Kind::Hello(proto::Hello {
+            Self::Hello { agent, boot, facts, seen_generation, nonce, time_ms } => Kind::Hello(proto::Hello {
                 agent: agent.into(),
                 boot: boot.0,
                 facts: Some(facts.into()),
                 seen_generation,
                 nonce,
+                time_ms,
             }),
             Self::Beat => Kind::Beat(proto::Beat {}),
             Self::Outcome { operation, outcome } => Kind::Outcome(proto::OperationOutcome {
@@ -104,6 +105,7 @@ fn hello_from(hello: proto::Hello) -> Result<FromAgent, WireError> {
         facts: required("facts", hello.facts)?.try_into()?,
         seen_generation: hello.seen_generation,
         nonce: bounded("nonce", hello.nonce, NONCE_BYTES_MAX)?,
+        time_ms: hello.time_ms,
     })
 }
 

@@ -27,6 +27,8 @@ pub enum FromAgent {
         facts: HostFacts,
         seen_generation: u64,
         nonce: Vec<u8>,
+        /// The agent's clock, in Unix milliseconds; None from older agents.
+        time_ms: Option<i64>,
     },
     Beat,
     /// Repeated until it is acknowledged.
@@ -130,13 +132,14 @@ impl fmt::Debug for FromAgent {
                 .field("agent", agent)
                 .field("host", host)
                 .finish_non_exhaustive(),
-            Self::Hello { agent, boot, facts, seen_generation, nonce } => f
+            Self::Hello { agent, boot, facts, seen_generation, nonce, time_ms } => f
                 .debug_struct("Hello")
                 .field("agent", agent)
                 .field("boot", boot)
                 .field("facts", facts)
                 .field("seen_generation", seen_generation)
                 .field("nonce", nonce)
+                .field("time_ms", time_ms)
                 .finish(),
             Self::Beat => f.write_str("Beat"),
             Self::Outcome { operation, outcome } => {

@@ -178,8 +178,8 @@ impl TryFrom<proto::HostKey> for HostKey {
 
 impl From<HostFacts> for proto::HostFacts {
     fn from(facts: HostFacts) -> Self {
-        let HostFacts { hostname, os, arch, cpus, memory_bytes, agent_version } = facts;
-        Self { hostname, os, arch, cpus, memory_bytes, agent_version }
+        let HostFacts { hostname, os, arch, cpus, memory_bytes, agent_version, policy } = facts;
+        Self { hostname, os, arch, cpus, memory_bytes, agent_version, policy }
     }
 }
 
@@ -193,6 +193,7 @@ impl TryFrom<proto::HostFacts> for HostFacts {
             cpus: facts.cpus,
             memory_bytes: facts.memory_bytes,
             agent_version: short("agent version", facts.agent_version)?,
+            policy: facts.policy.map(|policy| short("policy", policy)).transpose()?,
         })
     }
 }

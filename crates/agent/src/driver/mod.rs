@@ -138,7 +138,7 @@ impl Driver {
     /// Restores every process of the ledger.
     pub(crate) fn new(
         host: Host,
-        policy: PolicyFile,
+        policy: Arc<PolicyFile>,
         ledger: Ledger,
         mut memory: Memory,
         inbox: Inbox,

@@ -30,14 +30,14 @@ const ARRIVED_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Owner {
-    file: PolicyFile,
+    file: Arc<PolicyFile>,
     resolver: Resolver,
     /// Operations whose paths are being resolved, in the order of their arrival.
     arrived: HashMap<ProcessKey, VecDeque<Request>>,
 }
 
 impl Owner {
-    pub(super) fn new(host: Host, file: PolicyFile) -> Self {
+    pub(super) fn new(host: Host, file: Arc<PolicyFile>) -> Self {
         let threads = Arc::new(Semaphore::new(RESOLVERS_MAX));
         Self { file, resolver: Resolver { host, threads }, arrived: HashMap::new() }
     }

@@ -28,7 +28,7 @@ impl Stage {
         let tasks = Tasks::default();
         let host = Host::new(proctor_host::Options { state_dir: dir.path().join("state") }, &tasks).unwrap();
         let (ledger, memory) = Ledger::open(&dir.path().join("ledger.db")).unwrap();
-        let policy = PolicyFile::open(None).unwrap();
+        let policy = Arc::new(PolicyFile::open(None).unwrap());
         let (inbox, inputs) = inbox();
         let driver = Driver::new(host, policy, ledger, memory, inbox.clone(), tasks.clone());
         tasks.spawn_on_thread("driver", driver.run(inputs)).unwrap();

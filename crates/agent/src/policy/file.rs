@@ -55,6 +55,11 @@ impl PolicyFile {
         Ok(Self { path, known: Mutex::new(Known { policy, stamp, checked_at: None }) })
     }
 
+    /// Where the policy that is in force was read; None: there is none, and everything is allowed.
+    pub(crate) fn in_force(&self) -> Option<&Path> {
+        self.known.lock().policy.is_some().then_some(&self.path)
+    }
+
     /// The policy that counts now; None allows everything.
     pub(crate) fn current(&self, now: Time) -> Option<Arc<Policy>> {
         let mut known = self.known.lock();

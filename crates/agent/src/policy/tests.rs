@@ -234,6 +234,7 @@ fn a_change_counts_after_a_second() {
 fn a_file_that_goes_bad_or_away_leaves_the_last_good_policy_in_force() {
     let on_disk = OnDisk::new("users = ['app']");
     let file = PolicyFile::open(Some(&on_disk.path)).unwrap();
+    assert_eq!(file.in_force(), Some(on_disk.path.as_path()));
 
     on_disk.write("users = [", 0o644);
     let after_bad = allows_root(&file, at(20));

@@ -63,7 +63,7 @@ impl Caller {
     }
 
     /// For lists that show only what the caller may see: it must see something.
-    pub(super) fn must_somewhere(&self, class: Class) -> Result<()> {
+    pub fn must_somewhere(&self, class: Class) -> Result<()> {
         if self.permissions.allows_anywhere(class) {
             return Ok(());
         }

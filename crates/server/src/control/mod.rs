@@ -18,7 +18,7 @@ mod tasks;
 mod types;
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -26,14 +26,14 @@ use proctor_model::{
     AgentId, BootId, Class, Code, HostFacts, HostKey, Namespace, OperationId, Outcome, ProcessKey, Snapshot, TaskId,
 };
 use proctor_runtime::{Tasks, clock};
-use proctor_store::{App, Assignments, HostRecord, Millis, Observation, Store, StoreError};
+use proctor_store::{App, Assignments, HostQuery, HostRecord, Millis, Observation, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
 pub use access::Missing;
 pub use audit::Deed;
 pub use dispatch::Delivery;
 pub use events::{NewWebhook, WEBHOOKS_MAX};
-pub use sessions::Session;
+pub use sessions::{Meeting, Session};
 pub use submit::Planned;
 pub use types::{
     Caller, ControlError, HostRef, IdempotencyKey, Origin, Rolling, Share, SpecSource, Submission, SubmitOptions,
@@ -69,6 +69,7 @@ struct Inner {
     outcomes: mpsc::Sender<Arrived>,
     rollouts: rollout::Rollouts,
     bells: events::Bells,
+    link_expires_at: OnceLock<i64>,
     tasks: Tasks,
 }
 
@@ -86,6 +87,7 @@ impl Control {
                 outcomes: sender,
                 rollouts: rollout::Rollouts::default(),
                 tasks: tasks.clone(),
+                link_expires_at: OnceLock::new(),
                 bells: events::Bells::new(tasks.shutdown()),
             }),
         };
@@ -120,11 +122,11 @@ impl Control {
         Ok(self.inner.store.app(code).await?)
     }
 
-    /// The hosts that the caller may see.
-    pub async fn hosts(&self, caller: &Caller) -> Result<Vec<HostRecord>> {
+    /// The matching hosts that the caller may see.
+    pub async fn hosts(&self, caller: &Caller, query: HostQuery) -> Result<Vec<HostRecord>> {
         caller.must_somewhere(Class::Read)?;
-        let hosts = self.inner.store.hosts().await?;
-        Ok(hosts.into_iter().filter(|host| caller.may(Class::Read, host, None)).collect())
+        let places = Some(caller.permissions.places(Class::Read).clone());
+        Ok(self.inner.store.hosts(&HostQuery { places, ..query }).await?)
     }
 
     /// The session of another machine that uses the same identity and was heard a moment ago: a
@@ -132,6 +134,20 @@ impl Control {
     pub fn clone_of(&self, agent: &AgentId, boot: &BootId) -> Option<Arc<Session>> {
         let present = self.inner.sessions.get(agent)?;
         (present.boot() != boot && present.heard_within(CLONE_HEARD)).then_some(present)
+    }
+
+    /// What was noticed when the agent connected; nothing of one that is not connected.
+    pub fn meeting(&self, agent: &AgentId) -> Meeting {
+        self.inner.sessions.get(agent).map(|session| session.meeting()).unwrap_or_default()
+    }
+
+    /// The link is served with a certificate that ends then, in Unix seconds.
+    pub fn serves_link_until(&self, expires_at: i64) {
+        let _ = self.inner.link_expires_at.set(expires_at);
+    }
+
+    pub fn link_expires_at(&self) -> Option<i64> {
+        self.inner.link_expires_at.get().copied()
     }
 
     pub fn is_connected(&self, agent: &AgentId) -> bool {

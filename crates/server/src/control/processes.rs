@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
-use proctor_model::{AgentId, Class, Code, Namespace, Outcome, Pool, ProcessKey, Spec};
+use proctor_model::{AgentId, Class, Code, Namespace, Outcome, Pool, PoolId, ProcessKey, Spec};
 use proctor_runtime::clock;
-use proctor_store::{HostRecord, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration};
+use proctor_store::{
+    HostQuery, HostRecord, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration,
+};
 
 use super::audit::{Deed, counted};
 use super::{Caller, Control, HostRef, Result, never_enrolled};
@@ -66,6 +68,30 @@ impl Control {
         .await
     }
 
+    /// Its members then have only limits of their own.
+    pub async fn delete_pool(
+        &self,
+        caller: &Caller,
+        namespace: &Namespace,
+        id: &PoolId,
+        hosts: &[HostRef],
+    ) -> Result<Vec<Outcome>> {
+        let (namespace, id) = (namespace.clone(), id.clone());
+        let of = [namespace.clone()];
+        let deed =
+            Deed::new("delete_pool", [Class::Limits]).on(hosts.iter().map(|host| format!("{host} {namespace}/{id}")));
+        self.change(caller, deed, Class::Limits, &of, hosts, move |control, agents| async move {
+            let answers = control.inner.store.delete_pool(&agents, &namespace, &id, clock::unix_millis()).await?;
+            control.wake(agents.iter());
+            let missing = || Outcome::new(Code::NotRunning, format!("there is no pool {namespace}/{id} there"), false);
+            Ok(answers
+                .into_iter()
+                .map(|was_there| if was_there { Outcome::success(false) } else { missing() })
+                .collect())
+        })
+        .await
+    }
+
     /// Makes one change on those of the hosts that are known and allowed, with its trace.
     async fn change<F, Fut>(
         &self,
@@ -118,7 +144,7 @@ impl Control {
         if caller.permissions.allows_everywhere(Class::Read) {
             return Ok(records);
         }
-        let hosts = self.inner.store.hosts().await?;
+        let hosts = self.inner.store.hosts(&HostQuery::default()).await?;
         let by_agent: std::collections::HashMap<&AgentId, &HostRecord> =
             hosts.iter().map(|host| (&host.agent, host)).collect();
         let is_visible = |record: &PoolRecord| {

@@ -10,6 +10,15 @@ use proctor_model::{AgentId, BootId, OperationId};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+/// What was noticed when the agent connected, or since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meeting {
+    /// By how much its clock went before ours; None where it did not tell its time.
+    pub clock_ahead_ms: Option<i64>,
+    /// When its certificate ends, in Unix seconds.
+    pub certificate_expires_at: Option<i64>,
+}
+
 /// One attachment of an agent. Its connection pulls: whoever has something for the agent leaves it
 /// here or in the dispatch table and wakes it, so nothing queues up behind a slow socket.
 #[derive(Debug)]
@@ -17,6 +26,7 @@ pub struct Session {
     agent: AgentId,
     epoch: u64,
     boot: BootId,
+    meeting: Mutex<Meeting>,
     heard: Mutex<Instant>,
     wake: Notify,
     fenced: CancellationToken,
@@ -33,6 +43,7 @@ impl Session {
             agent,
             epoch,
             boot,
+            meeting: Mutex::default(),
             heard: Mutex::new(Instant::now()),
             wake: Notify::new(),
             fenced: CancellationToken::new(),
@@ -53,6 +64,19 @@ impl Session {
 
     pub(super) fn boot(&self) -> &BootId {
         &self.boot
+    }
+
+    pub fn met(&self, meeting: Meeting) {
+        *self.meeting.lock() = meeting;
+    }
+
+    /// The agent was given a new certificate.
+    pub fn renewed(&self, certificate_expires_at: i64) {
+        self.meeting.lock().certificate_expires_at = Some(certificate_expires_at);
+    }
+
+    pub(super) fn meeting(&self) -> Meeting {
+        *self.meeting.lock()
     }
 
     /// The agent has said something.

@@ -45,6 +45,15 @@ impl Control {
         self.to_end("submit", |control| async move { control.submit_to_end(submission).await }).await
     }
 
+    /// The task that an earlier submission of the caller made under this key, if it asked for the same.
+    pub async fn submitted_before(&self, caller: &Caller, key: &IdempotencyKey) -> Result<Option<TaskId>> {
+        match self.inner.store.task_of_key(&caller.idempotency(key.clone())).await? {
+            None => Ok(None),
+            Some((task, true)) => Ok(Some(task)),
+            Some((task, false)) => Err(ControlError::KeyReused { task }),
+        }
+    }
+
     /// What [`Self::submit`] would do; changes nothing.
     pub async fn plan(&self, submission: Submission) -> Result<Vec<Planned>> {
         let mut draft = Draft::default();
@@ -80,11 +89,7 @@ impl Control {
             user: caller.user.clone(),
             family: family.to_owned(),
             audit: Some(caller.entry(&draft.deed(), AuditPhase::Done, id.to_string())),
-            idempotency: options.idempotency.map(|IdempotencyKey { key, body_hash }| Idempotency {
-                app: caller.app.clone(),
-                key,
-                body_hash,
-            }),
+            idempotency: options.idempotency.map(|key| caller.idempotency(key)),
             retry_of: options.retry_of,
             rollout: rollout.clone(),
             items: draft.items,
@@ -165,6 +170,14 @@ impl Control {
         };
         let (_, records) = self.inner.store.processes(&query).await?;
         Ok(records.into_iter().map(|record| (record.agent, record.spec)).collect())
+    }
+}
+
+impl Caller {
+    /// Keys are told apart by app, those of users without one by user: no app has a ':' in its code.
+    fn idempotency(&self, IdempotencyKey { key, body_hash }: IdempotencyKey) -> Idempotency {
+        let app = if self.app.is_empty() { format!("user:{}", self.user) } else { self.app.clone() };
+        Idempotency { app, key, body_hash }
     }
 }
 

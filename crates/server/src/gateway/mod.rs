@@ -52,7 +52,8 @@ struct Gateway {
 /// Listens for agents until `tasks` end; returns the address.
 pub(crate) async fn serve(address: SocketAddr, control: Control, tasks: &Tasks) -> Result<SocketAddr, ServerError> {
     let authority = authority(control.store()).await?;
-    let config = proctor_pki::server_config(&authority, now())?;
+    let (config, expires_at) = proctor_pki::server_config(&authority, now())?;
+    control.serves_link_until(expires_at.as_second());
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listen_error = |source| ServerError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(listen_error)?;

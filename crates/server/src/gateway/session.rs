@@ -14,7 +14,7 @@ use tokio_util::codec::Framed;
 
 use super::enrol::CERTIFICATE_LIFETIME;
 use super::{Connection, Gateway, now};
-use crate::control::{Control, ControlError, Session};
+use crate::control::{Control, ControlError, Meeting, Session};
 
 const BEAT: Duration = Duration::from_secs(5);
 /// Without a word for this long a peer is gone.
@@ -55,13 +55,16 @@ type Receiver = SplitStream<Framed<Connection, ServerCodec>>;
 
 /// Checks who it is and starts the session's task.
 pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway>, tasks: Tasks) {
-    let agent = match tls.get_ref().1.peer_certificates().map(proctor_pki::agent_of) {
+    let certificates = tls.get_ref().1.peer_certificates();
+    let expires_at = certificates.and_then(<[_]>::first).and_then(|first| proctor_pki::expires_at_der(first).ok());
+    let agent = match certificates.map(proctor_pki::agent_of) {
         Some(Ok(agent)) => agent,
         Some(Err(error)) => return tracing::warn!(%peer, %error, "a certificate names no agent"),
         None => return tracing::debug!(%peer, "a session needs a certificate"),
     };
     let (mut sender, mut receiver) = Framed::new(tls, ServerCodec::new()).split();
-    let session = match hello(&mut receiver, &agent, &gateway.control).await {
+    let expires_at = expires_at.map(|at| at.as_second());
+    let session = match hello(&mut receiver, &agent, expires_at, &gateway.control).await {
         Ok(Some(session)) => session,
         Ok(None) => {
             let reason = format!("agent {agent} is bound to no host: enrol it again");
@@ -91,14 +94,24 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
     });
 }
 
-async fn hello(receiver: &mut Receiver, agent: &AgentId, control: &Control) -> Result<Option<Arc<Session>>, Ended> {
+async fn hello(
+    receiver: &mut Receiver,
+    agent: &AgentId,
+    certificate_expires_at: Option<i64>,
+    control: &Control,
+) -> Result<Option<Arc<Session>>, Ended> {
     match receiver.next().await {
-        Some(Ok(FromAgent::Hello { agent: said, boot, facts, seen_generation, .. })) if said == *agent => {
+        Some(Ok(FromAgent::Hello { agent: said, boot, facts, seen_generation, time_ms, .. })) if said == *agent => {
+            let clock_ahead_ms = time_ms.map(|theirs| theirs.saturating_sub(clock::unix_millis()));
             if let Some(present) = control.clone_of(agent, &boot) {
                 tracing::warn!(%agent, epoch = present.epoch(), "another machine uses the identity of a connected agent");
                 return Err(Ended::Cloned);
             }
-            Ok(control.open_session(agent, boot, &facts, seen_generation).await?)
+            let session = control.open_session(agent, boot, &facts, seen_generation).await?;
+            if let Some(session) = &session {
+                session.met(Meeting { clock_ahead_ms, certificate_expires_at });
+            }
+            Ok(session)
         }
         Some(Ok(_)) => Err(Ended::Closed),
         Some(Err(error)) => Err(error.into()),
@@ -146,6 +159,9 @@ async fn listen(
             FromAgent::Renew { csr_der } => {
                 let agent = session.agent();
                 let certificate_pem = gateway.authority.issue_agent(&csr_der, agent, now(), CERTIFICATE_LIFETIME)?;
+                if let Ok(expires_at) = proctor_pki::expires_at(&certificate_pem) {
+                    session.renewed(expires_at.as_second());
+                }
                 let _ = replies.try_send(FromServer::Renewed { certificate_pem });
             }
             FromAgent::Beat => {

@@ -136,7 +136,7 @@ fn native_sample(method: &Method, path: &str, task: &str) -> Option<(String, Val
                     "cpu_weight": "usage", "memory_weight": "usage" }] })
         }
         ("POST", "/processes" | "/processes/plan") => registered("m", "10.0.0.1"),
-        ("DELETE", "/processes/{namespace}/{name}") => hosts,
+        ("DELETE", "/processes/{namespace}/{name}" | "/pools/{namespace}/{id}") => hosts,
         ("PUT", "/roles/{name}") => json!({ "classes": ["read"] }),
         ("POST", "/tokens") => json!({ "uses": 1, "ttl_secs": 60 }),
         ("POST", "/users") => json!({ "name": "m" }),
@@ -152,7 +152,11 @@ fn native_sample(method: &Method, path: &str, task: &str) -> Option<(String, Val
         .replace("{namespace}", "web")
         .replace("{code}", "made_by_the_matrix")
         .replace("{name}", "m");
-    let number = if path.starts_with("/business") { "7" } else { id };
+    let number = match () {
+        () if path.starts_with("/business") => "7",
+        () if path.starts_with("/pools") => "web",
+        () => id,
+    };
     Some((format!("/api/v1{}", path.replace("{id}", number)), body))
 }
 
@@ -212,7 +216,14 @@ async fn every_route_asks_who_may_and_every_change_leaves_its_trace() {
     let mut wrong = Vec::new();
     for route in routes {
         let what = format!("{} {}", route.method, route.path);
-        let Some(class) = route.class else { continue };
+        let Some(class) = route.class else {
+            let nobody =
+                world.send(Request::builder().method(route.method).uri(&route.path).body(Body::empty()).unwrap()).await;
+            if nobody.status != StatusCode::UNAUTHORIZED || route.mutates {
+                wrong.push(format!("{what} is open to strangers: {}", nobody.json));
+            }
+            continue;
+        };
         let task = a_task(&world).await;
         let Some((path, body)) = sample(&route, &task) else {
             wrong.push(format!("{what} has no sample here"));

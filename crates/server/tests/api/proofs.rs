@@ -70,7 +70,7 @@ async fn an_app_that_is_deleted_or_changed_is_out_within_seconds() {
     as_app(&world, SECRET).await.data();
 
     let options = AppOptions { trusted: true, signing: false };
-    let secret = admin::create_app(&store(&world), &APP.parse().unwrap(), options).await.unwrap();
+    let secret = admin::renew_app(&store(&world), &APP.parse().unwrap(), options).await.unwrap();
     becomes(&world, 0, &header(&secret)).await;
     becomes(&world, 1_306_000, &header(SECRET)).await;
     world.store.delete_app(APP).await.unwrap();
@@ -80,7 +80,7 @@ async fn an_app_that_is_deleted_or_changed_is_out_within_seconds() {
 }
 
 async fn user_with_token(world: &World, ttl: Option<Duration>) -> String {
-    world.store.put_user(User { name: "zhang".into(), created_at: 0, disabled: false }).await.unwrap();
+    let _ = world.store.create_user(User { name: "zhang".into(), created_at: 0, disabled: false }).await.unwrap();
     let (text, token) = admin::create_user_token(&store(world), "zhang", "laptop", ttl).await.unwrap().unwrap();
     assert!(token.secret_hash.starts_with("hmac-sha256:"));
     text.to_string()
@@ -120,7 +120,7 @@ async fn a_token_that_is_wrong_over_or_taken_back_proves_nothing() {
     let path = format!("{GATEWAY}/get_proc_status_v2");
     let gateway = with_headers(&world, &path, &[("authorization", "Bearer pt_1_x")]).await;
     assert_eq!((gateway.status, gateway.code()), (StatusCode::UNAUTHORIZED, 1_640_102));
-    world.store.put_user(User { name: "zhang".into(), created_at: 0, disabled: true }).await.unwrap();
+    world.store.disable_user("zhang", true).await.unwrap();
     becomes(&world, 1_306_000, &json!({"access_token": token}).to_string()).await;
     world.end().await;
 }
@@ -158,7 +158,7 @@ fn now() -> u64 {
 async fn a_signature_counts_once_and_for_five_minutes() {
     let world = World::new().await;
     let options = AppOptions { trusted: true, signing: true };
-    let secret = admin::create_app(&store(&world), &"signer".parse().unwrap(), options).await.unwrap();
+    let secret = admin::renew_app(&store(&world), &"signer".parse().unwrap(), options).await.unwrap();
     let mut body = on_host("a", "10.0.0.1");
     body["bk_app_code"] = json!("signer");
     body["bk_username"] = json!("admin");

@@ -37,13 +37,10 @@ impl World {
         for number in [1, 2] {
             enrol(&*store, number).await;
         }
-        let secret = admin::create_app(
-            &store,
-            &"boss".parse::<AppCode>().unwrap(),
-            AppOptions { trusted: true, signing: false },
-        )
-        .await
-        .unwrap();
+        let secret =
+            admin::renew_app(&store, &"boss".parse::<AppCode>().unwrap(), AppOptions { trusted: true, signing: false })
+                .await
+                .unwrap();
         let (control, tasks) = start(&store).await;
         Self { store, control, tasks, secret, _directory: directory }
     }

@@ -61,13 +61,14 @@ async fn roles_are_made_and_changed_but_not_those_built_in() {
     let (name, _) = world.put("/roles/On%20Call", json!({ "classes": ["read"] })).await;
     let list = world.got("/roles").await;
     let (gone, _) = world.delete("/roles/on-call").await;
+    let (stays, _) = world.delete("/roles/viewer").await;
 
     assert_eq!((made, &role["classes"]), (StatusCode::OK, &json!(["read", "operate"])));
     assert_eq!((built_in, bad, error(&answer).1), (StatusCode::CONFLICT, StatusCode::BAD_REQUEST, "classes[1]"));
     assert_eq!(name, StatusCode::BAD_REQUEST);
     assert_eq!(column(&list["roles"], "name"), ["viewer", "operator", "owner", "admin", "on-call"]);
     assert_eq!(column(&list["roles"], "built_in"), [true, true, true, true, false]);
-    assert_eq!(gone, StatusCode::OK);
+    assert_eq!((gone, stays), (StatusCode::OK, StatusCode::CONFLICT));
 }
 
 #[tokio::test]
@@ -178,7 +179,7 @@ async fn a_call_for_administrators_is_closed_to_everybody_else_and_the_attempt_i
 #[tokio::test]
 async fn every_call_of_the_table_asks_who_calls() {
     let world = World::new().await;
-    let weak = admin::create_app(&world.store, &"weak".parse().unwrap(), admin::AppOptions::default()).await.unwrap();
+    let weak = admin::renew_app(&world.store, &"weak".parse().unwrap(), admin::AppOptions::default()).await.unwrap();
 
     for route in native::routes() {
         let (bare, _) = world.call_as("nobody", "x", route.method.clone(), &filled(&route.path), json!({})).await;

@@ -9,5 +9,6 @@ mod openapi;
 mod operations;
 mod places;
 mod processes;
+mod registration;
 mod stream;
 mod support;

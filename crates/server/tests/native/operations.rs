@@ -1,7 +1,7 @@
 //! Operations by selector, planned, rolling, repeated; and steering their tasks.
 
 use axum::body::Body;
-use axum::http::{Request, StatusCode};
+use axum::http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::{HOST, World, column, credentials, error, registration};
@@ -116,6 +116,48 @@ async fn the_same_key_and_body_are_the_same_task_and_another_body_is_a_conflict(
     assert_ne!(first, other);
     assert_eq!((bad, error(&bad_key).1), (StatusCode::BAD_REQUEST, "Idempotency-Key"));
     assert_eq!(world.got("/tasks").await["tasks"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_repetition_finds_its_task_though_its_selector_finds_nothing_any_more() {
+    let world = world().await;
+    let body = json!({ "operation": "stop", "selector": "env=test", "all": true });
+
+    let (made, first) = keyed(&world, "/operations", "key-1", body.clone()).await;
+    world.call(Method::DELETE, "/processes/web/b", json!({ "all": true })).await;
+    let (found, second) = keyed(&world, "/operations", "key-1", body.clone()).await;
+    let other = json!({ "operation": "kill", "selector": "env=test", "all": true });
+    let (conflict, _) = keyed(&world, "/operations", "key-1", other).await;
+    let (fresh, _) = keyed(&world, "/operations", "key-2", body.clone()).await;
+    let mut plan = body;
+    plan["plan"] = json!(true);
+    let (planned, _) = keyed(&world, "/operations", "key-1", plan).await;
+
+    assert_eq!((made, found, first), (StatusCode::ACCEPTED, StatusCode::OK, second));
+    assert_eq!((conflict, fresh, planned), (StatusCode::CONFLICT, StatusCode::NOT_FOUND, StatusCode::NOT_FOUND));
+}
+
+#[tokio::test]
+async fn keys_of_users_are_their_own() {
+    let world = world().await;
+    let body = json!({ "operation": "stop", "process": "web/a", "all": true });
+    let mut tasks = Vec::new();
+
+    for user in ["ana", "bo"] {
+        world.post("/users", json!({ "name": user })).await;
+        let binding = json!({ "role": "operator", "subject": format!("user:{user}"), "scope": "everything" });
+        world.post("/bindings", binding).await;
+        let (_, token) = world.post(&format!("/users/{user}/tokens"), json!({})).await;
+        let request = Request::post("/api/v1/operations")
+            .header("Authorization", format!("Bearer {}", token["token"].as_str().unwrap()))
+            .header("Idempotency-Key", "key-1")
+            .body(Body::from(body.to_string()))
+            .unwrap();
+        tasks.push(world.send(request).await);
+    }
+
+    assert_eq!((tasks[0].0, tasks[1].0), (StatusCode::ACCEPTED, StatusCode::ACCEPTED));
+    assert_ne!(tasks[0].1, tasks[1].1);
 }
 
 #[tokio::test]

@@ -99,10 +99,13 @@ async fn an_import_places_everything_or_nothing() {
     let (refused, answer) = import(&world, "text/csv", bad).await;
     let rows = json!([{ "cloud": 0, "ip": "10.0.0.1", "business": 9 }]);
     let (unknown, _) = import(&world, "application/json", &rows.to_string()).await;
+    let half =
+        json!([{ "ip": "10.0.0.1", "business": 8, "business_name": "new" }, { "ip": "10.0.0.2", "business": 9 }]);
+    let (nothing, _) = import(&world, "application/json", &half.to_string()).await;
 
     assert_eq!((status, imported), (StatusCode::OK, json!({ "hosts": 2, "businesses": 2 })));
     assert_eq!((refused, error(&answer).1), (StatusCode::BAD_REQUEST, "row 2.ip"), "{answer}");
-    assert_eq!(unknown, StatusCode::NOT_FOUND);
+    assert_eq!((unknown, nothing), (StatusCode::NOT_FOUND, StatusCode::NOT_FOUND));
     let businesses = world.got("/businesses").await;
     assert_eq!(businesses["businesses"], json!([{ "id": 3, "name": "网站" }, { "id": 4, "name": "db, old" }]));
     assert_eq!(world.got("/hosts").await["hosts"][0]["business"], 3);
@@ -121,7 +124,7 @@ async fn hosts_come_in_pages_in_their_order() {
     let online = world.got("/hosts?online=true").await;
     let (bad, answer) = world.get("/hosts?after=nonsense").await;
 
-    assert_eq!(column(&first["hosts"], "host"), ["0:10.0.0.1", "0:10.0.0.2", "0:10.0.0.10"]);
+    assert_eq!(column(&first["hosts"], "host"), ["0:10.0.0.1", "0:10.0.0.10", "0:10.0.0.2"]);
     assert_eq!(column(&rest["hosts"], "host"), ["1:10.0.0.1"]);
     assert_eq!(rest.get("next"), None);
     assert_eq!(column(&cloud["hosts"], "host"), ["1:10.0.0.1"]);

@@ -161,7 +161,7 @@ pub async fn what_was_given_does_not_come_back_with_the_name(store: Arc<dyn Stor
     let set = BusinessSet { id: 7, name: "s".to_owned(), members: [1].into() };
     let put_all = async || {
         store.put_app(app.clone()).await.unwrap();
-        store.put_user(user.clone()).await.unwrap();
+        store.create_user(user.clone()).await.unwrap().unwrap();
         store.put_business(business(1)).await.unwrap();
         store.put_business_set(set.clone()).await.unwrap().unwrap();
     };

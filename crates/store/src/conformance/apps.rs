@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use proctor_model::{Scope, Subject};
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
-use crate::{App, Store};
+use crate::{App, Binding, Refusal, Store};
 
 fn app(code: &str, secret_hash: &str) -> App {
     App {
@@ -25,6 +27,37 @@ pub async fn an_app_is_read_back_and_replaced_by_its_code(store: Arc<dyn Store>)
 
     assert_eq!(first, Some(app("job", "one")));
     assert_eq!(store.app("job").await.unwrap(), Some(replacement));
+}
+
+fn binding(number: u128, role: &str) -> Binding {
+    let (id, role) = (Uuid::from_u128(number), role.parse().unwrap());
+    Binding { id, role, subject: Subject::App("job".to_owned()), scope: Scope::Everything, created_at: 5 }
+}
+
+pub async fn a_new_app_comes_with_its_bindings_or_not_at_all(store: Arc<dyn Store>) {
+    let refused = store.create_app(app("job", "one"), &[binding(1, "viewer"), binding(2, "nobody")]).await.unwrap();
+    let nothing = (store.apps().await.unwrap(), store.bindings().await.unwrap());
+    store.create_app(app("job", "one"), &[binding(1, "viewer")]).await.unwrap().unwrap();
+    let again = store.create_app(app("job", "two"), &[binding(3, "operator")]).await.unwrap();
+
+    assert_eq!(refused, Err(Refusal::UnknownRole("nobody".parse().unwrap())));
+    assert_eq!(nothing, (Vec::new(), Vec::new()));
+    assert_eq!(again, Err(Refusal::AppExists("job".to_owned())));
+    assert_eq!(store.apps().await.unwrap(), [app("job", "one")]);
+    assert_eq!(store.bindings().await.unwrap(), [binding(1, "viewer")]);
+}
+
+pub async fn a_code_is_given_to_one_app_however_many_ask_at_once(store: Arc<dyn Store>) {
+    let mut callers = JoinSet::new();
+    for number in 0..10 {
+        let store = Arc::clone(&store);
+        callers.spawn(async move { store.create_app(app("job", &number.to_string()), &[]).await.unwrap() });
+    }
+
+    let answers = callers.join_all().await;
+
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
+    assert_eq!(store.apps().await.unwrap().len(), 1);
 }
 
 pub async fn apps_are_listed_by_code_and_deleted(store: Arc<dyn Store>) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proctor_model::HostKey;
 
 use super::{agent, business, enrol, enrolment, host, token};
-use crate::{Business, BusinessSet, Enrolment, JoinToken, Refusal, Store};
+use crate::{Business, BusinessSet, Enrolment, HostQuery, JoinToken, Refusal, Store};
 
 fn set(id: u64, members: &[u64]) -> BusinessSet {
     BusinessSet { id, name: format!("set {id}"), members: members.iter().copied().collect() }
@@ -19,7 +19,7 @@ async fn put_businesses(store: &dyn Store, ids: &[u64]) {
 
 /// The business of each host that an agent serves.
 async fn placed(store: &dyn Store) -> Vec<Option<u64>> {
-    store.hosts().await.unwrap().into_iter().map(|host| host.business).collect()
+    store.hosts(&HostQuery::default()).await.unwrap().into_iter().map(|host| host.business).collect()
 }
 
 pub async fn businesses_are_listed_by_id_and_renamed(store: Arc<dyn Store>) {
@@ -106,6 +106,34 @@ pub async fn an_unknown_business_refuses_all_placements(store: Arc<dyn Store>) {
     let answer = store.place_hosts(&[(host(0), Some(1)), (host(1), Some(4))]).await.unwrap();
 
     assert_eq!(answer, Err(Refusal::UnknownBusiness(4)));
+    assert_eq!(placed(&*store).await, [None, None]);
+}
+
+pub async fn an_import_makes_businesses_and_places_hosts(store: Arc<dyn Store>) {
+    put_businesses(&*store, &[1, 2]).await;
+    enrol(&*store, 3).await;
+    let renamed = Business { id: 2, name: "游戏".to_owned() };
+
+    let placements = [(host(0), Some(2)), (host(1), Some(3)), (host(2), Some(1)), (host(2), None)];
+    store.import_hosts(&[renamed.clone(), business(3)], &placements).await.unwrap().unwrap();
+
+    assert_eq!(store.businesses().await.unwrap(), [business(1), renamed, business(3)]);
+    assert_eq!(placed(&*store).await, [Some(2), Some(3), None]);
+}
+
+pub async fn an_import_that_is_refused_changes_nothing(store: Arc<dyn Store>) {
+    put_businesses(&*store, &[1]).await;
+    enrol(&*store, 2).await;
+    let too_large = u64::try_from(i64::MAX).unwrap() + 1;
+    let renamed = Business { id: 1, name: "new".to_owned() };
+    let placements = [(host(0), Some(1)), (host(1), Some(7))];
+
+    let refused = store.import_hosts(&[renamed.clone(), business(2)], &placements).await.unwrap();
+    let failed = store.import_hosts(&[renamed, business(too_large)], &placements[..1]).await;
+
+    assert_eq!(refused, Err(Refusal::UnknownBusiness(7)));
+    assert!(failed.is_err());
+    assert_eq!(store.businesses().await.unwrap(), [business(1)]);
     assert_eq!(placed(&*store).await, [None, None]);
 }
 

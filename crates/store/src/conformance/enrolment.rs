@@ -6,7 +6,7 @@ use proctor_model::HostFacts;
 use tokio::task::JoinSet;
 
 use super::{EXPIRES_AT, agent, enrol, enrolment, host, key, registration, token};
-use crate::{EnrolRefusal, Enrolment, JoinToken, RegisterMode, Store};
+use crate::{EnrolRefusal, Enrolment, HostQuery, JoinToken, RegisterMode, Store};
 
 async fn connect(store: &dyn Store, number: usize) -> u64 {
     store.open_session(&agent(number), &HostFacts::default(), 10).await.unwrap().unwrap()
@@ -17,7 +17,7 @@ pub async fn enrolling_binds_the_host_to_the_agent(store: Arc<dyn Store>) {
 
     store.enrol(enrolment("t", 1), 7).await.unwrap().unwrap();
 
-    let hosts = store.hosts().await.unwrap();
+    let hosts = store.hosts(&HostQuery::default()).await.unwrap();
     assert_eq!(hosts.len(), 1);
     assert_eq!((hosts[0].key, &hosts[0].agent), (host(1), &agent(1)));
     assert_eq!((hosts[0].enrolled_at, hosts[0].online, hosts[0].epoch), (7, false, 0));
@@ -35,16 +35,16 @@ pub async fn a_token_lets_exactly_its_uses_in_however_many_come_at_once(store: A
 
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 20);
     assert_eq!(answers.iter().filter(|answer| **answer == Err(EnrolRefusal::UsedUp)).count(), 30);
-    assert_eq!(store.hosts().await.unwrap().len(), 20);
+    assert_eq!(store.hosts(&HostQuery::default()).await.unwrap().len(), 20);
 }
 
 pub async fn a_repetition_with_the_same_key_costs_no_use(store: Arc<dyn Store>) {
     store.put_token(token("t", 2)).await.unwrap();
     store.enrol(enrolment("t", 1), 0).await.unwrap().unwrap();
-    let before = store.hosts().await.unwrap();
+    let before = store.hosts(&HostQuery::default()).await.unwrap();
 
     let repeated = store.enrol(enrolment("t", 1), 5).await.unwrap();
-    let after = store.hosts().await.unwrap();
+    let after = store.hosts(&HostQuery::default()).await.unwrap();
     let other = store.enrol(enrolment("t", 2), 5).await.unwrap();
     let repeated_when_used_up = store.enrol(enrolment("t", 1), 6).await.unwrap();
 
@@ -96,7 +96,7 @@ pub async fn a_host_whose_agent_is_connected_is_not_given_away(store: Arc<dyn St
     let answer = store.enrol(Enrolment { host: host(0), ..enrolment("fixture", 9) }, 0).await.unwrap();
 
     assert_eq!(answer, Err(EnrolRefusal::HostTaken { host: host(0), agent: agent(0) }));
-    assert_eq!(store.hosts().await.unwrap()[0].agent, agent(0));
+    assert_eq!(store.hosts(&HostQuery::default()).await.unwrap()[0].agent, agent(0));
 }
 
 pub async fn a_connected_agent_is_not_replaced_by_another_key_under_its_id(store: Arc<dyn Store>) {
@@ -147,7 +147,7 @@ pub async fn the_id_of_a_connected_agent_is_not_given_to_another_host(store: Arc
     let answer = store.enrol(elsewhere, 0).await.unwrap();
 
     assert_eq!(answer, Err(EnrolRefusal::AgentTaken { agent: agent(0), host: host(0) }));
-    assert_eq!(store.hosts().await.unwrap().len(), 1);
+    assert_eq!(store.hosts(&HostQuery::default()).await.unwrap().len(), 1);
 }
 
 pub async fn an_agent_whose_machine_changed_its_address_keeps_its_registrations(store: Arc<dyn Store>) {
@@ -156,7 +156,7 @@ pub async fn an_agent_whose_machine_changed_its_address_keeps_its_registrations(
 
     store.enrol(Enrolment { host: host(9), ..enrolment("fixture", 0) }, 5).await.unwrap().unwrap();
 
-    let hosts = store.hosts().await.unwrap();
+    let hosts = store.hosts(&HostQuery::default()).await.unwrap();
     assert_eq!(hosts.len(), 1);
     assert_eq!((hosts[0].key, &hosts[0].agent), (host(9), &agent(0)));
     assert_eq!(store.assignments(&agent(0), 0).await.unwrap().processes.len(), 1);

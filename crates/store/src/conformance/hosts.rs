@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use proctor_model::{HostFacts, HostKey};
+use proctor_model::{HostFacts, HostKey, Places};
 
-use super::{agent, enrol, enrolment, host};
-use crate::{Enrolment, HostRecord, Store};
+use super::{agent, business, enrol, enrolment, host};
+use crate::{Enrolment, HostQuery, HostRecord, Store};
 
 fn facts(hostname: &str) -> HostFacts {
     HostFacts { hostname: hostname.to_owned(), cpus: 8, memory_bytes: 1 << 40, ..HostFacts::default() }
 }
 
 async fn only_host(store: &dyn Store) -> HostRecord {
-    store.hosts().await.unwrap().remove(0)
+    store.hosts(&HostQuery::default()).await.unwrap().remove(0)
 }
 
 pub async fn hosts_are_found_by_cloud_and_ip_whatever_the_supplier(store: Arc<dyn Store>) {
@@ -60,9 +60,71 @@ pub async fn hosts_are_listed_by_cloud_and_ip(store: Arc<dyn Store>) {
         store.enrol(enrolment, 0).await.unwrap().unwrap();
     }
 
-    let listed: Vec<_> = store.hosts().await.unwrap().into_iter().map(|host| host.key.to_string()).collect();
+    let listed: Vec<_> =
+        store.hosts(&HostQuery::default()).await.unwrap().into_iter().map(|host| host.key.to_string()).collect();
 
     assert_eq!(listed, ["2:10.0.0.1", "2:10.0.0.10", "2:10.0.0.9", "10:10.0.0.1"]);
+}
+
+/// In cloud areas 2 and 10, the first of them online and the second in business 1.
+async fn four_hosts(store: &dyn Store) -> Vec<HostKey> {
+    enrol(store, 0).await;
+    store.put_business(business(1)).await.unwrap();
+    let mut keys = Vec::new();
+    for (number, cloud, ip) in [(0, 2, "10.0.0.1"), (1, 2, "10.0.0.10"), (2, 2, "10.0.0.9"), (3, 10, "10.0.0.1")] {
+        let host = HostKey::new(cloud, 0, ip.parse().unwrap());
+        store.enrol(Enrolment { host, ..enrolment("fixture", number) }, 0).await.unwrap().unwrap();
+        keys.push(host);
+    }
+    store.open_session(&agent(0), &facts("a"), 1).await.unwrap();
+    store.place_hosts(&[(keys[1], Some(1))]).await.unwrap().unwrap();
+    keys
+}
+
+async fn listed(store: &dyn Store, query: HostQuery) -> Vec<HostKey> {
+    store.hosts(&query).await.unwrap().into_iter().map(|host| host.key).collect()
+}
+
+pub async fn hosts_are_narrowed_by_every_field_of_the_query(store: Arc<dyn Store>) {
+    let keys = four_hosts(&*store).await;
+    let places = |businesses: &[u64], clouds: &[u32]| {
+        let places = Places {
+            businesses: businesses.iter().copied().collect(),
+            clouds: clouds.iter().copied().collect(),
+            namespaces: ["web".parse().unwrap()].into(),
+            ..Places::default()
+        };
+        HostQuery { places: Some(places), ..HostQuery::default() }
+    };
+    let everywhere =
+        HostQuery { places: Some(Places { everywhere: true, ..Places::default() }), ..HostQuery::default() };
+
+    assert_eq!(listed(&*store, HostQuery { cloud: Some(10), ..HostQuery::default() }).await, keys[3..]);
+    assert_eq!(listed(&*store, HostQuery { business: Some(1), ..HostQuery::default() }).await, keys[1..2]);
+    assert_eq!(listed(&*store, HostQuery { online: Some(true), ..HostQuery::default() }).await, keys[..1]);
+    assert_eq!(listed(&*store, HostQuery { online: Some(false), ..HostQuery::default() }).await, keys[1..]);
+    assert_eq!(listed(&*store, places(&[1], &[10])).await, [keys[1], keys[3]]);
+    assert_eq!(listed(&*store, places(&[], &[])).await, []);
+    assert_eq!(listed(&*store, everywhere).await, keys);
+    assert_eq!(listed(&*store, HostQuery { cloud: Some(10), ..places(&[1], &[]) }).await, []);
+}
+
+pub async fn a_cursor_leads_through_all_hosts_once(store: Arc<dyn Store>) {
+    let keys = four_hosts(&*store).await;
+    let mut after = None;
+    let mut pages = Vec::new();
+
+    loop {
+        let page = listed(&*store, HostQuery { after, limit: Some(3), ..HostQuery::default() }).await;
+        after = page.last().copied();
+        if page.is_empty() {
+            break;
+        }
+        pages.push(page);
+    }
+
+    assert_eq!(pages, [keys[..3].to_vec(), keys[3..].to_vec()]);
+    assert_eq!(listed(&*store, HostQuery { limit: Some(0), ..HostQuery::default() }).await, []);
 }
 
 pub async fn every_session_has_a_higher_epoch(store: Arc<dyn Store>) {
@@ -119,7 +181,7 @@ pub async fn a_reset_marks_all_offline_and_names_those_that_were_online(store: A
 
     were_online.sort();
     assert_eq!(were_online, [agent(0), agent(2)]);
-    let hosts = store.hosts().await.unwrap();
+    let hosts = store.hosts(&HostQuery::default()).await.unwrap();
     assert!(hosts.iter().all(|host| !host.online));
     assert_eq!(hosts.iter().map(|host| host.presence_changed_at).collect::<Vec<_>>(), [50, 0, 50]);
     assert!(store.reset_presence(60).await.unwrap().is_empty());

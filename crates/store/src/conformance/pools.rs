@@ -65,6 +65,30 @@ pub async fn a_pool_is_assigned_again_only_when_its_limits_change(store: Arc<dyn
     assert!(store.assignments(&agent(9), 0).await.unwrap().pools.is_empty());
 }
 
+pub async fn a_pool_that_is_deleted_is_gone_and_its_agent_learns_of_it(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    store.set_pools(&[agent(0), agent(1)], &[pool("web", "web", 50.0), pool("web", "batch", 20.0)], 1).await.unwrap();
+    let newest = store.assignments(&agent(0), 0).await.unwrap().pools[1].generation;
+    let (namespace, id) = ("web".parse().unwrap(), "web".parse().unwrap());
+
+    let first = store.delete_pool(&[agent(0), agent(9)], &namespace, &id, 2).await.unwrap();
+    let second = store.delete_pool(&[agent(0)], &namespace, &id, 3).await.unwrap();
+    let told = store.assignments(&agent(0), newest).await.unwrap().pools;
+    let from_nothing = store.assignments(&agent(0), 0).await.unwrap().pools;
+    let left: Vec<_> =
+        store.pools(None, None).await.unwrap().into_iter().map(|left| (left.agent, left.pool.id)).collect();
+    store.set_pools(&[agent(0)], &[pool("web", "web", 50.0)], 4).await.unwrap();
+
+    assert_eq!((first, second), (vec![true, false], vec![false]));
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0].pool.limits.cpu.get(), told[0].pool.limits.memory.get()), (0.0, 0.0));
+    assert_eq!(from_nothing.iter().map(|told| told.pool.id.as_str()).collect::<Vec<_>>(), ["batch"]);
+    let batch = || "batch".parse().unwrap();
+    assert_eq!(left, [(agent(0), batch()), (agent(1), batch()), (agent(1), id)]);
+    let again = store.assignments(&agent(0), told[0].generation).await.unwrap().pools;
+    assert_eq!(again.iter().map(|again| &again.pool).collect::<Vec<_>>(), [&pool("web", "web", 50.0)]);
+}
+
 pub async fn pools_and_processes_of_a_host_share_one_generation(store: Arc<dyn Store>) {
     enrol(&*store, 1).await;
     store.set_pools(&[agent(0)], &[pool("web", "web", 50.0)], 1).await.unwrap();

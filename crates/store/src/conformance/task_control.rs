@@ -39,6 +39,10 @@ pub async fn a_repeated_key_finds_the_first_task_and_writes_nothing(store: Arc<d
     assert_eq!(again, CreatedTask::Existing { id: id(1), same_body: true });
     assert_eq!(other_body, CreatedTask::Existing { id: id(1), same_body: false });
     assert_eq!(store.task_ids(9).await.unwrap(), [id(1)]);
+    let of_key = async |task: NewTask| store.task_of_key(&task.idempotency.unwrap()).await.unwrap();
+    assert_eq!(of_key(keyed(2, "job", "k", 1)).await, Some((id(1), true)));
+    assert_eq!(of_key(keyed(2, "job", "k", 2)).await, Some((id(1), false)));
+    assert_eq!(of_key(keyed(2, "gsekit", "k", 1)).await, None);
     assert_eq!(store.processes(&ProcessQuery::default()).await.unwrap().0, 0);
     assert!(store.assignments(&agent(0), 0).await.unwrap().processes.is_empty());
 }

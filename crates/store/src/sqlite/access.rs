@@ -67,7 +67,8 @@ pub(super) fn put_binding(connection: &Connection, binding: &Binding) -> Tried<R
     Ok(Ok(binding.id))
 }
 
-fn refusal(connection: &Connection, binding: &Binding) -> Tried<Option<Refusal>> {
+/// Why the binding cannot be kept.
+pub(super) fn refusal(connection: &Connection, binding: &Binding) -> Tried<Option<Refusal>> {
     let role = &binding.role;
     let has_role = is_built_in(role)
         || connection.prepare_cached("SELECT 1 FROM role WHERE name = ?1")?.exists([role.as_str()])?;

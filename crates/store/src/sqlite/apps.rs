@@ -3,9 +3,9 @@
 use proctor_model::Subject;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::access::forget_subject;
+use super::access::{self, forget_subject};
 use super::failure::Tried;
-use crate::App;
+use crate::{App, Binding, Refusal};
 
 pub(super) fn put_app(connection: &Connection, app: &App) -> Tried<()> {
     connection
@@ -15,6 +15,22 @@ pub(super) fn put_app(connection: &Connection, app: &App) -> Tried<()> {
         )?
         .execute((&app.code, &app.secret_hash, &app.sealed_secret, app.trusted, app.created_at))?;
     Ok(())
+}
+
+pub(super) fn create(connection: &Connection, app: &App, bindings: &[Binding]) -> Tried<Result<(), Refusal>> {
+    if connection.prepare_cached("SELECT 1 FROM app WHERE code = ?1")?.exists([&app.code])? {
+        return Ok(Err(Refusal::AppExists(app.code.clone())));
+    }
+    for binding in bindings {
+        if let Some(refusal) = access::refusal(connection, binding)? {
+            return Ok(Err(refusal));
+        }
+    }
+    put_app(connection, app)?;
+    for binding in bindings {
+        let _ = access::put_binding(connection, binding)?;
+    }
+    Ok(Ok(()))
 }
 
 pub(super) fn renew_hash(connection: &Connection, code: &str, old: &str, new: &str) -> Tried<bool> {

@@ -112,6 +112,25 @@ pub(super) fn place(connection: &Connection, placements: &[(HostKey, Option<u64>
     Ok(Ok(()))
 }
 
+/// Looks for what is unknown first: a refusal must leave nothing behind.
+pub(super) fn import(
+    connection: &Connection,
+    businesses: &[Business],
+    placements: &[(HostKey, Option<u64>)],
+) -> Tried<Result<(), Refusal>> {
+    let mut named: BTreeSet<u64> = placements.iter().filter_map(|(_, business)| *business).collect();
+    for business in businesses {
+        named.remove(&business.id);
+    }
+    if let Some(refusal) = unknown(connection, named)? {
+        return Ok(Err(refusal));
+    }
+    for business in businesses {
+        put(connection, business)?;
+    }
+    place(connection, placements)
+}
+
 /// The business must be there.
 pub(super) fn place_one(connection: &Connection, host: &HostKey, business: Option<u64>) -> Tried<()> {
     let ip = host.ip.to_string();

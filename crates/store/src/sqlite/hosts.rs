@@ -1,12 +1,13 @@
 //! Hosts and the presence of their agents.
 
-use proctor_model::{AgentId, HostFacts, HostKey};
+use proctor_model::{AgentId, HostFacts, HostKey, Places};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::column::{counter, from_json, host_and_agent, parsed, signed, to_json};
+use super::column::{counter, exact, from_json, host_and_agent, parsed, signed, to_json};
 use super::failure::{Failure, Tried};
-use crate::{HostRecord, Millis};
+use super::narrowed::Narrowed;
+use crate::{HostQuery, HostRecord, Millis};
 
 /// The columns that [`host_record`] reads.
 macro_rules! select_host {
@@ -19,14 +20,22 @@ macro_rules! select_host {
     };
 }
 
-pub(super) fn all(connection: &Connection) -> Tried<Vec<HostRecord>> {
-    let mut statement = connection.prepare_cached(select_host!("WHERE agent IS NOT NULL ORDER BY cloud, ip"))?;
-    let mut rows = statement.query([])?;
-    let mut hosts = Vec::new();
-    while let Some(row) = rows.next()? {
-        hosts.push(host_record(row)?);
+pub(super) fn list(connection: &Connection, query: &HostQuery) -> Tried<Vec<HostRecord>> {
+    let mut narrowed = Narrowed::default();
+    narrowed.by_fact("agent IS NOT NULL");
+    narrowed.by_some("cloud = ?", query.cloud);
+    narrowed.by_some("business = ?", query.business.map(exact).transpose()?);
+    narrowed.by_some("online = ?", query.online);
+    if let Some(Places { everywhere: false, businesses, clouds, namespaces: _ }) = &query.places {
+        // A host as a whole is in no namespace.
+        let inside = "(business IN (SELECT value FROM json_each(?)) OR cloud IN (SELECT value FROM json_each(?)))";
+        narrowed.by_both(inside, to_json(businesses), to_json(clouds));
     }
-    Ok(hosts)
+    if let Some(after) = &query.after {
+        narrowed.by_both("(cloud, ip) > (?, ?)", after.cloud, after.ip.to_string());
+    }
+    let sql = format!("{} WHERE {} ORDER BY cloud, ip LIMIT ?", select_host!(""), narrowed.conditions());
+    narrowed.read(connection, &sql, query.limit.unwrap_or(u32::MAX), host_record)
 }
 
 pub(super) fn by_key(connection: &Connection, keys: &[HostKey]) -> Tried<Vec<Option<HostRecord>>> {

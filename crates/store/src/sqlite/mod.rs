@@ -31,8 +31,8 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use proctor_model::{
-    AgentId, Event, HostFacts, HostKey, Namespace, OperationId, Outcome, Permissions, Pool, ProcessKey, Role, RoleName,
-    Subject, TaskId,
+    AgentId, Event, HostFacts, HostKey, Namespace, OperationId, Outcome, Permissions, Pool, PoolId, ProcessKey, Role,
+    RoleName, Subject, TaskId,
 };
 use rusqlite::Connection;
 use uuid::Uuid;
@@ -41,10 +41,10 @@ use self::readers::Readers;
 use self::writer::Writer;
 use crate::{
     App, Assignments, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, CreatedTask, EnrolRefusal,
-    Enrolment, EventPage, EventQuery, HostRecord, JoinToken, Managed, Millis, NewTask, Observation, OpenTarget,
-    PoolRecord, ProcessQuery, ProcessRecord, Refusal, RegisterMode, Registered, Registration, Result, Rollout,
-    SpecRevision, Store, StoreError, TargetQuery, TargetRow, TaskQuery, TaskSummary, TaskView, User, UserToken,
-    Webhook,
+    Enrolment, EventPage, EventQuery, HostQuery, HostRecord, Idempotency, JoinToken, Managed, Millis, NewTask,
+    Observation, OpenTarget, PoolRecord, ProcessQuery, ProcessRecord, Refusal, RegisterMode, Registered, Registration,
+    Result, Rollout, SpecRevision, Store, StoreError, TargetQuery, TargetRow, TaskQuery, TaskSummary, TaskView, User,
+    UserToken, Webhook,
 };
 
 #[derive(Debug)]
@@ -100,6 +100,11 @@ enum Sharing {
 impl Store for SqliteStore {
     async fn put_app(&self, app: App) -> Result<()> {
         self.writer.run("keep an app", move |c| apps::put_app(c, &app)).await
+    }
+
+    async fn create_app(&self, app: App, bindings: &[Binding]) -> Result<std::result::Result<(), Refusal>> {
+        let bindings = bindings.to_vec();
+        self.writer.run("keep an app", move |c| apps::create(c, &app, &bindings)).await
     }
 
     async fn renew_app_hash(&self, code: &str, old: &str, new: &str) -> Result<bool> {
@@ -160,6 +165,15 @@ impl Store for SqliteStore {
         self.writer.run("place hosts", move |c| businesses::place(c, &placements)).await
     }
 
+    async fn import_hosts(
+        &self,
+        businesses: &[Business],
+        placements: &[(HostKey, Option<u64>)],
+    ) -> Result<std::result::Result<(), Refusal>> {
+        let (businesses, placements) = (businesses.to_vec(), placements.to_vec());
+        self.writer.run("import hosts", move |c| businesses::import(c, &businesses, &placements)).await
+    }
+
     async fn put_role(&self, role: Role) -> Result<std::result::Result<(), Refusal>> {
         self.writer.run("keep a role", move |c| access::put_role(c, &role)).await
     }
@@ -190,8 +204,13 @@ impl Store for SqliteStore {
         self.readers.run("read permissions", move |c| access::permissions(c, &subjects)).await
     }
 
-    async fn put_user(&self, user: User) -> Result<()> {
-        self.writer.run("keep a user", move |c| users::put(c, &user)).await
+    async fn create_user(&self, user: User) -> Result<std::result::Result<(), Refusal>> {
+        self.writer.run("keep a user", move |c| users::create(c, &user)).await
+    }
+
+    async fn disable_user(&self, name: &str, disabled: bool) -> Result<Option<User>> {
+        let name = name.to_owned();
+        self.writer.run("disable a user", move |c| users::disable(c, &name, disabled)).await
     }
 
     async fn user(&self, name: &str) -> Result<Option<User>> {
@@ -244,8 +263,9 @@ impl Store for SqliteStore {
         self.writer.run("enrol a host", move |c| enrolment::enrol(c, &enrolment, now)).await
     }
 
-    async fn hosts(&self) -> Result<Vec<HostRecord>> {
-        self.readers.run("read the hosts", hosts::all).await
+    async fn hosts(&self, query: &HostQuery) -> Result<Vec<HostRecord>> {
+        let query = query.clone();
+        self.readers.run("read the hosts", move |c| hosts::list(c, &query)).await
     }
 
     async fn hosts_by_key(&self, keys: &[HostKey]) -> Result<Vec<Option<HostRecord>>> {
@@ -326,6 +346,17 @@ impl Store for SqliteStore {
         self.writer.run("set pools", move |c| pools::set(c, &agents, &pools, now)).await
     }
 
+    async fn delete_pool(
+        &self,
+        agents: &[AgentId],
+        namespace: &Namespace,
+        id: &PoolId,
+        now: Millis,
+    ) -> Result<Vec<bool>> {
+        let (agents, namespace, id) = (agents.to_vec(), namespace.clone(), id.clone());
+        self.writer.run("remove a pool", move |c| pools::delete(c, &agents, &namespace, &id, now)).await
+    }
+
     async fn pools(&self, namespace: Option<&Namespace>, agents: Option<&[AgentId]>) -> Result<Vec<PoolRecord>> {
         let (namespace, agents) = (namespace.cloned(), agents.map(<[_]>::to_vec));
         self.readers.run("read the pools", move |c| pools::list(c, namespace.as_ref(), agents.as_deref())).await
@@ -333,6 +364,11 @@ impl Store for SqliteStore {
 
     async fn create_task(&self, task: NewTask) -> Result<CreatedTask> {
         self.writer.run("keep a task", move |c| tasks::create(c, &task)).await
+    }
+
+    async fn task_of_key(&self, key: &Idempotency) -> Result<Option<(TaskId, bool)>> {
+        let key = key.clone();
+        self.readers.run("find a repeated task", move |c| tasks::of_key(c, &key)).await
     }
 
     async fn task(&self, id: TaskId) -> Result<Option<TaskView>> {

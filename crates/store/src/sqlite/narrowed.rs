@@ -17,6 +17,17 @@ impl Narrowed {
         self.values.push(Box::new(value));
     }
 
+    /// With a value for each of its two `?`.
+    pub(super) fn by_both(
+        &mut self,
+        condition: &'static str,
+        first: impl ToSql + 'static,
+        second: impl ToSql + 'static,
+    ) {
+        self.by(condition, first);
+        self.values.push(Box::new(second));
+    }
+
     pub(super) fn by_fact(&mut self, condition: &'static str) {
         self.conditions.push(condition);
     }

@@ -1,6 +1,6 @@
 //! Pools: the limits that processes of a namespace share on a host.
 
-use proctor_model::{AgentId, Namespace, Pool};
+use proctor_model::{AgentId, Namespace, Percent, Pool, PoolId, PoolLimits, Weight};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 
 use super::column::{counter, from_json, host_and_agent, parsed, signed, to_json};
@@ -23,7 +23,7 @@ pub(super) fn set(connection: &Connection, agents: &[AgentId], pools: &[Pool], n
 
 fn set_one(connection: &Connection, host: i64, pool: &Pool, limits: &str, now: Millis) -> Tried<()> {
     let present: Option<String> = connection
-        .prepare_cached("SELECT limits FROM pool WHERE namespace = ?1 AND id = ?2 AND host = ?3")?
+        .prepare_cached("SELECT limits FROM pool WHERE namespace = ?1 AND id = ?2 AND host = ?3 AND NOT deleted")?
         .query_row((pool.namespace.as_str(), pool.id.as_str(), host), |row| row.get(0))
         .optional()?;
     if present.as_deref() == Some(limits) {
@@ -34,10 +34,42 @@ fn set_one(connection: &Connection, host: i64, pool: &Pool, limits: &str, now: M
         .prepare_cached(
             "INSERT INTO pool (namespace, id, host, limits, generation, changed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
              ON CONFLICT (namespace, id, host) DO UPDATE
-             SET limits = excluded.limits, generation = excluded.generation, changed_at = excluded.changed_at",
+             SET limits = excluded.limits, generation = excluded.generation, changed_at = excluded.changed_at, deleted = 0",
         )?
         .execute((pool.namespace.as_str(), pool.id.as_str(), host, limits, generation, now))?;
     Ok(())
+}
+
+/// Leaves a pool that limits nothing: agents know those already.
+pub(super) fn delete(
+    connection: &Connection,
+    agents: &[AgentId],
+    namespace: &Namespace,
+    id: &PoolId,
+    now: Millis,
+) -> Tried<Vec<bool>> {
+    let mut present = connection
+        .prepare_cached("SELECT 1 FROM pool WHERE namespace = ?1 AND id = ?2 AND host = ?3 AND NOT deleted")?;
+    let mut bury = connection.prepare_cached(
+        "UPDATE pool SET limits = ?4, generation = ?5, changed_at = ?6, deleted = 1
+         WHERE namespace = ?1 AND id = ?2 AND host = ?3",
+    )?;
+    let limits = to_json(&no_limits());
+    let delete_on = |agent: &AgentId| {
+        let Some(host) = hosts::row_of(connection, agent)? else { return Ok(false) };
+        if !present.exists((namespace.as_str(), id.as_str(), host))? {
+            return Ok(false);
+        }
+        let generation = hosts::next_generation(connection, host)?;
+        bury.execute((namespace.as_str(), id.as_str(), host, &limits, generation, now))?;
+        Ok(true)
+    };
+    agents.iter().map(delete_on).collect()
+}
+
+fn no_limits() -> PoolLimits {
+    let none = Percent::try_from(0.0).expect("0 is a percentage");
+    PoolLimits { cpu: none, memory: none, cpu_weight: Weight::Usage, memory_weight: Weight::Usage, dry_run: false }
 }
 
 /// Sorted by namespace, id, cloud and ip.
@@ -47,7 +79,7 @@ pub(super) fn list(
     agents: Option<&[AgentId]>,
 ) -> Tried<Vec<PoolRecord>> {
     let mut sql = "SELECT cloud, supplier, ip, agent, pool.namespace, pool.id, limits
-                   FROM pool JOIN host ON host.id = pool.host WHERE host.agent IS NOT NULL"
+                   FROM pool JOIN host ON host.id = pool.host WHERE host.agent IS NOT NULL AND NOT deleted"
         .to_owned();
     let namespace = namespace.map(Namespace::as_str);
     let agents = agents.map(to_json);
@@ -75,7 +107,7 @@ pub(super) fn list(
 pub(super) fn assignments(connection: &Connection, agent: &AgentId, since: u64) -> Tried<Vec<PoolAssignment>> {
     let mut statement = connection.prepare_cached(
         "SELECT pool.generation, pool.namespace, pool.id, limits FROM host JOIN pool ON pool.host = host.id
-         WHERE host.agent = ?1 AND pool.generation > ?2 ORDER BY pool.generation",
+         WHERE host.agent = ?1 AND pool.generation > ?2 AND (NOT deleted OR ?2 > 0) ORDER BY pool.generation",
     )?;
     let mut rows = statement.query((agent.as_str(), signed(since)))?;
     let mut assignments = Vec::new();

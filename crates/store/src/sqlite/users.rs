@@ -7,14 +7,17 @@ use super::access::forget_subject;
 use super::failure::Tried;
 use crate::{Refusal, User, UserToken};
 
-pub(super) fn put(connection: &Connection, user: &User) -> Tried<()> {
-    connection
-        .prepare_cached(
-            "INSERT INTO user (name, created_at, disabled) VALUES (?1, ?2, ?3)
-             ON CONFLICT (name) DO UPDATE SET created_at = excluded.created_at, disabled = excluded.disabled",
-        )?
+pub(super) fn create(connection: &Connection, user: &User) -> Tried<Result<(), Refusal>> {
+    let created = connection
+        .prepare_cached("INSERT INTO user (name, created_at, disabled) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
         .execute((&user.name, user.created_at, user.disabled))?;
-    Ok(())
+    Ok(if created == 1 { Ok(()) } else { Err(Refusal::UserExists(user.name.clone())) })
+}
+
+pub(super) fn disable(connection: &Connection, name: &str, disabled: bool) -> Tried<Option<User>> {
+    let mut statement = connection
+        .prepare_cached("UPDATE user SET disabled = ?2 WHERE name = ?1 RETURNING name, created_at, disabled")?;
+    Ok(statement.query_row((name, disabled), user).optional()?)
 }
 
 fn user(row: &Row<'_>) -> rusqlite::Result<User> {

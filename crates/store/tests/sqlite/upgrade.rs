@@ -4,8 +4,8 @@ use proctor_model::{OperationKind, Permissions, Phase, Snapshot, Subject};
 use proctor_store::conformance::spec;
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{
-    AuditDraft, AuditPhase, AuditQuery, JoinToken, ProcessQuery, RegisterMode, Registration, Store, TaskQuery,
-    TaskSummary, TaskView,
+    AuditDraft, AuditPhase, AuditQuery, HostQuery, JoinToken, ProcessQuery, RegisterMode, Registration, Store,
+    TaskQuery, TaskSummary, TaskView,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -63,7 +63,7 @@ async fn apps_hosts_and_tasks_of_an_earlier_schema_are_still_there() {
 
     let app = store.app("plain").await.unwrap().unwrap();
     assert_eq!((app.sealed_secret, app.trusted, app.created_at), (None, false, 6));
-    let hosts = store.hosts().await.unwrap();
+    let hosts = store.hosts(&HostQuery::default()).await.unwrap();
     assert_eq!((hosts.len(), hosts[0].business), (1, None));
     let task = old_task(&store).await;
     assert_eq!(task.targets[0].outcome.as_ref().map(|outcome| &*outcome.message), Some("success"));

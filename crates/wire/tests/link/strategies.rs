@@ -47,14 +47,15 @@ fn host() -> impl Strategy<Value = HostKey> {
 }
 
 fn facts() -> impl Strategy<Value = HostFacts> {
-    (text(), text(), text(), any::<u32>(), any::<u64>(), text()).prop_map(
-        |(hostname, os, arch, cpus, memory_bytes, agent_version)| HostFacts {
+    (text(), text(), text(), any::<u32>(), any::<u64>(), text(), of(text())).prop_map(
+        |(hostname, os, arch, cpus, memory_bytes, agent_version, policy)| HostFacts {
             hostname,
             os,
             arch,
             cpus,
             memory_bytes,
             agent_version,
+            policy,
         },
     )
 }
@@ -254,13 +255,14 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
         (text(), text(), der(), of(agent()), host()).prop_map(|(token_id, token_secret, csr_der, agent, host)| {
             FromAgent::Enrol { token_id, token_secret, csr_der, agent, host }
         }),
-        (agent(), text(), facts(), any::<u64>(), vec(any::<u8>(), 0..64)).prop_map(
-            |(agent, boot, facts, seen_generation, nonce)| FromAgent::Hello {
+        (agent(), text(), facts(), any::<u64>(), vec(any::<u8>(), 0..64), any::<Option<i64>>()).prop_map(
+            |(agent, boot, facts, seen_generation, nonce, time_ms)| FromAgent::Hello {
                 agent,
                 boot: BootId(boot),
                 facts,
                 seen_generation,
-                nonce
+                nonce,
+                time_ms
             }
         ),
         Just(FromAgent::Beat),

@@ -62,24 +62,11 @@ pub(super) async fn create(
 ) -> Result<(StatusCode, Json<CreatedApp>)> {
     let code: AppCode = body.code.parse()?;
     let bindings = bindings(&code, &body.roles)?;
-    if state.control.app(&body.code).await?.is_some() {
-        let message = format!("there is an app {code} already; its secret can be replaced at /apps/{code}/secret");
-        return Err(NativeError::new(Kind::Conflict, message));
-    }
     let trusted = body.trusted;
     let options = AppOptions { trusted, signing: body.signatures };
     let target = format!("app {code}{}", if trusted { ", trusted" } else { "" });
     let wanted = code.clone();
-    let work = async move |store| {
-        let secret = admin::create_app(&store, &wanted, options).await?;
-        for binding in bindings {
-            if let Err(refusal) = store.put_binding(binding).await? {
-                store.delete_app(&wanted.to_string()).await?;
-                return Ok(Err(refusal));
-            }
-        }
-        Ok::<_, ServerError>(Ok(secret))
-    };
+    let work = async move |store| admin::create_app(&store, &wanted, options, bindings).await;
     let secret = caller.administer(&state, "create_app", [target], work).await?;
     Ok((StatusCode::CREATED, Json(CreatedApp { code: code.to_string(), secret, trusted })))
 }
@@ -113,7 +100,7 @@ pub(super) async fn rotate(
     let app = state.control.app(&code).await?.ok_or_else(unknown)?;
     let (trusted, signing) = (app.trusted, query.signatures.unwrap_or_else(|| app.sealed_secret.is_some()));
     let options = AppOptions { trusted, signing };
-    let work = async move |store| admin::create_app(&store, &parsed, options).await.map(Ok);
+    let work = async move |store| admin::renew_app(&store, &parsed, options).await.map(Ok);
     let secret = caller.administer(&state, "rotate_app_secret", [format!("app {code}")], work).await?;
     Ok(Json(CreatedApp { code, secret, trusted }))
 }

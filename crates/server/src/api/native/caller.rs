@@ -41,7 +41,8 @@ impl FromRequestParts<ApiState> for Authenticated {
 /// anything of their body is read; the other classes depend on targets and are checked with them.
 #[derive(Clone, Debug)]
 pub(super) struct Needs {
-    pub(super) class: Class,
+    /// None: nothing but to have proved who they are.
+    pub(super) class: Option<Class>,
     pub(super) mutates: bool,
     /// In the words of the audit.
     pub(super) action: String,
@@ -49,14 +50,14 @@ pub(super) struct Needs {
 
 impl Needs {
     async fn check(&self, control: &Control, who: &Caller) -> Result<()> {
-        if self.class != Class::Admin {
+        if self.class != Some(Class::Admin) {
             return Ok(());
         }
         let check = who.must(Class::Admin);
         if !self.mutates {
             return Ok(check?);
         }
-        Ok(control.permitted(who, &Deed::new(self.action.clone(), [self.class]), check).await?)
+        Ok(control.permitted(who, &Deed::new(self.action.clone(), self.class), check).await?)
     }
 }
 

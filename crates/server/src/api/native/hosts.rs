@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use axum::Json;
 use axum::extract::State;
 use proctor_api::{HostPage, HostQuery, HostView};
-use proctor_model::{AgentId, FieldError, HostKey, ProcessKey};
+use proctor_model::{AgentId, FieldError, HostKey, Namespace, PoolId, ProcessKey};
 use proctor_store::{HostRecord, ProcessQuery};
 
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result, cursor};
-use crate::control::{Caller, Control, HostRef};
+use crate::control::{Caller, Control, HostRef, Meeting};
 
 const MILLIS: i64 = 1000;
 
@@ -24,28 +24,25 @@ pub(super) async fn list(
     State(state): State<ApiState>,
     Params(query): Params<HostQuery>,
 ) -> Result<Json<HostPage>> {
-    let limit = page_limit(query.limit)? as usize;
-    let after: Option<HostKey> = cursor::decode(query.after.as_deref())?;
-    let mut records = state.control.hosts(&caller.who).await?;
-    records.retain(|host| matches(&query, host) && after.is_none_or(|after| place(&host.key) > place(&after)));
-    records.sort_by_key(|host| place(&host.key));
-    let next = (records.len() > limit).then(|| limit.checked_sub(1).map(|last| cursor::encode(&records[last].key)));
-    records.truncate(limit);
-    Ok(Json(HostPage { hosts: records.into_iter().map(view).collect(), next: next.flatten() }))
+    let limit = page_limit(query.limit)?;
+    let wanted = proctor_store::HostQuery {
+        business: query.business,
+        cloud: query.cloud,
+        online: query.online,
+        after: cursor::decode(query.after.as_deref())?,
+        limit: Some(limit + 1),
+        places: None,
+    };
+    let mut records = state.control.hosts(&caller.who, wanted).await?;
+    let has_more = records.len() > limit as usize;
+    records.truncate(limit as usize);
+    let next = records.last().filter(|_| has_more).map(|last| cursor::encode(&last.key));
+    let hosts = records.into_iter().map(|record| view(record, &state.control)).collect();
+    Ok(Json(HostPage { hosts, next }))
 }
 
-fn matches(query: &HostQuery, host: &HostRecord) -> bool {
-    query.cloud.is_none_or(|cloud| cloud == host.key.cloud)
-        && query.business.is_none_or(|business| host.business == Some(business))
-        && query.online.is_none_or(|online| online == host.online)
-}
-
-/// Their order in lists; the supplier is not part of a host's identity.
-fn place(key: &HostKey) -> (u32, std::net::IpAddr) {
-    (key.cloud, key.ip)
-}
-
-fn view(record: HostRecord) -> HostView {
+fn view(record: HostRecord, control: &Control) -> HostView {
+    let Meeting { clock_ahead_ms, certificate_expires_at } = control.meeting(&record.agent);
     let HostKey { cloud, supplier, ip } = record.key;
     HostView {
         host: record.key.to_string(),
@@ -57,6 +54,8 @@ fn view(record: HostRecord) -> HostView {
         business: record.business,
         enrolled_at: record.enrolled_at / MILLIS,
         presence_changed_at: record.presence_changed_at / MILLIS,
+        clock_ahead_ms,
+        certificate_expires_at,
         facts: record.facts,
     }
 }
@@ -125,13 +124,36 @@ impl Chosen {
         if hosts.is_empty() { Err(not_registered(key)) } else { Ok(hosts) }
     }
 
+    /// All: where the pool is set.
+    pub(super) async fn where_pooled(
+        self,
+        control: &Control,
+        caller: &Caller,
+        namespace: &Namespace,
+        id: &PoolId,
+    ) -> Result<Vec<HostRef>> {
+        if let Self::These(hosts) = self {
+            return distinct(control, hosts).await;
+        }
+        let records = control.pools(caller, Some(namespace), None).await?;
+        let hosts = records.into_iter().filter(|record| record.pool.id == *id);
+        let hosts = self.narrowed(control, hosts.map(|record| HostRef::Key(record.host)).collect()).await?;
+        if hosts.is_empty() {
+            Err(NativeError::new(Kind::NotFound, format!("pool {namespace}/{id} is set on no host")))
+        } else {
+            Ok(hosts)
+        }
+    }
+
     /// All: every enrolled host.
     pub(super) async fn where_enrolled(self, control: &Control, caller: &Caller) -> Result<Vec<HostRef>> {
         if let Self::These(hosts) = self {
             return distinct(control, hosts).await;
         }
-        let hosts = control.hosts(caller).await?.into_iter().map(|host| HostRef::Key(host.key)).collect();
-        let hosts = self.narrowed(control, hosts).await?;
+        let business = if let Self::Business(business) = self { Some(business) } else { None };
+        let query = proctor_store::HostQuery { business, ..Default::default() };
+        let hosts: Vec<HostRef> =
+            control.hosts(caller, query).await?.into_iter().map(|host| HostRef::Key(host.key)).collect();
         if hosts.is_empty() {
             Err(NativeError::new(Kind::NotFound, "no such host has enrolled yet"))
         } else {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::header;
-use proctor_api::{ImportRow, Imported};
+use proctor_api::{ImportRow, Imported, Object};
 use proctor_model::{FieldError, HostKey};
 use proctor_store::Business;
 
@@ -34,16 +34,13 @@ pub(super) async fn import(
     let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let is_csv = content_type.is_some_and(|text| text.trim_start().starts_with("text/csv"));
     let bytes = read_body(request, &state).await?;
-    let rows = if is_csv { from_csv(&bytes)? } else { from_json(&bytes)? };
+    let rows = if is_csv { from_csv(&bytes)? } else { from_list(&bytes)? };
     let (placements, businesses) = checked(rows, is_csv)?;
     let imported = Imported { hosts: placements.len(), businesses: businesses.len() };
     let targets: Vec<String> = placements.iter().map(|(key, business)| placed(key, *business)).collect();
     caller
         .administer(&state, "import_hosts", targets, async move |store| {
-            for (id, name) in businesses {
-                store.put_business(Business { id, name }).await?;
-            }
-            store.place_hosts(&placements).await
+            store.import_hosts(&businesses, &placements).await
         })
         .await?;
     Ok(Json(imported))
@@ -51,7 +48,7 @@ pub(super) async fn import(
 
 type Placements = Vec<(HostKey, Option<u64>)>;
 
-fn checked(rows: Vec<ImportRow>, is_csv: bool) -> Result<(Placements, BTreeMap<u64, String>)> {
+fn checked(rows: Vec<ImportRow>, is_csv: bool) -> Result<(Placements, Vec<Business>)> {
     if rows.len() > ROWS_MAX {
         return Err(malformed(format!("{} rows are more than {ROWS_MAX}", rows.len())));
     }
@@ -67,7 +64,11 @@ fn checked(rows: Vec<ImportRow>, is_csv: bool) -> Result<(Placements, BTreeMap<u
         }
         placements.push((HostKey::new(row.cloud, 0, row.ip), row.business));
     }
-    Ok((placements, businesses))
+    Ok((placements, businesses.into_iter().map(|(id, name)| Business { id, name }).collect()))
+}
+
+fn from_list(bytes: &[u8]) -> Result<Vec<ImportRow>> {
+    Ok(from_json::<Vec<Object<ImportRow>>>(bytes)?.into_iter().map(|Object(row)| row).collect())
 }
 
 /// Every line that does not fit is told, up to a number.
@@ -152,9 +153,10 @@ mod tests {
 
     #[test]
     fn a_wrong_row_of_a_list_is_told_with_its_place() {
-        let error =
-            from_json::<Vec<ImportRow>>(br#"[{"ip":"10.0.0.1","business":1},{"ip":"x","business":1}]"#).unwrap_err();
+        let error = from_list(br#"[{"ip":"10.0.0.1","business":1},{"ip":"x","business":1}]"#).unwrap_err();
+        let list = from_list(br#"[{"ip":"10.0.0.1","business":1},[0,"10.0.0.1",1]]"#).unwrap_err();
 
         assert_eq!(error.field(), Some("[1].ip"));
+        assert_eq!(list.field(), Some("[1]"));
     }
 }

@@ -1,9 +1,8 @@
 //! The native API, `/api/v1`: plain JSON, real HTTP status codes, errors that name the field.
 //!
 //! Promised: a body that does not validate changes nothing; a field that the call does not know is
-//! refused, so that a misspelt one is noticed (the body of a registration is the exception: it has
-//! the liberal shape of register_proc_info); every time is in Unix seconds, unless its name ends in `_ms`; a host is written
-//! `CLOUD:IP`. What is asked and answered is said by the types of `proctor-api`.
+//! refused, so that a misspelt one is noticed; every time is in Unix seconds, unless its name ends in
+//! `_ms`; a host is written `CLOUD:IP`. What is asked and answered is said by the types of `proctor-api`.
 
 mod apps;
 mod audit;
@@ -24,10 +23,12 @@ mod processes;
 mod registration;
 mod roles;
 mod selector;
+mod server;
 mod table;
 mod tasks;
 mod users;
 mod webhooks;
+mod whoami;
 
 use std::any::Any;
 

@@ -44,6 +44,12 @@ pub(super) async fn submit(
         idempotency: idempotency(&headers, &body)?,
         retry_of: None,
     };
+    // Before anything is looked for: what was asked for may have changed what is found.
+    if let Some(key) = options.idempotency.as_ref().filter(|_| !body.plan)
+        && let Some(task) = state.control.submitted_before(&caller.who, key).await?
+    {
+        return Ok((StatusCode::OK, Json(Accepted { task_id: Some(task), plan: None })));
+    }
     let items = items(&state.control, &caller.who, &body).await?;
     let submission = Submission { caller: caller.who, family: FAMILY, items, options };
     if body.plan {

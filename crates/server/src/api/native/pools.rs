@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use axum::Json;
-use axum::extract::State;
-use proctor_api::{PoolList, PoolMember, PoolQuery, PoolSetting, PoolUsage, PoolView, Rows, SetPools};
-use proctor_model::{AgentId, FieldError, Namespace, Pool, PoolLimits};
+use axum::extract::{Path, State};
+use proctor_api::{PoolList, PoolMember, PoolQuery, PoolSetting, PoolUsage, PoolView, Rows, SetPools, Unregistration};
+use proctor_model::{AgentId, FieldError, Namespace, Pool, PoolId, PoolLimits};
 use proctor_store::{PoolRecord, ProcessQuery, ProcessRecord};
 
 use super::body::{Body, Params};
@@ -100,6 +100,23 @@ pub(super) async fn set(
     let chosen = Chosen::of(body.hosts.as_deref(), body.all, body.business)?;
     let hosts = chosen.where_enrolled(&state.control, &caller.who).await?;
     let outcomes = state.control.set_pools(&caller.who, &hosts, &pools).await?;
+    Ok(rows(&hosts, outcomes))
+}
+
+/// Takes a pool away from hosts. Its members keep the limits of their own.
+#[utoipa::path(delete, path = "/pools/{namespace}/{id}", operation_id = "delete_pool",
+               params(("namespace" = String, Path), ("id" = String, Path)), request_body = Unregistration,
+               tag = "pools", responses((status = 200, body = Rows)))]
+pub(super) async fn delete(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path((namespace, id)): Path<(String, String)>,
+    Body(body): Body<Unregistration>,
+) -> Result<Json<Rows>> {
+    let (namespace, id): (Namespace, PoolId) = (namespace.parse()?, id.parse()?);
+    let chosen = Chosen::of(body.hosts.as_deref(), body.all, body.business)?;
+    let hosts = chosen.where_pooled(&state.control, &caller.who, &namespace, &id).await?;
+    let outcomes = state.control.delete_pool(&caller.who, &namespace, &id, &hosts).await?;
     Ok(rows(&hosts, outcomes))
 }
 

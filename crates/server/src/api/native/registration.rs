@@ -1,13 +1,14 @@
 //! Registering processes, planning it, and forgetting them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{
     Refusal, RegisterQuery, Registration, RegistrationChange, RegistrationPlan, Row, Rows, Unregistration,
 };
-use proctor_model::{AgentId, Code, Outcome, ProcessKey};
+use proctor_model::{AgentId, Code, FieldError, Outcome, ProcessKey, Spec};
 use proctor_store::{HostRecord, ProcessQuery, ProcessRecord, RegisterMode};
 
 use super::body::{Body, Params};
@@ -15,7 +16,7 @@ use super::caller::Authenticated;
 use super::diff::diff;
 use super::hosts::Chosen;
 use super::{ApiState, Result};
-use crate::api::gse::decode::registration;
+use crate::api::gse::decode::{Process, registration};
 use crate::control::HostRef;
 
 /// Registers a process on hosts, or replaces its spec. The body is that of register_proc_info.
@@ -28,7 +29,7 @@ pub(super) async fn register(
     Body(body): Body<Registration>,
 ) -> Result<Json<Rows>> {
     let mode = if query.update == Some(true) { RegisterMode::Upsert } else { RegisterMode::Create };
-    let (process, spec) = registration(&body.0)?;
+    let (process, spec) = read(&body)?;
     let outcomes = state.control.register(&caller.who, &process.key, &spec, &process.hosts, mode).await?;
     Ok(rows(&process.hosts, outcomes))
 }
@@ -41,7 +42,7 @@ pub(super) async fn plan(
     State(state): State<ApiState>,
     Body(body): Body<Registration>,
 ) -> Result<Json<RegistrationPlan>> {
-    let (process, spec) = registration(&body.0)?;
+    let (process, spec) = read(&body)?;
     let hosts = state.control.readable_hosts(&caller.who, &process.hosts, Some(&process.key.namespace)).await?;
     let query = ProcessQuery {
         namespace: Some(process.key.namespace.clone()),
@@ -79,6 +80,12 @@ pub(super) async fn unregister(
     let hosts = chosen.where_registered(&state.control, &caller.who, &key).await?;
     let outcomes = state.control.unregister(&caller.who, &key, &hosts).await?;
     Ok(rows(&hosts, outcomes))
+}
+
+/// What register_proc_info would read, of a body without a field that nobody knows.
+fn read(body: &Registration) -> std::result::Result<(Process, Arc<Spec>), FieldError> {
+    body.check()?;
+    registration(&body.0)
 }
 
 /// One row for each host, in the caller's order.

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use proctor_api::{BindingList, BindingQuery, BindingView, ID_MAX, NewBinding, NewRole, Removed, RoleList, RoleView};
 use proctor_model::{Class, Classes, FieldError, Role, RoleName, Scope, Subject};
 use proctor_runtime::clock;
-use proctor_store::Binding;
+use proctor_store::{Binding, Refusal};
 use uuid::Uuid;
 
 use super::body::{Body, Params};
@@ -47,6 +47,9 @@ pub(super) async fn delete(
     Path(name): Path<String>,
 ) -> Result<Json<Removed>> {
     let role = role_name("name", &name)?;
+    if Role::built_in().iter().any(|built_in| built_in.name == role) {
+        return Err(Refusal::BuiltInRole(role).into());
+    }
     caller
         .remove(&state, "delete_role", format!("role {name}"), async move |store| store.delete_role(&role).await)
         .await

@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::caller::Needs;
 use super::error::Kind;
 use super::{apps, audit, events, history, hosts, import, openapi, operations, places, pools, processes, registration};
-use super::{roles, tasks, users, webhooks};
+use super::{roles, server, tasks, users, webhooks, whoami};
 use crate::api::{ApiState, RouteInfo};
 
 pub(super) const PREFIX: &str = "/api/v1";
@@ -30,17 +30,22 @@ const COMMON: [Kind; 7] = [
 
 /// One method on one path.
 struct Route {
-    class: Class,
+    /// None: for everybody who has proved who they are.
+    class: Option<Class>,
     mutates: bool,
     routes: UtoipaMethodRouter<ApiState>,
 }
 
 fn look(class: Class, routes: UtoipaMethodRouter<ApiState>) -> Route {
-    Route { class, mutates: false, routes: with_errors(routes, &COMMON) }
+    Route { class: Some(class), mutates: false, routes: with_errors(routes, &COMMON) }
+}
+
+fn look_at_oneself(routes: UtoipaMethodRouter<ApiState>) -> Route {
+    Route { class: None, mutates: false, routes: with_errors(routes, &COMMON) }
 }
 
 fn change(class: Class, routes: UtoipaMethodRouter<ApiState>) -> Route {
-    Route { class, mutates: true, routes: with_errors(routes, &COMMON) }
+    Route { class: Some(class), mutates: true, routes: with_errors(routes, &COMMON) }
 }
 
 impl Route {
@@ -62,7 +67,7 @@ impl Route {
     fn info(&self) -> RouteInfo {
         let (path, item) = self.routes.1.paths.iter().next().expect("a route has a path");
         let (method, _) = operations(item).next().expect("a path has an operation");
-        RouteInfo { method, path: format!("{PREFIX}{path}"), class: Some(self.class), mutates: self.mutates }
+        RouteInfo { method, path: format!("{PREFIX}{path}"), class: self.class, mutates: self.mutates }
     }
 }
 
@@ -95,11 +100,14 @@ fn table() -> Vec<Route> {
         change(Operate, routes!(tasks::retry)).or(Kind::Conflict),
         look(Read, routes!(pools::list)),
         change(Limits, routes!(pools::set)),
+        change(Limits, routes!(pools::delete)),
         look(Read, routes!(events::list)),
         look(Read, routes!(events::stream)),
         look(Admin, routes!(webhooks::list)),
         change(Admin, routes!(webhooks::add)),
         change(Admin, routes!(webhooks::remove)),
+        look_at_oneself(routes!(whoami::whoami)),
+        look(Read, routes!(server::show)),
         look(Admin, routes!(apps::list)),
         change(Admin, routes!(apps::create)).or(Kind::Conflict),
         change(Admin, routes!(apps::rotate)),
@@ -113,7 +121,7 @@ fn table() -> Vec<Route> {
         change(Admin, routes!(users::delete_token)),
         look(Admin, routes!(roles::list)),
         change(Admin, routes!(roles::put)).or(Kind::Conflict),
-        change(Admin, routes!(roles::delete)),
+        change(Admin, routes!(roles::delete)).or(Kind::Conflict),
         look(Admin, routes!(roles::bindings)),
         change(Admin, routes!(roles::bind)),
         change(Admin, routes!(roles::unbind)),

@@ -1,5 +1,6 @@
 //! Users, and the tokens with which they call. Secrets are shown once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -10,7 +11,7 @@ use proctor_api::{
 };
 use proctor_model::FieldError;
 use proctor_runtime::clock;
-use proctor_store::{User, UserToken};
+use proctor_store::{Refusal, Store, StoreError, User, UserToken};
 
 use super::body::Body;
 use super::caller::Authenticated;
@@ -37,10 +38,8 @@ pub(super) async fn create(
     Body(body): Body<NewUser>,
 ) -> Result<(StatusCode, Json<UserView>)> {
     let user = User { name: user_name(body.name)?, created_at: clock::unix_millis(), disabled: false };
-    if state.control.store().user(&user.name).await?.is_some() {
-        return Err(NativeError::new(Kind::Conflict, format!("there is a user {} already", user.name)));
-    }
-    put(&caller, &state, "create_user", user.clone()).await?;
+    let (made, target) = (user.clone(), format!("user {}", user.name));
+    caller.administer(&state, "create_user", [target], async move |store| store.create_user(made).await).await?;
     Ok((StatusCode::CREATED, Json(view(user))))
 }
 
@@ -53,15 +52,14 @@ pub(super) async fn update(
     Path(name): Path<String>,
     Body(body): Body<UserChange>,
 ) -> Result<Json<UserView>> {
-    let user = User { disabled: body.disabled, ..known(&state, &name).await? };
     let action = if body.disabled { "disable_user" } else { "enable_user" };
-    put(&caller, &state, action, user.clone()).await?;
+    let target = format!("user {name}");
+    let work = async move |store: Arc<dyn Store>| {
+        let changed = store.disable_user(&name, body.disabled).await?;
+        Ok::<_, StoreError>(changed.ok_or(Refusal::UnknownUser(name)))
+    };
+    let user = caller.administer(&state, action, [target], work).await?;
     Ok(Json(view(user)))
-}
-
-async fn put(caller: &Authenticated, state: &ApiState, action: &'static str, user: User) -> Result<()> {
-    let target = format!("user {}", user.name);
-    caller.administer(state, action, [target], async move |store| store.put_user(user).await.map(Ok)).await
 }
 
 /// Forgets a user, with tokens and bindings.
@@ -118,7 +116,7 @@ pub(super) async fn delete_token(
     Path((name, id)): Path<(String, String)>,
 ) -> Result<Json<Removed>> {
     let what = format!("token {id} of user {name}");
-    let work = async move |store: std::sync::Arc<dyn proctor_store::Store>| match store.user_token(&id).await? {
+    let work = async move |store: Arc<dyn Store>| match store.user_token(&id).await? {
         Some(token) if token.user == name => store.delete_user_token(&id).await,
         Some(_) | None => Ok(false),
     };

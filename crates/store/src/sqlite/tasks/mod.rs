@@ -46,17 +46,20 @@ pub(super) fn create(connection: &Connection, task: &NewTask) -> Tried<CreatedTa
 
 /// The task that the idempotency key stands for already.
 fn existing(connection: &Connection, task: &NewTask) -> Tried<Option<CreatedTask>> {
-    let Some(Idempotency { app, key, body_hash }) = &task.idempotency else { return Ok(None) };
-    let existing = connection
+    let Some(key) = &task.idempotency else { return Ok(None) };
+    Ok(of_key(connection, key)?.map(|(id, same_body)| CreatedTask::Existing { id, same_body }))
+}
+
+pub(super) fn of_key(connection: &Connection, key: &Idempotency) -> Tried<Option<(TaskId, bool)>> {
+    let Idempotency { app, key, body_hash } = key;
+    let found = connection
         .prepare_cached(
             "SELECT task.id, body_hash = ?3 FROM idempotency JOIN task ON task.seq = idempotency.task
              WHERE idempotency.app = ?1 AND key = ?2",
         )?
-        .query_row((app, key, body_hash.as_slice()), |row| {
-            Ok(CreatedTask::Existing { id: header::task_id(row.get(0)?), same_body: row.get(1)? })
-        })
+        .query_row((app, key, body_hash.as_slice()), |row| Ok((header::task_id(row.get(0)?), row.get(1)?)))
         .optional()?;
-    Ok(existing)
+    Ok(found)
 }
 
 /// The row of the task; returns its number.
