@@ -66,6 +66,14 @@ async fn files_are_compared_applied_and_pruned() {
     let bad = proctor(&fleet, &["apply", "-f", path, "--prune"]);
     assert_eq!(bad.status.code(), Some(2), "{bad:?}");
     assert!(String::from_utf8_lossy(&bad.stderr).contains("zz.json: process[0]: spec"), "{bad:?}");
+    let mut spec = subjects[0].spec();
+    spec["control"]["strat_cmd"] = json!("true");
+    let misspelt = json!({"process": [{"meta": {"namespace": "e2e", "name": "x"}, "hosts": [IP], "spec": spec}]});
+    std::fs::write(dir.join("zz.json"), misspelt.to_string()).unwrap();
+    let bad = proctor(&fleet, &["apply", "-f", path, "--prune"]);
+    assert_eq!(bad.status.code(), Some(2), "{bad:?}");
+    let told = String::from_utf8_lossy(&bad.stderr);
+    assert!(told.contains("zz.json: process[0]: spec.control.strat_cmd: is not a field"), "{told}");
     std::fs::remove_file(dir.join("zz.json")).unwrap();
 
     let pruned = out(&proctor(&fleet, &["apply", "-f", path, "--prune"]));
@@ -108,6 +116,12 @@ async fn an_operator_of_one_namespace_is_refused_elsewhere_and_the_audit_knows()
     assert_eq!(not_admin.status.code(), Some(3), "{not_admin:?}");
     out(&limited(&["stop", "mine/subject-a", "--host", IP]));
 
+    let who = out(&limited(&["whoami"]));
+    assert!(who.contains("app     limited\n") && who.contains("may     operate   on namespace:mine\n"), "{who}");
+    let looked = out(&limited(&["doctor"]));
+    assert!(looked.contains("read, operate on namespace:mine"), "{looked}");
+    assert!(looked.lines().any(|line| line.starts_with("not checked  audit ")), "{looked}");
+
     assert!(out(&proctor(&fleet, &["binding", "list", "--subject", "app:limited"])).contains("namespace:mine"));
     let listed = out(&proctor(&fleet, &["audit", "list", "--app", "limited"]));
     assert!(listed.contains("refused"), "{listed}");
@@ -127,9 +141,16 @@ async fn hosts_belong_to_businesses_and_the_doctor_finds_who_is_away() {
     assert!(out(&proctor(&fleet, &["business", "list", "-o", "yaml"])).contains("name: 蓝鲸"));
     assert!(out(&proctor(&fleet, &["hosts", "--business", "3"])).contains(IP));
     assert!(!out(&proctor(&fleet, &["hosts", "--business", "4"])).contains(IP));
+    assert_eq!(proctor(&fleet, &["hosts", "place", IP]).status.code(), Some(2), "to where?");
+    assert_eq!(out(&proctor(&fleet, &["hosts", "place", IP, "--nowhere"])), "1 host placed\n");
+    assert!(!out(&proctor(&fleet, &["hosts", "--business", "3"])).contains(IP));
     let well = out(&proctor(&fleet, &["doctor"]));
     assert!(well.contains("1 of 1 are connected"), "{well}");
-    assert!(well.lines().skip(1).all(|line| line.starts_with("ok ")), "{well}");
+    let is_well = |line: &str| line.starts_with("ok ") || line.starts_with("not checked  server certificate ");
+    assert!(well.lines().skip(1).all(is_well), "{well}");
+    for found in ["1 agree with the server's", "the first ends in ", "no host has a policy", " days)"] {
+        assert!(well.contains(found), "{found}: {well}");
+    }
     drop(agent);
     proctor_testkit::eventually("the doctor misses the agent", || async {
         let output = proctor(&fleet, &["doctor"]);

@@ -16,7 +16,7 @@ use proctor_server::api::{GatewayKey, Networks, RateLimit, Settings};
 
 use crate::commands::{
     AppCommand, ApplyArgs, AuditCommand, BindingCommand, BusinessCommand, BusinessSetCommand, EventsArgs, FilesArgs,
-    HistoryArgs, HostsCommand, RoleCommand, TaskArgs, TopArgs, UserCommand, WebhookCommand,
+    HistoryArgs, HostsCommand, RoleCommand, TaskArgs, TopArgs, UserCommand, WatchArgs, WebhookCommand,
 };
 use crate::papers::{CompletionArgs, ManArgs};
 
@@ -175,6 +175,8 @@ pub(crate) enum Command {
     Audit(AuditCommand),
     /// What processes use, live; without a terminal, one table
     Top(TopArgs),
+    /// Who we are to the server, and what we may do where
+    Whoami,
     /// Is all well, and if not, what to do
     Doctor,
     /// A script that completes command lines in a shell
@@ -195,6 +197,8 @@ pub(crate) struct HostsArgs {
     /// Only hosts whose agents are not connected
     #[arg(long, env = "PROCTOR_OFFLINE", value_parser = BoolishValueParser::new())]
     pub(crate) offline: bool,
+    #[command(flatten)]
+    pub(crate) watch: WatchArgs,
     #[command(subcommand)]
     pub(crate) command: Option<HostsCommand>,
 }
@@ -328,6 +332,8 @@ pub(crate) struct PsArgs {
     /// The order
     #[arg(long, env = "PROCTOR_SORT", value_name = "BY")]
     pub(crate) sort: Option<Sort>,
+    #[command(flatten)]
+    pub(crate) watch: WatchArgs,
 }
 
 /// What a list of processes is ordered by.
@@ -371,6 +377,19 @@ pub(crate) enum GroupCommand {
     Set(GroupSetArgs),
     /// The pools and their limits
     Get(GroupGetArgs),
+    /// Take a pool away; its members keep the limits of their own
+    Delete(GroupDeleteArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GroupDeleteArgs {
+    /// Whose pool
+    pub(crate) namespace: String,
+    /// Which [default: the namespace]
+    #[arg(long, env = "PROCTOR_GROUP_ID")]
+    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) hosts: ChosenHosts,
 }
 
 #[derive(Debug, Args)]
@@ -407,6 +426,8 @@ pub(crate) struct GroupGetArgs {
     /// With what the members of each pool use
     #[arg(long, env = "PROCTOR_USAGE", value_parser = BoolishValueParser::new())]
     pub(crate) usage: bool,
+    #[command(flatten)]
+    pub(crate) watch: WatchArgs,
 }
 
 impl Command {

@@ -116,7 +116,12 @@ pub(crate) fn printable(text: &str) -> String {
 
 /// Prints `data` for programs, or the sheet that `sheet` makes of it.
 pub(crate) fn print<T: Serialize>(output: Output, data: &T, sheet: impl FnOnce(&T) -> Sheet) -> Result<()> {
-    print_or(output, data, || {
+    write_out(&text(output, data, sheet)?)
+}
+
+/// What [`print`] prints.
+pub(crate) fn text<T: Serialize>(output: Output, data: &T, sheet: impl FnOnce(&T) -> Sheet) -> Result<String> {
+    text_or(output, data, || {
         let sheet = sheet(data);
         if output == Output::Wide { sheet.to_wide_text() } else { sheet.to_text() }
     })
@@ -124,13 +129,17 @@ pub(crate) fn print<T: Serialize>(output: Output, data: &T, sheet: impl FnOnce(&
 
 /// Prints `data` for programs, or the text for people.
 pub(crate) fn print_or<T: Serialize + ?Sized>(output: Output, data: &T, text: impl FnOnce() -> String) -> Result<()> {
+    write_out(&text_or(output, data, text)?)
+}
+
+fn text_or<T: Serialize + ?Sized>(output: Output, data: &T, text: impl FnOnce() -> String) -> Result<String> {
     match output {
         Output::Json => {
             let text = serde_json::to_string_pretty(data).context("cannot write the answer as JSON")?;
-            write_out(&(text + "\n"))
+            Ok(text + "\n")
         }
-        Output::Yaml => write_out(&yaml(data)?),
-        Output::Table | Output::Wide => write_out(&text()),
+        Output::Yaml => yaml(data),
+        Output::Table | Output::Wide => Ok(text()),
     }
 }
 
@@ -142,10 +151,15 @@ pub(crate) fn yaml<T: Serialize + ?Sized>(data: &T) -> Result<String> {
 
 /// A reader that has seen enough (`| head`) is no error.
 pub(crate) fn write_out(text: &str) -> Result<()> {
+    write_more(text).map(drop)
+}
+
+/// False when nobody reads any more.
+pub(crate) fn write_more(text: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("cannot write to stdout"),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        other => other.map(|()| true).context("cannot write to stdout"),
     }
 }
 

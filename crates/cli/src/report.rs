@@ -57,7 +57,8 @@ fn hint(error: &Error) -> Option<&'static str> {
                 "Check that the server runs and that the address is right (--server, PROCTOR_SERVER, or the profile).",
             ),
             (_, Some(401)) => Some(
-                "Check app code, secret and user (PROCTOR_APP_CODE, PROCTOR_APP_SECRET, PROCTOR_USER, or the profile).\n\
+                "Check app code, secret and user (PROCTOR_APP_CODE, PROCTOR_APP_SECRET, PROCTOR_USER, or the profile),\n\
+                 or the user's token (PROCTOR_USER_TOKEN), which may be over, taken back, or of a disabled user.\n\
                  An app that is not trusted calls as itself: its user is its own code.",
             ),
             (ClientError::Foreign { .. }, _) => Some("Something else seems to listen at that address."),

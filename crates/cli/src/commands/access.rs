@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
 use proctor_client::{
-    AppQuery, AppView, BindingQuery, BindingView, NewBinding, NewUserToken, RoleView, UserTokenView, UserView,
+    AppQuery, AppView, BindingQuery, BindingView, NewBinding, NewUserToken, RoleView, UserTokenView, UserView, Who,
 };
 
 use super::{Ended, Session};
@@ -103,7 +103,7 @@ pub(crate) enum RoleCommand {
     List,
     /// Make a role, or change its classes
     Set(RoleArgs),
-    /// Forget a role that nothing is bound to
+    /// Forget a role with its bindings
     Delete(NameArgs),
 }
 
@@ -146,6 +146,25 @@ pub(crate) struct BindingArgs {
 pub(crate) struct BindingIdArgs {
     /// As `binding list` shows it
     id: String,
+}
+
+pub(super) async fn whoami(session: &Session) -> Result<Ended> {
+    let who = session.client.whoami().await?;
+    output::print_or(session.output, &who, || told(session.client.server(), &who))?;
+    Ok(Ended::Well)
+}
+
+fn told(server: &str, who: &Who) -> String {
+    let name = |name: Option<&String>| name.map_or("-", String::as_str).to_owned();
+    let mut text =
+        format!("server  {server}\napp     {}\nuser    {}\n", name(who.app.as_ref()), name(who.user.as_ref()));
+    if who.allowed.is_empty() {
+        return text + "may     nothing yet: ask an administrator for a role\n";
+    }
+    for allowed in &who.allowed {
+        text += &format!("may     {:8}  on {}\n", allowed.class, allowed.scopes.join(", "));
+    }
+    text
 }
 
 /// Every command but the making of an app, which also works beside a server.

@@ -1,6 +1,5 @@
 //! `proctor events`: what happened, and what happens from now on.
 
-use std::io::{ErrorKind, Write};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -110,11 +109,7 @@ fn write_lines(output: Output, events: &[EventView]) -> Result<bool> {
         });
         text.push('\n');
     }
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        other => other.map(|()| true).context("cannot write to stdout"),
-    }
+    output::write_more(&text)
 }
 
 fn line(event: &EventView) -> String {

@@ -7,7 +7,7 @@ use proctor_runtime::clock;
 
 use super::{Ended, Session, places};
 use crate::args::HostsArgs;
-use crate::output::{self, Sheet, Tone, ago, moment, or_dash, plain};
+use crate::output::{Sheet, Tone, ago, moment, or_dash, plain};
 
 pub(super) async fn run(session: &Session, args: HostsArgs) -> Result<Ended> {
     if let Some(command) = args.command {
@@ -20,9 +20,13 @@ pub(super) async fn run(session: &Session, args: HostsArgs) -> Result<Ended> {
         limit: Some(LIMIT_MAX),
         ..HostQuery::default()
     };
-    let hosts: Vec<HostView> = session.client.all_hosts(&query).try_collect().await?;
-    output::print(session.output, &hosts, |hosts| sheet(hosts, clock::unix_millis()))?;
-    Ok(Ended::Well)
+    let fetch = async || {
+        let mut hosts: Vec<HostView> = session.client.all_hosts(&query).try_collect().await?;
+        // The server sorts addresses as text.
+        hosts.sort_by_key(|host| (host.cloud, host.ip));
+        Ok(hosts)
+    };
+    session.list(args.watch, fetch, |hosts| sheet(hosts, clock::unix_millis())).await
 }
 
 fn sheet(hosts: &[HostView], now: i64) -> Sheet {

@@ -14,6 +14,7 @@ mod processes;
 mod tasks;
 mod top;
 mod wait;
+mod watch;
 mod webhooks;
 
 use anyhow::Result;
@@ -31,6 +32,7 @@ pub(crate) use history::HistoryArgs;
 pub(crate) use places::{BusinessCommand, BusinessSetCommand, HostsCommand};
 pub(crate) use tasks::TaskArgs;
 pub(crate) use top::TopArgs;
+pub(crate) use watch::WatchArgs;
 pub(crate) use webhooks::WebhookCommand;
 
 /// How a command ended that could be carried out.
@@ -72,9 +74,11 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<End
         Command::Task(args) => tasks::run(&session, args).await,
         Command::Group(GroupCommand::Set(args)) => pools::set(&session, args).await,
         Command::Group(GroupCommand::Get(args)) => pools::get(&session, args).await,
+        Command::Group(GroupCommand::Delete(args)) => pools::delete(&session, args).await,
         Command::Events(args) => events::show(&session, args).await,
         Command::Webhook(command) => webhooks::run(&session, command).await,
         Command::Top(args) => top::top(&session, args).await,
+        Command::Whoami => access::whoami(&session).await,
         Command::Doctor => doctor::examine(&session).await,
         Command::App(command) => access::app(&session, command).await,
         Command::User(command) => access::user(&session, command).await,

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
-use proctor_client::{BusinessSetView, BusinessView, ImportRow};
+use proctor_client::{BusinessSetView, BusinessView, ImportRow, Object};
 
 use super::{Ended, Session, processes};
 use crate::output::{self, Sheet, or_dash, plain};
@@ -74,9 +75,12 @@ pub(crate) struct PlaceArgs {
     /// IP addresses, CLOUD:IP or agent ids
     #[arg(required = true, value_name = "HOST")]
     hosts: Vec<String>,
-    /// The business; without it, they belong to none any more
-    #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID")]
+    /// The business
+    #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID", required_unless_present = "nowhere")]
     business: Option<u64>,
+    /// They belong to no business any more
+    #[arg(long, env = "PROCTOR_NOWHERE", conflicts_with = "business", value_parser = BoolishValueParser::new())]
+    nowhere: bool,
 }
 
 pub(super) async fn business(session: &Session, command: BusinessCommand) -> Result<Ended> {
@@ -138,24 +142,32 @@ pub(super) async fn hosts(session: &Session, command: HostsCommand) -> Result<En
         HostsCommand::Import(args) => import(session, args).await,
         HostsCommand::Place(args) => {
             let placed = session.client.place_hosts(&args.hosts, args.business).await?;
-            output::print_or(session.output, &placed, || format!("{} hosts were placed\n", placed.hosts))?;
+            output::print_or(session.output, &placed, || {
+                format!("{} placed\n", counted(placed.hosts, "host", "hosts"))
+            })?;
             Ok(Ended::Well)
         }
     }
+}
+
+fn counted(number: usize, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
 }
 
 async fn import(session: &Session, args: ImportArgs) -> Result<Ended> {
     let file = args.file.display();
     let text = processes::read_text(&args.file).with_context(|| format!("cannot read {file}"))?;
     let imported = if text.trim_start().starts_with('[') {
-        let rows: Vec<ImportRow> =
+        let rows: Vec<Object<ImportRow>> =
             serde_json::from_str(&text).with_context(|| format!("{file} is not a list of hosts in JSON"))?;
+        let rows: Vec<ImportRow> = rows.into_iter().map(|Object(row)| row).collect();
         session.client.import_hosts(&rows).await?
     } else {
         session.client.import_hosts_csv(text).await?
     };
     output::print_or(session.output, &imported, || {
-        format!("{} hosts were placed, {} businesses were made or named\n", imported.hosts, imported.businesses)
+        let hosts = counted(imported.hosts, "host", "hosts");
+        format!("{hosts} placed, {} made or named\n", counted(imported.businesses, "business", "businesses"))
     })?;
     Ok(Ended::Well)
 }

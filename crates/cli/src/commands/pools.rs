@@ -1,19 +1,19 @@
-//! `proctor group set|get`: pools.
+//! `proctor group set|get|delete`: pools.
 
 use anyhow::Result;
 use proctor_client::{PoolQuery, PoolSetting, PoolUsage, PoolView};
 use proctor_model::{Percent, Weight};
 
 use super::{Ended, Session};
-use crate::args::{GroupGetArgs, GroupSetArgs};
-use crate::output::{self, Sheet, plain};
+use crate::args::{GroupDeleteArgs, GroupGetArgs, GroupSetArgs};
+use crate::output::{Sheet, plain};
 
 pub(super) async fn set(session: &Session, args: GroupSetArgs) -> Result<Ended> {
     let pool = PoolSetting {
         id: args.id.unwrap_or_else(|| args.namespace.clone()).parse()?,
         namespace: args.namespace.parse()?,
-        cpu: Percent::try_from(args.cpu)?,
-        memory: Percent::try_from(args.memory)?,
+        cpu: Percent::try_from(args.cpu).map_err(|error| error.inside("--cpu"))?,
+        memory: Percent::try_from(args.memory).map_err(|error| error.inside("--memory"))?,
         cpu_weight: args.cpu_weight,
         memory_weight: args.memory_weight,
         dry_run: args.dry_run,
@@ -22,11 +22,16 @@ pub(super) async fn set(session: &Session, args: GroupSetArgs) -> Result<Ended> 
     session.print_rows(&rows)
 }
 
+pub(super) async fn delete(session: &Session, args: GroupDeleteArgs) -> Result<Ended> {
+    let id = args.id.unwrap_or_else(|| args.namespace.clone()).parse()?;
+    let rows = session.client.delete_pool(&args.namespace.parse()?, &id, &args.hosts.get()).await?;
+    session.print_rows(&rows)
+}
+
 pub(super) async fn get(session: &Session, args: GroupGetArgs) -> Result<Ended> {
     let query = PoolQuery { namespace: args.namespace, usage: args.usage.then_some(true), ..PoolQuery::default() };
-    let pools = session.client.pools(&query).await?;
-    output::print(session.output, &pools, |pools| sheet(pools, args.usage))?;
-    Ok(Ended::Well)
+    let fetch = async || session.client.pools(&query).await;
+    session.list(args.watch, fetch, |pools| sheet(pools, args.usage)).await
 }
 
 fn sheet(pools: &[PoolView], usage: bool) -> Sheet {

@@ -27,9 +27,8 @@ pub(super) async fn ps(session: &Session, args: PsArgs) -> Result<Ended> {
         limit: Some(LIMIT_MAX),
         ..Default::default()
     };
-    let processes: Vec<ProcessView> = session.client.all_processes(&query).try_collect().await?;
-    output::print(session.output, &processes, |processes| sheet(processes, clock::unix_millis()))?;
-    Ok(Ended::Well)
+    let fetch = async || session.client.all_processes(&query).try_collect::<Vec<ProcessView>>().await;
+    session.list(args.watch, fetch, |processes| sheet(processes, clock::unix_millis())).await
 }
 
 pub(super) fn sheet(processes: &[ProcessView], now: i64) -> Sheet {

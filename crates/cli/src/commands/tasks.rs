@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt};
 use proctor_client::{LIMIT_MAX, RolloutState, TaskQuery, TaskView};
 use proctor_model::TaskId;
 
-use super::{Ended, Session, operate, wait};
+use super::{Ended, Session, WatchArgs, operate, wait};
 use crate::args::parse_task;
 use crate::output::{self, Sheet, Tone, moment, or_dash, plain};
 
@@ -60,6 +60,8 @@ pub(crate) struct ListArgs {
     /// How many at most
     #[arg(long, env = "PROCTOR_LIMIT", value_name = "N", default_value_t = 50)]
     limit: usize,
+    #[command(flatten)]
+    watch: WatchArgs,
 }
 
 #[derive(Debug, Args)]
@@ -122,9 +124,8 @@ async fn list(session: &Session, args: ListArgs) -> Result<Ended> {
         limit: Some(u32::try_from(args.limit).unwrap_or(LIMIT_MAX).clamp(1, LIMIT_MAX)),
         ..TaskQuery::default()
     };
-    let tasks: Vec<TaskView> = session.client.all_tasks(&query).take(args.limit).try_collect().await?;
-    output::print(session.output, &tasks, |tasks| sheet(tasks))?;
-    Ok(Ended::Well)
+    let fetch = async || session.client.all_tasks(&query).take(args.limit).try_collect::<Vec<TaskView>>().await;
+    session.list(args.watch, fetch, |tasks| sheet(tasks)).await
 }
 
 fn sheet(tasks: &[TaskView]) -> Sheet {

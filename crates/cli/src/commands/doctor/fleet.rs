@@ -1,0 +1,194 @@
+//! What the server knows of agents and processes.
+
+use futures::TryStreamExt;
+use proctor_client::{Client, ClientError, HostQuery, HostView, LIMIT_MAX, ProcessQuery, ProcessView};
+
+use super::{CLOCK_FAIL_SECS, CLOCK_WARN_SECS, Check, DAY_SECS};
+
+/// Of what is wrong, so many are named.
+const NAMED_MAX: usize = 5;
+/// Agents renew their certificates long before this is left of them.
+const AGENT_CERTIFICATE_WARN_DAYS: i64 = 2;
+/// What an agent says of a process that the owner of its host forbids.
+const BY_POLICY: &str = "refused by the host's policy";
+
+pub(super) async fn all(client: &Client, now: i64, checks: &mut Vec<Check>) {
+    let query = HostQuery { limit: Some(LIMIT_MAX), ..HostQuery::default() };
+    let hosts: Result<Vec<HostView>, ClientError> = client.all_hosts(&query).try_collect().await;
+    match hosts {
+        Ok(hosts) => {
+            checks.push(agents(&hosts));
+            if hosts.iter().any(|host| host.online) {
+                checks.push(clocks(&hosts));
+                checks.push(certificates(&hosts, now));
+            }
+            checks.extend(policies(&hosts));
+        }
+        Err(error) => checks.push(Check::of_error("agents", &error)),
+    }
+    let query =
+        ProcessQuery { phase: Some("failed,waiting".into()), limit: Some(LIMIT_MAX), ..ProcessQuery::default() };
+    match client.all_processes(&query).try_collect::<Vec<ProcessView>>().await {
+        Ok(troubled) => checks.push(processes(&troubled)),
+        Err(error) => checks.push(Check::of_error("processes", &error)),
+    }
+}
+
+fn agents(hosts: &[HostView]) -> Check {
+    let offline: Vec<&str> = hosts.iter().filter(|host| !host.online).map(|host| host.host.as_str()).collect();
+    match (hosts.len(), offline.len()) {
+        (0, _) => Check::warn(
+            "agents",
+            "there is no host that we may see",
+            "proctor token create, then start an agent; or ask for a role on hosts",
+        ),
+        (all, 0) => Check::ok("agents", format!("{all} of {all} are connected")),
+        (all, away) => {
+            let found = format!("{away} of {all} are not connected: {}", named(&offline));
+            Check::warn("agents", found, "see proctor hosts --offline, and the agents' logs")
+        }
+    }
+}
+
+/// As they were when the agents connected.
+fn clocks(hosts: &[HostView]) -> Check {
+    const CHECK: &str = "agents' clocks";
+    let told: Vec<(&HostView, i64)> =
+        hosts.iter().filter_map(|host| Some((host, host.clock_ahead_ms?.abs() / 1000))).collect();
+    if told.is_empty() {
+        return Check::unchecked(CHECK, "no connected agent tells its time");
+    }
+    let apart: Vec<String> = told
+        .iter()
+        .filter(|(_, seconds)| *seconds > CLOCK_WARN_SECS)
+        .map(|(host, seconds)| format!("{} by {seconds} s", host.host))
+        .collect();
+    let worst = told.iter().map(|(_, seconds)| *seconds).max().unwrap_or_default();
+    let advice = "set the clocks by NTP: schedules and times of events are wrong there";
+    match worst {
+        0..=CLOCK_WARN_SECS => Check::ok(CHECK, format!("{} agree with the server's", told.len())),
+        ..=CLOCK_FAIL_SECS => Check::warn(CHECK, format!("apart from the server's: {}", named(&apart)), advice),
+        _ => Check::fail(CHECK, format!("apart from the server's: {}", named(&apart)), advice),
+    }
+}
+
+fn certificates(hosts: &[HostView], now: i64) -> Check {
+    const CHECK: &str = "agents' certificates";
+    let told: Vec<(&HostView, i64)> = hosts
+        .iter()
+        .filter_map(|host| Some((host, (host.certificate_expires_at? - now).div_euclid(DAY_SECS))))
+        .collect();
+    let Some(least) = told.iter().map(|(_, days)| *days).min() else {
+        return Check::unchecked(CHECK, "the server does not tell when they end");
+    };
+    let ending: Vec<String> = told
+        .iter()
+        .filter(|(_, days)| *days < AGENT_CERTIFICATE_WARN_DAYS)
+        .map(|(host, days)| format!("{} in {days} days", host.host))
+        .collect();
+    if ending.is_empty() {
+        return Check::ok(CHECK, format!("{} of connected agents, the first ends in {least} days", told.len()));
+    }
+    let advice = "read the logs of these agents: they should have renewed them";
+    Check::warn(CHECK, format!("end soon: {}", named(&ending)), advice)
+}
+
+/// None where no agent tells.
+fn policies(hosts: &[HostView]) -> Option<Check> {
+    let told: Vec<&str> = hosts.iter().filter_map(|host| host.facts.policy.as_deref()).collect();
+    let with = told.iter().filter(|policy| !policy.is_empty()).count();
+    let found = match (with, told.len()) {
+        (_, 0) => return None,
+        (0, _) => "no host has a policy: its agent does what its server says".to_owned(),
+        (with, all) => format!("in force on {with} of {all} hosts"),
+    };
+    Some(Check::ok("owners' policies", found))
+}
+
+fn processes(troubled: &[ProcessView]) -> Check {
+    let told = |process: &ProcessView| format!("{} on {}", process.process, process.host);
+    let is_failed = |process: &&ProcessView| process.phase == proctor_model::Phase::Failed;
+    let refused: Vec<String> = troubled.iter().filter(|process| process.reason.contains(BY_POLICY)).map(told).collect();
+    if !refused.is_empty() {
+        let found = format!("{} refused by the policy of their host: {}", refused.len(), named(&refused));
+        return Check::warn("processes", found, "ask the owner of the host, or change the process");
+    }
+    let failed: Vec<String> = troubled.iter().filter(is_failed).map(told).collect();
+    if failed.is_empty() {
+        return Check::ok("processes", "none has failed");
+    }
+    let found = format!("{} failed: {}", failed.len(), named(&failed));
+    Check::warn("processes", found, "see proctor ps --phase failed, and proctor events")
+}
+
+fn named(names: &[impl AsRef<str>]) -> String {
+    let shown: Vec<&str> = names.iter().take(NAMED_MAX).map(AsRef::as_ref).collect();
+    let more = names.len() - shown.len();
+    let shown = shown.join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::State;
+    use super::*;
+
+    fn host(change: Value) -> HostView {
+        let mut host = json!({
+            "host": "0:10.0.0.1", "cloud": 0, "supplier": 0, "ip": "10.0.0.1", "agent": "a-1", "online": true,
+            "enrolled_at": 1, "presence_changed_at": 90,
+            "facts": { "hostname": "web", "os": "Linux", "arch": "x86_64", "cpus": 4, "memory_bytes": 1,
+                       "agent_version": "0.1.0" },
+        });
+        for (name, value) in change.as_object().unwrap() {
+            host[name] = value.clone();
+        }
+        serde_json::from_value(host).unwrap()
+    }
+
+    #[test]
+    fn agents_that_are_away_are_named() {
+        assert_eq!(agents(&[]).state, State::Warn);
+        assert_eq!(agents(&[host(json!({}))]).found, "1 of 1 are connected");
+        let away = agents(&[host(json!({})), host(json!({ "online": false, "host": "0:10.0.0.2" }))]);
+        assert_eq!((away.state, away.found.as_str()), (State::Warn, "1 of 2 are not connected: 0:10.0.0.2"));
+    }
+
+    #[test]
+    fn clocks_of_agents_that_are_apart_are_told() {
+        let at = |ms: i64| clocks(&[host(json!({ "clock_ahead_ms": 5 })), host(json!({ "clock_ahead_ms": ms }))]);
+
+        assert_eq!(clocks(&[host(json!({}))]).state, State::Unchecked);
+        assert_eq!((at(-30_000).state, at(-31_000).state, at(301_000).state), (State::Ok, State::Warn, State::Fail));
+        assert_eq!(at(-31_000).found, "apart from the server's: 0:10.0.0.1 by 31 s");
+    }
+
+    #[test]
+    fn certificates_of_agents_that_end_soon_are_told() {
+        let in_days = |days: i64| certificates(&[host(json!({ "certificate_expires_at": days * DAY_SECS }))], 0);
+
+        assert_eq!((in_days(30).state, in_days(1).state, in_days(-1).state), (State::Ok, State::Warn, State::Warn));
+        assert_eq!(certificates(&[host(json!({}))], 0).state, State::Unchecked);
+    }
+
+    #[test]
+    fn policies_are_counted_where_agents_tell() {
+        let with = |policy: Value| {
+            let mut host = host(json!({}));
+            host.facts.policy = serde_json::from_value(policy).unwrap();
+            host
+        };
+
+        assert_eq!(policies(&[with(json!(null))]), None);
+        let found = policies(&[with(json!("")), with(json!("/etc/p.toml"))]).unwrap().found;
+        assert_eq!(found, "in force on 1 of 2 hosts");
+    }
+
+    #[test]
+    fn of_many_only_some_are_named() {
+        assert_eq!(named(&["a", "b"]), "a, b");
+        assert_eq!(named(&["a", "b", "c", "d", "e", "f", "g"]), "a, b, c, d, e and 2 more");
+    }
+}
