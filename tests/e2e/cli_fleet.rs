@@ -141,7 +141,9 @@ async fn hosts_belong_to_businesses_and_the_doctor_finds_who_is_away() {
     assert!(out(&proctor(&fleet, &["business", "list", "-o", "yaml"])).contains("name: 蓝鲸"));
     assert!(out(&proctor(&fleet, &["hosts", "--business", "3"])).contains(IP));
     assert!(!out(&proctor(&fleet, &["hosts", "--business", "4"])).contains(IP));
-    assert_eq!(proctor(&fleet, &["hosts", "place", IP]).status.code(), Some(2), "to where?");
+    let to_where = proctor(&fleet, &["hosts", "place", IP]);
+    assert_eq!(to_where.status.code(), Some(2), "{to_where:?}");
+    assert!(String::from_utf8_lossy(&to_where.stderr).contains("--nowhere"), "{to_where:?}");
     assert_eq!(out(&proctor(&fleet, &["hosts", "place", IP, "--nowhere"])), "1 host placed\n");
     assert!(!out(&proctor(&fleet, &["hosts", "--business", "3"])).contains(IP));
     let well = out(&proctor(&fleet, &["doctor"]));

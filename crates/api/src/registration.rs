@@ -101,6 +101,8 @@ const POLICY: &[Field] = &[
     may("crontab_rule", Shape::Text),
     // As all examples of the documents misspell it.
     may("crotab_rule", Shape::Text),
+    may("cycle_time", Shape::Integer),
+    may("instance_num", Shape::Integer),
     may("health_check", Shape::Object(HEALTH)),
 ];
 

@@ -53,6 +53,9 @@ fn told(error: &Error) -> String {
 fn hint(error: &Error) -> Option<&'static str> {
     if let Some(client) = client_error(error) {
         return match (client, client.status()) {
+            (ClientError::Unreachable { .. }, _) if error.root_cause().to_string().contains("certificate") => {
+                Some("The server's certificate is not believed here: proctor doctor tells more.")
+            }
             (ClientError::Unreachable { .. } | ClientError::NoAnswer { .. }, _) => Some(
                 "Check that the server runs and that the address is right (--server, PROCTOR_SERVER, or the profile).",
             ),

@@ -75,11 +75,19 @@ pub(crate) struct PlaceArgs {
     /// IP addresses, CLOUD:IP or agent ids
     #[arg(required = true, value_name = "HOST")]
     hosts: Vec<String>,
+    #[command(flatten)]
+    place: WhereArgs,
+}
+
+/// One of the two must be given.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct WhereArgs {
     /// The business
-    #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID", required_unless_present = "nowhere")]
+    #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID")]
     business: Option<u64>,
     /// They belong to no business any more
-    #[arg(long, env = "PROCTOR_NOWHERE", conflicts_with = "business", value_parser = BoolishValueParser::new())]
+    #[arg(long, env = "PROCTOR_NOWHERE", value_parser = BoolishValueParser::new())]
     nowhere: bool,
 }
 
@@ -141,7 +149,7 @@ pub(super) async fn hosts(session: &Session, command: HostsCommand) -> Result<En
     match command {
         HostsCommand::Import(args) => import(session, args).await,
         HostsCommand::Place(args) => {
-            let placed = session.client.place_hosts(&args.hosts, args.business).await?;
+            let placed = session.client.place_hosts(&args.hosts, args.place.business).await?;
             output::print_or(session.output, &placed, || {
                 format!("{} placed\n", counted(placed.hosts, "host", "hosts"))
             })?;

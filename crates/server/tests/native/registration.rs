@@ -15,7 +15,7 @@ fn whole() -> Value {
     });
     body["spec"]["monitor_policy"] = json!({
         "auto_type": 1, "start_check_secs": 1, "stop_check_secs": 2, "start_retries": 3, "start_interval": 4,
-        "op_timeout": 5, "crontab_rule": null,
+        "op_timeout": 5, "crontab_rule": null, "cycle_time": 6, "instance_num": 2,
         "health_check": { "interval_secs": 1, "timeout_secs": 1, "failures": 1, "grace_secs": 1 },
     });
     body
@@ -45,6 +45,10 @@ async fn every_field_of_the_schema_is_read() {
     fields(&document["components"]["schemas"]["Registration"], "", &mut all);
     let (status, answer) = world.post("/processes/plan", whole()).await;
     assert_eq!(status, StatusCode::OK, "{answer}");
+    let changes = answer["hosts"][0]["changes"].as_array().unwrap();
+    for (path, value) in [("policy.cycle", 6), ("policy.instances", 2)] {
+        assert!(changes.iter().any(|change| change["path"] == path && change["to"] == value), "{path}: {answer}");
+    }
     assert!(all.len() > 50, "{all:?}");
 
     for (pointer, is_plain) in all {

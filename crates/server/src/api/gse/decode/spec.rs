@@ -94,6 +94,9 @@ fn policy(value: &Value) -> Result<Policy> {
         Some(rule) => Some(rule),
         None => fields.filled("crotab_rule")?,
     };
+    // Ours, in the words of JOB.
+    policy.cycle = set("cycle_time")?;
+    policy.instances = fields.optional("instance_num", count::<u32>)?.filter(|given| *given > 0).unwrap_or(1);
     policy.health = fields.optional("health_check", health)?.unwrap_or_default();
     Ok(policy)
 }
