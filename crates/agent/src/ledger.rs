@@ -17,7 +17,7 @@ mod events;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use proctor_model::{BootId, Event, OperationId, OperationKind, Outcome, Pool, ProcessKey};
@@ -84,8 +84,8 @@ pub(crate) struct Batch {
     pub(crate) now: i64,
     pub(crate) boot: Option<BootId>,
     pub(crate) generation: Option<u64>,
-    pub(crate) processes: Vec<(ProcessKey, Record)>,
-    pub(crate) forgotten: Vec<ProcessKey>,
+    pub(crate) processes: BTreeMap<ProcessKey, Record>,
+    pub(crate) forgotten: BTreeSet<ProcessKey>,
     pub(crate) begun: Vec<(OperationId, ProcessKey, OperationKind)>,
     pub(crate) outcomes: Vec<(OperationId, Outcome)>,
     pub(crate) acknowledged: Vec<OperationId>,
@@ -109,15 +109,22 @@ impl Batch {
             && self.boot.is_none()
     }
 
+    pub(crate) fn put(&mut self, key: ProcessKey, record: Record) {
+        self.forgotten.remove(&key);
+        self.processes.insert(key, record);
+    }
+
+    pub(crate) fn forget(&mut self, key: ProcessKey) {
+        self.processes.remove(&key);
+        self.forgotten.insert(key);
+    }
+
     /// Adds a later batch to one that is still owed.
     pub(crate) fn append(&mut self, later: Self) {
         self.boot = later.boot.or_else(|| self.boot.take());
         self.generation = self.generation.max(later.generation);
-        let again: HashSet<&ProcessKey> = later.processes.iter().map(|(key, _)| key).chain(&later.forgotten).collect();
-        self.processes.retain(|(key, _)| !again.contains(key));
-        self.forgotten.retain(|key| !again.contains(key));
-        self.processes.extend(later.processes);
-        self.forgotten.extend(later.forgotten);
+        later.processes.into_iter().for_each(|(key, record)| self.put(key, record));
+        later.forgotten.into_iter().for_each(|key| self.forget(key));
         self.begun.extend(later.begun);
         self.outcomes.extend(later.outcomes);
         self.acknowledged.extend(later.acknowledged);

@@ -8,23 +8,25 @@
 
 use std::convert::Infallible;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use proctor_model::{BootId, CommandEnd, CommandResult, Exit, Incarnation};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::blocking::Blocking;
 use crate::cgroup::{Groups, Leaf};
-use crate::fork::Attach;
+use crate::fork::{Attach, Forked};
 use crate::output::{Capture, OutputDirectory};
 use crate::pidfd;
 use crate::procfs::Stat;
 use crate::reaper::{CHILDREN, Shell};
-use crate::spawn::{self, Child, MayGo, Plan};
+use crate::spawn::{self, Plan};
 use crate::tree::{self, Member, Scope};
 use crate::user::{self, Account};
 
@@ -132,13 +134,23 @@ async fn start(
     let silent = format!("user '{user}' or setup_path {} did not answer", directory.display());
     let name = format!("{user} in {}", directory.display());
     let limit = PREPARE_LIMIT.min(command.timeout);
+    let (ours, theirs) = match hold.map(|hold| UnixStream::pair().map(|pair| (hold, pair))).transpose() {
+        Ok(Some((hold, (ours, theirs)))) => (Some((hold, ours)), Some(theirs)),
+        Ok(None) => (None, None),
+        Err(error) => return Err(CommandResult::NotRun(format!("the command cannot be run: {error}"))),
+    };
+    let held = async {
+        if let Some((hold, ours)) = ours {
+            let _ = let_go(&ground.boot, hold, ours).await;
+        }
+    };
     // Until exec the child may hang (its directory may), and with it the thread that waits for it.
     // Who comes second to `passed`, the spawn or its deadline, has to kill it.
     let passed = Arc::new(AtomicBool::new(false));
     let spawn = {
         let (ground, passed) = (ground.clone(), Arc::clone(&passed));
         move |account: Result<Account, String>| {
-            let running = Running::spawn(&ground, &command, &account?, hold)?;
+            let running = Running::spawn(&ground, &command, &account?, theirs)?;
             if passed.swap(true, Ordering::SeqCst) {
                 kill(running.shell);
             }
@@ -148,7 +160,7 @@ async fn start(
     // On one thread: a restart waits for the scheduler at every change of threads.
     let spawning = ground.blocking.run_then(&name, limit, move || prepare(&user, &directory), spawn).await;
     let Ok(mut spawning) = spawning else { return Err(CommandResult::NotRun(silent)) };
-    let spawned = match timeout_at(deadline, &mut spawning).await {
+    let spawned = match timeout_at(deadline, async { tokio::join!(&mut spawning, held).0 }).await {
         Ok(spawned) => spawned,
         // It is there after all; who waits for it finds its time over.
         Err(_) if passed.swap(true, Ordering::SeqCst) => spawning.await,
@@ -187,7 +199,7 @@ struct Running {
 }
 
 impl Running {
-    fn spawn(ground: &Ground, command: &Command, account: &Account, hold: Option<Hold>) -> Result<Self, String> {
+    fn spawn(ground: &Ground, command: &Command, account: &Account, hold: Option<UnixStream>) -> Result<Self, String> {
         let changes_user = rustix::process::geteuid().as_raw() != account.uid;
         let capture = ground.outputs.open(&command.output_name, changes_user.then_some(account.uid));
         let capture = match capture {
@@ -213,8 +225,7 @@ impl Running {
         };
 
         let spawning = CHILDREN.spawning();
-        let may_go = hold.map(|hold| -> MayGo<'_> { Box::new(move |pid| may_go(&ground.boot, pid, hold)) });
-        let Child { pid, pidfd } = spawn::spawn(&plan, may_go)?;
+        let Forked { pid, pidfd } = spawn::spawn(&plan, hold)?;
         let owned = spawning.started(pid);
         // Nobody has waited for it, so what the pid means is still this child.
         match Stat::of(pid) {
@@ -257,11 +268,16 @@ impl Running {
     }
 }
 
-/// Tells who the held command is and waits for the word; on a thread that may block.
-fn may_go(boot: &BootId, pid: i32, (begun, proceed): Hold) -> bool {
+/// Tells who the held command is, and lets it go when its caller says so. Without a word it ends.
+async fn let_go(boot: &BootId, (begun, proceed): Hold, held: UnixStream) -> Option<()> {
+    held.set_nonblocking(true).ok()?;
+    let mut held = tokio::net::UnixStream::from_std(held).ok()?;
+    let pid = held.read_i32_le().await.ok()?;
     // Nobody has waited for it, so what the pid means is still this child.
-    let Ok(process) = pidfd::Process::open(pid) else { return false };
-    begun.send(process.life(boot)).is_ok() && proceed.blocking_recv().is_ok()
+    let process = pidfd::Process::open(pid).ok()?;
+    begun.send(process.life(boot)).ok()?;
+    proceed.await.ok()?;
+    held.write_u8(1).await.ok()
 }
 
 /// Keeps the output of a running command bounded.

@@ -3,6 +3,9 @@
 //! Promised: the child comes with a pidfd, is in its cgroup before it can fork, and no signal
 //! handler of ours runs in it. Absent: anything that libc does around its own fork, so that the
 //! child may make plain system calls only; and waiting for the child, which is the caller's.
+//!
+//! A child that is about to exec shares our memory until then, where the kernel and the processor
+//! allow that: a copy of it, which exec throws away, would cost more than everything else.
 
 use std::fs::File;
 use std::io;
@@ -10,8 +13,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+const CLONE_VM: u64 = 0x100;
 const CLONE_PIDFD: u64 = 0x1000;
+const CLONE_VFORK: u64 = 0x4000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+/// Enough for a few system calls, also in a build without optimisation.
+const STACK_BYTES: usize = 64 * 1024;
 
 /// How a child gets into its cgroup.
 #[derive(Debug, Default)]
@@ -42,9 +49,131 @@ struct CloneArguments {
     cgroup: u64,
 }
 
-pub(crate) enum Fork {
+impl CloneArguments {
+    fn new(pidfd: &mut RawFd, attach: &Attach) -> Self {
+        let (flags, cgroup) = match attach {
+            Attach::Into { directory, .. } => (CLONE_INTO_CGROUP, directory.as_raw_fd()),
+            Attach::Nowhere | Attach::Tasks(_) => (0, 0),
+        };
+        Self {
+            flags: CLONE_PIDFD | flags,
+            pidfd: std::ptr::from_mut(pidfd).expose_provenance() as u64,
+            exit_signal: libc::SIGCHLD as u64,
+            cgroup: u64::try_from(cgroup).unwrap_or_default(),
+            ..Self::default()
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Forked {
+    pub(crate) pid: i32,
+    pub(crate) pidfd: OwnedFd,
+}
+
+enum Fork {
     Child,
-    Parent { pid: i32, pidfd: OwnedFd },
+    Parent(Forked),
+}
+
+/// What a child does: exec, or end.
+pub(crate) trait Child {
+    fn run(&self) -> !;
+}
+
+/// Forks a child that runs `child` and nothing else. May return only when that has called exec or
+/// ended: this thread sleeps while its memory is lent.
+///
+/// # Safety
+///
+/// `child` makes async-signal-safe system calls only, none of libc's that concern all threads
+/// (`setuid` and its like), writes to no memory but its own stack, and ends by exec or `_exit`.
+#[allow(unsafe_code, reason = "a fork is nothing else")]
+pub(crate) unsafe fn fork_to_exec(attach: &Attach, child: &dyn Child) -> io::Result<Forked> {
+    let masked = Masked::new();
+    // SAFETY: passed on to our caller.
+    let lent = unsafe { lend(attach, child) };
+    masked.restore();
+    match lent {
+        Some(Err(error)) if is_refused(&error) => {}
+        Some(forked) => return forked,
+        None => {}
+    }
+    // SAFETY: passed on to our caller.
+    match unsafe { fork(attach) }? {
+        Fork::Child => child.run(),
+        Fork::Parent(forked) => Ok(forked),
+    }
+}
+
+/// None: not on this processor.
+#[cfg(not(target_arch = "x86_64"))]
+#[allow(unsafe_code, reason = "as the one that does something")]
+unsafe fn lend(_attach: &Attach, _child: &dyn Child) -> Option<io::Result<Forked>> {
+    None
+}
+
+/// Forks a child with a stack of its own in our memory; waits until it has left that.
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, reason = "no library can clone into a cgroup, nor with a stack and a pidfd")]
+unsafe fn lend(attach: &Attach, child: &dyn Child) -> Option<io::Result<Forked>> {
+    let birth = Birth { attach, child };
+    let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
+    let mut pidfd: RawFd = -1;
+    let mut arguments = CloneArguments {
+        stack: stack.as_mut_ptr().expose_provenance() as u64,
+        stack_size: STACK_BYTES as u64,
+        ..CloneArguments::new(&mut pidfd, attach)
+    };
+    arguments.flags |= CLONE_VM | CLONE_VFORK;
+    let result: i64;
+    // SAFETY: the kernel reads `arguments`, whose size it is told, and writes a descriptor to
+    // `pidfd`. The child begins at the top of `stack`, which is aligned as the ABI wants it and which
+    // nobody else uses; it never comes back from `run_child`. This thread does not run before the
+    // child has left our memory, so everything that is borrowed here outlives it.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r12",
+            "call r13",
+            "ud2",
+            "2:",
+            inlateout("rax") libc::SYS_clone3 => result,
+            in("rdi") &raw mut arguments,
+            in("rsi") size_of::<CloneArguments>(),
+            in("r12") &raw const birth,
+            in("r13") run_child as extern "C" fn(*const Birth<'_>) -> !,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    drop(stack);
+    Some(match i32::try_from(result) {
+        // SAFETY: the kernel has just given us this descriptor, and nobody else has it.
+        Ok(pid) if pid > 0 => Ok(Forked { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } }),
+        Ok(error) => Err(io::Error::from_raw_os_error(-error)),
+        Err(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+struct Birth<'a> {
+    attach: &'a Attach,
+    child: &'a dyn Child,
+}
+
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, reason = "the other end of a pointer")]
+extern "C" fn run_child(birth: *const Birth<'_>) -> ! {
+    // SAFETY: `lend` gives it, and waits until the child no longer uses it.
+    let birth = unsafe { &*birth };
+    if let Attach::Tasks(files) = birth.attach {
+        write_zero(files);
+    }
+    birth.child.run()
 }
 
 /// Forks.
@@ -54,7 +183,7 @@ pub(crate) enum Fork {
 /// Where the answer is [`Fork::Child`], only async-signal-safe system calls may follow, none of
 /// libc's that concern all threads (`setuid` and its like), and the end must be exec or `_exit`.
 #[allow(unsafe_code, reason = "a fork is nothing else")]
-pub(crate) unsafe fn fork(attach: &Attach) -> io::Result<Fork> {
+unsafe fn fork(attach: &Attach) -> io::Result<Fork> {
     let masked = Masked::new();
     // SAFETY: passed on to our caller.
     let forked = unsafe { fork_masked(attach) };
@@ -67,12 +196,8 @@ pub(crate) unsafe fn fork(attach: &Attach) -> io::Result<Fork> {
 
 #[allow(unsafe_code, reason = "a fork is nothing else")]
 unsafe fn fork_masked(attach: &Attach) -> io::Result<Fork> {
-    let cgroup = match attach {
-        Attach::Into { directory, .. } => Some(directory.as_raw_fd()),
-        Attach::Nowhere | Attach::Tasks(_) => None,
-    };
     // SAFETY: passed on to our caller.
-    match unsafe { clone(cgroup) } {
+    match unsafe { clone(attach) } {
         Err(error) if is_refused(&error) => {}
         Ok(Fork::Child) => {
             if let Attach::Tasks(files) = attach {
@@ -98,7 +223,7 @@ unsafe fn fork_masked(attach: &Attach) -> io::Result<Fork> {
     }
     let opened = Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH);
     match opened.and_then(|child| pidfd_open(child, PidfdFlags::empty())) {
-        Ok(pidfd) => Ok(Fork::Parent { pid, pidfd }),
+        Ok(pidfd) => Ok(Fork::Parent(Forked { pid, pidfd })),
         Err(errno) => {
             // Not to be watched, so not to be left running. The pid is its own until we wait.
             // SAFETY: both calls take numbers, and the status is not asked for.
@@ -112,18 +237,9 @@ unsafe fn fork_masked(attach: &Attach) -> io::Result<Fork> {
 }
 
 #[allow(unsafe_code, reason = "neither rustix nor nix can clone into a cgroup")]
-unsafe fn clone(cgroup: Option<RawFd>) -> io::Result<Fork> {
+unsafe fn clone(attach: &Attach) -> io::Result<Fork> {
     let mut pidfd: RawFd = -1;
-    let mut arguments = CloneArguments {
-        flags: CLONE_PIDFD,
-        pidfd: (&raw mut pidfd).expose_provenance() as u64,
-        exit_signal: libc::SIGCHLD as u64,
-        ..CloneArguments::default()
-    };
-    if let Some(cgroup) = cgroup.and_then(|descriptor| u64::try_from(descriptor).ok()) {
-        arguments.flags |= CLONE_INTO_CGROUP;
-        arguments.cgroup = cgroup;
-    }
+    let mut arguments = CloneArguments::new(&mut pidfd, attach);
     // SAFETY: without CLONE_VM this is a fork: the child has a copy of this stack. The kernel reads
     // `arguments`, whose size it is told, and writes a descriptor to `pidfd`; both outlive the call.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size_of::<CloneArguments>()) };
@@ -131,7 +247,7 @@ unsafe fn clone(cgroup: Option<RawFd>) -> io::Result<Fork> {
         Ok(0) => Ok(Fork::Child),
         Ok(pid) if pid > 0 && pidfd >= 0 => {
             // SAFETY: the kernel has just given us this descriptor, and nobody else has it.
-            Ok(Fork::Parent { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } })
+            Ok(Fork::Parent(Forked { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } }))
         }
         Ok(_) | Err(_) => Err(io::Error::last_os_error()),
     }
@@ -181,7 +297,7 @@ pub(crate) fn try_attach(attach: &Attach, is_inside: impl Fn(i32) -> bool) -> io
     #[allow(unsafe_code, reason = "see fork")]
     // SAFETY: the child only closes, reads and exits.
     let forked = unsafe { fork(attach) }?;
-    let Fork::Parent { pid, pidfd } = forked else {
+    let Fork::Parent(Forked { pid, pidfd }) = forked else {
         let mut byte = 0_u8;
         #[allow(unsafe_code, reason = "only plain system calls may be made here")]
         // SAFETY: plain system calls; `byte` is storage for the one byte that is asked for.

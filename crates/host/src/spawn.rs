@@ -8,14 +8,14 @@
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use crate::descriptors;
-use crate::fork::{self, Attach, Fork};
+use crate::fork::{self, Attach, Child, Forked};
 use crate::pidfd;
 use crate::user::Account;
 
@@ -35,6 +35,7 @@ const STEP_IDENTITY: i32 = 2;
 const STEP_DIRECTORY: i32 = 3;
 const STEP_DESCRIPTORS: i32 = 4;
 const STEP_EXEC: i32 = 5;
+const STEP_HOLD: i32 = 6;
 
 /// What a shell is started with.
 #[derive(Debug)]
@@ -50,13 +51,6 @@ pub(crate) struct Plan<'a> {
     pub(crate) attach: Attach,
 }
 
-/// A shell that nobody has waited for yet.
-#[derive(Debug)]
-pub(crate) struct Child {
-    pub(crate) pid: i32,
-    pub(crate) pidfd: OwnedFd,
-}
-
 /// Everything that the child needs, made before the fork.
 struct Prepared {
     // Both end with a null pointer and point into `_texts`.
@@ -67,46 +61,34 @@ struct Prepared {
     identity: Option<(u32, u32, Vec<u32>)>,
     input: RawFd,
     output: RawFd,
-    /// Says what failed, and hears when a held child may go on.
+    /// Says what failed.
     report: RawFd,
-    held: bool,
+    /// Tells who the child is, and hears when it may go on.
+    hold: Option<RawFd>,
     /// The soft limit of open descriptors, where it is not ours.
     descriptors: Option<u64>,
 }
 
-/// Asked of a child that exists and waits: may it go on?
-pub(crate) type MayGo<'a> = Box<dyn FnOnce(i32) -> bool + 'a>;
-
-/// Starts the shell, or says for people why it cannot. Waits for the exec, not for the command.
-/// With `may_go` the child is held until that has said yes.
-pub(crate) fn spawn(plan: &Plan<'_>, may_go: Option<MayGo<'_>>) -> Result<Child, String> {
+/// Starts the shell, or says for people why it cannot. Waits for the exec, not for the command; the
+/// shell is nobody's until its pidfd is waited for. A child that is held sends its pid (four bytes, the
+/// lowest first) by `hold` and runs nothing before it gets a byte from there.
+pub(crate) fn spawn(plan: &Plan<'_>, hold: Option<UnixStream>) -> Result<Forked, String> {
     let (null, (mut ours, theirs)) = open().map_err(|error| reason(STEP_FORK, &error, plan))?;
     let output = plan.output.map_or_else(|| null.as_raw_fd(), File::as_raw_fd);
-    let prepared = prepare(plan, null.as_raw_fd(), output, theirs.as_raw_fd(), may_go.is_some())?;
+    let held = hold.as_ref().map(UnixStream::as_raw_fd);
+    let prepared = prepare(plan, null.as_raw_fd(), output, theirs.as_raw_fd(), held)?;
     #[allow(unsafe_code, reason = "there is no other way to become another user in a cgroup")]
-    // SAFETY: the child only runs `enter`, which makes plain system calls with values that were
+    // SAFETY: the child only runs `prepared`, which makes plain system calls with values that were
     // made before the fork, neither allocates nor locks, and never returns.
-    let forked = unsafe { fork::fork(&plan.attach) };
-    let (pid, pidfd) = match forked {
-        Ok(Fork::Parent { pid, pidfd }) => (pid, pidfd),
-        Ok(Fork::Child) => enter(&prepared),
-        Err(error) => return Err(reason(STEP_FORK, &error, plan)),
-    };
-    drop(theirs);
-    if let Some(may_go) = may_go {
-        if !may_go(pid) {
-            drop(ours); // which ends it
-            let _ = pidfd::reap_at_end(&pidfd);
-            return Err("it was no longer wanted".to_owned());
-        }
-        let _ = ours.write_all(&[1]); // a child that is gone has said why
-    }
+    let forked = unsafe { fork::fork_to_exec(&plan.attach, &prepared) };
+    let forked = forked.map_err(|error| reason(STEP_FORK, &error, plan))?;
+    drop((theirs, hold));
     // Ends with the exec, which closes the other side.
     let mut failure = [0_u8; 8];
     if ours.read_exact(&mut failure).is_err() {
-        return Ok(Child { pid, pidfd });
+        return Ok(forked);
     }
-    let _ = pidfd::reap_at_end(&pidfd);
+    let _ = pidfd::reap_at_end(&forked.pidfd);
     let [a, b, c, d, e, f, g, h] = failure;
     let (step, errno) = (i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]));
     Err(reason(step, &io::Error::from_raw_os_error(errno), plan))
@@ -116,7 +98,13 @@ fn open() -> io::Result<(File, (UnixStream, UnixStream))> {
     Ok((File::open("/dev/null")?, UnixStream::pair()?))
 }
 
-fn prepare(plan: &Plan<'_>, input: RawFd, output: RawFd, report: RawFd, held: bool) -> Result<Prepared, String> {
+fn prepare(
+    plan: &Plan<'_>,
+    input: RawFd,
+    output: RawFd,
+    report: RawFd,
+    hold: Option<RawFd>,
+) -> Result<Prepared, String> {
     let text = |what: &str, bytes: Vec<u8>| CString::new(bytes).map_err(|_| format!("{what} contains a nul byte"));
     let directory = text("setup_path", plan.directory.as_os_str().as_bytes().to_vec())?;
     let mut texts = vec![
@@ -149,7 +137,7 @@ fn prepare(plan: &Plan<'_>, input: RawFd, output: RawFd, report: RawFd, held: bo
         input,
         output,
         report,
-        held,
+        hold,
         descriptors,
     })
 }
@@ -174,15 +162,17 @@ fn login_environment(account: &Account) -> [(&'static str, &OsStr); 6] {
 }
 
 /// Runs in the child, between fork and exec.
-#[allow(unsafe_code, reason = "only plain system calls may be made here")]
-fn enter(prepared: &Prepared) -> ! {
-    let step = become_shell(prepared);
-    let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
-    let message = [step, errno];
-    // SAFETY: the eight bytes of `message` are read; the descriptor was open before the fork.
-    unsafe {
-        libc::write(prepared.report, message.as_ptr().cast(), size_of_val(&message));
-        libc::_exit(127)
+impl Child for Prepared {
+    #[allow(unsafe_code, reason = "only plain system calls may be made here")]
+    fn run(&self) -> ! {
+        let step = become_shell(self);
+        let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        let message = [step, errno];
+        // SAFETY: the eight bytes of `message` are read; the descriptor was open before the fork.
+        unsafe {
+            libc::write(self.report, message.as_ptr().cast(), size_of_val(&message));
+            libc::_exit(127)
+        }
     }
 }
 
@@ -205,7 +195,7 @@ fn become_shell(prepared: &Prepared) -> i32 {
     }
     reset_signals();
     // Before the user changes: who is not root may be unable to.
-    close_descriptors(prepared.report);
+    close_descriptors(prepared.report, prepared.hold.unwrap_or(prepared.report));
     if let Some((uid, gid, groups)) = &prepared.identity {
         // By the kernel's own calls: libc's would look for the other threads of our parent.
         // SAFETY: `groups` lives in memory that the fork has copied, and its length is right.
@@ -227,24 +217,24 @@ fn become_shell(prepared: &Prepared) -> i32 {
     if unsafe { libc::chdir(prepared.directory.as_ptr()) } != 0 {
         return STEP_DIRECTORY;
     }
-    if prepared.held {
-        wait_to_go(prepared.report);
+    if prepared.hold.is_some_and(|hold| !may_go(hold)) {
+        return STEP_HOLD;
     }
     // SAFETY: both lists end with a null pointer and point to C strings that the fork has copied.
     unsafe { libc::execve(SHELL_PATH.as_ptr(), prepared.arguments.as_ptr(), prepared.environment.as_ptr()) };
     STEP_EXEC
 }
 
-/// Returns when the agent says so; ends the child where the agent is gone or has changed its mind.
+/// Tells who we are and waits. False: the agent is gone or has changed its mind.
 #[allow(unsafe_code, reason = "only plain system calls may be made here")]
-fn wait_to_go(report: RawFd) {
+fn may_go(hold: RawFd) -> bool {
     let mut byte = 0_u8;
-    // SAFETY: `byte` is storage for the one byte that is asked for; no handler of ours is left that
-    // could interrupt the call.
+    // SAFETY: `pid` and `byte` are storage for what is written and asked for; no handler of ours is
+    // left that could interrupt the calls.
     unsafe {
-        if libc::read(report, (&raw mut byte).cast(), 1) != 1 {
-            libc::_exit(127);
-        }
+        let pid = libc::getpid().to_le_bytes();
+        libc::write(hold, pid.as_ptr().cast(), pid.len()) > 0
+            && libc::read(hold, (&raw mut byte).cast(), 1) == 1
     }
 }
 
@@ -278,20 +268,21 @@ fn reset_signals() {
     }
 }
 
-/// Closes everything but the three standard descriptors and the one that reports a failure. Not
-/// only at exec: a child that hangs on its directory must not hold what others wait for.
+/// Closes everything but the three standard descriptors and two others. Not only at exec: a child
+/// that hangs on its directory must not hold what others wait for.
 #[allow(unsafe_code, reason = "only plain system calls may be made here")]
-fn close_descriptors(kept: RawFd) {
-    let Ok(keep) = u32::try_from(kept) else { return };
-    // SAFETY: the calls take three numbers each; nothing in this process uses what they close.
-    let closed = unsafe {
-        (keep <= 3 || libc::syscall(libc::SYS_close_range, 3_u32, keep - 1, 0_u32) == 0)
-            && libc::syscall(libc::SYS_close_range, keep + 1, u32::MAX, 0_u32) == 0
+fn close_descriptors(one: RawFd, other: RawFd) {
+    let (low, high) = (one.min(other), one.max(other));
+    let close_from_to = |first: RawFd, last: u32| match u32::try_from(first) {
+        // SAFETY: the call takes three numbers; nothing in this process uses what it closes.
+        Ok(first) if first <= last => unsafe { libc::syscall(libc::SYS_close_range, first, last, 0_u32) == 0 },
+        Ok(_) | Err(_) => true,
     };
-    if closed {
+    let below = |kept: RawFd| u32::try_from(kept - 1).unwrap_or(0);
+    if close_from_to(3, below(low)) && close_from_to(low + 1, below(high)) && close_from_to(high + 1, u32::MAX) {
         return;
     }
-    for descriptor in (3..DESCRIPTORS_CLOSED_MAX).filter(|descriptor| *descriptor != kept) {
+    for descriptor in (3..DESCRIPTORS_CLOSED_MAX).filter(|descriptor| ![one, other].contains(descriptor)) {
         // SAFETY: numbers that are no descriptor are refused.
         unsafe { libc::close(descriptor) };
     }
@@ -302,6 +293,7 @@ fn reason(step: i32, error: &io::Error, plan: &Plan<'_>) -> String {
     let errno = error.raw_os_error().unwrap_or(0);
     let (user, directory) = (&plan.account.name, plan.directory.display());
     match (step, errno) {
+        (STEP_HOLD, _) => "it was no longer wanted".to_owned(),
         (STEP_SESSION, _) => format!("the command gets no session of its own: {said}"),
         // Of us at the fork, or of the user when it is changed or at the exec: the limit strikes at
         // any of these places.

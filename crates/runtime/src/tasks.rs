@@ -4,7 +4,6 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -48,12 +47,14 @@ impl Tasks {
         self.tracker.spawn(guarded.instrument(tracing::Span::none()));
     }
 
-    /// As [`Tasks::spawn`], on a thread of its own, which the task may block for a while.
+    /// As [`Tasks::spawn`], on a thread with a runtime of its own: the task may block it for a while,
+    /// and what it spawns runs there too, without a change of threads.
     pub fn spawn_on_thread<F>(&self, name: &'static str, task: F) -> std::io::Result<()>
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (runtime, shutdown) = (Handle::current(), self.shutdown.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let shutdown = self.shutdown.clone();
         let (over, is_over) = oneshot::channel();
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let guarded = futures_catch_unwind(async move {
@@ -62,6 +63,7 @@ impl Tasks {
             if runtime.block_on(guarded).is_err() {
                 tracing::error!(task = name, "a task panicked");
             }
+            runtime.shutdown_background(); // what hangs in a file system does not end
             let _ = over.send(());
         })?;
         self.spawn_to_end(name, async move {

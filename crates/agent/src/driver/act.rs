@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::limits::leaf_of;
 use super::owner::{Gate, Purpose};
-use super::permits::Kind;
+use super::queues::Queue;
 use super::{Driver, Input};
 
 /// A version command that takes longer is not worth waiting for.
@@ -52,9 +52,9 @@ impl Driver {
             Action::Run { ticket, command, line, spec, timeout, operation } => {
                 let mut run = command_of(&key, command.as_str(), line.as_str(), &spec, timeout);
                 run.environment = self.environment_of(&key);
-                let kind = if operation.is_some() { Kind::Operation } else { Kind::Supervision };
+                let queue = self.queues.of(operation.map(|(_, expires)| expires.since(self.now())));
                 let gate = self.gate(&key, spec, Purpose::of(command, operation.is_some()));
-                self.run_command(key, ticket, command, run, kind, gate);
+                self.run_command(key, ticket, command, run, queue, gate);
             }
             Action::Proceed { ticket } => {
                 if let Some(proceed) = self.attached(&key, ticket).and_then(|attached| attached.proceed.take()) {
@@ -105,7 +105,6 @@ impl Driver {
                 if let Notice::Exited { .. } = &notice {
                     self.watchman.forget(&key, self.now());
                 }
-                self.announce(&key, &notice);
             }
         }
     }
@@ -125,16 +124,16 @@ impl Driver {
         ticket: Ticket,
         command: CommandKind,
         run: Command,
-        kind: Kind,
+        queue: Queue,
         gate: Gate,
     ) {
-        let (host, inbox, permits) = (self.host.clone(), self.inbox.clone(), self.commands.of(kind));
+        let (host, inbox) = (self.host.clone(), self.inbox.clone());
         let (attached, strings) = Attached::new(ticket);
         self.attached.insert(key.clone(), attached);
         self.leaves.insert(key.clone());
         tracing::info!(process = %key, command = command.as_str(), "command begins");
         self.tasks.spawn("command", async move {
-            let Strings { proceed, end, left_alone } = strings;
+            let Strings { proceed, mut end, left_alone } = strings;
             let (begun, is_begun) = oneshot::channel();
             let (begun_inbox, begun_key) = (inbox.clone(), key.clone());
             let told = async move {
@@ -143,16 +142,20 @@ impl Driver {
                     let _ = begun_inbox.send(input).await;
                 }
             };
-            // Both at the same time: the machine counts on one wait.
-            let end = match tokio::join!(gate.open(), permits.wait()) {
+            let admitted = async { tokio::join!(gate.open(), queue.wait()) };
+            let admitted = tokio::select! {
+                biased;
+                Ok(()) = &mut end => (Err(ended_by(CommandResult::Cancelled)), None),
+                admitted = admitted => admitted,
+            };
+            let end = match admitted {
                 (Err(refused), _) => Some(refused),
-                (Ok(()), Some(permit)) => {
+                (Ok(()), None) => Some(ended_by(CommandResult::Postponed)),
+                (Ok(()), Some(place)) => {
                     let running = host.run_held(run, Reins { begun, proceed, end });
-                    let end = left_alone.run_until_cancelled(async { tokio::join!(running, told).0 }).await;
-                    drop(permit);
-                    end
+                    let running = place.lend(async { tokio::join!(running, told).0 });
+                    left_alone.run_until_cancelled(running).await
                 }
-                (Ok(()), None) => Some(postponed()),
             };
             let Some(end) = end else { return };
             tracing::info!(process = %key, command = command.as_str(), result = ?end.result, "command ended");
@@ -180,12 +183,13 @@ impl Driver {
     fn check_health(&self, key: ProcessKey, ticket: Ticket, line: &str, spec: Arc<Spec>, timeout: Duration) {
         let mut run = command_of(&key, "health", line, &spec, timeout);
         run.environment = self.environment_of(&key);
-        let (host, inbox, permits) = (self.host.clone(), self.inbox.clone(), self.commands.of(Kind::Question));
+        let (host, inbox, queue) = (self.host.clone(), self.inbox.clone(), self.queues.questions());
         let gate = self.gate(&key, spec, Purpose::Other);
         self.tasks.spawn("health", async move {
             let end = match gate.open().await {
-                Ok(()) => permits.run(&host, run).await,
-                Err(_) => postponed(), // a process is not ill because nobody may ask
+                Ok(()) => queue.run(&host, run).await,
+                // A process is not ill because nobody may ask.
+                Err(_) => ended_by(CommandResult::Postponed),
             };
             let _ = inbox.send(Input::Machine(key, Event::Checked { ticket, end })).await;
         });
@@ -250,13 +254,13 @@ impl Driver {
         let Some(line) = &spec.control.version else { return };
         let command = command_of(key, "version", line.as_str(), &spec, VERSION_TIMEOUT);
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
-        let (key, life, permits) = (key.clone(), life.clone(), self.commands.of(Kind::Question));
+        let (key, life, queue) = (key.clone(), life.clone(), self.queues.questions());
         let gate = self.gate(&key, spec, Purpose::Other);
         self.tasks.spawn("version", async move {
             if gate.open().await.is_err() {
                 return;
             }
-            let version = version_from(permits.run(&host, command).await);
+            let version = version_from(queue.run(&host, command).await);
             let _ = inbox.send(Input::Version { key, life, version }).await;
         });
     }
@@ -273,8 +277,8 @@ pub(super) async fn look_or_known(
     }
 }
 
-fn postponed() -> CommandEnd {
-    CommandEnd { result: CommandResult::Postponed, output: String::new() }
+pub(super) fn ended_by(result: CommandResult) -> CommandEnd {
+    CommandEnd { result, output: String::new() }
 }
 
 pub(super) fn version_from(end: CommandEnd) -> String {

@@ -1,8 +1,7 @@
 //! The one loop of the agent: events in, machines in the middle, actions out.
 //!
-//! A turn takes what has arrived, lets the machines handle it, writes everything that must not be
-//! forgotten in one transaction, and only then acts. If the ledger cannot be written, operations
-//! fail with that reason and supervision goes on from memory.
+//! A turn takes what has arrived, lets the machines handle it, writes what must not be forgotten, and
+//! acts; see [`turn`] for what has to be written when.
 
 mod act;
 mod cancel;
@@ -12,20 +11,22 @@ mod instances;
 mod limits;
 mod notices;
 mod owner;
-mod permits;
+mod queues;
+mod report;
 mod schedules;
 mod status;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_host::Host;
-use proctor_model::{Code, Incarnation, Look, OperationId, OperationKind, Outcome, Phase, ProcessKey, Snapshot, Spec};
+use proctor_model::{Code, Incarnation, Look, OperationId, OperationKind, Outcome, ProcessKey, Spec};
 use proctor_runtime::{Tasks, clock};
-use proctor_supervise::{Action, Event, Process, Request, Time};
+use proctor_supervise::{Event, Process, Request, Time};
 use proctor_wire::{Assign, FromAgent, FromServer};
 use tokio::sync::mpsc;
 
@@ -35,10 +36,11 @@ use holders::Holders;
 use instances::Gathering;
 use limits::{Verdict, Watchman};
 use owner::Owner;
-use permits::Permits;
+use queues::Queues;
+use report::Reports;
 use schedules::{Plan, Schedules};
 
-use crate::ledger::{Batch, Ledger, Memory, Unwritten};
+use crate::ledger::{Batch, Ledger, Memory};
 use crate::policy::PolicyFile;
 use crate::spool::EventSpool;
 
@@ -52,10 +54,6 @@ const REPORT_PERIOD: Duration = Duration::from_secs(30);
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 /// Outcomes that wait for a slow link are tried again after this.
 const SLOW_LINK_PAUSE: Duration = Duration::from_millis(50);
-/// A ledger that could not be written is tried again after this.
-const LEDGER_PAUSE: Duration = Duration::from_secs(1);
-/// Observations in one frame.
-const OBSERVATIONS_MAX: usize = 500;
 
 /// What reaches the driver.
 #[derive(Debug)]
@@ -123,10 +121,11 @@ pub(crate) struct Driver {
     /// Status queries under way.
     inspecting: HashSet<OperationId>,
     versions: HashMap<ProcessKey, (Incarnation, String)>,
-    /// What the server was last told of each process.
-    reported: HashMap<ProcessKey, (Phase, bool, Option<i32>, u32)>,
+    reports: Reports,
+    /// When what may wait is written and told.
+    flush_at: Option<Time>,
     link: Option<mpsc::Sender<FromAgent>>,
-    commands: Permits,
+    queues: Queues,
     /// Processes whose cgroup may be there; removed when it is empty and they rest.
     leaves: HashSet<ProcessKey>,
     /// The command of each process that has one running.
@@ -170,9 +169,10 @@ impl Driver {
             waiting: BTreeSet::new(),
             inspecting: HashSet::new(),
             versions: HashMap::new(),
-            reported: HashMap::new(),
+            reports: Reports::default(),
+            flush_at: None,
             link: None,
-            commands: Permits::default(),
+            queues: Queues::default(),
             leaves: HashSet::new(),
             attached: HashMap::new(),
             seed,
@@ -210,7 +210,7 @@ impl Driver {
         let mut report = tokio::time::interval(REPORT_PERIOD);
         let mut turn = Vec::with_capacity(TURN_MAX);
         loop {
-            self.end_turn().await;
+            self.end_turn();
             let wait = self.until_next_timer();
             tokio::select! {
                 count = inputs.recv_many(&mut turn, TURN_MAX) => if count == 0 { return },
@@ -227,9 +227,6 @@ impl Driver {
             self.measure();
             self.run_schedules();
             self.check_configs();
-            if self.owed.is_some() && self.batch.is_empty() && self.touched.is_empty() {
-                self.commit();
-            }
         }
     }
 
@@ -239,7 +236,7 @@ impl Driver {
             Input::Server(message) => self.hear(message).await,
             Input::Connected(link) => {
                 self.link = Some(link);
-                self.reported.clear();
+                self.reports.forget_all();
                 self.resend_events();
                 for (operation, outcome) in self.outcomes.clone() {
                     self.send(FromAgent::Outcome { operation, outcome });
@@ -263,7 +260,7 @@ impl Driver {
             Input::LeafReleased(key) => drop(self.leaves.remove(&key)),
             Input::Version { key, life, version } => {
                 self.versions.insert(key.clone(), (life, version));
-                self.reported.remove(&key);
+                self.reports.forget(&key);
                 self.touched.insert(key);
             }
             Input::Admitted { key, operation, verdict } => self.admitted(key, operation, verdict).await,
@@ -369,140 +366,6 @@ impl Driver {
         Time::since_boot(self.host.now())
     }
 
-    // Turns.
-
-    /// Writes, then acts, until the machines have nothing more to say.
-    async fn end_turn(&mut self) {
-        while !self.touched.is_empty() || !self.batch.is_empty() {
-            let mut actions: Vec<(ProcessKey, Action)> = Vec::new();
-            let touched = std::mem::take(&mut self.touched);
-            for key in &touched {
-                self.collect(key, &mut actions);
-            }
-            self.look_ahead(&mut actions);
-            let written = self.commit();
-            if !written {
-                self.refuse_begun(&mut actions);
-            }
-            for (key, action) in actions {
-                self.act(key, action);
-            }
-            let now = self.now();
-            for key in touched {
-                self.set_timer(&key);
-                self.report(&key);
-                if let Some(process) = self.processes.get(&key) {
-                    self.schedules.follow(process, self.seed);
-                    self.configs.follow(process, now);
-                }
-            }
-        }
-        self.send_waiting();
-        self.send_events();
-    }
-
-    /// Looks of processes for which nothing else is to be done begin before the turn is written: they
-    /// change nothing, and the two take as long as one.
-    fn look_ahead(&mut self, actions: &mut Vec<(ProcessKey, Action)>) {
-        let is_other =
-            |(_, action): &&(ProcessKey, Action)| !matches!(action, Action::Look { .. } | Action::Announce(_));
-        let others: HashSet<ProcessKey> = actions.iter().filter(is_other).map(|(key, _)| key.clone()).collect();
-        let is_early =
-            |(key, action): &mut (ProcessKey, Action)| matches!(action, Action::Look { .. }) && !others.contains(key);
-        for (key, action) in actions.extract_if(.., is_early) {
-            self.act(key, action);
-        }
-    }
-
-    /// What cannot be remembered must not happen: operations that would begin now are refused,
-    /// before anything of them is done. Supervision, and operations that began earlier, go on.
-    fn refuse_begun(&mut self, actions: &mut Vec<(ProcessKey, Action)>) {
-        let mut refused: HashMap<ProcessKey, OperationId> = HashMap::new();
-        actions.retain(|(key, action)| match action {
-            Action::Begin { operation, .. } => {
-                refused.insert(key.clone(), *operation);
-                false
-            }
-            Action::Run { .. } | Action::Signal(..) | Action::KillTree(_) => !refused.contains_key(key),
-            Action::Look { .. }
-            | Action::Proceed { .. }
-            | Action::EndCommand { .. }
-            | Action::Rejoin { .. }
-            | Action::Detach { .. }
-            | Action::Sweep { .. }
-            | Action::Check { .. }
-            | Action::Watch(_)
-            | Action::Finish { .. }
-            | Action::Announce(_) => true,
-        });
-        for (key, operation) in refused {
-            let reason = "the agent cannot write its ledger, so it takes no operations".to_owned();
-            self.feed(&key, Event::Refused { operation, reason });
-        }
-    }
-
-    /// Takes what a machine wants written and done.
-    fn collect(&mut self, key: &ProcessKey, actions: &mut Vec<(ProcessKey, Action)>) {
-        let Some(process) = self.processes.get_mut(key) else { return };
-        let record = process.take_record().cloned();
-        while let Some(action) = process.poll_action() {
-            match &action {
-                Action::Begin { operation, kind } => self.batch.begun.push((*operation, key.clone(), *kind)),
-                Action::Finish { operation, outcome } => self.batch.outcomes.push((*operation, (**outcome).clone())),
-                Action::Look { .. }
-                | Action::Proceed { .. }
-                | Action::EndCommand { .. }
-                | Action::Rejoin { .. }
-                | Action::Detach { .. }
-                | Action::Sweep { .. }
-                | Action::Check { .. }
-                | Action::Run { .. }
-                | Action::Watch(_)
-                | Action::Signal(..)
-                | Action::KillTree(_)
-                | Action::Announce(_) => {}
-            }
-            actions.push((key.clone(), action));
-        }
-        if process.is_forgettable() {
-            self.processes.remove(key);
-            self.schedules.forget(key);
-            self.configs.forget(key);
-            self.holders.forget(key);
-            self.watchman.forget(key, self.now());
-            self.versions.remove(key);
-            self.reported.remove(key);
-            self.batch.forgotten.push(key.clone());
-        } else if let Some(record) = record {
-            self.batch.processes.push((key.clone(), record));
-        }
-    }
-
-    /// False: nothing of this turn is on disk.
-    fn commit(&mut self) -> bool {
-        if self.batch.is_empty() && self.owed.is_none() {
-            return true;
-        }
-        let mut batch = self.owed.take().unwrap_or_default();
-        batch.append(std::mem::take(&mut self.batch));
-        batch.now = clock::unix_millis() / 1000;
-        let generation = batch.generation;
-        match self.ledger.commit(batch) {
-            Ok(()) => {
-                if let Some(generation) = generation {
-                    self.seen.store(generation, std::sync::atomic::Ordering::Release);
-                    self.send(FromAgent::Seen { generation });
-                }
-                true
-            }
-            Err(Unwritten { error, batch }) => {
-                tracing::error!(%error, "the ledger is not written: supervision goes on from memory");
-                self.owed = Some(batch);
-                false
-            }
-        }
-    }
-
     fn set_timer(&mut self, key: &ProcessKey) {
         let next = self.processes.get(key).and_then(Process::poll_timeout);
         if let Some(old) = self.timer_of.remove(key) {
@@ -516,12 +379,11 @@ impl Driver {
 
     fn until_next_timer(&self) -> Duration {
         let timer = self.timers.first().map(|(time, _)| *time);
-        let next = [timer, self.watchman.next(), self.configs.next()].into_iter().flatten().min();
+        let next = [timer, self.watchman.next(), self.configs.next(), self.flush_at].into_iter().flatten().min();
         let wait = next.map_or(IDLE_MAX, |time| time.since(self.now()));
         let planned = self.schedules.next().map(|next| next.saturating_sub(self.host.now()));
         let wait = planned.map_or(wait, |planned| wait.min(planned));
-        let wait = if self.waiting.is_empty() { wait } else { wait.min(SLOW_LINK_PAUSE) };
-        if self.owed.is_none() { wait } else { wait.min(LEDGER_PAUSE) }
+        if self.waiting.is_empty() { wait } else { wait.min(SLOW_LINK_PAUSE) }
     }
 
     fn fire_timers(&mut self) {
@@ -556,56 +418,6 @@ impl Driver {
                 Plan::Run { key, planned } => self.feed(&key, Event::Due { planned }),
                 Plan::Skipped { key, planned, skipped } => self.skipped(&key, planned, skipped),
             }
-        }
-    }
-
-    // What the server hears.
-
-    fn finish(&mut self, operation: OperationId, outcome: Outcome) {
-        self.batch.outcomes.push((operation, outcome.clone()));
-        self.outcomes.insert(operation, outcome.clone());
-        self.send(FromAgent::Outcome { operation, outcome });
-    }
-
-    /// Without a session nothing is lost: outcomes are sent again when the next one opens. With a
-    /// slow one outcomes wait, and observations give way: the next report brings newer ones.
-    fn send(&mut self, message: FromAgent) {
-        let Some(link) = &self.link else { return };
-        if let Err(mpsc::error::TrySendError::Full(FromAgent::Outcome { operation, .. })) = link.try_send(message) {
-            self.waiting.insert(operation);
-        }
-    }
-
-    fn send_waiting(&mut self) {
-        let Some(link) = &self.link else { return };
-        while let Some(operation) = self.waiting.first().copied() {
-            if let Some(outcome) = self.outcomes.get(&operation).cloned()
-                && link.try_send(FromAgent::Outcome { operation, outcome }).is_err()
-            {
-                return;
-            }
-            self.waiting.remove(&operation);
-        }
-    }
-
-    fn report(&mut self, key: &ProcessKey) {
-        let Some(process) = self.processes.get(key) else { return };
-        let essence = (process.phase(), process.managed(), process.life().map(|life| life.pid), process.restarts());
-        if self.link.is_some() && self.reported.get(key) != Some(&essence) {
-            self.reported.insert(key.clone(), essence);
-            let observations = vec![self.observation_of(process)];
-            self.send(FromAgent::Observed { observations });
-        }
-    }
-
-    fn report_all(&mut self) {
-        if self.link.is_none() {
-            return;
-        }
-        let all: Vec<(ProcessKey, Snapshot)> =
-            self.processes.values().map(|process| self.observation_of(process)).collect();
-        for observations in all.chunks(OBSERVATIONS_MAX) {
-            self.send(FromAgent::Observed { observations: observations.to_vec() });
         }
     }
 }

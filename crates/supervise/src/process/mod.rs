@@ -28,15 +28,13 @@ use proctor_model::{
 
 use crate::Time;
 use health::Health;
+use operate::seek_window;
 pub use record::{Instance, Launch, Record, Running};
 pub use types::{Action, CommandKind, Event, Excess, Notice, Request, Ticket};
 use work::{Eviction, Work};
 
 /// Operations that may wait behind the current one; more are refused at once.
 const QUEUE_MAX: usize = 64;
-
-/// How long a command may wait for its turn among the others of the host.
-pub const PERMIT_WAIT: Duration = Duration::from_secs(5);
 
 /// The operation under way.
 #[derive(Debug)]
@@ -283,8 +281,9 @@ impl Process {
     /// On disk before it runs: whoever comes after a crash knows whom to wait for.
     fn command_begun(&mut self, now: Time, command: Incarnation) {
         let Some((kind, timeout)) = self.announced.take() else { return };
+        let until = now + timeout + seek_window(self.policy_of_current());
         if let (CommandKind::Start | CommandKind::Restart, Some(launch)) = (kind, &mut self.record.launch) {
-            launch.begun = true;
+            (launch.begun, launch.until) = (true, until);
         }
         self.record.running = Some(Running { command, kind, until: now + timeout, scheduled: self.scheduled });
         self.dirty = true;
@@ -490,7 +489,8 @@ impl Process {
     }
 
     fn run(&mut self, command: CommandKind, line: CommandLine, timeout: Duration) {
-        let operation = self.current.as_ref().map(|current| current.request.operation);
+        let request = self.current.as_ref().map(|current| &current.request);
+        let operation = request.map(|request| (request.operation, request.expires));
         let spec = self.current.as_ref().map_or(&self.record.spec, |current| &current.spec).clone();
         self.commands += 1;
         self.announced = Some((command, timeout));

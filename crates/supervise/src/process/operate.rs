@@ -12,7 +12,7 @@ use proctor_model::{
 };
 
 use super::work::{Failure, Fallback, Mood, Work};
-use super::{Action, CommandKind, Launch, PERMIT_WAIT, Process, Request};
+use super::{Action, CommandKind, Launch, Process, Request};
 use crate::Time;
 
 /// How long a process may take to show up where its policy asks for no check after the start.
@@ -182,7 +182,7 @@ impl Process {
 
     /// Written before the command runs, so that a crash of the agent cannot lead to a second copy.
     fn expect_life(&mut self, now: Time, old: Option<Incarnation>, timeout: Duration) {
-        let until = now + PERMIT_WAIT + timeout + seek_window(self.policy_of_current());
+        let until = now + timeout + seek_window(self.policy_of_current());
         self.record.launch = Some(Launch { until, old, begun: false });
         self.record.last_launch = Some(now);
         self.dirty = true;
@@ -585,7 +585,7 @@ impl Process {
 }
 
 /// How long after the end of its start command a process may take to show up.
-fn seek_window(spec: &Spec) -> Duration {
+pub(super) fn seek_window(spec: &Spec) -> Duration {
     match spec.policy.start_check.duration() {
         Duration::ZERO => SEEK_WITHOUT_CHECK,
         check => check,

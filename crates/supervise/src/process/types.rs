@@ -112,7 +112,9 @@ pub enum Action {
         line: CommandLine,
         spec: Arc<Spec>,
         timeout: Duration,
-        operation: Option<OperationId>,
+        /// The operation that wants it, and until when it may wait for its turn among the commands of
+        /// the host. None: supervision does, and asks again.
+        operation: Option<(OperationId, Time)>,
     },
     /// The command of this ticket is on disk: it may run.
     Proceed {

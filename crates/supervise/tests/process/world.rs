@@ -359,7 +359,9 @@ impl World {
                 };
                 self.tell(1, Event::Looked { ticket, look });
             }
-            Action::Run { ticket, command, operation, .. } => self.announce(ticket, command, operation),
+            Action::Run { ticket, command, operation, .. } => {
+                self.announce(ticket, command, operation.map(|(operation, _)| operation));
+            }
             Action::Proceed { ticket } => self.proceed(ticket),
             Action::EndCommand { ticket } => self.end_command(ticket),
             Action::Rejoin { ticket, command, .. } => self.rejoin(ticket, &command),

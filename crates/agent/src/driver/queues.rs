@@ -1,0 +1,131 @@
+//! How many commands begin at the same time, by what they are for: a storm of restarts must not hold
+//! up an operator's stop, nor questions either of them.
+//!
+//! Promised: whoever waits is served in the order of arrival, within its patience; a command that
+//! takes its time, or is the process itself, holds up nobody for longer than [`LENT_MAX`]. Absent: a
+//! bound on commands that run. There is one at a time for each process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_host::{Command, Host};
+use proctor_model::{CommandEnd, CommandResult};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::act::ended_by;
+
+const OPERATIONS_MAX: usize = 64;
+const SUPERVISION_MAX: usize = 64;
+const QUESTIONS_MAX: usize = 16;
+/// What a command that works at all hard needs of a host is over by then.
+const LENT_MAX: Duration = Duration::from_secs(1);
+/// How long supervision and questions wait; they come again.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) struct Queues {
+    operations: Arc<Semaphore>,
+    supervision: Arc<Semaphore>,
+    questions: Arc<Semaphore>,
+}
+
+/// Where one command waits.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    places: Arc<Semaphore>,
+    patience: Duration,
+}
+
+/// Held by a command that has just begun.
+#[derive(Debug)]
+pub(super) struct Place(OwnedSemaphorePermit);
+
+impl Default for Queues {
+    fn default() -> Self {
+        let places = |max| Arc::new(Semaphore::new(max));
+        Self {
+            operations: places(OPERATIONS_MAX),
+            supervision: places(SUPERVISION_MAX),
+            questions: places(QUESTIONS_MAX),
+        }
+    }
+}
+
+impl Queues {
+    /// For an operation with as much time as it has left; for supervision where there is none.
+    pub(super) fn of(&self, operation: Option<Duration>) -> Queue {
+        let places = if operation.is_some() { &self.operations } else { &self.supervision };
+        Queue { places: Arc::clone(places), patience: operation.unwrap_or(PATIENCE) }
+    }
+
+    /// For version and health.
+    pub(super) fn questions(&self) -> Queue {
+        Queue { places: Arc::clone(&self.questions), patience: PATIENCE }
+    }
+}
+
+impl Queue {
+    /// None: no place became free in time.
+    pub(super) async fn wait(self) -> Option<Place> {
+        tokio::time::timeout(self.patience, self.places.acquire_owned()).await.ok()?.ok().map(Place)
+    }
+
+    pub(super) async fn run(self, host: &Host, command: Command) -> CommandEnd {
+        match self.wait().await {
+            Some(place) => place.lend(host.run(command)).await,
+            None => ended_by(CommandResult::Postponed),
+        }
+    }
+}
+
+impl Place {
+    /// Waits for the work, and gives the place to the next one meanwhile if it takes long.
+    pub(super) async fn lend<T>(self, work: impl Future<Output = T>) -> T {
+        tokio::pin!(work);
+        if let Ok(done) = tokio::time::timeout(LENT_MAX, &mut work).await {
+            return done;
+        }
+        drop(self.0);
+        work.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn commands_that_never_end_hold_up_nobody_for_ever() {
+        let queues = Queues::default();
+        let mut begun = tokio::task::JoinSet::new();
+        for _ in 0..10 * OPERATIONS_MAX {
+            let queue = queues.of(Some(Duration::from_secs(60)));
+            begun.spawn(async move {
+                let place = queue.wait().await;
+                let has_begun = place.is_some();
+                if let Some(place) = place {
+                    place.lend(tokio::time::sleep(Duration::from_secs(3600))).await;
+                }
+                has_begun
+            });
+        }
+
+        assert!(begun.join_all().await.into_iter().all(|has_begun| has_begun));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operation_waits_as_long_as_it_has_time_and_supervision_comes_again() {
+        let queues = Queues::default();
+        let (operation, supervision) = (queues.of(Some(Duration::from_secs(30))), queues.of(None));
+        let held = operation.places.acquire_many(64).await.unwrap();
+        let also_held = supervision.places.acquire_many(64).await.unwrap();
+        let begun = tokio::time::Instant::now();
+
+        assert!(supervision.clone().wait().await.is_none());
+        assert_eq!(begun.elapsed(), PATIENCE);
+        assert!(operation.clone().wait().await.is_none());
+        assert_eq!(begun.elapsed(), PATIENCE + Duration::from_secs(30));
+        drop((held, also_held));
+        assert!(operation.wait().await.is_some());
+    }
+}

@@ -1,0 +1,103 @@
+//! What the server hears: outcomes at once, the state of processes in company.
+
+use std::collections::{HashMap, HashSet};
+
+use proctor_model::{OperationId, Outcome, Phase, ProcessKey, Snapshot};
+use proctor_supervise::Process;
+use proctor_wire::FromAgent;
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::Driver;
+
+/// Observations in one frame.
+const OBSERVATIONS_MAX: usize = 500;
+
+/// What of a process is worth a report of its own.
+type Essence = (Phase, bool, Option<i32>, u32);
+
+/// Processes that may have changed, and what the server was last told of each.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    touched: HashSet<ProcessKey>,
+    told: HashMap<ProcessKey, Essence>,
+}
+
+impl Reports {
+    pub(super) fn touch(&mut self, key: ProcessKey) {
+        self.touched.insert(key);
+    }
+
+    pub(super) fn has_changes(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
+    /// What was told of it no longer counts.
+    pub(super) fn forget(&mut self, key: &ProcessKey) {
+        self.told.remove(key);
+    }
+
+    pub(super) fn forget_all(&mut self) {
+        self.told.clear();
+    }
+
+    /// True: the server has not heard of this.
+    fn is_new(&mut self, process: &Process) -> bool {
+        let essence = (process.phase(), process.managed(), process.life().map(|life| life.pid), process.restarts());
+        self.told.insert(process.key().clone(), essence) != Some(essence)
+    }
+}
+
+impl Driver {
+    pub(super) fn finish(&mut self, operation: OperationId, outcome: Outcome) {
+        self.batch.outcomes.push((operation, outcome.clone()));
+        self.outcomes.insert(operation, outcome.clone());
+        self.send(FromAgent::Outcome { operation, outcome });
+    }
+
+    /// Without a session nothing is lost: outcomes are sent again when the next one opens. With a
+    /// slow one outcomes wait, and observations give way: the next report brings newer ones.
+    pub(super) fn send(&mut self, message: FromAgent) {
+        let Some(link) = &self.link else { return };
+        if let Err(TrySendError::Full(FromAgent::Outcome { operation, .. })) = link.try_send(message) {
+            self.waiting.insert(operation);
+        }
+    }
+
+    pub(super) fn send_waiting(&mut self) {
+        let Some(link) = &self.link else { return };
+        while let Some(operation) = self.waiting.first().copied() {
+            if let Some(outcome) = self.outcomes.get(&operation).cloned()
+                && link.try_send(FromAgent::Outcome { operation, outcome }).is_err()
+            {
+                return;
+            }
+            self.waiting.remove(&operation);
+        }
+    }
+
+    /// Tells of the processes that have changed since they were last told of.
+    pub(super) fn report_changes(&mut self) {
+        let touched = std::mem::take(&mut self.reports.touched);
+        if self.link.is_none() {
+            return;
+        }
+        let processes = touched.iter().filter_map(|key| self.processes.get(key));
+        let changed: Vec<&Process> = processes.filter(|process| self.reports.is_new(process)).collect();
+        let observations = changed.into_iter().map(|process| self.observation_of(process)).collect();
+        self.send_observations(observations);
+    }
+
+    pub(super) fn report_all(&mut self) {
+        if self.link.is_some() {
+            self.send_observations(self.processes.values().map(|process| self.observation_of(process)).collect());
+        }
+    }
+
+    fn send_observations(&mut self, mut observations: Vec<(ProcessKey, Snapshot)>) {
+        while !observations.is_empty() {
+            let rest = observations.split_off(observations.len().min(OBSERVATIONS_MAX));
+            self.send(FromAgent::Observed { observations });
+            observations = rest;
+        }
+    }
+}

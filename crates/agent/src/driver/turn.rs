@@ -1,0 +1,209 @@
+//! What is written when, and done after it.
+//!
+//! Promised: before anything that cannot be undone (a command is let go, a signal, the outcome of an
+//! operation) everything that has changed is on disk, in one transaction. Looks and commands that
+//! are still held do nothing, and after a crash it is as if they had never been; so what changes
+//! besides waits for company, at most [`FLUSH_PAUSE`], and so does what the server is told of it: a
+//! restart is not held up by its own report. If the ledger cannot be written, operations are refused
+//! with that reason and supervision goes on from memory.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proctor_model::{OperationId, ProcessKey};
+use proctor_runtime::clock;
+use proctor_supervise::{Action, Event};
+use proctor_wire::FromAgent;
+
+use super::Driver;
+use crate::ledger::Unwritten;
+
+/// What may wait is written and told after this.
+const FLUSH_PAUSE: Duration = Duration::from_millis(20);
+/// A ledger that could not be written is tried again after this.
+const LEDGER_PAUSE: Duration = Duration::from_secs(1);
+
+impl Driver {
+    /// Writes and acts until the machines have nothing more to say.
+    pub(super) fn end_turn(&mut self) {
+        let mut ended = false;
+        while !self.touched.is_empty() {
+            let mut actions: Vec<(ProcessKey, Action)> = Vec::new();
+            let touched = std::mem::take(&mut self.touched);
+            for key in &touched {
+                self.collect(key, &mut actions);
+            }
+            if actions.iter().any(|(_, action)| is_final(action)) && !self.commit() {
+                self.refuse_begun(&mut actions);
+            }
+            ended |= actions.iter().any(|(_, action)| matches!(action, Action::Finish { .. }));
+            for (key, action) in actions {
+                self.act(key, action);
+            }
+            let now = self.now();
+            for key in touched {
+                self.set_timer(&key);
+                if let Some(process) = self.processes.get(&key) {
+                    self.schedules.follow(process, self.seed);
+                    self.configs.follow(process, now);
+                }
+                self.reports.touch(key);
+            }
+        }
+        self.send_waiting();
+        self.flush_in_time(ended);
+    }
+
+    /// Who learns of an outcome finds the state that it speaks of: that is told at once.
+    fn flush_in_time(&mut self, at_once: bool) {
+        let is_clean = self.batch.is_empty() && self.owed.is_none() && !self.has_news();
+        let now = self.now();
+        match self.flush_at {
+            _ if is_clean => self.flush_at = None,
+            Some(at) if at <= now => self.flush(),
+            _ if at_once => self.flush(),
+            None => self.flush_at = Some(now + FLUSH_PAUSE),
+            Some(_) => {}
+        }
+    }
+
+    fn flush(&mut self) {
+        let written = self.commit();
+        if written {
+            self.send_events();
+        }
+        self.report_changes();
+        let pause = if written { FLUSH_PAUSE } else { LEDGER_PAUSE };
+        self.flush_at = (!written || self.has_news()).then(|| self.now() + pause);
+    }
+
+    fn has_news(&self) -> bool {
+        self.link.is_some() && (self.reports.has_changes() || self.events.has_unsent())
+    }
+
+    /// What cannot be remembered must not happen: operations that would begin now are refused,
+    /// before anything of them is done. Supervision, and operations that began earlier, go on.
+    fn refuse_begun(&mut self, actions: &mut Vec<(ProcessKey, Action)>) {
+        let mut refused: HashMap<ProcessKey, OperationId> = HashMap::new();
+        actions.retain(|(key, action)| match action {
+            Action::Begin { operation, .. } => {
+                refused.insert(key.clone(), *operation);
+                false
+            }
+            Action::Run { .. } | Action::Signal(..) | Action::KillTree(_) => !refused.contains_key(key),
+            Action::Look { .. }
+            | Action::Proceed { .. }
+            | Action::EndCommand { .. }
+            | Action::Rejoin { .. }
+            | Action::Detach { .. }
+            | Action::Sweep { .. }
+            | Action::Check { .. }
+            | Action::Watch(_)
+            | Action::Finish { .. }
+            | Action::Announce(_) => true,
+        });
+        for (key, operation) in refused {
+            let reason = "the agent cannot write its ledger, so it takes no operations".to_owned();
+            self.feed(&key, Event::Refused { operation, reason });
+        }
+    }
+
+    /// Takes what a machine wants written, told and done.
+    fn collect(&mut self, key: &ProcessKey, actions: &mut Vec<(ProcessKey, Action)>) {
+        let Some(process) = self.processes.get_mut(key) else { return };
+        let record = process.take_record().cloned();
+        let first = actions.len();
+        while let Some(action) = process.poll_action() {
+            match &action {
+                Action::Begin { operation, kind } => self.batch.begun.push((*operation, key.clone(), *kind)),
+                Action::Finish { operation, outcome } => self.batch.outcomes.push((*operation, (**outcome).clone())),
+                Action::Look { .. }
+                | Action::Proceed { .. }
+                | Action::EndCommand { .. }
+                | Action::Rejoin { .. }
+                | Action::Detach { .. }
+                | Action::Sweep { .. }
+                | Action::Check { .. }
+                | Action::Run { .. }
+                | Action::Watch(_)
+                | Action::Signal(..)
+                | Action::KillTree(_)
+                | Action::Announce(_) => {}
+            }
+            actions.push((key.clone(), action));
+        }
+        for (key, action) in &actions[first..] {
+            if let Action::Announce(notice) = action {
+                self.announce(key, notice);
+            }
+        }
+        if self.processes[key].is_forgettable() {
+            self.forget(key);
+        } else if let Some(record) = record {
+            self.batch.put(key.clone(), record);
+        }
+    }
+
+    fn forget(&mut self, key: &ProcessKey) {
+        self.processes.remove(key);
+        self.schedules.forget(key);
+        self.configs.forget(key);
+        self.holders.forget(key);
+        self.watchman.forget(key, self.now());
+        self.versions.remove(key);
+        self.reports.forget(key);
+        self.batch.forget(key.clone());
+    }
+
+    /// False: nothing of this turn is on disk.
+    pub(super) fn commit(&mut self) -> bool {
+        if self.batch.is_empty() && self.owed.is_none() {
+            return true;
+        }
+        let mut batch = self.owed.take().unwrap_or_default();
+        batch.append(std::mem::take(&mut self.batch));
+        batch.now = clock::unix_millis() / 1000;
+        let generation = batch.generation;
+        match self.ledger.commit(batch) {
+            Ok(()) => {
+                if let Some(generation) = generation {
+                    self.seen.store(generation, std::sync::atomic::Ordering::Release);
+                    self.send(FromAgent::Seen { generation });
+                }
+                true
+            }
+            Err(Unwritten { error, batch }) => {
+                tracing::error!(%error, "the ledger is not written: supervision goes on from memory");
+                self.owed = Some(batch);
+                false
+            }
+        }
+    }
+}
+
+/// What was put off is not lost with the agent's orderly end.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.commit();
+    }
+}
+
+/// Whether an action must find everything written that led to it.
+fn is_final(action: &Action) -> bool {
+    match action {
+        Action::Begin { .. }
+        | Action::Proceed { .. }
+        | Action::EndCommand { .. }
+        | Action::Sweep { .. }
+        | Action::Signal(..)
+        | Action::KillTree(_)
+        | Action::Finish { .. } => true,
+        Action::Look { .. }
+        | Action::Run { .. }
+        | Action::Rejoin { .. }
+        | Action::Detach { .. }
+        | Action::Check { .. }
+        | Action::Watch(_)
+        | Action::Announce(_) => false,
+    }
+}
