@@ -179,6 +179,8 @@ fn is_of_the_file(error: &rusqlite::Error) -> bool {
 pub(crate) struct Ledger {
     connection: Connection,
     spooled: events::Spooled,
+    /// Whether what is written now is synced to the disk.
+    is_synced: bool,
 }
 
 impl Ledger {
@@ -195,15 +197,26 @@ impl Ledger {
                 open_and_read(path)?
             }
         };
-        Ok((Self { connection, spooled: events::Spooled::default() }, memory))
+        Ok((Self { connection, spooled: events::Spooled::default(), is_synced: true }, memory))
     }
 
     /// Returns when the batch is written, as strongly as what it holds needs.
     pub(crate) fn commit(&mut self, batch: Box<Batch>) -> Result<(), Unwritten> {
-        commit(&mut self.connection, &batch, &mut self.spooled).map_err(|error| {
+        let written = self
+            .set_synced(batch.must_be_synced())
+            .and_then(|()| commit(&mut self.connection, &batch, &mut self.spooled));
+        written.map_err(|error| {
             self.spooled.forget();
             Unwritten { error: LedgerError::Write(error.to_string()), batch }
         })
+    }
+
+    fn set_synced(&mut self, synced: bool) -> rusqlite::Result<()> {
+        if synced != self.is_synced {
+            self.connection.pragma_update(None, "synchronous", if synced { "FULL" } else { "NORMAL" })?;
+            self.is_synced = synced;
+        }
+        Ok(())
     }
 
     /// The outcome of an operation that ended earlier.
@@ -337,8 +350,6 @@ fn outcome_of(connection: &Connection, operation: OperationId) -> Option<Outcome
 }
 
 fn commit(connection: &mut Connection, batch: &Batch, spooled: &mut events::Spooled) -> rusqlite::Result<()> {
-    let strength = if batch.must_be_synced() { "FULL" } else { "NORMAL" };
-    connection.pragma_update(None, "synchronous", strength)?;
     let transaction = connection.transaction()?;
     write_facts(&transaction, batch)?;
     write_processes(&transaction, batch)?;

@@ -1,34 +1,58 @@
 //! File and name service work that may hang: on a thread of its own, with a limit.
 //!
-//! Promised: a caller waits no longer than its limit, and work on something that hangs occupies
-//! one thread, however often it is asked for. Absent: ending the hung work, which nobody can.
+//! Promised: once it has begun a caller waits no longer than its limit, work on something that hangs
+//! occupies one thread, however often it is asked for, and a crowd of callers does not become a crowd
+//! of threads. Absent: ending the hung work, which nobody can.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinHandle;
+
+/// Work that is under way and has not been given up.
+const PLACES: usize = 16;
 
 /// The work did not end within its limit, or earlier work of the same name still hangs.
 #[derive(Debug)]
 pub(crate) struct NoAnswer;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Blocking {
     hung: Arc<Mutex<HashSet<String>>>,
+    places: Arc<Semaphore>,
+}
+
+impl Default for Blocking {
+    fn default() -> Self {
+        Self { hung: Arc::default(), places: Arc::new(Semaphore::new(PLACES)) }
+    }
+}
+
+/// The wait for what follows. Dropped, it gives its place to others, whatever becomes of the work.
+#[derive(Debug)]
+pub(crate) struct Following<T> {
+    pub(crate) work: JoinHandle<Option<T>>,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Blocking {
+    /// Work that takes a while but cannot hang. None: it has panicked, or the program ends.
+    pub(crate) async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let _place = self.places.acquire().await.ok()?;
+        tokio::task::spawn_blocking(work).await.ok()
+    }
+
     /// `name` says what may hang: work of one name is not begun again while earlier work hangs.
     pub(crate) async fn run<T, F>(&self, name: &str, limit: Duration, work: F) -> Result<T, NoAnswer>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let working = self.run_then(name, limit, work, |answer| answer).await?;
-        working.await.ok().flatten().ok_or(NoAnswer)
+        let mut following = self.run_then(name, limit, work, |answer| answer).await?;
+        (&mut following.work).await.ok().flatten().ok_or(NoAnswer)
     }
 
     /// As [`Self::run`], and then, unless the work was given up meanwhile, what follows from it, on
@@ -39,17 +63,18 @@ impl Blocking {
         limit: Duration,
         work: impl FnOnce() -> A + Send + 'static,
         then: impl FnOnce(A) -> T + Send + 'static,
-    ) -> Result<JoinHandle<Option<T>>, NoAnswer>
+    ) -> Result<Following<T>, NoAnswer>
     where
         T: Send + 'static,
     {
         if self.hung.lock().contains(name) {
             return Err(NoAnswer);
         }
+        let place = self.places.clone().acquire_owned().await.map_err(|_| NoAnswer)?;
         let stage = Arc::new(Mutex::new(Stage::Working));
         let mark = Mark { stage: Arc::clone(&stage), hung: Arc::clone(&self.hung), name: name.to_owned() };
         let (over, is_over) = oneshot::channel();
-        let working = tokio::task::spawn_blocking(move || {
+        let work = tokio::task::spawn_blocking(move || {
             let answer = work();
             let is_wanted = mark.is_wanted();
             drop(mark);
@@ -64,7 +89,7 @@ impl Blocking {
                 return Err(NoAnswer);
             }
         }
-        Ok(working)
+        Ok(Following { work, _place: place })
     }
 }
 
@@ -116,7 +141,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let soon = blocking.run_then("nfs", Duration::from_secs(60), || "soon", move |text| follow.send(text));
-        soon.await.unwrap().await.unwrap();
+        soon.await.unwrap().work.await.unwrap();
 
         assert_eq!(followed.iter().collect::<Vec<_>>(), ["soon"]);
     }

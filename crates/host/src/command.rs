@@ -159,11 +159,11 @@ async fn start(
     };
     // On one thread: a restart waits for the scheduler at every change of threads.
     let spawning = ground.blocking.run_then(&name, limit, move || prepare(&user, &directory), spawn).await;
-    let Ok(mut spawning) = spawning else { return Err(CommandResult::NotRun(silent)) };
-    let spawned = match timeout_at(deadline, async { tokio::join!(&mut spawning, held).0 }).await {
+    let Ok(mut following) = spawning else { return Err(CommandResult::NotRun(silent)) };
+    let spawned = match timeout_at(deadline, async { tokio::join!(&mut following.work, held).0 }).await {
         Ok(spawned) => spawned,
         // It is there after all; who waits for it finds its time over.
-        Err(_) if passed.swap(true, Ordering::SeqCst) => spawning.await,
+        Err(_) if passed.swap(true, Ordering::SeqCst) => (&mut following.work).await,
         Err(_) => return Err(CommandResult::TimedOut),
     };
     match spawned {

@@ -18,6 +18,7 @@ mod fork;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod look;
+pub mod memory;
 mod output;
 mod pidfd;
 mod pidfile;
@@ -244,13 +245,13 @@ impl Host {
         }
         let root = Member { pid, start_ticks: life.start_ticks };
         let leaf = self.shared.ground.groups.clone().zip(leaf);
-        let killing = tokio::task::spawn_blocking(move || {
+        let killing = self.shared.ground.blocking.work(move || {
             let in_leaf = || leaf.as_ref().and_then(|(groups, leaf)| groups.members(leaf).ok()).unwrap_or_default();
             tree::kill(root, Scope::Tree, in_leaf)
         });
         match killing.await {
-            Ok(result) => result.map_err(failed),
-            Err(error) => Err(failed(std::io::Error::other(error))),
+            Some(result) => result.map_err(failed),
+            None => Err(failed(std::io::Error::other("the agent is ending"))),
         }
     }
 
@@ -272,8 +273,8 @@ impl Host {
     ) -> Result<T, Error> {
         let Some(groups) = self.shared.ground.groups.clone() else { return Ok(otherwise) };
         let name = leaf.clone();
-        let working = tokio::task::spawn_blocking(move || work(&groups, &name));
-        let result = working.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        let result = self.shared.ground.blocking.work(move || work(&groups, &name)).await;
+        let result = result.unwrap_or_else(|| Err(std::io::Error::other("the agent is ending")));
         result.map_err(|source| Error::Leaf { leaf: leaf.as_str().to_owned(), source })
     }
 
@@ -283,6 +284,22 @@ impl Host {
             return None;
         }
         self.shared.meter.usage(life, self.now())
+    }
+
+    /// What the process uses, without its descendants. None: that life is over.
+    pub fn usage_alone(&self, life: &Incarnation) -> Option<Usage> {
+        if life.boot != self.shared.boot {
+            return None;
+        }
+        self.shared.meter.usage_alone(life, self.now())
+    }
+
+    /// What many processes and their descendants use, for less than asking for each. In the same
+    /// order; None: that life is over.
+    pub async fn usages(&self, lives: Vec<Incarnation>) -> Vec<Option<Usage>> {
+        let (host, count) = (self.clone(), lives.len());
+        let measuring = move || host.shared.meter.usages(&host.shared.boot, &lives, host.now());
+        self.shared.ground.blocking.work(measuring).await.unwrap_or_else(|| vec![None; count])
     }
 
     /// When that life began, in Unix seconds; 0 for a life of another boot.

@@ -183,7 +183,8 @@ pub(crate) fn parse_memory(text: &[u8]) -> Option<u64> {
 
 /// At most `bytes_max` bytes of a file.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
+    // Most files are smaller: one read brings them, another one their end.
+    let mut text = Vec::with_capacity(1024);
     File::open(path)?.take(bytes_max).read_to_end(&mut text)?;
     Ok(text)
 }

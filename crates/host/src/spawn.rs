@@ -233,8 +233,7 @@ fn may_go(hold: RawFd) -> bool {
     // left that could interrupt the calls.
     unsafe {
         let pid = libc::getpid().to_le_bytes();
-        libc::write(hold, pid.as_ptr().cast(), pid.len()) > 0
-            && libc::read(hold, (&raw mut byte).cast(), 1) == 1
+        libc::write(hold, pid.as_ptr().cast(), pid.len()) > 0 && libc::read(hold, (&raw mut byte).cast(), 1) == 1
     }
 }
 

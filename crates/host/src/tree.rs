@@ -34,7 +34,7 @@ pub(crate) struct Member {
 pub(crate) struct Table {
     children: HashMap<i32, Vec<Member>>,
     sessions: HashMap<i32, Vec<Member>>,
-    living: HashSet<Member>,
+    living: HashMap<Member, Stat>,
 }
 
 impl Table {
@@ -45,16 +45,21 @@ impl Table {
                 continue;
             }
             let member = Member { pid, start_ticks: stat.start_ticks };
-            table.living.insert(member);
             table.children.entry(stat.parent).or_default().push(member);
             table.sessions.entry(stat.session).or_default().push(member);
+            table.living.insert(member, stat);
         }
         Ok(table)
     }
 
     /// The root and its descendants, parents first. Empty if the root does not live.
     pub(crate) fn tree(&self, root: Member) -> Vec<Member> {
-        self.descend(self.living.contains(&root).then_some(root))
+        self.descend(self.living.contains_key(&root).then_some(root))
+    }
+
+    /// What was read of a process that lived.
+    pub(crate) fn stat(&self, member: &Member) -> Option<&Stat> {
+        self.living.get(member)
     }
 
     fn descend(&self, roots: impl IntoIterator<Item = Member>) -> Vec<Member> {
@@ -86,7 +91,7 @@ pub(crate) fn kill(root: Member, scope: Scope, mut others: impl FnMut() -> Vec<M
             Scope::Tree => None,
             Scope::TreeAndSession => table.sessions.get(&root.pid),
         };
-        let root = table.living.contains(&root).then_some(root);
+        let root = table.living.contains_key(&root).then_some(root);
         let roots = root.into_iter().chain(session.into_iter().flatten().copied()).chain(others());
         Ok(table.descend(roots))
     })

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use proctor_model::{Incarnation, Usage};
+use proctor_model::{BootId, Incarnation, Usage};
 
 use crate::pidfd::Process;
 use crate::procfs::{self, Stat};
@@ -78,29 +78,62 @@ impl Meter {
         self.units.since_boot(life.start_ticks)
     }
 
+    /// Of one life and its descendants, now.
     pub(crate) fn usage(&self, life: &Incarnation, now: Duration) -> Option<Usage> {
-        let Ok(Some(process)) = Process::of(life, &life.boot) else {
-            self.samples.lock().remove(life);
-            return None;
+        let stat = self.living(life)?;
+        let table = self.table(now);
+        let descendants = table.as_ref().map(|table| table.tree(member_of(life))).unwrap_or_default();
+        // The list may be a second old.
+        let is_same = |member: &Member, stat: &Stat| stat.start_ticks == member.start_ticks;
+        let alive = |member: Member| Stat::of(member.pid).ok().filter(|stat| is_same(&member, stat));
+        let others = descendants.into_iter().skip(1).filter_map(|member| Some((member.pid, alive(member)?)));
+        Some(self.measure(life, &stat, others, now))
+    }
+
+    /// Of one life without its descendants: cheap, and enough for one that has just begun.
+    pub(crate) fn usage_alone(&self, life: &Incarnation, now: Duration) -> Option<Usage> {
+        let stat = self.living(life)?;
+        Some(self.measure(life, &stat, std::iter::empty(), now))
+    }
+
+    /// Of many lives, from one list of all processes.
+    pub(crate) fn usages(&self, boot: &BootId, lives: &[Incarnation], now: Duration) -> Vec<Option<Usage>> {
+        let Ok(table) = Table::read() else { return lives.iter().map(|_| None).collect() };
+        let usage_of = |life: &Incarnation| {
+            let root = member_of(life);
+            let Some(stat) = table.stat(&root).filter(|_| life.boot == *boot) else {
+                self.samples.lock().remove(life);
+                return None;
+            };
+            let descendants = table.tree(root).into_iter().skip(1);
+            let others = descendants.filter_map(|member| Some((member.pid, table.stat(&member)?.clone())));
+            Some(self.measure(life, stat, others, now))
         };
-        if !process.is_alive() {
-            self.samples.lock().remove(life);
-            return None;
-        }
-        let stat = &process.stat;
-        let root = Member { pid: life.pid, start_ticks: life.start_ticks };
-        let (mut ticks, mut pages) = (stat.ticks(), procfs::private_pages(life.pid).unwrap_or(0));
-        let tree = self.table(now).map(|table| table.tree(root)).unwrap_or_default();
-        for member in tree.into_iter().filter(|member| *member != root).take(TREE_SIZE_MAX) {
-            // The list may be a second old.
-            if let Ok(stat) = Stat::of(member.pid)
-                && stat.start_ticks == member.start_ticks
-            {
-                ticks = ticks.saturating_add(stat.ticks());
-                pages = pages.saturating_add(procfs::private_pages(member.pid).unwrap_or(0));
+        lives.iter().map(usage_of).collect()
+    }
+
+    fn living(&self, life: &Incarnation) -> Option<Stat> {
+        match Process::of(life, &life.boot) {
+            Ok(Some(process)) if process.is_alive() => Some(process.stat),
+            Ok(_) | Err(_) => {
+                self.samples.lock().remove(life);
+                None
             }
         }
+    }
 
+    fn measure(
+        &self,
+        life: &Incarnation,
+        stat: &Stat,
+        others: impl Iterator<Item = (i32, Stat)>,
+        now: Duration,
+    ) -> Usage {
+        let (mut ticks, mut pages) = (stat.ticks(), procfs::private_pages(life.pid).unwrap_or(0));
+        for (pid, stat) in others.take(TREE_SIZE_MAX) {
+            ticks = ticks.saturating_add(stat.ticks());
+            pages = pages.saturating_add(procfs::private_pages(pid).unwrap_or(0));
+        }
         let elapsed = now.saturating_sub(self.start(life));
         let average = self.percent_of_cpus(ticks, elapsed);
         let last = self.samples.lock().get(life).copied();
@@ -113,7 +146,7 @@ impl Meter {
             self.keep(life, Sample { at: now, ticks, percent: cpu_percent });
         }
         let memory_bytes = pages.saturating_mul(self.units.page_bytes);
-        Some(Usage {
+        Usage {
             cpu_percent,
             cpu_percent_average: average,
             memory_percent: percent(memory_bytes as f64, self.memory_bytes as f64),
@@ -124,7 +157,7 @@ impl Meter {
             user_ticks: stat.user_ticks.saturating_add(stat.children_user_ticks),
             system_ticks: stat.system_ticks.saturating_add(stat.children_system_ticks),
             elapsed_secs: elapsed.as_secs(),
-        })
+        }
     }
 
     fn table(&self, now: Duration) -> Option<Arc<Table>> {
@@ -152,6 +185,10 @@ impl Meter {
         let whole = elapsed.as_secs_f64() * self.units.ticks_per_second as f64 * f64::from(cpus());
         percent(ticks as f64, whole)
     }
+}
+
+fn member_of(life: &Incarnation) -> Member {
+    Member { pid: life.pid, start_ticks: life.start_ticks }
 }
 
 pub(crate) fn percent(part: f64, whole: f64) -> f64 {

@@ -9,6 +9,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+/// How long a thread that may block waits for more work: bursts are short, and stacks are large.
+const IDLE_THREAD_MAX: Duration = Duration::from_secs(1);
+
 /// Spawns tasks and ends them together. Clones share one set of tasks.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
@@ -28,6 +31,9 @@ impl Tasks {
         F: Future<Output = ()> + Send + 'static,
     {
         let shutdown = self.shutdown.clone();
+        // Every layer around a future doubles its size: the compiler keeps a place for it before and
+        // after the move. A box is moved instead.
+        let task = Box::pin(task);
         self.spawn_to_end(name, async move {
             let _ = shutdown.run_until_cancelled(task).await;
         });
@@ -53,7 +59,8 @@ impl Tasks {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().thread_keep_alive(IDLE_THREAD_MAX).build()?;
         let shutdown = self.shutdown.clone();
         let (over, is_over) = oneshot::channel();
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {

@@ -45,6 +45,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    proctor_host::memory::use_one_heap();
     let arguments = Arguments::parse();
     let filter = EnvFilter::try_new(&arguments.log).unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();

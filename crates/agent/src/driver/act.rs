@@ -142,7 +142,7 @@ impl Driver {
                     let _ = begun_inbox.send(input).await;
                 }
             };
-            let admitted = async { tokio::join!(gate.open(), queue.wait()) };
+            let admitted = Box::pin(async { tokio::join!(gate.open(), queue.wait()) });
             let admitted = tokio::select! {
                 biased;
                 Ok(()) = &mut end => (Err(ended_by(CommandResult::Cancelled)), None),
@@ -152,7 +152,7 @@ impl Driver {
                 (Err(refused), _) => Some(refused),
                 (Ok(()), None) => Some(ended_by(CommandResult::Postponed)),
                 (Ok(()), Some(place)) => {
-                    let running = host.run_held(run, Reins { begun, proceed, end });
+                    let running = Box::pin(host.run_held(run, Reins { begun, proceed, end }));
                     let running = place.lend(async { tokio::join!(running, told).0 });
                     left_alone.run_until_cancelled(running).await
                 }

@@ -11,6 +11,7 @@ use proctor_model::{Code, OperationId, Outcome, Phase, ProcessKey, Snapshot, Spe
 use proctor_supervise::{Event, Instance, Process, Request};
 
 use super::Driver;
+use super::report::Usages;
 
 /// What a command is told about itself.
 const INSTANCE_VARIABLE: &str = "PROCTOR_INSTANCE";
@@ -119,21 +120,16 @@ impl Driver {
     }
 
     /// What the server is told: an instance speaks for all of them.
-    pub(super) fn observation_of(&self, process: &Process) -> (ProcessKey, Snapshot) {
+    pub(super) fn observation_of(&self, process: &Process, usages: &dyn Usages) -> (ProcessKey, Snapshot) {
         let Some(instance) = process.instance() else {
-            return (process.key().clone(), self.snapshot_of(process));
+            return (process.key().clone(), self.snapshot_of(process, usages.of(process)));
         };
         let key = ProcessKey::new(process.key().namespace.clone(), instance.of.clone());
-        let all: Vec<(u32, Snapshot)> = self.snapshots_of(&key);
-        (key, summary(&all))
-    }
-
-    /// By number.
-    pub(super) fn snapshots_of(&self, key: &ProcessKey) -> Vec<(u32, Snapshot)> {
-        let numbered = |process: &Process| Some((process.instance()?.number, self.snapshot_of(process)));
-        let mut all: Vec<(u32, Snapshot)> = self.instances_of(key).filter_map(numbered).collect();
+        let numbered =
+            |process: &Process| Some((process.instance()?.number, self.snapshot_of(process, usages.of(process))));
+        let mut all: Vec<(u32, Snapshot)> = self.instances_of(&key).filter_map(numbered).collect();
         all.sort_by_key(|(number, _)| *number);
-        all
+        (key, summary(&all))
     }
 
     pub(super) fn environment_of(&self, key: &ProcessKey) -> Vec<(String, String)> {

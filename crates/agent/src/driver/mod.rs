@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_host::Host;
-use proctor_model::{Code, Incarnation, Look, OperationId, OperationKind, Outcome, ProcessKey, Spec};
+use proctor_model::{Code, Incarnation, Look, OperationId, OperationKind, Outcome, ProcessKey, Spec, Usage};
 use proctor_runtime::{Tasks, clock};
 use proctor_supervise::{Event, Process, Request, Time};
 use proctor_wire::{Assign, FromAgent, FromServer};
@@ -80,6 +80,8 @@ pub(crate) enum Input {
         verdict: Result<(), String>,
     },
     ConfigsChecked(Box<Checked>),
+    /// What the processes use that run.
+    Measured(HashMap<ProcessKey, Usage>),
     /// The cgroup of a process that rests is gone.
     LeafReleased(ProcessKey),
 }
@@ -124,6 +126,8 @@ pub(crate) struct Driver {
     reports: Reports,
     /// When what may wait is written and told.
     flush_at: Option<Time>,
+    /// When it has been quiet for long enough to give memory back.
+    quiet_at: Option<Time>,
     link: Option<mpsc::Sender<FromAgent>>,
     queues: Queues,
     /// Processes whose cgroup may be there; removed when it is empty and they rest.
@@ -171,6 +175,7 @@ impl Driver {
             versions: HashMap::new(),
             reports: Reports::default(),
             flush_at: None,
+            quiet_at: None,
             link: None,
             queues: Queues::default(),
             leaves: HashSet::new(),
@@ -216,7 +221,7 @@ impl Driver {
                 count = inputs.recv_many(&mut turn, TURN_MAX) => if count == 0 { return },
                 () = tokio::time::sleep(wait) => {}
                 _ = report.tick() => {
-                    self.report_all();
+                    self.measure_all();
                     self.release_leaves();
                 }
             }
@@ -224,6 +229,7 @@ impl Driver {
                 self.handle(input).await;
             }
             self.fire_timers();
+            self.give_back_memory();
             self.measure();
             self.run_schedules();
             self.check_configs();
@@ -241,7 +247,8 @@ impl Driver {
                 for (operation, outcome) in self.outcomes.clone() {
                     self.send(FromAgent::Outcome { operation, outcome });
                 }
-                self.report_all();
+                self.report_all(&HashMap::new());
+                self.measure_all();
             }
             Input::Disconnected => {
                 self.link = None;
@@ -264,6 +271,7 @@ impl Driver {
                 self.touched.insert(key);
             }
             Input::Admitted { key, operation, verdict } => self.admitted(key, operation, verdict).await,
+            Input::Measured(measured) => self.report_all(&measured),
             Input::ConfigsChecked(checked) => self.configs_checked(*checked),
         }
     }
@@ -379,7 +387,10 @@ impl Driver {
 
     fn until_next_timer(&self) -> Duration {
         let timer = self.timers.first().map(|(time, _)| *time);
-        let next = [timer, self.watchman.next(), self.configs.next(), self.flush_at].into_iter().flatten().min();
+        let next = [timer, self.watchman.next(), self.configs.next(), self.flush_at, self.quiet_at]
+            .into_iter()
+            .flatten()
+            .min();
         let wait = next.map_or(IDLE_MAX, |time| time.since(self.now()));
         let planned = self.schedules.next().map(|next| next.saturating_sub(self.host.now()));
         let wait = planned.map_or(wait, |planned| wait.min(planned));

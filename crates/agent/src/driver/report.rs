@@ -1,16 +1,36 @@
-//! What the server hears: outcomes at once, the state of processes in company.
+//! What the server hears: outcomes at once, changes of processes in company, and of all of them now
+//! and then what they use.
 
 use std::collections::{HashMap, HashSet};
 
-use proctor_model::{OperationId, Outcome, Phase, ProcessKey, Snapshot};
+use proctor_host::Host;
+use proctor_model::{Incarnation, OperationId, Outcome, Phase, ProcessKey, Snapshot, Usage};
 use proctor_supervise::Process;
 use proctor_wire::FromAgent;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::Driver;
+use super::{Driver, Input};
 
 /// Observations in one frame.
 const OBSERVATIONS_MAX: usize = 500;
+
+/// Who knows what processes use.
+pub(super) trait Usages {
+    fn of(&self, process: &Process) -> Usage;
+}
+
+impl Usages for HashMap<ProcessKey, Usage> {
+    fn of(&self, process: &Process) -> Usage {
+        self.get(process.key()).cloned().unwrap_or_default()
+    }
+}
+
+/// For a few that have changed: measured now, without what they have forked.
+impl Usages for Host {
+    fn of(&self, process: &Process) -> Usage {
+        process.life().and_then(|life| self.usage_alone(life)).unwrap_or_default()
+    }
+}
 
 /// What of a process is worth a report of its own.
 type Essence = (Phase, bool, Option<i32>, u32);
@@ -20,6 +40,8 @@ type Essence = (Phase, bool, Option<i32>, u32);
 pub(super) struct Reports {
     touched: HashSet<ProcessKey>,
     told: HashMap<ProcessKey, Essence>,
+    /// Whether everything is being measured.
+    measuring: bool,
 }
 
 impl Reports {
@@ -83,13 +105,31 @@ impl Driver {
         }
         let processes = touched.iter().filter_map(|key| self.processes.get(key));
         let changed: Vec<&Process> = processes.filter(|process| self.reports.is_new(process)).collect();
-        let observations = changed.into_iter().map(|process| self.observation_of(process)).collect();
+        let observations = changed.into_iter().map(|process| self.observation_of(process, &self.host)).collect();
         self.send_observations(observations);
     }
 
-    pub(super) fn report_all(&mut self) {
+    /// Measures everything that runs, away from this thread, and then tells the server of all.
+    pub(super) fn measure_all(&mut self) {
+        if self.link.is_none() || std::mem::replace(&mut self.reports.measuring, true) {
+            return;
+        }
+        let running =
+            self.processes.values().filter_map(|process| Some((process.key().clone(), process.life()?.clone())));
+        let (keys, lives): (Vec<ProcessKey>, Vec<Incarnation>) = running.unzip();
+        let (host, inbox) = (self.host.clone(), self.inbox.clone());
+        self.tasks.spawn("measure", async move {
+            let usages = host.usages(lives).await;
+            let measured = keys.into_iter().zip(usages).filter_map(|(key, usage)| Some((key, usage?)));
+            let _ = inbox.send(Input::Measured(measured.collect())).await;
+        });
+    }
+
+    pub(super) fn report_all(&mut self, measured: &HashMap<ProcessKey, Usage>) {
+        self.reports.measuring = false;
         if self.link.is_some() {
-            self.send_observations(self.processes.values().map(|process| self.observation_of(process)).collect());
+            let all = self.processes.values().filter(|process| process.instance().is_none_or(|one| one.number == 1));
+            self.send_observations(all.map(|process| self.observation_of(process, measured)).collect());
         }
     }
 

@@ -57,15 +57,15 @@ impl Driver {
         Inspection {
             spec: spec.map(|spec| (self.gate(&key, spec.clone(), Purpose::Other), spec)),
             known: process.and_then(|process| process.life().cloned()),
-            snapshot: process.map_or_else(bare_snapshot, |process| self.snapshot_of(process)),
+            snapshot: process.map_or_else(bare_snapshot, |process| self.snapshot_of(process, Usage::default())),
             version: self.versions.get(&key).cloned(),
             environment: self.environment_of(&key),
             key,
         }
     }
 
-    /// What is known of a process without a look.
-    pub(super) fn snapshot_of(&self, process: &Process) -> Snapshot {
+    /// What is known of a process without a look; `usage` is that of its present life.
+    pub(super) fn snapshot_of(&self, process: &Process, usage: Usage) -> Snapshot {
         let life = process.life();
         let version = life.and_then(|life| self.versions.get(process.key()).filter(|(of, _)| of == life));
         let mut snapshot = Snapshot {
@@ -80,7 +80,9 @@ impl Driver {
             ..bare_snapshot()
         };
         if let Some(life) = life {
-            fill_life(&mut snapshot, &self.host, life);
+            snapshot.pid = Some(life.pid);
+            snapshot.started_at = self.host.started_at(life);
+            snapshot.usage = usage;
         }
         snapshot
     }
@@ -107,7 +109,9 @@ impl Inspection {
         let look = look_or_known(host, &spec.identity, known).await;
         match &look {
             Look::Running(life) => {
-                fill_life(&mut snapshot, host, life);
+                snapshot.pid = Some(life.pid);
+                snapshot.started_at = host.started_at(life);
+                snapshot.usage = host.usage(life).unwrap_or_default();
                 snapshot.phase = Phase::Running;
                 snapshot.reason.clear();
                 snapshot.version = match version {
@@ -131,12 +135,6 @@ async fn ask_version(host: &Host, key: &ProcessKey, spec: &Spec, environment: Ve
     // A name of its own: another ask may be under way.
     let command = command_of(key, "version-now", line.as_str(), spec, VERSION_TIMEOUT);
     version_from(host.run(Command { environment, ..command }).await)
-}
-
-fn fill_life(snapshot: &mut Snapshot, host: &Host, life: &Incarnation) {
-    snapshot.pid = Some(life.pid);
-    snapshot.started_at = host.started_at(life);
-    snapshot.usage = host.usage(life).unwrap_or_default();
 }
 
 fn bare_snapshot() -> Snapshot {

@@ -20,6 +20,8 @@ use crate::ledger::Unwritten;
 
 /// What may wait is written and told after this.
 const FLUSH_PAUSE: Duration = Duration::from_millis(20);
+/// Without a change for this long, a storm is over.
+const QUIET: Duration = Duration::from_secs(5);
 /// A ledger that could not be written is tried again after this.
 const LEDGER_PAUSE: Duration = Duration::from_secs(1);
 
@@ -27,6 +29,9 @@ impl Driver {
     /// Writes and acts until the machines have nothing more to say.
     pub(super) fn end_turn(&mut self) {
         let mut ended = false;
+        if !self.touched.is_empty() {
+            self.quiet_at = Some(self.now() + QUIET);
+        }
         while !self.touched.is_empty() {
             let mut actions: Vec<(ProcessKey, Action)> = Vec::new();
             let touched = std::mem::take(&mut self.touched);
@@ -75,6 +80,14 @@ impl Driver {
         self.report_changes();
         let pause = if written { FLUSH_PAUSE } else { LEDGER_PAUSE };
         self.flush_at = (!written || self.has_news()).then(|| self.now() + pause);
+    }
+
+    /// After a storm: its memory is not needed until the next one.
+    pub(super) fn give_back_memory(&mut self) {
+        if self.quiet_at.is_some_and(|at| at <= self.now()) {
+            self.quiet_at = None;
+            proctor_host::memory::give_back();
+        }
     }
 
     fn has_news(&self) -> bool {
