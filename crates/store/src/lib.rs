@@ -25,8 +25,8 @@ pub use access_records::{Binding, Business, BusinessSet, Refusal, User, UserToke
 pub use audit::{AuditDraft, AuditEntry, AuditPhase, AuditQuery};
 pub use event_records::{EventPage, EventQuery, StoredEvent, Webhook, WebhookFormat};
 pub use records::{
-    App, Assignment, Assignments, EnrolRefusal, Enrolment, HostQuery, HostRecord, JoinToken, LabelTerm, Managed,
-    Millis, Observation, PoolAssignment, PoolRecord, ProcessCursor, ProcessQuery, ProcessRecord, RegisterMode,
+    App, Assignment, Assignments, EnrolRefusal, Enrolment, HostQuery, HostRecord, HostSite, JoinToken, LabelTerm,
+    Managed, Millis, Observation, PoolAssignment, PoolRecord, ProcessCursor, ProcessQuery, ProcessRecord, RegisterMode,
     Registered, Registration, SpecRevision,
 };
 pub use task_records::{
@@ -162,6 +162,10 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn hosts_by_key(&self, keys: &[HostKey]) -> Result<Vec<Option<HostRecord>>>;
     /// By the agent's own id, or by the alias that a host was given.
     async fn hosts_by_agent(&self, agents: &[AgentId]) -> Result<Vec<Option<HostRecord>>>;
+    /// As [`Self::hosts_by_key`], only where they are.
+    async fn sites_by_key(&self, keys: &[HostKey]) -> Result<Vec<Option<HostSite>>>;
+    /// As [`Self::hosts_by_agent`], only where they are.
+    async fn sites_by_agent(&self, agents: &[AgentId]) -> Result<Vec<Option<HostSite>>>;
     /// Gives each host a second id that it answers to, in place of the one that it was given before.
     /// False for a host that no agent serves, and for an id that is another host's.
     async fn bind_agent_ids(&self, bindings: &[(HostKey, AgentId)]) -> Result<Vec<bool>>;
@@ -243,6 +247,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Adds outcomes to targets that have none yet and returns those. A second outcome for a
     /// target, or one for an unknown target, is dropped.
     async fn record_outcomes(&self, outcomes: &[(OperationId, Outcome)], now: Millis) -> Result<Vec<OperationId>>;
+    /// The outcomes of targets of the task for which `known` does not say true, by index. Of a task that
+    /// somebody has read before, this is what has changed.
+    async fn new_outcomes(&self, id: TaskId, known: &[bool]) -> Result<Vec<(u32, Outcome)>>;
     /// Forgets finished tasks created before `before`; returns how many.
     async fn prune_tasks(&self, before: Millis) -> Result<u64>;
 

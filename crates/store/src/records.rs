@@ -69,20 +69,34 @@ pub enum EnrolRefusal {
     AgentTaken { agent: AgentId, host: HostKey },
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct HostRecord {
+/// Where a host is and who serves it: all that questions about thousands of hosts need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostSite {
     pub key: HostKey,
     pub agent: AgentId,
-    /// A second id that it answers to.
-    pub alias: Option<AgentId>,
     /// The business that it belongs to.
     pub business: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostRecord {
+    pub site: HostSite,
+    /// A second id that it answers to.
+    pub alias: Option<AgentId>,
     pub facts: HostFacts,
     pub enrolled_at: Millis,
     pub online: bool,
     pub epoch: u64,
     /// When `online` last changed.
     pub presence_changed_at: Millis,
+}
+
+impl std::ops::Deref for HostRecord {
+    type Target = HostSite;
+
+    fn deref(&self) -> &HostSite {
+        &self.site
+    }
 }
 
 /// Which hosts; a field that is None does not narrow.

@@ -5,8 +5,9 @@
 //! stands behind an ESB answers with the same fields, of which that needs code, message and data.
 
 use std::any::Any;
+use std::convert::Infallible;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response as HttpResponse, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -24,6 +25,7 @@ const ERROR_CODE: HeaderName = HeaderName::from_static("x-bkapi-error-code");
 const ERROR_MESSAGE: HeaderName = HeaderName::from_static("x-bkapi-error-message");
 const REQUEST_ID_CHARS_MAX: usize = 64;
 const HEADER_CHARS_MAX: usize = 512;
+const JSON: [(HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json")];
 /// What the original answers for an unknown path, word for word; it has no code.
 const NOT_FOUND: &str = "The content does not exist";
 
@@ -85,6 +87,10 @@ impl<'a> Envelope<'a, ()> {
     }
 }
 
+/// The data of an answer as JSON text, in pieces that others may hold, too.
+#[derive(Debug)]
+pub(crate) struct Written(pub(crate) Vec<Bytes>);
+
 /// How the answer to one request is written.
 #[derive(Clone, Debug)]
 pub(crate) struct Dressing {
@@ -104,9 +110,30 @@ impl Dressing {
         }
     }
 
+    /// As [`Self::answer`], of data that is JSON text already.
+    pub(crate) fn written(&self, result: Result<Written, ApiError>) -> Response {
+        let Written(data) = match result {
+            Ok(data) => data,
+            Err(error) => return self.failure(&error),
+        };
+        let envelope = serde_json::to_string(&self.envelope(())).expect("an envelope has only string keys");
+        let (head, tail) =
+            envelope.split_once("null").expect("the data of this envelope are null, and nothing is before");
+        let around = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let pieces: Vec<Bytes> = [around(head)].into_iter().chain(data).chain([around(tail)]).collect();
+        let length = pieces.iter().map(Bytes::len).sum::<usize>();
+        let body = Body::from_stream(futures::stream::iter(pieces.into_iter().map(Ok::<_, Infallible>)));
+        let headers = [(REQUEST_ID, header_text(&self.id.0)), (header::CONTENT_LENGTH, HeaderValue::from(length))];
+        (headers, JSON, body).into_response()
+    }
+
     fn success<T: Serialize>(&self, data: T) -> Response {
+        json_answer(StatusCode::OK, &self.id, &self.envelope(data))
+    }
+
+    fn envelope<T: Serialize>(&self, data: T) -> Envelope<'_, T> {
         let message = if self.family == Family::Job { "" } else { "success" };
-        json_answer(StatusCode::OK, &self.id, &Envelope::new(self.family, &self.id, 0, message, data))
+        Envelope::new(self.family, &self.id, 0, message, data)
     }
 
     pub(crate) fn failure(&self, error: &ApiError) -> Response {
@@ -156,9 +183,8 @@ fn gateway_failure(id: &RequestId, http: u16, number: u32, code_name: &str, told
 
 fn json_answer(status: StatusCode, id: &RequestId, body: &impl Serialize) -> Response {
     let headers = [(REQUEST_ID, header_text(&id.0))];
-    let json = [(header::CONTENT_TYPE, "application/json")];
     let text = serde_json::to_vec(body).expect("answers have only string keys");
-    (status, headers, json, text).into_response()
+    (status, headers, JSON, text).into_response()
 }
 
 fn status_of(number: u16) -> StatusCode {

@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 use jiff::tz::Offset;
 use proctor_model::{OperationKind, Outcome, Snapshot};
-use proctor_store::{TargetView, TaskItem, TaskView};
+use proctor_store::{Target, TaskItem, TaskView};
 use serde::Serialize;
 
 use super::family::SHOWS_META_NAME;
@@ -90,8 +90,8 @@ struct Instance<'a> {
 }
 
 /// The content for `target`, which has `outcome`.
-pub(super) fn content<'a>(task: &'a TaskView, target: &'a TargetView, outcome: &'a Outcome) -> Content<'a> {
-    let item = &task.items[target.target.item as usize];
+pub(super) fn content<'a>(task: &'a TaskView, target: &'a Target, outcome: &'a Outcome) -> Content<'a> {
+    let item = &task.items[target.item as usize];
     if item.kind == Some(OperationKind::Status) {
         Content::Status(Box::new(status(task, item, target, outcome)))
     } else {
@@ -99,7 +99,7 @@ pub(super) fn content<'a>(task: &'a TaskView, target: &'a TargetView, outcome: &
     }
 }
 
-fn control<'a>(item: &'a TaskItem, target: &'a TargetView, outcome: &'a Outcome) -> Control<'a> {
+fn control<'a>(item: &'a TaskItem, target: &'a Target, outcome: &'a Outcome) -> Control<'a> {
     let spec = item.spec.as_deref();
     Control {
         proc_name: spec.map_or(item.key.name.as_str(), |spec| spec.identity.proc_name.as_str()),
@@ -112,11 +112,11 @@ fn control<'a>(item: &'a TaskItem, target: &'a TargetView, outcome: &'a Outcome)
     }
 }
 
-fn agent_of(target: &TargetView) -> &str {
-    target.target.agent.as_ref().map_or("", |agent| agent.as_str())
+fn agent_of(target: &Target) -> &str {
+    target.agent.as_ref().map_or("", |agent| agent.as_str())
 }
 
-fn status<'a>(task: &'a TaskView, item: &'a TaskItem, target: &'a TargetView, outcome: &'a Outcome) -> Status<'a> {
+fn status<'a>(task: &'a TaskView, item: &'a TaskItem, target: &'a Target, outcome: &'a Outcome) -> Status<'a> {
     let snapshot = outcome.snapshot.as_ref();
     let name = shown_name(&task.family, item);
     // Without a look at the host there is no time of its own; the task's is as near as any.
@@ -124,7 +124,7 @@ fn status<'a>(task: &'a TaskView, item: &'a TaskItem, target: &'a TargetView, ou
     let at = reported_at.unwrap_or(task.created_at / 1000);
     let offset = snapshot.map_or(0, |snapshot| snapshot.utc_offset_secs);
     Status {
-        ip: target.target.host.map(|host| host.ip.to_string()).unwrap_or_default(),
+        ip: target.host.map(|host| host.ip.to_string()).unwrap_or_default(),
         bk_agent_id: agent_of(target),
         utctime: written(DATE_TIME, at, offset),
         utctime2: written(DATE_TIME, at, 0),

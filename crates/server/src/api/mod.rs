@@ -18,6 +18,7 @@ mod language;
 mod limits;
 pub mod native;
 mod permission;
+mod renditions;
 mod request;
 mod routes;
 mod rows;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -20,6 +21,7 @@ use super::answer::RequestId;
 use super::auth::{self, Credentials, Plain, Signed};
 use super::error::{ApiError, Problem};
 use super::family::Family;
+use super::settings::Border;
 use crate::control::{Caller, Control, Origin};
 
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -36,6 +38,7 @@ pub(super) struct Call {
     pub(super) caller: Caller,
     /// Always an object.
     pub(super) params: Value,
+    pub(super) border: Arc<Border>,
 }
 
 impl Call {
@@ -47,7 +50,7 @@ impl Call {
         let caller = auth::authenticate(&state, &credentials, origin).await?;
         let uri = head.uri;
         let params = Value::Object(off_worker(&body, move |body| params_of(&uri, body)).await?);
-        Ok(Self { control: state.control, caller, params })
+        Ok(Self { control: state.control, caller, params, border: state.border })
     }
 }
 

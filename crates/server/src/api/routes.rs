@@ -203,7 +203,7 @@ async fn carry_out(capability: Capability, call: Call, dressing: &Dressing) -> R
         Operate => dressing.answer(gse::operate(call, family::GSE_V1, gse::decode::operation_v1).await),
         OperateWithSpec => dressing.answer(gse::operate(call, family::GSE_V2, gse::decode::operation_v2).await),
         OperateBatch => dressing.answer(gse::operate(call, family::GSE_V2, gse::decode::batch).await),
-        TaskResult => dressing.answer(gse::result(call).await),
+        TaskResult => dressing.written(gse::result(call).await),
         Status => dressing.answer(gse::status::of_hosts(call, KeyStyle::WithSupplier).await),
         StatusById => dressing.answer(gse::status::of_hosts(call, KeyStyle::WithoutSupplier).await),
         StatusOfNamespace => dressing.answer(gse::status::of_namespace(call).await),
@@ -218,7 +218,7 @@ async fn carry_out(capability: Capability, call: Call, dressing: &Dressing) -> R
         JobManage => dressing.answer(job::submit(call, job::decode::manage_proc).await),
         JobOperate => dressing.answer(job::submit(call, job::decode::operate_process).await),
         JobOperateScripts => dressing.answer(job::submit(call, job::decode::operate_proc).await),
-        JobResult => dressing.answer(job::result(call).await),
+        JobResult => dressing.written(job::result(call).await),
     }
 }
 

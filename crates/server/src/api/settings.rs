@@ -10,6 +10,7 @@ use proctor_model::{AgentId, FieldError};
 
 use super::auth::{GatewayKey, Verifier};
 use super::limits::{self, Places, RateLimit, Rates};
+use super::renditions::Renditions;
 use crate::control::Control;
 
 /// The border as an operator wants it.
@@ -79,6 +80,7 @@ pub(super) struct Border {
     pub(super) verifier: Verifier,
     pub(super) rates: Rates,
     pub(super) places: Places,
+    pub(super) renditions: Renditions,
 }
 
 impl ApiState {
@@ -87,6 +89,7 @@ impl ApiState {
             rates: Rates::new(settings.rate_limit),
             places: Places::new(settings.concurrency_limit),
             verifier: Verifier::default(),
+            renditions: Renditions::default(),
             settings,
         };
         Self { control, wait_for, border: Arc::new(border) }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use proctor_model::{Class, Code, Namespace, Outcome, Permissions, Place, Subject};
-use proctor_store::HostRecord;
+use proctor_store::HostSite;
 
 use super::{Caller, Control, ControlError, Result};
 
@@ -34,18 +34,18 @@ impl Control {
 }
 
 impl Caller {
-    pub(super) fn may(&self, class: Class, host: &HostRecord, namespace: Option<&Namespace>) -> bool {
+    pub(super) fn may(&self, class: Class, host: &HostSite, namespace: Option<&Namespace>) -> bool {
         let place = Place { business: host.business, cloud: host.key.cloud, namespace };
         self.permissions.allows(class, &place)
     }
 
     /// The first of the classes that is not allowed there.
-    pub(super) fn lacks(&self, classes: &[Class], host: &HostRecord, namespace: &Namespace) -> Option<Class> {
+    pub(super) fn lacks(&self, classes: &[Class], host: &HostSite, namespace: &Namespace) -> Option<Class> {
         classes.iter().copied().find(|class| !self.may(*class, host, Some(namespace)))
     }
 
     /// The row of a target that the caller may not touch.
-    pub(super) fn refusal(&self, class: Class, host: &HostRecord, namespace: &Namespace) -> Outcome {
+    pub(super) fn refusal(&self, class: Class, host: &HostSite, namespace: &Namespace) -> Outcome {
         let message = format!(
             "{} may not {class} in namespace {namespace} on host {}: ask an administrator for a role with '{class}' there",
             self.name(),
@@ -74,7 +74,7 @@ impl Caller {
     pub(super) fn must_on<'a>(
         &self,
         class: Class,
-        hosts: impl IntoIterator<Item = &'a HostRecord>,
+        hosts: impl IntoIterator<Item = &'a HostSite>,
         namespace: Option<&Namespace>,
     ) -> Result<()> {
         let forbidden = hosts.into_iter().filter(|host| !self.may(class, host, namespace));

@@ -21,17 +21,22 @@ const TARGETS_NAMED_MAX: usize = 1000;
 pub struct Deed {
     pub action: Cow<'static, str>,
     pub classes: Classes,
-    pub targets: Vec<String>,
+    /// The first of them.
+    targets: Vec<String>,
+    target_count: usize,
 }
 
 impl Deed {
     pub fn new(action: impl Into<Cow<'static, str>>, classes: impl IntoIterator<Item = Class>) -> Self {
-        Self { action: action.into(), classes: classes.into_iter().collect(), targets: Vec::new() }
+        Self { action: action.into(), classes: classes.into_iter().collect(), targets: Vec::new(), target_count: 0 }
     }
 
     #[must_use]
-    pub fn on(mut self, targets: impl IntoIterator<Item = impl ToString>) -> Self {
-        self.targets.extend(targets.into_iter().map(|target| target.to_string()));
+    pub fn on(mut self, targets: impl IntoIterator<Item = impl ToString, IntoIter: ExactSizeIterator>) -> Self {
+        let targets = targets.into_iter();
+        self.target_count += targets.len();
+        let room = TARGETS_NAMED_MAX.saturating_sub(self.targets.len());
+        self.targets.extend(targets.take(room).map(|target| target.to_string()));
         self
     }
 }
@@ -47,8 +52,8 @@ impl Caller {
             request_id: self.origin.request_id.clone(),
             action: deed.action.to_string(),
             classes: deed.classes,
-            target_count: deed.targets.len() as u64,
-            targets: deed.targets.iter().take(TARGETS_NAMED_MAX).cloned().collect(),
+            target_count: deed.target_count as u64,
+            targets: deed.targets.clone(),
             outcome,
         }
     }
@@ -92,7 +97,7 @@ impl Control {
         &self,
         caller: &Caller,
         action: &'static str,
-        targets: impl IntoIterator<Item = impl ToString>,
+        targets: impl IntoIterator<Item = impl ToString, IntoIter: ExactSizeIterator>,
         work: F,
         told: impl FnOnce(&T) -> String + Send + 'static,
     ) -> Result<T>

@@ -90,7 +90,7 @@ impl Control {
         match &query.agent {
             None => caller.must(Class::Read),
             Some(agent) => {
-                let hosts = self.inner.store.hosts_by_agent(std::slice::from_ref(agent)).await?;
+                let hosts = self.inner.store.sites_by_agent(std::slice::from_ref(agent)).await?;
                 caller.must_on(Class::Read, hosts.iter().flatten(), query.namespace.as_ref())
             }
         }

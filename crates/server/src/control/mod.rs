@@ -26,7 +26,7 @@ use proctor_model::{
     AgentId, BootId, Class, Code, HostFacts, HostKey, Namespace, OperationId, Outcome, ProcessKey, Snapshot, TaskId,
 };
 use proctor_runtime::{Tasks, clock};
-use proctor_store::{App, Assignments, HostQuery, HostRecord, Millis, Observation, Store, StoreError};
+use proctor_store::{App, Assignments, HostQuery, HostRecord, HostSite, Millis, Observation, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
 pub use access::Missing;
@@ -162,23 +162,36 @@ impl Control {
         namespace: Option<&Namespace>,
     ) -> Result<Vec<Option<HostRecord>>> {
         let records = self.resolve(hosts).await?;
-        caller.must_on(Class::Read, records.iter().flatten(), namespace)?;
+        caller.must_on(Class::Read, records.iter().flatten().map(|host| &host.site), namespace)?;
         Ok(records)
+    }
+
+    /// As [`Self::readable_hosts`], only where they are.
+    pub async fn readable_sites(
+        &self,
+        caller: &Caller,
+        hosts: &[HostRef],
+        namespace: Option<&Namespace>,
+    ) -> Result<Vec<Option<HostSite>>> {
+        let sites = self.sites(hosts).await?;
+        caller.must_on(Class::Read, sites.iter().flatten(), namespace)?;
+        Ok(sites)
     }
 
     /// The hosts that callers name, in order; None for one that has never enrolled.
     pub async fn resolve(&self, hosts: &[HostRef]) -> Result<Vec<Option<HostRecord>>> {
-        let keys: Vec<HostKey> = hosts.iter().filter_map(HostRef::key).collect();
-        let agents: Vec<AgentId> = hosts.iter().filter_map(HostRef::agent).collect();
-        let mut by_key = self.inner.store.hosts_by_key(&keys).await?.into_iter();
-        let mut by_agent = self.inner.store.hosts_by_agent(&agents).await?.into_iter();
-        Ok(hosts
-            .iter()
-            .map(|host| match host {
-                HostRef::Key(_) => by_key.next().flatten(),
-                HostRef::Agent(_) => by_agent.next().flatten(),
-            })
-            .collect())
+        let (keys, agents) = parted(hosts);
+        let by_key = self.inner.store.hosts_by_key(&keys).await?;
+        let by_agent = self.inner.store.hosts_by_agent(&agents).await?;
+        Ok(in_order(hosts, by_key, by_agent))
+    }
+
+    /// As [`Self::resolve`], only where they are: much less to read, for thousands of hosts.
+    pub async fn sites(&self, hosts: &[HostRef]) -> Result<Vec<Option<HostSite>>> {
+        let (keys, agents) = parted(hosts);
+        let by_key = self.inner.store.sites_by_key(&keys).await?;
+        let by_agent = self.inner.store.sites_by_agent(&agents).await?;
+        Ok(in_order(hosts, by_key, by_agent))
     }
 
     // What sessions call.
@@ -269,6 +282,20 @@ impl Control {
             }
         }
     }
+}
+
+fn parted(hosts: &[HostRef]) -> (Vec<HostKey>, Vec<AgentId>) {
+    (hosts.iter().filter_map(HostRef::key).collect(), hosts.iter().filter_map(HostRef::agent).collect())
+}
+
+/// What was found of each part, in the order of the question.
+fn in_order<T>(hosts: &[HostRef], by_key: Vec<Option<T>>, by_agent: Vec<Option<T>>) -> Vec<Option<T>> {
+    let (mut by_key, mut by_agent) = (by_key.into_iter(), by_agent.into_iter());
+    let next = |host: &HostRef| match host {
+        HostRef::Key(_) => by_key.next().flatten(),
+        HostRef::Agent(_) => by_agent.next().flatten(),
+    };
+    hosts.iter().map(next).collect()
 }
 
 fn never_enrolled(host: &HostRef) -> Outcome {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use proctor_model::{AgentId, Class, Code, Namespace, Outcome, Pool, PoolId, ProcessKey, Spec};
 use proctor_runtime::clock;
 use proctor_store::{
-    HostQuery, HostRecord, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration,
+    HostQuery, HostRecord, HostSite, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration,
 };
 
 use super::audit::{Deed, counted};
@@ -106,8 +106,8 @@ impl Control {
         F: FnOnce(Self, Vec<AgentId>) -> Fut + Send + 'static,
         Fut: Future<Output = Result<Vec<Outcome>>> + Send + 'static,
     {
-        let records = self.resolve(hosts).await?;
-        let refused = |host: &HostRecord| namespaces.iter().find(|namespace| !caller.may(class, host, Some(namespace)));
+        let records = self.sites(hosts).await?;
+        let refused = |host: &HostSite| namespaces.iter().find(|namespace| !caller.may(class, host, Some(namespace)));
         let allowed = records.iter().flatten().filter(|host| refused(host).is_none());
         let agents = allowed.map(|host| host.agent.clone()).collect();
         let forbidden = records.iter().flatten().filter(|host| refused(host).is_some()).count();
@@ -135,7 +135,7 @@ impl Control {
         hosts: Option<&[HostRef]>,
     ) -> Result<Vec<PoolRecord>> {
         if let Some(hosts) = hosts {
-            let records = self.readable_hosts(caller, hosts, namespace).await?;
+            let records = self.readable_sites(caller, hosts, namespace).await?;
             let agents: Vec<AgentId> = records.into_iter().flatten().map(|host| host.agent).collect();
             return Ok(self.inner.store.pools(namespace, Some(&agents)).await?);
         }
@@ -163,7 +163,7 @@ impl Control {
         hosts: Option<&[HostRef]>,
     ) -> Result<(u64, Vec<ProcessRecord>)> {
         if let Some(hosts) = hosts {
-            let records = self.readable_hosts(caller, hosts, query.namespace.as_ref()).await?;
+            let records = self.readable_sites(caller, hosts, query.namespace.as_ref()).await?;
             query.agents = Some(records.into_iter().flatten().map(|host| host.agent).collect());
         } else {
             caller.must_somewhere(Class::Read)?;

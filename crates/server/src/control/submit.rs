@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use proctor_model::{AgentId, Class, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId};
 use proctor_runtime::clock;
 use proctor_store::{
-    AuditPhase, CreatedTask, HostRecord, Idempotency, Millis, NewTask, OpenTarget, ProcessQuery, Target, TaskItem,
+    AuditPhase, CreatedTask, HostSite, Idempotency, Millis, NewTask, OpenTarget, ProcessQuery, Target, TaskItem,
 };
 use uuid::Uuid;
 
@@ -123,7 +123,7 @@ impl Control {
 
     async fn draft_item(&self, draft: &mut Draft, caller: &Caller, item: SubmittedItem) -> Result<()> {
         let refs: Vec<HostRef> = item.targets.iter().map(|target| target.host.clone()).collect();
-        let hosts = self.resolve(&refs).await?;
+        let hosts = self.sites(&refs).await?;
         let is_given = matches!(item.spec, SpecSource::Given(_));
         let specs = match &item.spec {
             SpecSource::Given(spec) => Specs::One(spec.clone()),
@@ -160,7 +160,7 @@ impl Control {
     async fn registered_specs(
         &self,
         key: &ProcessKey,
-        hosts: &[Option<HostRecord>],
+        hosts: &[Option<HostSite>],
     ) -> Result<HashMap<AgentId, Arc<Spec>>> {
         let query = ProcessQuery {
             namespace: Some(key.namespace.clone()),
@@ -221,7 +221,7 @@ fn known_outcome(
     key: &ProcessKey,
     kind: Option<OperationKind>,
     named: &HostRef,
-    host: Option<&HostRecord>,
+    host: Option<&HostSite>,
     spec: Option<&Arc<Spec>>,
 ) -> Option<Outcome> {
     let Some(kind) = kind else {

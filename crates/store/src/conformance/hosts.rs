@@ -52,6 +52,28 @@ pub async fn thousands_of_hosts_are_found_in_the_order_of_the_question(store: Ar
     }
 }
 
+pub async fn the_sites_of_hosts_are_those_of_their_records(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    store.put_business(super::business(3)).await.unwrap();
+    store.place_hosts(&[(host(1), Some(3))]).await.unwrap().unwrap();
+    store.bind_agent_ids(&[(host(0), agent(7))]).await.unwrap();
+    let (keys, agents) = ([host(1), host(9), host(0)], [agent(1), agent(9), agent(7)]);
+    let site = |found: Option<HostRecord>| found.map(|found| found.site);
+
+    let by_key = store.sites_by_key(&keys).await.unwrap();
+    let by_agent = store.sites_by_agent(&agents).await.unwrap();
+
+    let expected: Vec<_> = store.hosts_by_key(&keys).await.unwrap().into_iter().map(site).collect();
+    assert_eq!(by_key[0].as_ref().and_then(|site| site.business), Some(3));
+    assert_eq!((&by_key, &by_agent), (&expected, &expected));
+    let many: Vec<usize> = (0..keys.len()).cycle().take(1500).collect();
+    let many_keys: Vec<_> = many.iter().map(|place| keys[*place]).collect();
+    let many_agents: Vec<_> = many.iter().map(|place| agents[*place].clone()).collect();
+    let all_expected: Vec<_> = many.iter().map(|place| expected[*place].clone()).collect();
+    assert_eq!(store.sites_by_key(&many_keys).await.unwrap(), all_expected);
+    assert_eq!(store.sites_by_agent(&many_agents).await.unwrap(), all_expected);
+}
+
 pub async fn hosts_are_listed_by_cloud_and_ip(store: Arc<dyn Store>) {
     enrol(&*store, 0).await;
     for (number, cloud, ip) in [(0, 2, "10.0.0.1"), (1, 10, "10.0.0.1"), (2, 2, "10.0.0.10"), (3, 2, "10.0.0.9")] {

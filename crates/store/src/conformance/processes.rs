@@ -95,15 +95,33 @@ pub async fn answers_come_in_the_order_of_the_registrations(store: Arc<dyn Store
     assert_eq!(rest, [Registered::NoHost, Registered::Exists, Registered::Exists]);
 }
 
-pub async fn generations_are_counted_for_each_host(store: Arc<dyn Store>) {
+pub async fn thousands_of_registrations_are_made_at_once(store: Arc<dyn Store>) {
+    enrol(&*store, 3).await;
+    let before = upsert(&*store, 0, "web/a", "one").await;
+    let numbers = [0, 1, 2, 9].repeat(500);
+    let wanted: Vec<_> = numbers.iter().map(|number| registration(*number, "web/a", "two")).collect();
+
+    let answers = store.register(&wanted, RegisterMode::Upsert, 2).await.unwrap();
+
+    let first = &answers[..4];
+    assert!(matches!(first[0], Registered::Stored { generation } if generation > before));
+    assert!(matches!(first[1..], [Registered::Stored { .. }, Registered::Stored { .. }, Registered::NoHost]));
+    assert_eq!(answers, first.repeat(500));
+    let specs: Vec<_> = all(&*store).await.into_iter().map(|record| record.spec).collect();
+    assert_eq!(specs, [spec("two"), spec("two"), spec("two")]);
+    assert_eq!(store.spec_history(&agent(0), &key("web/a"), 9).await.unwrap().len(), 2);
+}
+
+pub async fn generations_rise_on_every_host(store: Arc<dyn Store>) {
     enrol(&*store, 2).await;
     let a = upsert(&*store, 0, "web/a", "one").await;
     let b = upsert(&*store, 0, "web/b", "one").await;
 
     let elsewhere = upsert(&*store, 1, "web/a", "one").await;
 
-    assert!(0 < a && a < b);
-    assert_eq!(elsewhere, a);
+    let again = upsert(&*store, 0, "web/a", "two").await;
+    assert!(0 < a && a < b && b < again);
+    assert!(0 < elsewhere);
 }
 
 pub async fn unregistering_twice_is_true_then_false(store: Arc<dyn Store>) {

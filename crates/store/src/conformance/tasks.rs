@@ -262,3 +262,20 @@ pub async fn pruning_forgets_old_finished_tasks_and_keeps_unfinished_ones(store:
     assert_eq!(store.task_ids(9).await.unwrap(), [id(3), id(2)]);
     assert_eq!(open(&*store).await, [operation(2, 1)]);
 }
+
+pub async fn what_is_new_in_a_task_is_what_was_not_known(store: Arc<dyn Store>) {
+    store.create_task(task(1, 0, 4)).await.unwrap();
+    store.create_task(task(2, 0, 4)).await.unwrap();
+    let outcomes =
+        [(operation(1, 3), failed("three")), (operation(1, 0), failed("zero")), (operation(2, 1), failed("other"))];
+    store.record_outcomes(&outcomes, 1).await.unwrap();
+
+    let all = store.new_outcomes(id(1), &[]).await.unwrap();
+    let new = store.new_outcomes(id(1), &[true, false, false, false]).await.unwrap();
+    let none = store.new_outcomes(id(1), &[true; 4]).await.unwrap();
+    let unknown = store.new_outcomes(id(3), &[]).await.unwrap();
+
+    assert_eq!(all, [(0, failed("zero")), (3, failed("three"))]);
+    assert_eq!(new, [(3, failed("three"))]);
+    assert!(none.is_empty() && unknown.is_empty());
+}

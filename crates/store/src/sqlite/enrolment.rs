@@ -8,7 +8,7 @@ use proctor_model::{AgentId, HostFacts, HostKey};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::businesses;
-use super::column::{exact, host_and_agent, to_json};
+use super::column::{exact, host_and_agent, signed, to_json};
 use super::failure::Tried;
 use super::hosts;
 use crate::{EnrolRefusal, Enrolment, JoinToken, Millis};
@@ -85,25 +85,16 @@ struct Bound {
     online: bool,
     fingerprint: String,
     epoch: i64,
-    generation: i64,
 }
 
 fn bound(connection: &Connection, which: &str, params: impl rusqlite::Params) -> Tried<Option<Bound>> {
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT id, cloud, supplier, ip, agent, agent IS NOT NULL, online, fingerprint, epoch, generation
-         FROM host JOIN host_generation ON host_generation.host = host.id WHERE {which}"
+        "SELECT id, cloud, supplier, ip, agent, agent IS NOT NULL, online, fingerprint, epoch FROM host WHERE {which}"
     ))?;
     let mut rows = statement.query(params)?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let host = if row.get(5)? { Some(host_and_agent(row, 1)?) } else { None };
-    Ok(Some(Bound {
-        id: row.get(0)?,
-        host,
-        online: row.get(6)?,
-        fingerprint: row.get(7)?,
-        epoch: row.get(8)?,
-        generation: row.get(9)?,
-    }))
+    Ok(Some(Bound { id: row.get(0)?, host, online: row.get(6)?, fingerprint: row.get(7)?, epoch: row.get(8)? }))
 }
 
 fn presence_refusal(enrolment: &Enrolment, there: Option<&Bound>, mine: Option<&Bound>) -> Option<EnrolRefusal> {
@@ -183,9 +174,6 @@ fn insert(connection: &Connection, enrolment: &Enrolment, now: Millis) -> Tried<
             to_json(&HostFacts::default()),
             now,
         ))?;
-    connection
-        .prepare_cached("INSERT INTO host_generation (host, generation) VALUES (?1, 0)")?
-        .execute([connection.last_insert_rowid()])?;
     Ok(())
 }
 
@@ -213,12 +201,17 @@ fn raise(connection: &Connection, there: &Bound, mine: &Bound) -> Tried<()> {
     connection
         .prepare_cached("UPDATE host SET epoch = max(epoch, ?2) WHERE id = ?1")?
         .execute((there.id, mine.epoch))?;
-    for sql in [
-        "UPDATE host_generation SET generation = generation + ?2 WHERE host = ?1",
-        "UPDATE process SET generation = generation + ?2 WHERE host = ?1",
-        "UPDATE pool SET generation = generation + ?2 WHERE host = ?1",
+    for renumber in [
+        "UPDATE process SET generation = ?2 + place FROM
+             (SELECT id AS wanted, row_number() OVER (ORDER BY generation) AS place FROM process WHERE host = ?1)
+         WHERE process.id = wanted",
+        "UPDATE pool SET generation = ?2 + place FROM
+             (SELECT generation AS old, row_number() OVER (ORDER BY generation) AS place FROM pool WHERE host = ?1)
+         WHERE pool.host = ?1 AND pool.generation = old",
     ] {
-        connection.prepare_cached(sql)?.execute((there.id, mine.generation))?;
+        let newest = hosts::newest_generation(connection)?;
+        let renumbered = connection.prepare_cached(renumber)?.execute((there.id, newest))?;
+        hosts::set_newest_generation(connection, newest + signed(renumbered as u64))?;
     }
     Ok(())
 }

@@ -1,5 +1,8 @@
 //! Hosts and the presence of their agents.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
+
 use proctor_model::{AgentId, HostFacts, HostKey, Places};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -7,14 +10,20 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::column::{counter, exact, from_json, host_and_agent, parsed, signed, to_json};
 use super::failure::{Failure, Tried};
 use super::narrowed::Narrowed;
-use crate::{HostQuery, HostRecord, Millis};
+use crate::{HostQuery, HostRecord, HostSite, Millis};
 
-/// The columns that [`host_record`] reads.
-macro_rules! select_host {
-    ($rest:literal) => {
+/// The columns that [`site`] reads, and then those that [`host_record`] reads.
+macro_rules! select {
+    (site, $rest:literal) => {
         concat!(
-            "SELECT cloud, supplier, ip, agent, facts, enrolled_at, online, epoch, presence_changed_at, business, alias
-             FROM host LEFT JOIN placement USING (cloud, ip) ",
+            "SELECT cloud, supplier, ip, agent, business FROM host LEFT JOIN placement USING (cloud, ip) WHERE ",
+            $rest
+        )
+    };
+    (record, $rest:literal) => {
+        concat!(
+            "SELECT cloud, supplier, ip, agent, business, facts, enrolled_at, online, epoch, presence_changed_at, alias
+             FROM host LEFT JOIN placement USING (cloud, ip) WHERE ",
             $rest
         )
     };
@@ -34,45 +43,111 @@ pub(super) fn list(connection: &Connection, query: &HostQuery) -> Tried<Vec<Host
     if let Some(after) = &query.after {
         narrowed.by_both("(cloud, ip) > (?, ?)", after.cloud, after.ip.to_string());
     }
-    let sql = format!("{} WHERE {} ORDER BY cloud, ip LIMIT ?", select_host!(""), narrowed.conditions());
+    let sql = format!("{} {} ORDER BY cloud, ip LIMIT ?", select!(record, ""), narrowed.conditions());
     narrowed.read(connection, &sql, query.limit.unwrap_or(u32::MAX), host_record)
 }
 
 pub(super) fn by_key(connection: &Connection, keys: &[HostKey]) -> Tried<Vec<Option<HostRecord>>> {
-    let mut statement =
-        connection.prepare_cached(select_host!("WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL"))?;
-    let find = |key: &HostKey| {
-        let mut rows = statement.query((key.cloud, key.ip.to_string()))?;
-        rows.next()?.map(host_record).transpose()
-    };
-    keys.iter().map(find).collect()
+    const SQL: &str = select!(record, "cloud = ?1 AND ip = ?2 AND agent IS NOT NULL");
+    each_by_key(connection, SQL, keys, host_record)
+}
+
+pub(super) fn sites_by_key(connection: &Connection, keys: &[HostKey]) -> Tried<Vec<Option<HostSite>>> {
+    const SQL: &str = select!(site, "cloud = ?1 AND ip = ?2 AND agent IS NOT NULL");
+    if keys.len() < whole_from(connection)? {
+        return each_by_key(connection, SQL, keys, site);
+    }
+    let all = all_sites(connection)?;
+    let by_key: HashMap<(u32, IpAddr), &HostSite> =
+        all.iter().map(|site| ((site.key.cloud, site.key.ip), site)).collect();
+    Ok(keys.iter().map(|key| by_key.get(&(key.cloud, key.ip)).copied().cloned()).collect())
 }
 
 pub(super) fn by_agent(connection: &Connection, agents: &[AgentId]) -> Tried<Vec<Option<HostRecord>>> {
-    let mut by_own = connection.prepare_cached(select_host!("WHERE agent = ?1"))?;
-    let mut by_alias = connection.prepare_cached(select_host!("WHERE alias = ?1 AND agent IS NOT NULL"))?;
-    let find = |agent: &AgentId| {
-        if let Some(row) = by_own.query([agent.as_str()])?.next()? {
-            return host_record(row).map(Some);
-        }
-        by_alias.query([agent.as_str()])?.next()?.map(host_record).transpose()
+    const SQL: [&str; 2] = [select!(record, "agent = ?1"), select!(record, "alias = ?1 AND agent IS NOT NULL")];
+    each_by_agent(connection, SQL, agents, host_record)
+}
+
+pub(super) fn sites_by_agent(connection: &Connection, agents: &[AgentId]) -> Tried<Vec<Option<HostSite>>> {
+    const SQL: [&str; 2] = [select!(site, "agent = ?1"), select!(site, "alias = ?1 AND agent IS NOT NULL")];
+    if agents.len() < whole_from(connection)? {
+        return each_by_agent(connection, SQL, agents, site);
+    }
+    let all = all_sites(connection)?;
+    let by_agent: HashMap<&AgentId, &HostSite> = all.iter().map(|site| (&site.agent, site)).collect();
+    let mut by_alias = connection.prepare_cached(SQL[1])?;
+    let find = |agent: &AgentId| match by_agent.get(agent) {
+        Some(found) => Ok(Some((*found).clone())),
+        None => by_alias.query([agent.as_str()])?.next()?.map(site).transpose(),
     };
     agents.iter().map(find).collect()
 }
 
-fn host_record(row: &Row<'_>) -> Tried<HostRecord> {
+/// So many hosts, or more, are found quicker by reading all of them than by asking for each.
+pub(super) fn whole_from(connection: &Connection) -> Tried<usize> {
+    const AT_LEAST: u32 = 1000;
+    let newest: u32 =
+        connection.prepare_cached("SELECT coalesce(max(id), 0) FROM host")?.query_row([], |row| row.get(0))?;
+    Ok(AT_LEAST.max(newest / 4) as usize)
+}
+
+fn all_sites(connection: &Connection) -> Tried<Vec<HostSite>> {
+    let mut statement = connection.prepare_cached(select!(site, "agent IS NOT NULL"))?;
+    let mut rows = statement.query([])?;
+    let mut sites = Vec::new();
+    while let Some(row) = rows.next()? {
+        sites.push(site(row)?);
+    }
+    Ok(sites)
+}
+
+fn each_by_key<T>(
+    connection: &Connection,
+    sql: &str,
+    keys: &[HostKey],
+    read: fn(&Row<'_>) -> Tried<T>,
+) -> Tried<Vec<Option<T>>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let find = |key: &HostKey| {
+        let mut rows = statement.query((key.cloud, key.ip.to_string()))?;
+        rows.next()?.map(read).transpose()
+    };
+    keys.iter().map(find).collect()
+}
+
+/// By the agent's own id, else by an alias.
+fn each_by_agent<T>(
+    connection: &Connection,
+    [own, alias]: [&str; 2],
+    agents: &[AgentId],
+    read: fn(&Row<'_>) -> Tried<T>,
+) -> Tried<Vec<Option<T>>> {
+    let mut by_own = connection.prepare_cached(own)?;
+    let mut by_alias = connection.prepare_cached(alias)?;
+    let find = |agent: &AgentId| {
+        if let Some(row) = by_own.query([agent.as_str()])?.next()? {
+            return read(row).map(Some);
+        }
+        by_alias.query([agent.as_str()])?.next()?.map(read).transpose()
+    };
+    agents.iter().map(find).collect()
+}
+
+fn site(row: &Row<'_>) -> Tried<HostSite> {
     let (key, agent) = host_and_agent(row, 0)?;
-    let facts = row.get_ref(4)?.as_str().map_err(|error| Failure::damaged("host facts", error))?;
+    Ok(HostSite { key, agent, business: row.get::<_, Option<i64>>(4)?.map(i64::cast_unsigned) })
+}
+
+fn host_record(row: &Row<'_>) -> Tried<HostRecord> {
+    let facts = row.get_ref(5)?.as_str().map_err(|error| Failure::damaged("host facts", error))?;
     Ok(HostRecord {
-        key,
-        agent,
-        alias: if row.get_ref(10)?.data_type() == Type::Null { None } else { Some(parsed(row, 10, "agent id")?) },
-        business: row.get::<_, Option<i64>>(9)?.map(i64::cast_unsigned),
+        site: site(row)?,
         facts: from_json("host facts", facts)?,
-        enrolled_at: row.get(5)?,
-        online: row.get(6)?,
-        epoch: counter(row, 7)?,
-        presence_changed_at: row.get(8)?,
+        enrolled_at: row.get(6)?,
+        online: row.get(7)?,
+        epoch: counter(row, 8)?,
+        presence_changed_at: row.get(9)?,
+        alias: if row.get_ref(10)?.data_type() == Type::Null { None } else { Some(parsed(row, 10, "agent id")?) },
     })
 }
 
@@ -103,12 +178,21 @@ pub(super) fn row_of(connection: &Connection, agent: &AgentId) -> Tried<Option<i
     Ok(id)
 }
 
-/// Raises the host's generation and returns it.
-pub(super) fn next_generation(connection: &Connection, host: i64) -> Tried<i64> {
-    let generation = connection
-        .prepare_cached("UPDATE host_generation SET generation = generation + 1 WHERE host = ?1 RETURNING generation")?
-        .query_row([host], |row| row.get(0))?;
-    Ok(generation)
+/// For one process or pool of any host.
+pub(super) fn next_generation(connection: &Connection) -> Tried<i64> {
+    let next = newest_generation(connection)? + 1;
+    set_newest_generation(connection, next)?;
+    Ok(next)
+}
+
+/// The last generation given to a process or pool of any host.
+pub(super) fn newest_generation(connection: &Connection) -> Tried<i64> {
+    Ok(connection.prepare_cached("SELECT newest FROM generation")?.query_row([], |row| row.get(0))?)
+}
+
+pub(super) fn set_newest_generation(connection: &Connection, newest: i64) -> Tried<()> {
+    connection.prepare_cached("UPDATE generation SET newest = ?1")?.execute([newest])?;
+    Ok(())
 }
 
 pub(super) fn open_session(

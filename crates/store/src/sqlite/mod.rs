@@ -41,10 +41,10 @@ use self::readers::Readers;
 use self::writer::Writer;
 use crate::{
     App, Assignments, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, CreatedTask, EnrolRefusal,
-    Enrolment, EventPage, EventQuery, HostQuery, HostRecord, Idempotency, JoinToken, Managed, Millis, NewTask,
-    Observation, OpenTarget, PoolRecord, ProcessQuery, ProcessRecord, Refusal, RegisterMode, Registered, Registration,
-    Result, Rollout, SpecRevision, Store, StoreError, TargetQuery, TargetRow, TaskQuery, TaskSummary, TaskView, User,
-    UserToken, Webhook,
+    Enrolment, EventPage, EventQuery, HostQuery, HostRecord, HostSite, Idempotency, JoinToken, Managed, Millis,
+    NewTask, Observation, OpenTarget, PoolRecord, ProcessQuery, ProcessRecord, Refusal, RegisterMode, Registered,
+    Registration, Result, Rollout, SpecRevision, Store, StoreError, TargetQuery, TargetRow, TaskQuery, TaskSummary,
+    TaskView, User, UserToken, Webhook,
 };
 
 #[derive(Debug)]
@@ -278,6 +278,16 @@ impl Store for SqliteStore {
         self.readers.run("find hosts", move |c| hosts::by_agent(c, &agents)).await
     }
 
+    async fn sites_by_key(&self, keys: &[HostKey]) -> Result<Vec<Option<HostSite>>> {
+        let keys = keys.to_vec();
+        self.readers.run("look up hosts", move |c| hosts::sites_by_key(c, &keys)).await
+    }
+
+    async fn sites_by_agent(&self, agents: &[AgentId]) -> Result<Vec<Option<HostSite>>> {
+        let agents = agents.to_vec();
+        self.readers.run("look up hosts", move |c| hosts::sites_by_agent(c, &agents)).await
+    }
+
     async fn bind_agent_ids(&self, bindings: &[(HostKey, AgentId)]) -> Result<Vec<bool>> {
         let bindings = bindings.to_vec();
         self.writer.run("bind agent ids", move |c| hosts::bind_aliases(c, &bindings)).await
@@ -413,6 +423,11 @@ impl Store for SqliteStore {
     async fn record_outcomes(&self, outcomes: &[(OperationId, Outcome)], now: Millis) -> Result<Vec<OperationId>> {
         let outcomes = outcomes.to_vec();
         self.writer.run("keep outcomes", move |c| outcomes::record(c, &outcomes, now)).await
+    }
+
+    async fn new_outcomes(&self, id: TaskId, known: &[bool]) -> Result<Vec<(u32, Outcome)>> {
+        let known = known.to_vec();
+        self.readers.run("read outcomes of a task", move |c| outcomes::besides(c, id, &known)).await
     }
 
     async fn prune_tasks(&self, before: Millis) -> Result<u64> {

@@ -117,6 +117,23 @@ pub(super) fn of_task(connection: &Connection, task: i64, first: u32, count: usi
     slots(connection, SQL, task, first, count, |row| outcome(row).map(Some))
 }
 
+/// The outcomes of the task for which `known` does not say true. The others are stepped over unread.
+pub(super) fn besides(connection: &Connection, id: TaskId, known: &[bool]) -> Tried<Vec<(u32, Outcome)>> {
+    let Some(Task { seq, .. }) = task(connection, id)? else { return Ok(Vec::new()) };
+    let mut statement = connection.prepare_cached(
+        "SELECT idx, code, message, output, managed, snapshot, instances FROM outcome WHERE task = ?1 ORDER BY idx",
+    )?;
+    let mut rows = statement.query([seq])?;
+    let mut new = Vec::new();
+    while let Some(row) = rows.next()? {
+        let index: u32 = row.get(0)?;
+        if known.get(index as usize) != Some(&true) {
+            new.push((index, outcome(row)?));
+        }
+    }
+    Ok(new)
+}
+
 /// For each of `count` targets of the task from index `first` on, whether it has an outcome.
 pub(super) fn known(connection: &Connection, task: i64, first: u32, count: usize) -> Tried<Vec<bool>> {
     const SQL: &str = "SELECT idx FROM outcome WHERE task = ?1 AND idx BETWEEN ?2 AND ?3";

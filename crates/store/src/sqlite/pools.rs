@@ -29,7 +29,7 @@ fn set_one(connection: &Connection, host: i64, pool: &Pool, limits: &str, now: M
     if present.as_deref() == Some(limits) {
         return Ok(());
     }
-    let generation = hosts::next_generation(connection, host)?;
+    let generation = hosts::next_generation(connection)?;
     connection
         .prepare_cached(
             "INSERT INTO pool (namespace, id, host, limits, generation, changed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
@@ -60,7 +60,7 @@ pub(super) fn delete(
         if !present.exists((namespace.as_str(), id.as_str(), host))? {
             return Ok(false);
         }
-        let generation = hosts::next_generation(connection, host)?;
+        let generation = hosts::next_generation(connection)?;
         bury.execute((namespace.as_str(), id.as_str(), host, &limits, generation, now))?;
         Ok(true)
     };

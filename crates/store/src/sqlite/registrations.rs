@@ -1,13 +1,14 @@
 //! What is registered where, and what it was before.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use proctor_model::{AgentId, ProcessKey, Spec};
-use rusqlite::{CachedStatement, Connection};
+use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
-use super::column::{SpecReader, SpecWriter, counter, to_json};
+use super::column::{SpecReader, SpecWriter, counter};
 use super::failure::Tried;
+use super::hosts;
 use crate::{Millis, RegisterMode, Registered, Registration, SpecRevision};
 
 /// Of one process, the present one included.
@@ -45,8 +46,7 @@ pub(super) struct Wanted<'a> {
     pub(super) spec: Option<&'a Arc<Spec>>,
 }
 
-/// Changes many registrations at once: a task may make one on every host. What is there is read by
-/// one statement; what is to change is written row by row.
+/// Changes many registrations at once: a task may make one on every host.
 pub(super) struct Registrar<'c> {
     connection: &'c Connection,
     now: Millis,
@@ -57,19 +57,10 @@ pub(super) struct Registrar<'c> {
     forget: CachedStatement<'c>,
 }
 
-/// What is there of what is wanted.
-struct Found {
-    /// Each process on each host once.
-    places: Vec<Place>,
-    /// For each that is wanted the number of its place, if its agent is bound to a host.
-    numbers: Vec<Option<usize>>,
-    /// Of each host.
-    generations: BTreeMap<i64, Generation>,
-}
-
 /// A process on a host as the rows say, kept up to date while the rows are written.
-struct Place {
+struct Place<'a> {
     host: i64,
+    key: &'a ProcessKey,
     row: Option<Row>,
 }
 
@@ -118,28 +109,32 @@ impl<'c> Registrar<'c> {
     /// One answer for each, in order. What is not registered is not unregistered: its answer is
     /// [`Registered::NoHost`].
     pub(super) fn change(&mut self, wanted: &[Wanted<'_>], mode: RegisterMode) -> Tried<Vec<Registered>> {
-        let Found { mut places, numbers, mut generations } = self.find(wanted)?;
+        let (mut places, numbers) = self.find(wanted)?;
+        let before = hosts::newest_generation(self.connection)?;
+        let mut newest = before;
         let mut answers = Vec::with_capacity(wanted.len());
         for (one, number) in wanted.iter().zip(numbers) {
             let answer = match number.map(|number| &mut places[number]) {
-                Some(place) => self.change_one(one, place, &mut generations, mode)?,
+                Some(place) => self.change_one(one.spec, place, &mut newest, mode)?,
                 None => Registered::NoHost,
             };
             answers.push(answer);
         }
-        self.raise(&generations)?;
+        if newest > before {
+            hosts::set_newest_generation(self.connection, newest)?;
+        }
         Ok(answers)
     }
 
     fn change_one(
         &mut self,
-        wanted: &Wanted<'_>,
-        place: &mut Place,
-        generations: &mut BTreeMap<i64, Generation>,
+        spec: Option<&Arc<Spec>>,
+        place: &mut Place<'_>,
+        newest: &mut i64,
         mode: RegisterMode,
     ) -> Tried<Registered> {
         let present = place.row.as_ref().and_then(|row| row.hash.as_deref().map(|hash| (hash, row.generation)));
-        let hash = match (wanted.spec, present) {
+        let hash = match (spec, present) {
             (Some(_), Some(_)) if mode == RegisterMode::Create => return Ok(Registered::Exists),
             (None, None) => return Ok(Registered::NoHost),
             (None, Some(_)) => None,
@@ -150,17 +145,17 @@ impl<'c> Registrar<'c> {
         {
             return Ok(Registered::Stored { generation: generation.cast_unsigned() });
         }
-        let generation = generations.entry(place.host).or_default().next();
+        *newest += 1;
         let hash = hash.map(str::to_owned);
-        self.write(wanted.key, place, hash, generation)?;
-        Ok(Registered::Stored { generation: generation.cast_unsigned() })
+        self.write(place, hash, *newest)?;
+        Ok(Registered::Stored { generation: newest.cast_unsigned() })
     }
 
     /// Keeps what the process is beside what it was, forgets the oldest of that, and makes it new.
-    fn write(&mut self, key: &ProcessKey, place: &mut Place, hash: Option<String>, generation: i64) -> Tried<()> {
+    fn write(&mut self, place: &mut Place<'_>, hash: Option<String>, generation: i64) -> Tried<()> {
         let (id, revision) = match &place.row {
             None => {
-                let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+                let (namespace, name) = (place.key.namespace.as_str(), place.key.name.as_str());
                 let id = self.insert.insert((place.host, namespace, name, &hash, generation, self.now))?;
                 (id, 1)
             }
@@ -178,63 +173,115 @@ impl<'c> Registrar<'c> {
         Ok(())
     }
 
-    fn find(&self, wanted: &[Wanted<'_>]) -> Tried<Found> {
-        let asked: Vec<(&str, &str, &str)> =
-            wanted.iter().map(|one| (one.agent.as_str(), one.key.namespace.as_str(), one.key.name.as_str())).collect();
-        // CROSS: the list leads, and the rest is found by index.
-        let mut statement = self.connection.prepare_cached(
-            "SELECT asked.key, host.id, process.id, revision, process.generation, spec, changed_at, newest.generation
-             FROM json_each(?1) AS asked
-             CROSS JOIN host ON host.agent = asked.value ->> 0
-             CROSS JOIN host_generation AS newest ON newest.host = host.id
-             LEFT JOIN process ON process.namespace = asked.value ->> 1 AND process.name = asked.value ->> 2
-                              AND process.host = host.id",
-        )?;
-        let mut rows = statement.query([to_json(&asked)])?;
-        let (mut places, mut numbers) = (Vec::new(), vec![None; wanted.len()]);
-        let mut generations = BTreeMap::new();
+    /// Each process on each host once, and for each that is wanted the number of its place, if its
+    /// agent is bound to a host.
+    fn find<'a>(&self, wanted: &[Wanted<'a>]) -> Tried<(Vec<Place<'a>>, Vec<Option<usize>>)> {
+        let mut finder = Finder::new(self.connection, wanted)?;
+        let mut places = Vec::with_capacity(wanted.len());
         let mut known: HashMap<(i64, &ProcessKey), usize> = HashMap::with_capacity(wanted.len());
-        while let Some(row) = rows.next()? {
-            let (asked, host): (u32, i64) = (row.get(0)?, row.get(1)?);
-            let asked = asked as usize;
-            let number = *known.entry((host, wanted[asked].key)).or_insert(places.len());
+        let mut numbers = Vec::with_capacity(wanted.len());
+        for Wanted { agent, key, .. } in wanted.iter().copied() {
+            let Some(host) = finder.hosts.of(agent)? else {
+                numbers.push(None);
+                continue;
+            };
+            let number = *known.entry((host, key)).or_insert(places.len());
             if number == places.len() {
-                places.push(Place { host, row: read_row(row)? });
-                generations.insert(host, Generation { newest: row.get(7)?, is_raised: false });
+                places.push(Place { host, key, row: finder.row(host, key)? });
             }
-            numbers[asked] = Some(number);
+            numbers.push(Some(number));
         }
-        Ok(Found { places, numbers, generations })
+        Ok((places, numbers))
     }
+}
 
-    fn raise(&self, generations: &BTreeMap<i64, Generation>) -> Tried<()> {
-        let mut raise = self.connection.prepare_cached("UPDATE host_generation SET generation = ?2 WHERE host = ?1")?;
-        for (host, generation) in generations.iter().filter(|(_, generation)| generation.is_raised) {
-            raise.execute((host, generation.newest))?;
+/// Finds many rows by their keys. What is asked for often is read whole, in one go: that takes a fraction
+/// of what as many questions take.
+struct Finder<'c, 'a> {
+    connection: &'c Connection,
+    /// How many rows must be wanted.
+    whole_from: usize,
+    hosts: Hosts<'c>,
+    row: CachedStatement<'c>,
+    /// How often each process is wanted, and its rows by host where that is often.
+    processes: HashMap<&'a ProcessKey, Process>,
+}
+
+struct Process {
+    wanted: usize,
+    rows: Option<HashMap<i64, Row>>,
+}
+
+enum Hosts<'c> {
+    One(CachedStatement<'c>),
+    All(HashMap<String, i64>),
+}
+
+impl<'c, 'a> Finder<'c, 'a> {
+    fn new(connection: &'c Connection, wanted: &[Wanted<'a>]) -> Tried<Self> {
+        let mut processes = HashMap::new();
+        for Wanted { key, .. } in wanted {
+            processes.entry(*key).or_insert(Process { wanted: 0, rows: None }).wanted += 1;
         }
-        Ok(())
+        let whole_from = hosts::whole_from(connection)?;
+        Ok(Self {
+            connection,
+            whole_from,
+            hosts: Hosts::new(connection, wanted.len() >= whole_from)?,
+            row: connection.prepare_cached(
+                "SELECT host, id, revision, generation, spec, changed_at FROM process
+                 WHERE namespace = ?1 AND name = ?2 AND host = ?3",
+            )?,
+            processes,
+        })
+    }
+
+    fn row(&mut self, host: i64, key: &'a ProcessKey) -> Tried<Option<Row>> {
+        let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+        match self.processes.get_mut(key) {
+            Some(process) if process.wanted >= self.whole_from => {
+                if process.rows.is_none() {
+                    process.rows = Some(rows_of(self.connection, key)?);
+                }
+                Ok(process.rows.as_mut().and_then(|rows| rows.remove(&host)))
+            }
+            Some(_) | None => Ok(self.row.query_row((namespace, name, host), |row| Ok(read_row(row)?.1)).optional()?),
+        }
     }
 }
 
-/// The newest generation of a host while it is raised.
-#[derive(Default)]
-struct Generation {
-    newest: i64,
-    is_raised: bool,
-}
+impl<'c> Hosts<'c> {
+    fn new(connection: &'c Connection, whole: bool) -> Tried<Self> {
+        if !whole {
+            return Ok(Self::One(connection.prepare_cached("SELECT id FROM host WHERE agent = ?1")?));
+        }
+        let mut all = connection.prepare_cached("SELECT agent, id FROM host WHERE agent IS NOT NULL")?;
+        let all = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(Self::All(all.collect::<rusqlite::Result<_>>()?))
+    }
 
-impl Generation {
-    fn next(&mut self) -> i64 {
-        self.newest += 1;
-        self.is_raised = true;
-        self.newest
+    fn of(&mut self, agent: &AgentId) -> Tried<Option<i64>> {
+        match self {
+            Self::One(statement) => Ok(statement.query_row([agent.as_str()], |row| row.get(0)).optional()?),
+            Self::All(hosts) => Ok(hosts.get(agent.as_str()).copied()),
+        }
     }
 }
 
-/// From five columns beginning with the third, which are all NULL where there is no row.
-fn read_row(row: &rusqlite::Row<'_>) -> Tried<Option<Row>> {
-    let Some(id) = row.get(2)? else { return Ok(None) };
-    Ok(Some(Row { id, revision: row.get(3)?, generation: row.get(4)?, hash: row.get(5)?, changed_at: row.get(6)? }))
+/// Of one process, by host.
+fn rows_of(connection: &Connection, key: &ProcessKey) -> Tried<HashMap<i64, Row>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT host, id, revision, generation, spec, changed_at FROM process WHERE namespace = ?1 AND name = ?2",
+    )?;
+    let rows = statement.query_map((key.namespace.as_str(), key.name.as_str()), read_row)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// With its host.
+fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<(i64, Row)> {
+    let [host, id, revision, generation, changed_at] =
+        [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(5)?];
+    Ok((host, Row { id, revision, generation, hash: row.get(4)?, changed_at }))
 }
 
 pub(super) fn history(

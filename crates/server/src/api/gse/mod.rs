@@ -6,17 +6,18 @@
 
 pub(super) mod agents;
 pub(super) mod decode;
-mod encode;
 pub(super) mod status;
 pub(super) mod task_state;
 
 use proctor_store::RegisterMode;
 use serde::Serialize;
 
+use super::answer::Written;
 use super::error::{ApiError, Problem};
+use super::renditions::Shape;
 use super::request::Call;
 use super::rows::{Row, Rows};
-use crate::control::{Submission, SubmitOptions, SubmittedItem};
+use crate::control::{ControlError, Submission, SubmitOptions, SubmittedItem};
 use proctor_model::{FieldError, Outcome};
 use serde_json::Value;
 
@@ -61,9 +62,21 @@ pub(super) async fn operate(
     Ok(TaskAccepted { task_id: submitted.task.to_string() })
 }
 
-pub(super) async fn result(call: Call) -> Result<Rows<String>> {
+pub(super) async fn result(call: Call) -> Result<Written> {
     let id = decode::task_id(&call.params)?;
-    Ok(encode::rows(&task(&call, &id).await?))
+    rows(&call, &id, Shape::Gse).await
+}
+
+/// Every target of the task with this id, in any family, whether it has an outcome or not.
+pub(super) async fn rows(call: &Call, id: &str, shape: Shape) -> Result<Written> {
+    let summary = match decode::known_form(id) {
+        Some(id) => call.control.task_summary(&call.caller, id).await?,
+        None => None,
+    };
+    let summary = summary.ok_or_else(|| unknown(id))?;
+    let rendition = call.border.renditions.of(call.control.store(), &summary, shape).await;
+    let rendition = rendition.map_err(ControlError::from)?.ok_or_else(|| unknown(id))?;
+    Ok(Written(rendition.data()))
 }
 
 /// The task with this id, in any family.
@@ -72,6 +85,10 @@ pub(super) async fn task(call: &Call, id: &str) -> Result<proctor_store::TaskVie
         Some(id) => call.control.task(&call.caller, id).await?,
         None => None,
     };
+    task.ok_or_else(|| unknown(id))
+}
+
+fn unknown(id: &str) -> ApiError {
     let shown: String = id.chars().take(128).collect();
-    task.ok_or_else(|| ApiError::new(Problem::UnknownTask, format!("task '{shown}' is not known")))
+    ApiError::new(Problem::UnknownTask, format!("task '{shown}' is not known"))
 }

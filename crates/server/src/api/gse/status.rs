@@ -112,7 +112,7 @@ pub(in crate::api) async fn of_namespace(call: Call) -> Result<Page> {
 /// The enrolled ones among the hosts that the caller names, by their agent.
 async fn by_agent(call: &Call, named: Vec<NamedHost>, namespace: &Namespace) -> Result<HashMap<AgentId, NamedHost>> {
     let refs: Vec<HostRef> = named.iter().map(|named| named.host.clone()).collect();
-    let records = call.control.readable_hosts(&call.caller, &refs, Some(namespace)).await?;
+    let records = call.control.readable_sites(&call.caller, &refs, Some(namespace)).await?;
     let pairs = named.into_iter().zip(records);
     Ok(pairs.filter_map(|(named, record)| Some((record?.agent, named))).collect())
 }

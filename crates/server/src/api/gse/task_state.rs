@@ -65,8 +65,8 @@ fn stranger(index: usize, id: &str) -> ApiError {
 /// How [`fates`] calls the agents that the caller names.
 async fn real_names(call: &Call, named: &[NamedHost]) -> Result<Vec<String>> {
     let refs: Vec<HostRef> = named.iter().map(|named| named.host.clone()).collect();
-    let records = call.control.resolve(&refs).await?;
-    let name = |(host, record): (HostRef, Option<proctor_store::HostRecord>)| match record {
+    let records = call.control.sites(&refs).await?;
+    let name = |(host, record): (HostRef, Option<proctor_store::HostSite>)| match record {
         Some(record) => record.agent.to_string(),
         None => host.to_string(),
     };

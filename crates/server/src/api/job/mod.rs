@@ -9,15 +9,14 @@ pub(super) mod decode;
 
 use serde::Serialize;
 
-use super::content::{Content, content};
+use super::answer::Written;
 use super::error::ApiError;
 use super::family;
-use super::gse::task;
+use super::gse::rows;
+use super::renditions::Shape;
 use super::request::Call;
-use super::rows::{Row, Rows};
 use crate::control::{Submission, SubmitOptions, SubmittedItem};
-use proctor_model::{Code, FieldError};
-use proctor_store::TaskView;
+use proctor_model::FieldError;
 use serde_json::Value;
 
 type Result<T> = std::result::Result<T, ApiError>;
@@ -37,41 +36,7 @@ pub(super) async fn submit(
     Ok(TaskAccepted { bk_gse_taskid: submitted.task.to_string() })
 }
 
-/// The answer is serialised with its task at hand: contents borrow from it.
-#[derive(Debug)]
-pub(super) struct TaskResult(TaskView);
-
-#[derive(Serialize)]
-struct TaskRows<'a> {
-    /// Reserved in the documents, but clients wait for something other than 115.
-    status: u32,
-    result: Rows<MaybeContent<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum MaybeContent<'a> {
-    None {},
-    Some(Content<'a>),
-}
-
-impl Serialize for TaskResult {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let task = &self.0;
-        let is_pending = task.targets.iter().any(|target| target.outcome.is_none());
-        let rows = task.targets.iter().map(|target| {
-            let row = match &target.outcome {
-                None => Row::pending(MaybeContent::None {}),
-                Some(outcome) => Row::finished(outcome, MaybeContent::Some(content(task, target, outcome))),
-            };
-            (target.target.row_key.clone(), row)
-        });
-        let code = if is_pending { Code::Handling } else { Code::Success };
-        TaskRows { status: code.number(), result: rows.collect() }.serialize(serializer)
-    }
-}
-
-pub(super) async fn result(call: Call) -> Result<TaskResult> {
+pub(super) async fn result(call: Call) -> Result<Written> {
     let id = decode::task_id(&call.params)?;
-    Ok(TaskResult(task(&call, &id).await?))
+    rows(&call, &id, Shape::Job).await
 }

@@ -19,7 +19,7 @@ const BLUEKING_LANGUAGE: &str = "blueking-language";
 /// Preferences of one Accept-Language that are looked at.
 const PREFERENCES_MAX: usize = 16;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Language {
     #[default]
     English,
@@ -46,6 +46,11 @@ impl Language {
     /// Does `work` with this as the current one.
     pub(super) async fn during<F: Future>(self, work: F) -> F::Output {
         CURRENT.scope(self, work).await
+    }
+
+    /// As [`Self::during`], on a thread for work that takes long.
+    pub(super) fn within<T>(self, work: impl FnOnce() -> T) -> T {
+        CURRENT.sync_scope(self, work)
     }
 
     /// `zh-cn`, `zh_CN`, `zh-hans`, `en`, …

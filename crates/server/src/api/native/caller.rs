@@ -68,7 +68,7 @@ impl Authenticated {
         &self,
         state: &ApiState,
         action: &'static str,
-        targets: impl IntoIterator<Item = String>,
+        targets: impl IntoIterator<Item = String, IntoIter: ExactSizeIterator>,
         work: F,
     ) -> Result<T>
     where

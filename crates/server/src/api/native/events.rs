@@ -150,7 +150,7 @@ impl Wanted {
             ..proctor_store::EventQuery::default()
         };
         if let Some(host) = parse_host_param(self.host.as_deref())? {
-            let Some(record) = control.resolve(std::slice::from_ref(&host)).await?.remove(0) else {
+            let Some(record) = control.sites(std::slice::from_ref(&host)).await?.remove(0) else {
                 return Err(NativeError::new(Kind::NotFound, format!("host {host} has never enrolled an agent")));
             };
             query.agent = Some(record.agent);

@@ -72,7 +72,7 @@ async fn revisions(
     let host = parse_host_param(Some(host))?.expect("a host was given");
     let unknown = |problem: String| NativeError::new(Kind::NotFound, problem);
     let hosts = std::slice::from_ref(&host);
-    let Some(record) = state.control.readable_hosts(&caller.who, hosts, Some(&key.namespace)).await?.remove(0) else {
+    let Some(record) = state.control.readable_sites(&caller.who, hosts, Some(&key.namespace)).await?.remove(0) else {
         return Err(unknown(format!("host {host} has never enrolled an agent")));
     };
     let revisions = state.control.store().spec_history(&record.agent, key, REVISIONS_MAX).await?;

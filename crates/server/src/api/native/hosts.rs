@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use proctor_api::{HostPage, HostQuery, HostView};
 use proctor_model::{AgentId, FieldError, HostKey, Namespace, PoolId, ProcessKey};
-use proctor_store::{HostRecord, ProcessQuery};
+use proctor_store::{HostRecord, HostSite, ProcessQuery};
 
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
@@ -43,15 +43,15 @@ pub(super) async fn list(
 
 fn view(record: HostRecord, control: &Control) -> HostView {
     let Meeting { clock_ahead_ms, certificate_expires_at } = control.meeting(&record.agent);
-    let HostKey { cloud, supplier, ip } = record.key;
+    let HostKey { cloud, supplier, ip } = record.site.key;
     HostView {
-        host: record.key.to_string(),
+        host: record.site.key.to_string(),
         cloud,
         supplier,
         ip,
-        agent: record.agent,
+        agent: record.site.agent,
         online: record.online,
-        business: record.business,
+        business: record.site.business,
         enrolled_at: record.enrolled_at / MILLIS,
         presence_changed_at: record.presence_changed_at / MILLIS,
         clock_ahead_ms,
@@ -164,8 +164,8 @@ impl Chosen {
     /// Those of the business, where there is one.
     async fn narrowed(&self, control: &Control, hosts: Vec<HostRef>) -> Result<Vec<HostRef>> {
         let Self::Business(business) = self else { return Ok(hosts) };
-        let records = control.resolve(&hosts).await?;
-        let is_in = |record: &Option<HostRecord>| record.as_ref().is_some_and(|host| host.business == Some(*business));
+        let records = control.sites(&hosts).await?;
+        let is_in = |record: &Option<HostSite>| record.as_ref().is_some_and(|host| host.business == Some(*business));
         Ok(hosts.into_iter().zip(records).filter(|(_, record)| is_in(record)).map(|(host, _)| host).collect())
     }
 }
@@ -181,7 +181,7 @@ pub(super) fn not_registered(key: &ProcessKey) -> NativeError {
 
 /// Refuses a host that is named twice, also where once by its address and once by its agent.
 async fn distinct(control: &Control, hosts: Vec<HostRef>) -> Result<Vec<HostRef>> {
-    let records = control.resolve(&hosts).await?;
+    let records = control.sites(&hosts).await?;
     let mut seen = HashSet::new();
     for (index, (host, record)) in hosts.iter().zip(records).enumerate() {
         let identity = record.map_or_else(|| host.clone(), |record| HostRef::Agent(record.agent));

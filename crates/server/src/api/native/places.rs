@@ -131,8 +131,8 @@ pub(super) fn placed(key: &HostKey, business: Option<u64>) -> String {
 
 /// The addresses of the hosts; an agent id stands for the host that it serves.
 async fn keys(control: &Control, hosts: &[HostRef]) -> Result<Vec<HostKey>> {
-    let records = control.resolve(hosts).await?;
-    let one = |(index, (host, record)): (usize, (&HostRef, Option<proctor_store::HostRecord>))| {
+    let records = control.sites(hosts).await?;
+    let one = |(index, (host, record)): (usize, (&HostRef, Option<proctor_store::HostSite>))| {
         let unknown = || FieldError::new(format!("hosts[{index}]"), format!("agent {host} serves no host"));
         host.key().or_else(|| record.map(|record| record.key)).ok_or_else(unknown)
     };

@@ -9,7 +9,7 @@ use proctor_api::{
     Refusal, RegisterQuery, Registration, RegistrationChange, RegistrationPlan, Row, Rows, Unregistration,
 };
 use proctor_model::{AgentId, Code, FieldError, Outcome, ProcessKey, Spec};
-use proctor_store::{HostRecord, ProcessQuery, ProcessRecord, RegisterMode};
+use proctor_store::{HostSite, ProcessQuery, ProcessRecord, RegisterMode};
 
 use super::body::{Body, Params};
 use super::caller::Authenticated;
@@ -43,7 +43,7 @@ pub(super) async fn plan(
     Body(body): Body<Registration>,
 ) -> Result<Json<RegistrationPlan>> {
     let (process, spec) = read(&body)?;
-    let hosts = state.control.readable_hosts(&caller.who, &process.hosts, Some(&process.key.namespace)).await?;
+    let hosts = state.control.readable_sites(&caller.who, &process.hosts, Some(&process.key.namespace)).await?;
     let query = ProcessQuery {
         namespace: Some(process.key.namespace.clone()),
         name: Some(process.key.name.clone()),
@@ -51,7 +51,7 @@ pub(super) async fn plan(
     };
     let (_, records) = state.control.processes(&caller.who, query, Some(&process.hosts)).await?;
     let registered: HashMap<&AgentId, &ProcessRecord> = records.iter().map(|record| (&record.agent, record)).collect();
-    let change = |(named, host): (&HostRef, Option<HostRecord>)| {
+    let change = |(named, host): (&HostRef, Option<HostSite>)| {
         let known = host.as_ref().and_then(|host| registered.get(&host.agent));
         let refused = host.is_none().then(|| Refusal {
             code: Code::AgentAbsent.number(),

@@ -1,0 +1,155 @@
+//! Tasks as text, kept for those who poll them.
+//!
+//! Promised: an answer shows every outcome that was in the store when its call began, so no poll
+//! shows less than an earlier one. That rests on the store alone: an outcome is added once and never
+//! changed, so the number of outcomes, which every poll reads, tells whether a text still is the
+//! task; where it is not, only what is new is read and written. What is kept is bounded in bytes, and
+//! what nobody has read for the longest time goes first.
+//! Absent: anything that a restart could lose; who may read a task, which is asked before, with every
+//! poll; the texts of calls other than the result calls.
+
+mod rendition;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use proctor_model::TaskId;
+use proctor_store::{Store, StoreError, TaskSummary};
+
+use super::language::Language;
+use rendition::Rendition;
+pub(super) use rendition::Shape;
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// About fifty finished tasks of 10,000 targets.
+const BYTES_MAX: usize = 128 * 1024 * 1024;
+/// Counted for an entry beside its text, so that there are few, too.
+const ENTRY_BYTES: usize = 8 * 1024;
+
+/// One task in one shape and language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    task: TaskId,
+    shape: Shape,
+    language: Language,
+}
+
+/// Held while the text is brought up to date, so that many who poll one task have it done once.
+type Place = Arc<tokio::sync::Mutex<Option<Arc<Rendition>>>>;
+
+#[derive(Debug)]
+pub(super) struct Renditions {
+    kept: Mutex<Kept>,
+    bytes_max: usize,
+}
+
+impl Default for Renditions {
+    fn default() -> Self {
+        Self::bounded(BYTES_MAX)
+    }
+}
+
+impl Renditions {
+    fn bounded(bytes_max: usize) -> Self {
+        Self { kept: Mutex::default(), bytes_max }
+    }
+
+    /// The task in the current language, with at least the outcomes that the summary counts; None
+    /// where it was forgotten meanwhile.
+    pub(super) async fn of(
+        &self,
+        store: &Arc<dyn Store>,
+        task: &TaskSummary,
+        shape: Shape,
+    ) -> Result<Option<Arc<Rendition>>> {
+        let key = Key { task: task.id, shape, language: Language::current() };
+        let place = self.kept.lock().place(key);
+        let mut held = place.lock().await;
+        let is_current = |rendition: &&Arc<Rendition>| rendition.known() >= task.total - task.pending;
+        if let Some(rendition) = held.as_ref().filter(is_current) {
+            return Ok(Some(rendition.clone()));
+        }
+        let renewed = renewed(store, key, held.clone()).await?;
+        // What was there and is not there any more was forgotten.
+        let renewed = renewed.filter(|rendition| is_current(&rendition));
+        let bytes = renewed.as_ref().map(|rendition| rendition.bytes());
+        held.clone_from(&renewed);
+        self.kept.lock().weigh(key, bytes, self.bytes_max);
+        Ok(renewed)
+    }
+}
+
+/// Reads what is new and writes it; None for a task that is not known.
+async fn renewed(store: &Arc<dyn Store>, key: Key, old: Option<Arc<Rendition>>) -> Result<Option<Arc<Rendition>>> {
+    let Key { task, shape, language } = key;
+    let write: Box<dyn FnOnce() -> Rendition + Send> = match old {
+        Some(old) => {
+            let new = store.new_outcomes(task, old.is_known()).await?;
+            Box::new(move || old.with(&new))
+        }
+        None => {
+            let Some(task) = store.task(task).await? else { return Ok(None) };
+            Box::new(move || Rendition::new(shape, task))
+        }
+    };
+    // Off the workers: a large task takes some tens of milliseconds.
+    let written = tokio::task::spawn_blocking(move || language.within(write)).await;
+    let failed = |error| StoreError::Failed { what: "write a task", source: Box::new(error) };
+    Ok(Some(Arc::new(written.map_err(failed)?)))
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    entries: HashMap<Key, Entry>,
+    bytes: usize,
+    /// Counts what is read; a higher number is later.
+    reads: u64,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    place: Place,
+    bytes: usize,
+    read: u64,
+}
+
+impl Kept {
+    fn place(&mut self, key: Key) -> Place {
+        self.reads += 1;
+        let entry = self.entries.entry(key).or_insert_with(|| {
+            self.bytes += ENTRY_BYTES;
+            Entry { bytes: ENTRY_BYTES, ..Entry::default() }
+        });
+        entry.read = self.reads;
+        entry.place.clone()
+    }
+
+    /// After a text was written, or its task was forgotten: keeps within the bound.
+    fn weigh(&mut self, key: Key, bytes: Option<usize>, bytes_max: usize) {
+        match bytes {
+            None => self.remove(&key),
+            Some(bytes) => {
+                if let Some(entry) = self.entries.get_mut(&key) {
+                    self.bytes = self.bytes - entry.bytes + bytes + ENTRY_BYTES;
+                    entry.bytes = bytes + ENTRY_BYTES;
+                }
+            }
+        }
+        while self.bytes > bytes_max {
+            let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.read).map(|(key, _)| *key);
+            let Some(oldest) = oldest else { break };
+            self.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.bytes -= entry.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
