@@ -9,6 +9,7 @@ mod memory;
 mod peers;
 mod procs;
 mod restart;
+mod server;
 mod survival;
 mod throughput;
 mod worker;
@@ -80,6 +81,16 @@ enum Which {
         #[arg(long, default_value_t = 10)]
         seconds: u64,
     },
+    /// What large calls take at the server: the status of many hosts, a task for many, its polls
+    Server {
+        /// Only these [default: all]
+        #[arg(long, value_name = "PART", value_delimiter = ',')]
+        parts: Vec<server::Part>,
+        #[arg(long, default_value_t = 10)]
+        rounds: usize,
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+    },
     /// All of them, one after the other
     All,
 }
@@ -98,6 +109,7 @@ async fn main() -> Result<()> {
         Which::Idle { count: 1000, seconds: 60 },
         Which::Idle { count: 10_000, seconds: 60 },
         Which::Throughput { concurrency: 32, seconds: 10 },
+        Which::Server { parts: Vec::new(), rounds: 10, seconds: 10 },
     ];
     let chosen = if matches!(arguments.which, Which::All) { Vec::from(all) } else { vec![arguments.which] };
     for which in chosen {
@@ -119,6 +131,7 @@ async fn measure(bench: &Bench, which: Which) -> Result<Vec<Table>> {
         Which::Memory { counts } => memory::measure(bench, &counts).await,
         Which::Survival => survival::measure(bench).await,
         Which::Throughput { concurrency, seconds } => throughput::measure(concurrency, seconds).await,
+        Which::Server { parts, rounds, seconds } => server::measure(&parts, rounds, seconds).await,
         Which::All => Ok(Vec::new()),
     }
 }

@@ -128,10 +128,14 @@ impl Fleet {
         Ok(serde_json::from_str(&request.send().await?.text().await?)?)
     }
 
+    /// A POST with the app's credentials in the header, still without a body.
+    pub fn request(&self, path: &str) -> reqwest::RequestBuilder {
+        self.client.post(self.url(path)).header("X-Bkapi-Authorization", self.authorization())
+    }
+
     /// POSTs JSON with the app's credentials in the header; the answer must be HTTP 200.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value> {
-        let request = self.client.post(self.url(path)).header("X-Bkapi-Authorization", self.authorization());
-        let answer = request.body(body.to_string()).send().await?;
+        let answer = self.request(path).body(body.to_string()).send().await?;
         let status = answer.status();
         let text = answer.text().await?;
         ensure!(status.is_success(), "{path} answered {status}: {text}");

@@ -54,7 +54,7 @@ pub async fn thousands_of_hosts_are_found_in_the_order_of_the_question(store: Ar
 
 pub async fn the_sites_of_hosts_are_those_of_their_records(store: Arc<dyn Store>) {
     enrol(&*store, 2).await;
-    store.put_business(super::business(3)).await.unwrap();
+    store.put_business(business(3)).await.unwrap();
     store.place_hosts(&[(host(1), Some(3))]).await.unwrap().unwrap();
     store.bind_agent_ids(&[(host(0), agent(7))]).await.unwrap();
     let (keys, agents) = ([host(1), host(9), host(0)], [agent(1), agent(9), agent(7)]);
