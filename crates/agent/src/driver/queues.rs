@@ -18,7 +18,7 @@ const OPERATIONS_MAX: usize = 64;
 const SUPERVISION_MAX: usize = 64;
 const QUESTIONS_MAX: usize = 16;
 /// What a command that works at all hard needs of a host is over by then.
-const LENT_MAX: Duration = Duration::from_secs(1);
+const LENT_MAX: Duration = Duration::from_millis(100);
 /// How long supervision and questions wait; they come again.
 const PATIENCE: Duration = Duration::from_secs(5);
 
