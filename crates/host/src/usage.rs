@@ -90,10 +90,15 @@ impl Meter {
         Some(self.measure(life, &stat, others, now))
     }
 
-    /// Of one life without its descendants: cheap, and enough for one that has just begun.
+    /// Of one life without its descendants: cheap, and enough for one that has just begun. It is no
+    /// measure for the next whole one.
     pub(crate) fn usage_alone(&self, life: &Incarnation, now: Duration) -> Option<Usage> {
         let stat = self.living(life)?;
-        Some(self.measure(life, &stat, std::iter::empty(), now))
+        let mut usage = self.describe(life, &stat, stat.ticks(), procfs::private_pages(life.pid).unwrap_or(0), now);
+        if let Some(last) = self.samples.lock().get(life) {
+            usage.cpu_percent = last.percent;
+        }
+        Some(usage)
     }
 
     /// Of many lives, from one list of all processes.
@@ -134,20 +139,26 @@ impl Meter {
             ticks = ticks.saturating_add(stat.ticks());
             pages = pages.saturating_add(procfs::private_pages(pid).unwrap_or(0));
         }
-        let elapsed = now.saturating_sub(self.start(life));
-        let average = self.percent_of_cpus(ticks, elapsed);
+        let mut usage = self.describe(life, stat, ticks, pages, now);
         let last = self.samples.lock().get(life).copied();
-        let cpu_percent = match last {
+        usage.cpu_percent = match last {
             Some(last) if now.saturating_sub(last.at) < SAMPLE_PERIOD_MIN => last.percent,
             Some(last) => self.percent_of_cpus(ticks.saturating_sub(last.ticks), now.saturating_sub(last.at)),
-            None => average,
+            None => usage.cpu_percent_average,
         };
         if last.is_none_or(|last| now.saturating_sub(last.at) >= SAMPLE_PERIOD_MIN) {
-            self.keep(life, Sample { at: now, ticks, percent: cpu_percent });
+            self.keep(life, Sample { at: now, ticks, percent: usage.cpu_percent });
         }
+        usage
+    }
+
+    /// What these ticks and pages mean, from the beginning of the life until now.
+    fn describe(&self, life: &Incarnation, stat: &Stat, ticks: u64, pages: u64, now: Duration) -> Usage {
+        let elapsed = now.saturating_sub(self.start(life));
+        let average = self.percent_of_cpus(ticks, elapsed);
         let memory_bytes = pages.saturating_mul(self.units.page_bytes);
         Usage {
-            cpu_percent,
+            cpu_percent: average,
             cpu_percent_average: average,
             memory_percent: percent(memory_bytes as f64, self.memory_bytes as f64),
             memory_bytes,
@@ -210,6 +221,24 @@ fn setting(name: libc::c_int) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_process_uses_alone_is_no_measure_for_its_tree() {
+        let (meter, boot) = (Meter::new(), procfs::boot_id().unwrap());
+        let us = Process::open(i32::try_from(std::process::id()).unwrap()).unwrap().life(&boot);
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let now = Duration::from_secs(u64::try_from(time.tv_sec).unwrap());
+
+        assert!(meter.usage_alone(&us, now).is_some());
+        assert!(meter.samples.lock().is_empty());
+        let whole = meter.usages(&boot, std::slice::from_ref(&us), now);
+        assert!(whole[0].is_some() && meter.samples.lock().contains_key(&us));
+        meter.samples.lock().insert(us.clone(), Sample { at: now, ticks: 5, percent: 7.0 });
+
+        let later = meter.usage_alone(&us, now + Duration::from_secs(10)).unwrap();
+        assert!((later.cpu_percent - 7.0).abs() < f64::EPSILON, "{later:?}");
+        assert_eq!(meter.samples.lock()[&us].ticks, 5);
+    }
 
     #[test]
     fn a_percentage_is_finite_and_at_most_the_whole() {

@@ -17,7 +17,7 @@ use super::act::ended_by;
 const OPERATIONS_MAX: usize = 64;
 const SUPERVISION_MAX: usize = 64;
 const QUESTIONS_MAX: usize = 16;
-/// What a command that works at all hard needs of a host is over by then.
+/// How long a command keeps its place at most: most starts and stops are over by then.
 const LENT_MAX: Duration = Duration::from_millis(100);
 /// How long supervision and questions wait; they come again.
 const PATIENCE: Duration = Duration::from_secs(5);

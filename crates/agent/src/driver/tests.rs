@@ -155,7 +155,8 @@ async fn a_cancel_ends_the_command_that_runs_and_what_waits_behind_it() {
 async fn a_cancelled_operation_that_is_delivered_again_is_answered_and_does_not_run() {
     let mut stage = Stage::new().await;
     let spec = stage.spec(|spec| {
-        spec.control.start = Some("touch begun; until [ -e go ] || [ ! -e begun ]; do sleep 0.01; done".parse().unwrap());
+        spec.control.start =
+            Some("touch begun; until [ -e go ] || [ ! -e begun ]; do sleep 0.01; done".parse().unwrap());
         spec.control.reload = Some("touch reloaded".parse().unwrap());
     });
     stage.operate(0, "p", OperationKind::Start, &spec).await;
