@@ -114,7 +114,7 @@ async fn processes_and_pools_through_the_client() {
     assert_eq!(plan.hosts[0].changes[0].path, "control.reload");
     assert_eq!((history.len(), &diff.changes), (2, &plan.hosts[0].changes));
     assert_eq!((listed.len(), listed[0].process.as_str()), (1, "e2e/listed"));
-    assert_eq!(shown.processes[0].spec.as_ref().unwrap().labels["proc_name"], "listed");
+    assert_eq!(shown.processes[0].spec.as_ref().unwrap().labels.get("proc_name"), Some("listed"));
     assert!(pools[0].usage.is_some());
     let rows = client.unregister(key, &Hosts::These(vec![IP.into()])).await.unwrap();
     assert!(rows[0].is_success());

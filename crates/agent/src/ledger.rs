@@ -273,7 +273,7 @@ fn migrate(connection: &mut Connection, found: u32) -> rusqlite::Result<()> {
 
 fn read(connection: &Connection) -> rusqlite::Result<Memory> {
     let mut memory = Memory {
-        boot: fact(connection, "boot")?.map(BootId),
+        boot: fact(connection, "boot")?.map(BootId::from),
         generation: number_fact(connection, "generation")?,
         ..Memory::default()
     };
@@ -360,7 +360,7 @@ fn commit(connection: &mut Connection, batch: &Batch, spooled: &mut events::Spoo
 
 fn write_facts(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
     let facts = [
-        ("boot", batch.boot.as_ref().map(|boot| boot.0.clone())),
+        ("boot", batch.boot.as_ref().map(|boot| boot.as_str().to_owned())),
         ("generation", batch.generation.map(|generation| generation.to_string())),
     ];
     for (name, value) in facts {

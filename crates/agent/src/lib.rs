@@ -74,7 +74,7 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
     let host = Host::new(proctor_host::Options { state_dir: options.state_dir.clone() }, &tasks)?;
     let (ledger, memory) = ledger::Ledger::open(&options.state_dir.join("ledger.db"))?;
     let (inbox, inputs) = driver::inbox();
-    let driver = driver::Driver::new(host.clone(), policy.clone(), ledger, memory, inbox.clone(), tasks.clone());
+    let driver = driver::Driver::new(host.clone(), policy.clone(), ledger, memory, inbox.clone(), tasks.clone())?;
     let (seen, driven) = (driver.seen_generation(), driver.run(inputs));
     // Supervision does not wait for the server, nor for the enrolment.
     // It writes the ledger on its own thread.

@@ -1,9 +1,8 @@
 //! A spec for tests: valid, and nothing that a test does not ask for.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use proctor_model::{Control, Identity, Lifetime, Limits, Ownership, Policy, Spec};
+use proctor_model::{Control, Identity, Labels, Lifetime, Limits, Ownership, Policy, Spec};
 
 pub(crate) fn spec(change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
     let mut spec = Spec {
@@ -22,7 +21,7 @@ pub(crate) fn spec(change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
         ownership: Ownership::default(),
         report_id: None,
         configmap: Vec::new(),
-        labels: BTreeMap::new(),
+        labels: Labels::default(),
     };
     change(&mut spec);
     Arc::new(spec)

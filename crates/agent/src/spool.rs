@@ -127,6 +127,11 @@ impl EventSpool {
         self.waiting.range(first..).take(max).take_while(fits).cloned().collect()
     }
 
+    /// Holds no more memory than it needs.
+    pub(crate) fn shrink(&mut self) {
+        self.waiting.shrink_to_fit();
+    }
+
     pub(crate) fn has_unsent(&self) -> bool {
         self.waiting.back().is_some_and(|event| event.sequence > self.sent)
     }

@@ -1,6 +1,5 @@
 //! The demo process of `proctor dev`: a shell script that beats once a second, there to be killed.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -9,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use proctor_model::{
-    Control as Commands, HostKey, Identity, Lifetime, Limits, OperationKind, Outcome, Ownership, Policy, ProcessKey,
-    Seconds, Spec, TaskId,
+    Control as Commands, HostKey, Identity, Labels, Lifetime, Limits, OperationKind, Outcome, Ownership, Policy,
+    ProcessKey, Seconds, Spec, TaskId,
 };
 use proctor_server::control::{
     Caller, Control, HostRef, SpecSource, Submission, SubmitOptions, SubmittedItem, SubmittedTarget,
@@ -114,7 +113,7 @@ impl Demo {
             ownership: Ownership::default(),
             report_id: None,
             configmap: Vec::new(),
-            labels: BTreeMap::new(),
+            labels: Labels::default(),
         })
     }
 }

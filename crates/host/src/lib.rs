@@ -13,6 +13,7 @@ mod blocking;
 mod cgroup;
 mod command;
 mod descriptors;
+mod ends;
 mod error;
 mod fork;
 #[cfg(feature = "fuzz")]
@@ -30,7 +31,7 @@ mod tree;
 mod usage;
 mod user;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -45,6 +46,7 @@ use tokio::sync::oneshot;
 
 pub use cgroup::{Leaf, Method, Prefer, Tracking};
 pub use command::{Command, Reins};
+pub use ends::{Ended, Ends};
 pub use error::Error;
 pub use sampler::{Sample, Sampler};
 
@@ -148,6 +150,11 @@ impl Host {
         look::look(&self.shared.ground.blocking, &self.shared.boot, identity, known).await
     }
 
+    /// As [`Self::look`], where the answer is at hand. None: it takes a look.
+    pub fn look_now(&self, identity: &Identity, known: Option<&Incarnation>) -> Option<Look> {
+        look::look_now(&self.shared.boot, identity, known)
+    }
+
     /// Runs a command to its end. Dropped before, it leaves the command running.
     pub async fn run(&self, command: Command) -> CommandEnd {
         command::run(&self.shared.ground, command, None).await
@@ -195,16 +202,12 @@ impl Host {
         };
         let fd = process.into_fd();
         pidfd::ended(fd.as_fd()).await;
+        exit_in_time(&life, fd.as_fd()).await
+    }
 
-        let reaped = if CHILDREN.is_command(life.pid) { None } else { pidfd::reap(fd.as_fd()) };
-        if let Some(exit) = reaped {
-            CHILDREN.remember(life.pid, life.start_ticks, exit);
-            return Some(exit);
-        }
-        match CHILDREN.remembered(life.pid, life.start_ticks) {
-            Some(exit) => Some(exit),
-            None => pidfd::foreign_exit(fd.as_fd()).await,
-        }
+    /// A watch over many lives, which one caller names and hears of.
+    pub fn ends<K>(&self) -> Result<Ends<K>, Error> {
+        Ends::new(self.clone())
     }
 
     pub fn is_alive(&self, life: &Incarnation) -> bool {
@@ -322,6 +325,24 @@ impl Host {
         }
         self.shared.boot_millis.store(fresh, Ordering::Relaxed);
         fresh
+    }
+}
+
+/// How a life ended that is over and watched, where that is known at once.
+fn exit_of(life: &Incarnation, fd: BorrowedFd<'_>) -> Option<Exit> {
+    let reaped = if CHILDREN.is_command(life.pid) { None } else { pidfd::reap(fd) };
+    if let Some(exit) = reaped {
+        CHILDREN.remember(life.pid, life.start_ticks, exit);
+        return Some(exit);
+    }
+    CHILDREN.remembered(life.pid, life.start_ticks)
+}
+
+/// As [`exit_of`]; a parent other than us gets some time to ask first.
+async fn exit_in_time(life: &Incarnation, fd: BorrowedFd<'_>) -> Option<Exit> {
+    match exit_of(life, fd) {
+        Some(exit) => Some(exit),
+        None => pidfd::foreign_exit(fd).await,
     }
 }
 

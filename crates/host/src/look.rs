@@ -5,6 +5,7 @@
 //! which a replaced binary or a new title changes. Absent: translation of pids of other pid
 //! namespaces; such a pid means some other process here and fails the comparison of names.
 
+use std::path::Path;
 use std::time::Duration;
 
 use proctor_model::{BootId, Identity, Incarnation, Look};
@@ -41,6 +42,24 @@ pub(crate) async fn look(blocking: &Blocking, boot: &BootId, identity: &Identity
     }
 }
 
+/// The answer where nobody has to wait for it: the pid file lies in the kernel's memory, and its process
+/// is dead or the one that is known. None: [`look`] has to find out.
+pub(crate) fn look_now(boot: &BootId, identity: &Identity, known: Option<&Incarnation>) -> Option<Look> {
+    let path = identity.pid_path.as_str();
+    let pid = pidfile::read_cached(Path::new(path))?;
+    match (Process::open(pid), known) {
+        (Err(Refused::Gone), None) => Some(Look::Dead { pid, reason: runs_not(pid, path) }),
+        (Ok(process), Some(known)) if process.is_alive() && process.life(boot) == *known => {
+            Some(Look::Running(known.clone()))
+        }
+        (Ok(_) | Err(_), _) => None,
+    }
+}
+
+fn runs_not(pid: i32, path: impl std::fmt::Display) -> String {
+    format!("pid {pid} of {path} does not run")
+}
+
 /// Where that cannot be found out, for lack of descriptors, a life that was alive still is.
 pub(crate) fn is_alive(life: &Incarnation, boot: &BootId) -> bool {
     match Process::of(life, boot) {
@@ -58,7 +77,7 @@ fn find(boot: &BootId, identity: &Identity, known: Option<&Incarnation>) -> Resu
     let path = path.display();
 
     let process = Process::open(pid).map_err(|refused| match refused {
-        Refused::Gone => Refusal::Dead { pid, reason: format!("pid {pid} of {path} does not run") },
+        Refused::Gone => Refusal::Dead { pid, reason: runs_not(pid, &path) },
         Refused::Thread => Refusal::Absent(format!("pid {pid} of {path} is a thread, not a process")),
         Refused::Failed(error) => Refusal::Unclear(format!("pid {pid} of {path} cannot be looked at: {error}")),
     })?;

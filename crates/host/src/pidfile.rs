@@ -5,9 +5,12 @@
 //! hang), see [`crate::blocking`]; and any knowledge of whether the pid runs, see [`crate::look`].
 
 use std::fs::{FileType, OpenOptions};
-use std::io::Read;
+use std::io::{IoSliceMut, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
+use rustix::io::{ReadWriteFlags, preadv2};
 
 const BYTES_MAX: usize = 64;
 const DIGITS_MAX: usize = 10;
@@ -63,6 +66,22 @@ pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> Result<bool, String
     let mut text = Vec::with_capacity(BYTES_MAX);
     file.take(BYTES_MAX as u64).read_to_end(&mut text).map_err(unreadable)?;
     parse(&text).map_err(|problem| Refusal::Absent(format!("pid file {shown} {problem}")))
+}
+
+/// The pid in a pid file that lies in the kernel's memory: nothing here waits for a disk or a network.
+/// None: it takes more to find out, [`read`] at least.
+pub(crate) fn read_cached(path: &Path) -> Option<i32> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).ok()?;
+    let wanted = StatxFlags::TYPE | StatxFlags::UID;
+    let stat = statx(&file, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, wanted).ok()?;
+    let is_ours = stat.stx_uid == 0 || stat.stx_uid == rustix::process::geteuid().as_raw();
+    if !is_ours || rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()) != rustix::fs::FileType::RegularFile {
+        return None;
+    }
+    let mut text = [0; BYTES_MAX];
+    let length = preadv2(&file, &mut [IoSliceMut::new(&mut text)], 0, ReadWriteFlags::NOWAIT).ok()?;
+    parse(text.get(..length)?).ok()
 }
 
 fn kind(kind: FileType) -> &'static str {
@@ -152,6 +171,21 @@ mod tests {
         ];
         for text in hostile {
             assert!(parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_in_memory_is_read_at_once_and_what_is_not_plain_is_left_to_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let (plain, link, odd) = (dir.path().join("a.pid"), dir.path().join("b.pid"), dir.path().join("c.pid"));
+        std::fs::write(&plain, "4242\n").unwrap();
+        std::fs::write(&odd, "x\n").unwrap();
+        std::os::unix::fs::symlink(&plain, &link).unwrap();
+
+        // Not every file system can say that it would have to wait.
+        assert!(matches!(read_cached(&plain), Some(4242) | None));
+        for other in [&link, &odd, &dir.path().to_owned(), &dir.path().join("none")] {
+            assert_eq!(read_cached(other), None, "{}", other.display());
         }
     }
 

@@ -165,7 +165,7 @@ pub(crate) fn executable(pid: i32) -> Option<String> {
 
 pub(crate) fn boot_id() -> io::Result<BootId> {
     let text = read(Path::new(BOOT_ID_PATH), 128)?;
-    Ok(BootId(String::from_utf8_lossy(&text).trim().to_owned()))
+    Ok(BootId::from(String::from_utf8_lossy(&text).trim()))
 }
 
 pub(crate) const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";

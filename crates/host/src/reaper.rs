@@ -27,12 +27,13 @@ const ENDS_KEPT_MAX: usize = 1024;
 /// Children belong to the whole program, however many hosts it makes, so their register does too.
 pub(crate) static CHILDREN: Children = Children::new();
 
+#[derive(Debug)]
 pub(crate) struct Children {
     state: Mutex<Option<State>>,
     wake: Notify,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     /// Spawns that have begun and whose pid is not known yet.
     spawning: usize,
@@ -161,6 +162,7 @@ impl Drop for Shell {
 }
 
 /// Somebody waits for the end of a pid.
+#[derive(Debug)]
 pub(crate) struct Watch {
     children: &'static Children,
     pid: i32,

@@ -19,7 +19,7 @@ use crate::tree::{Member, Table};
 const TABLE_AGE_MAX: Duration = Duration::from_secs(1);
 /// CPU time comes in ticks of 10 ms, which would be most of a shorter period.
 const SAMPLE_PERIOD_MIN: Duration = Duration::from_millis(500);
-const SAMPLES_MAX: usize = 8192;
+const SAMPLES_MAX: usize = 65_536;
 const TREE_SIZE_MAX: usize = 4096;
 
 /// What the kernel counts in.
@@ -49,7 +49,7 @@ pub(crate) struct Meter {
     units: Units,
     memory_bytes: u64,
     table: Mutex<Option<(Duration, Arc<Table>)>>,
-    samples: Mutex<HashMap<Incarnation, Sample>>,
+    samples: Mutex<HashMap<Member, Sample>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +95,7 @@ impl Meter {
     pub(crate) fn usage_alone(&self, life: &Incarnation, now: Duration) -> Option<Usage> {
         let stat = self.living(life)?;
         let mut usage = self.describe(life, &stat, stat.ticks(), procfs::private_pages(life.pid).unwrap_or(0), now);
-        if let Some(last) = self.samples.lock().get(life) {
+        if let Some(last) = self.samples.lock().get(&member_of(life)) {
             usage.cpu_percent = last.percent;
         }
         Some(usage)
@@ -104,12 +104,10 @@ impl Meter {
     /// Of many lives, from one list of all processes.
     pub(crate) fn usages(&self, boot: &BootId, lives: &[Incarnation], now: Duration) -> Vec<Option<Usage>> {
         let Ok(table) = Table::read() else { return lives.iter().map(|_| None).collect() };
+        self.samples.lock().retain(|member, _| table.stat(member).is_some());
         let usage_of = |life: &Incarnation| {
             let root = member_of(life);
-            let Some(stat) = table.stat(&root).filter(|_| life.boot == *boot) else {
-                self.samples.lock().remove(life);
-                return None;
-            };
+            let stat = table.stat(&root).filter(|_| life.boot == *boot)?;
             let descendants = table.tree(root).into_iter().skip(1);
             let others = descendants.filter_map(|member| Some((member.pid, table.stat(&member)?.clone())));
             Some(self.measure(life, stat, others, now))
@@ -121,7 +119,7 @@ impl Meter {
         match Process::of(life, &life.boot) {
             Ok(Some(process)) if process.is_alive() => Some(process.stat),
             Ok(_) | Err(_) => {
-                self.samples.lock().remove(life);
+                self.samples.lock().remove(&member_of(life));
                 None
             }
         }
@@ -140,7 +138,7 @@ impl Meter {
             pages = pages.saturating_add(procfs::private_pages(pid).unwrap_or(0));
         }
         let mut usage = self.describe(life, stat, ticks, pages, now);
-        let last = self.samples.lock().get(life).copied();
+        let last = self.samples.lock().get(&member_of(life)).copied();
         usage.cpu_percent = match last {
             Some(last) if now.saturating_sub(last.at) < SAMPLE_PERIOD_MIN => last.percent,
             Some(last) => self.percent_of_cpus(ticks.saturating_sub(last.ticks), now.saturating_sub(last.at)),
@@ -185,11 +183,10 @@ impl Meter {
 
     fn keep(&self, life: &Incarnation, sample: Sample) {
         let mut samples = self.samples.lock();
-        if samples.len() >= SAMPLES_MAX && !samples.contains_key(life) {
-            let oldest = samples.iter().min_by_key(|(_, sample)| sample.at).map(|(life, _)| life.clone());
-            oldest.and_then(|life| samples.remove(&life));
+        // Those that have ended go with the next list of all processes.
+        if samples.len() < SAMPLES_MAX || samples.contains_key(&member_of(life)) {
+            samples.insert(member_of(life), sample);
         }
-        samples.insert(life.clone(), sample);
     }
 
     fn percent_of_cpus(&self, ticks: u64, elapsed: Duration) -> f64 {
@@ -232,12 +229,12 @@ mod tests {
         assert!(meter.usage_alone(&us, now).is_some());
         assert!(meter.samples.lock().is_empty());
         let whole = meter.usages(&boot, std::slice::from_ref(&us), now);
-        assert!(whole[0].is_some() && meter.samples.lock().contains_key(&us));
-        meter.samples.lock().insert(us.clone(), Sample { at: now, ticks: 5, percent: 7.0 });
+        assert!(whole[0].is_some() && meter.samples.lock().contains_key(&member_of(&us)));
+        meter.samples.lock().insert(member_of(&us), Sample { at: now, ticks: 5, percent: 7.0 });
 
         let later = meter.usage_alone(&us, now + Duration::from_secs(10)).unwrap();
         assert!((later.cpu_percent - 7.0).abs() < f64::EPSILON, "{later:?}");
-        assert_eq!(meter.samples.lock()[&us].ticks, 5);
+        assert_eq!(meter.samples.lock()[&member_of(&us)].ticks, 5);
     }
 
     #[test]

@@ -77,7 +77,7 @@ async fn a_life_that_never_was_is_over() {
     std::fs::write(world.path("x.pid"), process.pid().to_string()).unwrap();
     let life = world.life("sleep", &world.path("x.pid")).await;
     let other_ticks = Incarnation { start_ticks: life.start_ticks + 1, ..life.clone() };
-    let other_boot = Incarnation { boot: BootId("another".into()), ..life.clone() };
+    let other_boot = Incarnation { boot: BootId::from("another"), ..life.clone() };
     let other_inode = Incarnation { pidfd_inode: Some(1), ..life.clone() };
 
     for other in [other_ticks, other_boot, other_inode] {

@@ -181,7 +181,7 @@ async fn a_reused_pid_is_not_the_old_life() {
     let life = world.life("sleep", &world.path("x.pid")).await;
     let earlier = Incarnation { start_ticks: life.start_ticks - 1, ..life.clone() };
     let other_inode = Incarnation { pidfd_inode: Some(1), ..life.clone() };
-    let other_boot = Incarnation { boot: BootId("another".into()), ..life.clone() };
+    let other_boot = Incarnation { boot: BootId::from("another"), ..life.clone() };
     let mut sampler = world.host.sampler();
 
     for other in [&earlier, &other_inode, &other_boot] {

@@ -208,8 +208,8 @@ as_text!(Scope);
 as_text!(Subject);
 
 /// The name of a role.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub struct RoleName(String);
 
 text_type!(RoleName);

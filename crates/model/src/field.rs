@@ -67,7 +67,13 @@ macro_rules! text_type {
 
         impl From<$type> for String {
             fn from(value: $type) -> Self {
-                value.0
+                value.as_str().to_owned()
+            }
+        }
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
             }
         }
 

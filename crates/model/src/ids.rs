@@ -1,5 +1,7 @@
 //! Identifiers that we give out.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -8,11 +10,11 @@ use crate::field::{FieldError, check_text, text_type};
 const TASK_PREFIX: &str = "GSETASK:";
 
 /// The stable name of the agent on a host, independent of the host's address.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_.-]+$"))]
-#[serde(try_from = "String", into = "String")]
-pub struct AgentId(String);
+#[cfg_attr(feature = "schema", schema(value_type = String, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_.-]+$"))]
+#[serde(try_from = "String")]
+pub struct AgentId(Arc<str>);
 
 text_type!(AgentId);
 
@@ -22,11 +24,11 @@ impl AgentId {
         if !text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')) {
             return Err(FieldError::new("agent_id", "may contain only letters, digits, '-', '_' and '.'"));
         }
-        Ok(Self(text))
+        Ok(Self(text.into()))
     }
 
     pub fn from_uuid(uuid: Uuid) -> Self {
-        Self(uuid.simple().to_string())
+        Self(uuid.simple().to_string().into())
     }
 }
 

@@ -1,5 +1,7 @@
 //! What names a process: a namespace and a name inside it, unique on one host.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::field::{FieldError, check_text, text_type};
@@ -7,18 +9,20 @@ use crate::field::{FieldError, check_text, text_type};
 const NAME_CHARS_MAX: usize = 128;
 
 /// A group of processes that belong together, for example one product of one team.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(try_from = "String", into = "String")]
-pub struct Namespace(String);
+#[cfg_attr(feature = "schema", schema(value_type = String))]
+#[serde(try_from = "String")]
+pub struct Namespace(Arc<str>);
 
 /// The name of a process inside its namespace.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(try_from = "String", into = "String")]
-pub struct ProcessName(String);
+#[cfg_attr(feature = "schema", schema(value_type = String))]
+#[serde(try_from = "String")]
+pub struct ProcessName(Arc<str>);
 
-/// Which process, on whatever host.
+/// Which process, on whatever host. Clones are cheap: an agent names a process in many places.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ProcessKey {
     pub namespace: Namespace,
@@ -31,26 +35,26 @@ text_type!(ProcessName);
 impl Namespace {
     fn parse(text: String) -> Result<Self, FieldError> {
         check_name("namespace", &text)?;
-        Ok(Self(text))
+        Ok(Self(text.into()))
     }
 }
 
 impl ProcessName {
     fn parse(text: String) -> Result<Self, FieldError> {
         check_name("name", &text)?;
-        Ok(Self(text))
+        Ok(Self(text.into()))
     }
 
     /// A name from free text (a path, an index key) that need not obey the rules of names: kept as
     /// it is where it does, else made legal, with a digest so that two texts never meet.
     pub fn from_free_text(text: &str) -> Self {
         if check_name("name", text).is_ok() {
-            return Self(text.to_owned());
+            return Self(text.into());
         }
         let digest = blake3::hash(text.as_bytes()).to_hex();
         let legal: String = text.chars().map(|c| if c == ':' || c.is_control() { '_' } else { c }).collect();
         let kept: String = legal.chars().take(NAME_CHARS_MAX - 17).collect();
-        Self(format!("{kept}~{}", &digest.as_str()[..16]))
+        Self(format!("{kept}~{}", &digest.as_str()[..16]).into())
     }
 }
 

@@ -7,9 +7,9 @@ use crate::{Namespace, Percent};
 
 /// Equal to its namespace: all processes of the namespace. Else: those with the label
 /// `process_group` equal to it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "String")]
 pub struct PoolId(String);
 
 text_type!(PoolId);

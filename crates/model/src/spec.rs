@@ -3,11 +3,11 @@
 //! A spec is immutable and content-addressed by [`Spec::hash`]. Everything that the API documents
 //! call reserved is kept here too, so that it can be shown again.
 
-use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Labels;
 use crate::field::{FieldError, check_text, text_type};
 
 const PATH_BYTES_MAX: usize = 4096;
@@ -33,7 +33,7 @@ pub struct Spec {
     /// The alarm id of the original's warn_report_policy.
     pub report_id: Option<i64>,
     pub configmap: Vec<ConfigFile>,
-    pub labels: BTreeMap<String, String>,
+    pub labels: Labels,
 }
 
 /// How the process is recognised on its host.
@@ -241,10 +241,11 @@ impl Spec {
 }
 
 /// An absolute path without `..`, in UTF-8.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(try_from = "String", into = "String")]
-pub struct AbsolutePath(String);
+#[cfg_attr(feature = "schema", schema(value_type = String))]
+#[serde(try_from = "String")]
+pub struct AbsolutePath(Box<str>);
 
 text_type!(AbsolutePath);
 
@@ -260,15 +261,16 @@ impl AbsolutePath {
         if text.split('/').any(|part| part == "..") {
             return Err(FieldError::new("", format!("'{text}' must not contain '..'")));
         }
-        Ok(Self(text))
+        Ok(Self(text.into()))
     }
 }
 
 /// The base name of an executable.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(try_from = "String", into = "String")]
-pub struct ProcName(String);
+#[cfg_attr(feature = "schema", schema(value_type = String))]
+#[serde(try_from = "String")]
+pub struct ProcName(Box<str>);
 
 text_type!(ProcName);
 
@@ -278,15 +280,16 @@ impl ProcName {
         if text.contains('/') {
             return Err(FieldError::new("proc_name", "must be a file name without '/'"));
         }
-        Ok(Self(text))
+        Ok(Self(text.into()))
     }
 }
 
 /// An account of the host's operating system.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(try_from = "String", into = "String")]
-pub struct UserName(String);
+#[cfg_attr(feature = "schema", schema(value_type = String))]
+#[serde(try_from = "String")]
+pub struct UserName(Box<str>);
 
 text_type!(UserName);
 
@@ -296,15 +299,16 @@ impl UserName {
         if text.contains([':', '/']) {
             return Err(FieldError::new("user", "must not contain ':' or '/'"));
         }
-        Ok(Self(text))
+        Ok(Self(text.into()))
     }
 }
 
 /// A line for the shell. It is passed on as it is; nothing is ever interpolated into it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(try_from = "String", into = "String")]
-pub struct CommandLine(String);
+#[cfg_attr(feature = "schema", schema(value_type = String))]
+#[serde(try_from = "String")]
+pub struct CommandLine(Box<str>);
 
 text_type!(CommandLine);
 
@@ -319,15 +323,16 @@ impl CommandLine {
         if text.contains('\0') {
             return Err(FieldError::new("", "must not contain a NUL character"));
         }
-        Ok(Self(text))
+        Ok(Self(text.into()))
     }
 }
 
 /// A crontab rule of five fields.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(try_from = "String", into = "String")]
-pub struct CronRule(String);
+#[cfg_attr(feature = "schema", schema(value_type = String))]
+#[serde(try_from = "String")]
+pub struct CronRule(Box<str>);
 
 text_type!(CronRule);
 
@@ -346,7 +351,7 @@ impl CronRule {
         if !comes_true(&cron.pattern) {
             return Err(bad(format!("'{text}' never comes true: there is no such day")));
         }
-        Ok(Self(text))
+        Ok(Self(text.into()))
     }
 }
 

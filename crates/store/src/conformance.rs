@@ -238,7 +238,7 @@ pub fn spec(proc_name: &str) -> Arc<Spec> {
         ownership: Ownership::default(),
         report_id: None,
         configmap: Vec::new(),
-        labels: [("tier".to_owned(), "网关".to_owned())].into(),
+        labels: [("tier".to_owned(), "网关".to_owned())].into_iter().collect(),
     })
 }
 

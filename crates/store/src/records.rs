@@ -1,11 +1,10 @@
 //! The records that cross the store's border.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use proctor_model::{
-    AgentId, HostFacts, HostKey, Namespace, Phase, Places, Pool, ProcessKey, ProcessName, Snapshot, Spec,
+    AgentId, HostFacts, HostKey, Labels, Namespace, Phase, Places, Pool, ProcessKey, ProcessName, Snapshot, Spec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -173,12 +172,12 @@ pub enum LabelTerm {
 }
 
 impl LabelTerm {
-    pub fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub fn holds(&self, labels: &Labels) -> bool {
         match self {
-            Self::Equals(key, value) => labels.get(key) == Some(value),
-            Self::NotEquals(key, value) => labels.get(key) != Some(value),
-            Self::Exists(key) => labels.contains_key(key),
-            Self::Absent(key) => !labels.contains_key(key),
+            Self::Equals(key, value) => labels.get(key) == Some(value.as_str()),
+            Self::NotEquals(key, value) => labels.get(key) != Some(value.as_str()),
+            Self::Exists(key) => labels.get(key).is_some(),
+            Self::Absent(key) => labels.get(key).is_none(),
         }
     }
 }

@@ -19,6 +19,12 @@ impl Time {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
+
+    /// The last whole multiple of `unit` since boot, not after this time.
+    pub fn rounded_down(self, unit: Duration) -> Self {
+        let unit = u64::try_from(unit.as_millis()).unwrap_or(u64::MAX).max(1);
+        Self(self.0 - self.0 % unit)
+    }
 }
 
 impl Add<Duration> for Time {

@@ -35,7 +35,7 @@ impl LinkMessage for FromAgent {
             }),
             Self::Hello { agent, boot, facts, seen_generation, nonce, time_ms } => Kind::Hello(proto::Hello {
                 agent: agent.into(),
-                boot: boot.0,
+                boot: boot.as_str().to_owned(),
                 facts: Some(facts.into()),
                 seen_generation,
                 nonce,

@@ -42,7 +42,7 @@ pub(crate) fn agent_id(text: String) -> Result<AgentId, WireError> {
 }
 
 pub(crate) fn boot_id(text: String) -> Result<BootId, WireError> {
-    short("boot id", text).map(BootId)
+    short("boot id", text).map(BootId::from)
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {

@@ -9,7 +9,9 @@ use clap::Parser;
 use proctor_agent::Options;
 use proctor_model::AgentId;
 use proctor_runtime::Tasks;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Supervises the processes of this host for a Proctor server.
 #[derive(Debug, Parser)]
@@ -41,14 +43,14 @@ struct Arguments {
     policy: Option<PathBuf>,
     /// What to log, for example `info` or `proctor_agent=debug`
     #[arg(long, env = "PROCTOR_LOG", default_value = "info")]
-    log: String,
+    log: Targets,
 }
 
 fn main() -> ExitCode {
     proctor_host::memory::use_one_heap();
     let arguments = Arguments::parse();
-    let filter = EnvFilter::try_new(&arguments.log).unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(lines).with(arguments.log.clone()).init();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_host::{Command, Reins};
-use proctor_model::{CommandEnd, CommandResult, Incarnation, Look, ProcessKey, Spec};
+use proctor_host::{Command, Ended, Reins};
+use proctor_model::{CommandEnd, CommandResult, Exit, Incarnation, Look, ProcessKey, Spec};
 use proctor_supervise::{Action, CommandKind, Event, Notice, Process, Ticket, Time};
 use proctor_wire::FromAgent;
 use tokio::sync::oneshot;
@@ -80,7 +80,6 @@ impl Driver {
                 self.check_health(key, ticket, line.as_str(), spec, timeout)
             }
             Action::Watch(life) => {
-                self.watchman.watch(&key, &life, self.now());
                 self.learn_version(&key, &life);
                 self.watch(key, life);
             }
@@ -110,7 +109,10 @@ impl Driver {
     }
 
     /// A known life counts as running as long as it is alive, whatever became of its pid file.
-    fn look(&self, key: ProcessKey, ticket: Ticket, spec: &Spec, known: Option<Incarnation>) {
+    fn look(&mut self, key: ProcessKey, ticket: Ticket, spec: &Spec, known: Option<Incarnation>) {
+        if let Some(look) = self.host.look_now(&spec.identity, known.as_ref()) {
+            return self.feed(&key, Event::Looked { ticket, look });
+        }
         let (host, inbox, identity) = (self.host.clone(), self.inbox.clone(), spec.identity.clone());
         self.tasks.spawn("look", async move {
             let look = look_or_known(&host, &identity, known).await;
@@ -176,6 +178,13 @@ impl Driver {
         });
     }
 
+    /// The command has ended: there is nothing to say to it any more.
+    pub(super) fn let_end(&mut self, key: &ProcessKey, ticket: Ticket) {
+        if self.attached(key, ticket).is_some() {
+            self.attached.remove(key);
+        }
+    }
+
     fn attached(&mut self, key: &ProcessKey, ticket: Ticket) -> Option<&mut Attached> {
         self.attached.get_mut(key).filter(|attached| attached.ticket == ticket)
     }
@@ -212,7 +221,26 @@ impl Driver {
         });
     }
 
+    /// Hears of the ends of all lives that are watched.
+    pub(super) fn hear_ends(&self) {
+        let (ends, tasks, inbox) = (self.ends.clone(), self.tasks.clone(), self.inbox.clone());
+        self.tasks.spawn("ends", async move {
+            let tell = |over: Ended<ProcessKey>| match (over.exit_now(), inbox.try_reserve()) {
+                (exit @ Some(_), Ok(room)) => room.send(ended(over, exit)),
+                (None, _) | (_, Err(_)) => {
+                    let inbox = inbox.clone();
+                    tasks.spawn("end", async move {
+                        let exit = over.exit().await;
+                        let _ = inbox.send(ended(over, exit)).await;
+                    });
+                }
+            };
+            ends.tell(tell).await;
+        });
+    }
+
     fn watch(&self, key: ProcessKey, life: Incarnation) {
+        let Err((key, life)) = self.ends.watch(key, life) else { return };
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         self.tasks.spawn("watch", async move {
             let exit = host.ended(life.clone()).await;
@@ -275,6 +303,11 @@ pub(super) async fn look_or_known(
         (Look::Absent(_) | Look::Dead { .. }, Some(known)) if host.is_alive(&known) => Look::Running(known),
         (look, _) => look,
     }
+}
+
+fn ended(over: Ended<ProcessKey>, exit: Option<Exit>) -> Input {
+    let Ended { name, life, .. } = over;
+    Input::Machine(name, Event::Ended { life, exit })
 }
 
 pub(super) fn ended_by(result: CommandResult) -> CommandEnd {

@@ -31,7 +31,7 @@ impl Driver {
         }
         let is_wanted = |operation: &OperationId| wanted.contains(&operation.whole());
         let mut found: Vec<(ProcessKey, OperationId)> = Vec::new();
-        for process in self.processes.values() {
+        for process in self.processes.all() {
             found.extend(process.operations().filter(is_wanted).map(|operation| (process.key().clone(), operation)));
         }
         for (key, operation) in found {

@@ -6,8 +6,10 @@
 //! rename processes without unregistering the old name. Absent: links between paths; two names of one
 //! file count as two files.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use proctor_model::{Identity, OperationKind, ProcessKey, Spec};
 use proctor_supervise::{Process, Request};
@@ -17,8 +19,12 @@ use super::Driver;
 /// The processes by every path that their pid files may have.
 #[derive(Debug, Default)]
 pub(super) struct Holders {
-    by_path: HashMap<String, BTreeSet<ProcessKey>>,
-    paths_of: HashMap<ProcessKey, Paths>,
+    /// By the hash of a path and the number of its holder. Paths are long and there are many: who is
+    /// found is compared.
+    by_path: BTreeMap<(u64, u64), ProcessKey>,
+    /// The number of each, and the spec whose paths are in there.
+    followed: HashMap<ProcessKey, (u64, Arc<Spec>)>,
+    numbers: u64,
 }
 
 /// Both readings of a pid_path.
@@ -39,8 +45,13 @@ impl Paths {
         Self { file: (!given.ends_with('/')).then_some(plain), inside }
     }
 
-    fn all(&self) -> impl Iterator<Item = &String> {
-        self.file.iter().chain([&self.inside])
+    fn hashes(&self) -> impl Iterator<Item = u64> + use<> {
+        let hash = |path: &String| {
+            let mut hasher = DefaultHasher::new();
+            path.hash(&mut hasher);
+            hasher.finish()
+        };
+        self.file.as_ref().map(hash).into_iter().chain([hash(&self.inside)])
     }
 }
 
@@ -54,27 +65,28 @@ pub(super) struct Rival {
 
 impl Holders {
     pub(super) fn follow(&mut self, process: &Process) {
-        let paths = Paths::of(&process.spec().identity);
-        if self.paths_of.get(process.key()) == Some(&paths) {
+        let (key, spec) = (process.key(), process.spec());
+        if self.followed.get(key).is_some_and(|(_, followed)| Arc::ptr_eq(followed, spec)) {
             return;
         }
-        self.forget(process.key());
-        for path in paths.all() {
-            self.by_path.entry(path.clone()).or_default().insert(process.key().clone());
-        }
-        self.paths_of.insert(process.key().clone(), paths);
+        self.forget(key);
+        self.numbers += 1;
+        let hashes = Paths::of(&spec.identity).hashes();
+        self.by_path.extend(hashes.map(|hash| ((hash, self.numbers), key.clone())));
+        self.followed.insert(key.clone(), (self.numbers, spec.clone()));
     }
 
     pub(super) fn forget(&mut self, key: &ProcessKey) {
-        let Some(paths) = self.paths_of.remove(key) else { return };
-        for path in paths.all() {
-            if let Some(holders) = self.by_path.get_mut(path) {
-                holders.remove(key);
-                if holders.is_empty() {
-                    self.by_path.remove(path);
-                }
-            }
+        let Some((number, spec)) = self.followed.remove(key) else { return };
+        for hash in Paths::of(&spec.identity).hashes() {
+            self.by_path.remove(&(hash, number));
         }
+    }
+
+    /// Who may have one of these paths.
+    fn of(&self, paths: &Paths) -> impl Iterator<Item = &ProcessKey> {
+        let found = paths.hashes().map(|hash| self.by_path.range((hash, 0)..=(hash, u64::MAX)));
+        found.flatten().map(|(_, key)| key)
     }
 }
 
@@ -91,14 +103,14 @@ impl Driver {
 
     fn rival_of(&self, key: &ProcessKey, identity: &Identity) -> Option<Rival> {
         let ours = Paths::of(identity);
-        let holders = ours.all().filter_map(|path| self.holders.by_path.get(path)).flatten();
+        let holders = self.holders.of(&ours);
         let rivals = holders.filter_map(|holder| self.processes.get(holder)).filter(|process| {
             let is_same = process.key() == key || self.is_instance_of(process, key);
             !is_same && (process.managed() || process.operations().next().is_some())
         });
         let mut unsure = None;
         for process in rivals {
-            let theirs = &self.holders.paths_of[process.key()];
+            let theirs = Paths::of(&process.spec().identity);
             let rival = |path: &str, unless_directory| Rival {
                 reason: format!(
                     "process {} of this host is managed, or being operated, with the same pid_path {path}: \
@@ -113,8 +125,10 @@ impl Driver {
             match &ours.file {
                 Some(file) if *file == theirs.inside => return Some(rival(file, None)),
                 // Two programs, one directory: each has its own file in it, if it is one.
-                Some(file) => unsure = Some(rival(file, Some(PathBuf::from(file)))),
-                None => {}
+                Some(file) if Some(file) == theirs.file.as_ref() => {
+                    unsure = Some(rival(file, Some(PathBuf::from(file))));
+                }
+                Some(_) | None => {}
             }
         }
         unsure

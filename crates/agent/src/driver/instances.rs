@@ -77,7 +77,7 @@ impl Driver {
             match spec.instance(number) {
                 Ok(of_instance) => {
                     let of_instance = Arc::new(of_instance);
-                    let is_new = !self.processes.contains_key(&key.instance(number));
+                    let is_new = !self.processes.contains(&key.instance(number));
                     let of_key = self.make_instance(key, number, &of_instance);
                     let managed = is_new && managed;
                     self.feed(&of_key, Event::Assigned { spec: of_instance, managed, registered_at });
@@ -89,10 +89,10 @@ impl Driver {
 
     fn make_instance(&mut self, key: &ProcessKey, number: u32, spec: &Arc<Spec>) -> ProcessKey {
         let of_key = key.instance(number);
-        if !self.processes.contains_key(&of_key) {
+        if !self.processes.contains(&of_key) {
             let instance = Instance { of: key.name.clone(), number };
             let process = Process::new_instance(of_key.clone(), spec.clone(), instance, self.seed);
-            self.processes.insert(of_key.clone(), process);
+            self.processes.insert(process);
         }
         of_key
     }
@@ -104,19 +104,12 @@ impl Driver {
             1 => HashSet::from([key.clone()]),
             several => (1..=several).map(|number| key.instance(number)).collect(),
         };
-        let mut others: Vec<ProcessKey> = self.instances_of(key).map(|process| process.key().clone()).collect();
+        let mut others: Vec<ProcessKey> =
+            self.processes.instances_of(key).map(|process| process.key().clone()).collect();
         others.extend(self.processes.get(key).map(|process| process.key().clone()));
         for other in others.into_iter().filter(|other| !covered.contains(other)) {
             self.feed(&other, Event::Forgotten);
         }
-    }
-
-    pub(super) fn instances_of(&self, key: &ProcessKey) -> impl Iterator<Item = &Process> {
-        let is_instance = |process: &&Process| {
-            process.key().namespace == key.namespace
-                && process.instance().is_some_and(|instance| instance.of == key.name)
-        };
-        self.processes.values().filter(is_instance)
     }
 
     /// What the server is told: an instance speaks for all of them.
@@ -127,7 +120,7 @@ impl Driver {
         let key = ProcessKey::new(process.key().namespace.clone(), instance.of.clone());
         let numbered =
             |process: &Process| Some((process.instance()?.number, self.snapshot_of(process, usages.of(process))));
-        let mut all: Vec<(u32, Snapshot)> = self.instances_of(&key).filter_map(numbered).collect();
+        let mut all: Vec<(u32, Snapshot)> = self.processes.instances_of(&key).filter_map(numbered).collect();
         all.sort_by_key(|(number, _)| *number);
         (key, summary(&all))
     }

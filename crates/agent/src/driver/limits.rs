@@ -4,7 +4,7 @@
 //! the host when it wants to know. Members of a pool are sampled together, and every sample also
 //! counts for the member's own limits, so that no CPU time is judged twice or not at all.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use proctor_host::{Host, Leaf, Sampler};
@@ -14,14 +14,20 @@ use proctor_supervise::{
     Sample, Time, is_member,
 };
 
+use super::processes::Processes;
+
 /// Descriptors are counted this often: counting costs more than all the rest.
 const DESCRIPTORS_PERIOD: Duration = Duration::from_secs(30);
+/// Samples that are in no hurry come together: to wake up costs more than to measure.
+const TOGETHER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Watchman {
     sampler: Sampler,
+    /// Those that were sampled, or are about to be, in their present life.
     watched: HashMap<ProcessKey, Watched>,
-    due: BTreeSet<(Time, ProcessKey)>,
+    /// By the time of their next sample; whoever is due at another time by now is passed over.
+    due: BTreeMap<Time, Vec<ProcessKey>>,
     pools: BTreeMap<(Namespace, PoolId), Pooled>,
 }
 
@@ -62,27 +68,35 @@ pub(super) enum Verdict {
 impl Watchman {
     pub(super) fn new(host: &Host, pools: &[Pool], now: Time) -> Self {
         let mut watchman =
-            Self { sampler: host.sampler(), watched: HashMap::new(), due: BTreeSet::new(), pools: BTreeMap::new() };
+            Self { sampler: host.sampler(), watched: HashMap::new(), due: BTreeMap::new(), pools: BTreeMap::new() };
         for pool in pools {
             watchman.set_pool(pool.clone(), now);
         }
         watchman
     }
 
-    /// A life begins.
-    pub(super) fn watch(&mut self, key: &ProcessKey, life: &Incarnation, now: Time) {
-        self.forget(key, now);
-        let watched = Watched { life: life.clone(), judge: LimitJudge::new(now), due: None, descriptors_due: now };
-        self.watched.insert(key.clone(), watched);
-        self.set_due(key, now);
+    /// Follows a change of a process: its life, or its limits, may be new.
+    pub(super) fn follow(&mut self, process: &Process, now: Time) {
+        if has_limits(&process.spec().limits) && self.watch(process, now).is_some_and(|watched| watched.due.is_none()) {
+            self.set_due(process.key(), now);
+        }
+    }
+
+    /// Watches the present life of a process.
+    fn watch(&mut self, process: &Process, now: Time) -> Option<&mut Watched> {
+        let (key, life) = (process.key(), process.life()?);
+        if self.watched.get(key).is_none_or(|watched| watched.life != *life) {
+            self.forget(key, now);
+            let judge = LimitJudge::new(process.running_since().unwrap_or(now));
+            let watched = Watched { life: life.clone(), judge, due: None, descriptors_due: now };
+            self.watched.insert(key.clone(), watched);
+        }
+        self.watched.get_mut(key)
     }
 
     /// The life is over.
     pub(super) fn forget(&mut self, key: &ProcessKey, now: Time) {
         let Some(watched) = self.watched.remove(key) else { return };
-        if let Some(due) = watched.due {
-            self.due.remove(&(due, key.clone()));
-        }
         self.sampler.forget(&watched.life);
         for pooled in self.pools.values_mut().filter(|pooled| pooled.machine.pool().namespace == key.namespace) {
             pooled.machine.handle(now, PoolEvent::Gone { key: key.clone() });
@@ -102,28 +116,30 @@ impl Watchman {
 
     /// When [`Watchman::turn`] has something to do.
     pub(super) fn next(&self) -> Option<Time> {
-        let of_process = self.due.first().map(|(time, _)| *time);
+        let of_process = self.due.keys().next().copied();
         let of_pool = self.pools.values().filter(|pooled| pooled.has_limits()).map(|pooled| pooled.due).min();
         [of_process, of_pool].into_iter().flatten().min()
     }
 
     /// Measures what is due and judges it.
-    pub(super) fn turn(
-        &mut self,
-        now: Time,
-        boot_time: Duration,
-        processes: &HashMap<ProcessKey, Process>,
-    ) -> Vec<Verdict> {
+    pub(super) fn turn(&mut self, now: Time, boot_time: Duration, processes: &Processes) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         let names: Vec<(Namespace, PoolId)> =
             self.pools.iter().filter(|(_, p)| p.has_limits() && p.due <= now).map(|(name, _)| name.clone()).collect();
         for name in names {
             self.turn_pool(&name, now, boot_time, processes, &mut verdicts);
         }
-        while let Some((_, key)) = self.due.first().filter(|(time, _)| *time <= now).cloned() {
-            match processes.get(&key) {
-                Some(process) => drop(self.sample(process, now, boot_time, &mut verdicts)),
-                None => self.forget(&key, now),
+        while let Some(first) = self.due.first_entry().filter(|first| *first.key() <= now) {
+            let (time, keys) = first.remove_entry();
+            for key in keys {
+                let is_due = |watched: &mut Watched| watched.due.take_if(|due| *due == time).is_some();
+                if !self.watched.get_mut(&key).is_some_and(is_due) {
+                    continue;
+                }
+                match processes.get(&key) {
+                    Some(process) => drop(self.sample(process, now, boot_time, &mut verdicts)),
+                    None => self.forget(&key, now),
+                }
             }
         }
         verdicts
@@ -134,16 +150,14 @@ impl Watchman {
         name: &(Namespace, PoolId),
         now: Time,
         boot_time: Duration,
-        processes: &HashMap<ProcessKey, Process>,
+        processes: &Processes,
         verdicts: &mut Vec<Verdict>,
     ) {
         let Some(pool) = self.pools.get(name).map(|pooled| pooled.machine.pool().clone()) else { return };
-        let keys: Vec<ProcessKey> = self.watched.keys().filter(|key| key.namespace == name.0).cloned().collect();
+        let is_member = |process: &&Process| is_member(&pool, process.key(), &process.spec().labels);
         let mut members = Vec::new();
-        for process in keys.iter().filter_map(|key| processes.get(key)) {
-            if is_member(&pool, process.key(), &process.spec().labels)
-                && let Some(sample) = self.sample(process, now, boot_time, verdicts)
-            {
+        for process in processes.all().filter(is_member) {
+            if let Some(sample) = self.sample(process, now, boot_time, verdicts) {
                 members.push(member_of(process, &sample));
             }
         }
@@ -164,8 +178,9 @@ impl Watchman {
         verdicts: &mut Vec<Verdict>,
     ) -> Option<Sample> {
         let (key, limits) = (process.key(), &process.spec().limits);
+        self.watch(process, now)?;
         let watched = self.watched.get_mut(key)?;
-        if !self.sampler.track(&watched.life, Some(&leaf_of(key))) {
+        if !self.sampler.is_tracked(&watched.life) && !self.sampler.track(&watched.life, Some(&leaf_of(key))) {
             self.set_due(key, now + Duration::from_secs(1));
             return None;
         }
@@ -181,8 +196,8 @@ impl Watchman {
             return None;
         };
         let sample = Sample { at: now, cpu: measured.cpu_percent, memory: measured.memory_percent, fds: measured.fds };
-        let breach =
-            watched.judge.judge(limits, sample).filter(|_| process.may_be_evicted() || process.is_being_evicted());
+        let may_end = process.may_be_evicted() || process.is_being_evicted();
+        let breach = watched.judge.judge(limits, sample).filter(|_| may_end);
         if let Some(breach) = breach {
             let excess = Excess { life: watched.life.clone(), breach, pool: None, ranking: String::new() };
             verdicts.push(Verdict::Exceeded { key: key.clone(), excess });
@@ -192,23 +207,22 @@ impl Watchman {
         }
         let wait = watched.judge.next_sample(limits, now);
         match has_limits(limits) {
-            true => self.set_due(key, now + wait),
+            true => self.set_due(key, in_company(now + wait, wait)),
             false => self.clear_due(key), // only its pools want to know
         }
         Some(sample)
     }
 
     fn set_due(&mut self, key: &ProcessKey, at: Time) {
-        self.clear_due(key);
-        if let Some(watched) = self.watched.get_mut(key) {
-            watched.due = Some(at);
-            self.due.insert((at, key.clone()));
+        let Some(watched) = self.watched.get_mut(key) else { return };
+        if watched.due.replace(at) != Some(at) {
+            self.due.entry(at).or_default().push(key.clone());
         }
     }
 
     fn clear_due(&mut self, key: &ProcessKey) {
-        if let Some(due) = self.watched.get_mut(key).and_then(|watched| watched.due.take()) {
-            self.due.remove(&(due, key.clone()));
+        if let Some(watched) = self.watched.get_mut(key) {
+            watched.due = None;
         }
     }
 
@@ -242,6 +256,11 @@ impl Pooled {
         let limits = &self.machine.pool().limits;
         limits.cpu.get() > 0.0 || limits.memory.get() > 0.0
     }
+}
+
+/// A sample after a long wait is taken a little earlier, with others.
+fn in_company(at: Time, wait: Duration) -> Time {
+    if wait > TOGETHER * 2 { at.rounded_down(TOGETHER) } else { at }
 }
 
 /// The cgroup of a process, where there are cgroups.

@@ -11,6 +11,7 @@ mod instances;
 mod limits;
 mod notices;
 mod owner;
+mod processes;
 mod queues;
 mod report;
 mod schedules;
@@ -23,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_host::Host;
+use proctor_host::{Ends, Host};
 use proctor_model::{Code, Incarnation, Look, OperationId, OperationKind, Outcome, ProcessKey, Spec, Usage};
 use proctor_runtime::{Tasks, clock};
 use proctor_supervise::{Event, Process, Request, Time};
@@ -36,6 +37,7 @@ use holders::Holders;
 use instances::Gathering;
 use limits::{Verdict, Watchman};
 use owner::Owner;
+use processes::Processes;
 use queues::Queues;
 use report::Reports;
 use schedules::{Plan, Schedules};
@@ -49,7 +51,7 @@ const INBOX_MAX: usize = 4096;
 /// Inputs handled in one turn, and so written in one transaction.
 const TURN_MAX: usize = 256;
 /// Usage is reported at least this often.
-const REPORT_PERIOD: Duration = Duration::from_secs(30);
+const REPORT_PERIOD: Duration = Duration::from_secs(60);
 /// With nothing to do the loop turns this often.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 /// Outcomes that wait for a slow link are tried again after this.
@@ -95,10 +97,12 @@ pub(crate) fn inbox() -> (Inbox, mpsc::Receiver<Input>) {
 #[derive(Debug)]
 pub(crate) struct Driver {
     host: Host,
+    /// Of the present lives.
+    ends: Arc<Ends<ProcessKey>>,
     ledger: Ledger,
     inbox: Inbox,
     tasks: Tasks,
-    processes: HashMap<ProcessKey, Process>,
+    processes: Processes,
     timers: BTreeSet<(Time, ProcessKey)>,
     timer_of: HashMap<ProcessKey, Time>,
     /// Touched in this turn.
@@ -146,15 +150,16 @@ impl Driver {
         mut memory: Memory,
         inbox: Inbox,
         tasks: Tasks,
-    ) -> Self {
+    ) -> Result<Self, proctor_host::Error> {
         let same_boot = memory.boot.as_ref() == Some(host.boot_id());
         let now = Time::since_boot(host.now());
         let seed = seed_of(&host);
         let mut driver = Self {
+            ends: Arc::new(host.ends()?),
             ledger,
             inbox,
             tasks,
-            processes: HashMap::new(),
+            processes: Processes::default(),
             timers: BTreeSet::new(),
             timer_of: HashMap::new(),
             touched: HashSet::new(),
@@ -198,13 +203,13 @@ impl Driver {
             driver.touched.insert(key.clone());
             driver.leaves.insert(key.clone());
             driver.holders.follow(&process);
-            driver.processes.insert(key, process);
+            driver.processes.insert(process);
         }
         for (key, request) in unfinished {
             let message = format!("process {key} was forgotten during the {}", request.kind);
             driver.finish(request.operation, Outcome::new(Code::CommandFailed, message, false));
         }
-        driver
+        Ok(driver)
     }
 
     pub(crate) fn seen_generation(&self) -> Arc<std::sync::atomic::AtomicU64> {
@@ -214,6 +219,7 @@ impl Driver {
     pub(crate) async fn run(mut self, mut inputs: mpsc::Receiver<Input>) {
         let mut report = tokio::time::interval(REPORT_PERIOD);
         let mut turn = Vec::with_capacity(TURN_MAX);
+        self.hear_ends();
         loop {
             self.end_turn();
             let wait = self.until_next_timer();
@@ -238,7 +244,12 @@ impl Driver {
 
     async fn handle(&mut self, input: Input) {
         match input {
-            Input::Machine(key, event) => self.feed(&key, event),
+            Input::Machine(key, event) => {
+                if let Event::CommandEnded { ticket, .. } = &event {
+                    self.let_end(&key, *ticket);
+                }
+                self.feed(&key, event);
+            }
             Input::Server(message) => self.hear(message).await,
             Input::Connected(link) => {
                 self.link = Some(link);
@@ -347,9 +358,10 @@ impl Driver {
         if instances > 1 {
             return self.assign_instances(&key, &spec, managed, registered_at);
         }
-        let is_new = !self.processes.contains_key(&key);
+        let is_new = !self.processes.contains(&key);
         if is_new {
-            self.processes.insert(key.clone(), Process::new(key.clone(), spec.clone(), self.seed));
+            let process = Process::new(key.clone(), spec.clone(), self.seed);
+            self.processes.insert(process);
         }
         self.feed(&key, Event::Assigned { spec, managed: is_new && managed, registered_at });
     }
@@ -437,6 +449,6 @@ impl Driver {
 fn seed_of(host: &Host) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
-    host.boot_id().0.hash(&mut hasher);
+    host.boot_id().as_str().hash(&mut hasher);
     hasher.finish()
 }

@@ -229,12 +229,12 @@ impl Driver {
         if request.spec.as_ref().is_some_and(|spec| spec.instances() > 1) {
             return self.operate_instances(key, request).await;
         }
-        if !self.processes.contains_key(key) {
+        if !self.processes.contains(key) {
             let Some(spec) = &request.spec else {
                 let message = format!("process {key} is not registered on this host");
                 return self.finish(request.operation, Outcome::new(Code::CommandFailed, message, false));
             };
-            self.processes.insert(key.clone(), Process::new(key.clone(), spec.clone(), self.seed));
+            self.processes.insert(Process::new(key.clone(), spec.clone(), self.seed));
         }
         self.feed(key, Event::Requested(request));
     }

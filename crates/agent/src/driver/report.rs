@@ -114,8 +114,7 @@ impl Driver {
         if self.link.is_none() || std::mem::replace(&mut self.reports.measuring, true) {
             return;
         }
-        let running =
-            self.processes.values().filter_map(|process| Some((process.key().clone(), process.life()?.clone())));
+        let running = self.processes.all().filter_map(|process| Some((process.key().clone(), process.life()?.clone())));
         let (keys, lives): (Vec<ProcessKey>, Vec<Incarnation>) = running.unzip();
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         self.tasks.spawn("measure", async move {
@@ -128,7 +127,7 @@ impl Driver {
     pub(super) fn report_all(&mut self, measured: &HashMap<ProcessKey, Usage>) {
         self.reports.measuring = false;
         if self.link.is_some() {
-            let all = self.processes.values().filter(|process| process.instance().is_none_or(|one| one.number == 1));
+            let all = self.processes.all().filter(|process| process.instance().is_none_or(|one| one.number == 1));
             self.send_observations(all.map(|process| self.observation_of(process, measured)).collect());
         }
     }

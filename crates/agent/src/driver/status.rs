@@ -41,6 +41,7 @@ impl Driver {
     /// One for each instance.
     fn inspections_of(&self, key: &ProcessKey, given: Option<Arc<Spec>>) -> Vec<Inspection> {
         let mut keys: Vec<(u32, ProcessKey)> = self
+            .processes
             .instances_of(key)
             .filter_map(|process| Some((process.instance()?.number, process.key().clone())))
             .collect();

@@ -30,7 +30,7 @@ impl Stage {
         let (ledger, memory) = Ledger::open(&dir.path().join("ledger.db")).unwrap();
         let policy = Arc::new(PolicyFile::open(None).unwrap());
         let (inbox, inputs) = inbox();
-        let driver = Driver::new(host, policy, ledger, memory, inbox.clone(), tasks.clone());
+        let driver = Driver::new(host, policy, ledger, memory, inbox.clone(), tasks.clone()).unwrap();
         tasks.spawn_on_thread("driver", driver.run(inputs)).unwrap();
         let (link, heard) = mpsc::channel(1024);
         inbox.send(Input::Connected(link)).await.unwrap();

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use proctor_model::{OperationId, ProcessKey};
 use proctor_runtime::clock;
-use proctor_supervise::{Action, Event};
+use proctor_supervise::{Action, Event, Process};
 use proctor_wire::FromAgent;
 
 use super::Driver;
@@ -51,6 +51,7 @@ impl Driver {
                 if let Some(process) = self.processes.get(&key) {
                     self.schedules.follow(process, self.seed);
                     self.configs.follow(process, now);
+                    self.watchman.follow(process, now);
                 }
                 self.reports.touch(key);
             }
@@ -86,6 +87,8 @@ impl Driver {
     pub(super) fn give_back_memory(&mut self) {
         if self.quiet_at.is_some_and(|at| at <= self.now()) {
             self.quiet_at = None;
+            self.attached.shrink_to_fit();
+            self.events.shrink();
             proctor_host::memory::give_back();
         }
     }
@@ -150,7 +153,7 @@ impl Driver {
                 self.announce(key, notice);
             }
         }
-        if self.processes[key].is_forgettable() {
+        if self.processes.get(key).is_some_and(Process::is_forgettable) {
             self.forget(key);
         } else if let Some(record) = record {
             self.batch.put(key.clone(), record);

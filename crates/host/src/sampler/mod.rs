@@ -140,7 +140,7 @@ impl Sampler {
     /// it, because somebody else has started it, is known by descent. False: that life is over,
     /// or cannot be looked at now.
     pub fn track(&mut self, life: &Incarnation, leaf: Option<&Leaf>) -> bool {
-        if self.lives.get(&life.pid).is_some_and(|tracked| tracked.life == *life) {
+        if self.is_tracked(life) {
             return true;
         }
         if self.lives.len() >= LIVES_MAX {
@@ -168,8 +168,13 @@ impl Sampler {
         true
     }
 
+    /// Whether that life is being measured.
+    pub fn is_tracked(&self, life: &Incarnation) -> bool {
+        self.lives.get(&life.pid).is_some_and(|tracked| tracked.life == *life)
+    }
+
     pub fn forget(&mut self, life: &Incarnation) {
-        if self.lives.get(&life.pid).is_some_and(|tracked| tracked.life == *life) {
+        if self.is_tracked(life) {
             self.drop_life(life.pid);
         }
     }

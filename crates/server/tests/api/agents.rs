@@ -19,7 +19,7 @@ async fn connected(world: &World, agent: &str) -> std::sync::Arc<proctor_server:
         agent_version: "0.1.0".into(),
         ..HostFacts::default()
     };
-    world.control.open_session(&agent.parse().unwrap(), BootId("boot".into()), &facts, 0).await.unwrap().unwrap()
+    world.control.open_session(&agent.parse().unwrap(), BootId::from("boot"), &facts, 0).await.unwrap().unwrap()
 }
 
 fn ids(rows: &Value) -> Vec<&str> {

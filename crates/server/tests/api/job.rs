@@ -30,7 +30,7 @@ async fn a_task_is_115_until_every_row_is_done_and_contents_are_objects() {
     let world = World::new().await;
     let agent = "020000000052540a9b2c1641".parse().unwrap();
     let session =
-        world.control.open_session(&agent, BootId("boot".into()), &HostFacts::default(), 0).await.unwrap().unwrap();
+        world.control.open_session(&agent, BootId::from("boot"), &HostFacts::default(), 0).await.unwrap().unwrap();
 
     let task = submit(&world, "operate_process", body(0)).await;
     let pending = result(&world, &task).await;
@@ -58,7 +58,7 @@ async fn manage_proc_manages_by_1_and_releases_by_2() {
     let world = World::new().await;
     let agent = "020000000052540a9b2c1641".parse().unwrap();
     let session =
-        world.control.open_session(&agent, BootId("boot".into()), &HostFacts::default(), 0).await.unwrap().unwrap();
+        world.control.open_session(&agent, BootId::from("boot"), &HostFacts::default(), 0).await.unwrap().unwrap();
 
     submit(&world, "manage_proc", body(1)).await;
     submit(&world, "manage_proc", body(2)).await;

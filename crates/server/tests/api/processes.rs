@@ -11,7 +11,7 @@ const ROW: &str = "0:7:10.0.0.1:web:a";
 async fn observe(world: &World, snapshot: Snapshot) {
     let agent = AGENT.parse().unwrap();
     let session =
-        world.control.open_session(&agent, BootId("boot".into()), &HostFacts::default(), 0).await.unwrap().unwrap();
+        world.control.open_session(&agent, BootId::from("boot"), &HostFacts::default(), 0).await.unwrap().unwrap();
     world.control.observed(&session, vec![("web/a".parse().unwrap(), snapshot)]).await.unwrap();
 }
 

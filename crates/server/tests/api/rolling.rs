@@ -33,7 +33,7 @@ fn host(number: usize) -> HostKey {
 }
 
 async fn connect(control: &Control, agent: &str) -> Arc<Session> {
-    let boot = BootId("boot".into());
+    let boot = BootId::from("boot");
     control.open_session(&agent.parse().unwrap(), boot, &HostFacts::default(), 0).await.unwrap().unwrap()
 }
 

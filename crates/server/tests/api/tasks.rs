@@ -24,7 +24,7 @@ fn with_spec(mut body: Value) -> Value {
 
 async fn connect(world: &World) -> Arc<Session> {
     let agent = AGENT.parse().unwrap();
-    world.control.open_session(&agent, BootId("boot".into()), &HostFacts::default(), 0).await.unwrap().unwrap()
+    world.control.open_session(&agent, BootId::from("boot"), &HostFacts::default(), 0).await.unwrap().unwrap()
 }
 
 /// The agent answers everything that waits for it with `outcome`.

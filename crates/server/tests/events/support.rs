@@ -53,7 +53,7 @@ impl World {
 
     pub(crate) async fn session(&self, agent: &str) -> Arc<Session> {
         let facts = HostFacts { agent_version: "1.2.3".into(), ..HostFacts::default() };
-        self.control.open_session(&id(agent), BootId("boot".into()), &facts, 0).await.unwrap().unwrap()
+        self.control.open_session(&id(agent), BootId::from("boot"), &facts, 0).await.unwrap().unwrap()
     }
 
     pub(crate) async fn all(&self) -> Vec<StoredEvent> {

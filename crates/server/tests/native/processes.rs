@@ -19,7 +19,7 @@ async fn register(world: &World, namespace: &str, name: &str, labels: Value) {
 /// Says what is seen of processes on the host: name, phase and memory.
 async fn observe(world: &World, seen: &[(&str, Phase, f64)]) {
     let agent = AGENT.parse().unwrap();
-    let session = world.control.open_session(&agent, BootId("boot".into()), &HostFacts::default(), 0).await;
+    let session = world.control.open_session(&agent, BootId::from("boot"), &HostFacts::default(), 0).await;
     let session: Arc<_> = session.unwrap().unwrap();
     let snapshot = |phase: Phase, memory: f64| Snapshot {
         phase,

@@ -57,7 +57,7 @@ impl Stream {
 
 async fn session(world: &World) -> Arc<Session> {
     let agent = AGENT.parse().unwrap();
-    world.control.open_session(&agent, BootId("boot".into()), &HostFacts::default(), 0).await.unwrap().unwrap()
+    world.control.open_session(&agent, BootId::from("boot"), &HostFacts::default(), 0).await.unwrap().unwrap()
 }
 
 fn event(sequence: u64, kind: EventKind) -> Event {

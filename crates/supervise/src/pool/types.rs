@@ -1,9 +1,8 @@
 //! What goes into the machine of a pool and what comes out.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use proctor_model::{Pool, PoolLimits, ProcessKey};
+use proctor_model::{Labels, Pool, PoolLimits, ProcessKey};
 
 use crate::Time;
 use crate::threshold::{Resource, effective, sound};
@@ -88,7 +87,7 @@ pub struct Ranked {
 }
 
 /// Whether the process belongs to the pool.
-pub fn is_member(pool: &Pool, key: &ProcessKey, labels: &BTreeMap<String, String>) -> bool {
+pub fn is_member(pool: &Pool, key: &ProcessKey, labels: &Labels) -> bool {
     key.namespace == pool.namespace
         && (pool.id.as_str() == pool.namespace.as_str()
             || labels.get(LABEL).is_some_and(|label| label == pool.id.as_str()))

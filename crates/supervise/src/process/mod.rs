@@ -56,7 +56,7 @@ pub struct Process {
     /// Whether `record` changed since [`Process::take_record`].
     dirty: bool,
     work: Work,
-    current: Option<Current>,
+    current: Option<Box<Current>>,
     queue: VecDeque<Request>,
     actions: VecDeque<Action>,
     /// The newest look, command and check; answers to older ones are ignored.
@@ -70,7 +70,7 @@ pub struct Process {
     /// The newest command, until it has begun: what it is and how long it may take.
     announced: Option<(CommandKind, Duration)>,
     /// A command of the agent before this one, until the first look has told what is there.
-    interrupted: Option<Running>,
+    interrupted: Option<Box<Running>>,
     /// Since when the present life is known to run.
     running_since: Option<Time>,
     /// A life that supervision started counts as a success when it is alive at this time.
@@ -161,6 +161,11 @@ impl Process {
         self.record.life.as_ref()
     }
 
+    /// Since when the present life is known to run.
+    pub fn running_since(&self) -> Option<Time> {
+        self.running_since
+    }
+
     pub fn restarts(&self) -> u32 {
         self.record.attempts
     }
@@ -234,7 +239,7 @@ impl Process {
     }
 
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        pop(&mut self.actions)
     }
 
     pub fn poll_timeout(&self) -> Option<Time> {
@@ -469,7 +474,7 @@ impl Process {
     /// Nothing is under way: the next operation, or supervision.
     fn rest(&mut self, now: Time) {
         debug_assert!(self.current.is_none());
-        if let Some(request) = self.queue.pop_front() {
+        if let Some(request) = pop(&mut self.queue) {
             self.begin(now, request);
         } else if self.wants_to_run() {
             self.look();
@@ -497,8 +502,17 @@ impl Process {
         self.actions.push_back(Action::Run { ticket: self.commands, command, line, spec, timeout, operation });
     }
 
-    fn current_of(&self, request: Request) -> Current {
+    fn current_of(&self, request: Request) -> Box<Current> {
         let spec = request.spec.clone().unwrap_or_else(|| self.record.spec.clone());
-        Current { request, spec, output: String::new(), begun: false, cancelled: false }
+        Box::new(Current { request, spec, output: String::new(), begun: false, cancelled: false })
     }
+}
+
+/// The first of a queue. There are many processes, and most wait for nothing: an empty queue holds no memory.
+fn pop<T>(queue: &mut VecDeque<T>) -> Option<T> {
+    let first = queue.pop_front();
+    if queue.is_empty() {
+        queue.shrink_to_fit();
+    }
+    first
 }

@@ -79,7 +79,7 @@ impl Process {
             }
         }
         if let Some(running) = self.interrupted.take()
-            && self.rejoin(now, running, before.clone())
+            && self.rejoin(now, *running, before.clone())
         {
             return;
         }

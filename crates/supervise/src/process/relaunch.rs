@@ -31,7 +31,7 @@ impl Process {
         if !same_boot && self.record.managed {
             self.record.not_before = Some(now + self.spread(AFTER_REBOOT));
         }
-        self.interrupted = self.record.running.clone();
+        self.interrupted = self.record.running.clone().map(Box::new);
         self.look();
     }
 
@@ -93,7 +93,7 @@ impl Process {
     }
 
     fn rest_after_look(&mut self, now: Time) {
-        if let Some(request) = self.queue.pop_front() {
+        if let Some(request) = super::pop(&mut self.queue) {
             self.begin(now, request);
         }
     }

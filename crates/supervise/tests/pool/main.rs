@@ -6,24 +6,23 @@ mod chaos;
 mod properties;
 mod world;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use proctor_model::{Pool, Weight};
+use proctor_model::{Labels, Pool, Weight};
 use proctor_supervise::{PoolAction, PoolEvent, PoolWarning, Resource, is_member};
 use world::{World, key, limits, pool};
 
 #[test]
 fn members_are_the_namespace_or_those_with_the_label() {
-    let labels = |id: &str| BTreeMap::from([("process_group".to_owned(), id.to_owned())]);
+    let labels = |id: &str| Labels::from_iter([("process_group".to_owned(), id.to_owned())]);
     let whole = pool(limits(1.0, 1.0, Weight::Usage));
     let part = Pool { id: "web".parse().unwrap(), ..whole.clone() };
 
-    assert!(is_member(&whole, &key("a"), &BTreeMap::new()));
+    assert!(is_member(&whole, &key("a"), &Labels::default()));
     assert!(is_member(&whole, &key("a"), &labels("web")));
     assert!(is_member(&part, &key("a"), &labels("web")));
     assert!(!is_member(&part, &key("a"), &labels("db")));
-    assert!(!is_member(&part, &key("a"), &BTreeMap::new()));
+    assert!(!is_member(&part, &key("a"), &Labels::default()));
     assert!(!is_member(&part, &"other/a".parse().unwrap(), &labels("web")));
 }
 

@@ -1,9 +1,8 @@
 //! What the world is made of: a spec, and how the commands of its process behave.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use proctor_model::{Control, Identity, Lifetime, Limits, Ownership, Policy, Spec};
+use proctor_model::{Control, Identity, Labels, Lifetime, Limits, Ownership, Policy, Spec};
 
 /// What the commands of the process under test do.
 #[derive(Clone, Debug)]
@@ -63,7 +62,7 @@ pub(crate) fn spec(change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
         ownership: Ownership::default(),
         report_id: None,
         configmap: Vec::new(),
-        labels: BTreeMap::new(),
+        labels: Labels::default(),
     };
     change(&mut spec);
     Arc::new(spec)

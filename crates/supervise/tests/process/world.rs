@@ -415,7 +415,7 @@ impl World {
     fn next_life(&mut self) -> Incarnation {
         self.next_pid += 1;
         let start_ticks = u64::try_from(self.next_pid).unwrap();
-        Incarnation { boot: BootId("b".into()), pid: self.next_pid, start_ticks, pidfd_inode: None }
+        Incarnation { boot: BootId::from("b"), pid: self.next_pid, start_ticks, pidfd_inode: None }
     }
 
     fn announce(&mut self, ticket: u64, kind: CommandKind, operation: Option<OperationId>) {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    AgentId, BootId, CODES, Code, ConfigFile, Control, Event, EventKind, HostFacts, HostKey, Identity, Lifetime,
-    Limits, OperationId, OperationKind, Outcome, Ownership, Percent, Phase, Policy, Pool, PoolLimits, ProcessKey,
-    Seconds, Snapshot, Spec, TaskId, Usage, Weight,
+    AgentId, BootId, CODES, Code, ConfigFile, Control, Event, EventKind, HostFacts, HostKey, Identity, Labels,
+    Lifetime, Limits, OperationId, OperationKind, Outcome, Ownership, Percent, Phase, Policy, Pool, PoolLimits,
+    ProcessKey, Seconds, Snapshot, Spec, TaskId, Usage, Weight,
 };
 use proctor_wire::{Assign, FromAgent, FromServer};
 use proptest::collection::{btree_map, vec};
@@ -197,7 +197,7 @@ pub(crate) fn spec() -> impl Strategy<Value = Arc<Spec>> {
         instance_id,
     });
     let file = (parsed("/[a-z/]{1,20}"), text()).prop_map(|(path, md5)| ConfigFile { path, md5 });
-    let rest = (of(any::<i64>()), vec(file, 0..3), btree_map(text(), text(), 0..4));
+    let rest = (of(any::<i64>()), vec(file, 0..3), btree_map(text(), text(), 0..4).prop_map(Labels::from));
     (identity(), control(), limits(), policy(), ownership, rest).prop_map(
         |(identity, control, limits, policy, ownership, (report_id, configmap, labels))| {
             Arc::new(Spec { identity, control, limits, policy, ownership, report_id, configmap, labels })
@@ -258,7 +258,7 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
         (agent(), text(), facts(), any::<u64>(), vec(any::<u8>(), 0..64), any::<Option<i64>>()).prop_map(
             |(agent, boot, facts, seen_generation, nonce, time_ms)| FromAgent::Hello {
                 agent,
-                boot: BootId(boot),
+                boot: BootId::from(boot),
                 facts,
                 seen_generation,
                 nonce,

@@ -11,7 +11,7 @@ fn key() -> ProcessKey {
 }
 
 fn life(pid: i32) -> Incarnation {
-    Incarnation { boot: BootId("boot".to_owned()), pid, start_ticks: 1, pidfd_inode: None }
+    Incarnation { boot: BootId::from("boot"), pid, start_ticks: 1, pidfd_inode: None }
 }
 
 fn spec(paths: &[&str]) -> Arc<Spec> {

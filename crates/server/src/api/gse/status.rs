@@ -1,8 +1,8 @@
 //! What the server knows about processes and pools: the last observations, not a live look.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use proctor_model::{AgentId, HostKey, Namespace, ProcessKey, Snapshot, Weight};
+use proctor_model::{AgentId, HostKey, Labels, Namespace, ProcessKey, Snapshot, Weight};
 use proctor_store::{PoolRecord, ProcessQuery, ProcessRecord};
 use serde::Serialize;
 
@@ -54,7 +54,7 @@ struct Info {
 struct Meta {
     namespace: String,
     name: String,
-    labels: BTreeMap<String, String>,
+    labels: Labels,
 }
 
 #[derive(Debug, Serialize)]
@@ -196,7 +196,7 @@ pub(in crate::api) async fn pools(call: Call) -> Result<Groups> {
         let host = HostKey { supplier: supplier.unwrap_or(record.host.supplier), ..record.host };
         let limits = record.pool.limits;
         Group {
-            meta: Meta { namespace: record.pool.namespace.into(), name: String::new(), labels: BTreeMap::new() },
+            meta: Meta { namespace: record.pool.namespace.into(), name: String::new(), labels: Labels::default() },
             host: Host::with_supplier(&host),
             bk_agent_id: record.agent.into(),
             id: record.pool.id.into(),

@@ -1,10 +1,10 @@
 //! From the JSON of the JOB family to the words of the model.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use proctor_model::{
-    CommandLine, Control, FieldError, HostKey, Identity, Lifetime, Limits, Namespace, OperationKind, Ownership,
+    CommandLine, Control, FieldError, HostKey, Identity, Labels, Lifetime, Limits, Namespace, OperationKind, Ownership,
     Percent, Policy, ProcName, ProcessKey, ProcessName, Seconds, Spec, UserName,
 };
 use serde_json::Value;
@@ -158,7 +158,7 @@ fn explicit_spec(fields: Fields<'_>) -> Result<Spec> {
         ownership,
         report_id: None,
         configmap: Vec::new(),
-        labels: BTreeMap::new(),
+        labels: Labels::default(),
     };
     spec.bounded()
 }
@@ -221,7 +221,7 @@ fn script_spec(fields: Fields<'_>) -> Result<Spec> {
         ownership: Ownership::default(),
         report_id: None,
         configmap: Vec::new(),
-        labels: BTreeMap::new(),
+        labels: Labels::default(),
         identity,
     })
 }

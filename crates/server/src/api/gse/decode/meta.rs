@@ -1,8 +1,6 @@
 //! `meta`: which process, and its labels.
 
-use std::collections::BTreeMap;
-
-use proctor_model::{FieldError, Namespace, ProcessKey};
+use proctor_model::{FieldError, Labels, Namespace, ProcessKey};
 use serde_json::Value;
 
 use super::{Result, name};
@@ -11,7 +9,7 @@ use crate::api::fields::Fields;
 #[derive(Debug)]
 pub(super) struct Meta {
     pub(super) key: ProcessKey,
-    pub(super) labels: BTreeMap<String, String>,
+    pub(super) labels: Labels,
 }
 
 pub(super) fn meta(value: &Value) -> Result<Meta> {
@@ -26,7 +24,7 @@ pub(super) fn namespace(value: &Value) -> Result<Namespace> {
 }
 
 /// Values are text in the documents, but clients send numbers too.
-fn labels(value: &Value) -> Result<BTreeMap<String, String>> {
+fn labels(value: &Value) -> Result<Labels> {
     let labels = value.as_object().ok_or_else(|| FieldError::new("", "must be an object"))?;
     let label = |(name, value): (&String, &Value)| {
         let text = match value {

@@ -1,10 +1,8 @@
 //! `spec`: what the process is.
 
-use std::collections::BTreeMap;
-
 use proctor_model::{
-    AbsolutePath, ConfigFile, Control, FieldError, HealthPolicy, Identity, Lifetime, Limits, Ownership, Percent,
-    Policy, Seconds, Spec,
+    AbsolutePath, ConfigFile, Control, FieldError, HealthPolicy, Identity, Labels, Lifetime, Limits, Ownership,
+    Percent, Policy, Seconds, Spec,
 };
 use serde_json::Value;
 
@@ -19,7 +17,7 @@ pub(super) enum Demand {
     Operation,
 }
 
-pub(super) fn spec(value: &Value, labels: &BTreeMap<String, String>, demand: Demand) -> Result<Spec> {
+pub(super) fn spec(value: &Value, labels: &Labels, demand: Demand) -> Result<Spec> {
     let fields = Fields::of(value)?;
     let limits = match demand {
         Demand::Registration => fields.required("resource", limits)?,

@@ -70,7 +70,7 @@ fn the_example_of_register_is_kept_field_by_field() {
     assert_eq!(spec.policy, expected);
     assert_eq!(spec.report_id, Some(0));
     assert!(spec.configmap.is_empty());
-    assert_eq!(spec.labels["proc_name"], "proc-test");
+    assert_eq!(spec.labels.get("proc_name"), Some("proc-test"));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn labels_of_any_scalar_type_become_text() {
 
     let (_, spec) = registration(&body).unwrap();
 
-    let labels: Vec<&str> = spec.labels.values().map(String::as_str).collect();
+    let labels: Vec<&str> = spec.labels.iter().map(|(_, value)| value).collect();
     assert_eq!(labels, ["7001", "true", "x", ""]);
 }
 

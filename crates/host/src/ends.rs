@@ -1,0 +1,126 @@
+//! The ends of many lives, waited for together.
+//!
+//! Promised: a life that is watched costs a descriptor and some hundred bytes, no task of its own, and
+//! its end is told once. Absent: lives that cannot be watched, because they are over or there is no
+//! descriptor for them; [`Host::ended`] is for those.
+
+use std::collections::HashMap;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use proctor_model::{Exit, Incarnation};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::pidfd::Process;
+use crate::reaper::{CHILDREN, Watch};
+use crate::{Error, Host};
+
+/// Ends that are taken at once.
+const CROWD: usize = 64;
+const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+/// How often ends are looked for where they cannot be waited for.
+const POLL_PERIOD: Duration = Duration::from_millis(100);
+
+/// Who is watched, under names of the caller's choice.
+#[derive(Debug)]
+pub struct Ends<K> {
+    host: Host,
+    epoll: OwnedFd,
+    watched: Mutex<Watched<K>>,
+}
+
+#[derive(Debug)]
+struct Watched<K> {
+    by_number: HashMap<u64, One<K>>,
+    numbers: u64,
+}
+
+#[derive(Debug)]
+struct One<K> {
+    name: K,
+    life: Incarnation,
+    fd: OwnedFd,
+    /// Keeps the reaper away.
+    watch: Watch,
+}
+
+/// A life that is over.
+#[derive(Debug)]
+pub struct Ended<K> {
+    pub name: K,
+    pub life: Incarnation,
+    fd: OwnedFd,
+    _watch: Watch,
+}
+
+impl<K> Ends<K> {
+    pub(crate) fn new(host: Host) -> Result<Self, Error> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|errno| Error::Listen { source: errno.into() })?;
+        let watched = Mutex::new(Watched { by_number: HashMap::new(), numbers: 0 });
+        Ok(Self { host, epoll, watched })
+    }
+
+    /// From now on the end of that life is told. What cannot be watched is given back.
+    pub fn watch(&self, name: K, life: Incarnation) -> Result<(), (K, Incarnation)> {
+        // Before the process is looked at, so that the reaper does not take it meanwhile.
+        let watch = CHILDREN.watch(life.pid);
+        let process = Process::of(&life, self.host.boot_id());
+        let Ok(Some(process)) = process else { return Err((name, life)) };
+        let fd = process.into_fd();
+        let mut watched = self.watched.lock();
+        watched.numbers += 1;
+        let number = watched.numbers;
+        if epoll::add(&self.epoll, &fd, EventData::new_u64(number), EventFlags::IN).is_err() {
+            return Err((name, life));
+        }
+        watched.by_number.insert(number, One { name, life, fd, watch });
+        Ok(())
+    }
+
+    /// Tells of every end, for ever. In a tokio runtime.
+    pub async fn tell(&self, mut tell: impl FnMut(Ended<K>)) {
+        #[allow(unsafe_code, reason = "tokio leaves it to us that the descriptor stays open")]
+        // SAFETY: `self` is borrowed for longer than the registration lives, and never closes `epoll`
+        // before its own end.
+        let registered = unsafe { AsyncFd::register_with_interest(self.epoll.as_fd(), Interest::READABLE) };
+        loop {
+            let ready = match &registered {
+                Ok(registered) => registered.readable().await.ok(),
+                Err(_) => None,
+            };
+            let over = self.take();
+            match ready {
+                Some(mut ready) if over.is_empty() => ready.clear_ready(),
+                Some(_) => {}
+                None => tokio::time::sleep(POLL_PERIOD).await,
+            }
+            over.into_iter().for_each(&mut tell);
+        }
+    }
+
+    /// Some of those that are over now.
+    fn take(&self) -> Vec<Ended<K>> {
+        let mut buffer = [MaybeUninit::uninit(); CROWD];
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut buffer, Some(&NO_WAIT)) else { return Vec::new() };
+        let mut watched = self.watched.lock();
+        let over = events.iter().filter_map(|event| watched.by_number.remove(&event.data.u64()));
+        over.map(|One { name, life, fd, watch }| Ended { name, life, fd, _watch: watch }).collect()
+    }
+}
+
+impl<K> Ended<K> {
+    /// How it ended, where that is known at once.
+    pub fn exit_now(&self) -> Option<Exit> {
+        crate::exit_of(&self.life, self.fd.as_fd())
+    }
+
+    /// How it ended, where the kernel tells.
+    pub async fn exit(&self) -> Option<Exit> {
+        crate::exit_in_time(&self.life, self.fd.as_fd()).await
+    }
+}
