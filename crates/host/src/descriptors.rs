@@ -1,32 +1,36 @@
 //! How many descriptors this program may have open: one and more for each process that it watches.
 //!
-//! Promised: ours is raised as far as we may; commands get the limit that we were started with,
-//! because programs that use `select` or walk through all numbers suffer from a high one.
+//! Promised: ours is raised as far as we may and need; commands get the limits that we were started
+//! with, because programs that use `select` or walk through all numbers suffer from a high one.
 
 use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-static STARTED_WITH: OnceLock<Option<u64>> = OnceLock::new();
+/// Enough for more processes than a host has pids by default.
+const WANTED: u64 = 1 << 18;
 
-/// Raises the soft limit to the hard one. Once for the whole program; later calls change nothing.
+static STARTED_WITH: OnceLock<Option<Rlimit>> = OnceLock::new();
+
+/// Raises both limits, or where we may not raise the hard one, the soft one to it. Once for the whole
+/// program; later calls change nothing.
 pub(crate) fn raise() {
     STARTED_WITH.get_or_init(|| {
         let limit = getrlimit(Resource::Nofile);
-        if limit.current == limit.maximum {
-            return None;
-        }
-        match setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
-            Ok(()) => limit.current,
-            Err(error) => {
-                tracing::warn!(%error, "the limit of open descriptors cannot be raised");
+        let ample = limit.maximum.map(|maximum| maximum.max(WANTED));
+        let raised = [ample, limit.maximum].into_iter().filter(|raised| *raised != limit.current);
+        let mut tried = raised.map(|raised| setrlimit(Resource::Nofile, Rlimit { current: raised, maximum: raised }));
+        match tried.find(Result::is_ok) {
+            Some(_) => Some(limit),
+            None => {
+                tracing::debug!(limit = ?limit.current, "the limit of open descriptors stays as it is");
                 None
             }
         }
     });
 }
 
-/// The soft limit for commands, where it is not our own.
-pub(crate) fn for_commands() -> Option<u64> {
-    STARTED_WITH.get().copied().flatten()
+/// The limits for commands, where they are not our own.
+pub(crate) fn for_commands() -> Option<Rlimit> {
+    STARTED_WITH.get().cloned().flatten()
 }

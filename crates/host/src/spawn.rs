@@ -65,8 +65,8 @@ struct Prepared {
     report: RawFd,
     /// Tells who the child is, and hears when it may go on.
     hold: Option<RawFd>,
-    /// The soft limit of open descriptors, where it is not ours.
-    descriptors: Option<u64>,
+    /// The limits of open descriptors, where they are not ours.
+    descriptors: Option<libc::rlimit>,
 }
 
 /// Starts the shell, or says for people why it cannot. Waits for the exec, not for the command; the
@@ -127,7 +127,10 @@ fn prepare(
     arguments.push(std::ptr::null());
     environment.push(std::ptr::null());
     let identity = plan.changes_user.then(|| (plan.account.uid, plan.account.gid, plan.account.groups.clone()));
-    let descriptors = descriptors::for_commands();
+    let descriptors = descriptors::for_commands().map(|limit| libc::rlimit {
+        rlim_cur: limit.current.unwrap_or(libc::RLIM_INFINITY),
+        rlim_max: limit.maximum.unwrap_or(libc::RLIM_INFINITY),
+    });
     Ok(Prepared {
         arguments,
         environment,
@@ -209,8 +212,10 @@ fn become_shell(prepared: &Prepared) -> i32 {
             return STEP_IDENTITY;
         }
     }
-    if let Some(soft) = prepared.descriptors {
-        limit_descriptors(soft);
+    if let Some(limit) = &prepared.descriptors {
+        // SAFETY: the limit was made before the fork. A failure leaves the higher one, which does no
+        // harm by itself.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) };
     }
     // As the user, so that the user's permissions decide.
     // SAFETY: `directory` is a C string that the fork has copied.
@@ -234,19 +239,6 @@ fn may_go(hold: RawFd) -> bool {
     unsafe {
         let pid = libc::getpid().to_le_bytes();
         libc::write(hold, pid.as_ptr().cast(), pid.len()) > 0 && libc::read(hold, (&raw mut byte).cast(), 1) == 1
-    }
-}
-
-/// Lowers the soft limit again; a failure leaves the higher one, which does no harm by itself.
-#[allow(unsafe_code, reason = "setrlimit in a forked child")]
-fn limit_descriptors(soft: u64) {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both calls get a limit that lives on this stack.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
-            limit.rlim_cur = soft.min(limit.rlim_max);
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
     }
 }
 
