@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::task::JoinHandle;
+use tokio::sync::Semaphore;
 
 /// Work that is under way and has not been given up.
 const PLACES: usize = 16;
@@ -31,13 +30,6 @@ impl Default for Blocking {
     }
 }
 
-/// The wait for what follows. Dropped, it gives its place to others, whatever becomes of the work.
-#[derive(Debug)]
-pub(crate) struct Following<T> {
-    pub(crate) work: JoinHandle<Option<T>>,
-    _place: OwnedSemaphorePermit,
-}
-
 impl Blocking {
     /// Work that takes a while but cannot hang. None: it has panicked, or the program ends.
     pub(crate) async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
@@ -51,37 +43,20 @@ impl Blocking {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let mut following = self.run_then(name, limit, work, |answer| answer).await?;
-        (&mut following.work).await.ok().flatten().ok_or(NoAnswer)
-    }
-
-    /// As [`Self::run`], and then, unless the work was given up meanwhile, what follows from it, on
-    /// the same thread. The answer comes when the work is over, and is the wait for what follows.
-    pub(crate) async fn run_then<A, T>(
-        &self,
-        name: &str,
-        limit: Duration,
-        work: impl FnOnce() -> A + Send + 'static,
-        then: impl FnOnce(A) -> T + Send + 'static,
-    ) -> Result<Following<T>, NoAnswer>
-    where
-        T: Send + 'static,
-    {
         if self.hung.lock().contains(name) {
             return Err(NoAnswer);
         }
-        let place = self.places.clone().acquire_owned().await.map_err(|_| NoAnswer)?;
+        let _place = self.places.acquire().await.map_err(|_| NoAnswer)?;
         let stage = Arc::new(Mutex::new(Stage::Working));
         let mark = Mark { stage: Arc::clone(&stage), hung: Arc::clone(&self.hung), name: name.to_owned() };
-        let (over, is_over) = oneshot::channel();
-        let work = tokio::task::spawn_blocking(move || {
-            let answer = work();
-            let is_wanted = mark.is_wanted();
-            drop(mark);
-            let _ = over.send(());
-            is_wanted.then(|| then(answer))
+        let mut work = tokio::task::spawn_blocking(move || {
+            let _mark = mark;
+            work()
         });
-        if tokio::time::timeout(limit, is_over).await.is_err() {
+        if let Ok(answer) = tokio::time::timeout(limit, &mut work).await {
+            return answer.map_err(|_| NoAnswer);
+        }
+        {
             let mut stage = stage.lock();
             if *stage == Stage::Working {
                 *stage = Stage::GivenUp;
@@ -89,7 +64,7 @@ impl Blocking {
                 return Err(NoAnswer);
             }
         }
-        Ok(Following { work, _place: place })
+        work.await.map_err(|_| NoAnswer)
     }
 }
 
@@ -107,13 +82,6 @@ struct Mark {
     name: String,
 }
 
-impl Mark {
-    /// The work is over: does anybody still wait for it?
-    fn is_wanted(&self) -> bool {
-        std::mem::replace(&mut *self.stage.lock(), Stage::Over) == Stage::Working
-    }
-}
-
 impl Drop for Mark {
     fn drop(&mut self) {
         let mut stage = self.stage.lock();
@@ -126,25 +94,6 @@ impl Drop for Mark {
 mod tests {
     use super::*;
     use std::sync::mpsc;
-
-    #[tokio::test]
-    async fn what_follows_is_left_out_where_the_work_was_given_up() {
-        let blocking = Blocking::default();
-        let (release, hanging) = mpsc::channel::<()>();
-        let (follow, followed) = mpsc::channel();
-        let (follow_late, limit) = (follow.clone(), Duration::from_millis(10));
-
-        let late = blocking.run_then("nfs", limit, move || hanging.recv().is_ok(), move |_| follow_late.send("late"));
-        assert!(late.await.is_err());
-        release.send(()).unwrap();
-        while blocking.run("nfs", Duration::from_secs(60), || true).await.is_err() {
-            tokio::task::yield_now().await;
-        }
-        let soon = blocking.run_then("nfs", Duration::from_secs(60), || "soon", move |text| follow.send(text));
-        soon.await.unwrap().work.await.unwrap();
-
-        assert_eq!(followed.iter().collect::<Vec<_>>(), ["soon"]);
-    }
 
     #[tokio::test]
     async fn work_that_hangs_is_given_up_and_not_begun_again_until_it_ends() {

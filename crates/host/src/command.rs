@@ -7,15 +7,15 @@
 //! belongs to the host, not to the agent's life.
 
 use std::convert::Infallible;
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use proctor_model::{BootId, CommandEnd, CommandResult, Exit, Incarnation};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -26,9 +26,9 @@ use crate::output::{Capture, OutputDirectory};
 use crate::pidfd;
 use crate::procfs::Stat;
 use crate::reaper::{CHILDREN, Shell};
-use crate::spawn::{self, Plan};
+use crate::spawn::{self, Newborn, Plan};
 use crate::tree::{self, Member, Scope};
-use crate::user::{self, Account};
+use crate::user::{self, Account, Accounts};
 
 const PREPARE_LIMIT: Duration = Duration::from_secs(10);
 const TRIM_PERIOD: Duration = Duration::from_millis(200);
@@ -69,6 +69,7 @@ pub struct Reins {
 pub(crate) struct Ground {
     pub(crate) boot: BootId,
     pub(crate) blocking: Blocking,
+    pub(crate) accounts: Accounts,
     pub(crate) outputs: OutputDirectory,
     pub(crate) groups: Option<Arc<Groups>>,
 }
@@ -130,48 +131,53 @@ async fn start(
     hold: Option<Hold>,
     deadline: Instant,
 ) -> Result<Running, CommandResult> {
-    let (user, directory) = (command.user.clone(), command.directory.clone());
-    let silent = format!("user '{user}' or setup_path {} did not answer", directory.display());
-    let name = format!("{user} in {}", directory.display());
-    let limit = PREPARE_LIMIT.min(command.timeout);
-    let (ours, theirs) = match hold.map(|hold| UnixStream::pair().map(|pair| (hold, pair))).transpose() {
-        Ok(Some((hold, (ours, theirs)))) => (Some((hold, ours)), Some(theirs)),
-        Ok(None) => (None, None),
-        Err(error) => return Err(CommandResult::NotRun(format!("the command cannot be run: {error}"))),
-    };
+    let account = account(ground, &command).await?;
+    let lacking = |error: std::io::Error| CommandResult::NotRun(format!("the command cannot be run: {error}"));
+    let pair = hold.as_ref().map(|_| UnixStream::pair()).transpose().map_err(lacking)?;
+    let (ours, theirs) = pair.unzip();
+    let (running, newborn) = Running::spawn(ground, &command, &account, theirs).map_err(CommandResult::NotRun)?;
     let held = async {
-        if let Some((hold, ours)) = ours {
-            let _ = let_go(&ground.boot, hold, ours).await;
+        if let Some(((begun, proceed), ours)) = hold.zip(ours) {
+            let _ = let_go(begun, proceed, running.life(&ground.boot), ours).await;
         }
     };
-    // Until exec the child may hang (its directory may), and with it the thread that waits for it.
-    // Who comes second to `passed`, the spawn or its deadline, has to kill it.
-    let passed = Arc::new(AtomicBool::new(false));
-    let spawn = {
-        let (ground, passed) = (ground.clone(), Arc::clone(&passed));
-        move |account: Result<Account, String>| {
-            let running = Running::spawn(&ground, &command, &account?, theirs)?;
-            if passed.swap(true, Ordering::SeqCst) {
-                kill(running.shell);
-            }
-            Ok(running)
+    // Until its exec the child may hang: its directory may.
+    match timeout_at(deadline, async { tokio::join!(held, newborn.left()).1 }).await {
+        Ok(Ok(())) => Ok(running),
+        Ok(Err(reason)) => {
+            running.reap().await; // it has ended, or is about to
+            Err(CommandResult::NotRun(reason))
         }
-    };
-    // On one thread: a restart waits for the scheduler at every change of threads.
-    let spawning = ground.blocking.run_then(&name, limit, move || prepare(&user, &directory), spawn).await;
-    let Ok(mut following) = spawning else { return Err(CommandResult::NotRun(silent)) };
-    let spawned = match timeout_at(deadline, async { tokio::join!(&mut following.work, held).0 }).await {
-        Ok(spawned) => spawned,
-        // It is there after all; who waits for it finds its time over.
-        Err(_) if passed.swap(true, Ordering::SeqCst) => (&mut following.work).await,
-        Err(_) => return Err(CommandResult::TimedOut),
-    };
-    match spawned {
-        Ok(Some(Ok(running))) => Ok(running),
-        Ok(Some(Err(reason))) => Err(CommandResult::NotRun(reason)),
-        Ok(None) => Err(CommandResult::NotRun(silent)),
-        Err(_) => Err(CommandResult::NotRun("the agent is ending".to_owned())),
+        Err(_) => {
+            running.kill().await;
+            Err(CommandResult::TimedOut)
+        }
     }
+}
+
+/// Who the command is run as, if it can be run at all. Where that is not at hand it is found out on a
+/// thread, because the name service and the file system of the directory may hang.
+async fn account(ground: &Ground, command: &Command) -> Result<Arc<Account>, CommandResult> {
+    let (user, directory) = (&command.user, &command.directory);
+    if let Some(account) = ground.accounts.known(user).filter(|_| is_cached_directory(directory)) {
+        return Ok(account);
+    }
+    let work = {
+        let (user, directory) = (user.clone(), directory.clone());
+        move || prepare(&user, &directory)
+    };
+    let name = format!("{user} in {}", directory.display());
+    let not_run = CommandResult::NotRun;
+    match ground.blocking.run(&name, PREPARE_LIMIT.min(command.timeout), work).await {
+        Ok(account) => Ok(ground.accounts.keep(user, account.map_err(not_run)?)),
+        Err(_) => Err(not_run(format!("user '{user}' or setup_path {} did not answer", directory.display()))),
+    }
+}
+
+/// Whether it is a directory, as far as the kernel knows without asking its file system.
+fn is_cached_directory(path: &Path) -> bool {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).is_ok()
 }
 
 /// What can be found wrong before anything is started.
@@ -199,7 +205,12 @@ struct Running {
 }
 
 impl Running {
-    fn spawn(ground: &Ground, command: &Command, account: &Account, hold: Option<UnixStream>) -> Result<Self, String> {
+    fn spawn(
+        ground: &Ground,
+        command: &Command,
+        account: &Account,
+        hold: Option<UnixStream>,
+    ) -> Result<(Self, Newborn), String> {
         let changes_user = rustix::process::geteuid().as_raw() != account.uid;
         let capture = ground.outputs.open(&command.output_name, changes_user.then_some(account.uid));
         let capture = match capture {
@@ -225,13 +236,13 @@ impl Running {
         };
 
         let spawning = CHILDREN.spawning();
-        let Forked { pid, pidfd } = spawn::spawn(&plan, hold)?;
+        let (Forked { pid, pidfd }, newborn) = spawn::spawn(plan, hold)?;
         let owned = spawning.started(pid);
         // Nobody has waited for it, so what the pid means is still this child.
         match Stat::of(pid) {
             Ok(stat) => {
                 let shell = Member { pid, start_ticks: stat.start_ticks };
-                Ok(Self { fd: pidfd, shell, capture, _owned: owned })
+                Ok((Self { fd: pidfd, shell, capture, _owned: owned }, newborn))
             }
             Err(error) => {
                 // Not to be waited for, so not to be left running.
@@ -242,42 +253,55 @@ impl Running {
         }
     }
 
-    async fn wait(self, deadline: Instant, end: Option<oneshot::Receiver<()>>) -> CommandEnd {
-        let Self { fd, shell, mut capture, _owned } = self;
+    fn life(&self, boot: &BootId) -> Incarnation {
+        pidfd::life(self.shell, self.fd.as_fd(), boot)
+    }
+
+    async fn kill(&self) {
+        let shell = self.shell;
+        let _ = tokio::task::spawn_blocking(move || kill(shell)).await;
+        self.reap().await;
+    }
+
+    async fn reap(&self) {
+        let _ = rustix::process::pidfd_send_signal(&self.fd, rustix::process::Signal::KILL);
+        if timeout(DEATH_LIMIT, pidfd::ended(self.fd.as_fd())).await.is_ok() {
+            let _ = pidfd::reap(self.fd.as_fd());
+        }
+    }
+
+    async fn wait(mut self, deadline: Instant, end: Option<oneshot::Receiver<()>>) -> CommandEnd {
         let result = tokio::select! {
             biased;
-            () = pidfd::ended(fd.as_fd()) => match pidfd::reap(fd.as_fd()) {
+            () = pidfd::ended(self.fd.as_fd()) => match pidfd::reap(self.fd.as_fd()) {
                 Some(exit) => {
-                    CHILDREN.remember(shell.pid, shell.start_ticks, exit);
+                    CHILDREN.remember(self.shell.pid, self.shell.start_ticks, exit);
                     CommandResult::Exited(exit)
                 }
                 None => CommandResult::NotRun("the end of the command was lost".to_owned()),
             },
             () = wanted(end) => CommandResult::Cancelled,
             () = tokio::time::sleep_until(deadline) => CommandResult::TimedOut,
-            never = trim_for_ever(capture.as_mut()) => match never {},
+            never = trim_for_ever(self.capture.as_mut()) => match never {},
         };
         if matches!(result, CommandResult::TimedOut | CommandResult::Cancelled) {
-            let _ = tokio::task::spawn_blocking(move || kill(shell)).await;
-            if timeout(DEATH_LIMIT, pidfd::ended(fd.as_fd())).await.is_ok() {
-                let _ = pidfd::reap(fd.as_fd());
-            }
+            self.kill().await;
         }
-        let output = capture.as_ref().map_or_else(|| "(output was not captured)".to_owned(), Capture::text);
+        let output = self.capture.as_ref().map_or_else(|| "(output was not captured)".to_owned(), Capture::text);
         CommandEnd { result, output }
     }
 }
 
 /// Tells who the held command is, and lets it go when its caller says so. Without a word it ends.
-async fn let_go(boot: &BootId, (begun, proceed): Hold, held: UnixStream) -> Option<()> {
-    held.set_nonblocking(true).ok()?;
-    let mut held = tokio::net::UnixStream::from_std(held).ok()?;
-    let pid = held.read_i32_le().await.ok()?;
-    // Nobody has waited for it, so what the pid means is still this child.
-    let process = pidfd::Process::open(pid).ok()?;
-    begun.send(process.life(boot)).ok()?;
+async fn let_go(
+    begun: oneshot::Sender<Incarnation>,
+    proceed: oneshot::Receiver<()>,
+    life: Incarnation,
+    mut held: UnixStream,
+) -> Option<()> {
+    begun.send(life).ok()?;
     proceed.await.ok()?;
-    held.write_u8(1).await.ok()
+    held.write_all(&[1]).ok() // there is room for one byte
 }
 
 /// Keeps the output of a running command bounded.

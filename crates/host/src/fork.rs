@@ -5,7 +5,8 @@
 //! child may make plain system calls only; and waiting for the child, which is the caller's.
 //!
 //! A child that is about to exec shares our memory until then, where the kernel and the processor
-//! allow that: a copy of it, which exec throws away, would cost more than everything else.
+//! allow that: a copy of it, which exec throws away, would cost more than everything else. We go on
+//! meanwhile; what the child uses is [`Lent`] to it.
 
 use std::fs::File;
 use std::io;
@@ -13,9 +14,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::raw;
+
 const CLONE_VM: u64 = 0x100;
 const CLONE_PIDFD: u64 = 0x1000;
-const CLONE_VFORK: u64 = 0x4000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 /// Enough for a few system calls, also in a build without optimisation.
 const STACK_BYTES: usize = 64 * 1024;
@@ -77,60 +79,73 @@ enum Fork {
 }
 
 /// What a child does: exec, or end.
-pub(crate) trait Child {
+pub(crate) trait Child: Send + std::fmt::Debug {
     fn run(&self) -> !;
 }
 
-/// Forks a child that runs `child` and nothing else. May return only when that has called exec or
-/// ended: this thread sleeps while its memory is lent.
+/// What a child may still use of our memory. To be kept until it has called exec or ended.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    _birth: Box<Birth>,
+    _stack: Vec<u128>,
+}
+
+#[derive(Debug)]
+struct Birth {
+    attach: Attach,
+    child: Box<dyn Child>,
+}
+
+/// Forks a child that runs `child` and nothing else. It may still be at that when this returns.
 ///
 /// # Safety
 ///
-/// `child` makes async-signal-safe system calls only, none of libc's that concern all threads
-/// (`setuid` and its like), writes to no memory but its own stack, and ends by exec or `_exit`.
+/// `child` makes system calls by [`raw`] only, writes to no memory but its own stack, does not panic,
+/// and ends by exec or exit. What is lent is not dropped before that.
 #[allow(unsafe_code, reason = "a fork is nothing else")]
-pub(crate) unsafe fn fork_to_exec(attach: &Attach, child: &dyn Child) -> io::Result<Forked> {
+pub(crate) unsafe fn fork_to_exec(attach: Attach, child: Box<dyn Child>) -> io::Result<(Forked, Lent)> {
+    let birth = Box::new(Birth { attach, child });
+    let mut stack = Vec::new();
     let masked = Masked::new();
     // SAFETY: passed on to our caller.
-    let lent = unsafe { lend(attach, child) };
+    let lent = unsafe { lend(&birth, &mut stack) };
     masked.restore();
     match lent {
         Some(Err(error)) if is_refused(&error) => {}
-        Some(forked) => return forked,
+        Some(forked) => return Ok((forked?, Lent { _birth: birth, _stack: stack })),
         None => {}
     }
     // SAFETY: passed on to our caller.
-    match unsafe { fork(attach) }? {
-        Fork::Child => child.run(),
-        Fork::Parent(forked) => Ok(forked),
+    match unsafe { fork(&birth.attach) }? {
+        Fork::Child => birth.child.run(),
+        Fork::Parent(forked) => Ok((forked, Lent { _birth: birth, _stack: stack })),
     }
 }
 
 /// None: not on this processor.
 #[cfg(not(target_arch = "x86_64"))]
 #[allow(unsafe_code, reason = "as the one that does something")]
-unsafe fn lend(_attach: &Attach, _child: &dyn Child) -> Option<io::Result<Forked>> {
+unsafe fn lend(_birth: &Birth, _stack: &mut Vec<u128>) -> Option<io::Result<Forked>> {
     None
 }
 
-/// Forks a child with a stack of its own in our memory; waits until it has left that.
+/// Forks a child with a stack of its own in our memory.
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "no library can clone into a cgroup, nor with a stack and a pidfd")]
-unsafe fn lend(attach: &Attach, child: &dyn Child) -> Option<io::Result<Forked>> {
-    let birth = Birth { attach, child };
-    let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
+unsafe fn lend(birth: &Birth, stack: &mut Vec<u128>) -> Option<io::Result<Forked>> {
+    stack.reserve_exact(STACK_BYTES / size_of::<u128>());
     let mut pidfd: RawFd = -1;
     let mut arguments = CloneArguments {
         stack: stack.as_mut_ptr().expose_provenance() as u64,
         stack_size: STACK_BYTES as u64,
-        ..CloneArguments::new(&mut pidfd, attach)
+        ..CloneArguments::new(&mut pidfd, &birth.attach)
     };
-    arguments.flags |= CLONE_VM | CLONE_VFORK;
+    arguments.flags |= CLONE_VM;
     let result: i64;
     // SAFETY: the kernel reads `arguments`, whose size it is told, and writes a descriptor to
-    // `pidfd`. The child begins at the top of `stack`, which is aligned as the ABI wants it and which
-    // nobody else uses; it never comes back from `run_child`. This thread does not run before the
-    // child has left our memory, so everything that is borrowed here outlives it.
+    // `pidfd`, both before it returns. The child begins at the top of `stack`, which is aligned as the
+    // ABI wants it and which nobody else uses; it never comes back from `run_child`. What it borrows
+    // is kept by our caller until the child has left our memory.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -144,13 +159,12 @@ unsafe fn lend(attach: &Attach, child: &dyn Child) -> Option<io::Result<Forked>>
             inlateout("rax") libc::SYS_clone3 => result,
             in("rdi") &raw mut arguments,
             in("rsi") size_of::<CloneArguments>(),
-            in("r12") &raw const birth,
-            in("r13") run_child as extern "C" fn(*const Birth<'_>) -> !,
+            in("r12") &raw const *birth,
+            in("r13") run_child as extern "C" fn(*const Birth) -> !,
             lateout("rcx") _,
             lateout("r11") _,
         );
     }
-    drop(stack);
     Some(match i32::try_from(result) {
         // SAFETY: the kernel has just given us this descriptor, and nobody else has it.
         Ok(pid) if pid > 0 => Ok(Forked { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } }),
@@ -160,17 +174,11 @@ unsafe fn lend(attach: &Attach, child: &dyn Child) -> Option<io::Result<Forked>>
 }
 
 #[cfg(target_arch = "x86_64")]
-struct Birth<'a> {
-    attach: &'a Attach,
-    child: &'a dyn Child,
-}
-
-#[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "the other end of a pointer")]
-extern "C" fn run_child(birth: *const Birth<'_>) -> ! {
-    // SAFETY: `lend` gives it, and waits until the child no longer uses it.
+extern "C" fn run_child(birth: *const Birth) -> ! {
+    // SAFETY: `lend` gives it, and it is kept until the child no longer uses it.
     let birth = unsafe { &*birth };
-    if let Attach::Tasks(files) = birth.attach {
+    if let Attach::Tasks(files) = &birth.attach {
         write_zero(files);
     }
     birth.child.run()
@@ -263,8 +271,9 @@ fn is_refused(error: &io::Error) -> bool {
 #[allow(unsafe_code, reason = "only plain system calls may be made here")]
 fn write_zero(files: &[File]) {
     for file in files {
+        let descriptor = usize::try_from(file.as_raw_fd()).unwrap_or(usize::MAX);
         // SAFETY: one byte of a constant is read, and the descriptor is open.
-        unsafe { libc::write(file.as_raw_fd(), b"0".as_ptr().cast(), 1) };
+        let _ = unsafe { raw::call(libc::SYS_write, [descriptor, b"0".as_ptr().expose_provenance(), 1, 0]) };
     }
 }
 

@@ -24,6 +24,7 @@ mod output;
 mod pidfd;
 mod pidfile;
 mod procfs;
+mod raw;
 mod reaper;
 mod sampler;
 mod spawn;
@@ -57,6 +58,7 @@ use pidfd::Process;
 use reaper::CHILDREN;
 use tree::{Member, Scope};
 use usage::Meter;
+use user::Accounts;
 
 /// A wall clock that differs from the last one by less has drifted, not been set.
 const DRIFT_MILLIS_MAX: u64 = 2000;
@@ -103,8 +105,13 @@ impl Host {
         let (groups, tracking) = cgroup::find(&options.state_dir, prefer);
         tasks.spawn("reaper", reaper::run(ends));
         tasks.spawn("output-trimmer", outputs.clone().trim_for_ever());
-        let ground =
-            Ground { boot: boot.clone(), blocking: Blocking::default(), outputs, groups: groups.map(Arc::new) };
+        let ground = Ground {
+            boot: boot.clone(),
+            blocking: Blocking::default(),
+            accounts: Accounts::default(),
+            outputs,
+            groups: groups.map(Arc::new),
+        };
         let (meter, boot_millis) = (Meter::new(), AtomicI64::new(0));
         Ok(Self { shared: Arc::new(Shared { boot, ground, tracking, meter, boot_millis }) })
     }

@@ -9,14 +9,18 @@ use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use rustix::fs::OFlags;
 
 const HEAD_BYTES: usize = 4096;
 const TAIL_BYTES: usize = 4096;
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 const NAME_BYTES_MAX: usize = 128;
+/// Of a capture.
+const MODE: u32 = 0o600;
 /// Chooses the signal of a descriptor; libc does not name it for every target.
 const F_SETSIG: libc::c_int = 10;
 const TRIM_PERIOD: Duration = Duration::from_secs(30);
@@ -34,21 +38,13 @@ impl OutputDirectory {
         Ok(Self(path))
     }
 
-    /// A new, empty capture; an old one of that name is put aside.
+    /// An empty capture; an old one of that name to which somebody still writes is put aside.
     pub(crate) fn open(&self, name: &str, owner: Option<u32>) -> io::Result<Capture> {
         let path = self.0.join(format!("{}.out", file_stem(name)));
-        put_aside(&path)?;
-        let file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create_new(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-            .open(&path)?;
-        if let Some(uid) = owner {
-            // Scripts write to /dev/stderr, which opens the file again, as their user.
-            std::os::unix::fs::fchown(&file, Some(uid), None)?;
-        }
+        let file = match emptied(&path, owner)? {
+            Some(file) => file,
+            None => make(&path, owner)?,
+        };
         Ok(Capture { file, head: Vec::new(), tail: Vec::new(), cut: 0 })
     }
 
@@ -76,19 +72,46 @@ impl OutputDirectory {
     }
 }
 
-/// Removes an old capture, or gives it another name while somebody still writes to it: unlinked,
-/// it would grow without anybody seeing it.
-fn put_aside(path: &Path) -> io::Result<()> {
-    let file = match OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(_) => return std::fs::remove_file(path),
-    };
-    if !is_open_elsewhere(&file) {
-        return std::fs::remove_file(path);
+fn make(path: &Path, owner: Option<u32>) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create_new(true)
+        .mode(MODE)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        .open(path)?;
+    if let Some(uid) = owner {
+        // Scripts write to /dev/stderr, which opens the file again, as their user.
+        std::os::unix::fs::fchown(&file, Some(uid), None)?;
     }
-    let free = (0..u32::MAX).map(|number| path.with_extension(format!("{number}.old"))).find(|path| !path.exists());
-    free.map_or_else(|| std::fs::remove_file(path), |old| std::fs::rename(path, old))
+    Ok(file)
+}
+
+/// The old capture, empty again, if it is as a new one would be: a new one costs several times as much.
+/// While somebody still writes to it, it gets another name: unlinked, it would grow without anybody
+/// seeing it.
+fn emptied(path: &Path, owner: Option<u32>) -> io::Result<Option<File>> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let file = match OpenOptions::new().read(true).append(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(_) => return std::fs::remove_file(path).map(|()| None),
+    };
+    if is_open_elsewhere(&file) {
+        let free = (0..u32::MAX).map(|number| path.with_extension(format!("{number}.old"))).find(|path| !path.exists());
+        free.map_or_else(|| std::fs::remove_file(path), |old| std::fs::rename(path, old))?;
+        return Ok(None);
+    }
+    let metadata = file.metadata()?;
+    let uid = owner.unwrap_or_else(|| rustix::process::geteuid().as_raw());
+    let is_as_new = metadata.is_file() && metadata.uid() == uid && metadata.mode() & 0o7777 == MODE;
+    if !is_as_new || rustix::fs::fcntl_setfl(&file, OFlags::APPEND).is_err() {
+        return std::fs::remove_file(path).map(|()| None);
+    }
+    if metadata.len() > 0 {
+        file.set_len(0)?;
+    }
+    Ok(Some(file))
 }
 
 /// Whether another descriptor of that file is open anywhere: only then a write lease is refused.
@@ -235,6 +258,25 @@ mod tests {
             assert!(!stem.contains(['/', '\0']) && !stem.starts_with('.') && stem.len() < 200, "{stem}");
         }
         assert_ne!(file_stem("a/b"), file_stem("a_b"));
+    }
+
+    #[test]
+    fn an_old_capture_is_used_again_if_it_is_as_a_new_one() {
+        let (root, directory) = directory();
+        let inode = |capture: &Capture| capture.file().metadata().unwrap().ino();
+        let first = directory.open("x", None).unwrap();
+        (&mut first.file()).write_all(b"old").unwrap();
+        let first_inode = inode(&first);
+        drop(first);
+
+        let second = directory.open("x", None).unwrap();
+        assert_eq!((inode(&second), second.text().as_str()), (first_inode, ""));
+        drop(second);
+        std::fs::set_permissions(root.path().join("output/x.out"), Permissions::from_mode(0o666)).unwrap();
+        let third = directory.open("x", None).unwrap();
+
+        assert_eq!(third.file().metadata().unwrap().mode() & 0o7777, MODE);
+        assert_eq!(std::fs::read_dir(root.path().join("output")).unwrap().count(), 1);
     }
 
     #[test]

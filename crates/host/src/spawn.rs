@@ -3,30 +3,35 @@
 //! Promised: the child has its own session, the user's identity and groups, default signal
 //! dispositions, an empty mask, umask 022 and no descriptor of ours but its three; a failure says
 //! at which step; a child that is held runs nothing of the user's before it is let go, and vanishes if
-//! the agent ends before. Absent: any allocation or lock in the child, which a fork of many threads forbids.
+//! the agent ends before. Absent: any allocation, lock or write to our memory in the child, which may
+//! share it; and waiting: a child may hang before its exec, and we go on.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use tokio::io::AsyncReadExt;
 
 use crate::descriptors;
-use crate::fork::{self, Attach, Child, Forked};
-use crate::pidfd;
+use crate::fork::{self, Attach, Child, Forked, Lent};
+use crate::raw::{self, Answer};
 use crate::user::Account;
 
 const SHELL: &str = "/bin/sh";
 const SHELL_PATH: &CStr = c"/bin/sh";
-const UMASK: libc::mode_t = 0o022;
-const SIGNAL_MAX: libc::c_int = 64;
+const UMASK: usize = 0o022;
+const SIGNAL_MAX: usize = 64;
 const SIGNAL_SET_BYTES: usize = 8;
 /// Where close_range is missing, descriptors up to here are closed one by one; those of our own are
 /// closed by exec in any case.
-const DESCRIPTORS_CLOSED_MAX: libc::c_int = 4096;
+const DESCRIPTORS_CLOSED_MAX: usize = 4096;
 
 /// What the child was doing when it failed; the child sends it with the error number.
 const STEP_FORK: i32 = 0;
@@ -52,10 +57,11 @@ pub(crate) struct Plan<'a> {
 }
 
 /// Everything that the child needs, made before the fork.
+#[derive(Debug)]
 struct Prepared {
-    // Both end with a null pointer and point into `_texts`.
-    arguments: Vec<*const libc::c_char>,
-    environment: Vec<*const libc::c_char>,
+    // Both are addresses in `_texts` and end with a null pointer.
+    arguments: Vec<usize>,
+    environment: Vec<usize>,
     _texts: Vec<CString>,
     directory: CString,
     identity: Option<(u32, u32, Vec<u32>)>,
@@ -63,35 +69,80 @@ struct Prepared {
     output: RawFd,
     /// Says what failed.
     report: RawFd,
-    /// Tells who the child is, and hears when it may go on.
+    /// Hears when the child may go on.
     hold: Option<RawFd>,
     /// The limits of open descriptors, where they are not ours.
     descriptors: Option<libc::rlimit>,
 }
 
-/// Starts the shell, or says for people why it cannot. Waits for the exec, not for the command; the
-/// shell is nobody's until its pidfd is waited for. A child that is held sends its pid (four bytes, the
-/// lowest first) by `hold` and runs nothing before it gets a byte from there.
-pub(crate) fn spawn(plan: &Plan<'_>, hold: Option<UnixStream>) -> Result<Forked, String> {
-    let (null, (mut ours, theirs)) = open().map_err(|error| reason(STEP_FORK, &error, plan))?;
+/// A child that is on its way to its exec.
+#[derive(Debug)]
+pub(crate) struct Newborn {
+    /// Ends with the exec, which closes the other side.
+    report: UnixStream,
+    lent: Option<Lent>,
+    user: String,
+    directory: PathBuf,
+}
+
+/// Memory of children that nobody waited for, until they have left it.
+static LEFT: Mutex<Vec<(UnixStream, Lent)>> = Mutex::new(Vec::new());
+
+/// Starts the shell, or says for people why it cannot. Waits for nothing; the shell is nobody's until
+/// its pidfd is waited for. A child that is held runs nothing before it gets a byte by `hold`.
+pub(crate) fn spawn(plan: Plan<'_>, hold: Option<UnixStream>) -> Result<(Forked, Newborn), String> {
+    forget_left();
+    let Plan { account, directory, .. } = plan;
+    let failed = |error: &io::Error| reason(STEP_FORK, error, &account.name, directory);
+    let (null, (ours, theirs)) = open().map_err(|error| failed(&error))?;
     let output = plan.output.map_or_else(|| null.as_raw_fd(), File::as_raw_fd);
     let held = hold.as_ref().map(UnixStream::as_raw_fd);
-    let prepared = prepare(plan, null.as_raw_fd(), output, theirs.as_raw_fd(), held)?;
+    let prepared = Box::new(prepare(&plan, null.as_raw_fd(), output, theirs.as_raw_fd(), held)?);
     #[allow(unsafe_code, reason = "there is no other way to become another user in a cgroup")]
-    // SAFETY: the child only runs `prepared`, which makes plain system calls with values that were
-    // made before the fork, neither allocates nor locks, and never returns.
-    let forked = unsafe { fork::fork_to_exec(&plan.attach, &prepared) };
-    let forked = forked.map_err(|error| reason(STEP_FORK, &error, plan))?;
-    drop((theirs, hold));
-    // Ends with the exec, which closes the other side.
-    let mut failure = [0_u8; 8];
-    if ours.read_exact(&mut failure).is_err() {
-        return Ok(forked);
+    // SAFETY: the child only runs `prepared`, which makes raw system calls with values that were made
+    // before the fork, neither allocates, locks nor panics, and never returns. `Newborn` keeps what is
+    // lent until the child's end of `report` is closed, which happens by exec or its end.
+    let forked = unsafe { fork::fork_to_exec(plan.attach, prepared) };
+    let (forked, lent) = forked.map_err(|error| failed(&error))?;
+    let newborn =
+        Newborn { report: ours, lent: Some(lent), user: account.name.clone(), directory: directory.to_owned() };
+    Ok((forked, newborn))
+}
+
+impl Newborn {
+    /// Waits for the exec; the error says for people why there is none.
+    pub(crate) async fn left(mut self) -> Result<(), String> {
+        let failed = |error: io::Error| format!("the command cannot be watched: {error}");
+        let report = self.report.try_clone().and_then(|report| {
+            report.set_nonblocking(true)?;
+            tokio::net::UnixStream::from_std(report)
+        });
+        let mut failure = [0_u8; 8];
+        let is_told = report.map_err(failed)?.read_exact(&mut failure).await.is_ok();
+        self.lent = None;
+        if !is_told {
+            return Ok(());
+        }
+        let [a, b, c, d, e, f, g, h] = failure;
+        let (step, errno) = (i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]));
+        Err(reason(step, &io::Error::from_raw_os_error(errno), &self.user, &self.directory))
     }
-    let _ = pidfd::reap_at_end(&forked.pidfd);
-    let [a, b, c, d, e, f, g, h] = failure;
-    let (step, errno) = (i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]));
-    Err(reason(step, &io::Error::from_raw_os_error(errno), plan))
+}
+
+impl Drop for Newborn {
+    fn drop(&mut self) {
+        if let (Some(lent), Ok(report)) = (self.lent.take(), self.report.try_clone()) {
+            LEFT.lock().push((report, lent));
+        }
+    }
+}
+
+/// Frees what was lent to children that have left it since.
+fn forget_left() {
+    LEFT.lock().retain_mut(|(report, _)| {
+        let would_wait = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        report.set_nonblocking(true).is_ok() && report.read(&mut [0]).is_err_and(|error| would_wait(&error))
+    });
 }
 
 fn open() -> io::Result<(File, (UnixStream, UnixStream))> {
@@ -122,10 +173,10 @@ fn prepare(
         variable.extend(value.as_bytes());
         texts.push(text("the environment", variable)?);
     }
-    let mut arguments: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
+    let mut arguments: Vec<usize> = texts.iter().map(|text| text.as_ptr().expose_provenance()).collect();
     let mut environment = arguments.split_off(3);
-    arguments.push(std::ptr::null());
-    environment.push(std::ptr::null());
+    arguments.push(0);
+    environment.push(0);
     let identity = plan.changes_user.then(|| (plan.account.uid, plan.account.gid, plan.account.groups.clone()));
     let descriptors = descriptors::for_commands().map(|limit| libc::rlimit {
         rlim_cur: limit.current.unwrap_or(libc::RLIM_INFINITY),
@@ -166,123 +217,114 @@ fn login_environment(account: &Account) -> [(&'static str, &OsStr); 6] {
 
 /// Runs in the child, between fork and exec.
 impl Child for Prepared {
-    #[allow(unsafe_code, reason = "only plain system calls may be made here")]
     fn run(&self) -> ! {
-        let step = become_shell(self);
-        let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        let (step, errno) = match become_shell(self) {
+            Ok(never) => match never {},
+            Err(failure) => failure,
+        };
         let message = [step, errno];
+        let text = message.as_ptr().expose_provenance();
+        #[allow(unsafe_code, reason = "the kernel's own interface")]
         // SAFETY: the eight bytes of `message` are read; the descriptor was open before the fork.
-        unsafe {
-            libc::write(self.report, message.as_ptr().cast(), size_of_val(&message));
-            libc::_exit(127)
-        }
+        let _ = unsafe { raw::call(libc::SYS_write, [number(self.report), text, size_of_val(&message), 0]) };
+        raw::exit(127)
     }
 }
 
-/// Returns only when it has failed: at which step.
-#[allow(unsafe_code, reason = "only plain system calls may be made here")]
-fn become_shell(prepared: &Prepared) -> i32 {
-    // SAFETY: setsid and umask take no memory of ours.
-    if unsafe { libc::setsid() } < 0 {
-        return STEP_SESSION;
-    }
-    // SAFETY: as above.
-    unsafe { libc::umask(UMASK) };
-    // SAFETY: dup2 takes numbers. The descriptors are above 2: Rust's start-up sees to that those
-    // three are open.
-    let moved = unsafe {
-        libc::dup2(prepared.input, 0) == 0 && libc::dup2(prepared.output, 1) == 1 && libc::dup2(prepared.output, 2) == 2
-    };
-    if !moved {
-        return STEP_DESCRIPTORS;
+/// Returns only when it has failed: at which step, and with which error.
+#[allow(unsafe_code, reason = "the kernel's own interface")]
+fn become_shell(prepared: &Prepared) -> Result<Infallible, (i32, i32)> {
+    let at = |step: i32| move |errno: i32| (step, errno);
+    raw::numbers(libc::SYS_setsid, [0; 4]).map_err(at(STEP_SESSION))?;
+    let _ = raw::numbers(libc::SYS_umask, [UMASK, 0, 0, 0]);
+    // The descriptors are above 2: Rust's start-up sees to that those three are open.
+    for (from, to) in [(prepared.input, 0), (prepared.output, 1), (prepared.output, 2)] {
+        raw::numbers(libc::SYS_dup3, [number(from), to, 0, 0]).map_err(at(STEP_DESCRIPTORS))?;
     }
     reset_signals();
     // Before the user changes: who is not root may be unable to.
-    close_descriptors(prepared.report, prepared.hold.unwrap_or(prepared.report));
+    close_descriptors(number(prepared.report), number(prepared.hold.unwrap_or(prepared.report)));
     if let Some((uid, gid, groups)) = &prepared.identity {
-        // By the kernel's own calls: libc's would look for the other threads of our parent.
-        // SAFETY: `groups` lives in memory that the fork has copied, and its length is right.
-        // Groups and gid go first, because afterwards we may not any more.
-        let changed = unsafe {
-            libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) == 0
-                && libc::syscall(libc::SYS_setgid, *gid) == 0
-                && libc::syscall(libc::SYS_setuid, *uid) == 0
-        };
-        if !changed {
-            return STEP_IDENTITY;
-        }
+        let list = groups.as_ptr().expose_provenance();
+        // Of this process alone: libc's calls would look for the other threads of our parent. Groups
+        // and gid go first, because afterwards we may not any more.
+        // SAFETY: `groups` lives until the exec, and its length is right.
+        unsafe { raw::call(libc::SYS_setgroups, [groups.len(), list, 0, 0]) }.map_err(at(STEP_IDENTITY))?;
+        raw::numbers(libc::SYS_setgid, [*gid as usize, 0, 0, 0]).map_err(at(STEP_IDENTITY))?;
+        raw::numbers(libc::SYS_setuid, [*uid as usize, 0, 0, 0]).map_err(at(STEP_IDENTITY))?;
     }
     if let Some(limit) = &prepared.descriptors {
-        // SAFETY: the limit was made before the fork. A failure leaves the higher one, which does no
-        // harm by itself.
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) };
+        let limit = (&raw const *limit).expose_provenance();
+        // SAFETY: the limit was made before the fork, in the kernel's own form. A failure leaves the
+        // higher one, which does no harm by itself.
+        let _ = unsafe { raw::call(libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE as usize, limit, 0]) };
     }
     // As the user, so that the user's permissions decide.
-    // SAFETY: `directory` is a C string that the fork has copied.
-    if unsafe { libc::chdir(prepared.directory.as_ptr()) } != 0 {
-        return STEP_DIRECTORY;
-    }
+    let directory = prepared.directory.as_ptr().expose_provenance();
+    // SAFETY: `directory` is a C string that lives until the exec.
+    unsafe { raw::call(libc::SYS_chdir, [directory, 0, 0, 0]) }.map_err(at(STEP_DIRECTORY))?;
     if prepared.hold.is_some_and(|hold| !may_go(hold)) {
-        return STEP_HOLD;
+        return Err((STEP_HOLD, 0));
     }
-    // SAFETY: both lists end with a null pointer and point to C strings that the fork has copied.
-    unsafe { libc::execve(SHELL_PATH.as_ptr(), prepared.arguments.as_ptr(), prepared.environment.as_ptr()) };
-    STEP_EXEC
+    let (path, arguments) = (SHELL_PATH.as_ptr().expose_provenance(), prepared.arguments.as_ptr().expose_provenance());
+    let environment = prepared.environment.as_ptr().expose_provenance();
+    // SAFETY: both lists end with a null pointer and point to C strings that live until the exec.
+    let errno = unsafe { raw::call(libc::SYS_execve, [path, arguments, environment, 0]) };
+    Err((STEP_EXEC, errno.err().unwrap_or(0)))
 }
 
-/// Tells who we are and waits. False: the agent is gone or has changed its mind.
-#[allow(unsafe_code, reason = "only plain system calls may be made here")]
+/// Waits for a word. False: the agent is gone or has changed its mind.
 fn may_go(hold: RawFd) -> bool {
     let mut byte = 0_u8;
-    // SAFETY: `pid` and `byte` are storage for what is written and asked for; no handler of ours is
-    // left that could interrupt the calls.
-    unsafe {
-        let pid = libc::getpid().to_le_bytes();
-        libc::write(hold, pid.as_ptr().cast(), pid.len()) > 0 && libc::read(hold, (&raw mut byte).cast(), 1) == 1
-    }
+    let place = (&raw mut byte).expose_provenance();
+    #[allow(unsafe_code, reason = "the kernel's own interface")]
+    // SAFETY: `byte` is storage for the one byte that is asked for; no handler of ours is left that
+    // could interrupt the call.
+    let read = unsafe { raw::call(libc::SYS_read, [number(hold), place, 1, 0]) };
+    read == Ok(1)
 }
 
-#[allow(unsafe_code, reason = "only plain system calls may be made here")]
 fn reset_signals() {
-    // Not by libc, which refuses the two signals that it keeps for itself; those are inherited too.
-    let default = [0_u64; 8];
-    for signal in 1..=SIGNAL_MAX {
-        // SAFETY: the kernel reads an action from `default`, which is larger than one; all zeroes
-        // are the default disposition. Numbers that cannot be set are refused.
-        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), 0_usize, SIGNAL_SET_BYTES) };
-    }
-    // SAFETY: a zeroed set is storage for sigemptyset, and both outlive the calls.
+    // The kernel reads an action from here, which is smaller; all zeroes are the default disposition,
+    // and a set without signals.
+    let nothing = [0_u64; 8];
+    let none = nothing.as_ptr().expose_provenance();
+    #[allow(unsafe_code, reason = "the kernel's own interface")]
+    // SAFETY: `nothing` outlives the calls. Numbers that cannot be set are refused.
     unsafe {
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        for signal in 1..=SIGNAL_MAX {
+            let _ = raw::call(libc::SYS_rt_sigaction, [signal, none, 0, SIGNAL_SET_BYTES]);
+        }
+        let _ = raw::call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, none, 0, SIGNAL_SET_BYTES]);
     }
 }
 
 /// Closes everything but the three standard descriptors and two others. Not only at exec: a child
 /// that hangs on its directory must not hold what others wait for.
-#[allow(unsafe_code, reason = "only plain system calls may be made here")]
-fn close_descriptors(one: RawFd, other: RawFd) {
+fn close_descriptors(one: usize, other: usize) {
     let (low, high) = (one.min(other), one.max(other));
-    let close_from_to = |first: RawFd, last: u32| match u32::try_from(first) {
-        // SAFETY: the call takes three numbers; nothing in this process uses what it closes.
-        Ok(first) if first <= last => unsafe { libc::syscall(libc::SYS_close_range, first, last, 0_u32) == 0 },
-        Ok(_) | Err(_) => true,
+    let close = |first: usize, last: usize| -> Answer {
+        if first > last { Ok(0) } else { raw::numbers(libc::SYS_close_range, [first, last, 0, 0]) }
     };
-    let below = |kept: RawFd| u32::try_from(kept - 1).unwrap_or(0);
-    if close_from_to(3, below(low)) && close_from_to(low + 1, below(high)) && close_from_to(high + 1, u32::MAX) {
+    let ranges = [(3, low.wrapping_sub(1)), (low.wrapping_add(1), high.wrapping_sub(1))];
+    let are_closed = ranges.iter().all(|(first, last)| close(*first, *last).is_ok());
+    if are_closed && close(high.wrapping_add(1), u32::MAX as usize).is_ok() {
         return;
     }
-    for descriptor in (3..DESCRIPTORS_CLOSED_MAX).filter(|descriptor| ![one, other].contains(descriptor)) {
-        // SAFETY: numbers that are no descriptor are refused.
-        unsafe { libc::close(descriptor) };
+    for descriptor in (3..DESCRIPTORS_CLOSED_MAX).filter(|descriptor| *descriptor != one && *descriptor != other) {
+        let _ = raw::numbers(libc::SYS_close, [descriptor, 0, 0, 0]);
     }
 }
 
-fn reason(step: i32, error: &io::Error, plan: &Plan<'_>) -> String {
+/// As the kernel takes it.
+fn number(descriptor: RawFd) -> usize {
+    usize::try_from(descriptor).unwrap_or(usize::MAX)
+}
+
+fn reason(step: i32, error: &io::Error, user: &str, directory: &Path) -> String {
     let said = error;
     let errno = error.raw_os_error().unwrap_or(0);
-    let (user, directory) = (&plan.account.name, plan.directory.display());
+    let directory = directory.display();
     match (step, errno) {
         (STEP_HOLD, _) => "it was no longer wanted".to_owned(),
         (STEP_SESSION, _) => format!("the command gets no session of its own: {said}"),

@@ -3,10 +3,18 @@
 //! Promised: what the host's NSS says, with the supplementary groups. Absent: a limit of time; NSS
 //! may ask a network, so callers come here through [`crate::blocking`].
 
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use nix::unistd::{User, getgrouplist};
+use parking_lot::Mutex;
+
+/// Commands come in crowds, of few users.
+const KEPT: Duration = Duration::from_secs(5);
+const KEPT_MAX: usize = 256;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
@@ -33,6 +41,35 @@ impl Account {
             home: user.dir,
             shell: user.shell,
         })
+    }
+}
+
+/// Accounts that were asked for a moment ago. Who is added to a group, or removed from the host, is noticed
+/// when they are asked for again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Accounts(Arc<Mutex<HashMap<String, Known>>>);
+
+#[derive(Debug)]
+struct Known {
+    at: Instant,
+    account: Arc<Account>,
+}
+
+impl Accounts {
+    pub(crate) fn known(&self, name: &str) -> Option<Arc<Account>> {
+        let known = self.0.lock();
+        known.get(name).filter(|known| known.at.elapsed() < KEPT).map(|known| Arc::clone(&known.account))
+    }
+
+    /// `name` is what was asked for.
+    pub(crate) fn keep(&self, name: &str, account: Account) -> Arc<Account> {
+        let account = Arc::new(account);
+        let mut known = self.0.lock();
+        known.retain(|_, known| known.at.elapsed() < KEPT);
+        if known.len() < KEPT_MAX {
+            known.insert(name.to_owned(), Known { at: Instant::now(), account: Arc::clone(&account) });
+        }
+        account
     }
 }
 
