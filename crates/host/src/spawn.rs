@@ -348,3 +348,33 @@ fn reason(step: i32, error: &io::Error, user: &str, directory: &Path) -> String 
         (_, _) => format!("{SHELL} cannot be run: {said}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_lent_to_a_child_that_nobody_waits_for_is_kept_until_it_has_left() {
+        let account = Account::find("root").unwrap();
+        let plan = Plan {
+            line: "true",
+            directory: Path::new("/"),
+            account: &account,
+            changes_user: false,
+            environment: &[],
+            output: None,
+            attach: Attach::Nowhere,
+        };
+        let (ours, theirs) = UnixStream::pair().unwrap();
+
+        let (forked, newborn) = spawn(plan, Some(theirs)).unwrap();
+        drop(newborn);
+        forget_left();
+        assert_eq!(LEFT.lock().len(), 1, "the child is held and uses it");
+        drop(ours);
+        crate::pidfd::reap_at_end(&forked.pidfd).unwrap();
+        forget_left();
+
+        assert!(LEFT.lock().is_empty());
+    }
+}

@@ -37,6 +37,42 @@ async fn the_exit_code_of_a_daemon_is_seen() {
 }
 
 #[tokio::test]
+async fn many_lives_are_watched_together_and_each_end_is_told_once() {
+    let world = World::new();
+    let ends = world.host.ends::<&str>().unwrap();
+    let mut lives = Vec::new();
+    for (name, code) in [("a", 3), ("b", 4), ("c", 5)] {
+        let (pid, go) = (world.path(name), world.path(&format!("{name}.go")));
+        let body = format!("until [ -e {} ]; do sleep 0.02; done; exit {code}", go.display());
+        exited(&world.run(&format!("(setsid sh -c '{body}' & echo $! > {})", pid.display())).await);
+        let life = world.life("sh", &pid).await;
+        assert!(ends.watch(name, life.clone()).is_ok());
+        lives.push(life);
+    }
+    let over = Incarnation { start_ticks: 1, ..lives[0].clone() };
+    assert_eq!(ends.watch("over", over.clone()).unwrap_err(), ("over", over));
+    for name in ["c", "a"] {
+        std::fs::write(world.path(&format!("{name}.go")), "").unwrap();
+    }
+
+    let told = std::sync::Mutex::new(Vec::new());
+    let hear = |ended: proctor_host::Ended<&'static str>| {
+        told.lock().unwrap().push((ended.name, ended.exit_now(), ended.life.pid));
+    };
+    let heard = eventually("two ends are told", || told.lock().unwrap().len() >= 2);
+    tokio::select! {
+        () = ends.tell(hear) => {}
+        () = heard => {}
+    }
+
+    let mut told = told.into_inner().unwrap();
+    told.sort();
+    assert_eq!(told, [("a", Some(Exit::Code(3)), lives[0].pid), ("c", Some(Exit::Code(5)), lives[2].pid)]);
+    std::fs::write(world.path("b.go"), "").unwrap();
+    assert_eq!(end_of(&world, &lives[1]).await, Some(Exit::Code(4)), "two may wait for one end");
+}
+
+#[tokio::test]
 async fn an_end_that_nobody_watched_is_told_afterwards() {
     let world = World::new();
     exited(&world.run(&daemon(world.root.path(), "exit 9")).await);

@@ -1,7 +1,7 @@
 //! D. The restart policy.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proctor_testkit::{Subject, eventually};
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ fn storm(subject: &Subject, count: usize, op_type: i64) -> Value {
 
 #[tokio::test]
 async fn d2_a_storm_of_restarts_leaves_the_api_alone_and_everybody_comes_back_once() {
-    const COUNT: usize = 300;
+    const COUNT: usize = 1000;
     let scene = Scene::new("stormy", |_, _| {}).await;
     let manage = scene.fleet.gse("operate_proc_multi", &storm(&scene.subject, COUNT, 3)).await.unwrap();
     scene.fleet.until_final(manage["data"]["task_id"].as_str().unwrap()).await;
@@ -78,17 +78,13 @@ async fn d2_a_storm_of_restarts_leaves_the_api_alone_and_everybody_comes_back_on
     for pid in &first {
         scene.subject.kill(*pid);
     }
-    let asked = Instant::now();
+    let back = || scene.subject.copies().into_iter().filter(|pid| !first.contains(pid)).count();
     scene.fleet.get("/api/v1/hosts").await.unwrap();
-    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    assert!(back() < COUNT, "the API answers while the storm goes on");
     let start = scene.operate_on(&other, 0).await;
     assert_eq!(start["error_code"], 0, "an operator is not held up: {start}");
 
-    until("all of them are back", || {
-        let copies = scene.subject.copies();
-        copies.len() == COUNT && copies.iter().all(|pid| !first.contains(pid))
-    })
-    .await;
+    until("all of them are back", || back() == COUNT && scene.subject.copies().len() == COUNT).await;
     let status = storm(&scene.subject, COUNT, 2);
     let managed = eventually("all of them are known", || async {
         let rows = scene.fleet.operate("operate_proc_multi", &status).await.ok()?;

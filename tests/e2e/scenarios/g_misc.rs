@@ -164,7 +164,7 @@ fn resident_megabytes(pid: u32) -> u64 {
 
 #[tokio::test]
 async fn g8_thousands_of_registered_processes_are_taken_up_again_by_a_new_agent() {
-    const COUNT: usize = 2000; // bench/ has ten thousand
+    const COUNT: usize = 10_000;
     let mut scene = Scene::running("one", |_, _| {}).await;
     let pid = scene.subject.pid().unwrap();
     // Managed and not running, so that nothing is started: who runs once waits for its start.

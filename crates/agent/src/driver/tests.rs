@@ -277,6 +277,37 @@ async fn a16_two_programs_may_share_a_directory_for_their_pid_files_but_not_a_fi
 }
 
 #[tokio::test]
+async fn a_limit_that_comes_while_a_process_runs_counts_for_its_present_life() {
+    let mut stage = Stage::new().await;
+    std::os::unix::fs::symlink("/usr/bin/perl", stage.path("eater")).unwrap();
+    let code = "$x = q(x) x 200_000_000; sleep 1000 while 1";
+    let line = format!("./eater -e '{code}' > /dev/null 2>&1 & echo $! > p.pid; cat p.pid >> pids");
+    let limited = |stage: &Stage, memory: Option<f64>| {
+        stage.spec(|spec| {
+            spec.identity.proc_name = "perl".parse().unwrap();
+            spec.policy.start_check = 0.try_into().unwrap();
+            spec.control.start = Some(line.parse().unwrap());
+            spec.limits.memory = memory.map(|percent| Percent::try_from(percent).unwrap());
+        })
+    };
+    let (free, bound) = (limited(&stage, None), limited(&stage, Some(0.1)));
+    let start = stage.operate(0, "eater", OperationKind::Start, &free).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    let first = numbers(&stage.path("pids"))[0];
+
+    stage.assign("eater", &bound).await;
+    while !stage.events.iter().any(|event| event.kind == EventKind::LimitExceeded) {
+        stage.hear().await;
+    }
+
+    let start = Instant::now();
+    while !is_gone(first) {
+        assert!(start.elapsed() < PATIENCE, "{first} is not ended");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_pool_in_dry_run_tells_who_would_have_to_go_and_ends_nobody() {
     let mut stage = Stage::new().await;
     std::os::unix::fs::symlink("/usr/bin/perl", stage.path("eater")).unwrap();
