@@ -1,15 +1,21 @@
 //! Which processes a query means, as conditions in SQL.
 
-use proctor_model::{Places, Spec};
+use proctor_model::{AgentId, Places, Spec};
 use rusqlite::{Connection, ToSql};
 
 use super::column::{from_json, to_json};
 use super::failure::{Failure, Tried};
 use crate::{LabelTerm, ProcessCursor, ProcessQuery};
 
+const FROM_ALL: &str = "process JOIN host ON host.id = process.host";
+/// From agent to agent, in their order, rather than through all that the other conditions leave.
+const FROM_AGENTS: &str = "json_each(:agents) AS wanted CROSS JOIN host ON host.agent = wanted.value
+                           CROSS JOIN process ON process.host = host.id";
+
 /// The same conditions for counting and for reading; only those that narrow are written, so that
 /// SQLite can use the index of those that do.
 pub(super) struct Filter {
+    from: &'static str,
     conditions: Vec<String>,
     values: Vec<(&'static str, Box<dyn ToSql>)>,
 }
@@ -17,7 +23,7 @@ pub(super) struct Filter {
 impl Filter {
     pub(super) fn new(connection: &Connection, query: &ProcessQuery) -> Tried<Self> {
         let bare = ["process.spec IS NOT NULL".to_owned(), "host.agent IS NOT NULL".to_owned()];
-        let mut filter = Self { conditions: bare.into(), values: Vec::new() };
+        let mut filter = Self { from: FROM_ALL, conditions: bare.into(), values: Vec::new() };
         if let Some(namespace) = &query.namespace {
             filter.by("process.namespace = :namespace", ":namespace", namespace.as_str().to_owned());
         }
@@ -25,7 +31,11 @@ impl Filter {
             filter.by("process.name = :name", ":name", name.as_str().to_owned());
         }
         if let Some(agents) = &query.agents {
-            filter.by("host.agent IN (SELECT value FROM json_each(:agents))", ":agents", to_json(agents));
+            let mut agents: Vec<&AgentId> = agents.iter().collect();
+            agents.sort_unstable();
+            agents.dedup();
+            filter.from = FROM_AGENTS;
+            filter.value(":agents", to_json(&agents));
         }
         if let Some(businesses) = &query.businesses {
             let known = "business IN (SELECT value FROM json_each(:businesses))";
@@ -86,20 +96,19 @@ impl Filter {
     }
 
     /// Many processes share a spec: each distinct one of those that are left is looked at once.
-    fn specs_with(&self, connection: &Connection, terms: &[LabelTerm]) -> Tried<Vec<String>> {
-        let sql =
-            format!("SELECT spec.hash, spec.json FROM spec WHERE spec.hash IN (SELECT process.spec {})", self.sql());
+    fn specs_with(&self, connection: &Connection, terms: &[LabelTerm]) -> Tried<Vec<i64>> {
+        let sql = format!("SELECT spec.id, spec.json FROM spec WHERE spec.id IN (SELECT process.spec {})", self.sql());
         let mut statement = connection.prepare_cached(&sql)?;
         let mut rows = statement.query(self.params().as_slice())?;
-        let mut hashes = Vec::new();
+        let mut specs = Vec::new();
         while let Some(row) = rows.next()? {
             let json = row.get_ref(1)?.as_str().map_err(|error| Failure::damaged("spec", error))?;
             let spec: Spec = from_json("spec", json)?;
             if terms.iter().all(|term| term.holds(&spec.labels)) {
-                hashes.push(row.get(0)?);
+                specs.push(row.get(0)?);
             }
         }
-        Ok(hashes)
+        Ok(specs)
     }
 
     /// The first condition is what an index can answer, the second is the whole order.
@@ -117,10 +126,7 @@ impl Filter {
 
     /// From FROM on. An address is that of the host, whether it is placed or not.
     pub(super) fn sql(&self) -> String {
-        format!(
-            "FROM process JOIN host ON host.id = process.host LEFT JOIN placement USING (cloud, ip) WHERE {}",
-            self.conditions.join(" AND ")
-        )
+        format!("FROM {} LEFT JOIN placement USING (cloud, ip) WHERE {}", self.from, self.conditions.join(" AND "))
     }
 
     pub(super) fn params(&self) -> Vec<(&'static str, &dyn ToSql)> {
