@@ -8,9 +8,9 @@ use super::failure::{Failure, Tried};
 use crate::{LabelTerm, ProcessCursor, ProcessQuery};
 
 const FROM_ALL: &str = "process JOIN host ON host.id = process.host";
-/// From agent to agent, in their order, rather than through all that the other conditions leave.
-const FROM_AGENTS: &str = "json_each(:agents) AS wanted CROSS JOIN host ON host.agent = wanted.value
-                           CROSS JOIN process ON process.host = host.id";
+/// From host to host, in the order of their rows, rather than through all that the other conditions leave.
+const FROM_HOSTS: &str = "json_each(:hosts) AS wanted CROSS JOIN host ON host.id = wanted.value
+                          CROSS JOIN process ON process.host = host.id";
 
 /// The same conditions for counting and for reading; only those that narrow are written, so that
 /// SQLite can use the index of those that do.
@@ -18,6 +18,17 @@ pub(super) struct Filter {
     from: &'static str,
     conditions: Vec<String>,
     values: Vec<(&'static str, Box<dyn ToSql>)>,
+}
+
+/// The rows of the hosts that they serve, each once, ascending.
+fn hosts_of(connection: &Connection, agents: &[AgentId]) -> Tried<Vec<i64>> {
+    let mut statement = connection
+        .prepare_cached("SELECT host.id FROM json_each(?1) AS wanted CROSS JOIN host ON host.agent = wanted.value")?;
+    let hosts = statement.query_map([to_json(agents)], |row| row.get(0))?;
+    let mut hosts = hosts.collect::<rusqlite::Result<Vec<_>>>()?;
+    hosts.sort_unstable();
+    hosts.dedup();
+    Ok(hosts)
 }
 
 impl Filter {
@@ -31,11 +42,8 @@ impl Filter {
             filter.by("process.name = :name", ":name", name.as_str().to_owned());
         }
         if let Some(agents) = &query.agents {
-            let mut agents: Vec<&AgentId> = agents.iter().collect();
-            agents.sort_unstable();
-            agents.dedup();
-            filter.from = FROM_AGENTS;
-            filter.value(":agents", to_json(&agents));
+            filter.from = FROM_HOSTS;
+            filter.value(":hosts", to_json(&hosts_of(connection, agents)?));
         }
         if let Some(businesses) = &query.businesses {
             let known = "business IN (SELECT value FROM json_each(:businesses))";
