@@ -61,22 +61,33 @@ pub(super) struct Dispatch {
     /// Agents that were connected when the server went down.
     expected: HashSet<AgentId>,
     started: Instant,
+    /// Nothing that is open ends before; None where nothing is.
+    quiet_until: Option<Instant>,
 }
 
 impl Dispatch {
     pub(super) fn new(now: Instant, expected: HashSet<AgentId>) -> Self {
-        Self { open: BTreeMap::new(), by_agent: HashMap::new(), connected: HashMap::new(), expected, started: now }
+        Self {
+            open: BTreeMap::new(),
+            by_agent: HashMap::new(),
+            connected: HashMap::new(),
+            expected,
+            started: now,
+            quiet_until: None,
+        }
     }
 
     /// What the server's earlier life left open; `now_ms` and `now` are the same moment on both clocks.
     pub(super) fn take_up(&mut self, open: Vec<OpenTarget>, now_ms: Millis, now: Instant) {
-        for target in open {
+        let left = |target: OpenTarget| {
             let age = Duration::from_millis(u64::try_from(now_ms - target.created_at).unwrap_or(0));
             let left = Duration::from_millis(target.time_limit_ms).saturating_sub(age);
             // It may have been delivered by that life.
             let ever_sent = target.agent.as_ref().is_some_and(|agent| self.expected.contains(agent));
-            self.insert(target, now, now + left, ever_sent);
-        }
+            Pending::new(target, now, now + left, ever_sent)
+        };
+        let open = open.into_iter().filter_map(left).collect();
+        self.insert(open);
     }
 
     /// Targets of a task that was made just now. Returns the agents among theirs that are connected;
@@ -84,23 +95,30 @@ impl Dispatch {
     pub(super) fn add(&mut self, targets: Vec<OpenTarget>, now: Instant) -> Vec<AgentId> {
         let agents = targets.iter().filter_map(|target| target.agent.as_ref());
         let connected = agents.filter(|agent| self.connected.contains_key(agent)).cloned().collect();
-        for target in targets {
+        let new = |target: OpenTarget| {
             let deadline = now + Duration::from_millis(target.time_limit_ms);
-            self.insert(target, now, deadline, false);
-        }
+            Pending::new(target, now, deadline, false)
+        };
+        self.insert(targets.into_iter().filter_map(new).collect());
         connected
     }
 
-    fn insert(&mut self, mut target: OpenTarget, added: Instant, deadline: Instant, ever_sent: bool) {
-        let Some(agent) = target.agent.take() else { return };
-        let operation = target.operation;
-        // Most agents have one at a time.
-        let operations = self.by_agent.entry(agent.clone()).or_insert_with(|| Vec::with_capacity(1));
-        if let Err(place) = operations.binary_search(&operation) {
-            operations.insert(place, operation);
+    fn insert(&mut self, new: Vec<Pending>) {
+        self.quiet_until = new.iter().map(Pending::quiet_until).chain(self.quiet_until).min();
+        for Pending { agent, target, .. } in &new {
+            // Most agents have one at a time.
+            let operations = self.by_agent.entry(agent.clone()).or_insert_with(|| Vec::with_capacity(1));
+            if let Err(place) = operations.binary_search(&target.operation) {
+                operations.insert(place, target.operation);
+            }
         }
-        let pending = Pending { agent, target, added, deadline, sent: false, ever_sent, cancelled: Cancelled::No };
-        self.open.insert(operation, pending);
+        let new = new.into_iter().map(|pending| (pending.target.operation, pending));
+        if new.len() < self.open.len() {
+            self.open.extend(new);
+        } else {
+            // Quicker than one by one, as long as there is not much to go through besides.
+            self.open.append(&mut new.collect());
+        }
     }
 
     /// Whether it was away before, as far as anybody was told.
@@ -218,11 +236,16 @@ impl Dispatch {
         closed
     }
 
-    /// Targets that end without an answer from their agent.
-    pub(super) fn overdue(&self, now: Instant) -> Vec<(OperationId, Outcome)> {
+    /// Targets that end without an answer from their agent. Looks at what is open only when something
+    /// of it may end.
+    pub(super) fn overdue(&mut self, now: Instant) -> Vec<(OperationId, Outcome)> {
+        if self.quiet_until.is_none_or(|until| now < until) {
+            return Vec::new();
+        }
+        self.quiet_until = self.open.values().map(Pending::quiet_until).min();
         let may_return = now < self.started + RETURN_GRACE;
         let ends = |pending: &Pending| {
-            if !pending.may_end(now) {
+            if now < pending.quiet_until() {
                 return None;
             }
             let agent = &pending.agent;
@@ -234,9 +257,15 @@ impl Dispatch {
 }
 
 impl Pending {
-    /// Whether it ends now if its agent is not there; most do not, whoever is there.
-    fn may_end(&self, now: Instant) -> bool {
-        self.deadline <= now || (!self.ever_sent && now >= self.added + ABSENCE_GRACE)
+    /// None for a target without an agent.
+    fn new(mut target: OpenTarget, added: Instant, deadline: Instant, ever_sent: bool) -> Option<Self> {
+        let agent = target.agent.take()?;
+        Some(Self { agent, target, added, deadline, sent: false, ever_sent, cancelled: Cancelled::No })
+    }
+
+    /// It does not end before, whether its agent is there or not. Only ever moves on.
+    fn quiet_until(&self) -> Instant {
+        if self.ever_sent { self.deadline } else { self.deadline.min(self.added + ABSENCE_GRACE) }
     }
 
     fn is_deliverable(&self, now: Instant) -> bool {
@@ -333,6 +362,24 @@ mod tests {
 
         assert!(dispatch.overdue(now + Duration::from_millis(1900)).is_empty());
         assert_eq!(dispatch.overdue(now + ABSENCE_GRACE)[0].1.code, Code::AgentAbsent);
+    }
+
+    #[test]
+    fn a_look_that_found_nothing_misses_nothing_later() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(now, HashSet::new());
+        dispatch.connected(&agent(), 1);
+        dispatch.add(vec![target(0, 0)], now);
+        dispatch.take_deliveries(&agent(), 1, now, 10);
+        assert!(dispatch.overdue(now + Duration::from_secs(5)).is_empty());
+        dispatch.disconnected(&agent(), 1);
+        dispatch.add(vec![target(1, 0)], now + Duration::from_secs(5));
+
+        let soon = dispatch.overdue(now + Duration::from_secs(7));
+        let in_the_end = dispatch.overdue(now + Duration::from_secs(80));
+
+        assert_eq!(soon.iter().map(|(operation, _)| operation.index).collect::<Vec<_>>(), [1]);
+        assert_eq!(in_the_end.iter().map(|(operation, _)| operation.index).collect::<Vec<_>>(), [0, 1]);
     }
 
     #[test]
