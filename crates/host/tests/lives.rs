@@ -66,7 +66,7 @@ async fn many_lives_are_watched_together_and_each_end_is_told_once() {
     }
 
     let mut told = told.into_inner().unwrap();
-    told.sort();
+    told.sort_by_key(|(name, _, _)| *name);
     assert_eq!(told, [("a", Some(Exit::Code(3)), lives[0].pid), ("c", Some(Exit::Code(5)), lives[2].pid)]);
     std::fs::write(world.path("b.go"), "").unwrap();
     assert_eq!(end_of(&world, &lives[1]).await, Some(Exit::Code(4)), "two may wait for one end");

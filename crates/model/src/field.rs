@@ -35,6 +35,10 @@ impl FieldError {
 
 /// Rules that several kinds of text share: not empty, bounded, no control characters.
 pub(crate) fn check_text(field: &str, text: &str, chars_max: usize) -> Result<(), FieldError> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_plain && (1..=chars_max).contains(&text.len()) {
+        return Ok(()); // as most are
+    }
     if text.trim().is_empty() {
         return Err(FieldError::new(field, "must not be empty"));
     }

@@ -21,7 +21,7 @@ text_type!(AgentId);
 impl AgentId {
     fn parse(text: String) -> Result<Self, FieldError> {
         check_text("agent_id", &text, 64)?;
-        if !text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')) {
+        if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')) {
             return Err(FieldError::new("agent_id", "may contain only letters, digits, '-', '_' and '.'"));
         }
         Ok(Self(text.into()))

@@ -7,33 +7,34 @@
 use std::str::FromStr;
 
 use proctor_model::{FieldError, Percent, Seconds};
-use serde_json::{Map, Value};
+
+use super::json::{Object, Value};
 
 type Result<T> = std::result::Result<T, FieldError>;
 
 /// The fields of one object.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fields<'a>(&'a Map<String, Value>);
+pub(super) struct Fields<'a>(&'a Object<'a>);
 
 impl<'a> Fields<'a> {
-    pub(super) fn of(value: &'a Value) -> Result<Self> {
+    pub(super) fn of(value: &'a Value<'_>) -> Result<Self> {
         value.as_object().map(Self).ok_or_else(|| wrong(value, "an object"))
     }
 
-    pub(super) fn optional<T>(self, name: &str, read: impl FnOnce(&'a Value) -> Result<T>) -> Result<Option<T>> {
+    pub(super) fn optional<T>(self, name: &str, read: impl FnOnce(&'a Value<'a>) -> Result<T>) -> Result<Option<T>> {
         match self.0.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => read(value).map(Some).map_err(|error| error.inside(name)),
         }
     }
 
-    pub(super) fn required<T>(self, name: &str, read: impl FnOnce(&'a Value) -> Result<T>) -> Result<T> {
+    pub(super) fn required<T>(self, name: &str, read: impl FnOnce(&'a Value<'a>) -> Result<T>) -> Result<T> {
         self.optional(name, read)?.ok_or_else(|| FieldError::new(name, "is missing"))
     }
 
     /// The first of several names for one thing that is present.
     pub(super) fn name_of(self, names: [&'static str; 2]) -> &'static str {
-        let is_present = |name: &&str| self.0.get(*name).is_some_and(|value| !value.is_null());
+        let is_present = |name: &&str| self.0.get(name).is_some_and(|value| *value != Value::Null);
         names.into_iter().find(is_present).unwrap_or(names[0])
     }
 
@@ -52,37 +53,37 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn wrong(value: &Value, expected: &str) -> FieldError {
+fn wrong(value: &Value<'_>, expected: &str) -> FieldError {
     let found = match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
+        Value::Text(_) => "text",
+        Value::List(_) => "a list",
         Value::Object(_) => "an object",
     };
     FieldError::new("", format!("must be {expected}, not {found}"))
 }
 
-pub(super) fn text(value: &Value) -> Result<&str> {
-    value.as_str().ok_or_else(|| wrong(value, "text"))
+pub(super) fn text<'a>(value: &'a Value<'_>) -> Result<&'a str> {
+    if let Value::Text(text) = value { Ok(text) } else { Err(wrong(value, "text")) }
 }
 
-pub(super) fn flag(value: &Value) -> Result<bool> {
-    value.as_bool().ok_or_else(|| wrong(value, "true or false"))
+pub(super) fn flag(value: &Value<'_>) -> Result<bool> {
+    if let Value::Bool(flag) = value { Ok(*flag) } else { Err(wrong(value, "true or false")) }
 }
 
 /// A text of a model type. The place is the caller's to name, not the type's.
-pub(super) fn parsed<T: FromStr<Err = FieldError>>(value: &Value) -> Result<T> {
+pub(super) fn parsed<T: FromStr<Err = FieldError>>(value: &Value<'_>) -> Result<T> {
     text(value)?.parse().map_err(|error: FieldError| FieldError::new("", error.problem))
 }
 
 /// A whole number, also as text or as `5.0`.
-pub(super) fn integer(value: &Value) -> Result<i64> {
+pub(super) fn integer(value: &Value<'_>) -> Result<i64> {
     let number = match value {
         Value::Number(number) => number.as_i64().or_else(|| number.as_f64().and_then(whole)),
-        Value::String(text) => text.trim().parse().ok(),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return Err(wrong(value, "an integer")),
+        Value::Text(text) => text.trim().parse().ok(),
+        Value::Null | Value::Bool(_) | Value::List(_) | Value::Object(_) => return Err(wrong(value, "an integer")),
     };
     number.ok_or_else(|| FieldError::new("", format!("{} is not an integer", shortened(value))))
 }
@@ -93,39 +94,44 @@ fn whole(number: f64) -> Option<i64> {
 }
 
 /// An integer that is not negative.
-pub(super) fn count<T: TryFrom<i64>>(value: &Value) -> Result<T> {
+pub(super) fn count<T: TryFrom<i64>>(value: &Value<'_>) -> Result<T> {
     let number = integer(value)?;
     let fits = T::try_from(number).ok().filter(|_| number >= 0);
     let problem = if number < 0 { "must not be negative" } else { "is too large" };
     fits.ok_or_else(|| FieldError::new("", format!("{number} {problem}")))
 }
 
-pub(super) fn number(value: &Value) -> Result<f64> {
+pub(super) fn number(value: &Value<'_>) -> Result<f64> {
     let number = match value {
         Value::Number(number) => number.as_f64(),
-        Value::String(text) => text.trim().parse().ok(),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return Err(wrong(value, "a number")),
+        Value::Text(text) => text.trim().parse().ok(),
+        Value::Null | Value::Bool(_) | Value::List(_) | Value::Object(_) => return Err(wrong(value, "a number")),
     };
     number.ok_or_else(|| FieldError::new("", format!("{} is not a number", shortened(value))))
 }
 
-pub(super) fn percent(value: &Value) -> Result<Percent> {
+pub(super) fn percent(value: &Value<'_>) -> Result<Percent> {
     Percent::try_from(number(value)?)
 }
 
-pub(super) fn seconds(value: &Value) -> Result<Seconds> {
+pub(super) fn seconds(value: &Value<'_>) -> Result<Seconds> {
     Seconds::try_from(count::<u32>(value)?)
 }
 
 /// Every element of a list; the place of a wrong one is `[index]`.
-pub(super) fn each<'a, T>(value: &'a Value, mut read: impl FnMut(&'a Value) -> Result<T>) -> Result<Vec<T>> {
-    let items = value.as_array().ok_or_else(|| wrong(value, "a list"))?;
+pub(super) fn each<'a, T>(value: &'a Value<'a>, mut read: impl FnMut(&'a Value<'a>) -> Result<T>) -> Result<Vec<T>> {
+    let items = value.as_list().ok_or_else(|| wrong(value, "a list"))?;
     let one = |(index, item)| read(item).map_err(|error| error.inside(&format!("[{index}]")));
     items.iter().enumerate().map(one).collect()
 }
 
-fn shortened(value: &Value) -> String {
-    let text = value.to_string();
+/// Of a number or a text, as it may stand in JSON.
+fn shortened(value: &Value<'_>) -> String {
+    let text = match value {
+        Value::Number(number) => number.to_string(),
+        Value::Text(text) => serde_json::Value::from(text.as_ref()).to_string(),
+        Value::Null | Value::Bool(_) | Value::List(_) | Value::Object(_) => String::new(),
+    };
     if text.chars().count() <= 64 { text } else { text.chars().take(60).chain("…".chars()).collect() }
 }
 
@@ -154,18 +160,19 @@ mod tests {
     #[test]
     fn integers_may_be_text_but_not_fractions() {
         for good in [json!(7), json!("7"), json!(7.0), json!(" 7 ")] {
-            assert_eq!(integer(&good), Ok(7), "{good}");
+            assert_eq!(integer(&(&good).into()), Ok(7), "{good}");
         }
         for bad in [json!(7.5), json!("7.5"), json!("x"), json!(true), json!([7]), json!(1e300)] {
-            assert!(integer(&bad).is_err(), "{bad}");
+            assert!(integer(&(&bad).into()).is_err(), "{bad}");
         }
-        assert_eq!(count::<u32>(&json!(-1)).unwrap_err().problem, "-1 must not be negative");
-        assert_eq!(count::<u32>(&json!(1_u64 << 40)).unwrap_err().problem, "1099511627776 is too large");
+        assert_eq!(count::<u32>(&(&json!(-1)).into()).unwrap_err().problem, "-1 must not be negative");
+        assert_eq!(count::<u32>(&(&json!(1_u64 << 40)).into()).unwrap_err().problem, "1099511627776 is too large");
     }
 
     #[test]
     fn an_error_names_the_place_inside_lists() {
-        let value = json!({"hosts": [{"ip": "a"}, {"ip": 7}]});
+        let body = json!({"hosts": [{"ip": "a"}, {"ip": 7}]});
+        let value = Value::from(&body);
         let read = |item| Fields::of(item)?.required("ip", text);
 
         let error = Fields::of(&value).unwrap().required("hosts", |hosts| each(hosts, read)).unwrap_err();
@@ -175,7 +182,8 @@ mod tests {
 
     #[test]
     fn null_is_absent() {
-        let value = json!({"a": null});
+        let body = json!({"a": null});
+        let value = Value::from(&body);
         let fields = Fields::of(&value).unwrap();
 
         assert_eq!(fields.optional("a", integer), Ok(None));

@@ -14,6 +14,7 @@ mod family;
 mod fields;
 mod gse;
 mod job;
+mod json;
 mod language;
 mod limits;
 pub mod native;

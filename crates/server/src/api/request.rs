@@ -2,7 +2,8 @@
 //!
 //! Promised: the body is read as JSON whatever its Content-Type says, at most [`BODY_BYTES_MAX`]
 //! of it and for at most [`BODY_TIME_MAX`]; before the sender is known, no more memory is used than
-//! the body itself needs; the parameters that handlers see hold no credentials.
+//! the body itself needs; the parameters that handlers see hold no credentials. A handler reads them
+//! first of all, so that it does nothing on a body that is none.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,13 +15,14 @@ use axum::extract::{ConnectInfo, OriginalUri, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, Method, Uri};
 use futures::StreamExt;
-use serde_json::{Map, Value};
+use proctor_model::FieldError;
 
 use super::ApiState;
 use super::answer::RequestId;
 use super::auth::{self, Credentials, Plain, Signed};
 use super::error::{ApiError, Problem};
 use super::family::Family;
+use super::json::{Object, Value};
 use super::settings::Border;
 use crate::control::{Caller, Control, Origin};
 
@@ -36,8 +38,8 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Call {
     pub(super) control: Control,
     pub(super) caller: Caller,
-    /// Always an object.
-    pub(super) params: Value,
+    uri: Uri,
+    body: Bytes,
     pub(super) border: Arc<Border>,
 }
 
@@ -48,9 +50,17 @@ impl Call {
         let body = read_body(body).await?;
         let credentials = credentials_of(&state, family, &head, &body, &origin).await?;
         let caller = auth::authenticate(&state, &credentials, origin).await?;
-        let uri = head.uri;
-        let params = Value::Object(off_worker(&body, move |body| params_of(&uri, body)).await?);
-        Ok(Self { control: state.control, caller, params, border: state.border })
+        Ok(Self { control: state.control, caller, uri: head.uri, body, border: state.border })
+    }
+
+    /// What `decode` makes of the parameters, which are always an object.
+    pub(super) async fn params<T, F>(&self, decode: F) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Value<'_>) -> Result<T, FieldError> + Send + 'static,
+    {
+        let uri = self.uri.clone();
+        off_worker(&self.body, move |body| Ok(decode(&Value::Object(params_of(&uri, body)?))?)).await
     }
 }
 
@@ -117,20 +127,17 @@ fn plain_of(method: &Method, uri: &Uri, body: &[u8]) -> Result<Plain, ApiError> 
     Ok(in_body)
 }
 
-fn params_of(uri: &Uri, body: &[u8]) -> Result<Map<String, Value>, ApiError> {
-    let mut params: Map<String, Value> = if body.is_empty() {
+fn params_of<'a>(uri: &Uri, body: &'a [u8]) -> Result<Object<'a>, ApiError> {
+    let params: Object<'_> = if body.is_empty() {
         let query: Query<BTreeMap<String, String>> = Query::try_from_uri(uri).map_err(|_| malformed_query())?;
-        query.0.into_iter().map(|(name, text)| (name, Value::String(text))).collect()
+        query.0.into_iter().map(|(name, text)| (name.into(), Value::Text(text.into()))).collect()
     } else {
         parse_object(body)?
     };
-    for field in auth::FIELDS {
-        params.remove(field);
-    }
-    Ok(params)
+    Ok(params.without(&auth::FIELDS))
 }
 
-fn parse_object<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+fn parse_object<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     // serde also reads structs from arrays, which nobody means here.
     let begins = body.iter().find(|byte| !byte.is_ascii_whitespace());
     if begins.is_some_and(|byte| *byte == b'[') {
@@ -223,7 +230,7 @@ mod tests {
 
         let params = params_of(&Uri::from_static("/"), body).unwrap();
 
-        assert_eq!(params.keys().collect::<Vec<_>>(), ["task_id"]);
+        assert_eq!(params.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["task_id"]);
     }
 
     #[test]
@@ -232,7 +239,7 @@ mod tests {
 
         let params = params_of(&uri, b"").unwrap();
 
-        assert_eq!(params.get("bk_biz_id").unwrap(), "2");
+        assert_eq!(params.get("bk_biz_id"), Some(&Value::Text("2".into())));
         assert!(!plain_of(&Method::GET, &uri, b"").unwrap().is_empty());
         assert!(plain_of(&Method::POST, &uri, b"").unwrap().is_empty());
     }

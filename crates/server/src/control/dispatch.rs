@@ -31,6 +31,8 @@ pub struct Delivery {
 
 #[derive(Debug)]
 struct Pending {
+    agent: AgentId,
+    /// Without its agent.
     target: OpenTarget,
     added: Instant,
     deadline: Instant,
@@ -51,42 +53,71 @@ enum Cancelled {
 
 #[derive(Debug)]
 pub(super) struct Dispatch {
-    by_agent: HashMap<AgentId, BTreeMap<OperationId, Pending>>,
+    open: BTreeMap<OperationId, Pending>,
+    /// The operations of each agent, in order.
+    by_agent: HashMap<AgentId, Vec<OperationId>>,
     /// The agents that are connected, with the epoch of their session.
     connected: HashMap<AgentId, u64>,
     /// Agents that were connected when the server went down.
     expected: HashSet<AgentId>,
     started: Instant,
+    /// Nothing that is open ends before; None where nothing is.
+    quiet_until: Option<Instant>,
 }
 
 impl Dispatch {
     pub(super) fn new(now: Instant, expected: HashSet<AgentId>) -> Self {
-        Self { by_agent: HashMap::new(), connected: HashMap::new(), expected, started: now }
+        Self {
+            open: BTreeMap::new(),
+            by_agent: HashMap::new(),
+            connected: HashMap::new(),
+            expected,
+            started: now,
+            quiet_until: None,
+        }
     }
 
     /// What the server's earlier life left open; `now_ms` and `now` are the same moment on both clocks.
     pub(super) fn take_up(&mut self, open: Vec<OpenTarget>, now_ms: Millis, now: Instant) {
-        for target in open {
+        let left = |target: OpenTarget| {
             let age = Duration::from_millis(u64::try_from(now_ms - target.created_at).unwrap_or(0));
             let left = Duration::from_millis(target.time_limit_ms).saturating_sub(age);
             // It may have been delivered by that life.
             let ever_sent = target.agent.as_ref().is_some_and(|agent| self.expected.contains(agent));
-            self.insert(target, now, now + left, ever_sent);
-        }
+            Pending::new(target, now, now + left, ever_sent)
+        };
+        let open = open.into_iter().filter_map(left).collect();
+        self.insert(open);
     }
 
-    /// Targets of a task that was made just now.
-    pub(super) fn add(&mut self, targets: Vec<OpenTarget>, now: Instant) {
-        for target in targets {
+    /// Targets of a task that was made just now. Returns the agents among theirs that are connected;
+    /// one that connects later asks by itself.
+    pub(super) fn add(&mut self, targets: Vec<OpenTarget>, now: Instant) -> Vec<AgentId> {
+        let agents = targets.iter().filter_map(|target| target.agent.as_ref());
+        let connected = agents.filter(|agent| self.connected.contains_key(agent)).cloned().collect();
+        let new = |target: OpenTarget| {
             let deadline = now + Duration::from_millis(target.time_limit_ms);
-            self.insert(target, now, deadline, false);
-        }
+            Pending::new(target, now, deadline, false)
+        };
+        self.insert(targets.into_iter().filter_map(new).collect());
+        connected
     }
 
-    fn insert(&mut self, target: OpenTarget, added: Instant, deadline: Instant, ever_sent: bool) {
-        if let Some(agent) = target.agent.clone() {
-            let pending = Pending { target, added, deadline, sent: false, ever_sent, cancelled: Cancelled::No };
-            self.by_agent.entry(agent).or_default().insert(pending.target.operation, pending);
+    fn insert(&mut self, new: Vec<Pending>) {
+        self.quiet_until = new.iter().map(Pending::quiet_until).chain(self.quiet_until).min();
+        for Pending { agent, target, .. } in &new {
+            // Most agents have one at a time.
+            let operations = self.by_agent.entry(agent.clone()).or_insert_with(|| Vec::with_capacity(1));
+            if let Err(place) = operations.binary_search(&target.operation) {
+                operations.insert(place, target.operation);
+            }
+        }
+        let new = new.into_iter().map(|pending| (pending.target.operation, pending));
+        if new.len() < self.open.len() {
+            self.open.extend(new);
+        } else {
+            // Quicker than one by one, as long as there is not much to go through besides.
+            self.open.append(&mut new.collect());
         }
     }
 
@@ -119,7 +150,8 @@ impl Dispatch {
 
     /// The next session sends everything again; the agent's ledger tells what it knows.
     fn unsend(&mut self, agent: &AgentId) {
-        for pending in self.by_agent.get_mut(agent).into_iter().flat_map(BTreeMap::values_mut) {
+        for operation in self.by_agent.get(agent).into_iter().flatten() {
+            let Some(pending) = self.open.get_mut(operation) else { continue };
             pending.sent = false;
             if pending.cancelled == Cancelled::Told {
                 pending.cancelled = Cancelled::Untold;
@@ -129,96 +161,133 @@ impl Dispatch {
 
     /// Marks what is open of a task, so that it is not delivered any more. Returns what no agent has
     /// heard of, to be ended at once, and the agents that must be told.
-    pub(super) fn cancel(&mut self, task: TaskId) -> (Vec<OperationId>, Vec<AgentId>) {
-        let (mut unsent, mut told) = (Vec::new(), Vec::new());
-        for (agent, pending) in &mut self.by_agent {
-            for (operation, pending) in pending.range_mut(OperationId::all_of(task)) {
-                if pending.cancelled == Cancelled::No {
-                    pending.cancelled = Cancelled::Untold;
-                    if pending.ever_sent { told.push(agent.clone()) } else { unsent.push(*operation) }
+    pub(super) fn cancel(&mut self, task: TaskId) -> (Vec<OperationId>, HashSet<AgentId>) {
+        let (mut unsent, mut told) = (Vec::new(), HashSet::new());
+        for (operation, pending) in self.open.range_mut(OperationId::all_of(task)) {
+            if pending.cancelled == Cancelled::No {
+                pending.cancelled = Cancelled::Untold;
+                if pending.ever_sent {
+                    told.insert(pending.agent.clone());
+                } else {
+                    unsent.push(*operation);
                 }
             }
         }
-        told.dedup();
         (unsent, told)
     }
 
     /// Cancelled operations that the agent may be at and was not told of on this session.
     pub(super) fn take_cancels(&mut self, agent: &AgentId, epoch: u64) -> Vec<OperationId> {
+        let mut untold = Vec::new();
         if self.connected.get(agent) != Some(&epoch) {
-            return Vec::new();
+            return untold;
         }
-        let pending = self.by_agent.get_mut(agent).into_iter().flatten();
-        let untold = pending.filter(|(_, pending)| pending.ever_sent && pending.cancelled == Cancelled::Untold);
-        untold
-            .map(|(operation, pending)| {
+        for operation in self.by_agent.get(agent).into_iter().flatten() {
+            let Some(pending) = self.open.get_mut(operation) else { continue };
+            if pending.ever_sent && pending.cancelled == Cancelled::Untold {
                 pending.cancelled = Cancelled::Told;
-                *operation
-            })
-            .collect()
+                untold.push(*operation);
+            }
+        }
+        untold
     }
 
     /// The process of an operation of that agent that has no outcome yet.
     pub(super) fn process_of(&self, agent: &AgentId, operation: &OperationId) -> Option<ProcessKey> {
-        Some(self.by_agent.get(agent)?.get(operation)?.target.key.clone())
+        let pending = self.open.get(operation).filter(|pending| pending.agent == *agent)?;
+        Some(pending.target.key.clone())
     }
 
     /// What the session of this epoch has not sent yet; nothing for a session that is no longer
     /// the newest, and nothing that could not be answered in time.
     pub(super) fn take_deliveries(&mut self, agent: &AgentId, epoch: u64, now: Instant, max: usize) -> Vec<Delivery> {
+        let mut deliveries = Vec::new();
         if self.connected.get(agent) != Some(&epoch) {
-            return Vec::new();
+            return deliveries;
         }
-        let pending = self.by_agent.get_mut(agent).into_iter().flat_map(BTreeMap::values_mut);
-        pending
-            .filter(|pending| !pending.sent && pending.cancelled == Cancelled::No && pending.deadline > now + TRAVEL)
-            .take(max)
-            .map(|pending| {
-                pending.sent = true;
-                pending.ever_sent = true;
-                let target = &pending.target;
-                Delivery {
-                    operation: target.operation,
-                    key: target.key.clone(),
-                    kind: target.kind,
-                    spec: target.spec.clone(),
-                    expires_in: pending.deadline - now - TRAVEL,
-                }
-            })
-            .collect()
+        for operation in self.by_agent.get(agent).into_iter().flatten() {
+            if deliveries.len() == max {
+                break;
+            }
+            let unsent = self.open.get_mut(operation).filter(|pending| pending.is_deliverable(now));
+            deliveries.extend(unsent.map(|pending| pending.deliver(now)));
+        }
+        deliveries
     }
 
     /// Removes what is final now and returns the agents concerned.
-    pub(super) fn close(&mut self, operations: &HashSet<OperationId>) -> Vec<(AgentId, Vec<OperationId>)> {
-        let mut closed = Vec::new();
-        self.by_agent.retain(|agent, pending| {
-            let of_agent: Vec<OperationId> =
-                pending.extract_if(.., |operation, _| operations.contains(operation)).map(|(id, _)| id).collect();
-            if !of_agent.is_empty() {
-                closed.push((agent.clone(), of_agent));
+    pub(super) fn close<'o>(
+        &mut self,
+        operations: impl IntoIterator<Item = &'o OperationId>,
+    ) -> HashMap<AgentId, Vec<OperationId>> {
+        let mut closed: HashMap<AgentId, Vec<OperationId>> = HashMap::new();
+        for operation in operations {
+            let Some(Pending { agent, .. }) = self.open.remove(operation) else { continue };
+            if let Some(left) = self.by_agent.get_mut(&agent) {
+                if let Ok(place) = left.binary_search(operation) {
+                    left.remove(place);
+                }
+                if left.is_empty() {
+                    self.by_agent.remove(&agent);
+                }
             }
-            !pending.is_empty()
-        });
+            closed.entry(agent).or_default().push(*operation);
+        }
         closed
     }
 
-    /// Targets that end without an answer from their agent.
-    pub(super) fn overdue(&self, now: Instant) -> Vec<(OperationId, Outcome)> {
-        let mut overdue = Vec::new();
-        for (agent, pending) in &self.by_agent {
-            let is_connected = self.connected.contains_key(agent);
-            let may_return = self.expected.contains(agent) && now < self.started + RETURN_GRACE;
-            for pending in pending.values() {
-                if let Some(outcome) = verdict(pending, agent, now, is_connected, may_return) {
-                    overdue.push((pending.target.operation, outcome));
-                }
-            }
+    /// Targets that end without an answer from their agent. Looks at what is open only when something
+    /// of it may end.
+    pub(super) fn overdue(&mut self, now: Instant) -> Vec<(OperationId, Outcome)> {
+        if self.quiet_until.is_none_or(|until| now < until) {
+            return Vec::new();
         }
-        overdue
+        self.quiet_until = self.open.values().map(Pending::quiet_until).min();
+        let may_return = now < self.started + RETURN_GRACE;
+        let ends = |pending: &Pending| {
+            if now < pending.quiet_until() {
+                return None;
+            }
+            let agent = &pending.agent;
+            let is_expected = may_return && self.expected.contains(agent);
+            verdict(pending, now, self.connected.contains_key(agent), is_expected)
+        };
+        self.open.iter().filter_map(|(operation, pending)| Some((*operation, ends(pending)?))).collect()
     }
 }
 
-fn verdict(pending: &Pending, agent: &AgentId, now: Instant, is_connected: bool, may_return: bool) -> Option<Outcome> {
+impl Pending {
+    /// None for a target without an agent.
+    fn new(mut target: OpenTarget, added: Instant, deadline: Instant, ever_sent: bool) -> Option<Self> {
+        let agent = target.agent.take()?;
+        Some(Self { agent, target, added, deadline, sent: false, ever_sent, cancelled: Cancelled::No })
+    }
+
+    /// It does not end before, whether its agent is there or not. Only ever moves on.
+    fn quiet_until(&self) -> Instant {
+        if self.ever_sent { self.deadline } else { self.deadline.min(self.added + ABSENCE_GRACE) }
+    }
+
+    fn is_deliverable(&self, now: Instant) -> bool {
+        !self.sent && self.cancelled == Cancelled::No && self.deadline > now + TRAVEL
+    }
+
+    /// Only of one that is deliverable.
+    fn deliver(&mut self, now: Instant) -> Delivery {
+        self.sent = true;
+        self.ever_sent = true;
+        Delivery {
+            operation: self.target.operation,
+            key: self.target.key.clone(),
+            kind: self.target.kind,
+            spec: self.target.spec.clone(),
+            expires_in: self.deadline - now - TRAVEL,
+        }
+    }
+}
+
+fn verdict(pending: &Pending, now: Instant, is_connected: bool, may_return: bool) -> Option<Outcome> {
+    let agent = &pending.agent;
     let absent = |message: String| Some(Outcome::new(Code::AgentAbsent, message, false));
     let is_late = pending.deadline <= now;
     match (is_connected, pending.ever_sent) {
@@ -296,6 +365,24 @@ mod tests {
     }
 
     #[test]
+    fn a_look_that_found_nothing_misses_nothing_later() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(now, HashSet::new());
+        dispatch.connected(&agent(), 1);
+        dispatch.add(vec![target(0, 0)], now);
+        dispatch.take_deliveries(&agent(), 1, now, 10);
+        assert!(dispatch.overdue(now + Duration::from_secs(5)).is_empty());
+        dispatch.disconnected(&agent(), 1);
+        dispatch.add(vec![target(1, 0)], now + Duration::from_secs(5));
+
+        let soon = dispatch.overdue(now + Duration::from_secs(7));
+        let in_the_end = dispatch.overdue(now + Duration::from_secs(80));
+
+        assert_eq!(soon.iter().map(|(operation, _)| operation.index).collect::<Vec<_>>(), [1]);
+        assert_eq!(in_the_end.iter().map(|(operation, _)| operation.index).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
     fn what_an_expected_agent_may_be_at_waits_for_its_return() {
         let now = Instant::now();
         let mut dispatch = Dispatch::new(now, HashSet::from([agent()]));
@@ -303,6 +390,26 @@ mod tests {
 
         assert!(dispatch.overdue(now + Duration::from_secs(5)).is_empty());
         assert_eq!(dispatch.overdue(now + RETURN_GRACE).len(), 1);
+    }
+
+    #[test]
+    fn what_is_closed_is_named_by_agent_and_the_rest_stays_open() {
+        let now = Instant::now();
+        let other: AgentId = "b".parse().unwrap();
+        let mut dispatch = Dispatch::new(now, HashSet::new());
+        dispatch.connected(&agent(), 1);
+        dispatch.add(vec![target(1, 0), target(0, 0), target(2, 0)], now);
+        dispatch.add(vec![OpenTarget { agent: Some(other.clone()), ..target(3, 0) }], now);
+        let operation = |index| target(index, 0).operation;
+
+        let closed = dispatch.close(&[operation(3), operation(1), operation(7)]);
+
+        assert_eq!(closed, HashMap::from([(agent(), vec![operation(1)]), (other.clone(), vec![operation(3)])]));
+        assert!(dispatch.process_of(&other, &operation(3)).is_none());
+        assert!(dispatch.process_of(&other, &operation(2)).is_none());
+        assert!(dispatch.process_of(&agent(), &operation(2)).is_some());
+        let left: Vec<_> = dispatch.take_deliveries(&agent(), 1, now, 10).into_iter().map(|it| it.operation).collect();
+        assert_eq!(left, [operation(0), operation(2)]);
     }
 
     #[test]
@@ -318,7 +425,7 @@ mod tests {
         let (unsent, told) = dispatch.cancel(task);
 
         assert_eq!(unsent, [OperationId::first(task, 1)]);
-        assert_eq!(told, [agent()]);
+        assert_eq!(told, HashSet::from([agent()]));
         assert_eq!(dispatch.take_cancels(&agent(), 1), [OperationId::first(task, 0)]);
         assert!(dispatch.take_cancels(&agent(), 1).is_empty());
         dispatch.connected(&agent(), 2);

@@ -1,6 +1,5 @@
 //! The loops that bring targets to their end: recorder, sweeper, pruner.
 
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use proctor_model::{AgentId, OperationId, Outcome, ProcessKey};
@@ -62,8 +61,7 @@ impl Control {
             }
             tokio::time::sleep(RETRY_AFTER).await;
         }
-        let operations: HashSet<OperationId> = batch.iter().map(|(operation, _)| *operation).collect();
-        let closed = self.inner.dispatch.lock().close(&operations);
+        let closed = self.inner.dispatch.lock().close(batch.iter().map(|(operation, _)| operation));
         self.inner.rollouts.ended(batch);
         for (agent, operations) in closed {
             if let Some(session) = self.inner.sessions.get(&agent) {

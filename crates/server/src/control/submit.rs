@@ -81,7 +81,7 @@ impl Control {
         let open = draft.open_targets(id, created_at);
         let registers = draft.items.iter().any(|item| item.register);
         let rollout = options.rolling.map(|rolling| rolling.begin(draft.targets.len()));
-        let known = draft.outcomes.clone();
+        let known = if rollout.is_some() { draft.outcomes.clone() } else { Vec::new() };
         let task = NewTask {
             id,
             created_at,
@@ -114,9 +114,8 @@ impl Control {
 
     /// Hands targets that are in the store to the sessions of their agents.
     pub(super) fn dispatch_now(&self, open: Vec<OpenTarget>) {
-        let agents: Vec<AgentId> = open.iter().filter_map(|target| target.agent.clone()).collect();
-        self.inner.dispatch.lock().add(open, Instant::now());
-        for session in agents.iter().filter_map(|agent| self.inner.sessions.get(agent)) {
+        let connected = self.inner.dispatch.lock().add(open, Instant::now());
+        for session in connected.iter().filter_map(|agent| self.inner.sessions.get(agent)) {
             session.wake();
         }
     }

@@ -36,6 +36,26 @@ pub async fn processes_know_the_business_of_their_host(store: Arc<dyn Store>) {
     assert_eq!(businesses, [Some(1), Some(2), None, Some(1), Some(2), None]);
 }
 
+pub async fn processes_are_narrowed_by_agent_and_told_in_their_own_order(store: Arc<dyn Store>) {
+    fleet(&*store).await;
+    let of = |agents: &[usize]| ProcessQuery {
+        agents: Some(agents.iter().map(|number| agent(*number)).collect()),
+        ..ProcessQuery::default()
+    };
+    let web = Some("web".parse().unwrap());
+
+    let both = found(&*store, &of(&[2, 0, 2, 9])).await;
+    let named = found(&*store, &ProcessQuery { namespace: web, name: Some("a".parse().unwrap()), ..of(&[1, 0]) }).await;
+    let page = ProcessQuery { offset: 1, limit: Some(2), ..of(&[2, 0]) };
+    let (total, page) = store.processes(&page).await.unwrap();
+
+    assert_eq!(both, ["db/a 0:10.0.0.0", "db/a 0:10.0.0.2", "web/a 0:10.0.0.0", "web/a 0:10.0.0.2"]);
+    assert_eq!(named, ["web/a 0:10.0.0.0", "web/a 0:10.0.0.1"]);
+    assert!(found(&*store, &of(&[])).await.is_empty());
+    let page: Vec<_> = page.into_iter().map(|record| format!("{} {}", record.key, record.host)).collect();
+    assert_eq!((total, &page[..]), (4, &both[1..3]));
+}
+
 pub async fn processes_are_narrowed_by_business(store: Arc<dyn Store>) {
     fleet(&*store).await;
     let of = |businesses: &[u64]| ProcessQuery { businesses: Some(businesses.to_vec()), ..ProcessQuery::default() };

@@ -112,6 +112,31 @@ pub async fn thousands_of_registrations_are_made_at_once(store: Arc<dyn Store>) 
     assert_eq!(store.spec_history(&agent(0), &key("web/a"), 9).await.unwrap().len(), 2);
 }
 
+pub async fn a_process_that_is_named_twice_on_a_host_is_changed_twice(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    let wanted = [
+        registration(1, "web/a", "one"),
+        registration(0, "web/a", "one"),
+        registration(1, "web/b", "one"),
+        registration(0, "web/a", "two"),
+    ];
+
+    let answers = store.register(&wanted, RegisterMode::Upsert, 2).await.unwrap();
+
+    let generations = answers.iter().map(|answer| match answer {
+        Registered::Stored { generation } => *generation,
+        Registered::Exists | Registered::NoHost => panic!("{answers:?}"),
+    });
+    let generations: Vec<_> = generations.collect();
+    assert!(generations[3] > generations[1], "{generations:?}");
+    assert_eq!(generations.iter().collect::<std::collections::HashSet<_>>().len(), 4);
+    let history = store.spec_history(&agent(0), &key("web/a"), 9).await.unwrap();
+    let seen: Vec<_> = history.into_iter().map(|revision| (revision.generation, revision.spec)).collect();
+    assert_eq!(seen, [(generations[3], Some(spec("two"))), (generations[1], Some(spec("one")))]);
+    let told = store.assignments(&agent(1), 0).await.unwrap().processes;
+    assert!(told.iter().map(|told| told.generation).all(|generation| generations.contains(&generation)));
+}
+
 pub async fn generations_rise_on_every_host(store: Arc<dyn Store>) {
     enrol(&*store, 2).await;
     let a = upsert(&*store, 0, "web/a", "one").await;

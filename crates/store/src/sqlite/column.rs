@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use proctor_model::{AgentId, HostKey, ProcessKey, Snapshot, Spec};
+use proctor_model::{AgentId, HostKey, ProcessKey, Snapshot, Spec, SpecHash};
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -52,8 +52,12 @@ pub(super) fn uuid(row: &Row<'_>, column: usize, what: &str) -> Tried<Uuid> {
 
 /// From four columns beginning with `first`: cloud, supplier, ip, agent.
 pub(super) fn host_and_agent(row: &Row<'_>, first: usize) -> Tried<(HostKey, AgentId)> {
-    let key = HostKey::new(row.get(first)?, row.get(first + 1)?, parsed(row, first + 2, "host address")?);
-    Ok((key, parsed(row, first + 3, "agent id")?))
+    Ok((host_key(row, first)?, parsed(row, first + 3, "agent id")?))
+}
+
+/// From three columns beginning with `first`: cloud, supplier, ip.
+pub(super) fn host_key(row: &Row<'_>, first: usize) -> Tried<HostKey> {
+    Ok(HostKey::new(row.get(first)?, row.get(first + 1)?, parsed(row, first + 2, "host address")?))
 }
 
 /// From two columns beginning with `first`: namespace, name.
@@ -82,45 +86,69 @@ pub(super) fn snapshot(row: &Row<'_>, column: usize) -> Tried<Option<Snapshot>> 
 /// Writes specs, each once however many registrations share it.
 #[derive(Default)]
 pub(super) struct SpecWriter {
-    /// By address; the value keeps the spec alive, so that the address stays its own.
-    written: HashMap<*const Spec, (Arc<Spec>, String)>,
+    /// By address.
+    written: HashMap<*const Spec, WrittenSpec>,
+}
+
+pub(super) struct WrittenSpec {
+    pub(super) number: i64,
+    pub(super) hash: SpecHash,
+    /// Keeps it alive, so that the address stays its own.
+    _spec: Arc<Spec>,
 }
 
 impl SpecWriter {
-    /// Writes the spec and returns its hash.
-    pub(super) fn put(&mut self, connection: &Connection, spec: &Arc<Spec>) -> Tried<&str> {
-        let (_, hash) = match self.written.entry(Arc::as_ptr(spec)) {
+    pub(super) fn put(&mut self, connection: &Connection, spec: &Arc<Spec>) -> Tried<&WrittenSpec> {
+        let written = match self.written.entry(Arc::as_ptr(spec)) {
             Entry::Occupied(written) => written.into_mut(),
             Entry::Vacant(place) => {
                 let hash = spec.hash();
                 connection
                     .prepare_cached("INSERT INTO spec (hash, json) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
                     .execute((hash.as_str(), spec.to_json()))?;
-                place.insert((Arc::clone(spec), hash.as_str().to_owned()))
+                let number = number_of(connection, hash.as_str())?.ok_or_else(|| missing(hash.as_str()))?;
+                place.insert(WrittenSpec { number, hash, _spec: Arc::clone(spec) })
             }
         };
-        Ok(hash)
+        Ok(written)
     }
 }
 
 /// Reads specs, each once however many rows name it.
 #[derive(Default)]
 pub(super) struct SpecReader {
-    read: HashMap<String, Arc<Spec>>,
+    read: HashMap<i64, Arc<Spec>>,
 }
 
 impl SpecReader {
-    pub(super) fn get(&mut self, connection: &Connection, hash: &str) -> Tried<Arc<Spec>> {
-        if let Some(spec) = self.read.get(hash) {
+    pub(super) fn get(&mut self, connection: &Connection, number: i64) -> Tried<Arc<Spec>> {
+        if let Some(spec) = self.read.get(&number) {
             return Ok(Arc::clone(spec));
         }
         let json: Option<String> = connection
-            .prepare_cached("SELECT json FROM spec WHERE hash = ?1")?
-            .query_row([hash], |row| row.get(0))
+            .prepare_cached("SELECT json FROM spec WHERE id = ?1")?
+            .query_row([number], |row| row.get(0))
             .optional()?;
-        let json = json.ok_or_else(|| Failure::Damaged(format!("reference to spec {hash}, which is not there")))?;
+        let json = json.ok_or_else(|| missing(number))?;
         let spec: Arc<Spec> = Arc::new(from_json("spec", &json)?);
-        self.read.insert(hash.to_owned(), Arc::clone(&spec));
+        self.read.insert(number, Arc::clone(&spec));
         Ok(spec)
     }
+
+    pub(super) fn of_hash(&mut self, connection: &Connection, hash: &str) -> Tried<Arc<Spec>> {
+        let number = number_of(connection, hash)?.ok_or_else(|| missing(hash))?;
+        self.get(connection, number)
+    }
+}
+
+fn number_of(connection: &Connection, hash: &str) -> Tried<Option<i64>> {
+    let number = connection
+        .prepare_cached("SELECT id FROM spec WHERE hash = ?1")?
+        .query_row([hash], |row| row.get(0))
+        .optional()?;
+    Ok(number)
+}
+
+fn missing(spec: impl std::fmt::Display) -> Failure {
+    Failure::Damaged(format!("reference to spec {spec}, which is not there"))
 }

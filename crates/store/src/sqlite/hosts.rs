@@ -1,13 +1,13 @@
 //! Hosts and the presence of their agents.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::hash::Hash;
 
 use proctor_model::{AgentId, HostFacts, HostKey, Places};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::column::{counter, exact, from_json, host_and_agent, parsed, signed, to_json};
+use super::column::{counter, exact, from_json, host_key, parsed, signed, to_json};
 use super::failure::{Failure, Tried};
 use super::narrowed::Narrowed;
 use crate::{HostQuery, HostRecord, HostSite, Millis};
@@ -57,10 +57,16 @@ pub(super) fn sites_by_key(connection: &Connection, keys: &[HostKey]) -> Tried<V
     if keys.len() < whole_from(connection)? {
         return each_by_key(connection, SQL, keys, site);
     }
-    let all = all_sites(connection)?;
-    let by_key: HashMap<(u32, IpAddr), &HostSite> =
-        all.iter().map(|site| ((site.key.cloud, site.key.ip), site)).collect();
-    Ok(keys.iter().map(|key| by_key.get(&(key.cloud, key.ip)).copied().cloned()).collect())
+    let (slots, places) = slots(keys.iter().map(|key| (key.cloud, key.ip)));
+    let mut found = vec![None; slots.len()];
+    each_site(connection, |row| {
+        let key = host_key(row, 0)?;
+        if let Some(slot) = slots.get(&(key.cloud, key.ip)) {
+            found[*slot] = Some(site_at(row, key)?);
+        }
+        Ok(())
+    })?;
+    Ok(in_places(found, &places))
 }
 
 pub(super) fn by_agent(connection: &Connection, agents: &[AgentId]) -> Tried<Vec<Option<HostRecord>>> {
@@ -73,14 +79,22 @@ pub(super) fn sites_by_agent(connection: &Connection, agents: &[AgentId]) -> Tri
     if agents.len() < whole_from(connection)? {
         return each_by_agent(connection, SQL, agents, site);
     }
-    let all = all_sites(connection)?;
-    let by_agent: HashMap<&AgentId, &HostSite> = all.iter().map(|site| (&site.agent, site)).collect();
+    let (slots, places) = slots(agents.iter().map(AgentId::as_str));
+    let mut found = vec![None; slots.len()];
+    each_site(connection, |row| {
+        let agent = row.get_ref(3)?.as_str().map_err(|error| Failure::damaged("agent id", error))?;
+        if let Some(slot) = slots.get(agent) {
+            found[*slot] = Some(site(row)?);
+        }
+        Ok(())
+    })?;
     let mut by_alias = connection.prepare_cached(SQL[1])?;
-    let find = |agent: &AgentId| match by_agent.get(agent) {
-        Some(found) => Ok(Some((*found).clone())),
-        None => by_alias.query([agent.as_str()])?.next()?.map(site).transpose(),
-    };
-    agents.iter().map(find).collect()
+    for (agent, slot) in slots {
+        if found[slot].is_none() {
+            found[slot] = by_alias.query([agent])?.next()?.map(site).transpose()?;
+        }
+    }
+    Ok(in_places(found, &places))
 }
 
 /// So many hosts, or more, are found quicker by reading all of them than by asking for each.
@@ -91,14 +105,33 @@ pub(super) fn whole_from(connection: &Connection) -> Tried<usize> {
     Ok(AT_LEAST.max(newest / 4) as usize)
 }
 
-fn all_sites(connection: &Connection) -> Tried<Vec<HostSite>> {
+/// A slot for each name, and for each place in the question the slot of what is named there.
+fn slots<K: Eq + Hash>(names: impl ExactSizeIterator<Item = K>) -> (HashMap<K, usize>, Vec<usize>) {
+    let mut slots = HashMap::with_capacity(names.len());
+    let slot = |name| {
+        let next = slots.len();
+        *slots.entry(name).or_insert(next)
+    };
+    let places = names.map(slot).collect();
+    (slots, places)
+}
+
+/// What is in the slots, for each place in the question.
+fn in_places<T: Clone>(found: Vec<Option<T>>, places: &[usize]) -> Vec<Option<T>> {
+    if found.len() == places.len() {
+        return found; // nothing is named twice
+    }
+    places.iter().map(|slot| found[*slot].clone()).collect()
+}
+
+/// Shows the row of every host that an agent serves.
+fn each_site(connection: &Connection, mut see: impl FnMut(&Row<'_>) -> Tried<()>) -> Tried<()> {
     let mut statement = connection.prepare_cached(select!(site, "agent IS NOT NULL"))?;
     let mut rows = statement.query([])?;
-    let mut sites = Vec::new();
     while let Some(row) = rows.next()? {
-        sites.push(site(row)?);
+        see(row)?;
     }
-    Ok(sites)
+    Ok(())
 }
 
 fn each_by_key<T>(
@@ -134,8 +167,12 @@ fn each_by_agent<T>(
 }
 
 fn site(row: &Row<'_>) -> Tried<HostSite> {
-    let (key, agent) = host_and_agent(row, 0)?;
-    Ok(HostSite { key, agent, business: row.get::<_, Option<i64>>(4)?.map(i64::cast_unsigned) })
+    site_at(row, host_key(row, 0)?)
+}
+
+fn site_at(row: &Row<'_>, key: HostKey) -> Tried<HostSite> {
+    let business: Option<i64> = row.get(4)?;
+    Ok(HostSite { key, agent: parsed(row, 3, "agent id")?, business: business.map(i64::cast_unsigned) })
 }
 
 fn host_record(row: &Row<'_>) -> Tried<HostRecord> {

@@ -1,23 +1,40 @@
 //! Which processes a query means, as conditions in SQL.
 
-use proctor_model::{Places, Spec};
+use proctor_model::{AgentId, Places, Spec};
 use rusqlite::{Connection, ToSql};
 
 use super::column::{from_json, to_json};
 use super::failure::{Failure, Tried};
 use crate::{LabelTerm, ProcessCursor, ProcessQuery};
 
+const FROM_ALL: &str = "process JOIN host ON host.id = process.host";
+/// From host to host, in the order of their rows, rather than through all that the other conditions leave.
+const FROM_HOSTS: &str = "json_each(:hosts) AS wanted CROSS JOIN host ON host.id = wanted.value
+                          CROSS JOIN process ON process.host = host.id";
+
 /// The same conditions for counting and for reading; only those that narrow are written, so that
 /// SQLite can use the index of those that do.
 pub(super) struct Filter {
+    from: &'static str,
     conditions: Vec<String>,
     values: Vec<(&'static str, Box<dyn ToSql>)>,
+}
+
+/// The rows of the hosts that they serve, each once, ascending.
+fn hosts_of(connection: &Connection, agents: &[AgentId]) -> Tried<Vec<i64>> {
+    let mut statement = connection
+        .prepare_cached("SELECT host.id FROM json_each(?1) AS wanted CROSS JOIN host ON host.agent = wanted.value")?;
+    let hosts = statement.query_map([to_json(agents)], |row| row.get(0))?;
+    let mut hosts = hosts.collect::<rusqlite::Result<Vec<_>>>()?;
+    hosts.sort_unstable();
+    hosts.dedup();
+    Ok(hosts)
 }
 
 impl Filter {
     pub(super) fn new(connection: &Connection, query: &ProcessQuery) -> Tried<Self> {
         let bare = ["process.spec IS NOT NULL".to_owned(), "host.agent IS NOT NULL".to_owned()];
-        let mut filter = Self { conditions: bare.into(), values: Vec::new() };
+        let mut filter = Self { from: FROM_ALL, conditions: bare.into(), values: Vec::new() };
         if let Some(namespace) = &query.namespace {
             filter.by("process.namespace = :namespace", ":namespace", namespace.as_str().to_owned());
         }
@@ -25,7 +42,8 @@ impl Filter {
             filter.by("process.name = :name", ":name", name.as_str().to_owned());
         }
         if let Some(agents) = &query.agents {
-            filter.by("host.agent IN (SELECT value FROM json_each(:agents))", ":agents", to_json(agents));
+            filter.from = FROM_HOSTS;
+            filter.value(":hosts", to_json(&hosts_of(connection, agents)?));
         }
         if let Some(businesses) = &query.businesses {
             let known = "business IN (SELECT value FROM json_each(:businesses))";
@@ -86,20 +104,19 @@ impl Filter {
     }
 
     /// Many processes share a spec: each distinct one of those that are left is looked at once.
-    fn specs_with(&self, connection: &Connection, terms: &[LabelTerm]) -> Tried<Vec<String>> {
-        let sql =
-            format!("SELECT spec.hash, spec.json FROM spec WHERE spec.hash IN (SELECT process.spec {})", self.sql());
+    fn specs_with(&self, connection: &Connection, terms: &[LabelTerm]) -> Tried<Vec<i64>> {
+        let sql = format!("SELECT spec.id, spec.json FROM spec WHERE spec.id IN (SELECT process.spec {})", self.sql());
         let mut statement = connection.prepare_cached(&sql)?;
         let mut rows = statement.query(self.params().as_slice())?;
-        let mut hashes = Vec::new();
+        let mut specs = Vec::new();
         while let Some(row) = rows.next()? {
             let json = row.get_ref(1)?.as_str().map_err(|error| Failure::damaged("spec", error))?;
             let spec: Spec = from_json("spec", json)?;
             if terms.iter().all(|term| term.holds(&spec.labels)) {
-                hashes.push(row.get(0)?);
+                specs.push(row.get(0)?);
             }
         }
-        Ok(hashes)
+        Ok(specs)
     }
 
     /// The first condition is what an index can answer, the second is the whole order.
@@ -117,10 +134,7 @@ impl Filter {
 
     /// From FROM on. An address is that of the host, whether it is placed or not.
     pub(super) fn sql(&self) -> String {
-        format!(
-            "FROM process JOIN host ON host.id = process.host LEFT JOIN placement USING (cloud, ip) WHERE {}",
-            self.conditions.join(" AND ")
-        )
+        format!("FROM {} LEFT JOIN placement USING (cloud, ip) WHERE {}", self.from, self.conditions.join(" AND "))
     }
 
     pub(super) fn params(&self) -> Vec<(&'static str, &dyn ToSql)> {

@@ -4,14 +4,16 @@ use proctor_model::AgentId;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::column::{SpecReader, counter, host_and_agent, process_key, signed, snapshot, snapshot_json};
-use super::failure::{Failure, Tried};
+use super::failure::Tried;
 use super::process_filter::Filter;
 use crate::{Assignment, Managed, Observation, ProcessQuery, ProcessRecord};
 
 pub(super) fn list(connection: &Connection, query: &ProcessQuery) -> Tried<(u64, Vec<ProcessRecord>)> {
     let filter = Filter::new(connection, query)?;
     if query.limit.is_none() && query.offset == 0 && query.after.is_none() {
-        let all = page(connection, filter, query)?;
+        let mut all = read(connection, &filter, "")?;
+        // SQLite would carry every snapshot through its sorter.
+        all.sort_by_cached_key(|record| (record.key.clone(), record.host.cloud, record.host.ip.to_string()));
         return Ok((all.len() as u64, all));
     }
     let total: i64 = connection
@@ -24,27 +26,30 @@ fn page(connection: &Connection, mut filter: Filter, query: &ProcessQuery) -> Tr
     if let Some(cursor) = &query.after {
         filter.behind(cursor);
     }
-    let sql = filter.sql();
     filter.value(":limit", query.limit.map_or(-1, signed));
     filter.value(":offset", signed(query.offset));
+    read(connection, &filter, "ORDER BY namespace, name, cloud, ip LIMIT :limit OFFSET :offset")
+}
+
+fn read(connection: &Connection, filter: &Filter, order: &str) -> Tried<Vec<ProcessRecord>> {
     let mut statement = connection.prepare_cached(&format!(
         "SELECT cloud, supplier, ip, agent, online, namespace, name, spec, process.generation, registered_at, snapshot,
                 business
-         {sql} ORDER BY namespace, name, cloud, ip LIMIT :limit OFFSET :offset"
+         {} {order}",
+        filter.sql()
     ))?;
     let mut rows = statement.query(filter.params().as_slice())?;
     let mut specs = SpecReader::default();
     let mut records = Vec::new();
     while let Some(row) = rows.next()? {
         let (host, agent) = host_and_agent(row, 0)?;
-        let hash = row.get_ref(7)?.as_str().map_err(|error| Failure::damaged("spec hash", error))?;
         records.push(ProcessRecord {
             host,
             agent,
             business: row.get::<_, Option<i64>>(11)?.map(i64::cast_unsigned),
             online: row.get(4)?,
             key: process_key(row, 5)?,
-            spec: specs.get(connection, hash)?,
+            spec: specs.get(connection, row.get(7)?)?,
             generation: counter(row, 8)?,
             registered_at: row.get(9)?,
             snapshot: snapshot(row, 10)?,
@@ -64,11 +69,11 @@ pub(super) fn assignments(connection: &Connection, agent: &AgentId, since: u64) 
     let mut specs = SpecReader::default();
     let mut assignments = Vec::new();
     while let Some(row) = rows.next()? {
-        let hash: Option<String> = row.get(3)?;
+        let spec: Option<i64> = row.get(3)?;
         assignments.push(Assignment {
             generation: counter(row, 0)?,
             key: process_key(row, 1)?,
-            spec: hash.map(|hash| specs.get(connection, &hash)).transpose()?,
+            spec: spec.map(|number| specs.get(connection, number)).transpose()?,
             managed: row.get(4)?,
             registered_at: row.get(5)?,
         });

@@ -1,13 +1,13 @@
 //! What is registered where, and what it was before.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use proctor_model::{AgentId, ProcessKey, Spec};
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
-use super::column::{SpecReader, SpecWriter, counter};
-use super::failure::Tried;
+use super::column::{SpecReader, SpecWriter, counter, signed, to_json};
+use super::failure::{Failure, Tried};
 use super::hosts;
 use crate::{Millis, RegisterMode, Registered, Registration, SpecRevision};
 
@@ -20,7 +20,7 @@ pub(super) fn register(
     mode: RegisterMode,
     now: Millis,
 ) -> Tried<Vec<Registered>> {
-    let mut registrar = Registrar::new(connection, now)?;
+    let mut registrar = Registrar::new(connection, now);
     let wanted: Vec<Wanted<'_>> =
         registrations.iter().map(|Registration { agent, key, spec }| Wanted { agent, key, spec: Some(spec) }).collect();
     registrar.change(&wanted, mode)
@@ -32,7 +32,7 @@ pub(super) fn unregister(
     processes: &[(AgentId, ProcessKey)],
     now: Millis,
 ) -> Tried<Vec<bool>> {
-    let mut registrar = Registrar::new(connection, now)?;
+    let mut registrar = Registrar::new(connection, now);
     let wanted: Vec<Wanted<'_>> = processes.iter().map(|(agent, key)| Wanted { agent, key, spec: None }).collect();
     let answers = registrar.change(&wanted, RegisterMode::Upsert)?;
     Ok(answers.into_iter().map(|answer| matches!(answer, Registered::Stored { .. })).collect())
@@ -46,79 +46,67 @@ pub(super) struct Wanted<'a> {
     pub(super) spec: Option<&'a Arc<Spec>>,
 }
 
-/// Changes many registrations at once: a task may make one on every host.
+/// Changes many registrations at once: a task may make one on every host. What is written alike is
+/// written by one statement for all hosts.
 pub(super) struct Registrar<'c> {
     connection: &'c Connection,
     now: Millis,
     specs: SpecWriter,
-    insert: CachedStatement<'c>,
-    change: CachedStatement<'c>,
-    remember: CachedStatement<'c>,
-    forget: CachedStatement<'c>,
 }
 
-/// A process on a host as the rows say, kept up to date while the rows are written.
-struct Place<'a> {
+/// One of those that are wanted.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Its place in the list.
+    number: usize,
     host: i64,
-    key: &'a ProcessKey,
-    row: Option<Row>,
+    /// None: not registered.
+    spec: Option<i64>,
 }
 
 /// The row of a process that is, or once was, registered.
 struct Row {
+    host: i64,
     id: i64,
     revision: i64,
     generation: i64,
     /// None in a tombstone.
-    hash: Option<String>,
-    changed_at: Millis,
+    spec: Option<i64>,
+}
+
+/// Changes of one process that make it the same on all hosts, each with its place in the list.
+#[derive(Default)]
+struct Changes {
+    /// Hosts that had no row.
+    new: Vec<(i64, usize)>,
+    /// Rows.
+    changed: Vec<(i64, usize)>,
+    /// Those among them whose oldest revision is forgotten.
+    old: Vec<i64>,
 }
 
 impl<'c> Registrar<'c> {
-    pub(super) fn new(connection: &'c Connection, now: Millis) -> Tried<Self> {
-        Ok(Self {
-            connection,
-            now,
-            specs: SpecWriter::default(),
-            insert: connection.prepare_cached(
-                "INSERT INTO process (host, namespace, name, spec, generation, registered_at, changed_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)",
-            )?,
-            // A changed spec keeps the time of its registration and the last observation: it is still
-            // the same process. One that goes, or comes back after a tombstone, does not.
-            change: connection.prepare_cached(
-                "UPDATE process SET
-                     registered_at = iif(spec IS NULL OR ?2 IS NULL, ?4, registered_at),
-                     snapshot = iif(?2 IS NULL, NULL, snapshot), phase = iif(?2 IS NULL, 'unknown', phase),
-                     managed = iif(?2 IS NULL, 0, managed),
-                     spec = ?2, generation = ?3, changed_at = ?4, revision = ?5
-                 WHERE id = ?1",
-            )?,
-            remember: connection.prepare_cached(
-                "INSERT INTO spec_revision (process, revision, generation, spec, at) VALUES (?1, ?2, ?3, ?4, ?5)",
-            )?,
-            forget: connection.prepare_cached("DELETE FROM spec_revision WHERE process = ?1 AND revision = ?2")?,
-        })
+    pub(super) fn new(connection: &'c Connection, now: Millis) -> Self {
+        Self { connection, now, specs: SpecWriter::default() }
     }
 
-    /// Writes the spec under its hash, even if nothing is registered with it.
+    /// Writes the spec, even if nothing is registered with it, and returns its hash.
     pub(super) fn put_spec(&mut self, spec: &Arc<Spec>) -> Tried<String> {
-        self.specs.put(self.connection, spec).map(str::to_owned)
+        Ok(self.specs.put(self.connection, spec)?.hash.as_str().to_owned())
     }
 
     /// One answer for each, in order. What is not registered is not unregistered: its answer is
     /// [`Registered::NoHost`].
     pub(super) fn change(&mut self, wanted: &[Wanted<'_>], mode: RegisterMode) -> Tried<Vec<Registered>> {
-        let (mut places, numbers) = self.find(wanted)?;
+        let mut answers = vec![Registered::NoHost; wanted.len()];
         let before = hosts::newest_generation(self.connection)?;
         let mut newest = before;
-        let mut answers = Vec::with_capacity(wanted.len());
-        for (one, number) in wanted.iter().zip(numbers) {
-            let answer = match number.map(|number| &mut places[number]) {
-                Some(place) => self.change_one(one.spec, place, &mut newest, mode)?,
-                None => Registered::NoHost,
-            };
-            answers.push(answer);
+        for (key, mut places) in self.by_process(wanted)? {
+            // In the order of hosts, in which the rows are read and written.
+            places.sort_by_key(|place| place.host);
+            while !places.is_empty() {
+                places = self.change_process(key, &places, mode, &mut newest, &mut answers)?;
+            }
         }
         if newest > before {
             hosts::set_newest_generation(self.connection, newest)?;
@@ -126,162 +114,230 @@ impl<'c> Registrar<'c> {
         Ok(answers)
     }
 
-    fn change_one(
-        &mut self,
-        spec: Option<&Arc<Spec>>,
-        place: &mut Place<'_>,
-        newest: &mut i64,
-        mode: RegisterMode,
-    ) -> Tried<Registered> {
-        let present = place.row.as_ref().and_then(|row| row.hash.as_deref().map(|hash| (hash, row.generation)));
-        let hash = match (spec, present) {
-            (Some(_), Some(_)) if mode == RegisterMode::Create => return Ok(Registered::Exists),
-            (None, None) => return Ok(Registered::NoHost),
-            (None, Some(_)) => None,
-            (Some(spec), _) => Some(self.specs.put(self.connection, spec)?),
-        };
-        if let (Some((present, generation)), Some(hash)) = (present, hash)
-            && present == hash
-        {
-            return Ok(Registered::Stored { generation: generation.cast_unsigned() });
+    /// Those whose agent is bound to a host.
+    fn by_process<'a>(&mut self, wanted: &[Wanted<'a>]) -> Tried<Vec<(&'a ProcessKey, Vec<Place>)>> {
+        let mut hosts = Hosts::new(self.connection, wanted)?;
+        let mut numbers: HashMap<&ProcessKey, usize> = HashMap::new();
+        let mut processes: Vec<(&ProcessKey, Vec<Place>)> = Vec::new();
+        let mut last = 0;
+        for (number, Wanted { agent, key, spec }) in wanted.iter().copied().enumerate() {
+            let Some(host) = hosts.of(agent)? else { continue };
+            let spec = match spec {
+                Some(spec) => Some(self.specs.put(self.connection, spec)?.number),
+                None => None,
+            };
+            // Mostly it is the same as before.
+            if processes.get(last).is_none_or(|(last, _)| *last != key) {
+                last = *numbers.entry(key).or_insert(processes.len());
+                if last == processes.len() {
+                    processes.push((key, Vec::new()));
+                }
+            }
+            processes[last].1.push(Place { number, host, spec });
         }
-        *newest += 1;
-        let hash = hash.map(str::to_owned);
-        self.write(place, hash, *newest)?;
-        Ok(Registered::Stored { generation: newest.cast_unsigned() })
+        Ok(processes)
+    }
+
+    /// Each host once; what is left is wanted on a host that has been changed now.
+    fn change_process(
+        &self,
+        key: &ProcessKey,
+        places: &[Place],
+        mode: RegisterMode,
+        newest: &mut i64,
+        answers: &mut [Registered],
+    ) -> Tried<Vec<Place>> {
+        let mut rows = rows_of(self.connection, key, places)?.into_iter().peekable();
+        let mut changes: BTreeMap<Option<i64>, Changes> = BTreeMap::new();
+        let mut again = Vec::new();
+        let mut last_host = None;
+        for place in places {
+            if last_host.replace(place.host) == Some(place.host) {
+                again.push(*place);
+                continue;
+            }
+            while rows.next_if(|row| row.host < place.host).is_some() {}
+            let row = rows.next_if(|row| row.host == place.host);
+            match answer(row.as_ref(), place.spec, mode) {
+                Some(answer) => answers[place.number] = answer,
+                None => changes.entry(place.spec).or_default().add(place, row.as_ref()),
+            }
+        }
+        for (spec, changes) in changes {
+            *newest = self.write(key, spec, &changes, *newest, answers)?;
+        }
+        Ok(again)
     }
 
     /// Keeps what the process is beside what it was, forgets the oldest of that, and makes it new.
-    fn write(&mut self, place: &mut Place<'_>, hash: Option<String>, generation: i64) -> Tried<()> {
-        let (id, revision) = match &place.row {
-            None => {
-                let (namespace, name) = (place.key.namespace.as_str(), place.key.name.as_str());
-                let id = self.insert.insert((place.host, namespace, name, &hash, generation, self.now))?;
-                (id, 1)
-            }
-            Some(old) => {
-                self.remember.execute((old.id, old.revision, old.generation, &old.hash, old.changed_at))?;
-                let revision = old.revision + 1;
-                if revision > REVISIONS_KEPT {
-                    self.forget.execute((old.id, revision - REVISIONS_KEPT))?;
-                }
-                self.change.execute((old.id, &hash, generation, self.now, revision))?;
-                (old.id, revision)
-            }
-        };
-        place.row = Some(Row { id, revision, generation, hash, changed_at: self.now });
+    /// Returns the newest generation.
+    fn write(
+        &self,
+        key: &ProcessKey,
+        spec: Option<i64>,
+        changes: &Changes,
+        newest: i64,
+        answers: &mut [Registered],
+    ) -> Tried<i64> {
+        let Changes { new, changed, old } = changes;
+        let mut generation = newest;
+        for (_, number) in new.iter().chain(changed) {
+            generation += 1;
+            answers[*number] = Registered::Stored { generation: generation.cast_unsigned() };
+        }
+        if !new.is_empty() {
+            self.insert(key, spec, new, newest + 1)?;
+        }
+        if !changed.is_empty() {
+            let rows = list(changed);
+            self.remember(&rows)?;
+            self.forget(old)?;
+            self.update(&rows, spec, generation + 1 - signed(changed.len() as u64))?;
+        }
+        Ok(generation)
+    }
+
+    fn insert(&self, key: &ProcessKey, spec: Option<i64>, hosts: &[(i64, usize)], generation: i64) -> Tried<()> {
+        let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+        self.connection
+            .prepare_cached(
+                "INSERT INTO process (host, namespace, name, spec, generation, registered_at, changed_at)
+                 SELECT value, ?2, ?3, ?4, ?5 + key, ?6, ?6 FROM json_each(?1)",
+            )?
+            .execute((list(hosts), namespace, name, spec, generation, self.now))?;
         Ok(())
     }
 
-    /// Each process on each host once, and for each that is wanted the number of its place, if its
-    /// agent is bound to a host.
-    fn find<'a>(&self, wanted: &[Wanted<'a>]) -> Tried<(Vec<Place<'a>>, Vec<Option<usize>>)> {
-        let mut finder = Finder::new(self.connection, wanted)?;
-        let mut places = Vec::with_capacity(wanted.len());
-        let mut known: HashMap<(i64, &ProcessKey), usize> = HashMap::with_capacity(wanted.len());
-        let mut numbers = Vec::with_capacity(wanted.len());
-        for Wanted { agent, key, .. } in wanted.iter().copied() {
-            let Some(host) = finder.hosts.of(agent)? else {
-                numbers.push(None);
-                continue;
-            };
-            let number = *known.entry((host, key)).or_insert(places.len());
-            if number == places.len() {
-                places.push(Place { host, key, row: finder.row(host, key)? });
-            }
-            numbers.push(Some(number));
+    fn remember(&self, rows: &str) -> Tried<()> {
+        self.connection
+            .prepare_cached(
+                "INSERT INTO spec_revision (process, revision, generation, spec, at)
+                 SELECT process.id, revision, generation, spec, changed_at
+                 FROM json_each(?1) AS wanted CROSS JOIN process ON process.id = wanted.value",
+            )?
+            .execute([rows])?;
+        Ok(())
+    }
+
+    fn forget(&self, rows: &[i64]) -> Tried<()> {
+        if !rows.is_empty() {
+            self.connection
+                .prepare_cached(
+                    "DELETE FROM spec_revision WHERE (process, revision) IN
+                         (SELECT process.id, process.revision + 1 - ?2
+                          FROM json_each(?1) AS wanted CROSS JOIN process ON process.id = wanted.value)",
+                )?
+                .execute((to_json(rows), REVISIONS_KEPT))?;
         }
-        Ok((places, numbers))
+        Ok(())
+    }
+
+    /// A changed spec keeps the time of its registration and the last observation: it is still the
+    /// same process. One that goes, or comes back after a tombstone, does not.
+    fn update(&self, rows: &str, spec: Option<i64>, generation: i64) -> Tried<()> {
+        self.connection
+            .prepare_cached(
+                "UPDATE process SET
+                     registered_at = iif(spec IS NULL OR ?2 IS NULL, ?4, registered_at),
+                     snapshot = iif(?2 IS NULL, NULL, snapshot), phase = iif(?2 IS NULL, 'unknown', phase),
+                     managed = iif(?2 IS NULL, 0, managed),
+                     spec = ?2, generation = ?3 + wanted.key, changed_at = ?4, revision = revision + 1
+                 FROM json_each(?1) AS wanted WHERE process.id = wanted.value",
+            )?
+            .execute((rows, spec, generation, self.now))?;
+        Ok(())
     }
 }
 
-/// Finds many rows by their keys. What is asked for often is read whole, in one go: that takes a fraction
-/// of what as many questions take.
-struct Finder<'c, 'a> {
-    connection: &'c Connection,
-    /// How many rows must be wanted.
-    whole_from: usize,
-    hosts: Hosts<'c>,
-    row: CachedStatement<'c>,
-    /// How often each process is wanted, and its rows by host where that is often.
-    processes: HashMap<&'a ProcessKey, Process>,
+impl Changes {
+    fn add(&mut self, place: &Place, row: Option<&Row>) {
+        let Some(row) = row else {
+            self.new.push((place.host, place.number));
+            return;
+        };
+        self.changed.push((row.id, place.number));
+        if row.revision >= REVISIONS_KEPT {
+            self.old.push(row.id);
+        }
+    }
 }
 
-struct Process {
-    wanted: usize,
-    rows: Option<HashMap<i64, Row>>,
+/// Where nothing has to be changed.
+fn answer(row: Option<&Row>, wanted: Option<i64>, mode: RegisterMode) -> Option<Registered> {
+    let present = row.and_then(|row| Some((row.spec?, row.generation)));
+    match (wanted, present) {
+        (Some(_), Some(_)) if mode == RegisterMode::Create => Some(Registered::Exists),
+        (None, None) => Some(Registered::NoHost),
+        (Some(wanted), Some((present, generation))) if wanted == present => {
+            Some(Registered::Stored { generation: generation.cast_unsigned() })
+        }
+        (Some(_), _) | (None, Some(_)) => None,
+    }
 }
 
-enum Hosts<'c> {
+/// The numbers of rows, for `json_each`.
+fn list(numbered: &[(i64, usize)]) -> String {
+    to_json(&numbered.iter().map(|(row, _)| *row).collect::<Vec<_>>())
+}
+
+/// The hosts of agents. Where many are wanted, all are read in one go: that takes a fraction of what as
+/// many questions take.
+enum Hosts<'c, 'a> {
     One(CachedStatement<'c>),
-    All(HashMap<String, i64>),
+    Read(HashMap<&'a str, Option<i64>>),
 }
 
-impl<'c, 'a> Finder<'c, 'a> {
+impl<'c, 'a> Hosts<'c, 'a> {
     fn new(connection: &'c Connection, wanted: &[Wanted<'a>]) -> Tried<Self> {
-        let mut processes = HashMap::new();
-        for Wanted { key, .. } in wanted {
-            processes.entry(*key).or_insert(Process { wanted: 0, rows: None }).wanted += 1;
-        }
-        let whole_from = hosts::whole_from(connection)?;
-        Ok(Self {
-            connection,
-            whole_from,
-            hosts: Hosts::new(connection, wanted.len() >= whole_from)?,
-            row: connection.prepare_cached(
-                "SELECT host, id, revision, generation, spec, changed_at FROM process
-                 WHERE namespace = ?1 AND name = ?2 AND host = ?3",
-            )?,
-            processes,
-        })
-    }
-
-    fn row(&mut self, host: i64, key: &'a ProcessKey) -> Tried<Option<Row>> {
-        let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
-        match self.processes.get_mut(key) {
-            Some(process) if process.wanted >= self.whole_from => {
-                if process.rows.is_none() {
-                    process.rows = Some(rows_of(self.connection, key)?);
-                }
-                Ok(process.rows.as_mut().and_then(|rows| rows.remove(&host)))
-            }
-            Some(_) | None => Ok(self.row.query_row((namespace, name, host), |row| Ok(read_row(row)?.1)).optional()?),
-        }
-    }
-}
-
-impl<'c> Hosts<'c> {
-    fn new(connection: &'c Connection, whole: bool) -> Tried<Self> {
-        if !whole {
+        if wanted.len() < hosts::whole_from(connection)? {
             return Ok(Self::One(connection.prepare_cached("SELECT id FROM host WHERE agent = ?1")?));
         }
+        let mut read: HashMap<&str, Option<i64>> = wanted.iter().map(|wanted| (wanted.agent.as_str(), None)).collect();
         let mut all = connection.prepare_cached("SELECT agent, id FROM host WHERE agent IS NOT NULL")?;
-        let all = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(Self::All(all.collect::<rusqlite::Result<_>>()?))
+        let mut rows = all.query([])?;
+        while let Some(row) = rows.next()? {
+            let agent = row.get_ref(0)?.as_str().map_err(|error| Failure::damaged("agent id", error))?;
+            if let Some(host) = read.get_mut(agent) {
+                *host = Some(row.get(1)?);
+            }
+        }
+        Ok(Self::Read(read))
     }
 
     fn of(&mut self, agent: &AgentId) -> Tried<Option<i64>> {
         match self {
             Self::One(statement) => Ok(statement.query_row([agent.as_str()], |row| row.get(0)).optional()?),
-            Self::All(hosts) => Ok(hosts.get(agent.as_str()).copied()),
+            Self::Read(read) => Ok(read.get(agent.as_str()).copied().flatten()),
         }
     }
 }
 
-/// Of one process, by host.
-fn rows_of(connection: &Connection, key: &ProcessKey) -> Tried<HashMap<i64, Row>> {
+/// The rows of a process that may be wanted, in the order of hosts, as the places are. Where many are
+/// wanted, all are read.
+fn rows_of(connection: &Connection, key: &ProcessKey, places: &[Place]) -> Tried<Vec<Row>> {
+    let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+    if places.len() >= hosts::whole_from(connection)? {
+        let mut statement = connection.prepare_cached(
+            "SELECT host, id, revision, generation, spec FROM process
+             WHERE namespace = ?1 AND name = ?2 ORDER BY host",
+        )?;
+        let rows = statement.query_map((namespace, name), row)?;
+        return Ok(rows.collect::<rusqlite::Result<_>>()?);
+    }
     let mut statement = connection.prepare_cached(
-        "SELECT host, id, revision, generation, spec, changed_at FROM process WHERE namespace = ?1 AND name = ?2",
+        "SELECT host, id, revision, generation, spec FROM process
+         WHERE namespace = ?1 AND name = ?2 AND host = ?3",
     )?;
-    let rows = statement.query_map((key.namespace.as_str(), key.name.as_str()), read_row)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    let mut rows = Vec::with_capacity(places.len());
+    for place in places {
+        rows.extend(statement.query_row((namespace, name, place.host), row).optional()?);
+    }
+    Ok(rows)
 }
 
-/// With its host.
-fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<(i64, Row)> {
-    let [host, id, revision, generation, changed_at] =
-        [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(5)?];
-    Ok((host, Row { id, revision, generation, hash: row.get(4)?, changed_at }))
+fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+    let [host, id, revision, generation] = [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?];
+    Ok(Row { host, id, revision, generation, spec: row.get(4)? })
 }
 
 pub(super) fn history(
@@ -305,8 +361,8 @@ pub(super) fn history(
     let mut specs = SpecReader::default();
     let mut revisions = Vec::new();
     while let Some(row) = rows.next()? {
-        let hash: Option<String> = row.get(1)?;
-        let spec = hash.map(|hash| specs.get(connection, &hash)).transpose()?;
+        let spec: Option<i64> = row.get(1)?;
+        let spec = spec.map(|number| specs.get(connection, number)).transpose()?;
         revisions.push(SpecRevision { generation: counter(row, 0)?, spec, at: row.get(2)? });
     }
     Ok(revisions)

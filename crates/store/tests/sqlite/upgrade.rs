@@ -4,8 +4,8 @@ use proctor_model::{OperationKind, Permissions, Phase, Snapshot, Subject};
 use proctor_store::conformance::spec;
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{
-    AuditDraft, AuditPhase, AuditQuery, HostQuery, JoinToken, ProcessQuery, RegisterMode, Registration, Store,
-    TaskQuery, TaskSummary, TaskView,
+    AuditDraft, AuditPhase, AuditQuery, HostQuery, JoinToken, ProcessQuery, RegisterMode, Registered, Registration,
+    Store, TaskQuery, TaskSummary, TaskView,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -50,6 +50,48 @@ async fn upgraded() -> (SqliteStore, TempDir) {
     old.pragma_update(None, "user_version", 2).unwrap();
     drop(old);
     (SqliteStore::open(&file(&directory)).await.unwrap(), directory)
+}
+
+/// What came before specs were named by numbers.
+const SCHEMA_7: [&str; 5] = [
+    include_str!("../../src/sqlite/migrations/0003_access.sql"),
+    include_str!("../../src/sqlite/migrations/0004_tasks.sql"),
+    include_str!("../../src/sqlite/migrations/0005_generations.sql"),
+    include_str!("../../src/sqlite/migrations/0006_pools.sql"),
+    include_str!("../../src/sqlite/migrations/0007_one_generation.sql"),
+];
+
+#[tokio::test]
+async fn what_processes_of_schema_7_are_and_were_is_still_known() {
+    let directory = TempDir::new().unwrap();
+    let old = Connection::open(file(&directory)).unwrap();
+    for sql in SCHEMA_2.into_iter().chain([CONTENT_2]).chain(SCHEMA_7) {
+        old.execute_batch(sql).unwrap();
+    }
+    for name in ["unused", "b", "a"] {
+        old.execute("INSERT INTO spec VALUES (?1, ?2)", (spec(name).hash().as_str(), spec(name).to_json())).unwrap();
+    }
+    let process =
+        "INSERT INTO process (id, namespace, name, host, spec, generation, registered_at, revision, changed_at)
+                   VALUES (7, 'web', 'a', 1, ?1, 3, 5, 3, 8)";
+    old.execute(process, [spec("a").hash().as_str()]).unwrap();
+    let revisions = "INSERT INTO spec_revision VALUES (7, 1, 1, ?1, 5), (7, 2, 2, NULL, 6)";
+    old.execute(revisions, [spec("b").hash().as_str()]).unwrap();
+    old.execute("UPDATE generation SET newest = 3", []).unwrap();
+    old.pragma_update(None, "user_version", 7).unwrap();
+    drop(old);
+
+    let store = SqliteStore::open(&file(&directory)).await.unwrap();
+
+    let (agent, key) = ("agent-1".parse().unwrap(), "web/a".parse().unwrap());
+    let history = store.spec_history(&agent, &key, 9).await.unwrap();
+    let seen: Vec<_> = history.into_iter().map(|revision| (revision.generation, revision.spec, revision.at)).collect();
+    assert_eq!(seen, [(3, Some(spec("a")), 8), (2, None, 6), (1, Some(spec("b")), 5)]);
+    let told = store.assignments(&agent, 1).await.unwrap().processes;
+    assert_eq!(told.iter().map(|told| told.generation).collect::<Vec<_>>(), [3]);
+    let again = Registration { agent, key, spec: spec("a") };
+    let answers = store.register(&[again], RegisterMode::Upsert, 9).await.unwrap();
+    assert_eq!(answers, [Registered::Stored { generation: 3 }]);
 }
 
 async fn old_task(store: &SqliteStore) -> TaskView {

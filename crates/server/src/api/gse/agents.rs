@@ -43,7 +43,7 @@ pub(in crate::api) async fn status(call: Call) -> Result<BTreeMap<String, Alive>
     let alive = |(named, record): (NamedHost, Option<HostRecord>)| {
         let is_alive = record.as_ref().is_some_and(|record| call.control.is_connected(&record.agent));
         let (ip, bk_cloud_id) = address(&named, record.as_ref());
-        (named.prefix, Alive { ip, bk_cloud_id, bk_agent_alive: u8::from(is_alive) })
+        (named.prefix(), Alive { ip, bk_cloud_id, bk_agent_alive: u8::from(is_alive) })
     };
     Ok(rows.into_iter().map(alive).collect())
 }
@@ -53,7 +53,7 @@ pub(in crate::api) async fn info(call: Call) -> Result<BTreeMap<String, Info>> {
     let info = |(named, record): (NamedHost, Option<HostRecord>)| {
         let (ip, bk_cloud_id) = address(&named, record.as_ref());
         let version = record.map(|record| record.facts.agent_version).unwrap_or_default();
-        (named.prefix, Info { ip, version, bk_cloud_id, parent_ip: "", parent_port: 0 })
+        (named.prefix(), Info { ip, version, bk_cloud_id, parent_ip: "", parent_port: 0 })
     };
     Ok(resolved(&call).await?.into_iter().map(info).collect())
 }
@@ -68,7 +68,7 @@ fn address(named: &NamedHost, record: Option<&HostRecord>) -> (String, u32) {
 }
 
 async fn resolved(call: &Call) -> Result<Vec<(NamedHost, Option<HostRecord>)>> {
-    let named = decode::agent_query(&call.params)?;
+    let named = call.params(decode::agent_query).await?;
     let refs: Vec<HostRef> = named.iter().map(|named| named.host.clone()).collect();
     let records = call.control.readable_hosts(&call.caller, &refs, None).await?;
     Ok(named.into_iter().zip(records).collect())
@@ -148,7 +148,7 @@ async fn list<T>(call: &Call, element: fn(&Found<'_>, String) -> T) -> Result<Ve
             (HostRef::Key(_), Some(record)) => Some(element(&found, real_id(record).to_string())),
             (HostRef::Key(_), None) | (HostRef::Agent(_), _) => None,
         };
-        real.into_iter().chain([element(&found, named.prefix.clone())]).collect::<Vec<T>>()
+        real.into_iter().chain([element(&found, named.prefix())]).collect::<Vec<T>>()
     };
     Ok(rows.iter().flat_map(elements).collect())
 }
@@ -168,7 +168,7 @@ pub(in crate::api) struct Bound {
 /// proc/upgrade_to_agent_id: from now on the hosts answer to these ids too. A host that no agent serves,
 /// and an id that is another host's, fail.
 pub(in crate::api) async fn bind_ids(call: Call) -> Result<Bound> {
-    let bindings = decode::id_bindings(&call.params)?;
+    let bindings = call.params(decode::id_bindings).await?;
     let names: Vec<String> = bindings.iter().map(|(host, _)| host.to_string()).collect();
     let targets: Vec<String> = bindings.iter().map(|(host, id)| format!("{host} is {id}")).collect();
     let work = |control: Control| async move { Ok(control.store().bind_agent_ids(&bindings).await?) };

@@ -14,29 +14,29 @@ use serde::Serialize;
 
 use super::answer::Written;
 use super::error::{ApiError, Problem};
+use super::json::Value;
 use super::renditions::Shape;
 use super::request::Call;
 use super::rows::{Row, Rows};
 use crate::control::{ControlError, Submission, SubmitOptions, SubmittedItem};
 use proctor_model::{FieldError, Outcome};
-use serde_json::Value;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
 pub(super) async fn register(call: Call, mode: RegisterMode) -> Result<Rows<&'static str>> {
-    let (process, spec) = decode::registration(&call.params)?;
+    let (process, spec) = call.params(decode::registration).await?;
     let outcomes = call.control.register(&call.caller, &process.key, &spec, &process.hosts, mode).await?;
     Ok(plain_rows(process.row_keys, &outcomes))
 }
 
 pub(super) async fn unregister(call: Call) -> Result<Rows<&'static str>> {
-    let process = decode::unregistration(&call.params)?;
+    let process = call.params(decode::unregistration).await?;
     let outcomes = call.control.unregister(&call.caller, &process.key, &process.hosts).await?;
     Ok(plain_rows(process.row_keys, &outcomes))
 }
 
 pub(super) async fn set_pools(call: Call) -> Result<Rows<&'static str>> {
-    let change = decode::pool_change(&call.params)?;
+    let change = call.params(decode::pool_change).await?;
     let outcomes = call.control.set_pools(&call.caller, &change.hosts, &change.pools).await?;
     Ok(plain_rows(change.row_keys, &outcomes))
 }
@@ -54,16 +54,16 @@ pub(super) struct TaskAccepted {
 pub(super) async fn operate(
     call: Call,
     family: &'static str,
-    read: fn(&Value) -> std::result::Result<Vec<SubmittedItem>, FieldError>,
+    read: fn(&Value<'_>) -> std::result::Result<Vec<SubmittedItem>, FieldError>,
 ) -> Result<TaskAccepted> {
-    let items = read(&call.params)?;
+    let items = call.params(read).await?;
     let submission = Submission { caller: call.caller, family, items, options: SubmitOptions::default() };
     let submitted = call.control.submit(submission).await?;
     Ok(TaskAccepted { task_id: submitted.task.to_string() })
 }
 
 pub(super) async fn result(call: Call) -> Result<Written> {
-    let id = decode::task_id(&call.params)?;
+    let id = call.params(decode::task_id).await?;
     rows(&call, &id, Shape::Gse).await
 }
 

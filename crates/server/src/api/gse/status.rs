@@ -1,10 +1,12 @@
 //! What the server knows about processes and pools: the last observations, not a live look.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
 
-use proctor_model::{AgentId, HostKey, Labels, Namespace, ProcessKey, Snapshot, Weight};
+use proctor_model::{AgentId, HostKey, Namespace, ProcessKey, ProcessName, Snapshot, Spec, Weight};
 use proctor_store::{PoolRecord, ProcessQuery, ProcessRecord};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::decode::{self, KeyStyle, NamedHost};
 use super::{Call, Result};
@@ -52,14 +54,26 @@ struct Info {
 
 #[derive(Debug, Serialize)]
 struct Meta {
-    namespace: String,
-    name: String,
-    labels: Labels,
+    namespace: Namespace,
+    /// None, which is "", for what concerns a whole namespace.
+    #[serde(serialize_with = "or_empty")]
+    name: Option<ProcessName>,
+    /// Those of the spec, which many rows share.
+    #[serde(serialize_with = "labels")]
+    labels: Option<Arc<Spec>>,
+}
+
+fn or_empty<S: Serializer>(name: &Option<ProcessName>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(name.as_ref().map_or("", ProcessName::as_str))
+}
+
+fn labels<S: Serializer>(spec: &Option<Arc<Spec>>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_map(spec.iter().flat_map(|spec| spec.labels.iter()))
 }
 
 #[derive(Debug, Serialize)]
 struct Host {
-    ip: String,
+    ip: IpAddr,
     bk_cloud_id: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     bk_supplier_id: Option<u32>,
@@ -71,13 +85,13 @@ impl Host {
     }
 
     fn without_supplier(host: &HostKey) -> Self {
-        Self { ip: host.ip.to_string(), bk_cloud_id: host.cloud, bk_supplier_id: None }
+        Self { ip: host.ip, bk_cloud_id: host.cloud, bk_supplier_id: None }
     }
 }
 
 /// One process on the hosts that the caller names; hosts without it have no row.
 pub(in crate::api) async fn of_hosts(call: Call, style: KeyStyle) -> Result<Infos> {
-    let (key, named) = decode::status_query(&call.params, style)?;
+    let (key, named) = call.params(move |params| decode::status_query(params, style)).await?;
     let named = by_agent(&call, named, &key.namespace).await?;
     let ProcessKey { namespace, name } = key;
     let agents = Some(named.keys().cloned().collect());
@@ -90,7 +104,7 @@ pub(in crate::api) async fn of_hosts(call: Call, style: KeyStyle) -> Result<Info
         match style {
             KeyStyle::WithSupplier => info(record, Host::with_supplier(&host), None),
             KeyStyle::WithoutSupplier => {
-                let id = named.and_then(|named| named.id.clone()).unwrap_or_else(|| record.agent.to_string());
+                let id = named.and_then(NamedHost::id).map_or_else(|| record.agent.to_string(), str::to_owned);
                 info(record, Host::without_supplier(&host), Some(id))
             }
         }
@@ -100,7 +114,7 @@ pub(in crate::api) async fn of_hosts(call: Call, style: KeyStyle) -> Result<Info
 
 /// All processes of a namespace, a page at a time.
 pub(in crate::api) async fn of_namespace(call: Call) -> Result<Page> {
-    let query = decode::listing(&call.params)?;
+    let query = call.params(decode::listing).await?;
     let (count, records) = call.control.processes(&call.caller, query, None).await?;
     let row = |record: ProcessRecord| {
         let (host, agent) = (Host::with_supplier(&record.host), record.agent.to_string());
@@ -130,7 +144,7 @@ fn info(record: ProcessRecord, host: Host, bk_agent_id: Option<String>) -> Info 
     let snapshot = record.snapshot.unwrap_or_default();
     let ProcessKey { namespace, name } = record.key;
     Info {
-        meta: Meta { namespace: namespace.into(), name: name.into(), labels: record.spec.labels.clone() },
+        meta: Meta { namespace, name: Some(name), labels: Some(record.spec) },
         host,
         bk_agent_id,
         flag: if snapshot.managed { RUNNING } else { STOPPED },
@@ -187,7 +201,7 @@ struct GroupResource {
 
 /// The pools of a namespace on the hosts that the caller names.
 pub(in crate::api) async fn pools(call: Call) -> Result<Groups> {
-    let (namespace, named) = decode::pool_query(&call.params)?;
+    let (namespace, named) = call.params(decode::pool_query).await?;
     let named = by_agent(&call, named, &namespace).await?;
     let refs: Vec<HostRef> = named.keys().cloned().map(HostRef::Agent).collect();
     let records = call.control.pools(&call.caller, Some(&namespace), Some(&refs)).await?;
@@ -196,7 +210,7 @@ pub(in crate::api) async fn pools(call: Call) -> Result<Groups> {
         let host = HostKey { supplier: supplier.unwrap_or(record.host.supplier), ..record.host };
         let limits = record.pool.limits;
         Group {
-            meta: Meta { namespace: record.pool.namespace.into(), name: String::new(), labels: Labels::default() },
+            meta: Meta { namespace: record.pool.namespace, name: None, labels: None },
             host: Host::with_supplier(&host),
             bk_agent_id: record.agent.into(),
             id: record.pool.id.into(),

@@ -41,7 +41,7 @@ enum Fate {
 
 /// Of the agents that the caller names, or of all agents of the task.
 pub(in crate::api) async fn of_task(call: Call) -> Result<TaskState> {
-    let (id, named) = decode::task_state_query(&call.params)?;
+    let (id, named) = call.params(decode::task_state_query).await?;
     let task = task(&call, &id).await?;
     let fates = fates(&task);
     let asked: Vec<(String, Fate)> = match named {
@@ -49,8 +49,8 @@ pub(in crate::api) async fn of_task(call: Call) -> Result<TaskState> {
         Some(named) => {
             let names = real_names(&call, &named).await?;
             let fate = |((index, named), name): ((usize, NamedHost), String)| match fates.get(&name) {
-                Some(fate) => Ok((named.prefix, *fate)),
-                None => Err(stranger(index, &named.prefix)),
+                Some(fate) => Ok((named.prefix(), *fate)),
+                None => Err(stranger(index, &named.prefix())),
             };
             named.into_iter().enumerate().zip(names).map(fate).collect::<std::result::Result<_, _>>()?
         }

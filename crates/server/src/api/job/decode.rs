@@ -1,16 +1,15 @@
 //! From the JSON of the JOB family to the words of the model.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use proctor_model::{
     CommandLine, Control, FieldError, HostKey, Identity, Labels, Lifetime, Limits, Namespace, OperationKind, Ownership,
     Percent, Policy, ProcName, ProcessKey, ProcessName, Seconds, Spec, UserName,
 };
-use serde_json::Value;
 
 use crate::api::fields::{Fields, count, each, integer, number, parsed, seconds, text};
-use crate::api::gse::decode::{address, lifetime, operation_kind, within_bounds};
+use crate::api::gse::decode::{Taken, address, lifetime, operation_kind, take, within_bounds};
+use crate::api::json::Value;
 use crate::control::{HostRef, SpecSource, SubmittedItem, SubmittedTarget};
 
 type Result<T> = std::result::Result<T, FieldError>;
@@ -26,8 +25,8 @@ const SCRIPT_TIMEOUT: u32 = 10;
 const SCRIPT_CHECK_END: u32 = 1;
 
 /// Body of manage_proc, whose numbers are its own.
-pub(in crate::api) fn manage_proc(params: &Value) -> Result<Vec<SubmittedItem>> {
-    let kind = |value: &Value| match integer(value)? {
+pub(in crate::api) fn manage_proc(params: &Value<'_>) -> Result<Vec<SubmittedItem>> {
+    let kind = |value: &Value<'_>| match integer(value)? {
         1 => Ok(OperationKind::Manage),
         2 => Ok(OperationKind::Release),
         other => Err(FieldError::new("", format!("{other} is neither 1 (manage) nor 2 (release)"))),
@@ -36,23 +35,23 @@ pub(in crate::api) fn manage_proc(params: &Value) -> Result<Vec<SubmittedItem>> 
 }
 
 /// Body of operate_process: every command is written out.
-pub(in crate::api) fn operate_process(params: &Value) -> Result<Vec<SubmittedItem>> {
+pub(in crate::api) fn operate_process(params: &Value<'_>) -> Result<Vec<SubmittedItem>> {
     items(params, kind, explicit_spec)
 }
 
 /// Body of operate_proc: the commands are scripts of fixed names in setup_path.
-pub(in crate::api) fn operate_proc(params: &Value) -> Result<Vec<SubmittedItem>> {
+pub(in crate::api) fn operate_proc(params: &Value<'_>) -> Result<Vec<SubmittedItem>> {
     items(params, kind, script_spec)
 }
 
 /// Body of get_proc_result.
-pub(in crate::api) fn task_id(params: &Value) -> Result<String> {
+pub(in crate::api) fn task_id(params: &Value<'_>) -> Result<String> {
     let fields = Fields::of(params)?;
     scope(fields)?;
     fields.required("bk_gse_taskid", |value| text(value).map(str::to_owned))
 }
 
-fn kind(value: &Value) -> Result<OperationKind> {
+fn kind(value: &Value<'_>) -> Result<OperationKind> {
     let number = integer(value)?;
     operation_kind(number).ok_or_else(|| FieldError::new("", format!("{number} is none of 0, 1, 2, 3, 4, 7, 8, 9")))
 }
@@ -77,14 +76,14 @@ fn scope(fields: Fields<'_>) -> Result<()> {
 }
 
 fn items(
-    params: &Value,
-    kind: impl FnOnce(&Value) -> Result<OperationKind>,
+    params: &Value<'_>,
+    kind: impl FnOnce(&Value<'_>) -> Result<OperationKind>,
     spec: fn(Fields<'_>) -> Result<Spec>,
 ) -> Result<Vec<SubmittedItem>> {
     let fields = Fields::of(params)?;
     scope(fields)?;
     let kind = fields.required("op_type", kind)?;
-    let mut taken = HashSet::new();
+    let mut taken = Taken::new();
     let infos = |value| each(value, |info| item(Fields::of(info)?, kind, spec, &mut taken));
     let items = fields.required("process_infos", infos)?;
     if items.is_empty() {
@@ -99,20 +98,20 @@ fn item(
     fields: Fields<'_>,
     kind: OperationKind,
     spec: fn(Fields<'_>) -> Result<Spec>,
-    taken: &mut HashSet<String>,
+    taken: &mut Taken,
 ) -> Result<SubmittedItem> {
     let spec = spec(fields)?;
-    let index = index_of(&spec);
+    let index: Arc<str> = index_of(&spec).into();
     let target = |value| {
         let host = Fields::of(value)?;
         let (written, ip) = host.required("ip", address)?;
         let cloud = host.required("bk_cloud_id", count::<u32>)?;
-        let key = HostKey::new(cloud, 0, ip);
+        let host = HostRef::Key(HostKey::new(cloud, 0, ip));
         let row_key = format!("{index}:{cloud}:{written}");
-        if !taken.insert(format!("{index}:{key}")) {
+        if !take(taken, &index, &host) {
             return Err(FieldError::new("", format!("target {row_key} is named twice")));
         }
-        Ok(SubmittedTarget { host: HostRef::Key(key), row_key })
+        Ok(SubmittedTarget { host, row_key })
     };
     let targets = fields.required("ip_list", |value| each(value, target))?;
     within_bounds(taken.len())?;
@@ -232,7 +231,7 @@ enum Extension {
     Other(&'static str),
 }
 
-fn extension(value: &Value) -> Result<Extension> {
+fn extension(value: &Value<'_>) -> Result<Extension> {
     match text(value)? {
         "" | "sh" => Ok(Extension::Sh),
         "bat" => Ok(Extension::Other("bat")),

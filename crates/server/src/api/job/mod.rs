@@ -13,11 +13,11 @@ use super::answer::Written;
 use super::error::ApiError;
 use super::family;
 use super::gse::rows;
+use super::json::Value;
 use super::renditions::Shape;
 use super::request::Call;
 use crate::control::{Submission, SubmitOptions, SubmittedItem};
 use proctor_model::FieldError;
-use serde_json::Value;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
@@ -28,15 +28,15 @@ pub(super) struct TaskAccepted {
 
 pub(super) async fn submit(
     call: Call,
-    read: fn(&Value) -> std::result::Result<Vec<SubmittedItem>, FieldError>,
+    read: fn(&Value<'_>) -> std::result::Result<Vec<SubmittedItem>, FieldError>,
 ) -> Result<TaskAccepted> {
-    let items = read(&call.params)?;
+    let items = call.params(read).await?;
     let submission = Submission { caller: call.caller, family: family::JOB, items, options: SubmitOptions::default() };
     let submitted = call.control.submit(submission).await?;
     Ok(TaskAccepted { bk_gse_taskid: submitted.task.to_string() })
 }
 
 pub(super) async fn result(call: Call) -> Result<Written> {
-    let id = decode::task_id(&call.params)?;
+    let id = call.params(decode::task_id).await?;
     rows(&call, &id, Shape::Job).await
 }

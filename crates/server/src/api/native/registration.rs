@@ -85,7 +85,7 @@ pub(super) async fn unregister(
 /// What register_proc_info would read, of a body without a field that nobody knows.
 fn read(body: &Registration) -> std::result::Result<(Process, Arc<Spec>), FieldError> {
     body.check()?;
-    registration(&body.0)
+    registration(&(&body.0).into())
 }
 
 /// One row for each host, in the caller's order.

@@ -65,7 +65,7 @@ impl Header {
 
     pub(super) fn items(&self, connection: &Connection, specs: &mut SpecReader) -> Tried<Vec<TaskItem>> {
         let read = |item: StoredItem| {
-            let spec = item.spec.map(|hash| specs.get(connection, &hash)).transpose()?;
+            let spec = item.spec.map(|hash| specs.of_hash(connection, &hash)).transpose()?;
             let StoredItem { key, kind, time_limit_ms, .. } = item;
             Ok(TaskItem { key, kind, spec, register: false, time_limit_ms })
         };

@@ -15,15 +15,15 @@ use std::sync::Arc;
 
 use proctor_model::{AgentId, FieldError, HostKey, Namespace, OperationKind, ProcessKey, Spec, TaskId};
 use proctor_store::ProcessQuery;
-use serde_json::Value;
 
 use crate::api::fields::{Fields, count, each, integer, parsed};
+use crate::api::json::Value;
 use crate::control::{HostRef, SpecSource, SubmittedItem, SubmittedTarget};
 pub(super) use pools::pool_change;
 use spec::Demand;
 pub(in crate::api) use spec::lifetime;
 pub(in crate::api) use targets::{KeyStyle, NamedHost};
-pub(in crate::api) use targets::{address, within_bounds};
+pub(in crate::api) use targets::{Taken, address, take, within_bounds};
 use targets::{bounded, hosts, unique};
 
 type Result<T> = std::result::Result<T, FieldError>;
@@ -55,7 +55,7 @@ pub(in crate::api) struct Process {
 }
 
 /// Body of register_proc_info and update_proc_info.
-pub(in crate::api) fn registration(params: &Value) -> Result<(Process, Arc<Spec>)> {
+pub(in crate::api) fn registration(params: &Value<'_>) -> Result<(Process, Arc<Spec>)> {
     let fields = Fields::of(params)?;
     let meta = fields.required("meta", meta::meta)?;
     let process = process(fields, meta.key)?;
@@ -64,7 +64,7 @@ pub(in crate::api) fn registration(params: &Value) -> Result<(Process, Arc<Spec>
 }
 
 /// Body of unregister_proc_info.
-pub(super) fn unregistration(params: &Value) -> Result<Process> {
+pub(super) fn unregistration(params: &Value<'_>) -> Result<Process> {
     let fields = Fields::of(params)?;
     let meta = fields.required("meta", meta::meta)?;
     process(fields, meta.key)
@@ -73,7 +73,7 @@ pub(super) fn unregistration(params: &Value) -> Result<Process> {
 fn process(fields: Fields<'_>, key: ProcessKey) -> Result<Process> {
     let what = written(&key);
     let named = hosts(fields, KeyStyle::WithSupplier)?;
-    unique(fields, &named, &what, &mut HashSet::new())?;
+    unique(fields, &named, &what, &mut Taken::new())?;
     let row_keys = named.iter().map(|host| host.row_key(&what)).collect();
     Ok(Process { key, hosts: named.into_iter().map(|host| host.host).collect(), row_keys })
 }
@@ -84,22 +84,22 @@ fn written(key: &ProcessKey) -> String {
 }
 
 /// Body of operate_proc: what is registered is operated.
-pub(in crate::api) fn operation_v1(params: &Value) -> Result<Vec<SubmittedItem>> {
+pub(in crate::api) fn operation_v1(params: &Value<'_>) -> Result<Vec<SubmittedItem>> {
     let fields = Fields::of(params)?;
     let meta = fields.required("meta", meta::meta)?;
     let kind = operation_kind(fields.required("op_type", integer)?);
     let spec = SpecSource::Registered;
-    Ok(vec![item(fields, KeyStyle::WithSupplier, meta.key, kind, spec, &mut HashSet::new())?])
+    Ok(vec![item(fields, KeyStyle::WithSupplier, meta.key, kind, spec, &mut Taken::new())?])
 }
 
 /// Body of operate_proc_v2: the spec comes with the call.
-pub(in crate::api) fn operation_v2(params: &Value) -> Result<Vec<SubmittedItem>> {
-    Ok(vec![operation_with_spec(params, &mut HashSet::new())?])
+pub(in crate::api) fn operation_v2(params: &Value<'_>) -> Result<Vec<SubmittedItem>> {
+    Ok(vec![operation_with_spec(params, &mut Taken::new())?])
 }
 
 /// Body of operate_proc_multi.
-pub(in crate::api) fn batch(params: &Value) -> Result<Vec<SubmittedItem>> {
-    let mut taken = HashSet::new();
+pub(in crate::api) fn batch(params: &Value<'_>) -> Result<Vec<SubmittedItem>> {
+    let mut taken = Taken::new();
     let items = |value| each(value, |item| operation_with_spec(item, &mut taken));
     let items = Fields::of(params)?.required("proc_operate_req", items)?;
     if items.is_empty() {
@@ -108,7 +108,7 @@ pub(in crate::api) fn batch(params: &Value) -> Result<Vec<SubmittedItem>> {
     Ok(items)
 }
 
-fn operation_with_spec(value: &Value, taken: &mut HashSet<String>) -> Result<SubmittedItem> {
+fn operation_with_spec(value: &Value<'_>, taken: &mut Taken) -> Result<SubmittedItem> {
     let fields = Fields::of(value)?;
     let meta = fields.required("meta", meta::meta)?;
     let kind = operation_kind(fields.required("op_type", integer)?);
@@ -134,7 +134,7 @@ fn item(
     key: ProcessKey,
     kind: Option<OperationKind>,
     spec: SpecSource,
-    taken: &mut HashSet<String>,
+    taken: &mut Taken,
 ) -> Result<SubmittedItem> {
     let what = written(&key);
     let named = hosts(fields, style)?;
@@ -144,7 +144,7 @@ fn item(
 }
 
 /// Body of the result calls.
-pub(super) fn task_id(params: &Value) -> Result<String> {
+pub(super) fn task_id(params: &Value<'_>) -> Result<String> {
     Fields::of(params)?.required("task_id", |value| crate::api::fields::text(value).map(str::to_owned))
 }
 
@@ -154,14 +154,14 @@ pub(in crate::api) fn known_form(text: &str) -> Option<TaskId> {
 }
 
 /// Body of get_proc_status and get_proc_status_v2. A host that is named twice is one host here.
-pub(super) fn status_query(params: &Value, style: KeyStyle) -> Result<(ProcessKey, Vec<NamedHost>)> {
+pub(super) fn status_query(params: &Value<'_>, style: KeyStyle) -> Result<(ProcessKey, Vec<NamedHost>)> {
     let fields = Fields::of(params)?;
     let meta = fields.required("meta", meta::meta)?;
     Ok((meta.key, hosts(fields, style)?))
 }
 
 /// Body of sync_proc_status; 0, what Go clients send for nothing, is the default limit.
-pub(super) fn listing(params: &Value) -> Result<ProcessQuery> {
+pub(super) fn listing(params: &Value<'_>) -> Result<ProcessQuery> {
     let fields = Fields::of(params)?;
     let namespace: Namespace = fields.required("meta", meta::namespace)?;
     let page = |value| {
@@ -177,20 +177,20 @@ pub(super) fn listing(params: &Value) -> Result<ProcessQuery> {
 }
 
 /// Body of get_process_group_info.
-pub(super) fn pool_query(params: &Value) -> Result<(Namespace, Vec<NamedHost>)> {
+pub(super) fn pool_query(params: &Value<'_>) -> Result<(Namespace, Vec<NamedHost>)> {
     let fields = Fields::of(params)?;
     Ok((fields.required("meta", meta::namespace)?, hosts(fields, KeyStyle::WithSupplier)?))
 }
 
 /// Body of the agent queries.
-pub(super) fn agent_query(params: &Value) -> Result<Vec<NamedHost>> {
+pub(super) fn agent_query(params: &Value<'_>) -> Result<Vec<NamedHost>> {
     hosts(Fields::of(params)?, KeyStyle::WithoutSupplier)
 }
 
 /// Body of proc/upgrade_to_agent_id.
-pub(super) fn id_bindings(params: &Value) -> Result<Vec<(HostKey, AgentId)>> {
+pub(super) fn id_bindings(params: &Value<'_>) -> Result<Vec<(HostKey, AgentId)>> {
     let mut taken = HashSet::new();
-    let binding = |value: &Value| {
+    let binding = |value: &Value<'_>| {
         let fields = Fields::of(value)?;
         let (_, ip) = fields.required("ip", address)?;
         let host = HostKey::new(fields.required("bk_cloud_id", count::<u32>)?, 0, ip);
@@ -207,10 +207,10 @@ pub(super) fn id_bindings(params: &Value) -> Result<Vec<(HostKey, AgentId)>> {
 }
 
 /// Body of task/get_task_state: without ids, all agents of the task.
-pub(super) fn task_state_query(params: &Value) -> Result<(String, Option<Vec<NamedHost>>)> {
+pub(super) fn task_state_query(params: &Value<'_>) -> Result<(String, Option<Vec<NamedHost>>)> {
     let fields = Fields::of(params)?;
     let id = task_id(params)?;
-    let is_filled = |ids: &Value| Ok(ids.as_array().is_none_or(|ids| !ids.is_empty()));
+    let is_filled = |ids: &Value<'_>| Ok(ids.as_list().is_none_or(|ids| !ids.is_empty()));
     let has_ids = fields.optional("agent_id_list", is_filled)?.unwrap_or(false);
     let named = has_ids.then(|| hosts(fields, KeyStyle::WithoutSupplier)).transpose()?;
     Ok((id, named))

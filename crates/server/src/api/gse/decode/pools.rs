@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use proctor_model::{FieldError, Namespace, Pool, PoolId, PoolLimits, Weight};
-use serde_json::Value;
 
-use super::{KeyStyle, Result, hosts, meta, unique};
+use super::{KeyStyle, Result, Taken, hosts, meta, unique};
 use crate::api::fields::{Fields, each, flag, integer, parsed, percent};
+use crate::api::json::Value;
 use crate::control::HostRef;
 
 /// Body of set_process_group_info.
@@ -17,18 +17,18 @@ pub(in crate::api) struct PoolChange {
     pub(in crate::api) row_keys: Vec<String>,
 }
 
-pub(in crate::api) fn pool_change(params: &Value) -> Result<PoolChange> {
+pub(in crate::api) fn pool_change(params: &Value<'_>) -> Result<PoolChange> {
     let fields = Fields::of(params)?;
     let namespace = fields.required("meta", meta::namespace)?;
     let named = hosts(fields, KeyStyle::WithSupplier)?;
-    unique(fields, &named, namespace.as_str(), &mut HashSet::new())?;
+    unique(fields, &named, namespace.as_str(), &mut Taken::new())?;
     let row_keys = named.iter().map(|host| host.row_key(namespace.as_str())).collect();
     let groups = |value| Fields::of(value)?.required("process_group", |groups| pools(groups, &namespace));
     let pools = fields.required("spec", groups)?;
     Ok(PoolChange { pools, hosts: named.into_iter().map(|host| host.host).collect(), row_keys })
 }
 
-fn pools(value: &Value, namespace: &Namespace) -> Result<Vec<Pool>> {
+fn pools(value: &Value<'_>, namespace: &Namespace) -> Result<Vec<Pool>> {
     let mut taken = HashSet::new();
     let pools = each(value, |group| {
         let fields = Fields::of(group)?;
@@ -47,7 +47,7 @@ fn pools(value: &Value, namespace: &Namespace) -> Result<Vec<Pool>> {
     Ok(pools)
 }
 
-fn limits(value: &Value) -> Result<PoolLimits> {
+fn limits(value: &Value<'_>) -> Result<PoolLimits> {
     let fields = Fields::of(value)?;
     Ok(PoolLimits {
         cpu: fields.required("cpu_pool_limit", percent)?,
@@ -58,7 +58,7 @@ fn limits(value: &Value) -> Result<PoolLimits> {
     })
 }
 
-fn weight(value: &Value) -> Result<Weight> {
+fn weight(value: &Value<'_>) -> Result<Weight> {
     match integer(value)? {
         0 => Ok(Weight::Usage),
         1 => Ok(Weight::UsageByLimit),

@@ -4,10 +4,10 @@ use proctor_model::{
     AbsolutePath, ConfigFile, Control, FieldError, HealthPolicy, Identity, Labels, Lifetime, Limits, Ownership,
     Percent, Policy, Seconds, Spec,
 };
-use serde_json::Value;
 
 use super::Result;
 use crate::api::fields::{Fields, count, each, integer, parsed, percent, seconds};
+use crate::api::json::Value;
 
 /// For what a spec is read; registrations must be complete by the documents' rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) enum Demand {
     Operation,
 }
 
-pub(super) fn spec(value: &Value, labels: &Labels, demand: Demand) -> Result<Spec> {
+pub(super) fn spec(value: &Value<'_>, labels: &Labels, demand: Demand) -> Result<Spec> {
     let fields = Fields::of(value)?;
     let limits = match demand {
         Demand::Registration => fields.required("resource", limits)?,
@@ -37,7 +37,7 @@ pub(super) fn spec(value: &Value, labels: &Labels, demand: Demand) -> Result<Spe
     spec.bounded()
 }
 
-fn identity(value: &Value) -> Result<Identity> {
+fn identity(value: &Value<'_>) -> Result<Identity> {
     let fields = Fields::of(value)?;
     Ok(Identity {
         proc_name: fields.required("proc_name", parsed)?,
@@ -50,7 +50,7 @@ fn identity(value: &Value) -> Result<Identity> {
     })
 }
 
-fn control(value: &Value) -> Result<Control> {
+fn control(value: &Value<'_>) -> Result<Control> {
     let fields = Fields::of(value)?;
     Ok(Control {
         start: fields.filled("start_cmd")?,
@@ -64,7 +64,7 @@ fn control(value: &Value) -> Result<Control> {
 }
 
 /// 0 is what clients without a limit send.
-fn limits(value: &Value) -> Result<Limits> {
+fn limits(value: &Value<'_>) -> Result<Limits> {
     let fields = Fields::of(value)?;
     let limit = |name| Ok(fields.optional(name, percent)?.filter(|limit: &Percent| limit.get() > 0.0));
     Ok(Limits {
@@ -76,7 +76,7 @@ fn limits(value: &Value) -> Result<Limits> {
     })
 }
 
-fn policy(value: &Value) -> Result<Policy> {
+fn policy(value: &Value<'_>) -> Result<Policy> {
     let fields = Fields::of(value)?;
     let mut policy = Policy::new(fields.required("auto_type", lifetime)?);
     // Go clients send 0 for what they do not set. For the start check and the interval 0 has a
@@ -100,7 +100,7 @@ fn policy(value: &Value) -> Result<Policy> {
 }
 
 /// Ours: the documents have a health command, but not when to run it.
-fn health(value: &Value) -> Result<HealthPolicy> {
+fn health(value: &Value<'_>) -> Result<HealthPolicy> {
     let fields = Fields::of(value)?;
     let usual = HealthPolicy::default();
     let at_least_one = |name, usual: Seconds| match fields.optional(name, seconds)? {
@@ -119,7 +119,7 @@ fn health(value: &Value) -> Result<HealthPolicy> {
     })
 }
 
-pub(in crate::api) fn lifetime(value: &Value) -> Result<Lifetime> {
+pub(in crate::api) fn lifetime(value: &Value<'_>) -> Result<Lifetime> {
     match integer(value)? {
         0 => Ok(Lifetime::Periodic),
         1 => Ok(Lifetime::Resident),
@@ -129,7 +129,7 @@ pub(in crate::api) fn lifetime(value: &Value) -> Result<Lifetime> {
 }
 
 /// An entry without a path says nothing; the documents' example is one.
-fn configmap(value: &Value) -> Result<Vec<ConfigFile>> {
+fn configmap(value: &Value<'_>) -> Result<Vec<ConfigFile>> {
     let entries = each(value, |entry| {
         let fields = Fields::of(entry)?;
         let md5 = fields.text_or_empty("md5")?;

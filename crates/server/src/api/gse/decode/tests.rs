@@ -57,7 +57,7 @@ fn operation_with_spec_example() -> Value {
 
 #[test]
 fn the_example_of_register_is_kept_field_by_field() {
-    let (process, spec) = registration(&register_example()).unwrap();
+    let (process, spec) = registration(&(&register_example()).into()).unwrap();
 
     assert_eq!(process.key.to_string(), "gse/proc-test");
     assert_eq!(process.row_keys, ["1:2:10.0.0.1:gse:proc-test"]);
@@ -75,7 +75,7 @@ fn the_example_of_register_is_kept_field_by_field() {
 
 #[test]
 fn the_example_of_operate_operates_what_is_registered() {
-    let items = operation_v1(&operate_example(0)).unwrap();
+    let items = operation_v1(&(&operate_example(0)).into()).unwrap();
 
     assert_eq!(items.len(), 1);
     assert_eq!(items[0].kind, Some(OperationKind::Start));
@@ -85,7 +85,7 @@ fn the_example_of_operate_operates_what_is_registered() {
 
 #[test]
 fn the_example_of_groups_is_one_pool() {
-    let change = pool_change(&group_example()).unwrap();
+    let change = pool_change(&(&group_example()).into()).unwrap();
 
     assert_eq!(change.row_keys, ["1:2:10.0.0.1:gse"]);
     assert_eq!(change.pools.len(), 1);
@@ -101,7 +101,7 @@ fn a_policy_may_have_its_other_name_and_hold_zeroes_and_nulls() {
     let mut body = with(register_example(), "/spec/alive_monitor_policy", policy);
     body["spec"].as_object_mut().unwrap().remove("monitor_policy");
 
-    let (_, spec) = registration(&body).unwrap();
+    let (_, spec) = registration(&(&body).into()).unwrap();
 
     let expected = Policy {
         start_check: secs(0),
@@ -118,7 +118,7 @@ fn empty_texts_and_zero_limits_mean_that_there_is_none() {
     let body = with(body, "/spec/resource", json!({"cpu": 0, "mem": null}));
     let body = with(body, "/spec/identity/config_path", json!(""));
 
-    let (_, spec) = registration(&body).unwrap();
+    let (_, spec) = registration(&(&body).into()).unwrap();
 
     assert_eq!(spec.control, proctor_model::Control::default());
     assert_eq!(spec.limits, Limits::default());
@@ -129,7 +129,7 @@ fn empty_texts_and_zero_limits_mean_that_there_is_none() {
 fn labels_of_any_scalar_type_become_text() {
     let body = with(register_example(), "/meta/labels", json!({"a": 7001, "b": true, "c": "x", "d": null}));
 
-    let (_, spec) = registration(&body).unwrap();
+    let (_, spec) = registration(&(&body).into()).unwrap();
 
     let labels: Vec<&str> = spec.labels.iter().map(|(_, value)| value).collect();
     assert_eq!(labels, ["7001", "true", "x", ""]);
@@ -140,7 +140,7 @@ fn agent_ids_win_over_hosts_and_are_echoed_as_written() {
     let mut body = operation_with_spec_example();
     body["agent_id_list"] = json!(["020000000242010a00002f17521298676503", "0:10.0.0.2"]);
 
-    let items = operation_v2(&body).unwrap();
+    let items = operation_v2(&(&body).into()).unwrap();
 
     let keys: Vec<&str> = items[0].targets.iter().map(|target| target.row_key.as_str()).collect();
     assert_eq!(keys, ["020000000242010a00002f17521298676503:gse:proc-test", "0:10.0.0.2:gse:proc-test"]);
@@ -153,7 +153,7 @@ fn an_empty_agent_id_list_leaves_the_word_to_hosts() {
     let mut body = operation_with_spec_example();
     body["agent_id_list"] = json!([]);
 
-    let items = operation_v2(&body).unwrap();
+    let items = operation_v2(&(&body).into()).unwrap();
 
     assert_eq!(items[0].targets[0].row_key, "1:10.0.0.1:gse:proc-test");
 }
@@ -165,7 +165,7 @@ fn a_status_query_takes_any_spec_and_uses_one_that_is_complete() {
     let none = operate_example(2);
 
     for (body, is_given) in [(complete, true), (zeroes, false), (none, false)] {
-        let items = operation_v2(&body).unwrap();
+        let items = operation_v2(&(&body).into()).unwrap();
 
         assert_eq!(items[0].kind, Some(OperationKind::Status));
         assert_eq!(matches!(items[0].spec, SpecSource::Given(_)), is_given);
@@ -175,7 +175,7 @@ fn a_status_query_takes_any_spec_and_uses_one_that_is_complete() {
 #[test]
 fn an_op_type_that_means_nothing_is_left_to_the_rows() {
     for op_type in [-1, 5, 6, 10] {
-        let items = operation_v2(&operate_example(op_type)).unwrap();
+        let items = operation_v2(&(&operate_example(op_type)).into()).unwrap();
 
         assert_eq!(items[0].kind, None);
     }
@@ -186,7 +186,7 @@ fn thirty_thousand_targets_are_one_item() {
     let ids: Vec<String> = (0..30_000).map(|number| format!("agent-{number}")).collect();
     let item = with(operate_example(2), "/agent_id_list", json!(ids));
 
-    let items = batch(&json!({"proc_operate_req": [item]})).unwrap();
+    let items = batch(&(&json!({"proc_operate_req": [item]})).into()).unwrap();
 
     assert_eq!(items[0].targets.len(), 30_000);
 }
@@ -255,7 +255,7 @@ fn what_does_not_fit_a_registration_is_refused_by_its_path() {
         ("/spec/configmap/0/path", json!("etc"), "spec.configmap[0].path: 'etc' must be an absolute path"),
     ];
     for (pointer, value, expected) in cases {
-        let error = registration(&with(register_example(), pointer, value)).unwrap_err();
+        let error = registration(&(&with(register_example(), pointer, value)).into()).unwrap_err();
 
         assert_eq!(error.to_string(), expected);
     }
@@ -266,7 +266,7 @@ fn a_bad_schedule_is_refused_under_either_spelling() {
     for field in ["crontab_rule", "crotab_rule"] {
         let body = with(register_example(), &format!("/spec/monitor_policy/{field}"), json!("60 * * * *"));
 
-        let error = registration(&body).unwrap_err();
+        let error = registration(&(&body).into()).unwrap_err();
 
         assert_eq!(error.field, format!("spec.monitor_policy.{field}"));
     }
@@ -277,8 +277,8 @@ fn a_target_may_be_in_a_batch_once() {
     let one = operation_with_spec_example();
     let twice = with(one.clone(), "/hosts", json!([one["hosts"][0], one["hosts"][0]]));
 
-    let in_one_item = operation_v2(&twice).unwrap_err();
-    let in_two_items = batch(&json!({"proc_operate_req": [one, one]})).unwrap_err();
+    let in_one_item = operation_v2(&(&twice).into()).unwrap_err();
+    let in_two_items = batch(&(&json!({"proc_operate_req": [one, one]})).into()).unwrap_err();
 
     assert_eq!(in_one_item.to_string(), "hosts[1]: target 1:10.0.0.1:gse:proc-test is named twice");
     assert_eq!(
@@ -294,7 +294,7 @@ fn a_host_is_the_same_whatever_its_supplier_and_spelling() {
     let by_spelling = json!([{"ip": "fe80::1", "bk_cloud_id": 0}, {"ip": "fe80:0::1", "bk_cloud_id": 0}]);
 
     for hosts in [by_supplier, by_spelling] {
-        let error = registration(&with(register_example(), "/hosts", hosts)).unwrap_err();
+        let error = registration(&(&with(register_example(), "/hosts", hosts)).into()).unwrap_err();
 
         assert_eq!(error.field, "hosts[1]");
     }
@@ -321,7 +321,7 @@ fn what_does_not_fit_a_batch_is_refused_by_its_path() {
         ),
     ];
     for (body, expected) in cases {
-        assert_eq!(batch(&body).unwrap_err().to_string(), expected);
+        assert_eq!(batch(&(&body).into()).unwrap_err().to_string(), expected);
     }
 }
 
@@ -356,7 +356,7 @@ fn what_does_not_fit_a_pool_is_refused_by_its_path() {
         ),
     ];
     for (pointer, value, expected) in cases {
-        let error = pool_change(&with(group_example(), pointer, value)).unwrap_err();
+        let error = pool_change(&(&with(group_example(), pointer, value)).into()).unwrap_err();
 
         assert_eq!(error.to_string(), expected);
     }
@@ -364,7 +364,7 @@ fn what_does_not_fit_a_pool_is_refused_by_its_path() {
 
 #[test]
 fn pages_have_at_most_a_thousand_rows() {
-    let query = |page| listing(&json!({"meta": {"namespace": "gse"}, "page": page}));
+    let query = |page| listing(&(&json!({"meta": {"namespace": "gse"}, "page": page})).into());
 
     let given = query(json!({"start": 2000, "limit": 500, "return_total": true})).unwrap();
     let default = query(json!({"start": 0, "limit": 0})).unwrap();

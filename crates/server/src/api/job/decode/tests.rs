@@ -41,7 +41,7 @@ fn spec_of(item: &SubmittedItem) -> &Spec {
 
 #[test]
 fn the_example_of_manage_is_kept_field_by_field() {
-    let items = manage_proc(&manage_example()).unwrap();
+    let items = manage_proc(&(&manage_example()).into()).unwrap();
 
     let spec = spec_of(&items[0]);
     assert_eq!(items[0].kind, Some(OperationKind::Manage));
@@ -60,8 +60,8 @@ fn the_example_of_manage_is_kept_field_by_field() {
 
 #[test]
 fn manage_releases_by_2_and_knows_no_other_number() {
-    let items = manage_proc(&with(manage_example(), "/op_type", json!(2))).unwrap();
-    let error = manage_proc(&with(manage_example(), "/op_type", json!(3))).unwrap_err();
+    let items = manage_proc(&(&with(manage_example(), "/op_type", json!(2))).into()).unwrap();
+    let error = manage_proc(&(&with(manage_example(), "/op_type", json!(3))).into()).unwrap_err();
 
     assert_eq!(items[0].kind, Some(OperationKind::Release));
     assert_eq!(error.to_string(), "op_type: 3 is neither 1 (manage) nor 2 (release)");
@@ -69,7 +69,7 @@ fn manage_releases_by_2_and_knows_no_other_number() {
 
 #[test]
 fn the_example_of_operate_takes_the_defaults() {
-    let items = operate_process(&operate_example()).unwrap();
+    let items = operate_process(&(&operate_example()).into()).unwrap();
 
     let spec = spec_of(&items[0]);
     assert_eq!(items[0].kind, Some(OperationKind::Stop));
@@ -82,7 +82,7 @@ fn the_example_of_operate_takes_the_defaults() {
 fn a_setup_path_with_a_slash_at_its_end_makes_the_same_index() {
     let body = with(operate_example(), "/process_infos/0/setup_path", json!("/usr/local/xxx/"));
 
-    let items = operate_process(&body).unwrap();
+    let items = operate_process(&(&body).into()).unwrap();
 
     assert_eq!(items[0].targets[0].row_key, "/usr/local/xxx/gseagent:0:10.0.0.1");
 }
@@ -93,7 +93,7 @@ fn limits_outside_the_range_are_none_and_a_blank_account_is_root() {
     let body = with(body, "/process_infos/0/mem_lmt", json!(-1));
     let body = with(body, "/process_infos/0/account", json!(""));
 
-    let items = operate_process(&body).unwrap();
+    let items = operate_process(&(&body).into()).unwrap();
 
     assert_eq!(spec_of(&items[0]).limits, Limits::default());
     assert_eq!(spec_of(&items[0]).identity.user.as_str(), "root");
@@ -104,7 +104,7 @@ fn operate_proc_runs_scripts_of_fixed_names() {
     let body = with(operate_example(), "/process_infos/0/proc_name", json!("it's; rm"));
     let body = with(body, "/process_infos/0/cpu_lmt", json!(null));
 
-    let items = operate_proc(&body).unwrap();
+    let items = operate_proc(&(&body).into()).unwrap();
 
     let spec = spec_of(&items[0]);
     assert_eq!(spec.control.start.as_ref().unwrap().as_str(), r"./start.sh 'it'\''s; rm' &");
@@ -117,15 +117,15 @@ fn operate_proc_runs_scripts_of_fixed_names() {
 fn operate_proc_knows_the_scripts_of_windows() {
     let body = with(operate_example(), "/process_infos/0/cmd_shell_ext", json!("bat"));
 
-    let items = operate_proc(&body).unwrap();
+    let items = operate_proc(&(&body).into()).unwrap();
 
     assert_eq!(spec_of(&items[0]).control.stop.as_ref().unwrap().as_str(), "stop.bat gseagent");
 }
 
 #[test]
 fn a_result_is_asked_for_with_text_from_a_query() {
-    assert_eq!(task_id(&json!({"bk_biz_id": "2", "bk_gse_taskid": "GSETASK:1"})).unwrap(), "GSETASK:1");
-    assert_eq!(task_id(&json!({"bk_biz_id": "2"})).unwrap_err().to_string(), "bk_gse_taskid: is missing");
+    assert_eq!(task_id(&(&json!({"bk_biz_id": "2", "bk_gse_taskid": "GSETASK:1"})).into()).unwrap(), "GSETASK:1");
+    assert_eq!(task_id(&(&json!({"bk_biz_id": "2"})).into()).unwrap_err().to_string(), "bk_gse_taskid: is missing");
 }
 
 #[test]
@@ -156,12 +156,15 @@ fn what_does_not_fit_is_refused_by_its_path() {
         ),
     ];
     for (pointer, value, expected) in cases {
-        let error = operate_process(&with(operate_example(), pointer, value)).unwrap_err();
+        let error = operate_process(&(&with(operate_example(), pointer, value)).into()).unwrap_err();
 
         assert_eq!(error.to_string(), expected);
     }
     let scope = with(manage_example(), "/bk_scope_type", json!("team"));
-    assert_eq!(manage_proc(&scope).unwrap_err().to_string(), "bk_scope_type: 'team' is neither biz nor biz_set");
+    assert_eq!(
+        manage_proc(&(&scope).into()).unwrap_err().to_string(),
+        "bk_scope_type: 'team' is neither biz nor biz_set"
+    );
     let id = with(manage_example(), "/bk_scope_id", json!("x"));
-    assert_eq!(manage_proc(&id).unwrap_err().to_string(), "bk_scope_id: \"x\" is not an integer");
+    assert_eq!(manage_proc(&(&id).into()).unwrap_err().to_string(), "bk_scope_id: \"x\" is not an integer");
 }
