@@ -223,15 +223,15 @@ impl Dispatch {
         let mut closed: HashMap<AgentId, Vec<OperationId>> = HashMap::new();
         for operation in operations {
             let Some(Pending { agent, .. }) = self.open.remove(operation) else { continue };
-            if let Some(left) = self.by_agent.get_mut(&agent) {
-                if let Ok(place) = left.binary_search(operation) {
-                    left.remove(place);
-                }
-                if left.is_empty() {
-                    self.by_agent.remove(&agent);
-                }
-            }
             closed.entry(agent).or_default().push(*operation);
+        }
+        for (agent, gone) in &mut closed {
+            let Some(left) = self.by_agent.get_mut(agent) else { continue };
+            gone.sort_unstable();
+            left.retain(|operation| gone.binary_search(operation).is_err());
+            if left.is_empty() {
+                self.by_agent.remove(agent);
+            }
         }
         closed
     }

@@ -23,6 +23,8 @@ const TRAVEL: Duration = Duration::from_secs(10);
 /// A task in the making.
 #[derive(Debug, Default)]
 struct Draft {
+    /// What its caller must be allowed to do.
+    classes: BTreeSet<Class>,
     items: Vec<TaskItem>,
     targets: Vec<Target>,
     outcomes: Vec<(u32, Outcome)>,
@@ -130,18 +132,21 @@ impl Control {
             SpecSource::RegisteredOr(old) => Specs::PerAgent(self.registered_specs(&item.key, &hosts).await?, old),
         };
         let classes = classes_of(item.kind, is_given);
-        // One item for each spec; the store gives equal specs as one.
-        let mut indexes: HashMap<Option<*const Spec>, u32> = HashMap::new();
+        draft.classes.extend(classes);
+        // One item for each spec; the store gives equal specs as one. Where the caller may not, nothing is
+        // registered: an item of its own says so.
+        let mut indexes: HashMap<(bool, Option<*const Spec>), u32> = HashMap::new();
         for (place, (target, host)) in item.targets.into_iter().zip(hosts).enumerate() {
             let spec = host.as_ref().and_then(|host| specs.of(place, &host.agent));
             let refused = host.as_ref().and_then(|host| {
                 let class = caller.lacks(classes, host, &item.key.namespace)?;
                 Some(caller.refusal(class, host, &item.key.namespace))
             });
+            let is_refused = refused.is_some();
             let outcome =
                 refused.or_else(|| known_outcome(&item.key, item.kind, &target.host, host.as_ref(), spec.as_ref()));
-            let index = *indexes.entry(spec.as_ref().map(Arc::as_ptr)).or_insert_with(|| {
-                draft.items.push(task_item(&item.key, item.kind, spec, is_given));
+            let index = *indexes.entry((is_refused, spec.as_ref().map(Arc::as_ptr))).or_insert_with(|| {
+                draft.items.push(task_item(&item.key, item.kind, spec, is_given && !is_refused));
                 u32::try_from(draft.items.len() - 1).expect("items are bounded by the body")
             });
             let number = u32::try_from(draft.targets.len()).expect("targets are bounded by the body");
@@ -243,12 +248,11 @@ impl Draft {
             Some(kind) if kinds.len() == 1 => kind,
             _ => "operate",
         };
-        let classes = self.items.iter().flat_map(|item| classes_of(item.kind, item.register)).copied();
         let named = self.targets.iter().map(|target| {
             let host = target.host.map_or_else(|| target.row_key.clone(), |host| host.to_string());
             format!("{host} {}", self.items[target.item as usize].key)
         });
-        Deed::new(action, classes).on(named)
+        Deed::new(action, self.classes.iter().copied()).on(named)
     }
 
     fn open_targets(&self, task: TaskId, created_at: Millis) -> Vec<OpenTarget> {

@@ -2,9 +2,10 @@
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
+use proctor_store::{ProcessQuery, Store};
 use serde_json::{Value, json};
 
-use crate::support::{APP, Answer, ESB, GATEWAY, JOB, SECRET, World, on_host, registered};
+use crate::support::{APP, Answer, ESB, GATEWAY, JOB, SECRET, World, on_host, registered, spec};
 
 /// The app without any role, for itself.
 async fn as_stranger(world: &World, path: &str, mut body: Value, language: &str) -> Answer {
@@ -70,6 +71,31 @@ async fn a_target_that_is_forbidden_is_a_row() {
     assert_eq!((&row(&english)["error_code"], &row(&chinese)["error_code"]), (&json!(403), &json!(403)));
     assert!(row(&english)["error_msg"].as_str().unwrap().contains("register"));
     assert!(row(&chinese)["error_msg"].as_str().unwrap().starts_with("没有权限"), "{}", row(&chinese));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_operation_on_a_forbidden_target_registers_nothing_there() {
+    let world = World::new().await;
+    world.post(&format!("{ESB}/register_proc_info"), registered("a", "10.0.0.1")).await;
+    let before = world.store.processes(&ProcessQuery::default()).await.unwrap();
+    let item = |name: &str| {
+        let mut item = on_host(name, "10.0.0.1");
+        item["op_type"] = json!(0);
+        item["spec"] = spec();
+        item["spec"]["control"]["start_cmd"] = json!("./evil");
+        item
+    };
+    let body = json!({"proc_operate_req": [item("a"), item("b")]});
+
+    let submitted = as_stranger(&world, &format!("{GATEWAY}/operate_proc_multi"), body, "en").await;
+
+    let task = json!({"task_id": submitted.data()["task_id"]});
+    let result = as_stranger(&world, &format!("{GATEWAY}/get_proc_operate_result_v2"), task, "en").await;
+    for name in ["a", "b"] {
+        assert_eq!(result.data()[format!("0:10.0.0.1:web:{name}")]["error_code"], 403, "{}", result.json);
+    }
+    assert_eq!(world.store.processes(&ProcessQuery::default()).await.unwrap(), before);
     world.end().await;
 }
 

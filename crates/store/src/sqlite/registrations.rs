@@ -20,7 +20,7 @@ pub(super) fn register(
     mode: RegisterMode,
     now: Millis,
 ) -> Tried<Vec<Registered>> {
-    let mut registrar = Registrar::new(connection, now);
+    let mut registrar = Registrar::new(connection, now)?;
     let wanted: Vec<Wanted<'_>> =
         registrations.iter().map(|Registration { agent, key, spec }| Wanted { agent, key, spec: Some(spec) }).collect();
     registrar.change(&wanted, mode)
@@ -32,7 +32,7 @@ pub(super) fn unregister(
     processes: &[(AgentId, ProcessKey)],
     now: Millis,
 ) -> Tried<Vec<bool>> {
-    let mut registrar = Registrar::new(connection, now);
+    let mut registrar = Registrar::new(connection, now)?;
     let wanted: Vec<Wanted<'_>> = processes.iter().map(|(agent, key)| Wanted { agent, key, spec: None }).collect();
     let answers = registrar.change(&wanted, RegisterMode::Upsert)?;
     Ok(answers.into_iter().map(|answer| matches!(answer, Registered::Stored { .. })).collect())
@@ -52,6 +52,8 @@ pub(super) struct Registrar<'c> {
     connection: &'c Connection,
     now: Millis,
     specs: SpecWriter,
+    /// So many places are found by reading everything.
+    whole_from: usize,
 }
 
 /// One of those that are wanted.
@@ -60,8 +62,6 @@ struct Place {
     /// Its place in the list.
     number: usize,
     host: i64,
-    /// None: not registered.
-    spec: Option<i64>,
 }
 
 /// The row of a process that is, or once was, registered.
@@ -86,8 +86,8 @@ struct Changes {
 }
 
 impl<'c> Registrar<'c> {
-    pub(super) fn new(connection: &'c Connection, now: Millis) -> Self {
-        Self { connection, now, specs: SpecWriter::default() }
+    pub(super) fn new(connection: &'c Connection, now: Millis) -> Tried<Self> {
+        Ok(Self { connection, now, specs: SpecWriter::default(), whole_from: hosts::whole_from(connection)? })
     }
 
     /// Writes the spec, even if nothing is registered with it, and returns its hash.
@@ -105,7 +105,7 @@ impl<'c> Registrar<'c> {
             // In the order of hosts, in which the rows are read and written.
             places.sort_by_key(|place| place.host);
             while !places.is_empty() {
-                places = self.change_process(key, &places, mode, &mut newest, &mut answers)?;
+                places = self.change_process(key, &places, wanted, mode, &mut newest, &mut answers)?;
             }
         }
         if newest > before {
@@ -115,17 +115,13 @@ impl<'c> Registrar<'c> {
     }
 
     /// Those whose agent is bound to a host.
-    fn by_process<'a>(&mut self, wanted: &[Wanted<'a>]) -> Tried<Vec<(&'a ProcessKey, Vec<Place>)>> {
-        let mut hosts = Hosts::new(self.connection, wanted)?;
+    fn by_process<'a>(&self, wanted: &[Wanted<'a>]) -> Tried<Vec<(&'a ProcessKey, Vec<Place>)>> {
+        let mut hosts = Hosts::new(self.connection, wanted, self.whole_from)?;
         let mut numbers: HashMap<&ProcessKey, usize> = HashMap::new();
         let mut processes: Vec<(&ProcessKey, Vec<Place>)> = Vec::new();
         let mut last = 0;
-        for (number, Wanted { agent, key, spec }) in wanted.iter().copied().enumerate() {
+        for (number, Wanted { agent, key, .. }) in wanted.iter().copied().enumerate() {
             let Some(host) = hosts.of(agent)? else { continue };
-            let spec = match spec {
-                Some(spec) => Some(self.specs.put(self.connection, spec)?.number),
-                None => None,
-            };
             // Mostly it is the same as before.
             if processes.get(last).is_none_or(|(last, _)| *last != key) {
                 last = *numbers.entry(key).or_insert(processes.len());
@@ -133,21 +129,22 @@ impl<'c> Registrar<'c> {
                     processes.push((key, Vec::new()));
                 }
             }
-            processes[last].1.push(Place { number, host, spec });
+            processes[last].1.push(Place { number, host });
         }
         Ok(processes)
     }
 
     /// Each host once; what is left is wanted on a host that has been changed now.
     fn change_process(
-        &self,
+        &mut self,
         key: &ProcessKey,
         places: &[Place],
+        wanted: &[Wanted<'_>],
         mode: RegisterMode,
         newest: &mut i64,
         answers: &mut [Registered],
     ) -> Tried<Vec<Place>> {
-        let mut rows = rows_of(self.connection, key, places)?.into_iter().peekable();
+        let mut rows = self.rows_of(key, places)?.into_iter().peekable();
         let mut changes: BTreeMap<Option<i64>, Changes> = BTreeMap::new();
         let mut again = Vec::new();
         let mut last_host = None;
@@ -158,15 +155,51 @@ impl<'c> Registrar<'c> {
             }
             while rows.next_if(|row| row.host < place.host).is_some() {}
             let row = rows.next_if(|row| row.host == place.host);
-            match answer(row.as_ref(), place.spec, mode) {
-                Some(answer) => answers[place.number] = answer,
-                None => changes.entry(place.spec).or_default().add(place, row.as_ref()),
+            let present = row.as_ref().and_then(|row| Some((row.spec?, row.generation)));
+            let spec = match wanted[place.number].spec {
+                // Before the spec is written: what changes nothing leaves nothing.
+                Some(_) if present.is_some() && mode == RegisterMode::Create => {
+                    answers[place.number] = Registered::Exists;
+                    continue;
+                }
+                Some(spec) => Some(self.specs.put(self.connection, spec)?.number),
+                None => None,
+            };
+            match (spec, present) {
+                (None, None) => answers[place.number] = Registered::NoHost,
+                (Some(spec), Some((present, generation))) if spec == present => {
+                    answers[place.number] = Registered::Stored { generation: generation.cast_unsigned() };
+                }
+                (Some(_), _) | (None, Some(_)) => changes.entry(spec).or_default().add(place, row.as_ref()),
             }
         }
         for (spec, changes) in changes {
             *newest = self.write(key, spec, &changes, *newest, answers)?;
         }
         Ok(again)
+    }
+
+    /// The rows of a process that may be wanted, in the order of hosts, as the places are. Where many are
+    /// wanted, all are read.
+    fn rows_of(&self, key: &ProcessKey, places: &[Place]) -> Tried<Vec<Row>> {
+        let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+        if places.len() >= self.whole_from {
+            let mut statement = self.connection.prepare_cached(
+                "SELECT host, id, revision, generation, spec FROM process
+                 WHERE namespace = ?1 AND name = ?2 ORDER BY host",
+            )?;
+            let rows = statement.query_map((namespace, name), row)?;
+            return Ok(rows.collect::<rusqlite::Result<_>>()?);
+        }
+        let mut statement = self.connection.prepare_cached(
+            "SELECT host, id, revision, generation, spec FROM process
+             WHERE namespace = ?1 AND name = ?2 AND host = ?3",
+        )?;
+        let mut rows = Vec::with_capacity(places.len());
+        for place in places {
+            rows.extend(statement.query_row((namespace, name, place.host), row).optional()?);
+        }
+        Ok(rows)
     }
 
     /// Keeps what the process is beside what it was, forgets the oldest of that, and makes it new.
@@ -262,19 +295,6 @@ impl Changes {
     }
 }
 
-/// Where nothing has to be changed.
-fn answer(row: Option<&Row>, wanted: Option<i64>, mode: RegisterMode) -> Option<Registered> {
-    let present = row.and_then(|row| Some((row.spec?, row.generation)));
-    match (wanted, present) {
-        (Some(_), Some(_)) if mode == RegisterMode::Create => Some(Registered::Exists),
-        (None, None) => Some(Registered::NoHost),
-        (Some(wanted), Some((present, generation))) if wanted == present => {
-            Some(Registered::Stored { generation: generation.cast_unsigned() })
-        }
-        (Some(_), _) | (None, Some(_)) => None,
-    }
-}
-
 /// The numbers of rows, for `json_each`.
 fn list(numbered: &[(i64, usize)]) -> String {
     to_json(&numbered.iter().map(|(row, _)| *row).collect::<Vec<_>>())
@@ -288,8 +308,8 @@ enum Hosts<'c, 'a> {
 }
 
 impl<'c, 'a> Hosts<'c, 'a> {
-    fn new(connection: &'c Connection, wanted: &[Wanted<'a>]) -> Tried<Self> {
-        if wanted.len() < hosts::whole_from(connection)? {
+    fn new(connection: &'c Connection, wanted: &[Wanted<'a>], whole_from: usize) -> Tried<Self> {
+        if wanted.len() < whole_from {
             return Ok(Self::One(connection.prepare_cached("SELECT id FROM host WHERE agent = ?1")?));
         }
         let mut read: HashMap<&str, Option<i64>> = wanted.iter().map(|wanted| (wanted.agent.as_str(), None)).collect();
@@ -310,29 +330,6 @@ impl<'c, 'a> Hosts<'c, 'a> {
             Self::Read(read) => Ok(read.get(agent.as_str()).copied().flatten()),
         }
     }
-}
-
-/// The rows of a process that may be wanted, in the order of hosts, as the places are. Where many are
-/// wanted, all are read.
-fn rows_of(connection: &Connection, key: &ProcessKey, places: &[Place]) -> Tried<Vec<Row>> {
-    let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
-    if places.len() >= hosts::whole_from(connection)? {
-        let mut statement = connection.prepare_cached(
-            "SELECT host, id, revision, generation, spec FROM process
-             WHERE namespace = ?1 AND name = ?2 ORDER BY host",
-        )?;
-        let rows = statement.query_map((namespace, name), row)?;
-        return Ok(rows.collect::<rusqlite::Result<_>>()?);
-    }
-    let mut statement = connection.prepare_cached(
-        "SELECT host, id, revision, generation, spec FROM process
-         WHERE namespace = ?1 AND name = ?2 AND host = ?3",
-    )?;
-    let mut rows = Vec::with_capacity(places.len());
-    for place in places {
-        rows.extend(statement.query_row((namespace, name, place.host), row).optional()?);
-    }
-    Ok(rows)
 }
 
 fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {

@@ -27,7 +27,7 @@ pub(super) fn create(connection: &Connection, task: &NewTask) -> Tried<CreatedTa
     if let Some(existing) = existing(connection, task)? {
         return Ok(existing);
     }
-    let mut registrar = Registrar::new(connection, task.created_at);
+    let mut registrar = Registrar::new(connection, task.created_at)?;
     let items = to_json(&stored_items(&mut registrar, &task.items)?);
     let seq = insert(connection, task, &items)?;
     insert_chunks(connection, seq, &task.targets)?;
