@@ -245,9 +245,8 @@ impl Running {
                 Ok((Self { fd: pidfd, shell, capture, _owned: owned }, newborn))
             }
             Err(error) => {
-                // Not to be waited for, so not to be left running.
+                // Not to be waited for, so not to be left running. The reaper sees to its end.
                 let _ = rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL);
-                let _ = pidfd::reap_at_end(&pidfd);
                 Err(format!("the command cannot be watched: {error}"))
             }
         }

@@ -75,7 +75,9 @@ impl<K> Ends<K> {
         let mut watched = self.watched.lock();
         watched.numbers += 1;
         let number = watched.numbers;
-        if epoll::add(&self.epoll, &fd, EventData::new_u64(number), EventFlags::IN).is_err() {
+        // Once: who has heard of an end may keep the descriptor for a while.
+        let flags = EventFlags::IN | EventFlags::ONESHOT;
+        if epoll::add(&self.epoll, &fd, EventData::new_u64(number), flags).is_err() {
             return Err((name, life));
         }
         watched.by_number.insert(number, One { name, life, fd, watch });
@@ -95,7 +97,7 @@ impl<K> Ends<K> {
             };
             let over = self.take();
             match ready {
-                Some(mut ready) if over.is_empty() => ready.clear_ready(),
+                Some(mut ready) if over.len() < CROWD => ready.clear_ready(),
                 Some(_) => {}
                 None => tokio::time::sleep(POLL_PERIOD).await,
             }

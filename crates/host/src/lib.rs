@@ -18,6 +18,7 @@ mod error;
 mod fork;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod local;
 mod look;
 pub mod memory;
 mod output;

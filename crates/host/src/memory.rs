@@ -22,6 +22,7 @@ pub fn give_back() {
     unsafe {
         libc::malloc_trim(0);
     }
+    crate::spawn::forget_left();
     give_back_program();
 }
 

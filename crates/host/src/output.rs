@@ -19,6 +19,8 @@ const HEAD_BYTES: usize = 4096;
 const TAIL_BYTES: usize = 4096;
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 const NAME_BYTES_MAX: usize = 128;
+/// So many old captures of one name are kept while somebody writes to them.
+const OLD_MAX: u32 = 64;
 /// Of a capture.
 const MODE: u32 = 0o600;
 /// Chooses the signal of a descriptor; libc does not name it for every target.
@@ -98,7 +100,7 @@ fn emptied(path: &Path, owner: Option<u32>) -> io::Result<Option<File>> {
         Err(_) => return std::fs::remove_file(path).map(|()| None),
     };
     if is_open_elsewhere(&file) {
-        let free = (0..u32::MAX).map(|number| path.with_extension(format!("{number}.old"))).find(|path| !path.exists());
+        let free = (0..OLD_MAX).map(|number| path.with_extension(format!("{number}.old"))).find(|path| !path.exists());
         free.map_or_else(|| std::fs::remove_file(path), |old| std::fs::rename(path, old))?;
         return Ok(None);
     }

@@ -6,11 +6,14 @@
 
 use std::fs::{FileType, OpenOptions};
 use std::io::{IoSliceMut, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, statx};
 use rustix::io::{ReadWriteFlags, preadv2};
+
+use crate::local;
 
 const BYTES_MAX: usize = 64;
 const DIGITS_MAX: usize = 10;
@@ -57,6 +60,7 @@ pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> Result<bool, String
     })?;
     let unreadable = |error: std::io::Error| Refusal::Unclear(format!("pid file {shown} cannot be read: {error}"));
     let metadata = file.metadata().map_err(unreadable)?;
+    local::learn(&file);
     if !metadata.is_file() {
         return Err(format!("pid file {shown} is a {}, not a regular file", kind(metadata.file_type())).into());
     }
@@ -68,19 +72,25 @@ pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> Result<bool, String
     parse(&text).map_err(|problem| Refusal::Absent(format!("pid file {shown} {problem}")))
 }
 
-/// The pid in a pid file that lies in the kernel's memory: nothing here waits for a disk or a network.
-/// None: it takes more to find out, [`read`] at least.
+/// The pid in a pid file that lies in the kernel's memory, on a file system of this host: nothing here waits
+/// for a disk or a network. None: it takes more to find out, [`read`] at least.
 pub(crate) fn read_cached(path: &Path) -> Option<i32> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let file = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).ok()?;
-    let wanted = StatxFlags::TYPE | StatxFlags::UID;
-    let stat = statx(&file, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, wanted).ok()?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let place = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).ok()?;
+    let wanted = StatxFlags::TYPE | StatxFlags::UID | local::WANTED;
+    let stat = statx(&place, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, wanted).ok()?;
+    let is_file = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()) == rustix::fs::FileType::RegularFile;
     let is_ours = stat.stx_uid == 0 || stat.stx_uid == rustix::process::geteuid().as_raw();
-    if !is_ours || rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()) != rustix::fs::FileType::RegularFile {
-        return None;
-    }
+    // Only now: to open a file may be a question to another host.
+    let kind = local::kind(&stat).filter(|_| is_file && is_ours)?;
+    let path = format!("/proc/self/fd/{}", place.as_raw_fd());
+    let file = openat(CWD, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let flags = match kind {
+        local::Kind::Disk => ReadWriteFlags::NOWAIT,
+        local::Kind::Memory => ReadWriteFlags::empty(),
+    };
     let mut text = [0; BYTES_MAX];
-    let length = preadv2(&file, &mut [IoSliceMut::new(&mut text)], 0, ReadWriteFlags::NOWAIT).ok()?;
+    let length = preadv2(&file, &mut [IoSliceMut::new(&mut text)], 0, flags).ok()?;
     parse(text.get(..length)?).ok()
 }
 
@@ -182,7 +192,9 @@ mod tests {
         std::fs::write(&odd, "x\n").unwrap();
         std::os::unix::fs::symlink(&plain, &link).unwrap();
 
-        // Not every file system can say that it would have to wait.
+        assert_eq!(read_cached(&plain), None, "nobody has asked its file system");
+        assert_eq!(read(&plain, |_| Ok(true)).unwrap(), 4242);
+        // Not every file system is one of this host.
         assert!(matches!(read_cached(&plain), Some(4242) | None));
         for other in [&link, &odd, &dir.path().to_owned(), &dir.path().join("none")] {
             assert_eq!(read_cached(other), None, "{}", other.display());

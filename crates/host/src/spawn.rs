@@ -72,15 +72,15 @@ struct Prepared {
     /// Hears when the child may go on.
     hold: Option<RawFd>,
     /// The limits of open descriptors, where they are not ours.
-    descriptors: Option<libc::rlimit>,
+    descriptors: Option<libc::rlimit64>,
 }
 
 /// A child that is on its way to its exec.
 #[derive(Debug)]
 pub(crate) struct Newborn {
-    /// Ends with the exec, which closes the other side.
-    report: UnixStream,
-    lent: Option<Lent>,
+    /// Ends with the exec or the child's end, which close the other side, with what the child uses until
+    /// then. None: it is over.
+    report: Option<(tokio::net::UnixStream, Lent)>,
     user: String,
     directory: PathBuf,
 }
@@ -88,42 +88,37 @@ pub(crate) struct Newborn {
 /// Memory of children that nobody waited for, until they have left it.
 static LEFT: Mutex<Vec<(UnixStream, Lent)>> = Mutex::new(Vec::new());
 
-/// Starts the shell, or says for people why it cannot. Waits for nothing; the shell is nobody's until
-/// its pidfd is waited for. A child that is held runs nothing before it gets a byte by `hold`.
+/// Starts the shell, or says for people why it cannot. In a tokio runtime; waits for nothing; the shell is
+/// nobody's until its pidfd is waited for. A child that is held runs nothing before it gets a byte by `hold`.
 pub(crate) fn spawn(plan: Plan<'_>, hold: Option<UnixStream>) -> Result<(Forked, Newborn), String> {
     forget_left();
     let Plan { account, directory, .. } = plan;
     let failed = |error: &io::Error| reason(STEP_FORK, error, &account.name, directory);
-    let (null, (ours, theirs)) = open().map_err(|error| failed(&error))?;
+    let (null, ours, theirs) = open().map_err(|error| failed(&error))?;
     let output = plan.output.map_or_else(|| null.as_raw_fd(), File::as_raw_fd);
     let held = hold.as_ref().map(UnixStream::as_raw_fd);
     let prepared = Box::new(prepare(&plan, null.as_raw_fd(), output, theirs.as_raw_fd(), held)?);
     #[allow(unsafe_code, reason = "there is no other way to become another user in a cgroup")]
     // SAFETY: the child only runs `prepared`, which makes raw system calls with values that were made
     // before the fork, neither allocates, locks nor panics, and never returns. `Newborn` keeps what is
-    // lent until the child's end of `report` is closed, which happens by exec or its end.
+    // lent until the child's end of `report` is closed, and the kernel takes our memory from a child
+    // before it closes its descriptors.
     let forked = unsafe { fork::fork_to_exec(plan.attach, prepared) };
     let (forked, lent) = forked.map_err(|error| failed(&error))?;
-    let newborn =
-        Newborn { report: ours, lent: Some(lent), user: account.name.clone(), directory: directory.to_owned() };
-    Ok((forked, newborn))
+    let (user, directory) = (account.name.clone(), directory.to_owned());
+    Ok((forked, Newborn { report: Some((ours, lent)), user, directory }))
 }
 
 impl Newborn {
     /// Waits for the exec; the error says for people why there is none.
     pub(crate) async fn left(mut self) -> Result<(), String> {
-        let failed = |error: io::Error| format!("the command cannot be watched: {error}");
-        let report = self.report.try_clone().and_then(|report| {
-            report.set_nonblocking(true)?;
-            tokio::net::UnixStream::from_std(report)
-        });
-        let mut failure = [0_u8; 8];
-        let is_told = report.map_err(failed)?.read_exact(&mut failure).await.is_ok();
-        self.lent = None;
-        if !is_told {
-            return Ok(());
+        let mut told = Vec::with_capacity(8);
+        if let Some((report, _)) = &mut self.report {
+            // To its end, also after a failure was told: until then the child runs on what it was lent.
+            let _ = report.read_to_end(&mut told).await;
         }
-        let [a, b, c, d, e, f, g, h] = failure;
+        self.report = None;
+        let Ok([a, b, c, d, e, f, g, h]) = <[u8; 8]>::try_from(told) else { return Ok(()) };
         let (step, errno) = (i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]));
         Err(reason(step, &io::Error::from_raw_os_error(errno), &self.user, &self.directory))
     }
@@ -131,22 +126,28 @@ impl Newborn {
 
 impl Drop for Newborn {
     fn drop(&mut self) {
-        if let (Some(lent), Ok(report)) = (self.lent.take(), self.report.try_clone()) {
-            LEFT.lock().push((report, lent));
+        let Some((report, lent)) = self.report.take() else { return };
+        match report.into_std() {
+            Ok(report) => LEFT.lock().push((report, lent)),
+            Err(_) => std::mem::forget(lent), // never to be used by anybody else
         }
     }
 }
 
 /// Frees what was lent to children that have left it since.
-fn forget_left() {
-    LEFT.lock().retain_mut(|(report, _)| {
-        let would_wait = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
-        report.set_nonblocking(true).is_ok() && report.read(&mut [0]).is_err_and(|error| would_wait(&error))
-    });
+pub(crate) fn forget_left() {
+    let has_ended = |report: &mut UnixStream| {
+        let mut told = [0; 16];
+        // What was told, then the end.
+        matches!(report.read(&mut told), Ok(0)) || matches!(report.read(&mut told), Ok(0))
+    };
+    LEFT.lock().retain_mut(|(report, _)| !has_ended(report));
 }
 
-fn open() -> io::Result<(File, (UnixStream, UnixStream))> {
-    Ok((File::open("/dev/null")?, UnixStream::pair()?))
+fn open() -> io::Result<(File, tokio::net::UnixStream, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    Ok((File::open("/dev/null")?, tokio::net::UnixStream::from_std(ours)?, theirs))
 }
 
 fn prepare(
@@ -178,9 +179,9 @@ fn prepare(
     arguments.push(0);
     environment.push(0);
     let identity = plan.changes_user.then(|| (plan.account.uid, plan.account.gid, plan.account.groups.clone()));
-    let descriptors = descriptors::for_commands().map(|limit| libc::rlimit {
-        rlim_cur: limit.current.unwrap_or(libc::RLIM_INFINITY),
-        rlim_max: limit.maximum.unwrap_or(libc::RLIM_INFINITY),
+    let descriptors = descriptors::for_commands().map(|limit| libc::rlimit64 {
+        rlim_cur: limit.current.unwrap_or(libc::RLIM64_INFINITY),
+        rlim_max: limit.maximum.unwrap_or(libc::RLIM64_INFINITY),
     });
     Ok(Prepared {
         arguments,
@@ -353,8 +354,8 @@ fn reason(step: i32, error: &io::Error, user: &str, directory: &Path) -> String 
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_was_lent_to_a_child_that_nobody_waits_for_is_kept_until_it_has_left() {
+    #[tokio::test]
+    async fn what_was_lent_to_a_child_that_nobody_waits_for_is_kept_until_it_has_left() {
         let account = Account::find("root").unwrap();
         let plan = Plan {
             line: "true",

@@ -42,8 +42,13 @@ struct Arguments {
     #[arg(long, value_name = "FILE", env = "PROCTOR_POLICY")]
     policy: Option<PathBuf>,
     /// What to log, for example `info` or `proctor_agent=debug`
-    #[arg(long, env = "PROCTOR_LOG", default_value = "info")]
+    #[arg(long, env = "PROCTOR_LOG", default_value = "info", value_parser = filter)]
     log: Targets,
+}
+
+fn filter(text: &str) -> Result<Targets, tracing_subscriber::filter::ParseError> {
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    parts.join(",").parse()
 }
 
 fn main() -> ExitCode {

@@ -206,7 +206,7 @@ impl Driver {
 
     /// Removes the cgroups of processes that rest; one that still holds something stays.
     pub(super) fn release_leaves(&self) {
-        let is_busy = |key: &&ProcessKey| self.processes.get(*key).is_some_and(Process::is_busy);
+        let is_busy = |key: &&ProcessKey| self.processes.get(key).is_some_and(Process::is_busy);
         let resting: Vec<ProcessKey> = self.leaves.iter().filter(|key| !is_busy(key)).cloned().collect();
         if resting.is_empty() {
             return;
@@ -227,10 +227,10 @@ impl Driver {
         self.tasks.spawn("ends", async move {
             let tell = |over: Ended<ProcessKey>| match (over.exit_now(), inbox.try_reserve()) {
                 (exit @ Some(_), Ok(room)) => room.send(ended(over, exit)),
-                (None, _) | (_, Err(_)) => {
+                (exit, _) => {
                     let inbox = inbox.clone();
                     tasks.spawn("end", async move {
-                        let exit = over.exit().await;
+                        let exit = if exit.is_some() { exit } else { over.exit().await };
                         let _ = inbox.send(ended(over, exit)).await;
                     });
                 }
