@@ -47,12 +47,13 @@ pub(super) fn lock(path: &Path) -> Result<File> {
     }
 }
 
-/// The writer's connection, with the schema brought up to date. `pages_max` bounds the file.
-pub(super) fn writer(path: &Path, pages_max: Option<u32>) -> Result<Connection> {
+/// The writer's connection, with the schema brought up to date, unless another process serves the file.
+/// `pages_max` bounds the file.
+pub(super) fn writer(path: &Path, pages_max: Option<u32>, is_served: bool) -> Result<Connection> {
     // SQLite gives its side files the mode of this one.
     drop(private_file(path)?);
     let mut connection = configured(path, pages_max).map_err(|failure| failure.of(OPEN))?;
-    migrate(&mut connection)?;
+    migrate(&mut connection, is_served)?;
     Ok(connection)
 }
 
@@ -97,11 +98,16 @@ fn private_file(path: &Path) -> Result<File> {
     })
 }
 
-fn migrate(connection: &mut Connection) -> Result<()> {
+fn migrate(connection: &mut Connection, is_served: bool) -> Result<()> {
     let known = u32::try_from(MIGRATIONS.len()).expect("there are few migrations");
     let found = schema_version(connection).map_err(|failure| failure.of(MIGRATE))?;
     if found > known {
         return Err(StoreError::Newer { found, known });
+    }
+    // An empty file is just being made.
+    if (1..known).contains(&found) && is_served {
+        let problem = format!("a server of an older version (schema {found}) runs on it: restart that first");
+        return Err(StoreError::Failed { what: MIGRATE, source: problem.into() });
     }
     for (version, sql) in (1..).zip(MIGRATIONS).skip(found as usize) {
         migrate_one(connection, version, sql).map_err(|failure| failure.of(MIGRATE))?;

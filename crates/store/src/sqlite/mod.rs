@@ -60,7 +60,8 @@ impl SqliteStore {
         Self::open_with(path, None, Sharing::Alone).await
     }
 
-    /// Opens the file beside a server that may hold it: for tools that add an app or a token.
+    /// Opens the file beside a server that may hold it: for tools that add an app or a token. Fails if that
+    /// server knows only an older schema: it would not understand what it finds afterwards.
     pub async fn open_beside(path: &Path) -> Result<Self> {
         Self::open_with(path, None, Sharing::Beside).await
     }
@@ -79,7 +80,8 @@ impl SqliteStore {
                 Sharing::Alone => Some(connection::lock(&path)?),
                 Sharing::Beside => None,
             };
-            let connection = connection::writer(&path, pages_max)?;
+            let is_served = lock.is_none() && connection::lock(&path).is_err();
+            let connection = connection::writer(&path, pages_max, is_served)?;
             let readers = Readers::open(&path).map_err(|failure| failure.of(WHAT))?;
             Ok(Self { writer: Writer::start(connection, lock)?, readers })
         };

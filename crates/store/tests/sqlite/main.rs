@@ -216,6 +216,22 @@ async fn reads_do_not_wait_for_a_writer_and_see_whole_calls_only() {
 }
 
 #[tokio::test]
+async fn a_tool_does_not_change_the_schema_under_a_server_that_runs() {
+    let (server, directory) = empty_store().await;
+    let connection = rusqlite::Connection::open(file(&directory)).unwrap();
+    let newest: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    connection.pragma_update(None, "user_version", newest - 1).unwrap();
+
+    let refused = SqliteStore::open_beside(&file(&directory)).await.unwrap_err();
+
+    let StoreError::Failed { source, .. } = refused else { panic!("{refused}") };
+    assert!(source.to_string().contains("restart that first"), "{source}");
+    let kept: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(kept, newest - 1);
+    drop(server);
+}
+
+#[tokio::test]
 async fn a_tool_beside_the_server_adds_an_app_that_the_server_sees() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("proctor.db");
