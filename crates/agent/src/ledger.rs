@@ -379,7 +379,10 @@ fn write_facts(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
 fn write_processes(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
     for (key, record) in &batch.processes {
         connection
-            .prepare_cached("INSERT OR REPLACE INTO process (namespace, name, record) VALUES (?1, ?2, ?3)")?
+            .prepare_cached(
+                "INSERT INTO process (namespace, name, record) VALUES (?1, ?2, ?3)
+                 ON CONFLICT DO UPDATE SET record = excluded.record",
+            )?
             .execute(params![key.namespace.as_str(), key.name.as_str(), json(record)])?;
     }
     for key in &batch.forgotten {

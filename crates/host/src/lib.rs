@@ -43,7 +43,6 @@ use proctor_model::{BootId, CommandEnd, Exit, HostFacts, Identity, Incarnation, 
 use proctor_runtime::{Tasks, clock};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
 use rustix::time::{ClockId, clock_gettime};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 pub use cgroup::{Leaf, Method, Prefer, Tracking};
@@ -101,10 +100,10 @@ impl Host {
         let outputs = OutputDirectory::make(&options.state_dir)?;
         // Any pid switches it on; the kernel only looks whether there is one.
         set_child_subreaper(Some(Pid::INIT)).map_err(|errno| Error::Subreaper { source: errno.into() })?;
-        let ends = signal(SignalKind::child()).map_err(|source| Error::Listen { source })?;
+        reaper::keep_ends();
 
         let (groups, tracking) = cgroup::find(&options.state_dir, prefer);
-        tasks.spawn("reaper", reaper::run(ends));
+        tasks.spawn("reaper", reaper::run());
         tasks.spawn("output-trimmer", outputs.clone().trim_for_ever());
         let ground = Ground {
             boot: boot.clone(),

@@ -12,7 +12,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use proctor_model::Exit;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use tokio::signal::unix::Signal as Signals;
 use tokio::sync::Notify;
 
 use crate::pidfd::exit_of;
@@ -20,8 +19,11 @@ use crate::procfs::{self, Stat};
 
 /// Ends come in crowds; one look takes them all.
 const DEBOUNCE: Duration = Duration::from_millis(200);
-/// The safety net for an end whose signal was missed.
-const SWEEP_PERIOD: Duration = Duration::from_secs(30);
+/// How often the kernel is asked whether there are any. Not by its signal: that would wake us for every end
+/// of a child, and most are waited for by somebody.
+const SWEEP_PERIOD: Duration = Duration::from_secs(1);
+/// After a look that found only zombies of others.
+const SWEEP_PAUSE: Duration = Duration::from_secs(30);
 const ENDS_KEPT_MAX: usize = 1024;
 
 /// Children belong to the whole program, however many hosts it makes, so their register does too.
@@ -84,10 +86,6 @@ impl Children {
 
     /// Reaps every zombie that is nobody's. How many that were.
     pub(crate) fn reap_orphans(&self) -> usize {
-        let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        if !matches!(waitid(WaitId::All, peek), Ok(Some(_))) {
-            return 0;
-        }
         let us = i32::try_from(std::process::id()).unwrap_or_default();
         // Not getsid: in a container whose session leader is outside, the session is 0, no pid.
         let Ok(our_session) = Stat::of(us).map(|stat| stat.session) else { return 0 };
@@ -182,17 +180,41 @@ impl Drop for Watch {
     }
 }
 
+/// Whoever started us may ignore the ends of children, and then nobody can ask how they ended.
+pub(crate) fn keep_ends() {
+    #[allow(unsafe_code, reason = "neither rustix nor our features of nix have dispositions")]
+    // SAFETY: the zeroed action is storage for the present one and outlives the call; the default
+    // disposition needs nothing of ours.
+    unsafe {
+        let mut present: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGCHLD, std::ptr::null(), &raw mut present);
+        if present.sa_sigaction == libc::SIG_IGN {
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        }
+    }
+}
+
+/// Whether a child has ended that nobody has asked about yet.
+fn has_zombies() -> bool {
+    let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::All, peek), Ok(Some(_)))
+}
+
 /// Reaps orphans for ever.
-pub(crate) async fn run(mut signals: Signals) {
+pub(crate) async fn run() {
+    let mut pause = SWEEP_PERIOD;
     loop {
         tokio::select! {
-            _ = signals.recv() => {}
             () = CHILDREN.wake.notified() => {}
-            () = tokio::time::sleep(SWEEP_PERIOD) => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+        pause = SWEEP_PERIOD;
+        if !has_zombies() {
+            continue;
         }
         tokio::time::sleep(DEBOUNCE).await;
         match tokio::task::spawn_blocking(|| CHILDREN.reap_orphans()).await {
-            Ok(0) => {}
+            Ok(0) => pause = SWEEP_PAUSE,
             Ok(count) => tracing::debug!(count, "reaped orphans"),
             Err(failure) => tracing::error!(%failure, "could not look for orphans"),
         }

@@ -1,5 +1,6 @@
 //! The program for every host.
 
+use std::io::IsTerminal;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -54,7 +55,8 @@ fn filter(text: &str) -> Result<Targets, tracing_subscriber::filter::ParseError>
 fn main() -> ExitCode {
     proctor_host::memory::use_one_heap();
     let arguments = Arguments::parse();
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let has_colours = std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(has_colours);
     tracing_subscriber::registry().with(lines).with(arguments.log.clone()).init();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -165,11 +165,15 @@ fn try_out(hierarchy: &Hierarchy) -> io::Result<()> {
 }
 
 fn attach_to(tree: &Hierarchy, cpu: Option<&Hierarchy>, leaf: &Leaf) -> io::Result<Attach> {
-    let directory = tree.make(leaf)?;
     if tree.selector().is_empty() {
-        let procs = open_to_write(&directory.join("cgroup.procs"))?;
-        return Ok(Attach::Into { directory: fs::File::open(directory)?.into(), procs });
+        let open = |directory: &Path| -> io::Result<Attach> {
+            let procs = open_to_write(&directory.join("cgroup.procs"))?;
+            Ok(Attach::Into { directory: fs::File::open(directory)?.into(), procs })
+        };
+        // Mostly it is there from the life before.
+        return open(&tree.directory(leaf)).or_else(|_| open(&tree.make(leaf)?));
     }
+    let directory = tree.make(leaf)?;
     let mut files = vec![open_to_write(&directory.join("tasks"))?];
     // Without it CPU time is counted by members.
     files.extend(cpu.and_then(|cpu| open_to_write(&cpu.make(leaf).ok()?.join("tasks")).ok()));
