@@ -219,6 +219,11 @@ impl Ledger {
         Ok(())
     }
 
+    /// Holds no more memory than it needs.
+    pub(crate) fn shrink(&self) {
+        let _ = self.connection.execute_batch("PRAGMA shrink_memory");
+    }
+
     /// The outcome of an operation that ended earlier.
     pub(crate) fn outcome(&self, operation: OperationId) -> Option<Outcome> {
         outcome_of(&self.connection, operation)

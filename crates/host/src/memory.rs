@@ -3,6 +3,11 @@
 //! The allocator of glibc keeps a heap for each of many threads, and what was freed inside of them.
 //! An agent has few threads at most times and must not stay as large as its largest moment.
 
+/// Larger blocks are no part of the heap, and gone when they are freed. By default this grows with the largest
+/// block that was ever freed.
+#[cfg(target_env = "gnu")]
+const LARGE_BYTES: libc::c_int = 128 * 1024;
+
 /// One heap for all threads. To be called before the first thread is started.
 #[cfg(target_env = "gnu")]
 pub fn use_one_heap() {
@@ -10,6 +15,7 @@ pub fn use_one_heap() {
     // SAFETY: mallopt takes two numbers.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
     }
 }
 

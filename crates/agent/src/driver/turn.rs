@@ -89,6 +89,7 @@ impl Driver {
             self.quiet_at = None;
             self.attached.shrink_to_fit();
             self.events.shrink();
+            self.ledger.shrink();
             proctor_host::memory::give_back();
         }
     }
