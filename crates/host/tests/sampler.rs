@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Started, World, eventually, exited, is_dead, numbers, stat};
+use common::{PATIENCE, Started, World, eventually, exited, is_dead, numbers, stat};
 use proctor_host::{Command, Leaf, Method, Prefer, Sample, Sampler};
 use proctor_model::{BootId, Incarnation};
 
@@ -31,9 +31,12 @@ async fn end(world: &World, life: &Incarnation, leaf: &Leaf) {
     world.host.kill_tree_in(life, leaf).await.unwrap();
     world.host.kill_leaf(leaf).await.unwrap();
     eventually("it is dead", || is_dead(life.pid)).await;
-    while !world.host.release_leaf(leaf).await.unwrap() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let released = async {
+        while !world.host.release_leaf(leaf).await.unwrap() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, released).await.expect("the leaf is empty");
 }
 
 fn sample(world: &World, sampler: &mut Sampler, life: &Incarnation) -> Sample {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Each name once, in order. There are few of them on many processes: a map would take half a kilobyte
-/// for the first.
+/// The labels of a process: each name once, with its value.
+// A list in order, because there are few of them on many processes: a map would take half a kilobyte for the first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, String>))]

@@ -276,21 +276,22 @@ async fn a16_two_programs_may_share_a_directory_for_their_pid_files_but_not_a_fi
     assert!(same.message.contains("ns/a") && same.message.contains("run/a.pid"), "{}", same.message);
 }
 
+/// A process that takes 200 MB, with a limit of memory or none.
+fn eater(stage: &Stage, memory: Option<f64>) -> Arc<Spec> {
+    let line = "/usr/bin/perl -e '$x = q(x) x 200_000_000; sleep 1000 while 1' > /dev/null 2>&1 &
+                echo $! > p.pid; cat p.pid >> pids";
+    stage.spec(|spec| {
+        spec.identity.proc_name = "perl".parse().unwrap();
+        spec.policy.start_check = 0.try_into().unwrap();
+        spec.control.start = Some(line.parse().unwrap());
+        spec.limits.memory = memory.map(|percent| Percent::try_from(percent).unwrap());
+    })
+}
+
 #[tokio::test]
 async fn a_limit_that_comes_while_a_process_runs_counts_for_its_present_life() {
     let mut stage = Stage::new().await;
-    std::os::unix::fs::symlink("/usr/bin/perl", stage.path("eater")).unwrap();
-    let code = "$x = q(x) x 200_000_000; sleep 1000 while 1";
-    let line = format!("./eater -e '{code}' > /dev/null 2>&1 & echo $! > p.pid; cat p.pid >> pids");
-    let limited = |stage: &Stage, memory: Option<f64>| {
-        stage.spec(|spec| {
-            spec.identity.proc_name = "perl".parse().unwrap();
-            spec.policy.start_check = 0.try_into().unwrap();
-            spec.control.start = Some(line.parse().unwrap());
-            spec.limits.memory = memory.map(|percent| Percent::try_from(percent).unwrap());
-        })
-    };
-    let (free, bound) = (limited(&stage, None), limited(&stage, Some(0.1)));
+    let (free, bound) = (eater(&stage, None), eater(&stage, Some(0.1)));
     let start = stage.operate(0, "eater", OperationKind::Start, &free).await;
     assert_eq!(stage.outcome(start).await.code, Code::Success);
     let first = numbers(&stage.path("pids"))[0];
@@ -310,14 +311,7 @@ async fn a_limit_that_comes_while_a_process_runs_counts_for_its_present_life() {
 #[tokio::test]
 async fn a_pool_in_dry_run_tells_who_would_have_to_go_and_ends_nobody() {
     let mut stage = Stage::new().await;
-    std::os::unix::fs::symlink("/usr/bin/perl", stage.path("eater")).unwrap();
-    let code = "$x = q(x) x 200_000_000; sleep 1000 while 1";
-    let line = format!("./eater -e '{code}' > /dev/null 2>&1 & echo $! > p.pid; cp p.pid pids");
-    let spec = stage.spec(|spec| {
-        spec.identity.proc_name = "perl".parse().unwrap();
-        spec.policy.start_check = 0.try_into().unwrap();
-        spec.control.start = Some(line.parse().unwrap());
-    });
+    let spec = eater(&stage, None);
     let start = stage.operate(0, "eater", OperationKind::Start, &spec).await;
     let started = stage.outcome(start).await;
     assert_eq!(started.code, Code::Success, "{}", started.message);

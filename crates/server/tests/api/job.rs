@@ -1,5 +1,7 @@
 //! The JOB family: its keys, its envelope, its way of telling that a task is done.
 
+use std::time::Duration;
+
 use proctor_model::{BootId, HostFacts, OperationKind, Outcome};
 use serde_json::{Value, json};
 
@@ -36,13 +38,16 @@ async fn a_task_is_115_until_every_row_is_done_and_contents_are_objects() {
     let pending = result(&world, &task).await;
     let deliveries = world.control.take_deliveries(&session, 10);
     world.control.arrived(&session, deliveries[0].operation, Outcome::success(true)).await.unwrap();
-    let done = loop {
-        let now = result(&world, &task).await;
-        if now["status"] != 115 {
-            break now;
+    let done = async {
+        loop {
+            let now = result(&world, &task).await;
+            if now["status"] != 115 {
+                break now;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     };
+    let done = tokio::time::timeout(Duration::from_secs(30), done).await.expect("the outcome is recorded");
 
     let handling = json!({"error_code": 115, "error_msg": "handling", "content": {}});
     assert_eq!(pending, json!({"status": 115, "result": {KEY: handling}}));
