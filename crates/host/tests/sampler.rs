@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::io::Write;
 use std::time::Duration;
 
 use common::{PATIENCE, Started, World, eventually, exited, is_dead, numbers, stat};
@@ -125,25 +126,57 @@ async fn memory_of_a_child_of_a_child_counts() {
     }
 }
 
+/// Nobody of the tree but its root lives when a sample is taken, so that only what the root has waited for
+/// can tell. Times are given, and CPU time is compared with what the kernel has counted: how busy the machine
+/// is does not matter.
 #[tokio::test]
 async fn children_that_come_and_go_between_samples_count() {
     for prefer in METHODS {
         let world = World::with_tracking(prefer);
         let leaf = Leaf::of("test:short");
-        // Each child works for some milliseconds, and its parent hardly at all.
-        let child = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done";
-        let life = started(&world, &leaf, &format!("while :; do sh -c '{child}'; done")).await;
+        let (orders, child) = (world.path("orders"), world.path("child.sh"));
+        rustix::fs::mkfifoat(rustix::fs::CWD, &orders, rustix::fs::Mode::RWXU).unwrap();
+        std::fs::write(&child, "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done").unwrap();
+        // Opened for both ways, so that nobody waits for the other side; `read` makes no child.
+        let script = format!(
+            "exec 3<>{}; while read round <&3; do sh {}; echo $round >> {}; done",
+            orders.display(),
+            child.display(),
+            world.path("done").display()
+        );
+        let life = started(&world, &leaf, &script).await;
         let mut sampler = world.host.sampler();
         assert!(sampler.track(&life, Some(&leaf)));
 
-        sample(&world, &mut sampler, &life);
-        later(2500).await;
-        let busy = sample(&world, &mut sampler, &life);
+        let begin = world.host.now();
+        sampler.sample(&life, begin).expect("it lives");
+        for round in 1..=3 {
+            let before = waited_for(life.pid);
+            std::fs::OpenOptions::new().write(true).open(&orders).unwrap().write_all(b"1\n").unwrap();
+            eventually("its child has ended", || numbers(&world.path("done")).len() == round).await;
+            let used = waited_for(life.pid) - before;
 
-        assert!(busy.cpu_percent > one_cpu() * 0.15, "{prefer:?}: {busy:?}");
-        assert!(busy.cpu_percent < one_cpu() * 1.2, "{prefer:?}: {busy:?}");
+            let now = begin + Duration::from_secs(u64::try_from(round).unwrap());
+            let sample = sampler.sample(&life, now).expect("it lives");
+
+            assert!(used >= 10.0, "the child has hardly worked: {used} ticks");
+            // The kernel rounds to ticks of 10 ms, and the root itself works a little.
+            let (least, most) = (one_cpu() * (used - 2.0) / 100.0, one_cpu() * (used * 1.5 + 5.0) / 100.0);
+            assert!(sample.cpu_percent > least, "{prefer:?}, round {round}: {sample:?}, at least {least}");
+            assert!(
+                sample.cpu_percent < most.min(100.0) + 0.1,
+                "{prefer:?}, round {round}: {sample:?}, at most {most}"
+            );
+        }
         end(&world, &life, &leaf).await;
     }
+}
+
+/// CPU time of the children that a process has waited for, in ticks of 10 ms.
+fn waited_for(pid: i32) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = text.rsplit_once(')').unwrap().1.split_ascii_whitespace().collect();
+    fields[13].parse::<f64>().unwrap() + fields[14].parse::<f64>().unwrap()
 }
 
 #[tokio::test]

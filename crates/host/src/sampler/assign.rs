@@ -34,7 +34,6 @@ impl Sampler {
         let (before, newest) = (self.newest, self.scan.newest());
         self.newest = newest;
         let is_quiet = newest.is_some() && newest == before;
-        self.forks = self.forks.wrapping_add(u64::from(!is_quiet));
 
         if self.is_full_due(now) {
             let begun = thread_time();

@@ -11,7 +11,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
@@ -22,9 +21,6 @@ const TEXT_BYTES_MAX: usize = 4096;
 const FDS_COUNTED_MAX: usize = 65_536;
 /// CPUCLOCK_SCHED of the kernel's encoding of the clocks of processes.
 const CLOCK_OF_PROCESS: i32 = 2;
-/// How often one without known children is asked for the CPU time of those that it has waited for.
-/// It costs several times as much as all the rest of a sample.
-const CHILDREN_PERIOD: Duration = Duration::from_secs(10);
 
 /// How many descriptors may be kept open.
 #[derive(Clone, Debug)]
@@ -84,36 +80,12 @@ impl Drop for Kept {
 pub(crate) struct Handle {
     pub(crate) member: Member,
     statm: Option<Kept>,
-    /// Only of those whose children come and go.
+    /// Only of those that run now and then.
     stat: Option<Kept>,
     /// CPU time of the children that it has waited for.
     children_ticks: u64,
-    /// When that was read, and [`Moment::forks`] at the time.
-    children_at: Option<(Duration, u64)>,
-    /// That changed when it was last read.
-    has_changing_children: bool,
-}
-
-/// CPU time of a process and of the children that it has waited for, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cpu {
-    pub(crate) total: u64,
-    /// The part that is new in `total` but was used before the last sample, as far as that can be
-    /// told: children are not asked for every time.
-    pub(crate) late: u64,
-}
-
-/// A moment at which CPU time is asked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    pub(crate) now: Duration,
-    /// Since the sample before; zero for the first.
-    pub(crate) elapsed: Duration,
-    /// Changes when something was forked on this machine.
-    pub(crate) forks: u64,
-    /// There are descendants.
-    pub(crate) has_members: bool,
-    pub(crate) ticks_per_second: u64,
+    /// Its own CPU time when that was read: who has not run since has waited for nobody.
+    own_nanos: Option<u64>,
 }
 
 impl Handle {
@@ -122,41 +94,35 @@ impl Handle {
         let Some((directory, stat)) = look(member)? else { return Ok(None) };
         let statm = slots.keep(|| open_in(&directory, "statm"));
         let children_ticks = stat.children_ticks();
-        Ok(Some(Self { member, statm, stat: None, children_ticks, children_at: None, has_changing_children: false }))
+        Ok(Some(Self { member, statm, stat: None, children_ticks, own_nanos: None }))
     }
 
-    /// It is this process's only if [`Self::pages`] answers afterwards.
-    pub(crate) fn cpu(&mut self, moment: &Moment, slots: &Slots) -> Cpu {
-        let tick_nanos = 1_000_000_000 / moment.ticks_per_second.max(1);
+    /// CPU time of the process and of the children that it has waited for, in nanoseconds. It is this
+    /// process's only if [`Self::pages`] answers afterwards.
+    ///
+    /// To read `stat` costs several times as much as all the rest of a sample, so it is read only when
+    /// the process has run.
+    pub(crate) fn cpu_nanos(&mut self, ticks_per_second: u64, slots: &Slots) -> u64 {
+        let tick_nanos = 1_000_000_000 / ticks_per_second.max(1);
         let clock = clock_of(self.member.pid);
-        let asked = self.children_at;
-        let gap = asked.map(|(at, _)| moment.now.saturating_sub(at));
-        let is_due = gap.is_none_or(|gap| gap >= CHILDREN_PERIOD) || moment.has_members || self.has_changing_children;
-        let has_forks = asked.is_none_or(|(_, forks)| forks != moment.forks);
-        let mut cpu = Cpu::default();
         let mut own_ticks = 0;
-        if clock.is_none() || (has_forks && is_due) {
-            if let Some(stat) = self.read_stat(slots) {
-                let new = stat.children_ticks().saturating_sub(self.children_ticks);
-                let gap = gap.unwrap_or(moment.elapsed);
-                let early = gap.saturating_sub(moment.elapsed).as_secs_f64() / gap.as_secs_f64().max(f64::EPSILON);
-                cpu.late = (new.saturating_mul(tick_nanos) as f64 * early) as u64;
-                self.has_changing_children = new > 0;
-                self.children_ticks = stat.children_ticks();
-                own_ticks = stat.user_ticks.saturating_add(stat.system_ticks);
-            }
-            self.children_at = Some((moment.now, moment.forks));
+        if (clock.is_none() || clock != self.own_nanos)
+            && let Some(stat) = self.read_stat(slots)
+        {
+            self.children_ticks = stat.children_ticks();
+            self.own_nanos = clock;
+            own_ticks = stat.user_ticks.saturating_add(stat.system_ticks);
         }
         let own = clock.unwrap_or_else(|| own_ticks.saturating_mul(tick_nanos));
-        cpu.total = own.saturating_add(self.children_ticks.saturating_mul(tick_nanos));
-        cpu
+        own.saturating_add(self.children_ticks.saturating_mul(tick_nanos))
     }
 
     fn read_stat(&mut self, slots: &Slots) -> Option<Stat> {
         if let Some(kept) = &self.stat {
             return Stat::parse(kept.read(&mut [0; TEXT_BYTES_MAX]).ok()?);
         }
-        if self.has_changing_children {
+        // Once it was read, the process is one that runs and will be read again.
+        if self.own_nanos.is_some() && slots.are_plenty() {
             let (directory, stat) = look(self.member).ok()??;
             self.stat = slots.keep(|| open_in(&directory, "stat"));
             return Some(stat);

@@ -34,7 +34,7 @@ pub(crate) use counted::{cpu as leaf_cpu, memory as leaf_memory};
 pub(crate) use machine::count as cpu_count;
 
 use counted::Counted;
-use handle::{Cpu, Handle, Moment, Slots};
+use handle::{Handle, Slots};
 use machine::Machine;
 use scan::Scan;
 
@@ -92,8 +92,6 @@ pub struct Sampler {
     /// Lives were added whose descendants are not known yet.
     has_unsearched: bool,
     newest: Option<i32>,
-    /// Counts looks at which something had been forked on this machine.
-    forks: u64,
 }
 
 #[derive(Debug)]
@@ -132,7 +130,6 @@ impl Sampler {
             full_cost: Duration::ZERO,
             has_unsearched: false,
             newest: None,
-            forks: 0,
         }
     }
 
@@ -210,18 +207,12 @@ impl Sampler {
             tracked.last = None;
             self.by_leaf.remove(&lost.leaf);
         }
-        let moment = Moment {
-            now,
-            elapsed: tracked.last.map_or(Duration::ZERO, |last| now.saturating_sub(last.at)),
-            forks: self.forks,
-            has_members: !tracked.members.is_empty(),
-            ticks_per_second: self.units.ticks_per_second,
-        };
-        let is_early = tracked.last.is_some() && moment.elapsed < SAMPLE_PERIOD_MIN;
+        let elapsed = tracked.last.map_or(Duration::ZERO, |last| now.saturating_sub(last.at));
+        let is_early = tracked.last.is_some() && elapsed < SAMPLE_PERIOD_MIN;
         let by_members = !is_early && (counted.is_none() || tracked.last.is_none());
         let cpu_of = |handle: &mut Handle| match by_members {
-            true => handle.cpu(&moment, &self.slots),
-            false => Cpu::default(),
+            true => handle.cpu_nanos(self.units.ticks_per_second, &self.slots),
+            false => 0,
         };
 
         let mut summed = cpu_of(&mut tracked.root);
@@ -234,8 +225,7 @@ impl Sampler {
             let cpu = cpu_of(member);
             match member.pages() {
                 Ok(Some(pages)) => {
-                    summed.total = summed.total.saturating_add(cpu.total);
-                    summed.late = summed.late.saturating_add(cpu.late);
+                    summed = summed.saturating_add(cpu);
                     memory.private = memory.private.saturating_add(pages.private);
                     memory.resident = memory.resident.saturating_add(pages.resident);
                     true
@@ -248,17 +238,12 @@ impl Sampler {
             }
         });
 
-        let cpu_nanos = counted.unwrap_or(summed.total);
+        let cpu_nanos = counted.unwrap_or(summed);
         let cpu_percent = match tracked.last {
             // A leaf may have counted for earlier lives; the processes have not.
-            None => {
-                self.machine.percent_of_cpus(summed.total, now.saturating_sub(self.units.since_boot(life.start_ticks)))
-            }
+            None => self.machine.percent_of_cpus(summed, now.saturating_sub(self.units.since_boot(life.start_ticks))),
             Some(last) if is_early => last.percent,
-            Some(last) => {
-                let used = cpu_nanos.saturating_sub(last.cpu_nanos).saturating_sub(summed.late);
-                self.machine.percent_of_cpus(used, moment.elapsed)
-            }
+            Some(last) => self.machine.percent_of_cpus(cpu_nanos.saturating_sub(last.cpu_nanos), elapsed),
         };
         if !is_early {
             tracked.last = Some(Last { at: now, cpu_nanos, percent: cpu_percent });
