@@ -42,7 +42,7 @@ impl OperationKind {
     pub fn time_needed(self, spec: &Spec) -> Duration {
         let policy = &spec.policy;
         let command = policy.op_timeout.duration();
-        let start = command + policy.start_check.duration().max(Self::SEEK_MIN);
+        let start = command + policy.last_start_check().duration().max(Self::SEEK_MIN);
         let stop = command + policy.stop_check.duration().max(Self::SEEK_MIN);
         match self {
             Self::Start => start,

@@ -89,7 +89,7 @@ pub struct Policy {
     /// Period of a periodic process without a crontab rule.
     pub cycle: Option<Seconds>,
     pub instances: u32,
-    /// JOB's start_check_end_time, kept as given.
+    /// JOB's start_check_end_time: where it is later than `start_check`, the process is checked again then.
     pub start_check_end: Option<Seconds>,
     #[serde(default)]
     pub health: HealthPolicy,
@@ -134,6 +134,16 @@ impl Policy {
             start_check_end: None,
             health: HealthPolicy::default(),
         }
+    }
+
+    /// How long after its start command a process must stay alive: until the last check.
+    pub fn last_start_check(&self) -> Seconds {
+        self.start_check_end.map_or(self.start_check, |end| end.max(self.start_check))
+    }
+
+    /// Whether the process must still be the same one at a second check.
+    pub fn has_second_check(&self) -> bool {
+        self.last_start_check() > self.start_check
     }
 
     /// Whether a periodic process says when it runs.

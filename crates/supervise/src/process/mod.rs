@@ -319,7 +319,7 @@ impl Process {
         self.lose_life(now, exit);
         match std::mem::replace(&mut self.work, Work::Rest) {
             Work::Rest => self.rest(now),
-            Work::Settle { until, .. } => self.died_while_settling(until),
+            Work::Settle { first, .. } => self.died_while_settling(now, first, life),
             Work::Fade { .. } => self.faded(now),
             // The answer or the end of the command that is awaited decides.
             other @ (Work::Wait { .. }

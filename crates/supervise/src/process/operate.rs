@@ -205,12 +205,14 @@ impl Process {
         let mut since = since;
         match look {
             Look::Running(life) if Some(&life) != old.as_ref() => {
+                since = since.filter(|_| self.record.life.as_ref() == Some(&life)).or(Some(now));
                 self.adopt(now, life);
-                since = since.or(Some(now));
             }
             Look::Running(_) | Look::Absent(_) | Look::Dead { .. } => since = None,
         }
-        let is_settled = since.is_some_and(|since| now.since(since) >= seek_window(self.policy_of_current()));
+        let spec = self.policy_of_current();
+        let watched = seek_window(spec).max(spec.policy.last_start_check().duration());
+        let is_settled = since.is_some_and(|since| now.since(since) >= watched);
         if is_settled {
             return self.launched_in_foreground(now);
         }
@@ -284,7 +286,8 @@ impl Process {
             Look::Dead { pid, reason } => {
                 self.lose_life(now, None);
                 self.reason = reason;
-                if Some(pid) != self.named && matches!(mood, Mood::Patient) {
+                let counts = !self.policy_of_current().policy.has_second_check();
+                if Some(pid) != self.named && matches!(mood, Mood::Patient) && counts {
                     // It came and died. The file may still be about to name its successor.
                     self.named = Some(pid);
                     return self.seek_again_at(now + AFTER_DEATH, old, now + AFTER_DEATH, pause);
@@ -313,14 +316,16 @@ impl Process {
         }
     }
 
-    /// Alive: it must stay so for the rest of its start check.
+    /// Alive: it must stay so until its last check.
     fn settle(&mut self, now: Time, until: Time) {
-        let check = self.policy_of_current().policy.start_check.duration();
-        let until = until.min(now + check);
+        let policy = &self.policy_of_current().policy;
+        let (check, last) = (policy.start_check.duration(), policy.last_start_check().duration());
+        let first = until.min(now + check);
+        let until = first + last.saturating_sub(check);
         if until <= now {
             return self.settled(now);
         }
-        self.work = Work::Settle { until };
+        self.work = Work::Settle { first, until };
     }
 
     pub(super) fn settled(&mut self, now: Time) {
@@ -349,9 +354,24 @@ impl Process {
         }
     }
 
-    /// Its pid file may name another life by now; if not, the start has failed.
-    pub(super) fn died_while_settling(&mut self, until: Time) {
-        self.seek_again(None, until, FIRST_PAUSE, Mood::LastLook);
+    /// Its pid file may name another life by now; if not, the start has failed. Between the first check and a
+    /// second one it has failed whoever is there: it had to be the same life.
+    pub(super) fn died_while_settling(&mut self, now: Time, first: Time, life: &Incarnation) {
+        let policy = &self.policy_of_current().policy;
+        let must_stay = policy.has_second_check() && policy.lifetime == Lifetime::Resident;
+        let mood = match (must_stay, now < first) {
+            (false, _) => Mood::LastLook,
+            (true, true) => {
+                self.named = Some(life.pid);
+                Mood::Patient
+            }
+            (true, false) => {
+                let kind = self.current.as_ref().map_or(OperationKind::Start, |current| current.request.kind);
+                let message = format!("{kind}: process {} ended between its two start checks", life.pid);
+                Mood::Failed(Failure::new(Code::CheckFailed, message))
+            }
+        };
+        self.seek_again(None, first, FIRST_PAUSE, mood);
     }
 
     fn not_found(&mut self, now: Time) {

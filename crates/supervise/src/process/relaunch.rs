@@ -119,7 +119,7 @@ impl Process {
 
     /// Supervision's start command ended and the process is there.
     pub(super) fn relaunched(&mut self, now: Time) {
-        self.trial = Some(now + self.record.spec.policy.start_check.duration());
+        self.trial = Some(now + self.record.spec.policy.last_start_check().duration());
         self.work = Work::Rest;
         self.rest(now);
     }

@@ -38,8 +38,9 @@ pub(super) enum Work {
     },
     /// A start has failed; what it may have left behind is being ended.
     Sweep { failure: Failure },
-    /// An operation's start: alive, and must be so until `until`.
-    Settle { until: Time },
+    /// An operation's start: alive, and must be so until `until`. `first` is the first check; without a second
+    /// one it is `until`.
+    Settle { first: Time, until: Time },
     /// The stop or kill command runs.
     Halt { life: Incarnation },
     /// The life must be over at `until`.
@@ -74,7 +75,7 @@ impl Work {
         match self {
             Self::Wait { at } => Some(*at),
             Self::Seek { next, .. } | Self::Launch { next, .. } => *next,
-            Self::Settle { until } | Self::Fade { until, .. } => Some(*until),
+            Self::Settle { until, .. } | Self::Fade { until, .. } => Some(*until),
             // These end with an answer of the host, which bounds every look and command.
             Self::Rest | Self::Look | Self::Sweep { .. } | Self::Halt { .. } | Self::Reload { .. } => None,
         }

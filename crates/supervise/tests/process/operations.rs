@@ -265,3 +265,124 @@ fn a_once_process_is_not_judged_by_the_end_of_an_earlier_run() {
 
     assert_eq!(code_of(&mut world, OperationKind::Start), Code::Success);
 }
+
+#[test]
+fn a_stop_or_kill_that_finds_nothing_running_still_ends_the_management() {
+    for kind in [OperationKind::Stop, OperationKind::Kill] {
+        for lifetime in [Lifetime::Resident, Lifetime::Periodic] {
+            let spec = spec(|spec| {
+                spec.policy.lifetime = lifetime;
+                spec.policy.cycle = Some(secs(3600));
+                spec.policy.start_retries = 1000;
+            });
+            let mut world = World::new(spec, Habits { appears_after_ms: None, ..Habits::default() });
+            world.request(OperationKind::Manage);
+            world.pass(Duration::from_secs(30));
+            assert!(world.machine.managed());
+            let stop = world.request(kind);
+
+            world.pass(Duration::from_secs(30));
+
+            let outcome = world.outcome(stop).unwrap();
+            assert_eq!((outcome.code, outcome.managed), (Code::NotRunning, false), "{kind} {lifetime:?}");
+            let launches = world.launches.len();
+            world.pass(Duration::from_secs(600));
+            assert_eq!((world.launches.len(), world.machine.managed()), (launches, false), "{kind} {lifetime:?}");
+        }
+    }
+}
+
+/// Looked at 5 s after the start command, and again at 10 s.
+fn checked_twice(change: impl FnOnce(&mut proctor_model::Spec)) -> std::sync::Arc<proctor_model::Spec> {
+    spec(|spec| {
+        spec.policy.start_check = secs(5);
+        spec.policy.start_check_end = Some(secs(10));
+        change(spec);
+    })
+}
+
+#[test]
+fn a_start_with_a_second_check_succeeds_when_the_same_life_is_there_at_both() {
+    let mut world = World::new(checked_twice(|_| {}), Habits::default());
+    let start = world.request(OperationKind::Start);
+
+    world.pass(Duration::from_millis(9900));
+    assert_eq!(world.outcome(start), None);
+    world.pass(Duration::from_millis(300));
+
+    assert_eq!(world.outcome(start).unwrap().code, Code::Success);
+    assert!(world.machine.managed());
+}
+
+#[test]
+fn a_process_that_dies_between_its_two_checks_fails_the_start_at_once() {
+    let mut world = World::new(checked_twice(|_| {}), Habits { lives_ms: Some(7000), ..Habits::default() });
+    let start = world.request(OperationKind::Start);
+
+    world.pass(Duration::from_millis(7200));
+
+    let outcome = world.outcome(start).unwrap();
+    assert_eq!(outcome.code, Code::CheckFailed);
+    assert_eq!(outcome.message, "start: process 102 ended between its two start checks");
+    assert!(!world.machine.managed());
+}
+
+#[test]
+fn another_life_at_the_second_check_is_adopted_and_fails_the_start() {
+    let mut world = World::new(checked_twice(|_| {}), Habits::default());
+    let start = world.request(OperationKind::Start);
+    world.pass(Duration::from_secs(7));
+
+    world.kill_outside();
+    world.start_by_hand();
+    world.pass(Duration::from_millis(100));
+
+    assert_eq!(world.outcome(start).unwrap().code, Code::CheckFailed);
+    assert_eq!(world.machine.life().map(|life| life.pid), world.pid());
+}
+
+#[test]
+fn what_happens_before_the_first_of_two_checks_does_not_count() {
+    let mut world = World::new(checked_twice(|_| {}), Habits { lives_ms: Some(1000), ..Habits::default() });
+    let start = world.request(OperationKind::Start);
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.outcome(start), None);
+
+    world.habits.lives_ms = None;
+    world.start_by_hand();
+    world.pass(Duration::from_secs(8));
+
+    assert_eq!(world.outcome(start).unwrap().code, Code::Success);
+}
+
+#[test]
+fn nothing_at_the_first_of_two_checks_fails_the_start_then() {
+    let mut world = World::new(checked_twice(|_| {}), Habits { lives_ms: Some(1000), ..Habits::default() });
+    let start = world.request(OperationKind::Start);
+
+    world.pass(Duration::from_millis(5500));
+
+    assert_eq!(world.outcome(start).unwrap().code, Code::CheckFailed);
+}
+
+#[test]
+fn an_end_that_is_no_later_than_the_begin_adds_no_check() {
+    let mut world = World::new(checked_twice(|spec| spec.policy.start_check_end = Some(secs(1))), Habits::default());
+    let start = world.request(OperationKind::Start);
+
+    world.pass(Duration::from_millis(5200));
+
+    assert_eq!(world.outcome(start).unwrap().code, Code::Success);
+}
+
+#[test]
+fn a_second_check_holds_for_a_start_command_that_is_the_process_itself() {
+    let mut world = World::new(checked_twice(|_| {}), Habits { foreground: true, ..Habits::default() });
+    let start = world.request(OperationKind::Start);
+
+    world.pass(Duration::from_secs(9));
+    assert_eq!(world.outcome(start), None);
+    world.pass(Duration::from_secs(10));
+
+    assert_eq!(world.outcome(start).unwrap().code, Code::Success);
+}
