@@ -31,7 +31,9 @@ lint:
 	scripts/check-direction
 
 unit: build
+	@rm -rf $${CARGO_TARGET_DIR:-target}/skipped-tests
 	$(CARGO) nextest run --workspace
+	@scripts/report-skips
 
 deny:
 	scripts/check-dependencies $(DENY_VERSION)

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use common::{World, eventually, exited, is_dead, is_root, numbers, our_zombies};
 use proctor_host::{Command, Leaf, Method, Prefer};
 use proctor_model::Incarnation;
+use proctor_testkit::skip;
 
 /// Every method that works here; the tests run with each.
 fn worlds() -> Vec<World> {
@@ -177,7 +178,7 @@ async fn a_process_that_makes_cgroups_of_its_own_is_killed_and_cleared_away() {
 #[tokio::test]
 async fn a_command_of_another_user_gets_into_its_leaf() {
     if !is_root() {
-        return;
+        return skip("only root runs commands as other users");
     }
     for world in worlds() {
         let leaf = Leaf::of("test:user");

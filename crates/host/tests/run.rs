@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{PATIENCE, World, eventually, exited, is_dead, is_root, not_run, numbers, our_zombies};
 use proctor_model::{CommandResult, Exit, Signal};
+use proctor_testkit::skip;
 
 #[tokio::test]
 async fn a_command_answers_with_its_exit_and_both_its_outputs() {
@@ -93,7 +94,7 @@ async fn a_command_that_cannot_be_run_says_why() {
 #[tokio::test]
 async fn a_command_runs_as_its_user_with_a_login_like_environment() {
     if !is_root() {
-        return;
+        return skip("only root runs commands as other users");
     }
     let world = World::new();
     let mut command = world.command("id -un; id -Gn; env | sort; umask; pwd");

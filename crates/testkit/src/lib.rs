@@ -6,12 +6,14 @@
 
 mod fleet;
 mod program;
+mod skip;
 mod subject;
 
 use std::time::{Duration, Instant};
 
 pub use fleet::{APP, Agent, Fleet, Server, run_proctor};
 pub use program::{Program, binary, free_port};
+pub use skip::skip;
 pub use subject::Subject;
 
 /// Generous: a loaded machine may be ten times slower than an idle one.

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use proctor_testkit::skip;
 use serde_json::Value;
 
 use super::a_identity::{message, set};
@@ -86,7 +87,7 @@ impl Drop for Freezer {
 async fn a18_a_process_that_cannot_be_killed_fails_the_kill_and_gets_no_second_copy() {
     let scene = Scene::running("unkillable", |_, spec| set(spec, "/monitor_policy/stop_check_secs", 1)).await;
     let pid = scene.subject.pid().unwrap();
-    let Some(freezer) = Freezer::freeze(pid) else { return };
+    let Some(freezer) = Freezer::freeze(pid) else { return skip("there is no cgroup v1 freezer") };
     until("it is in uninterruptible sleep", || stat(pid).is_some_and(|(state, _)| state == 'D')).await;
 
     let stop = scene.operate(1).await;
