@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use proctor_testkit::{Subject, eventually};
+use proctor_runtime::clock;
+use proctor_testkit::{Subject, eventually, skip};
 use serde_json::Value;
 
 use super::zero::stat;
@@ -27,6 +28,7 @@ async fn a1_a_double_fork_is_found_by_its_pid_file_and_its_end_is_seen_at_once()
                     exec q(./forker), 100000";
         set(spec, "/control/start_cmd", format!("echo start >> commands.log; perl -e '{code}'"));
         set(spec, "/monitor_policy/start_check_secs", 1);
+        set(spec, "/monitor_policy/start_retries", 20);
         assert_eq!(subject.name, "forker");
     })
     .await;
@@ -36,12 +38,25 @@ async fn a1_a_double_fork_is_found_by_its_pid_file_and_its_end_is_seen_at_once()
     assert_eq!(row["error_code"], 0, "{row}");
     let pid = scene.subject.pid().unwrap();
     assert_eq!(scene.status().await["pid"], pid);
-    let killed = Instant::now();
-    scene.subject.kill(pid);
-    until("its end is seen", || scene.subject.starts() == 2).await;
-    assert!(killed.elapsed() < Duration::from_secs(1), "{:?}", killed.elapsed());
-    scene.until_other_than(pid).await;
-    assert!(scene.event("exited").await.to_string().contains("signal 9"));
+    // An agent that polled would see none of these ends within 100 ms of the kill: each kill follows
+    // closely on the look that found the life. On a loaded machine some are seen late, hence the best of five.
+    let mut best = i64::MAX;
+    for round in 1..=5 {
+        let pid = scene.until_pid().await;
+        scene.until_known(pid).await;
+        let killed_at = clock::unix_millis();
+        scene.subject.kill(pid);
+        let exits = eventually("its end is seen", || async {
+            let exits = scene.events("exited").await;
+            (exits.len() == round).then_some(exits)
+        })
+        .await;
+        let last = exits.last().unwrap();
+        assert!(last.to_string().contains("signal 9"), "{last}");
+        best = best.min(last["at_ms"].as_i64().unwrap() - killed_at);
+        scene.until_other_than(pid).await;
+    }
+    assert!(best < 100, "the quickest of five ends was seen after {best} ms");
     scene.zero_list(1).await;
 }
 
@@ -318,7 +333,9 @@ async fn a11_a_pid_file_on_a_file_system_that_hangs_blocks_nobody() {
     .await;
     let other = Subject::new(scene.fleet.dir(), "local").unwrap();
     scene.register(&other, |_, _| {}).await;
-    let Some(hung) = HungFileSystem::mount(scene.path("hung")).await else { return };
+    let Some(hung) = HungFileSystem::mount(scene.path("hung")).await else {
+        return skip("FUSE cannot be mounted");
+    };
 
     let task = scene.submit(0).await;
     // Others are served while that one hangs.

@@ -48,7 +48,7 @@ async fn d1_a_crash_loop_keeps_its_intervals_and_ends_with_exactly_one_alert() {
 }
 
 /// So many processes of one program, each with a pid file of its own.
-fn storm(subject: &Subject, count: usize, op_type: i64) -> Value {
+pub(super) fn storm(subject: &Subject, count: usize, op_type: i64) -> Value {
     let item = |index: usize| {
         let mut spec = subject.spec();
         let file = format!("{}/{index}.pid", subject.dir.display());

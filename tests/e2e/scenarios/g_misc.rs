@@ -5,13 +5,15 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use proctor_testkit::{Fleet, Program, Subject, eventually};
 use serde_json::{Value, json};
 
+use super::d_restarts::storm;
 use super::zero::{Bystander, no_zombies};
 use super::{IP, Scene, until};
-use crate::hosts;
+use crate::{content, hosts, row};
 
 /// A health command that does what the file `mode` says, every second.
 fn examined(_: &Subject, spec: &mut Value) {
@@ -82,7 +84,9 @@ async fn g3_restarts_for_illness_stay_inside_the_retry_limits() {
     let scene = Scene::new("incurable", |subject, spec| {
         examined(subject, spec);
         spec["control"]["health_cmd"] = json!("exit 1");
-        spec["monitor_policy"]["start_retries"] = json!(2);
+        spec["control"]["start_cmd"] = json!(format!("date +%s%N >> times; {}", subject.start_cmd()));
+        spec["monitor_policy"]["start_retries"] = json!(3);
+        spec["monitor_policy"]["start_interval"] = json!(4);
     })
     .await;
     assert_eq!(scene.operate(0).await["error_code"], 0);
@@ -90,7 +94,12 @@ async fn g3_restarts_for_illness_stay_inside_the_retry_limits() {
     scene.event("cancel_restart").await;
 
     scene.until_released().await;
-    assert_eq!(scene.subject.starts(), 3, "one start and two retries");
+    assert_eq!(scene.subject.starts(), 4, "one start and three retries");
+    // The first retry is at once; an illness takes two seconds to show, so the interval makes the others wait.
+    let times = fs::read_to_string(scene.path("times")).unwrap();
+    let times: Vec<u64> = times.lines().map(|line| line.parse().unwrap()).collect();
+    let waits: Vec<Duration> = times.windows(2).map(|pair| Duration::from_nanos(pair[1] - pair[0])).collect();
+    assert!(waits[1..].iter().all(|wait| *wait >= Duration::from_secs(4)), "{waits:?}");
     assert_eq!(scene.events("cancel_restart").await.len(), 1);
     scene.zero_list(0).await;
 }
@@ -196,6 +205,36 @@ async fn g8_thousands_of_registered_processes_are_taken_up_again_by_a_new_agent(
 }
 
 #[tokio::test]
+async fn g8_a_thousand_running_processes_are_adopted_by_a_new_agent() {
+    const COUNT: usize = 1000;
+    let mut scene = Scene::new("stormy", |_, _| {}).await;
+    let managed = scene.fleet.operate("operate_proc_multi", &storm(&scene.subject, COUNT, 3)).await.unwrap();
+    assert_eq!(managed.as_object().unwrap().values().find(|row| row["error_code"] != 0), None);
+    until("all of them run", || scene.subject.copies().len() == COUNT).await;
+    let mut before = scene.subject.copies();
+    before.sort_unstable();
+
+    scene.kill_agent().await;
+    scene.restart_agent().await;
+
+    let status = scene.fleet.operate("operate_proc_multi", &storm(&scene.subject, COUNT, 2)).await.unwrap();
+    let mut adopted: Vec<i32> = (0..COUNT)
+        .map(|index| {
+            let instance = content(row(&status, IP, &format!("stormy-{index}")))["process"][0]["instance"][0].clone();
+            assert_eq!(instance["isAuto"], true, "{index}: {instance}");
+            i32::try_from(instance["pid"].as_i64().unwrap()).unwrap()
+        })
+        .collect();
+    adopted.sort_unstable();
+    assert_eq!(adopted, before, "every life is known by its pid");
+    let mut copies = scene.subject.copies();
+    copies.sort_unstable();
+    assert_eq!(copies, before, "nobody was started again");
+    scene.fleet.operate("operate_proc_multi", &storm(&scene.subject, COUNT, 4)).await.unwrap();
+    scene.zero_list(COUNT).await;
+}
+
+#[tokio::test]
 async fn g9_garbage_on_the_link_disturbs_nobody() {
     let scene = Scene::running("undisturbed", |_, _| {}).await;
     let pid = scene.subject.pid().unwrap();
@@ -261,7 +300,7 @@ async fn odd_agent(fleet: &Fleet, house: &Path, agent: &str, line: &str) -> Prog
 async fn operate(fleet: &Fleet, subject: &Subject, op_type: i64) -> Value {
     let body = json!({"meta": subject.meta(), "op_type": op_type, "hosts": hosts(&[IP])});
     let rows = fleet.operate("operate_proc", &body).await.unwrap();
-    crate::row(&rows, IP, &subject.name).clone()
+    row(&rows, IP, &subject.name).clone()
 }
 
 async fn register(fleet: &Fleet, subject: &Subject, user: &str) {

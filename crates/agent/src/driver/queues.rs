@@ -92,6 +92,8 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -111,6 +113,26 @@ mod tests {
         }
 
         assert!(begun.join_all().await.into_iter().all(|has_begun| has_begun));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn e6_of_a_thousand_runs_at_once_sixty_four_begin_at_a_time() {
+        let queues = Queues::default();
+        let (beginning, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let mut runs = tokio::task::JoinSet::new();
+        for _ in 0..1000 {
+            let (queue, beginning, most) = (queues.of(None), beginning.clone(), most.clone());
+            runs.spawn(async move {
+                let place = queue.wait().await.expect("a thousand short runs fit into the patience");
+                most.fetch_max(beginning.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                place.lend(tokio::time::sleep(Duration::from_millis(50))).await;
+                beginning.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+
+        runs.join_all().await;
+
+        assert_eq!(most.load(Ordering::Relaxed), SUPERVISION_MAX);
     }
 
     #[tokio::test(start_paused = true)]
