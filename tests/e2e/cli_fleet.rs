@@ -165,3 +165,47 @@ async fn hosts_belong_to_businesses_and_the_doctor_finds_who_is_away() {
         .unwrap();
     assert_eq!(nobody.status.code(), Some(1), "{nobody:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn local_administration_is_audited_and_makes_neither_a_second_app_nor_a_second_store() {
+    let fleet = Fleet::start().await.unwrap();
+    let (data, typo) = (fleet.dir().join("data"), fleet.dir().join("dada"));
+    let local = |arguments: &[&str], dir: &std::path::Path| {
+        let output = Command::new(binary("proctor")).args(arguments).arg("--data-dir").arg(dir).output().unwrap();
+        (output.status.code(), out_of(&output.stdout), out_of(&output.stderr))
+    };
+
+    let (made, first, _) = local(&["app", "create", "local"], &data);
+    let (twice, nothing, told) = local(&["app", "create", "local", "--trusted"], &data);
+    let (rotated, second, _) = local(&["app", "rotate", "local"], &data);
+    let (unknown, _, _) = local(&["app", "rotate", "nobody"], &data);
+    let (lost, _, hint) = local(&["app", "create", "lost"], &typo);
+    let (no_token, _, _) = local(&["token", "create"], &typo);
+
+    assert_eq!((made, rotated), (Some(0), Some(0)));
+    assert!(!first.is_empty() && !second.is_empty() && first != second);
+    assert_eq!((twice, nothing.as_str()), (Some(2), ""), "{told}");
+    assert!(told.contains("app local exists already: rotate its secret (`proctor app rotate local`)"), "{told}");
+    assert_eq!((unknown, lost, no_token), (Some(2), Some(2), Some(2)));
+    assert!(hint.contains("dada holds no store of a server (proctor.db): check --data-dir"), "{hint}");
+    assert!(!typo.exists());
+    let entries = fleet.get("/api/v1/audit?app=local:cli&limit=100").await.unwrap()["entries"].clone();
+    let ended = entries.as_array().unwrap().iter().filter(|entry| entry["phase"] == "ended");
+    let ended: Vec<(&str, &str)> =
+        ended.map(|entry| (entry["action"].as_str().unwrap(), entry["outcome"].as_str().unwrap())).collect();
+    assert_eq!(
+        ended,
+        [
+            ("create_app", "done"), // the fleet's own
+            ("create_app", "done"),
+            ("create_app", "refused: app local exists already: rotate its secret (`proctor app rotate local`)"),
+            ("rotate_app_secret", "done"),
+            ("rotate_app_secret", "refused: app nobody is not known"),
+        ]
+    );
+    assert_eq!(fleet.get("/api/v1/audit/verify").await.unwrap()["intact"], true);
+}
+
+fn out_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim().to_owned()
+}

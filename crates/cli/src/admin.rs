@@ -1,14 +1,14 @@
-//! `proctor token create` and `proctor app create`: on the store beside a running server, or
-//! through its API. Only the secret goes to stdout, so that scripts can catch it.
+//! `proctor token create`, `proctor app create` and `proctor app rotate`: on the store beside a running
+//! server, or through its API, audited either way. Only the secret goes to stdout, so that scripts can catch it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use proctor_client::{Client, CreatedApp, CreatedToken, NewApp, NewToken};
-use proctor_server::admin::{self, AppCode, AppOptions, TokenRequest};
+use proctor_client::{AppQuery, Client, CreatedApp, CreatedToken, NewApp, NewToken};
+use proctor_server::admin::{AppCode, AppOptions, LocalAdmin, TokenRequest};
 
 use crate::args::{AppArgs, Connection, TokenArgs};
-use crate::commands::Ended;
+use crate::commands::{Ended, RotateArgs};
 use crate::{output, profile, serve};
 
 /// Where an administrator's command takes effect.
@@ -38,8 +38,7 @@ pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Re
     let request = TokenRequest::new(uses, ttl, cloud_id)?.placing(business);
     let created = match Place::find(data_dir, connection)? {
         Place::Store(dir) => {
-            let store = serve::open_store_beside(&dir).await?;
-            let (token, expires_at) = admin::create_token(&store, request).await?;
+            let (token, expires_at) = local(&dir).await?.create_token(request).await?;
             CreatedToken { token: token.to_string(), expires_at: expires_at / 1000 }
         }
         Place::Server(client) => {
@@ -61,8 +60,7 @@ pub(crate) async fn create_app(args: AppArgs, connection: &Connection) -> Result
             bail!("--role needs a running server: give --server and leave --data-dir out")
         }
         Place::Store(dir) => {
-            let store = serve::open_store_beside(&dir).await?;
-            let secret = admin::renew_app(&store, &code, AppOptions { trusted, signing }).await?;
+            let secret = local(&dir).await?.create_app(&code, AppOptions { trusted, signing }).await?;
             CreatedApp { code: code.to_string(), secret, trusted }
         }
         Place::Server(client) => {
@@ -72,6 +70,25 @@ pub(crate) async fn create_app(args: AppArgs, connection: &Connection) -> Result
     };
     output::print_or(connection.output, &created, || format!("{}\n", created.secret))?;
     let kind = if trusted { "trusted app" } else { "app" };
-    eprintln!("This is the secret of the {kind} {code}. It is not shown again; a new one replaces it.");
+    eprintln!("This is the secret of the {kind} {code}. It is not shown again; `proctor app rotate` replaces it.");
     Ok(Ended::Well)
+}
+
+pub(crate) async fn rotate_app(args: RotateArgs, connection: &Connection) -> Result<Ended> {
+    let RotateArgs { code, signing, data_dir } = args;
+    let signing = signing.then_some(true);
+    let rotated = match Place::find(data_dir, connection)? {
+        Place::Store(dir) => {
+            let (app, secret) = local(&dir).await?.rotate_app(&code.parse()?, signing).await?;
+            CreatedApp { code: app.code, secret, trusted: app.trusted }
+        }
+        Place::Server(client) => client.rotate_app_secret(&code, &AppQuery { signatures: signing }).await?,
+    };
+    output::print_or(connection.output, &rotated, || format!("{}\n", rotated.secret))?;
+    eprintln!("This is the new secret of app {code}. It is not shown again; the old one no longer works.");
+    Ok(Ended::Well)
+}
+
+async fn local(dir: &Path) -> Result<LocalAdmin> {
+    Ok(LocalAdmin::new(serve::open_store_beside(dir).await?, &serve::system_user()))
 }

@@ -14,7 +14,7 @@ use anyhow::{Context, Error, Result};
 use proctor_model::{AgentId, HostKey};
 use proctor_pki::random_secret;
 use proctor_runtime::Tasks;
-use proctor_server::admin::{self, AppCode, AppOptions, TokenRequest};
+use proctor_server::admin::{AppCode, AppOptions, LocalAdmin, TokenRequest};
 use proctor_server::control::{Caller, Control};
 use proctor_server::{Options, Server};
 use proctor_store::Store;
@@ -90,7 +90,8 @@ async fn app(dir: &Path, connection: &Connection, store: &Arc<dyn Store>) -> Res
     let kept_secret = kept.app_secret.filter(|_| kept.app_code.as_deref() == Some(code.as_str()));
     let secret = connection.app_secret.clone().or(kept_secret).unwrap_or_else(random_secret);
     let app_code: AppCode = code.parse().context("cannot use the app code")?;
-    admin::put_app(store, &app_code, &secret, AppOptions { trusted: true, signing: false }).await?;
+    let local = LocalAdmin::new(store.clone(), &serve::system_user());
+    local.ensure_app(&app_code, &secret, AppOptions { trusted: true, signing: false }).await?;
     let user = connection.user.clone().or(kept.user).unwrap_or_else(|| USER.to_owned());
     Ok(Profile { app_code: Some(code), app_secret: Some(secret), user: Some(user), ..Profile::default() })
 }
@@ -123,7 +124,8 @@ async fn start_agent(
         None
     } else {
         let request = TokenRequest::new(1, TOKEN_TTL, Some(HOST.cloud))?;
-        Some(admin::create_token(store, request).await?.0.to_string())
+        let local = LocalAdmin::new(store.clone(), &serve::system_user());
+        Some(local.create_token(request).await?.0.to_string())
     };
     let options = proctor_agent::Options {
         server: reachable(server.link).to_string(),

@@ -49,6 +49,7 @@ async fn run(cli: Cli) -> Result<Ended> {
         Command::Server(args) => serve::run(args).await,
         Command::Token(TokenCommand::Create(args)) => admin::create_token(args, &connection).await,
         Command::App(AppCommand::Create(args)) => admin::create_app(args, &connection).await,
+        Command::App(AppCommand::Rotate(args)) => admin::rotate_app(args, &connection).await,
         Command::Completion(args) => papers::completion(&args),
         Command::Man(args) => papers::man(&args),
         other => commands::run(other, &connection).await,

@@ -70,15 +70,25 @@ pub(crate) async fn open_store(dir: &Path) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(store))
 }
 
-/// The store of a server that may be running, or may start later.
+/// The store of a server that may be running. None is made: a mistyped directory must not look like an
+/// empty server.
 pub(crate) async fn open_store_beside(dir: &Path) -> Result<Arc<dyn Store>> {
-    make_dir(dir)?;
     let path = store_file(dir);
-    if !path.exists() {
-        eprintln!("proctor: {} holds no store yet: a new one is made, with an authority of its own", dir.display());
+    if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {
+        bail!(
+            "{} holds no store of a server ({STORE_FILE}): check --data-dir, or start `proctor server` on it first",
+            dir.display()
+        );
     }
     let store = SqliteStore::open_beside(&path).await.with_context(|| format!("cannot open {}", path.display()))?;
     Ok(Arc::new(store))
+}
+
+/// Who runs this program, for the audit.
+pub(crate) fn system_user() -> String {
+    let uid = nix::unistd::getuid();
+    let user = nix::unistd::User::from_uid(uid).ok().flatten();
+    user.map_or_else(|| format!("uid {uid}"), |user| user.name)
 }
 
 pub(crate) fn store_file(dir: &Path) -> PathBuf {

@@ -3,6 +3,8 @@
 //! Works on any store, so that it can be used beside a running server too. The secrets are returned
 //! once and only their hashes are kept.
 
+mod local;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,8 @@ use uuid::Uuid;
 use crate::keys::Keys;
 use crate::user_token::TokenText;
 use crate::{ServerError, gateway};
+
+pub use local::{LOCAL_APP, LocalAdmin};
 
 const USES_MAX: u32 = 100_000;
 const TTL_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -47,6 +51,14 @@ impl TokenRequest {
     pub fn placing(mut self, business: Option<u64>) -> Self {
         self.business = business;
         self
+    }
+}
+
+/// In the words of the audit.
+impl std::fmt::Display for TokenRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { uses, cloud, business, .. } = self;
+        write!(f, "join token for {uses} agents, cloud {cloud:?}, business {business:?}")
     }
 }
 
@@ -103,6 +115,13 @@ pub struct AppOptions {
     pub signing: bool,
 }
 
+impl AppOptions {
+    /// In the words of the audit.
+    pub(crate) fn describe(self, code: &AppCode) -> String {
+        format!("app {code}{}", if self.trusted { ", trusted" } else { "" })
+    }
+}
+
 /// Makes an app with a new secret, which is returned, and with these bindings. An app of the same code
 /// refuses it.
 pub async fn create_app(
@@ -117,15 +136,25 @@ pub async fn create_app(
     Ok(store.create_app(app, &bindings).await?.map(|()| secret))
 }
 
-/// Makes an app with a new secret, which is returned. An app of the same code gets the new secret
-/// and loses its old one.
-pub async fn renew_app(store: &Arc<dyn Store>, code: &AppCode, options: AppOptions) -> Result<String, ServerError> {
+/// Gives an app a new secret, which is returned with the app; the old one counts no longer. Whether it is
+/// trusted, and its bindings, stay as they are. `signing` None: as before.
+pub async fn rotate_app(
+    store: &Arc<dyn Store>,
+    code: &AppCode,
+    signing: Option<bool>,
+) -> Result<Result<(App, String), Refusal>, ServerError> {
+    let unknown = || Refusal::UnknownApp(code.to_string());
+    let Some(present) = store.app(&code.0).await? else { return Ok(Err(unknown())) };
+    let signing = signing.unwrap_or_else(|| present.sealed_secret.is_some());
     let secret = random_secret();
-    put_app(store, code, &secret, options).await?;
-    Ok(secret)
+    let keys = Keys::load(store.as_ref()).await?;
+    let App { secret_hash, sealed_secret, .. } =
+        app(&keys, code, &secret, AppOptions { trusted: present.trusted, signing });
+    let rotated = store.set_app_secret(&code.0, secret_hash, sealed_secret).await?;
+    Ok(rotated.map(|app| (app, secret)).ok_or_else(unknown))
 }
 
-/// As [`renew_app`], with a secret of the caller's choice.
+/// Makes an app, or replaces the one of the same code, with a secret of the caller's choice.
 pub async fn put_app(
     store: &Arc<dyn Store>,
     code: &AppCode,

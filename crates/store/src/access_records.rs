@@ -72,8 +72,10 @@ pub enum Refusal {
     BuiltInRole(RoleName),
     #[error("user {0} is not known")]
     UnknownUser(String),
-    #[error("there is an app {0} already: give it a new secret instead")]
+    #[error("app {0} exists already: rotate its secret (`proctor app rotate {0}`)")]
     AppExists(String),
+    #[error("app {0} is not known")]
+    UnknownApp(String),
     #[error("there is a user {0} already")]
     UserExists(String),
 }

@@ -50,6 +50,7 @@ macro_rules! conformance_suite {
             apps::a_new_app_comes_with_its_bindings_or_not_at_all,
             apps::a_code_is_given_to_one_app_however_many_ask_at_once,
             apps::the_hash_of_an_app_is_renewed_only_while_it_is_the_old_one,
+            apps::a_new_secret_changes_nothing_else_of_an_app,
             apps::an_unknown_app_is_none,
             apps::the_first_secret_wins,
             apps::of_many_first_secrets_all_see_the_same,

@@ -69,6 +69,13 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn app(&self, code: &str) -> Result<Option<App>>;
     /// Replaces the hash of the app's secret if it is `old`; false where it is not, or the app is gone.
     async fn renew_app_hash(&self, code: &str, old: &str, new: &str) -> Result<bool>;
+    /// Replaces the secret of an app and nothing else of it, and returns the app; None for one that is not there.
+    async fn set_app_secret(
+        &self,
+        code: &str,
+        secret_hash: String,
+        sealed_secret: Option<Vec<u8>>,
+    ) -> Result<Option<App>>;
     /// Sorted by code.
     async fn apps(&self) -> Result<Vec<App>>;
     /// Whether it was there. Its bindings go with it.

@@ -56,11 +56,12 @@ impl Fleet {
     pub async fn start() -> Result<Self> {
         let dir = tempfile::tempdir()?;
         let (http, link) = (free_port(), free_port());
-        let secret = run_proctor(&["app", "create", APP, "--trusted", "--data-dir", &text(&dir.path().join("data"))])?;
         let program = start_server(dir.path(), http, link)?;
         let client = reqwest::Client::builder().timeout(Duration::from_secs(30)).build()?;
-        let fleet = Self { server: Server { program, http, link }, secret, client, dir };
+        let mut fleet = Self { server: Server { program, http, link }, secret: String::new(), client, dir };
         fleet.until_healthy().await;
+        let data = text(&fleet.dir.path().join("data"));
+        fleet.secret = run_proctor(&["app", "create", APP, "--trusted", "--data-dir", &data])?;
         Ok(fleet)
     }
 

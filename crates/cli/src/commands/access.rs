@@ -1,13 +1,14 @@
 //! Who may do what: `proctor app`, `proctor user`, `proctor role`, `proctor binding`. A secret is the
 //! only thing on stdout, so that scripts can catch it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
 use proctor_client::{
-    AppQuery, AppView, BindingQuery, BindingView, NewBinding, NewUserToken, RoleView, UserTokenView, UserView, Who,
+    AppView, BindingQuery, BindingView, NewBinding, NewUserToken, RoleView, UserTokenView, UserView, Who,
 };
 
 use super::{Ended, Session};
@@ -33,10 +34,13 @@ pub(crate) struct CodeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RotateArgs {
-    code: String,
+    pub(crate) code: String,
     /// It may sign its calls (bk_signature); the new secret is then kept, sealed, beside its hash
     #[arg(long, env = "PROCTOR_APP_SIGNING", value_parser = BoolishValueParser::new())]
-    signing: bool,
+    pub(crate) signing: bool,
+    /// Data directory of the server; without it, the server is asked
+    #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -167,20 +171,14 @@ fn told(server: &str, who: &Who) -> String {
     text
 }
 
-/// Every command but the making of an app, which also works beside a server.
+/// Every command but those that also work beside a server.
 pub(super) async fn app(session: &Session, command: AppCommand) -> Result<Ended> {
     match command {
         AppCommand::List => {
             let apps = session.client.apps().await?;
             output::print(session.output, &apps, |apps| app_sheet(apps))?;
         }
-        AppCommand::Create(_) => unreachable!("main makes apps"),
-        AppCommand::Rotate(args) => {
-            let query = AppQuery { signatures: args.signing.then_some(true) };
-            let created = session.client.rotate_app_secret(&args.code, &query).await?;
-            output::print_or(session.output, &created, || format!("{}\n", created.secret))?;
-            eprintln!("This is the new secret of {}. It is not shown again.", args.code);
-        }
+        AppCommand::Create(_) | AppCommand::Rotate(_) => unreachable!("main runs them, see crate::admin"),
         AppCommand::Delete(args) => {
             session.client.delete_app(&args.code).await?;
             eprintln!("App {} is gone.", args.code);

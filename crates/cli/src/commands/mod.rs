@@ -24,7 +24,7 @@ use crate::args::{Command, Connection, GroupCommand, Output};
 use crate::output::{self, Sheet, Tone, plain};
 use crate::profile;
 
-pub(crate) use access::{AppCommand, BindingCommand, RoleCommand, UserCommand};
+pub(crate) use access::{AppCommand, BindingCommand, RoleCommand, RotateArgs, UserCommand};
 pub(crate) use apply::{ApplyArgs, FilesArgs};
 pub(crate) use audit::AuditCommand;
 pub(crate) use events::EventsArgs;

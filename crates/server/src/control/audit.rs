@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use proctor_model::{Class, Classes, Outcome};
 use proctor_runtime::clock;
-use proctor_store::{AuditDraft, AuditPhase};
+use proctor_store::{AuditDraft, AuditPhase, Store};
 
 use super::{Caller, Control, ControlError, Result};
 
@@ -76,18 +76,8 @@ impl Control {
     {
         let caller = caller.clone();
         self.to_end("audited change", |control| async move {
-            let begun = control.write(caller.entry(&deed, AuditPhase::Begun, String::new())).await?;
-            let done = work(control.clone()).await;
-            let outcome = match &done {
-                Ok(value) => told(value),
-                Err(error) => format!("failed: {error}"),
-            };
-            let ended = AuditDraft { of: Some(begun), ..caller.entry(&deed, AuditPhase::Ended, outcome) };
-            if let Err(error) = control.write(ended).await {
-                // The change is made and its beginning is on record: the answer must not deny it.
-                tracing::error!(%error, action = %deed.action, begun, "the end of a change is missing in the audit");
-            }
-            done
+            let work = work(control.clone());
+            audited_on(control.inner.store.as_ref(), &caller, &deed, work, told).await
         })
         .await
     }
@@ -124,6 +114,28 @@ impl Control {
     async fn write(&self, entry: AuditDraft) -> Result<u64> {
         Ok(self.inner.store.append_audit(entry, clock::unix_millis()).await?)
     }
+}
+
+/// Makes a change on the store with its trace; `told` says in a few words what came of it.
+pub(crate) async fn audited_on<T>(
+    store: &dyn Store,
+    caller: &Caller,
+    deed: &Deed,
+    work: impl Future<Output = Result<T>>,
+    told: impl FnOnce(&T) -> String,
+) -> Result<T> {
+    let begun = store.append_audit(caller.entry(deed, AuditPhase::Begun, String::new()), clock::unix_millis()).await?;
+    let done = work.await;
+    let outcome = match &done {
+        Ok(value) => told(value),
+        Err(error) => format!("failed: {error}"),
+    };
+    let ended = AuditDraft { of: Some(begun), ..caller.entry(deed, AuditPhase::Ended, outcome) };
+    if let Err(error) = store.append_audit(ended, clock::unix_millis()).await {
+        // The change is made and its beginning is on record: the answer must not deny it.
+        tracing::error!(%error, action = %deed.action, begun, "audit entry for the end of a change is missing");
+    }
+    done
 }
 
 /// Rows in a few words: how many went well, how many did not, by their codes.

@@ -31,6 +31,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use access::Missing;
 pub use audit::Deed;
+pub(crate) use audit::audited_on;
 pub use dispatch::Delivery;
 pub use events::{NewWebhook, WEBHOOKS_MAX};
 pub use sessions::{Meeting, Session};

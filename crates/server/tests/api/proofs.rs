@@ -69,8 +69,7 @@ async fn an_app_that_is_deleted_or_changed_is_out_within_seconds() {
         |secret: &str| json!({"bk_app_code": APP, "bk_app_secret": secret, "bk_username": "admin"}).to_string();
     as_app(&world, SECRET).await.data();
 
-    let options = AppOptions { trusted: true, signing: false };
-    let secret = admin::renew_app(&store(&world), &APP.parse().unwrap(), options).await.unwrap();
+    let (_, secret) = admin::rotate_app(&store(&world), &APP.parse().unwrap(), None).await.unwrap().unwrap();
     becomes(&world, 0, &header(&secret)).await;
     becomes(&world, 1_306_000, &header(SECRET)).await;
     world.store.delete_app(APP).await.unwrap();
@@ -158,7 +157,8 @@ fn now() -> u64 {
 async fn a_signature_counts_once_and_for_five_minutes() {
     let world = World::new().await;
     let options = AppOptions { trusted: true, signing: true };
-    let secret = admin::renew_app(&store(&world), &"signer".parse().unwrap(), options).await.unwrap();
+    let secret =
+        admin::create_app(&store(&world), &"signer".parse().unwrap(), options, Vec::new()).await.unwrap().unwrap();
     let mut body = on_host("a", "10.0.0.1");
     body["bk_app_code"] = json!("signer");
     body["bk_username"] = json!("admin");

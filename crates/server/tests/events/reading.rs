@@ -139,7 +139,10 @@ async fn webhooks_are_added_listed_without_their_secret_and_removed() {
 #[tokio::test]
 async fn a_bad_webhook_names_its_field_and_strangers_get_none() {
     let world = World::new().await;
-    let weak = admin::renew_app(&world.store, &"weak".parse().unwrap(), AppOptions::default()).await.unwrap();
+    let weak = admin::create_app(&world.store, &"weak".parse().unwrap(), AppOptions::default(), Vec::new())
+        .await
+        .unwrap()
+        .unwrap();
     let url = "http://example.com/";
     let cases = [
         (json!({}), "url"),

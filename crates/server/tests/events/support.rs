@@ -37,10 +37,8 @@ impl World {
         for number in [1, 2] {
             enrol(&*store, number).await;
         }
-        let secret =
-            admin::renew_app(&store, &"boss".parse::<AppCode>().unwrap(), AppOptions { trusted: true, signing: false })
-                .await
-                .unwrap();
+        let (code, trusted): (AppCode, _) = ("boss".parse().unwrap(), AppOptions { trusted: true, signing: false });
+        let secret = admin::create_app(&store, &code, trusted, Vec::new()).await.unwrap().unwrap();
         let (control, tasks) = start(&store).await;
         Self { store, control, tasks, secret, _directory: directory }
     }

@@ -34,6 +34,25 @@ async fn an_app_is_made_once_gets_new_secrets_and_goes() {
 }
 
 #[tokio::test]
+async fn a_new_secret_gives_a_trusted_app_no_right_that_was_taken_from_it() {
+    let world = World::new().await;
+    world.post("/apps", json!({ "code": "second", "trusted": true })).await;
+    let binding = world.got("/bindings?subject=app:second").await["bindings"][0]["id"].clone();
+    world.delete(&format!("/bindings/{}", binding.as_str().unwrap())).await;
+    let created_at = world.store.app("second").await.unwrap().unwrap().created_at;
+
+    let (status, rotated) = world.post("/apps/second/secret", Value::Null).await;
+
+    let secret = rotated["secret"].as_str().unwrap();
+    let (who, answer) = world.call_as("second", secret, Method::GET, "/whoami", Value::Null).await;
+    assert_eq!((status, &rotated["trusted"]), (StatusCode::OK, &json!(true)));
+    assert_eq!((who, answer), (StatusCode::OK, json!({ "app": "second", "user": "admin", "allowed": [] })));
+    assert_eq!(world.got("/bindings?subject=app:second").await, json!({ "bindings": [] }));
+    assert_eq!(world.store.app("second").await.unwrap().unwrap().created_at, created_at);
+    assert_eq!(world.post("/apps/nobody/secret", Value::Null).await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
 async fn an_app_gets_its_roles_at_once_or_is_not_made() {
     let world = World::new().await;
     world.put("/businesses/3", json!({ "name": "web" })).await;
@@ -179,7 +198,10 @@ async fn a_call_for_administrators_is_closed_to_everybody_else_and_the_attempt_i
 #[tokio::test]
 async fn every_call_of_the_table_asks_who_calls() {
     let world = World::new().await;
-    let weak = admin::renew_app(&world.store, &"weak".parse().unwrap(), admin::AppOptions::default()).await.unwrap();
+    let weak = admin::create_app(&world.store, &"weak".parse().unwrap(), admin::AppOptions::default(), Vec::new())
+        .await
+        .unwrap()
+        .unwrap();
 
     for route in native::routes() {
         let (bare, _) = world.call_as("nobody", "x", route.method.clone(), &filled(&route.path), json!({})).await;

@@ -10,7 +10,10 @@ use crate::support::{AGENT, HOST, World, error, registration};
 #[tokio::test]
 async fn nobody_gets_in_without_an_app_and_its_secret() {
     let world = World::new().await;
-    let weak = admin::renew_app(&world.store, &"weak".parse().unwrap(), AppOptions::default()).await.unwrap();
+    let weak = admin::create_app(&world.store, &"weak".parse().unwrap(), AppOptions::default(), Vec::new())
+        .await
+        .unwrap()
+        .unwrap();
 
     let bare = world.send(Request::get("/api/v1/hosts").body(Body::empty()).unwrap()).await;
     let wrong = world.call_as("boss", "guess", Method::GET, "/hosts", Value::Null).await;

@@ -37,10 +37,8 @@ impl World {
         let tasks = Tasks::default();
         let control = Control::start(store.clone(), &tasks).await.unwrap();
         let router = api::router(ApiState::new(control.clone(), None, Settings::default()));
-        let secret =
-            admin::renew_app(&store, &"boss".parse::<AppCode>().unwrap(), AppOptions { trusted: true, signing: false })
-                .await
-                .unwrap();
+        let (code, trusted): (AppCode, _) = ("boss".parse().unwrap(), AppOptions { trusted: true, signing: false });
+        let secret = admin::create_app(&store, &code, trusted, Vec::new()).await.unwrap().unwrap();
         let world = Self { router, control, store, secret, tasks, _dir: dir };
         world.enrol(HOST, AGENT).await;
         world

@@ -86,6 +86,18 @@ pub async fn the_hash_of_an_app_is_renewed_only_while_it_is_the_old_one(store: A
     assert_eq!(store.app("job").await.unwrap(), Some(app("job", "two")));
 }
 
+pub async fn a_new_secret_changes_nothing_else_of_an_app(store: Arc<dyn Store>) {
+    store.create_app(App { trusted: true, ..app("job", "one") }, &[binding(1, "viewer")]).await.unwrap().unwrap();
+
+    let changed = store.set_app_secret("job", "two".to_owned(), None).await.unwrap();
+    let unknown = store.set_app_secret("gsekit", "two".to_owned(), None).await.unwrap();
+
+    let expected = App { trusted: true, sealed_secret: None, ..app("job", "two") };
+    assert_eq!((changed, unknown), (Some(expected.clone()), None));
+    assert_eq!(store.apps().await.unwrap(), [expected]);
+    assert_eq!(store.bindings().await.unwrap(), [binding(1, "viewer")]);
+}
+
 pub async fn an_unknown_app_is_none(store: Arc<dyn Store>) {
     store.put_app(app("job", "one")).await.unwrap();
 

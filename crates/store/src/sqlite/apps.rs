@@ -40,6 +40,20 @@ pub(super) fn renew_hash(connection: &Connection, code: &str, old: &str, new: &s
     Ok(renewed == 1)
 }
 
+pub(super) fn set_secret(
+    connection: &Connection,
+    code: &str,
+    secret_hash: &str,
+    sealed_secret: Option<Vec<u8>>,
+) -> Tried<Option<App>> {
+    connection.prepare_cached("UPDATE app SET secret_hash = ?2, sealed_secret = ?3 WHERE code = ?1")?.execute((
+        code,
+        secret_hash,
+        sealed_secret,
+    ))?;
+    app(connection, code)
+}
+
 pub(super) fn app(connection: &Connection, code: &str) -> Tried<Option<App>> {
     let mut statement = connection.prepare_cached(&format!("{SELECT_APP} WHERE code = ?1"))?;
     Ok(statement.query_row([code], read_app).optional()?)

@@ -114,6 +114,18 @@ impl Store for SqliteStore {
         self.writer.run("renew the hash of an app", move |c| apps::renew_hash(c, &code, &old, &new)).await
     }
 
+    async fn set_app_secret(
+        &self,
+        code: &str,
+        secret_hash: String,
+        sealed_secret: Option<Vec<u8>>,
+    ) -> Result<Option<App>> {
+        let code = code.to_owned();
+        self.writer
+            .run("change the secret of an app", move |c| apps::set_secret(c, &code, &secret_hash, sealed_secret))
+            .await
+    }
+
     async fn app(&self, code: &str) -> Result<Option<App>> {
         let code = code.to_owned();
         self.readers.run("read an app", move |c| apps::app(c, &code)).await

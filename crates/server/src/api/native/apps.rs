@@ -30,8 +30,7 @@ pub(super) async fn create_token(
 ) -> Result<(StatusCode, Json<CreatedToken>)> {
     let request =
         TokenRequest::new(body.uses, Duration::from_secs(body.ttl_secs), body.cloud_id)?.placing(body.business);
-    let target =
-        format!("join token for {} agents, cloud {:?}, business {:?}", body.uses, body.cloud_id, body.business);
+    let target = request.to_string();
     let work = async move |store: Arc<dyn Store>| {
         if let Some(business) = body.business
             && !store.businesses().await?.iter().any(|known| known.id == business)
@@ -64,7 +63,7 @@ pub(super) async fn create(
     let bindings = bindings(&code, &body.roles)?;
     let trusted = body.trusted;
     let options = AppOptions { trusted, signing: body.signatures };
-    let target = format!("app {code}{}", if trusted { ", trusted" } else { "" });
+    let target = options.describe(&code);
     let wanted = code.clone();
     let work = async move |store| admin::create_app(&store, &wanted, options, bindings).await;
     let secret = caller.administer(&state, "create_app", [target], work).await?;
@@ -97,12 +96,9 @@ pub(super) async fn rotate(
 ) -> Result<Json<CreatedApp>> {
     let unknown = || NativeError::new(Kind::NotFound, format!("there is no app {code}"));
     let parsed: AppCode = code.parse().map_err(|_| unknown())?;
-    let app = state.control.app(&code).await?.ok_or_else(unknown)?;
-    let (trusted, signing) = (app.trusted, query.signatures.unwrap_or_else(|| app.sealed_secret.is_some()));
-    let options = AppOptions { trusted, signing };
-    let work = async move |store| admin::renew_app(&store, &parsed, options).await.map(Ok);
-    let secret = caller.administer(&state, "rotate_app_secret", [format!("app {code}")], work).await?;
-    Ok(Json(CreatedApp { code, secret, trusted }))
+    let work = async move |store| admin::rotate_app(&store, &parsed, query.signatures).await;
+    let (app, secret) = caller.administer(&state, "rotate_app_secret", [format!("app {code}")], work).await?;
+    Ok(Json(CreatedApp { code, secret, trusted: app.trusted }))
 }
 
 /// Forgets an app and its bindings.

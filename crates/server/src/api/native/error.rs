@@ -179,6 +179,7 @@ impl From<Refusal> for NativeError {
             Refusal::UnknownBusiness(_)
             | Refusal::UnknownBusinessSet(_)
             | Refusal::UnknownRole(_)
+            | Refusal::UnknownApp(_)
             | Refusal::UnknownUser(_) => Kind::NotFound,
         };
         Self::new(kind, refusal.to_string())

@@ -1,0 +1,153 @@
+//! Administration on the data directory itself, without the API: how the first app is made.
+//!
+//! Promised: a change leaves the same audit entries as one through the API, under the app
+//! [`LOCAL_APP`] and the system user who ran the command. Absent: permissions. Who may write the
+//! file may do everything, and the audit tells honest administrators' deeds only.
+
+use std::sync::Arc;
+
+use proctor_model::Class;
+use proctor_pki::JoinToken;
+use proctor_store::{App, Millis, Refusal, Store};
+
+use super::{AppCode, AppOptions, TokenRequest};
+use crate::ServerError;
+use crate::control::{Caller, Deed, audited_on};
+use crate::keys::{Compared, Keys};
+
+/// In the audit, in place of an app; no app has a ':' in its code.
+pub const LOCAL_APP: &str = "local:cli";
+
+/// Somebody with access to the data directory.
+#[derive(Debug)]
+pub struct LocalAdmin {
+    store: Arc<dyn Store>,
+    caller: Caller,
+}
+
+impl LocalAdmin {
+    /// `user` is the system user, for the audit.
+    pub fn new(store: Arc<dyn Store>, user: &str) -> Self {
+        Self { store, caller: Caller { app: LOCAL_APP.to_owned(), user: user.to_owned(), ..Caller::local("") } }
+    }
+
+    pub async fn create_token(&self, request: TokenRequest) -> Result<(JoinToken, Millis), ServerError> {
+        let target = request.to_string();
+        self.audited("create_token", target, async { super::create_token(&self.store, request).await.map(Ok) }).await
+    }
+
+    /// Makes an app and returns its secret. An app of the same code refuses it.
+    pub async fn create_app(&self, code: &AppCode, options: AppOptions) -> Result<String, ServerError> {
+        let target = options.describe(code);
+        self.audited("create_app", target, super::create_app(&self.store, code, options, Vec::new())).await
+    }
+
+    /// Gives an app a new secret, which is returned with the app.
+    pub async fn rotate_app(&self, code: &AppCode, signing: Option<bool>) -> Result<(App, String), ServerError> {
+        let target = format!("app {code}");
+        self.audited("rotate_app_secret", target, super::rotate_app(&self.store, code, signing)).await
+    }
+
+    /// Sees to it that the app is there with this secret; one that is, is left alone.
+    pub async fn ensure_app(&self, code: &AppCode, secret: &str, options: AppOptions) -> Result<(), ServerError> {
+        let keys = Keys::load(self.store.as_ref()).await?;
+        let present = self.store.app(&code.to_string()).await?;
+        if present.is_some_and(|app| app.trusted == options.trusted && is_right(&keys, secret, &app)) {
+            return Ok(());
+        }
+        let target = options.describe(code);
+        let work = async { super::put_app(&self.store, code, secret, options).await.map(Ok) };
+        self.audited("put_app", target, work).await
+    }
+
+    async fn audited<T>(
+        &self,
+        action: &'static str,
+        target: String,
+        work: impl Future<Output = Result<Result<T, Refusal>, ServerError>>,
+    ) -> Result<T, ServerError> {
+        let deed = Deed::new(action, [Class::Admin]).on([target]);
+        let work = async { Ok(work.await) };
+        let told = |done: &Result<Result<T, Refusal>, ServerError>| match done {
+            Ok(Ok(_)) => "done".to_owned(),
+            Ok(Err(refusal)) => format!("refused: {refusal}"),
+            Err(error) => format!("failed: {error}"),
+        };
+        let done = Box::pin(audited_on(self.store.as_ref(), &self.caller, &deed, work, told)).await??;
+        done.map_err(|refusal| ServerError::Refused(refusal.to_string()))
+    }
+}
+
+fn is_right(keys: &Keys, secret: &str, app: &App) -> bool {
+    keys.compare(secret, &app.secret_hash) != Compared::Wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proctor_store::sqlite::SqliteStore;
+    use proctor_store::{AuditQuery, audit};
+
+    use super::*;
+
+    async fn store(dir: &tempfile::TempDir) -> Arc<dyn Store> {
+        Arc::new(SqliteStore::open(&dir.path().join("proctor.db")).await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn every_local_change_is_audited_and_a_refused_one_says_so() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let store = store(&dir).await;
+        let local = LocalAdmin::new(store.clone(), "root");
+        let code: AppCode = "first".parse().unwrap();
+
+        let secret = local.create_app(&code, AppOptions { trusted: true, signing: false }).await.unwrap();
+        let again = local.create_app(&code, AppOptions::default()).await.unwrap_err();
+        let (app, rotated) = local.rotate_app(&code, None).await.unwrap();
+        local.create_token(TokenRequest::new(2, Duration::from_secs(60), None).unwrap()).await.unwrap();
+        let unknown = local.rotate_app(&"second".parse().unwrap(), None).await.unwrap_err();
+
+        let entries = store.audit(&AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap();
+        let ended: Vec<(&str, &str)> = entries
+            .iter()
+            .filter(|entry| entry.draft.of.is_some())
+            .map(|entry| (entry.draft.action.as_str(), entry.draft.outcome.as_str()))
+            .collect();
+        assert_eq!(
+            ended,
+            [
+                ("create_app", "done"),
+                ("create_app", "refused: app first exists already: rotate its secret (`proctor app rotate first`)"),
+                ("rotate_app_secret", "done"),
+                ("create_token", "done"),
+                ("rotate_app_secret", "refused: app second is not known"),
+            ]
+        );
+        assert!(
+            entries.iter().all(|entry| (entry.draft.app.as_str(), entry.draft.user.as_str()) == (LOCAL_APP, "root"))
+        );
+        assert_eq!(audit::verify(&entries), Ok(()));
+        assert!(app.trusted && secret != rotated);
+        let texts = format!("{entries:?}");
+        assert!(!texts.contains(&secret) && !texts.contains(&rotated));
+        assert_eq!(again.to_string(), "app first exists already: rotate its secret (`proctor app rotate first`)");
+        assert_eq!(unknown.to_string(), "app second is not known");
+    }
+
+    #[tokio::test]
+    async fn an_app_that_is_there_with_its_secret_is_left_alone() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let store = store(&dir).await;
+        let local = LocalAdmin::new(store.clone(), "root");
+        let (code, options) = ("dev".parse().unwrap(), AppOptions { trusted: true, signing: false });
+        local.ensure_app(&code, "one", options).await.unwrap();
+        let binding = store.bindings().await.unwrap().remove(0);
+        store.delete_binding(binding.id).await.unwrap();
+
+        local.ensure_app(&code, "one", options).await.unwrap();
+
+        assert_eq!(store.bindings().await.unwrap(), []);
+        assert_eq!(store.audit(&AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap().len(), 2);
+    }
+}
