@@ -22,12 +22,13 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::blocking::Blocking;
 use crate::cgroup::{Groups, Leaf};
 use crate::fork::{Attach, Forked};
+use crate::killer::{Killer, Target};
 use crate::output::{Capture, OutputDirectory};
 use crate::pidfd;
 use crate::procfs::Stat;
 use crate::reaper::{CHILDREN, Shell};
 use crate::spawn::{self, Newborn, Plan};
-use crate::tree::{self, Member, Scope};
+use crate::tree::Member;
 use crate::user::{self, Account, Accounts};
 
 const PREPARE_LIMIT: Duration = Duration::from_secs(10);
@@ -68,6 +69,7 @@ pub struct Reins {
 #[derive(Clone, Debug)]
 pub(crate) struct Ground {
     pub(crate) boot: BootId,
+    pub(crate) killer: Killer,
     pub(crate) blocking: Blocking,
     pub(crate) accounts: Accounts,
     pub(crate) outputs: OutputDirectory,
@@ -89,6 +91,7 @@ pub(crate) async fn run(ground: &Ground, command: Command, reins: Option<Reins>)
 
 /// Waits for the end of a command that another agent started, as [`run`] does for its own.
 pub(crate) async fn rejoin(
+    killer: &Killer,
     ended: impl Future<Output = Option<Exit>>,
     command: &Incarnation,
     time: Duration,
@@ -103,7 +106,7 @@ pub(crate) async fn rejoin(
     };
     if matches!(result, CommandResult::TimedOut | CommandResult::Cancelled) {
         let shell = Member { pid: command.pid, start_ticks: command.start_ticks };
-        let _ = tokio::task::spawn_blocking(move || kill(shell)).await;
+        kill(killer, shell).await;
         if timeout(DEATH_LIMIT, ended).await.is_err() {
             tracing::warn!(pid = command.pid, "a command is still there after SIGKILL");
         }
@@ -199,6 +202,7 @@ fn prepare(user: &str, directory: &Path) -> Result<Account, String> {
 struct Running {
     fd: OwnedFd,
     shell: Member,
+    killer: Killer,
     capture: Option<Capture>,
     /// Keeps the reaper away from the shell.
     _owned: Shell,
@@ -242,7 +246,7 @@ impl Running {
         match Stat::of(pid) {
             Ok(stat) => {
                 let shell = Member { pid, start_ticks: stat.start_ticks };
-                Ok((Self { fd: pidfd, shell, capture, _owned: owned }, newborn))
+                Ok((Self { fd: pidfd, shell, killer: ground.killer.clone(), capture, _owned: owned }, newborn))
             }
             Err(error) => {
                 // Not to be waited for, so not to be left running. The reaper sees to its end.
@@ -257,8 +261,7 @@ impl Running {
     }
 
     async fn kill(&self) {
-        let shell = self.shell;
-        let _ = tokio::task::spawn_blocking(move || kill(shell)).await;
+        kill(&self.killer, self.shell).await;
         self.reap().await;
     }
 
@@ -313,8 +316,8 @@ async fn trim_for_ever(mut capture: Option<&mut Capture>) -> Infallible {
     }
 }
 
-fn kill(shell: Member) {
-    if let Err(error) = tree::kill(shell, Scope::TreeAndSession, Vec::new) {
+async fn kill(killer: &Killer, shell: Member) {
+    if let Err(error) = killer.kill(Target::Session(shell)).await {
         tracing::warn!(%error, pid = shell.pid, "a command cannot be killed");
     }
 }

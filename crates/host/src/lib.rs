@@ -18,6 +18,8 @@ mod error;
 mod fork;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod journal;
+mod killer;
 mod local;
 mod look;
 pub mod memory;
@@ -53,10 +55,12 @@ pub use sampler::{Sample, Sampler};
 
 use blocking::Blocking;
 use command::Ground;
+use journal::Journal;
+use killer::{Killer, Target};
 use output::OutputDirectory;
 use pidfd::Process;
 use reaper::CHILDREN;
-use tree::{Member, Scope};
+use tree::Member;
 use usage::Meter;
 use user::Accounts;
 
@@ -105,12 +109,16 @@ impl Host {
         let (groups, tracking) = cgroup::find(&options.state_dir, prefer);
         tasks.spawn("reaper", reaper::run());
         tasks.spawn("output-trimmer", outputs.clone().trim_for_ever());
+        let groups = groups.map(Arc::new);
+        let killer = Killer::new(groups.clone(), Journal::open(&options.state_dir, boot.clone()));
+        killer.finish_interrupted();
         let ground = Ground {
             boot: boot.clone(),
+            killer,
             blocking: Blocking::default(),
             accounts: Accounts::default(),
             outputs,
-            groups: groups.map(Arc::new),
+            groups,
         };
         let (meter, boot_millis) = (Meter::new(), AtomicI64::new(0));
         Ok(Self { shared: Arc::new(Shared { boot, ground, tracking, meter, boot_millis }) })
@@ -175,7 +183,7 @@ impl Host {
     /// Waits for the end of a command that an agent before this one started; when `time` is over, or
     /// `end` asks for it, the command is killed with its tree and session.
     pub async fn rejoin(&self, command: &Incarnation, time: Duration, end: oneshot::Receiver<()>) -> CommandEnd {
-        command::rejoin(self.ended(command.clone()), command, time, end).await
+        command::rejoin(&self.shared.ground.killer, self.ended(command.clone()), command, time, end).await
     }
 
     /// File work of the caller, on a thread where it may hang. None: no answer within `limit`, or
@@ -254,20 +262,13 @@ impl Host {
             return Ok(0);
         }
         let root = Member { pid, start_ticks: life.start_ticks };
-        let leaf = self.shared.ground.groups.clone().zip(leaf);
-        let killing = self.shared.ground.blocking.work(move || {
-            let in_leaf = || leaf.as_ref().and_then(|(groups, leaf)| groups.members(leaf).ok()).unwrap_or_default();
-            tree::kill(root, Scope::Tree, in_leaf)
-        });
-        match killing.await {
-            Some(result) => result.map_err(failed),
-            None => Err(failed(std::io::Error::other("the agent is ending"))),
-        }
+        self.shared.ground.killer.kill(Target::Tree(root, leaf)).await.map_err(failed)
     }
 
     /// Kills whatever is in the leaf, of any life; how many there were. Without cgroups: none.
     pub async fn kill_leaf(&self, leaf: &Leaf) -> Result<usize, Error> {
-        self.with_leaf(leaf, 0, cgroup::Groups::kill).await
+        let killed = self.shared.ground.killer.kill(Target::Leaf(leaf.clone())).await;
+        killed.map_err(|source| Error::Leaf { leaf: leaf.as_str().to_owned(), source })
     }
 
     /// Removes the leaf of a process that has ended. False: something is still in it, and it stays.

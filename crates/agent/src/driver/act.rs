@@ -83,7 +83,8 @@ impl Driver {
                 self.learn_version(&key, &life);
                 self.watch(key, life);
             }
-            Action::Signal(..) | Action::KillTree(_) if self.spares(&key) => {}
+            Action::KillTree(life) if self.spares(&key) => self.feed(&key, Event::TreeKilled { life }),
+            Action::Signal(..) if self.spares(&key) => {}
             Action::Signal(life, signal) => match self.host.signal(&life, signal) {
                 Ok(sent) => tracing::info!(process = %key, pid = life.pid, ?signal, sent, "signal"),
                 Err(error) => tracing::warn!(process = %key, pid = life.pid, ?signal, %error, "a signal failed"),
@@ -267,12 +268,13 @@ impl Driver {
     }
 
     fn kill_tree(&self, key: ProcessKey, life: Incarnation) {
-        let host = self.host.clone();
+        let (host, inbox) = (self.host.clone(), self.inbox.clone());
         self.tasks.spawn("kill tree", async move {
             match host.kill_tree_in(&life, &leaf_of(&key)).await {
                 Ok(killed) => tracing::info!(process = %key, pid = life.pid, killed, "the tree was killed"),
                 Err(error) => tracing::warn!(process = %key, pid = life.pid, %error, "the tree cannot be killed"),
             }
+            let _ = inbox.send(Input::Machine(key, Event::TreeKilled { life })).await;
         });
     }
 

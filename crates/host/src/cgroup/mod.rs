@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use crate::fork::{self, Attach};
 use crate::procfs::{self, Stat};
-use crate::tree::{self, Member};
+use crate::tree::Member;
 use hierarchy::{Hierarchy, open_to_write};
 use mounts::{Mount, Surroundings};
 
@@ -198,6 +198,9 @@ impl Groups {
     }
 
     /// The members of a leaf. Each was in it while it was the process that is named.
+    ///
+    /// They are killed one by one and not by `cgroup.kill`: Linux 6.18 kills every child that is cloned into
+    /// a cgroup which was ever killed so, and the next life is such a child.
     pub(crate) fn members(&self, leaf: &Leaf) -> io::Result<Vec<Member>> {
         let start = |pid| Stat::of(pid).ok().filter(|stat| !stat.is_dead()).map(|stat| stat.start_ticks);
         let members = self.tree.pids(leaf)?.into_iter().filter_map(|pid| {
@@ -206,12 +209,6 @@ impl Groups {
             is_member.then_some(Member { pid, start_ticks })
         });
         Ok(members.collect())
-    }
-
-    /// Kills all members; how many there were. Not by `cgroup.kill`: Linux 6.18 kills every child
-    /// that is cloned into a cgroup which was ever killed so, and the next life is such a child.
-    pub(crate) fn kill(&self, leaf: &Leaf) -> io::Result<usize> {
-        tree::kill_listed(0, || self.members(leaf))
     }
 
     /// False: the leaf has members, and stays.

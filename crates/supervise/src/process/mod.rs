@@ -255,6 +255,7 @@ impl Process {
             Event::Forgotten => self.forget(now),
             Event::Noticed(look) => self.notice(now, look),
             Event::Ended { life, exit } => self.ended(now, &life, exit),
+            Event::TreeKilled { life } => self.tree_killed(now, &life),
             Event::Looked { ticket, look } if ticket == self.looks => self.looked(now, look),
             Event::CommandBegun { ticket, command } if ticket == self.commands => self.command_begun(now, command),
             Event::CommandEnded { ticket, end } if ticket == self.commands => self.command_ended(now, end),
@@ -410,6 +411,7 @@ impl Process {
 
     fn manage(&mut self) {
         self.record.managed = true;
+        self.record.unwanted = None;
         self.record.attempts = 0;
         self.record.failed = false;
         self.trial = None;
@@ -457,6 +459,9 @@ impl Process {
             self.record.evictions = 0;
         }
         self.health = Health::default();
+        if self.record.unwanted.take_if(|unwanted| *unwanted == life).is_some() {
+            self.release();
+        }
         self.actions.push_back(Action::Announce(Notice::Exited { life, exit }));
         if self.trial.take().is_some() {
             let (attempt, reason) = (self.record.attempts, self.reason.clone());

@@ -29,7 +29,9 @@ const AFTER_FAILED_STOP: Duration = Duration::from_millis(500);
 /// What a kill command gets before the whole tree is killed.
 const AFTER_KILL_COMMAND: Duration = Duration::from_secs(1);
 const TOO_MANY: &str = "too many commands run on this host; try again";
-/// What the kernel gets after SIGKILL.
+/// How long a kill may wait for its turn among others before it counts as failed.
+const SIGKILL_SENT_MAX: Duration = Duration::from_secs(60);
+/// What the kernel gets after SIGKILL was sent.
 const AFTER_SIGKILL: Duration = Duration::from_secs(5);
 
 impl Process {
@@ -52,6 +54,7 @@ impl Process {
             OperationKind::Start | OperationKind::Restart => {
                 self.record.attempts = 0;
                 self.record.failed = false;
+                self.record.unwanted = None;
                 self.look();
             }
             OperationKind::Stop | OperationKind::Kill | OperationKind::Reload => self.look(),
@@ -340,6 +343,8 @@ impl Process {
     pub(super) fn refused(&mut self, now: Time, operation: OperationId, reason: &str) {
         if self.current.as_ref().is_some_and(|current| current.request.operation == operation) {
             self.record.launch = None;
+            self.record.unwanted = None;
+            self.dirty = true;
             self.commands += 1; // the command that was wanted never ran
             self.fail(now, Code::CommandFailed, reason);
         }
@@ -431,6 +436,9 @@ impl Process {
         let (command, line) =
             if is_kill { (CommandKind::Kill, control.kill.clone()) } else { (CommandKind::Stop, control.stop.clone()) };
         self.mark_begun();
+        let is_restart = self.current.as_ref().is_some_and(|current| current.request.kind == OperationKind::Restart);
+        self.record.unwanted = (!is_restart).then(|| life.clone());
+        self.dirty = true;
         match line {
             Some(line) => {
                 let timeout = self.policy_of_current().policy.op_timeout.duration();
@@ -490,7 +498,17 @@ impl Process {
         self.actions.push_back(Action::KillTree(life.clone()));
         let message = format!("kill: process {} is still there after SIGKILL", life.pid);
         let fallback = Fallback::Fail(Failure::new(Code::CheckFailed, message));
-        self.work = Work::Fade { life, until: now + AFTER_SIGKILL, fallback };
+        self.work = Work::Fade { life, until: now + SIGKILL_SENT_MAX, fallback };
+    }
+
+    /// The signals are sent: what the kernel needs to end the life counts from now on, not from when the
+    /// kill was asked for.
+    pub(super) fn tree_killed(&mut self, now: Time, life: &Incarnation) {
+        if let Work::Fade { life: fading, until, fallback: Fallback::Fail(_) } = &mut self.work
+            && fading == life
+        {
+            *until = now + AFTER_SIGKILL;
+        }
     }
 
     pub(super) fn still_there(&mut self, now: Time, life: Incarnation, fallback: Fallback) {
@@ -595,6 +613,10 @@ impl Process {
 
     pub(super) fn finish(&mut self, now: Time, mut outcome: Outcome) {
         if let Some(current) = self.current.take() {
+            if current.cancelled {
+                self.record.unwanted = None;
+                self.dirty = true;
+            }
             outcome.output = current.output;
             outcome.managed = self.record.managed;
             self.actions.push_back(Action::Finish { operation: current.request.operation, outcome: Box::new(outcome) });

@@ -25,6 +25,10 @@ pub struct Record {
     /// Given up after the last retry.
     pub failed: bool,
     pub life: Option<Incarnation>,
+    /// The life that an operator's stop or kill was carried out on. Its end is wanted, however late it
+    /// comes and whatever the operation's outcome was: nothing is started after it.
+    #[serde(default)]
+    pub unwanted: Option<Incarnation>,
     /// Starts by supervision since the last operation or stable run.
     pub attempts: u32,
     pub last_launch: Option<Time>,
@@ -91,6 +95,7 @@ impl Record {
             managed: false,
             failed: false,
             life: None,
+            unwanted: None,
             attempts: 0,
             last_launch: None,
             launch: None,
@@ -105,6 +110,7 @@ impl Record {
     /// After a reboot no process of before lives, and times of before mean nothing.
     pub(super) fn forget_boot(&mut self) {
         self.life = None;
+        self.unwanted = None;
         self.launch = None;
         self.running = None;
         self.last_launch = None;

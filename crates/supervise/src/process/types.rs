@@ -65,6 +65,10 @@ pub enum Event {
         ticket: Ticket,
         end: CommandEnd,
     },
+    /// The signals of [`Action::KillTree`] for that life are sent, or could not be.
+    TreeKilled {
+        life: Incarnation,
+    },
     /// A watched life is over.
     Ended {
         life: Incarnation,
@@ -145,6 +149,7 @@ pub enum Action {
     },
     Watch(Incarnation),
     Signal(Incarnation, Signal),
+    /// Answered by [`Event::TreeKilled`]: many kills may be waiting for their turn.
     KillTree(Incarnation),
     /// End whatever a failed start has left behind; nothing that is known as the process runs.
     Sweep {

@@ -135,6 +135,51 @@ fn a_kill_gets_the_tree_where_nothing_else_helps() {
 }
 
 #[test]
+fn the_check_of_a_kill_counts_from_its_signal() {
+    let habits =
+        Habits { dies_after_ms: None, kill_sent_after_ms: 30_000, killed_after_ms: 4000, ..Habits::default() };
+    let mut world = running(habits);
+
+    assert_eq!(code_of(&mut world, OperationKind::Kill), Code::Success);
+    assert!(!world.is_alive());
+}
+
+#[test]
+fn what_a_stop_or_kill_was_carried_out_on_is_not_started_again_however_late_it_dies() {
+    let late = Duration::from_secs(200);
+    for kind in [OperationKind::Stop, OperationKind::Kill] {
+        for crashes in [false, true] {
+            let late_ms = u64::try_from(late.as_millis()).unwrap();
+            let habits = Habits { dies_after_ms: Some(late_ms), killed_after_ms: late_ms, ..Habits::default() };
+            let mut world = running(habits);
+
+            assert_eq!(code_of(&mut world, kind), Code::CheckFailed);
+            assert!(world.is_alive() && world.machine.managed(), "{kind}: it has not died yet");
+            if crashes {
+                world.crash_agent(true);
+            }
+            let launches = world.launches.len();
+            world.pass(late * 3);
+
+            assert!(!world.is_alive() && !world.machine.managed(), "{kind}, crashes: {crashes}");
+            assert_eq!(world.launches.len(), launches, "{kind}, crashes: {crashes}");
+        }
+    }
+}
+
+#[test]
+fn what_is_managed_again_after_a_failed_stop_is_kept_alive() {
+    let mut world = running(Habits { dies_after_ms: None, ..Habits::default() });
+    assert_eq!(code_of(&mut world, OperationKind::Stop), Code::CheckFailed);
+
+    assert_eq!(code_of(&mut world, OperationKind::Manage), Code::Success);
+    world.kill_outside();
+    world.pass(Duration::from_secs(60));
+
+    assert!(world.is_alive() && world.machine.managed());
+}
+
+#[test]
 fn a_restart_without_a_command_stops_and_starts() {
     let mut world = running(Habits::default());
     let before = world.pid();

@@ -31,8 +31,9 @@ fn any_habits() -> impl Strategy<Value = Habits> {
         0..3000u64,
         prop_oneof![4 => Just(0), 1 => Just(1)],
         prop_oneof![4 => (0..8000u64).prop_map(Some), 1 => Just(None)],
+        (0..20_000u64, 0..8000u64),
     )
-        .prop_map(|(start_takes_ms, start_exit, appears, lives_ms, stop_takes_ms, stop_exit, dies_after_ms)| {
+        .prop_map(|(start_takes_ms, start_exit, appears, lives_ms, stop_takes_ms, stop_exit, dies_after_ms, kills)| {
             Habits {
                 start_takes_ms,
                 start_exit,
@@ -43,6 +44,8 @@ fn any_habits() -> impl Strategy<Value = Habits> {
                 stop_takes_ms,
                 stop_exit,
                 dies_after_ms,
+                kill_sent_after_ms: kills.0,
+                killed_after_ms: kills.1,
                 foreground: false,
                 healthy: true,
                 health_postponed: false,

@@ -22,6 +22,10 @@ pub(crate) struct Habits {
     pub stop_exit: i32,
     /// After the end of the stop command or a SIGTERM; None: it does not care.
     pub dies_after_ms: Option<u64>,
+    /// Until the signals of a kill are sent, as on a machine with much else to kill.
+    pub kill_sent_after_ms: u64,
+    /// After a SIGKILL, which may come while it is in uninterruptible sleep.
+    pub killed_after_ms: u64,
 }
 
 impl Default for Habits {
@@ -37,6 +41,8 @@ impl Default for Habits {
             stop_takes_ms: 20,
             stop_exit: 0,
             dies_after_ms: Some(50),
+            kill_sent_after_ms: 0,
+            killed_after_ms: 0,
         }
     }
 }

@@ -28,6 +28,11 @@ enum Due {
         command: i32,
     },
     Appears,
+    /// The agent's signals reach the tree.
+    Killed {
+        agent: u32,
+        life: Incarnation,
+    },
     Dies(Incarnation, Option<Exit>),
 }
 
@@ -381,7 +386,8 @@ impl World {
             }
             Action::KillTree(life) => {
                 assert!(self.known_lives.contains(&life.pid), "a kill of a foreign process");
-                self.die(&life, Some(Exit::Signal(9)));
+                let agent = self.agent;
+                self.later(self.habits.kill_sent_after_ms, Due::Killed { agent, life });
             }
             Action::Announce(notice) => {
                 if let Notice::Exceeded(_) = &notice {
@@ -511,6 +517,11 @@ impl World {
                     self.later(after, Due::Dies(life, Some(Exit::Code(1))));
                 }
             }
+            Due::Killed { agent, life } if agent == self.agent => {
+                self.later(self.habits.killed_after_ms, Due::Dies(life.clone(), Some(Exit::Signal(9))));
+                self.feed(Event::TreeKilled { life });
+            }
+            Due::Killed { .. } => {}
             Due::Dies(life, exit) => self.die(&life, exit),
         }
     }

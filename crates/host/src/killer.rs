@@ -1,0 +1,338 @@
+//! Killing process trees, many at once.
+//!
+//! Promised: kills that wait are carried out together, so that a thousand cost a few lists of all
+//! processes and not a thousand times as many; each on a thread of its own, so that no kill waits for a
+//! file system that hangs. Everything that belongs to a target is frozen before any of it is killed, so
+//! that none forks away; what is about to be frozen is in the [`Journal`] before, and an agent that comes
+//! back kills it. Each signal goes through a pidfd that was checked against the start time that was listed.
+//! Absent: waiting for the ends; and, by descent, a process whose parent has ended: a daemon that forks
+//! twice leaves every tree on purpose.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::process::Signal;
+use rustix::time::Timespec;
+use tokio::sync::oneshot;
+
+use crate::cgroup::{Groups, Leaf};
+use crate::journal::Journal;
+use crate::pidfd::{Process, Refused};
+use crate::procfs::Stat;
+use crate::tree::{Member, Table};
+
+/// A fork bomb may be faster than we are; then what was found is killed and the rest stays.
+const ROUNDS_MAX: usize = 64;
+/// How often, how long after another, processes are asked whether they have stopped. In
+/// uninterruptible sleep one never does, and forks as little.
+const STOP_TRIES: usize = 200;
+const STOP_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+/// More wait for the next batch: who comes first is not kept waiting for all the others.
+const BATCH_MAX: usize = 1024;
+
+/// What is killed together.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// A process with its descendants, and everything else in the leaf. Nothing if that process has ended:
+    /// what is in the leaf then may be a next life.
+    Tree(Member, Option<Leaf>),
+    /// A command with its descendants and everything in the session that it leads or has led.
+    Session(Member),
+    /// Whatever is in the leaf.
+    Leaf(Leaf),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Killer {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    groups: Option<Arc<Groups>>,
+    journal: Journal,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    jobs: Vec<Job>,
+    has_thread: bool,
+}
+
+#[derive(Debug)]
+struct Job {
+    target: Target,
+    done: oneshot::Sender<io::Result<usize>>,
+}
+
+impl Killer {
+    pub(crate) fn new(groups: Option<Arc<Groups>>, journal: Journal) -> Self {
+        Self { shared: Arc::new(Shared { groups, journal, waiting: Mutex::default() }) }
+    }
+
+    /// Kills what an agent before this one had begun to kill: it may be frozen.
+    pub(crate) fn finish_interrupted(&self) {
+        let left: Vec<Target> =
+            self.shared.journal.read().into_iter().map(|member| Target::Tree(member, None)).collect();
+        if left.is_empty() {
+            return;
+        }
+        let killed: usize = self.shared.kill(&left).into_iter().flatten().sum();
+        tracing::warn!(killed, "finished kills that the agent before this one had begun");
+    }
+
+    /// How many were signalled. Returns when they are.
+    pub(crate) async fn kill(&self, target: Target) -> io::Result<usize> {
+        let (done, is_done) = oneshot::channel();
+        let needs_thread = {
+            let mut waiting = self.shared.waiting.lock();
+            waiting.jobs.push(Job { target, done });
+            !std::mem::replace(&mut waiting.has_thread, true)
+        };
+        if needs_thread {
+            let shared = Arc::clone(&self.shared);
+            let started = std::thread::Builder::new().name("killer".to_owned()).spawn(move || shared.work());
+            if let Err(error) = started {
+                // No thread is to be had. Kills do not fail for that: this one takes them all here.
+                tracing::warn!(%error, "no thread for kills; the caller waits for them");
+                self.shared.work();
+            }
+        }
+        is_done.await.unwrap_or_else(|_| Err(io::Error::other("the kill was interrupted")))
+    }
+}
+
+impl Shared {
+    /// Carries out what waits, until nothing does.
+    fn work(&self) {
+        let _relief = Relief(self);
+        loop {
+            let jobs: Vec<Job> = {
+                let mut waiting = self.waiting.lock();
+                let count = waiting.jobs.len().min(BATCH_MAX);
+                if count == 0 {
+                    waiting.has_thread = false;
+                    waiting.jobs.shrink_to_fit();
+                    return;
+                }
+                waiting.jobs.drain(..count).collect()
+            };
+            let (targets, done): (Vec<Target>, Vec<_>) = jobs.into_iter().map(|job| (job.target, job.done)).unzip();
+            for (done, result) in done.into_iter().zip(self.kill(&targets)) {
+                let _ = done.send(result);
+            }
+        }
+    }
+
+    fn kill(&self, targets: &[Target]) -> Vec<io::Result<usize>> {
+        let mut hunts: Vec<Hunt<'_>> = targets.iter().map(Hunt::new).collect();
+        let mut seen = HashSet::new();
+        for round in 0..ROUNDS_MAX {
+            let new = self.find(&mut hunts, &mut seen, round == 0);
+            if new.is_empty() {
+                break;
+            }
+            self.journal.write(seen.iter().copied());
+            for member in &new {
+                // Who cannot be stopped (it has just ended, or is not ours) is tried again below.
+                let _ = signal(*member, Signal::STOP);
+            }
+            wait_until_stopped(new);
+        }
+        let results = hunts.into_iter().map(Hunt::kill).collect();
+        if !seen.is_empty() {
+            self.journal.clear();
+        }
+        results
+    }
+
+    /// Lists for every target that is not complete who belongs to it; those that nobody knew before.
+    fn find(&self, hunts: &mut [Hunt<'_>], seen: &mut HashSet<Member>, is_first: bool) -> Vec<Member> {
+        let is_listed = |hunt: &&Hunt<'_>| !hunt.is_complete && !matches!(hunt.target, Target::Leaf(_));
+        let table = if hunts.iter().any(|hunt| is_listed(&hunt)) { Table::read() } else { Ok(Table::default()) };
+        // Stopped, we could not go on to kill; and a command may have started our own parent.
+        let us = i32::try_from(std::process::id()).unwrap_or_default();
+        let mut all_new = Vec::new();
+        for hunt in hunts.iter_mut().filter(|hunt| !hunt.is_complete) {
+            let listed = match &table {
+                Ok(table) => self.list(hunt.target, table, is_first),
+                Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+            };
+            let listed = listed.unwrap_or_else(|error| {
+                hunt.failed = Some(error);
+                Vec::new()
+            });
+            let before = hunt.found.len();
+            let others = listed.into_iter().filter(|member| member.pid > 1 && member.pid != us);
+            hunt.found.extend(others.filter(|member| seen.insert(*member)));
+            let new = hunt.found.get(before..).unwrap_or_default();
+            hunt.is_complete = new.is_empty();
+            all_new.extend_from_slice(new);
+        }
+        all_new
+    }
+
+    fn list(&self, target: &Target, table: &Table, is_first: bool) -> io::Result<Vec<Member>> {
+        let in_leaf = |leaf: &Leaf| self.groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.members(leaf));
+        match target {
+            Target::Tree(root, _) if is_first && table.stat(root).is_none() => Ok(Vec::new()),
+            Target::Tree(root, leaf) => {
+                let others = leaf.as_ref().and_then(|leaf| in_leaf(leaf).ok()).unwrap_or_default();
+                Ok(table.descend(table.living(*root).into_iter().chain(others)))
+            }
+            Target::Session(shell) => {
+                let session = table.session(shell.pid).iter().copied();
+                Ok(table.descend(table.living(*shell).into_iter().chain(session)))
+            }
+            Target::Leaf(leaf) => in_leaf(leaf),
+        }
+    }
+}
+
+/// After a panic the next kill starts another thread; who waited for this one is told of the failure.
+struct Relief<'a>(&'a Shared);
+
+impl Drop for Relief<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            *self.0.waiting.lock() = Waiting::default();
+        }
+    }
+}
+
+/// The search for what belongs to one target.
+struct Hunt<'a> {
+    target: &'a Target,
+    found: Vec<Member>,
+    /// Nobody new was found in the last round, in which all others were frozen.
+    is_complete: bool,
+    failed: Option<io::Error>,
+}
+
+impl<'a> Hunt<'a> {
+    fn new(target: &'a Target) -> Self {
+        Self { target, found: Vec::new(), is_complete: false, failed: None }
+    }
+
+    fn kill(self) -> io::Result<usize> {
+        let mut count = 0;
+        let mut failed = self.failed;
+        for member in self.found {
+            match signal(member, Signal::KILL) {
+                Ok(sent) => count += usize::from(sent),
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) if count == 0 => Err(error),
+            Some(error) => {
+                tracing::warn!(%error, target = ?self.target, "part of a process tree could not be killed");
+                Ok(count)
+            }
+            None => Ok(count),
+        }
+    }
+}
+
+/// A signal is sent before it takes effect: who was in the middle of a fork finishes it, and that
+/// child is in no list until its parent has stopped.
+fn wait_until_stopped(mut running: Vec<Member>) {
+    for _ in 0..STOP_TRIES {
+        running.retain(|member| {
+            let stat = Stat::of(member.pid).ok().filter(|stat| stat.start_ticks == member.start_ticks);
+            stat.is_some_and(|stat| !stat.is_dead() && !stat.is_stopped())
+        });
+        if running.is_empty() {
+            return;
+        }
+        let _ = rustix::thread::nanosleep(&STOP_PERIOD);
+    }
+}
+
+fn signal(member: Member, signal: Signal) -> io::Result<bool> {
+    match Process::open(member.pid) {
+        Ok(process) if process.stat.start_ticks == member.start_ticks => process.signal(signal),
+        Ok(_) | Err(Refused::Gone | Refused::Thread) => Ok(false),
+        Err(Refused::Failed(error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::procfs;
+
+    struct Sleeper(std::process::Child);
+
+    impl Sleeper {
+        fn new() -> Self {
+            Self(std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap())
+        }
+
+        fn member(&self) -> Member {
+            let pid = i32::try_from(self.0.id()).unwrap();
+            Member { pid, start_ticks: Stat::of(pid).unwrap().start_ticks }
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    fn killer(directory: &tempfile::TempDir) -> Killer {
+        Killer::new(None, Journal::open(directory.path(), procfs::boot_id().unwrap()))
+    }
+
+    #[tokio::test]
+    async fn many_kills_at_once_each_tell_what_they_killed() {
+        let directory = tempfile::tempdir().unwrap();
+        let killer = killer(&directory);
+        let mut sleepers: Vec<Sleeper> = (0..50).map(|_| Sleeper::new()).collect();
+
+        let kills = sleepers.iter().map(|sleeper| killer.kill(Target::Tree(sleeper.member(), None)));
+        let counts = futures_of(kills.collect()).await;
+
+        assert_eq!(counts, vec![1; 50]);
+        for sleeper in &mut sleepers {
+            sleeper.0.wait().unwrap();
+        }
+        assert_eq!(killer.shared.journal.read(), [], "nothing is left to finish");
+    }
+
+    async fn futures_of(kills: Vec<impl Future<Output = io::Result<usize>>>) -> Vec<usize> {
+        let mut counts = Vec::new();
+        // All are asked for before the first is awaited.
+        let mut kills: Vec<_> = kills.into_iter().map(Box::pin).collect();
+        let waker = std::task::Waker::noop();
+        for kill in &mut kills {
+            let _ = kill.as_mut().poll(&mut std::task::Context::from_waker(waker)).map(|count| counts.push(count.unwrap()));
+        }
+        for kill in kills {
+            counts.push(kill.await.unwrap());
+        }
+        counts
+    }
+
+    #[test]
+    fn what_was_frozen_when_the_agent_died_is_killed_by_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut sleeper = Sleeper::new();
+        let innocent = Sleeper::new();
+        let (member, other) = (sleeper.member(), innocent.member());
+        // The agent dies here, after it has frozen the tree. Another has got the pid of a member since.
+        killer(&directory).shared.journal.write([member, Member { start_ticks: other.start_ticks - 1, ..other }]);
+        signal(member, Signal::STOP).unwrap();
+
+        killer(&directory).finish_interrupted();
+
+        assert!(!sleeper.0.wait().unwrap().success());
+        assert!(!Stat::of(other.pid).unwrap().is_dead());
+        assert_eq!(killer(&directory).shared.journal.read(), []);
+    }
+}
