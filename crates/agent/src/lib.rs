@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use proctor_host::Host;
+use proctor_host::{Host, Prefer};
 use proctor_model::AgentId;
 use proctor_runtime::Tasks;
 
@@ -41,6 +41,18 @@ pub struct Options {
     pub agent_id: Option<AgentId>,
     /// The host owner's policy; `/etc/proctor/policy.toml`, if it exists, where it is not given.
     pub policy: Option<PathBuf>,
+    /// How to know what belongs to a process, at best.
+    pub tracking: Tracking,
+}
+
+/// How the agent knows what belongs to a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tracking {
+    /// By cgroups where they can be used, by descent otherwise.
+    #[default]
+    Best,
+    /// By descent: who leaves its tree by a double fork is not known.
+    Descent,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +83,11 @@ pub enum AgentError {
 pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
     let _lock = lock(&options.state_dir)?;
     let policy = Arc::new(policy::PolicyFile::open(options.policy.as_deref())?);
-    let host = Host::new(proctor_host::Options { state_dir: options.state_dir.clone() }, &tasks)?;
+    let prefer = match options.tracking {
+        Tracking::Best => Prefer::Best,
+        Tracking::Descent => Prefer::Descendants,
+    };
+    let host = Host::with_tracking(proctor_host::Options { state_dir: options.state_dir.clone() }, prefer, &tasks)?;
     let (ledger, memory) = ledger::Ledger::open(&options.state_dir.join("ledger.db"))?;
     let (inbox, inputs) = driver::inbox();
     let driver = driver::Driver::new(host.clone(), policy.clone(), ledger, memory, inbox.clone(), tasks.clone())?;

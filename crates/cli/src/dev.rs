@@ -136,6 +136,7 @@ async fn start_agent(
         supplier: HOST.supplier,
         agent_id: Some(agent.clone()),
         policy: None,
+        tracking: proctor_agent::Tracking::default(),
     };
     let (sender, receiver) = oneshot::channel();
     let of_agent = tasks.clone();

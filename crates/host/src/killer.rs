@@ -311,7 +311,8 @@ mod tests {
         let mut kills: Vec<_> = kills.into_iter().map(Box::pin).collect();
         let waker = std::task::Waker::noop();
         for kill in &mut kills {
-            let _ = kill.as_mut().poll(&mut std::task::Context::from_waker(waker)).map(|count| counts.push(count.unwrap()));
+            let _ =
+                kill.as_mut().poll(&mut std::task::Context::from_waker(waker)).map(|count| counts.push(count.unwrap()));
         }
         for kill in kills {
             counts.push(kill.await.unwrap());

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use proctor_testkit::{Subject, eventually};
+use proctor_testkit::{Fleet, Subject, eventually};
 use serde_json::{Value, json};
 
 use super::{IP, Scene, until};
@@ -99,6 +99,34 @@ async fn d2_a_storm_of_restarts_leaves_the_api_alone_and_everybody_comes_back_on
     let release = storm(&scene.subject, COUNT, 4);
     scene.fleet.operate("operate_proc_multi", &release).await.unwrap();
     scene.zero_list(COUNT).await;
+}
+
+#[tokio::test]
+async fn d2_a_call_that_kills_a_thousand_ends_all_of_them_and_none_comes_back() {
+    const COUNT: usize = 1000;
+    for tracking in ["best", "descent"] {
+        let fleet = Fleet::start().await.unwrap();
+        let agent = fleet.agent_with(IP, &["--tracking", tracking]).await.unwrap();
+        let scene = Scene::with(fleet, agent, "stormy", |_, _| {}).await;
+        let manage = scene.fleet.gse("operate_proc_multi", &storm(&scene.subject, COUNT, 3)).await.unwrap();
+        scene.fleet.until_final(manage["data"]["task_id"].as_str().unwrap()).await;
+        until("all of them run", || scene.subject.copies().len() == COUNT).await;
+
+        let kill = scene.fleet.gse("operate_proc_multi", &storm(&scene.subject, COUNT, 9)).await.unwrap();
+        let rows = scene.fleet.until_final(kill["data"]["task_id"].as_str().unwrap()).await;
+
+        for index in 0..COUNT {
+            let row = row(&rows, IP, &format!("stormy-{index}"));
+            assert_eq!(row["error_code"], 0, "{tracking}: {row}");
+        }
+        assert_eq!(scene.subject.copies(), Vec::<i32>::new(), "{tracking}: none lives");
+        // Whoever is started again is so at once: the answer of a later operation comes after that.
+        let other = Subject::new(scene.fleet.dir(), "calm").unwrap();
+        scene.register(&other, |_, _| {}).await;
+        assert_eq!(scene.operate_on(&other, 0).await["error_code"], 0);
+        assert_eq!(scene.subject.copies(), Vec::<i32>::new(), "{tracking}: none comes back");
+        scene.zero_list(0).await;
+    }
 }
 
 #[tokio::test]

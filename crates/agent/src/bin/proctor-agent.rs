@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use proctor_agent::Options;
+use proctor_agent::{Options, Tracking};
 use proctor_model::AgentId;
 use proctor_runtime::Tasks;
 use tracing_subscriber::filter::Targets;
@@ -42,9 +42,20 @@ struct Arguments {
     /// What the owner of this host allows [default: /etc/proctor/policy.toml, if it exists]
     #[arg(long, value_name = "FILE", env = "PROCTOR_POLICY")]
     policy: Option<PathBuf>,
+    /// How to know what belongs to a process
+    #[arg(long, value_name = "HOW", env = "PROCTOR_TRACKING", default_value = "best")]
+    tracking: TrackingArgument,
     /// What to log, for example `info` or `proctor_agent=debug`
     #[arg(long, env = "PROCTOR_LOG", default_value = "info", value_parser = filter)]
     log: Targets,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum TrackingArgument {
+    /// By cgroups where they can be used, by descent otherwise
+    Best,
+    /// By descent only
+    Descent,
 }
 
 fn filter(text: &str) -> Result<Targets, tracing_subscriber::filter::ParseError> {
@@ -79,6 +90,10 @@ async fn serve(arguments: Arguments) -> ExitCode {
         supplier: arguments.supplier_id,
         agent_id: arguments.agent_id,
         policy: arguments.policy,
+        tracking: match arguments.tracking {
+            TrackingArgument::Best => Tracking::Best,
+            TrackingArgument::Descent => Tracking::Descent,
+        },
     };
     let result = tokio::select! {
         result = proctor_agent::run(options, tasks.clone()) => result,

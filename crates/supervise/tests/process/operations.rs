@@ -136,8 +136,7 @@ fn a_kill_gets_the_tree_where_nothing_else_helps() {
 
 #[test]
 fn the_check_of_a_kill_counts_from_its_signal() {
-    let habits =
-        Habits { dies_after_ms: None, kill_sent_after_ms: 30_000, killed_after_ms: 4000, ..Habits::default() };
+    let habits = Habits { dies_after_ms: None, kill_sent_after_ms: 30_000, killed_after_ms: 4000, ..Habits::default() };
     let mut world = running(habits);
 
     assert_eq!(code_of(&mut world, OperationKind::Kill), Code::Success);

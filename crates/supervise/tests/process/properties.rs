@@ -33,24 +33,26 @@ fn any_habits() -> impl Strategy<Value = Habits> {
         prop_oneof![4 => (0..8000u64).prop_map(Some), 1 => Just(None)],
         (0..20_000u64, 0..8000u64),
     )
-        .prop_map(|(start_takes_ms, start_exit, appears, lives_ms, stop_takes_ms, stop_exit, dies_after_ms, kills)| {
-            Habits {
-                start_takes_ms,
-                start_exit,
-                // What a failing start command leaves behind is there when it ends, or never comes:
-                // nobody can know of a process that such a command starts later.
-                appears_after_ms: if start_exit == 0 { appears } else { appears.filter(|after| *after == 0) },
-                lives_ms,
-                stop_takes_ms,
-                stop_exit,
-                dies_after_ms,
-                kill_sent_after_ms: kills.0,
-                killed_after_ms: kills.1,
-                foreground: false,
-                healthy: true,
-                health_postponed: false,
-            }
-        })
+        .prop_map(
+            |(start_takes_ms, start_exit, appears, lives_ms, stop_takes_ms, stop_exit, dies_after_ms, kills)| {
+                Habits {
+                    start_takes_ms,
+                    start_exit,
+                    // What a failing start command leaves behind is there when it ends, or never comes:
+                    // nobody can know of a process that such a command starts later.
+                    appears_after_ms: if start_exit == 0 { appears } else { appears.filter(|after| *after == 0) },
+                    lives_ms,
+                    stop_takes_ms,
+                    stop_exit,
+                    dies_after_ms,
+                    kill_sent_after_ms: kills.0,
+                    killed_after_ms: kills.1,
+                    foreground: false,
+                    healthy: true,
+                    health_postponed: false,
+                }
+            },
+        )
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
