@@ -46,8 +46,11 @@ pub struct RolloutView {
     pub max_failures: u32,
     pub canary: u32,
     pub wait_healthy: bool,
-    /// How many targets have been let go so far.
+    /// How many targets have been released so far.
     pub released: u32,
+    /// Why it ended before all targets were released.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

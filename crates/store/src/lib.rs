@@ -30,8 +30,8 @@ pub use records::{
     Registered, Registration, SpecRevision,
 };
 pub use task_records::{
-    CreatedTask, Idempotency, NewTask, OpenTarget, Rollout, RolloutState, Target, TargetQuery, TargetRow, TargetView,
-    TaskItem, TaskQuery, TaskSummary, TaskView, WhichTargets,
+    CreatedTask, EndedTarget, Idempotency, NewTask, OpenRollout, OpenTarget, Rollout, RolloutState, RolloutStep,
+    Target, TargetQuery, TargetRow, TargetView, TaskItem, TaskQuery, TaskSummary, TaskView, WhichTargets,
 };
 
 use async_trait::async_trait;
@@ -240,13 +240,16 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn tasks(&self, query: &TaskQuery) -> Result<Vec<TaskSummary>>;
     /// The matching targets in their order; none of an unknown task.
     async fn task_targets(&self, id: TaskId, query: &TargetQuery) -> Result<Vec<TargetRow>>;
-    /// Marks the task as cancelled; false if it is unknown, finished or marked already. Its targets
-    /// stay open until they get their outcomes.
-    async fn cancel_task(&self, id: TaskId, now: Millis) -> Result<bool>;
-    /// Replaces the rollout of a task that has one; false for any other.
-    async fn set_rollout(&self, id: TaskId, rollout: &Rollout) -> Result<bool>;
+    /// Marks the task as cancelled; false if it is unknown, finished or marked already. A rollout that
+    /// is under way becomes cancelled and its unreleased targets end with `unreleased`, in the same
+    /// transaction. Other targets stay open until they get their outcomes.
+    async fn cancel_task(&self, id: TaskId, unreleased: Outcome, now: Millis) -> Result<bool>;
+    /// Writes a transition of a rolling task: its rollout, what was judged, and the outcomes of
+    /// unreleased targets. False, with nothing written, for a task without a rollout; for a rollout that
+    /// is over, unless its state stays; for a cancelled task, unless its rollout ends.
+    async fn step_rollout(&self, id: TaskId, step: RolloutStep, now: Millis) -> Result<bool>;
     /// The rollouts of tasks that are not finished, and those that run or pause; oldest task first.
-    async fn open_rollouts(&self) -> Result<Vec<(TaskId, Rollout)>>;
+    async fn open_rollouts(&self) -> Result<Vec<OpenRollout>>;
     /// The newest tasks first, without their targets' outcomes.
     async fn task_ids(&self, limit: u32) -> Result<Vec<TaskId>>;
     /// Every target without an outcome, oldest task first.

@@ -1,5 +1,6 @@
 //! Tasks as they cross the store's border.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proctor_model::{AgentId, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId};
@@ -62,7 +63,13 @@ pub struct Rollout {
     pub wait_healthy: bool,
     /// The first so many targets were released.
     pub released: u32,
+    /// When the last of them were; the time limit of an open target counts from here.
+    #[serde(default)]
+    pub released_at: Millis,
     pub state: RolloutState,
+    /// Why it ended before all targets were released.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +81,46 @@ pub enum RolloutState {
     Failed,
     Cancelled,
     Done,
+}
+
+impl RolloutState {
+    /// Whether targets may still be released.
+    pub fn is_under_way(self) -> bool {
+        match self {
+            Self::Running | Self::Paused => true,
+            Self::Failed | Self::Cancelled | Self::Done => false,
+        }
+    }
+}
+
+/// A transition of a rolling task, written in one piece.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RolloutStep {
+    pub rollout: Rollout,
+    /// Targets that succeeded, with whether they became healthy afterwards.
+    pub judged: Vec<(u32, bool)>,
+    /// The outcome of the targets that are not released, for a step that ends the rollout.
+    pub unreleased: Option<Outcome>,
+}
+
+/// A rolling task that is not over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenRollout {
+    pub task: TaskId,
+    pub created_at: Millis,
+    pub cancelled_at: Option<Millis>,
+    pub rollout: Rollout,
+    pub total: u32,
+    /// The targets that have an outcome, by index.
+    pub ended: BTreeMap<u32, EndedTarget>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedTarget {
+    pub is_success: bool,
+    pub recorded_at: Millis,
+    /// None: nobody has judged it.
+    pub healthy: Option<bool>,
 }
 
 /// What the targets of a task share.

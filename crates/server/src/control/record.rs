@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use proctor_model::{AgentId, OperationId, Outcome, ProcessKey};
-use proctor_runtime::clock;
+use proctor_runtime::{chain, clock};
 use proctor_store::Managed;
 use tokio::sync::mpsc;
 
@@ -11,7 +11,7 @@ use super::{Control, PRUNE_PERIOD, SWEEP_PERIOD, TASKS_KEPT, is_full};
 
 /// Outcomes written in one transaction.
 pub(super) const BATCH_MAX: usize = 500;
-pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// An outcome that an agent has sent.
 #[derive(Debug)]
@@ -53,16 +53,16 @@ impl Control {
 
     /// Tries until it is written: agents wait, and nothing is acknowledged before.
     pub(super) async fn record(&self, batch: &[(OperationId, Outcome)]) {
-        while let Err(error) = self.inner.store.record_outcomes(batch, clock::unix_millis()).await {
-            if is_full(&error) {
-                tracing::error!("the store is full: outcomes wait for space");
-            } else {
-                tracing::error!(%error, source = ?std::error::Error::source(&error), "outcomes cannot be recorded");
+        let recorded = loop {
+            match self.inner.store.record_outcomes(batch, clock::unix_millis()).await {
+                Ok(recorded) => break recorded,
+                Err(error) if is_full(&error) => tracing::error!("the store is full: outcomes wait for space"),
+                Err(error) => tracing::error!(error = %chain(&error), "outcomes cannot be recorded"),
             }
             tokio::time::sleep(RETRY_AFTER).await;
-        }
+        };
         let closed = self.inner.dispatch.lock().close(batch.iter().map(|(operation, _)| operation));
-        self.inner.rollouts.ended(batch);
+        self.inner.rollouts.ended(batch, &recorded);
         for (agent, operations) in closed {
             if let Some(session) = self.inner.sessions.get(&agent) {
                 session.acknowledge(operations);

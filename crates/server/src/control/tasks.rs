@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proctor_model::{Class, Code, OperationKind, Outcome, ProcessKey, Spec, TaskId};
-use proctor_runtime::clock;
 use proctor_store::{TargetQuery, TargetRow, TargetView, TaskQuery, TaskSummary, TaskView};
 
 use super::audit::Deed;
@@ -59,12 +58,7 @@ impl Control {
         let deed = Deed::new("cancel_task", [Class::Operate]).on([task]);
         self.must_steer(caller, &deed, task).await?;
         let work = move |control: Self| async move {
-            let is_open = control.inner.store.cancel_task(task, clock::unix_millis()).await?;
-            if is_open {
-                control.cancel_rollout(task).await?;
-                control.cancel_open(task).await;
-            }
-            Ok(is_open)
+            control.cancel_now(task, "the task was cancelled before this target's turn came").await
         };
         self.audited(caller, deed, work, |was_open| if *was_open { "cancelled" } else { "was over" }.to_owned()).await
     }

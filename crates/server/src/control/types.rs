@@ -111,7 +111,9 @@ impl Rolling {
             canary: self.canary,
             wait_healthy: self.wait_healthy,
             released: 0,
+            released_at: 0,
             state: RolloutState::Running,
+            reason: None,
         }
     }
 }

@@ -19,6 +19,7 @@ mod processes;
 mod proofs;
 mod refusals;
 mod rolling;
+mod rolling_crash;
 mod serving;
 mod support;
 mod tasks;

@@ -12,10 +12,10 @@ use proctor_store::{RolloutState, TaskView};
 
 use crate::support::{ESB, World, registered};
 
-const HOSTS: usize = 4;
+pub(crate) const HOSTS: usize = 4;
 
 /// Four hosts with a process and a session each.
-async fn fleet() -> (World, Vec<Arc<Session>>) {
+pub(crate) async fn fleet() -> (World, Vec<Arc<Session>>) {
     let world = World::new().await;
     let mut sessions = Vec::new();
     for number in 0..HOSTS {
@@ -37,7 +37,7 @@ async fn connect(control: &Control, agent: &str) -> Arc<Session> {
     control.open_session(&agent.parse().unwrap(), boot, &HostFacts::default(), 0).await.unwrap().unwrap()
 }
 
-fn restart(options: SubmitOptions) -> Submission {
+pub(crate) fn restart(options: SubmitOptions) -> Submission {
     let target = |number| SubmittedTarget { host: HostRef::Key(host(number)), row_key: host(number).to_string() };
     let item = SubmittedItem {
         key: "web/m".parse().unwrap(),
@@ -48,7 +48,7 @@ fn restart(options: SubmitOptions) -> Submission {
     Submission { caller: Caller::local("test"), family: "native", items: vec![item], options }
 }
 
-fn rolling(max_parallel: u32, max_failures: u32, canary: u32) -> SubmitOptions {
+pub(crate) fn rolling(max_parallel: u32, max_failures: u32, canary: u32) -> SubmitOptions {
     let max_parallel = Share::Number(max_parallel);
     let rolling = Rolling { max_parallel, max_failures, canary, wait_healthy: false };
     SubmitOptions { rolling: Some(rolling), ..SubmitOptions::default() }
@@ -94,11 +94,11 @@ async fn until(world: &World, task: TaskId, what: &str, is_so: impl Fn(&TaskView
     tokio::time::timeout(Duration::from_secs(30), patience).await.unwrap_or_else(|_| panic!("waited in vain: {what}"))
 }
 
-fn codes(view: &TaskView) -> Vec<Option<Code>> {
+pub(crate) fn codes(view: &TaskView) -> Vec<Option<Code>> {
     view.targets.iter().map(|target| target.outcome.as_ref().map(|outcome| outcome.code)).collect()
 }
 
-fn is_over(view: &TaskView) -> bool {
+pub(crate) fn is_over(view: &TaskView) -> bool {
     view.targets.iter().all(|target| target.outcome.is_some())
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct World {
     pub(crate) store: Arc<SqliteStore>,
     pub(crate) control: Control,
     tasks: Tasks,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 pub(crate) struct Answer {
@@ -81,7 +81,7 @@ impl World {
         let tasks = Tasks::default();
         let control = Control::start(Arc::<SqliteStore>::clone(&store), &tasks).await.unwrap();
         let router = api::router(ApiState::new(control.clone(), None, settings));
-        let world = Self { router, store, control, tasks, _directory: directory };
+        let world = Self { router, store, control, tasks, directory };
         world.put_app(APP, true).await;
         world.put_app("stranger", false).await;
         world.enrol("0:10.0.0.1", "020000000052540a9b2c1641").await;
@@ -169,6 +169,15 @@ impl World {
 
     pub(crate) async fn end(self) {
         assert!(self.tasks.end(Duration::from_secs(5)).await);
+    }
+
+    /// Ends it and leaves its file, with everything in it.
+    pub(crate) async fn ended(self) -> TempDir {
+        assert!(self.tasks.end(Duration::from_secs(60)).await);
+        let Self { router, store, control, tasks, directory } = self;
+        drop((router, store, control, tasks));
+        assert!(!directory.path().join("proctor.db-wal").exists(), "the store is closed");
+        directory
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use super::tasks::{failed, id, operation, read, task};
 use super::{agent, enrol};
-use crate::{CreatedTask, Idempotency, NewTask, ProcessQuery, Rollout, RolloutState, Store};
+use crate::{CreatedTask, EndedTarget, Idempotency, NewTask, ProcessQuery, Rollout, RolloutState, RolloutStep, Store};
 
 fn keyed(number: u128, app: &str, key: &str, body: u8) -> NewTask {
     let idempotency = Idempotency { app: app.to_owned(), key: key.to_owned(), body_hash: [body; 32] };
@@ -15,7 +15,20 @@ fn keyed(number: u128, app: &str, key: &str, body: u8) -> NewTask {
 }
 
 fn rollout(released: u32, state: RolloutState) -> Rollout {
-    Rollout { max_parallel: 10, max_failures: 3, canary: 1, wait_healthy: true, released, state }
+    Rollout {
+        max_parallel: 10,
+        max_failures: 3,
+        canary: 1,
+        wait_healthy: true,
+        released,
+        released_at: 4,
+        state,
+        reason: None,
+    }
+}
+
+fn step(rollout: Rollout) -> RolloutStep {
+    RolloutStep { rollout, judged: Vec::new(), unreleased: None }
 }
 
 fn rolling(number: u128) -> NewTask {
@@ -23,7 +36,16 @@ fn rolling(number: u128) -> NewTask {
 }
 
 async fn open(store: &dyn Store) -> Vec<TaskId> {
-    store.open_rollouts().await.unwrap().into_iter().map(|(task, _)| task).collect()
+    store.open_rollouts().await.unwrap().into_iter().map(|open| open.task).collect()
+}
+
+async fn state(store: &dyn Store, number: u128) -> RolloutState {
+    read(store, number).await.rollout.unwrap().state
+}
+
+async fn messages(store: &dyn Store, number: u128) -> Vec<Option<String>> {
+    let targets = read(store, number).await.targets;
+    targets.into_iter().map(|target| target.outcome.map(|outcome| outcome.message)).collect()
 }
 
 pub async fn a_repeated_key_finds_the_first_task_and_writes_nothing(store: Arc<dyn Store>) {
@@ -97,7 +119,7 @@ pub async fn a_rollout_is_kept_and_replaced(store: Arc<dyn Store>) {
     let before = read(&*store, 1).await.rollout;
 
     let paused = rollout(2, RolloutState::Paused);
-    let answers = [1, 2, 3].map(|number| store.set_rollout(id(number), &paused));
+    let answers = [1, 2, 3].map(|number| store.step_rollout(id(number), step(paused.clone()), 6));
     let mut set = Vec::new();
     for answer in answers {
         set.push(answer.await.unwrap());
@@ -120,7 +142,7 @@ pub async fn open_rollouts_are_those_that_go_on_or_still_have_open_targets(store
     ];
     for (number, state) in (1..).zip(states) {
         store.create_task(rolling(number)).await.unwrap();
-        store.set_rollout(id(number), &rollout(2, state)).await.unwrap();
+        store.step_rollout(id(number), step(rollout(2, state)), 6).await.unwrap();
     }
     store.create_task(task(9, 5, 1)).await.unwrap();
     let with_open_targets = open(&*store).await;
@@ -132,15 +154,15 @@ pub async fn open_rollouts_are_those_that_go_on_or_still_have_open_targets(store
 
     assert_eq!(with_open_targets, [1, 2, 3, 4, 5].map(id));
     assert_eq!(open(&*store).await, [id(1), id(2)]);
-    assert_eq!(store.open_rollouts().await.unwrap()[1].1, rollout(2, RolloutState::Paused));
+    assert_eq!(store.open_rollouts().await.unwrap()[1].rollout, rollout(2, RolloutState::Paused));
 }
 
 pub async fn a_task_is_cancelled_once_and_its_targets_stay_open(store: Arc<dyn Store>) {
     store.create_task(task(1, 5, 2)).await.unwrap();
     let before = read(&*store, 1).await.cancelled_at;
 
-    let first = store.cancel_task(id(1), 8).await.unwrap();
-    let second = store.cancel_task(id(1), 9).await.unwrap();
+    let first = store.cancel_task(id(1), failed("x"), 8).await.unwrap();
+    let second = store.cancel_task(id(1), failed("x"), 9).await.unwrap();
 
     assert_eq!((before, first, second), (None, true, false));
     assert_eq!(read(&*store, 1).await.cancelled_at, Some(8));
@@ -152,7 +174,73 @@ pub async fn a_finished_or_unknown_task_is_not_cancelled(store: Arc<dyn Store>) 
     store.create_task(task(1, 5, 1)).await.unwrap();
     store.record_outcomes(&[(operation(1, 0), failed("x"))], 6).await.unwrap();
 
-    assert!(!store.cancel_task(id(1), 8).await.unwrap());
-    assert!(!store.cancel_task(id(2), 8).await.unwrap());
+    assert!(!store.cancel_task(id(1), failed("y"), 8).await.unwrap());
+    assert!(!store.cancel_task(id(2), failed("y"), 8).await.unwrap());
     assert_eq!(read(&*store, 1).await.cancelled_at, None);
+}
+
+pub async fn a_rollout_that_ends_gives_its_unreleased_targets_their_outcome(store: Arc<dyn Store>) {
+    store.create_task(NewTask { rollout: Some(rollout(1, RolloutState::Running)), ..task(1, 5, 4) }).await.unwrap();
+    store.record_outcomes(&[(operation(1, 2), failed("known"))], 6).await.unwrap();
+
+    let last = RolloutStep { unreleased: Some(failed("skipped")), ..step(rollout(1, RolloutState::Failed)) };
+    assert!(store.step_rollout(id(1), last, 7).await.unwrap());
+
+    let expected = [None, Some("skipped"), Some("known"), Some("skipped")];
+    assert_eq!(messages(&*store, 1).await, expected.map(|text| text.map(str::to_owned)));
+    let summary = store.task_summary(id(1)).await.unwrap().unwrap();
+    assert_eq!((summary.pending, summary.failed, summary.finished_at), (1, 3, None));
+    store.record_outcomes(&[(operation(1, 0), failed("late"))], 9).await.unwrap();
+    assert_eq!(store.task_summary(id(1)).await.unwrap().unwrap().finished_at, Some(9));
+}
+
+pub async fn a_rollout_that_is_over_never_goes_on(store: Arc<dyn Store>) {
+    let over = [RolloutState::Failed, RolloutState::Cancelled, RolloutState::Done];
+    for (number, end) in (1..).zip(over) {
+        store.create_task(rolling(number)).await.unwrap();
+        assert!(store.step_rollout(id(number), step(rollout(1, end)), 6).await.unwrap());
+
+        for next in [RolloutState::Running, RolloutState::Paused] {
+            let more = RolloutStep { judged: vec![(0, true)], ..step(rollout(2, next)) };
+            assert!(!store.step_rollout(id(number), more, 7).await.unwrap(), "{end:?} to {next:?}");
+        }
+
+        assert_eq!(read(&*store, number).await.rollout, Some(rollout(1, end)), "nothing was written");
+        let again = RolloutStep { unreleased: Some(failed("x")), ..step(rollout(1, end)) };
+        assert!(store.step_rollout(id(number), again, 8).await.unwrap(), "rows left open can still be closed");
+    }
+}
+
+pub async fn a_cancelled_task_ends_its_rollout_with_its_unreleased_targets(store: Arc<dyn Store>) {
+    for paused_or_not in [rollout(1, RolloutState::Running), rollout(1, RolloutState::Paused)] {
+        let number = if paused_or_not.state == RolloutState::Paused { 2 } else { 1 };
+        store.create_task(NewTask { rollout: Some(paused_or_not), ..task(number, 5, 3) }).await.unwrap();
+
+        assert!(store.cancel_task(id(number), failed("cancelled"), 8).await.unwrap());
+
+        assert_eq!(state(&*store, number).await, RolloutState::Cancelled);
+        let expected = [None, Some("cancelled"), Some("cancelled")];
+        assert_eq!(messages(&*store, number).await, expected.map(|text| text.map(str::to_owned)));
+        let late = step(rollout(3, RolloutState::Running));
+        assert!(!store.step_rollout(id(number), late, 9).await.unwrap(), "a release that comes too late");
+        assert_eq!(read(&*store, number).await.rollout.unwrap().released, 1);
+    }
+}
+
+pub async fn what_was_judged_is_kept_and_the_first_verdict_counts(store: Arc<dyn Store>) {
+    store.create_task(NewTask { rollout: Some(rollout(3, RolloutState::Running)), ..task(1, 5, 4) }).await.unwrap();
+    let success = proctor_model::Outcome::success(true);
+    let outcomes = [(0, success.clone()), (1, success.clone()), (2, success), (3, failed("x"))];
+    store.record_outcomes(&outcomes.map(|(index, outcome)| (operation(1, index), outcome)), 6).await.unwrap();
+
+    for judged in [vec![(0, true), (1, false)], vec![(1, true)]] {
+        let step = RolloutStep { judged, ..step(rollout(3, RolloutState::Running)) };
+        assert!(store.step_rollout(id(1), step, 7).await.unwrap());
+    }
+
+    let open = store.open_rollouts().await.unwrap().remove(0);
+    let ended = |is_success, healthy| EndedTarget { is_success, recorded_at: 6, healthy };
+    let expected = [ended(true, Some(true)), ended(true, Some(false)), ended(true, None), ended(false, None)];
+    assert_eq!(open.ended, (0..).zip(expected).collect());
+    assert_eq!((open.task, open.created_at, open.cancelled_at, open.total), (id(1), 5, None, 4));
 }

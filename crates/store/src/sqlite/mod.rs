@@ -22,12 +22,15 @@ mod process_filter;
 mod processes;
 mod readers;
 mod registrations;
+mod rollouts;
 mod tasks;
 mod users;
 mod webhooks;
 mod writer;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use async_trait::async_trait;
 use proctor_model::{
@@ -42,9 +45,9 @@ use self::writer::Writer;
 use crate::{
     App, Assignments, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, CreatedTask, EnrolRefusal,
     Enrolment, EventPage, EventQuery, HostQuery, HostRecord, HostSite, Idempotency, JoinToken, Managed, Millis,
-    NewTask, Observation, OpenTarget, PoolRecord, ProcessQuery, ProcessRecord, Refusal, RegisterMode, Registered,
-    Registration, Result, Rollout, SpecRevision, Store, StoreError, TargetQuery, TargetRow, TaskQuery, TaskSummary,
-    TaskView, User, UserToken, Webhook,
+    NewTask, Observation, OpenRollout, OpenTarget, PoolRecord, ProcessQuery, ProcessRecord, Refusal, RegisterMode,
+    Registered, Registration, Result, RolloutStep, SpecRevision, Store, StoreError, TargetQuery, TargetRow, TaskQuery,
+    TaskSummary, TaskView, User, UserToken, Webhook,
 };
 
 #[derive(Debug)]
@@ -70,6 +73,14 @@ impl SqliteStore {
     /// a new file) answers [`StoreError::Full`], as on a full disk.
     pub async fn open_bounded(path: &Path, pages_max: u32) -> Result<Self> {
         Self::open_with(path, Some(pages_max), Sharing::Alone).await
+    }
+
+    /// As [`Self::open_beside`]; every write after the next `left` answers [`StoreError::Closed`]. For tests
+    /// of what a server leaves behind that is killed between two writes.
+    pub async fn open_dying(path: &Path, left: Arc<AtomicU64>) -> Result<Self> {
+        let mut store = Self::open_beside(path).await?;
+        store.writer.die_after(left);
+        Ok(store)
     }
 
     async fn open_with(path: &Path, pages_max: Option<u32>, sharing: Sharing) -> Result<Self> {
@@ -413,17 +424,16 @@ impl Store for SqliteStore {
         self.readers.run("read targets of a task", move |c| tasks::targets(c, id, query)).await
     }
 
-    async fn cancel_task(&self, id: TaskId, now: Millis) -> Result<bool> {
-        self.writer.run("cancel a task", move |c| tasks::cancel(c, id, now)).await
+    async fn cancel_task(&self, id: TaskId, unreleased: Outcome, now: Millis) -> Result<bool> {
+        self.writer.run("cancel a task", move |c| rollouts::cancel_task(c, id, &unreleased, now)).await
     }
 
-    async fn set_rollout(&self, id: TaskId, rollout: &Rollout) -> Result<bool> {
-        let rollout = rollout.clone();
-        self.writer.run("keep how far a rollout is", move |c| tasks::set_rollout(c, id, &rollout)).await
+    async fn step_rollout(&self, id: TaskId, step: RolloutStep, now: Millis) -> Result<bool> {
+        self.writer.run("write a rollout step", move |c| rollouts::step(c, id, &step, now)).await
     }
 
-    async fn open_rollouts(&self) -> Result<Vec<(TaskId, Rollout)>> {
-        self.readers.run("read the open rollouts", tasks::open_rollouts).await
+    async fn open_rollouts(&self) -> Result<Vec<OpenRollout>> {
+        self.readers.run("read the open rollouts", rollouts::open).await
     }
 
     async fn task_ids(&self, limit: u32) -> Result<Vec<TaskId>> {

@@ -66,6 +66,24 @@ pub(super) fn insert(connection: &Connection, task: i64, outcomes: &[(u32, Outco
     close(connection, task, &added, now)
 }
 
+/// Gives the targets from index `first` on that have no outcome this one.
+pub(super) fn end_from(
+    connection: &Connection,
+    task: i64,
+    first: u32,
+    target_count: u32,
+    outcome: &Outcome,
+    now: Millis,
+) -> Tried<()> {
+    let mut added = Added::default();
+    for index in first..target_count {
+        if insert_one(connection, task, index, outcome, now)? {
+            added.count(outcome);
+        }
+    }
+    close(connection, task, &added, now)
+}
+
 fn task(connection: &Connection, id: TaskId) -> Tried<Option<Task>> {
     let task = connection
         .prepare_cached("SELECT seq, target_count FROM task WHERE id = ?1")?

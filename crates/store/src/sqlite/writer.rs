@@ -6,6 +6,8 @@
 //! every later call answers [`StoreError::Closed`]: what the job half did is not known to be sound.
 
 use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
@@ -27,6 +29,8 @@ pub(super) struct Writer {
     /// None only while dropping.
     jobs: Option<mpsc::Sender<Box<dyn Job>>>,
     thread: Option<JoinHandle<()>>,
+    /// How many more writes there will be; None: no end.
+    left: Option<Arc<AtomicU64>>,
 }
 
 impl Writer {
@@ -41,7 +45,12 @@ impl Writer {
                 drop(lock);
             })
             .map_err(|source| StoreError::Failed { what: "start its writer", source: source.into() })?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), left: None })
+    }
+
+    /// Every write after the next `left` answers [`StoreError::Closed`], as if the process had died there.
+    pub(super) fn die_after(&mut self, left: Arc<AtomicU64>) {
+        self.left = Some(left);
     }
 
     /// Runs `work` on the writer thread and returns after its commit. If the caller goes away, the
@@ -51,6 +60,10 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Tried<T> + Send + 'static,
     {
+        if let Some(left) = &self.left {
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+                .map_err(|_| StoreError::Closed)?;
+        }
         let (reply, answer) = oneshot::channel();
         let call = Call { what, work: Some(work), result: None, reply };
         let jobs = self.jobs.as_ref().ok_or(StoreError::Closed)?;

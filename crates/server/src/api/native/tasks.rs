@@ -181,6 +181,7 @@ fn rollout_view(rollout: Rollout) -> RolloutView {
         canary: rollout.canary,
         wait_healthy: rollout.wait_healthy,
         released: rollout.released,
+        reason: rollout.reason,
     }
 }
 

@@ -1,29 +1,61 @@
-//! When the targets of a rolling task are let go: events and time in, steps out.
+//! When the targets of a rolling task are released: events and time in, steps out.
 //!
 //! Promised: targets are released in the order of their index and never taken back; at most
-//! `max_parallel` of them are open at once; after more than `max_failures` failures nothing further
-//! is released; with a canary, nothing beyond it is released before somebody resumes. A step must be
-//! written to the store before it is acted on. Absent: IO and clocks.
+//! `max_parallel` of them are open or settling at once; after more than `max_failures` failures nothing
+//! further is released; with a canary, nothing beyond it is released before somebody resumes.
+//! [`Roll::next`] and [`Roll::resume`] only say what should follow. The caller writes the rollout of
+//! [`Roll::after`] to the store and then calls [`Roll::apply`]: a step that could not be written has not
+//! been taken. A roll is rebuilt by [`Roll::new`] from what the store holds, with nothing forgotten but
+//! how long settling targets have been waited for. Absent: IO and clocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use proctor_store::{Rollout, RolloutState};
+use proctor_store::{Millis, Rollout, RolloutState};
 
-/// How long a process may take to become well after its operation succeeded.
+/// How long a process may take to become healthy after its operation succeeded. Counts anew after a
+/// restart of the server: while it was down nobody could report.
 pub(super) const SETTLE_MAX: Duration = Duration::from_secs(300);
 
-/// What must be done next; the rollout that [`Roll::rollout`] shows is written first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A transition of a rolling task.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Let go of the targets below this index.
+    /// Release the targets below this index.
     Release { below: u32 },
+    /// These targets became healthy, or did not in time.
+    Judge(Vec<(u32, bool)>),
     /// Wait for somebody to resume.
     Pause,
-    /// Too many failures: what was not released never will be.
-    Stop,
+    /// Go on after the canary.
+    Resume,
+    /// What was not released never will be.
+    Stop(StopReason),
     /// Everything was released and has ended.
     Finish,
+}
+
+/// Why a rolling task ends before all of its targets were released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StopReason {
+    TooManyFailures,
+}
+
+impl StopReason {
+    /// The message of the targets that are skipped.
+    pub(super) fn message(self) -> &'static str {
+        match self {
+            Self::TooManyFailures => "skipped: too many targets before this one failed",
+        }
+    }
+}
+
+/// A target that has its outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Failed,
+    Succeeded,
+    /// Succeeded at that time and has yet to become healthy.
+    Settling(Millis),
 }
 
 #[derive(Debug)]
@@ -32,115 +64,149 @@ pub(super) struct Roll {
     total: u32,
     /// Released, without an outcome.
     open: BTreeSet<u32>,
-    /// Ended well, not seen healthy yet, with the end of our patience.
-    settling: BTreeMap<u32, Instant>,
+    settling: BTreeMap<u32, Settling>,
     /// Ended before they were released, with whether that was a success.
     known: BTreeMap<u32, bool>,
     failures: u32,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Settling {
+    since: Millis,
+    until: Instant,
+}
+
 impl Roll {
-    /// `ended` are the targets that have an outcome, with whether it is a success.
-    pub(super) fn new(rollout: Rollout, total: u32, ended: &BTreeMap<u32, bool>) -> Self {
+    pub(super) fn new(rollout: Rollout, total: u32, ended: &BTreeMap<u32, Ended>, now: Instant) -> Self {
         let released = rollout.released;
-        let failures = ended.range(..released).filter(|(_, success)| !**success).count();
-        Self {
+        let mut roll = Self {
             rollout,
             total,
-            open: (0..released).filter(|index| !ended.contains_key(index)).collect(),
+            open: (0..released).collect(),
             settling: BTreeMap::new(),
-            known: ended.range(released..).map(|(index, success)| (*index, *success)).collect(),
-            failures: u32::try_from(failures).unwrap_or(u32::MAX),
+            known: ended.range(released..).map(|(index, ended)| (*index, *ended != Ended::Failed)).collect(),
+            failures: 0,
+        };
+        for (index, ended) in ended.range(..released) {
+            roll.ended(*index, *ended, now);
         }
+        roll
     }
 
-    pub(super) fn rollout(&self) -> &Rollout {
-        &self.rollout
-    }
-
-    /// A target has its outcome; true where it is waited for until it is healthy.
-    pub(super) fn ended(&mut self, index: u32, success: bool, can_settle: bool, now: Instant) -> bool {
+    /// A target has its outcome.
+    pub(super) fn ended(&mut self, index: u32, ended: Ended, now: Instant) {
         if !self.open.remove(&index) {
-            return false;
+            return;
         }
-        if !success {
-            self.failures += 1;
-        } else if self.rollout.wait_healthy && can_settle {
-            self.settling.insert(index, now + SETTLE_MAX);
-            return true;
+        match ended {
+            Ended::Failed => self.failures += 1,
+            Ended::Succeeded => {}
+            Ended::Settling(since) => {
+                self.settling.insert(index, Settling { since, until: now + SETTLE_MAX });
+            }
         }
-        false
     }
 
-    pub(super) fn healthy(&mut self, index: u32) {
-        self.settling.remove(&index);
+    pub(super) fn released(&self) -> u32 {
+        self.rollout.released
     }
 
-    /// False where there is nothing to resume.
-    pub(super) fn resume(&mut self) -> bool {
-        let is_paused = self.rollout.state == RolloutState::Paused;
-        if is_paused {
-            self.rollout.state = RolloutState::Running;
-            self.rollout.canary = 0;
-        }
-        is_paused
+    pub(super) fn waits_healthy(&self) -> bool {
+        self.rollout.wait_healthy
     }
 
-    /// False where it is over already.
-    pub(super) fn cancel(&mut self) -> bool {
-        let is_under_way = matches!(self.rollout.state, RolloutState::Running | RolloutState::Paused);
-        if is_under_way {
-            self.rollout.state = RolloutState::Cancelled;
-        }
-        is_under_way
+    /// What has succeeded and is not healthy yet, with the time of its outcome.
+    pub(super) fn settling(&self) -> impl Iterator<Item = (u32, Millis)> {
+        self.settling.iter().map(|(index, settling)| (*index, settling.since))
     }
 
-    pub(super) fn next(&mut self, now: Instant) -> Option<Step> {
-        self.give_up_settling(now);
+    /// None where there is nothing to resume.
+    pub(super) fn resume(&self) -> Option<Step> {
+        (self.rollout.state == RolloutState::Paused).then_some(Step::Resume)
+    }
+
+    /// The step that is due.
+    pub(super) fn next(&self, now: Instant) -> Option<Step> {
         if self.rollout.state != RolloutState::Running {
             return None;
         }
-        if self.failures > self.rollout.max_failures {
-            self.rollout.state = RolloutState::Failed;
-            return Some(Step::Stop);
+        let late: Vec<_> =
+            self.settling.iter().filter(|(_, it)| it.until <= now).map(|(index, _)| (*index, false)).collect();
+        if !late.is_empty() {
+            return Some(Step::Judge(late));
         }
-        let limit = if self.rollout.canary == 0 { self.total } else { self.rollout.canary.min(self.total) };
-        if self.release(limit) {
-            return Some(Step::Release { below: self.rollout.released });
+        if self.failures > self.rollout.max_failures {
+            return Some(Step::Stop(StopReason::TooManyFailures));
+        }
+        let below = self.releasable();
+        if below > self.rollout.released {
+            return Some(Step::Release { below });
         }
         if !self.open.is_empty() || !self.settling.is_empty() {
             return None;
         }
-        if self.rollout.released < self.total {
-            self.rollout.state = RolloutState::Paused;
-            return Some(Step::Pause);
-        }
-        self.rollout.state = RolloutState::Done;
-        Some(Step::Finish)
+        Some(if self.rollout.released < self.total { Step::Pause } else { Step::Finish })
     }
 
-    /// Takes up to the free places, counting what had ended beforehand when its turn comes.
-    fn release(&mut self, limit: u32) -> bool {
-        let before = self.rollout.released;
-        while self.rollout.released < limit && self.failures <= self.rollout.max_failures {
-            let index = self.rollout.released;
-            if let Some(success) = self.known.remove(&index) {
-                self.failures += u32::from(!success);
-            } else if self.open.len() + self.settling.len() < self.rollout.max_parallel as usize {
-                self.open.insert(index);
-            } else {
-                break;
+    /// The rollout with the step taken, to be written before [`Self::apply`].
+    pub(super) fn after(&self, step: &Step, now: Millis) -> Rollout {
+        let rollout = self.rollout.clone();
+        match step {
+            Step::Release { below } => Rollout { released: *below, released_at: now, ..rollout },
+            Step::Judge(_) => rollout,
+            Step::Pause => Rollout { state: RolloutState::Paused, ..rollout },
+            Step::Resume => Rollout { state: RolloutState::Running, canary: 0, ..rollout },
+            Step::Stop(reason) => {
+                Rollout { state: RolloutState::Failed, reason: Some(reason.message().to_owned()), ..rollout }
             }
-            self.rollout.released += 1;
+            Step::Finish => Rollout { state: RolloutState::Done, ..rollout },
         }
-        self.rollout.released > before
     }
 
-    /// What does not become well in time has failed.
-    fn give_up_settling(&mut self, now: Instant) {
-        let before = self.settling.len();
-        self.settling.retain(|_, until| *until > now);
-        self.failures += u32::try_from(before - self.settling.len()).unwrap_or(u32::MAX);
+    /// The step is in the store, and `after` is what was written.
+    pub(super) fn apply(&mut self, step: &Step, after: Rollout) {
+        match step {
+            Step::Release { below } => {
+                for index in self.rollout.released..*below {
+                    match self.known.remove(&index) {
+                        Some(success) => self.failures += u32::from(!success),
+                        None => _ = self.open.insert(index),
+                    }
+                }
+            }
+            Step::Judge(judged) => {
+                for (index, healthy) in judged {
+                    let was_settling = self.settling.remove(index).is_some();
+                    self.failures += u32::from(was_settling && !healthy);
+                }
+            }
+            Step::Pause | Step::Resume | Step::Stop(_) | Step::Finish => {}
+        }
+        self.rollout = after;
+    }
+
+    /// Up to which index targets may be released now. What had ended beforehand takes no slot and is
+    /// counted when its turn comes.
+    fn releasable(&self) -> u32 {
+        let mut below = self.rollout.released;
+        let (mut failures, mut busy) = (self.failures, self.open.len() + self.settling.len());
+        let limit = self.limit();
+        while below < limit && failures <= self.rollout.max_failures {
+            match self.known.get(&below) {
+                Some(success) => failures += u32::from(!success),
+                None if busy < self.rollout.max_parallel as usize => busy += 1,
+                None => break,
+            }
+            below += 1;
+        }
+        below
+    }
+
+    /// The canary, unless nothing beyond it is left to decide about.
+    fn limit(&self) -> u32 {
+        let canary = self.rollout.canary;
+        let is_rest_known = (self.total - self.rollout.released) as usize == self.known.len();
+        if canary == 0 || is_rest_known { self.total } else { canary.min(self.total) }
     }
 }
 
@@ -151,106 +217,214 @@ mod tests {
     use super::*;
 
     fn rollout(max_parallel: u32, max_failures: u32, canary: u32) -> Rollout {
-        Rollout { max_parallel, max_failures, canary, wait_healthy: false, released: 0, state: RolloutState::Running }
+        Rollout {
+            max_parallel,
+            max_failures,
+            canary,
+            wait_healthy: true,
+            released: 0,
+            released_at: 0,
+            state: RolloutState::Running,
+            reason: None,
+        }
+    }
+
+    fn roll(rollout: Rollout, total: u32) -> Roll {
+        Roll::new(rollout, total, &BTreeMap::new(), Instant::now())
+    }
+
+    /// Takes the step that is due.
+    fn take(roll: &mut Roll, now: Instant) -> Option<Step> {
+        let step = roll.next(now)?;
+        let after = roll.after(&step, 0);
+        roll.apply(&step, after);
+        Some(step)
+    }
+
+    fn resume(roll: &mut Roll) -> bool {
+        let Some(step) = roll.resume() else { return false };
+        let after = roll.after(&step, 0);
+        roll.apply(&step, after);
+        true
     }
 
     #[test]
-    fn a_place_is_given_again_when_its_target_ends() {
+    fn a_slot_is_given_again_when_its_target_ends() {
         let now = Instant::now();
-        let mut roll = Roll::new(rollout(2, 0, 0), 3, &BTreeMap::new());
+        let mut roll = roll(rollout(2, 0, 0), 3);
+
+        assert_eq!(take(&mut roll, now), Some(Step::Release { below: 2 }));
+        assert_eq!(take(&mut roll, now), None);
+        roll.ended(1, Ended::Succeeded, now);
+        assert_eq!(take(&mut roll, now), Some(Step::Release { below: 3 }));
+        roll.ended(0, Ended::Succeeded, now);
+        roll.ended(2, Ended::Succeeded, now);
+        assert_eq!(take(&mut roll, now), Some(Step::Finish));
+        assert_eq!(take(&mut roll, now), None);
+    }
+
+    #[test]
+    fn a_step_that_is_not_applied_is_due_again() {
+        let now = Instant::now();
+        let roll = roll(rollout(2, 0, 0), 3);
 
         assert_eq!(roll.next(now), Some(Step::Release { below: 2 }));
-        assert_eq!(roll.next(now), None);
-        roll.ended(1, true, true, now);
-        assert_eq!(roll.next(now), Some(Step::Release { below: 3 }));
-        roll.ended(0, true, true, now);
-        roll.ended(2, true, true, now);
-        assert_eq!(roll.next(now), Some(Step::Finish));
-        assert_eq!(roll.next(now), None);
+        assert_eq!(roll.next(now), Some(Step::Release { below: 2 }));
     }
 
     #[test]
     fn a_canary_waits_for_somebody_to_resume() {
         let now = Instant::now();
-        let mut roll = Roll::new(rollout(10, 0, 1), 5, &BTreeMap::new());
+        let mut roll = roll(rollout(10, 0, 1), 5);
 
-        assert_eq!(roll.next(now), Some(Step::Release { below: 1 }));
-        roll.ended(0, true, true, now);
-        assert_eq!(roll.next(now), Some(Step::Pause));
-        assert_eq!(roll.next(now), None);
-        assert!(roll.resume());
-        assert_eq!(roll.next(now), Some(Step::Release { below: 5 }));
-        assert!(!roll.resume());
+        assert_eq!(take(&mut roll, now), Some(Step::Release { below: 1 }));
+        roll.ended(0, Ended::Succeeded, now);
+        assert_eq!(take(&mut roll, now), Some(Step::Pause));
+        assert_eq!(take(&mut roll, now), None);
+        assert!(resume(&mut roll));
+        assert_eq!(take(&mut roll, now), Some(Step::Release { below: 5 }));
+        assert!(!resume(&mut roll));
+    }
+
+    #[test]
+    fn nobody_has_to_resume_where_the_rest_has_ended_already() {
+        let now = Instant::now();
+        let known = BTreeMap::from([(1, Ended::Failed), (2, Ended::Failed)]);
+        let mut roll = Roll::new(rollout(10, 5, 1), 3, &known, now);
+
+        assert_eq!(take(&mut roll, now), Some(Step::Release { below: 1 }));
+        roll.ended(0, Ended::Succeeded, now);
+        assert_eq!(take(&mut roll, now), Some(Step::Release { below: 3 }));
+        assert_eq!(take(&mut roll, now), Some(Step::Finish));
     }
 
     #[test]
     fn a_failed_canary_stops_everything() {
         let now = Instant::now();
-        let mut roll = Roll::new(rollout(10, 0, 1), 5, &BTreeMap::new());
+        let mut roll = roll(rollout(10, 0, 1), 5);
 
-        roll.next(now);
-        roll.ended(0, false, true, now);
+        take(&mut roll, now);
+        roll.ended(0, Ended::Failed, now);
 
-        assert_eq!(roll.next(now), Some(Step::Stop));
-        assert_eq!(roll.rollout().state, RolloutState::Failed);
+        assert_eq!(take(&mut roll, now), Some(Step::Stop(StopReason::TooManyFailures)));
+        assert_eq!(roll.rollout.state, RolloutState::Failed);
+        assert_eq!(roll.rollout.reason.as_deref(), Some(StopReason::TooManyFailures.message()));
     }
 
     #[test]
-    fn the_next_waits_until_the_one_before_is_well_and_not_for_ever() {
+    fn the_next_waits_until_the_one_before_is_healthy_and_not_for_ever() {
         let now = Instant::now();
-        let mut roll = Roll::new(Rollout { wait_healthy: true, ..rollout(1, 0, 0) }, 3, &BTreeMap::new());
+        let mut roll = roll(rollout(1, 0, 0), 3);
 
-        roll.next(now);
-        assert!(roll.ended(0, true, true, now));
-        assert_eq!(roll.next(now), None);
-        roll.healthy(0);
-        assert_eq!(roll.next(now), Some(Step::Release { below: 2 }));
-        roll.ended(1, true, true, now);
-        assert_eq!(roll.next(now + SETTLE_MAX), Some(Step::Stop));
+        take(&mut roll, now);
+        roll.ended(0, Ended::Settling(7), now);
+        assert_eq!(take(&mut roll, now), None);
+        assert_eq!(roll.settling().collect::<Vec<_>>(), [(0, 7)]);
+        roll.apply(&Step::Judge(vec![(0, true)]), roll.rollout.clone());
+        assert_eq!(take(&mut roll, now), Some(Step::Release { below: 2 }));
+        roll.ended(1, Ended::Settling(8), now);
+        assert_eq!(take(&mut roll, now + SETTLE_MAX), Some(Step::Judge(vec![(1, false)])));
+        assert_eq!(take(&mut roll, now + SETTLE_MAX), Some(Step::Stop(StopReason::TooManyFailures)));
     }
 
     #[test]
-    fn a_roll_that_is_taken_up_again_knows_what_was_released() {
+    fn a_roll_that_is_rebuilt_knows_what_was_released() {
         let now = Instant::now();
         let kept = Rollout { released: 3, ..rollout(3, 1, 0) };
-        let mut roll = Roll::new(kept, 6, &BTreeMap::from([(0, true), (1, false), (5, false)]));
+        let ended = BTreeMap::from([(0, Ended::Succeeded), (1, Ended::Failed), (5, Ended::Failed)]);
+        let mut roll = Roll::new(kept, 6, &ended, now);
 
-        // The last one was known to fail beforehand: it takes no place, and is the second failure.
-        assert_eq!(roll.next(now), Some(Step::Release { below: 6 }));
-        assert_eq!(roll.next(now), Some(Step::Stop));
+        // The last one was known to fail beforehand: it takes no slot, and is the second failure.
+        assert_eq!(take(&mut roll, now), Some(Step::Release { below: 6 }));
+        assert_eq!(take(&mut roll, now), Some(Step::Stop(StopReason::TooManyFailures)));
+    }
+
+    #[test]
+    fn a_roll_that_is_rebuilt_still_waits_for_what_was_never_healthy() {
+        let now = Instant::now();
+        let kept = Rollout { released: 1, ..rollout(1, 0, 0) };
+        let mut roll = Roll::new(kept, 2, &BTreeMap::from([(0, Ended::Settling(3))]), now);
+
+        assert_eq!(take(&mut roll, now), None);
     }
 
     proptest! {
+        /// After every write, and before some, the machine dies and is rebuilt from what was stored.
         #[test]
-        fn never_more_than_allowed_and_always_an_end(
+        fn never_more_than_allowed_and_always_an_end_whenever_it_dies(
             total in 1..40u32,
             max_parallel in 1..10u32,
             max_failures in 0..5u32,
             canary in 0..8u32,
-            successes in prop::collection::vec(any::<bool>(), 40),
+            ends in prop::collection::vec(prop::sample::select(vec![Some(true), Some(false), None]), 40),
+            deaths in prop::collection::vec(any::<bool>(), 400),
         ) {
-            let now = Instant::now();
-            let mut roll = Roll::new(rollout(max_parallel, max_failures, canary), total, &BTreeMap::new());
-            let (mut open, mut released, mut failures) = (Vec::new(), 0, 0);
+            let mut now = Instant::now();
+            let mut deaths = deaths.into_iter().cycle();
+            // What the store holds: the rollout, outcomes (None: succeeded, never becomes healthy), verdicts.
+            let mut stored = rollout(max_parallel, max_failures, canary);
+            let mut outcomes: BTreeMap<u32, Option<bool>> = BTreeMap::new();
+            let mut verdicts: BTreeMap<u32, bool> = BTreeMap::new();
+            let rebuild = |stored: &Rollout, outcomes: &BTreeMap<u32, Option<bool>>, verdicts: &BTreeMap<u32, bool>, now| {
+                let ended = outcomes.iter().map(|(index, end)| (*index, match (end, verdicts.get(index)) {
+                    (Some(false), _) | (_, Some(false)) => Ended::Failed,
+                    (_, Some(true)) => Ended::Succeeded,
+                    (_, None) => Ended::Settling(0),
+                }));
+                Roll::new(stored.clone(), total, &ended.collect(), now)
+            };
+            let mut roll = roll(stored.clone(), total);
+            let mut failures = 0;
             loop {
-                match roll.next(now) {
-                    Some(Step::Release { below }) => {
-                        prop_assert!(failures <= max_failures, "released after too many failures");
-                        prop_assert!(below > released && below <= total);
-                        open.extend(released..below);
-                        released = below;
+                let step = roll.next(now).or_else(|| roll.resume());
+                if let Some(step) = step {
+                    // A restart gives what settles its time again, so a verdict may not be due any more.
+                    if !matches!(step, Step::Judge(_)) && deaths.next() == Some(true) {
+                        roll = rebuild(&stored, &outcomes, &verdicts, now);
+                        prop_assert_eq!(roll.next(now).or_else(|| roll.resume()), Some(step.clone()), "not yet written");
                     }
-                    Some(Step::Pause) => prop_assert!(canary > 0 && released == canary && roll.resume()),
-                    Some(Step::Stop) => break prop_assert!(failures > max_failures),
-                    Some(Step::Finish) => break prop_assert_eq!(released, total),
-                    None => {
-                        let index = open.remove(0);
-                        let success = successes[index as usize];
-                        failures += u32::from(!success);
-                        roll.ended(index, success, true, now);
+                    let after = roll.after(&step, 0);
+                    match &step {
+                        Step::Release { below } => {
+                            prop_assert!(failures <= max_failures, "released after too many failures");
+                            prop_assert!(*below > stored.released && *below <= total);
+                        }
+                        Step::Judge(judged) => {
+                            failures += judged.iter().filter(|(_, healthy)| !healthy).count() as u32;
+                            verdicts.extend(judged.iter().copied());
+                        }
+                        Step::Pause => prop_assert!(canary > 0 && stored.released == canary),
+                        Step::Resume => {}
+                        Step::Stop(StopReason::TooManyFailures) => break prop_assert!(failures > max_failures),
+                        Step::Finish => break prop_assert_eq!((stored.released, outcomes.len() as u32), (total, total)),
+                    }
+                    stored = after.clone();
+                    roll.apply(&step, after);
+                } else if let Some(index) = (0..stored.released).find(|index| !outcomes.contains_key(index)) {
+                    let end = ends[index as usize];
+                    failures += u32::from(end == Some(false));
+                    outcomes.insert(index, end);
+                    roll.ended(index, if end == Some(false) { Ended::Failed } else { Ended::Settling(0) }, now);
+                } else {
+                    let healthy: Vec<_> =
+                        roll.settling().filter(|(index, _)| ends[*index as usize] == Some(true)).map(|(index, _)| (index, true)).collect();
+                    if healthy.is_empty() {
+                        now += SETTLE_MAX;
+                        continue;
+                    } else {
+                        verdicts.extend(healthy.iter().copied());
+                        roll.apply(&Step::Judge(healthy), stored.clone());
                     }
                 }
-                prop_assert!(open.len() <= max_parallel as usize);
+                if deaths.next() == Some(true) {
+                    roll = rebuild(&stored, &outcomes, &verdicts, now);
+                }
+                let busy = (0..stored.released).filter(|index| match outcomes.get(index) {
+                    None => true,
+                    Some(Some(false)) => false,
+                    Some(_) => !verdicts.contains_key(index),
+                });
+                prop_assert!(busy.count() <= max_parallel as usize);
             }
         }
     }

@@ -1,8 +1,10 @@
-//! Rolling tasks: targets that are let go a few at a time, by [`machine::Roll`].
+//! Rolling tasks: targets that are released a few at a time, by [`machine::Roll`].
 //!
-//! Promised: a release is in the store before any of its targets can be delivered, so that a server
-//! that dies in between neither skips a target nor lets more than `max_parallel` go; what is never
-//! released ends as skipped. One loop takes all steps, so no two of them race.
+//! Promised: every transition is one store call, which also writes the outcomes that follow from it;
+//! only then memory changes and targets are delivered. So a server that dies at any point neither skips
+//! a target nor releases more than `max_parallel`, leaves no row open, and never goes on with a rollout
+//! that was stopped or cancelled. Whether a target became healthy is stored, too. One transition at a
+//! time ([`Rollouts::turn`]), whoever asks for it; one that the store cannot take is tried again.
 //! Absent: the choice of targets, which was frozen when the task was submitted.
 
 mod machine;
@@ -13,14 +15,16 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, Phase, ProcessKey, TaskId};
 use proctor_runtime::clock;
-use proctor_store::{Millis, OpenTarget, ProcessQuery, ProcessRecord, Rollout};
+use proctor_store::{
+    EndedTarget, Millis, OpenRollout, OpenTarget, ProcessQuery, ProcessRecord, Rollout, RolloutState, RolloutStep,
+    TaskView,
+};
 use tokio::sync::Notify;
 
-use super::record::{BATCH_MAX, RETRY_AFTER};
 use super::{Control, Result};
-use machine::{Roll, Step};
+use machine::{Ended, Roll, Step};
 
-/// How often processes that should become well are looked at.
+/// How often processes that should become healthy are looked at, and failed writes are tried again.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// An agent reports what a command did a moment before the outcome is written here.
 const REPORT_SLACK_SECS: i64 = 2;
@@ -31,6 +35,8 @@ const ROLLOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug, Default)]
 pub(super) struct Rollouts {
     by_task: Mutex<HashMap<TaskId, Rolling>>,
+    /// Held from the choice of a transition until it is written and applied.
+    turn: tokio::sync::Mutex<()>,
     wake: Notify,
 }
 
@@ -40,70 +46,80 @@ struct Rolling {
     deadline: Instant,
     /// Not released yet, in the order of their index.
     held: VecDeque<OpenTarget>,
-    released: HashMap<u32, Place>,
-    /// Ended well and not seen healthy yet, with when that was.
-    settling: HashMap<u32, Millis>,
+    /// Where to look whether what was released becomes healthy: open or settling targets.
+    places: HashMap<u32, Place>,
 }
 
 #[derive(Clone, Debug)]
 struct Place {
     agent: AgentId,
     key: ProcessKey,
-    /// Whether the operation leaves a process behind that can be well.
-    can_settle: bool,
 }
 
 impl Place {
-    fn of(target: &OpenTarget) -> Option<Self> {
-        use OperationKind::{Manage, Reload, Restart, Start};
-        let can_settle = matches!(target.kind, Start | Restart | Reload | Manage);
-        Some(Self { agent: target.agent.clone()?, key: target.key.clone(), can_settle })
+    /// None where the operation leaves no process behind that could become healthy.
+    fn new(kind: OperationKind, agent: Option<&AgentId>, key: &ProcessKey) -> Option<Self> {
+        use OperationKind::{Kill, Manage, Release, Reload, Restart, Start, Status, Stop};
+        match kind {
+            Start | Restart | Reload | Manage => Some(Self { agent: agent?.clone(), key: key.clone() }),
+            Kill | Release | Status | Stop => None,
+        }
+    }
+
+    fn of(target: &OpenTarget) -> Option<(u32, Self)> {
+        let place = Self::new(target.kind, target.agent.as_ref(), &target.key)?;
+        Some((target.operation.index, place))
     }
 }
 
 impl Rolling {
-    /// `open` are the targets without an outcome, `ended` those that have one.
-    fn new(rollout: Rollout, open: Vec<OpenTarget>, ended: &BTreeMap<u32, bool>, left: Duration) -> Self {
-        let total = u32::try_from(open.len() + ended.len()).expect("targets are bounded by the body");
-        let (released, held): (Vec<_>, Vec<_>) =
-            open.into_iter().partition(|target| target.operation.index < rollout.released);
-        Self {
-            roll: Roll::new(rollout, total, ended),
-            deadline: Instant::now() + left,
-            held: held.into(),
-            released: released.iter().filter_map(|t| Some((t.operation.index, Place::of(t)?))).collect(),
-            settling: HashMap::new(),
-        }
+    /// `open` are the targets without an outcome, `places` those that have one and are still settling.
+    fn new(roll: Roll, open: Vec<OpenTarget>, places: HashMap<u32, Place>, left: Duration) -> Self {
+        let released = roll.released();
+        let (released, held): (Vec<_>, Vec<_>) = open.into_iter().partition(|target| target.operation.index < released);
+        let mut rolling = Self { roll, deadline: Instant::now() + left, held: held.into(), places };
+        rolling.places.extend(released.iter().filter_map(Place::of));
+        rolling
     }
 
     fn release(&mut self, below: u32) -> Vec<OpenTarget> {
         let count = self.held.iter().take_while(|target| target.operation.index < below).count();
         let targets: Vec<OpenTarget> = self.held.drain(..count).collect();
-        self.released.extend(targets.iter().filter_map(|t| Some((t.operation.index, Place::of(t)?))));
+        self.places.extend(targets.iter().filter_map(Place::of));
         targets
     }
 
-    fn skip(&mut self, code: Code, message: &str) -> Vec<(OperationId, Outcome)> {
-        self.held.drain(..).map(|target| (target.operation, Outcome::new(code, message, false))).collect()
+    fn ended(&mut self, index: u32, is_success: bool) {
+        let settles = self.roll.waits_healthy() && self.places.contains_key(&index);
+        let ended = match (is_success, settles) {
+            (false, _) => Ended::Failed,
+            (true, false) => Ended::Succeeded,
+            (true, true) => Ended::Settling(clock::unix_millis()),
+        };
+        self.roll.ended(index, ended, Instant::now());
+        if !matches!(ended, Ended::Settling(_)) {
+            self.places.remove(&index);
+        }
     }
 
-    fn ended(&mut self, index: u32, success: bool) {
-        let can_settle = self.released.get(&index).is_some_and(|place| place.can_settle);
-        if self.roll.ended(index, success, can_settle, Instant::now()) {
-            self.settling.insert(index, clock::unix_millis());
+    fn forget(&mut self, judged: &[(u32, bool)]) {
+        for (index, _) in judged {
+            self.places.remove(index);
         }
     }
 }
 
 impl Rollouts {
-    /// The outcomes are in the store.
-    pub(super) fn ended(&self, outcomes: &[(OperationId, Outcome)]) {
+    /// The outcomes of these operations are in the store.
+    pub(super) fn ended(&self, outcomes: &[(OperationId, Outcome)], recorded: &[OperationId]) {
         let mut by_task = self.by_task.lock();
         if by_task.is_empty() {
             return;
         }
         for (operation, outcome) in outcomes {
-            if let Some(rolling) = by_task.get_mut(&operation.task) {
+            let Some(rolling) = by_task.get_mut(&operation.task) else { continue };
+            // Of two outcomes for one target only the one that was kept counts.
+            if recorded.contains(operation) {
                 rolling.ended(operation.index, outcome.code.is_success());
                 self.wake.notify_one();
             }
@@ -114,16 +130,21 @@ impl Rollouts {
 impl Control {
     /// Takes up the rolling tasks that an earlier life of the server left, out of what is open.
     pub(super) async fn resume_rollouts(&self, open: &mut Vec<OpenTarget>) -> Result<()> {
-        for (id, rollout) in self.inner.store.open_rollouts().await? {
-            let Some(task) = self.inner.store.task(id).await? else { continue };
-            let ended = (0..).zip(&task.targets);
-            let ended = ended.filter_map(|(i, target)| Some((i, target.outcome.as_ref()?.code.is_success())));
-            let of_task: Vec<OpenTarget> = open.iter().filter(|t| t.operation.task == id).cloned().collect();
-            let age = u64::try_from(clock::unix_millis() - task.created_at).unwrap_or(0);
-            let left = ROLLOUT_MAX.saturating_sub(Duration::from_millis(age));
-            open.retain(|target| target.operation.task != id || target.operation.index < rollout.released);
-            let rolling = Rolling::new(rollout, of_task, &ended.collect(), left);
-            self.inner.rollouts.by_task.lock().insert(id, rolling);
+        for left in self.inner.store.open_rollouts().await? {
+            let (id, released) = (left.task, left.rollout.released);
+            let mut of_task: Vec<OpenTarget> = open.extract_if(.., |target| target.operation.task == id).collect();
+            for target in &mut of_task {
+                target.created_at = target.created_at.max(left.rollout.released_at);
+            }
+            open.extend(of_task.iter().filter(|target| target.operation.index < released).cloned());
+            if let Some(end) = left_over(&left) {
+                tracing::warn!(task = %id, state = ?end.rollout.state, "closing the open rows of a rollout that is over");
+                self.inner.store.step_rollout(id, end, clock::unix_millis()).await?;
+            } else if let Some(task) = self.inner.store.task(id).await?
+                && left.rollout.state.is_under_way()
+            {
+                self.inner.rollouts.by_task.lock().insert(id, rebuilt(left, &task, of_task));
+            }
         }
         Ok(())
     }
@@ -136,38 +157,37 @@ impl Control {
         open: Vec<OpenTarget>,
         known: &[(u32, Outcome)],
     ) {
-        let ended = known.iter().map(|(index, outcome)| (*index, outcome.code.is_success())).collect();
-        let rolling = Rolling::new(rollout, open, &ended, ROLLOUT_MAX);
+        let total = u32::try_from(open.len() + known.len()).expect("targets are bounded by the body");
+        let ended = known
+            .iter()
+            .map(|(index, outcome)| (*index, if outcome.code.is_success() { Ended::Succeeded } else { Ended::Failed }));
+        let roll = Roll::new(rollout, total, &ended.collect(), Instant::now());
+        let rolling = Rolling::new(roll, open, HashMap::new(), ROLLOUT_MAX);
         self.inner.rollouts.by_task.lock().insert(task, rolling);
         self.inner.rollouts.wake.notify_one();
     }
 
     /// False where the task is not paused.
     pub(super) async fn resume_rollout(&self, task: TaskId) -> Result<bool> {
-        let resumed = {
-            let mut by_task = self.inner.rollouts.by_task.lock();
-            let Some(rolling) = by_task.get_mut(&task) else { return Ok(false) };
-            rolling.roll.resume().then(|| rolling.roll.rollout().clone())
-        };
-        let Some(rollout) = resumed else { return Ok(false) };
-        self.inner.store.set_rollout(task, &rollout).await?;
+        let turn = self.inner.rollouts.turn.lock().await;
+        let Some(step) = self.with_rolling(task, |rolling| rolling.roll.resume()).flatten() else { return Ok(false) };
+        let is_taken = self.take(task, &step).await?;
+        drop(turn);
         self.inner.rollouts.wake.notify_one();
-        Ok(true)
+        Ok(is_taken)
     }
 
-    /// What was not released ends as cancelled; what was is the dispatch's.
-    pub(super) async fn cancel_rollout(&self, task: TaskId) -> Result<()> {
-        let cancelled = {
-            let mut by_task = self.inner.rollouts.by_task.lock();
-            let Some(rolling) = by_task.get_mut(&task) else { return Ok(()) };
-            let outcomes = rolling.skip(Code::Cancelled, "the task was cancelled before this target's turn came");
-            rolling.roll.cancel().then(|| (rolling.roll.rollout().clone(), outcomes))
-        };
-        let Some((rollout, outcomes)) = cancelled else { return Ok(()) };
-        self.inner.store.set_rollout(task, &rollout).await?;
+    /// Ends what has not begun, and has agents give up what has. Whether the task was still open.
+    pub(super) async fn cancel_now(&self, task: TaskId, message: &str) -> Result<bool> {
+        let turn = self.inner.rollouts.turn.lock().await;
+        let unreleased = Outcome::new(Code::Cancelled, message, false);
+        if !self.inner.store.cancel_task(task, unreleased, clock::unix_millis()).await? {
+            return Ok(false);
+        }
         self.inner.rollouts.by_task.lock().remove(&task);
-        self.record_all(&outcomes).await;
-        Ok(())
+        drop(turn);
+        self.cancel_open(task).await;
+        Ok(true)
     }
 
     pub(super) async fn run_rollouts(self) {
@@ -180,90 +200,89 @@ impl Control {
             }
             let tasks: Vec<TaskId> = self.inner.rollouts.by_task.lock().keys().copied().collect();
             for task in tasks {
-                self.advance(task).await;
-            }
-        }
-    }
-
-    async fn advance(&self, task: TaskId) {
-        loop {
-            let (step, rollout, late) = {
-                let mut by_task = self.inner.rollouts.by_task.lock();
-                let Some(rolling) = by_task.get_mut(&task) else { return };
-                let now = Instant::now();
-                (rolling.roll.next(now), rolling.roll.rollout().clone(), now >= rolling.deadline)
-            };
-            if late {
-                tracing::warn!(%task, "a rolling task took too long and is cancelled");
-                if let Err(error) = self.cancel_rollout(task).await {
-                    tracing::error!(%error, %task, "a rolling task cannot be cancelled");
+                if let Err(error) = self.advance(task).await {
+                    tracing::error!(%error, %task, "rollout step not written; trying again");
                 }
-                return;
             }
-            let Some(step) = step else { return };
-            while let Err(error) = self.inner.store.set_rollout(task, &rollout).await {
-                tracing::error!(%error, %task, "the step of a rolling task waits for the store");
-                tokio::time::sleep(RETRY_AFTER).await;
-            }
-            self.act(task, step).await;
         }
     }
 
-    async fn act(&self, task: TaskId, step: Step) {
-        let with_rolling = |act: &mut dyn FnMut(&mut Rolling)| {
-            if let Some(rolling) = self.inner.rollouts.by_task.lock().get_mut(&task) {
-                act(rolling);
+    /// Takes all steps that are due.
+    async fn advance(&self, task: TaskId) -> Result<()> {
+        let is_late = self.with_rolling(task, |rolling| Instant::now() >= rolling.deadline);
+        if is_late == Some(true) {
+            tracing::warn!(%task, limit = ?ROLLOUT_MAX, "rolling task took too long; cancelling it");
+            self.cancel_now(task, "cancelled: the rolling task was not over in time").await?;
+            return Ok(());
+        }
+        loop {
+            let _turn = self.inner.rollouts.turn.lock().await;
+            let step = self.with_rolling(task, |rolling| rolling.roll.next(Instant::now())).flatten();
+            let Some(step) = step else { return Ok(()) };
+            if !self.take(task, &step).await? {
+                return Ok(());
             }
-        };
+        }
+    }
+
+    /// Writes a step, then acts on it. The caller holds the turn. False where the store says that the
+    /// rollout is over.
+    async fn take(&self, task: TaskId, step: &Step) -> Result<bool> {
+        let now = clock::unix_millis();
+        let Some(after) = self.with_rolling(task, |rolling| rolling.roll.after(step, now)) else { return Ok(false) };
+        if !self.inner.store.step_rollout(task, stored(step, after.clone()), now).await? {
+            self.inner.rollouts.by_task.lock().remove(&task);
+            return Ok(false);
+        }
+        self.with_rolling(task, |rolling| rolling.roll.apply(step, after));
         match step {
             Step::Release { below } => {
-                let mut targets = Vec::new();
-                with_rolling(&mut |rolling| targets = rolling.release(below));
-                self.dispatch_now(targets);
+                let targets = self.with_rolling(task, |rolling| rolling.release(*below));
+                self.dispatch_now(targets.unwrap_or_default());
             }
-            Step::Pause => tracing::info!(%task, "a rolling task waits after its canary"),
-            Step::Stop => {
-                let mut outcomes = Vec::new();
-                let message = "skipped: too many targets before this one failed";
-                with_rolling(&mut |rolling| outcomes = rolling.skip(Code::Skipped, message));
-                tracing::warn!(%task, skipped = outcomes.len(), "a rolling task was stopped by its failures");
-                self.inner.rollouts.by_task.lock().remove(&task);
-                self.record_all(&outcomes).await;
+            Step::Judge(judged) => {
+                self.with_rolling(task, |rolling| rolling.forget(judged));
+            }
+            Step::Pause => tracing::info!(%task, "rolling task paused after its canary"),
+            Step::Resume => tracing::info!(%task, "rolling task resumed"),
+            Step::Stop(reason) => {
+                let rolling = self.inner.rollouts.by_task.lock().remove(&task);
+                let skipped = rolling.map_or(0, |rolling| rolling.held.len());
+                tracing::warn!(%task, skipped, ?reason, "rolling task stopped");
             }
             Step::Finish => {
                 self.inner.rollouts.by_task.lock().remove(&task);
             }
         }
+        Ok(true)
     }
 
-    async fn record_all(&self, outcomes: &[(OperationId, Outcome)]) {
-        for batch in outcomes.chunks(BATCH_MAX) {
-            self.record(batch).await;
-        }
+    fn with_rolling<T>(&self, task: TaskId, act: impl FnOnce(&mut Rolling) -> T) -> Option<T> {
+        self.inner.rollouts.by_task.lock().get_mut(&task).map(act)
     }
 
-    /// Asks the store which of the processes that should become well are.
+    /// Asks the store which of the processes that should become healthy are.
     async fn look_at_settling(&self) {
         let waiting: Vec<(TaskId, u32, Place, Millis)> = {
             let by_task = self.inner.rollouts.by_task.lock();
             let all = by_task.iter().flat_map(|(task, rolling)| {
-                rolling
-                    .settling
-                    .iter()
-                    .filter_map(|(index, since)| Some((*task, *index, rolling.released.get(index)?.clone(), *since)))
+                let settling = rolling.roll.settling();
+                settling.filter_map(|(index, since)| Some((*task, index, rolling.places.get(&index)?.clone(), since)))
             });
             all.collect()
         };
+        let mut healthy: BTreeMap<TaskId, Vec<(u32, bool)>> = BTreeMap::new();
         for (task, index, place, since) in waiting {
             match self.is_well(&place, since).await {
                 Ok(false) => {}
-                Ok(true) => {
-                    if let Some(rolling) = self.inner.rollouts.by_task.lock().get_mut(&task) {
-                        rolling.settling.remove(&index);
-                        rolling.roll.healthy(index);
-                    }
-                }
-                Err(error) => tracing::warn!(%error, "the health of a process cannot be read"),
+                Ok(true) => healthy.entry(task).or_default().push((index, true)),
+                Err(error) => tracing::warn!(%error, "cannot read the health of a process"),
+            }
+        }
+        for (task, judged) in healthy {
+            let _turn = self.inner.rollouts.turn.lock().await;
+            if let Err(error) = self.take(task, &Step::Judge(judged)).await {
+                tracing::error!(%error, %task, "rollout step not written; trying again");
             }
         }
     }
@@ -287,4 +306,63 @@ fn is_well(record: &ProcessRecord, since: Millis) -> bool {
     snapshot.phase == Phase::Running
         && snapshot.reported_at + REPORT_SLACK_SECS >= since / 1000
         && (!has_health || snapshot.health == "healthy")
+}
+
+/// What the store is told of a step.
+fn stored(step: &Step, rollout: Rollout) -> RolloutStep {
+    let (judged, unreleased) = match step {
+        Step::Judge(judged) => (judged.clone(), None),
+        Step::Stop(reason) => (Vec::new(), Some(Outcome::new(Code::Skipped, reason.message(), false))),
+        Step::Release { .. } | Step::Pause | Step::Resume | Step::Finish => (Vec::new(), None),
+    };
+    RolloutStep { rollout, judged, unreleased }
+}
+
+/// The step that closes what an earlier version, which wrote its transitions in several pieces, left
+/// open when it died: a cancelled task with a rollout under way, rows behind a rollout that is over.
+fn left_over(left: &OpenRollout) -> Option<RolloutStep> {
+    let has_open = (left.rollout.released..left.total).any(|index| !left.ended.contains_key(&index));
+    let end = |state, code, message| {
+        let rollout = Rollout { state, ..left.rollout.clone() };
+        Some(RolloutStep { rollout, judged: Vec::new(), unreleased: Some(Outcome::new(code, message, false)) })
+    };
+    let cancelled = "the task was cancelled before this target's turn came";
+    match left.rollout.state {
+        RolloutState::Running | RolloutState::Paused if left.cancelled_at.is_some() => {
+            end(RolloutState::Cancelled, Code::Cancelled, cancelled)
+        }
+        RolloutState::Running | RolloutState::Paused => None,
+        RolloutState::Cancelled if has_open => end(RolloutState::Cancelled, Code::Cancelled, cancelled),
+        state @ (RolloutState::Failed | RolloutState::Done) if has_open => {
+            end(state, Code::Skipped, "skipped: the rolling task was over before this target's turn came")
+        }
+        RolloutState::Cancelled | RolloutState::Failed | RolloutState::Done => None,
+    }
+}
+
+/// A rolling task as the store holds it.
+fn rebuilt(left: OpenRollout, task: &TaskView, open: Vec<OpenTarget>) -> Rolling {
+    let place = |index: u32| {
+        let target = &task.targets.get(index as usize)?.target;
+        let item = task.items.get(target.item as usize)?;
+        Place::new(item.kind?, target.agent.as_ref(), &item.key)
+    };
+    let mut places = HashMap::new();
+    let mut ended = BTreeMap::new();
+    for (index, EndedTarget { is_success, recorded_at, healthy }) in left.ended {
+        let settles = left.rollout.wait_healthy && index < left.rollout.released;
+        let end = match (is_success && healthy != Some(false), healthy, place(index).filter(|_| settles)) {
+            (false, _, _) => Ended::Failed,
+            (true, None, Some(place)) => {
+                places.insert(index, place);
+                Ended::Settling(recorded_at)
+            }
+            (true, _, _) => Ended::Succeeded,
+        };
+        ended.insert(index, end);
+    }
+    let age = u64::try_from(clock::unix_millis() - left.created_at).unwrap_or(0);
+    let left_time = ROLLOUT_MAX.saturating_sub(Duration::from_millis(age));
+    let roll = Roll::new(left.rollout, left.total, &ended, Instant::now());
+    Rolling::new(roll, open, places, left_time)
 }

@@ -118,11 +118,11 @@ fn targets(row: &Row<'_>, column: usize) -> Tried<Vec<Target>> {
     from_json("task targets", text)
 }
 
-pub(super) fn task_id(bytes: [u8; 16]) -> TaskId {
+pub(in super::super) fn task_id(bytes: [u8; 16]) -> TaskId {
     TaskId::from_uuid(Uuid::from_bytes(bytes))
 }
 
-pub(super) fn rollout(row: &Row<'_>, column: usize) -> Tried<Option<Rollout>> {
+pub(in super::super) fn rollout(row: &Row<'_>, column: usize) -> Tried<Option<Rollout>> {
     let text = row.get_ref(column)?.as_str_or_null().map_err(|error| Failure::damaged("rollout", error))?;
     text.map(|text| from_json("rollout", text)).transpose()
 }

@@ -10,14 +10,15 @@ use proctor_model::{OperationKind, TaskId};
 use rusqlite::{Connection, OptionalExtension};
 
 use self::header::StoredItem;
+pub(super) use self::header::{rollout, task_id};
 pub(super) use self::page::{list, summary, targets};
 pub(super) use self::read::{get, ids, open_targets};
 use super::audit;
-use super::column::{from_json, signed, to_json};
+use super::column::{signed, to_json};
 use super::failure::{Failure, Tried};
 use super::outcomes;
 use super::registrations::{Registrar, Wanted};
-use crate::{CreatedTask, Idempotency, Millis, NewTask, RegisterMode, Rollout, Target, TaskItem};
+use crate::{CreatedTask, Idempotency, Millis, NewTask, RegisterMode, Target, TaskItem};
 
 /// Large enough that a chunk costs little beside its targets, small enough to be parsed at once.
 const TARGETS_PER_CHUNK: usize = 1000;
@@ -57,7 +58,7 @@ pub(super) fn of_key(connection: &Connection, key: &Idempotency) -> Tried<Option
             "SELECT task.id, body_hash = ?3 FROM idempotency JOIN task ON task.seq = idempotency.task
              WHERE idempotency.app = ?1 AND key = ?2",
         )?
-        .query_row((app, key, body_hash.as_slice()), |row| Ok((header::task_id(row.get(0)?), row.get(1)?)))
+        .query_row((app, key, body_hash.as_slice()), |row| Ok((task_id(row.get(0)?), row.get(1)?)))
         .optional()?;
     Ok(found)
 }
@@ -137,35 +138,6 @@ fn register_targets(registrar: &mut Registrar<'_>, task: &NewTask) -> Tried<()> 
     }
     registrar.change(&wanted, RegisterMode::Upsert)?;
     Ok(())
-}
-
-pub(super) fn cancel(connection: &Connection, id: TaskId, now: Millis) -> Tried<bool> {
-    let marked = connection
-        .prepare_cached("UPDATE task SET cancelled_at = ?2 WHERE id = ?1 AND open_count > 0 AND cancelled_at IS NULL")?
-        .execute((id.as_uuid().as_bytes().as_slice(), now))?;
-    Ok(marked == 1)
-}
-
-pub(super) fn set_rollout(connection: &Connection, id: TaskId, rollout: &Rollout) -> Tried<bool> {
-    let set = connection
-        .prepare_cached("UPDATE task SET rollout = ?2 WHERE id = ?1 AND rollout IS NOT NULL")?
-        .execute((id.as_uuid().as_bytes().as_slice(), to_json(rollout)))?;
-    Ok(set == 1)
-}
-
-pub(super) fn open_rollouts(connection: &Connection) -> Tried<Vec<(TaskId, Rollout)>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id, rollout FROM task
-         WHERE rollout IS NOT NULL AND (open_count > 0 OR rollout ->> '$.state' IN ('running', 'paused'))
-         ORDER BY created_at, seq",
-    )?;
-    let mut rows = statement.query([])?;
-    let mut open = Vec::new();
-    while let Some(row) = rows.next()? {
-        let rollout = row.get_ref(1)?.as_str().map_err(|error| Failure::damaged("rollout", error))?;
-        open.push((header::task_id(row.get(0)?), from_json("rollout", rollout)?));
-    }
-    Ok(open)
 }
 
 pub(super) fn prune(connection: &Connection, before: Millis) -> Tried<u64> {
