@@ -16,6 +16,7 @@ mod operations;
 mod owner;
 mod scenarios;
 mod supervision;
+mod swarm;
 
 use proctor_testkit::Fleet;
 use serde_json::{Value, json};

@@ -19,6 +19,7 @@ use crate::commands::{
     HistoryArgs, HostsCommand, RoleCommand, TaskArgs, TopArgs, UserCommand, WatchArgs, WebhookCommand,
 };
 use crate::papers::{CompletionArgs, ManArgs};
+use crate::swarm::SwarmArgs;
 
 pub(crate) use targets::{ChosenHosts, ChosenProcess, OperateArgs, ShowArgs, StatusArgs};
 
@@ -179,6 +180,8 @@ pub(crate) enum Command {
     Whoami,
     /// Is all well, and if not, what to do
     Doctor,
+    /// Simulate thousands of agents, to load a server and to check what it promises
+    Swarm(SwarmArgs),
     /// A script that completes command lines in a shell
     Completion(CompletionArgs),
     /// The manual page

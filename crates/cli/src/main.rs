@@ -13,6 +13,7 @@ mod papers;
 mod profile;
 mod report;
 mod serve;
+mod swarm;
 
 use std::process::ExitCode;
 
@@ -50,6 +51,7 @@ async fn run(cli: Cli) -> Result<Ended> {
         Command::Token(TokenCommand::Create(args)) => admin::create_token(args, &connection).await,
         Command::App(AppCommand::Create(args)) => admin::create_app(args, &connection).await,
         Command::App(AppCommand::Rotate(args)) => admin::rotate_app(args, &connection).await,
+        Command::Swarm(args) => swarm::run(args, &connection).await,
         Command::Completion(args) => papers::completion(&args),
         Command::Man(args) => papers::man(&args),
         other => commands::run(other, &connection).await,

@@ -94,7 +94,12 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<End
         | Command::Kill(_)
         | Command::Manage(_)
         | Command::Release(_) => unreachable!("operations are handled above"),
-        Command::Dev(_) | Command::Server(_) | Command::Token(_) | Command::Completion(_) | Command::Man(_) => {
+        Command::Dev(_)
+        | Command::Server(_)
+        | Command::Token(_)
+        | Command::Swarm(_)
+        | Command::Completion(_)
+        | Command::Man(_) => {
             unreachable!("main handles what needs no connection")
         }
     }

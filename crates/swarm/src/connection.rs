@@ -1,0 +1,306 @@
+//! One simulated agent on a real connection: TCP, mutual TLS, enrolment and sessions, again and again.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use futures::{SinkExt, StreamExt};
+use proctor_model::{AgentId, HostFacts, HostKey};
+use proctor_pki::{AgentKey, JoinToken};
+use proctor_runtime::{Backoff, clock};
+use proctor_wire::{AgentCodec, FromAgent, FromServer, WireError};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::codec::Framed;
+use uuid::Uuid;
+
+use crate::agent::{Now, SimAgent};
+use crate::figures::{Figures, Latency};
+use crate::identity::{Identities, Identity};
+
+const CONNECT_LIMIT: Duration = Duration::from_secs(30);
+const WRITE_LIMIT: Duration = Duration::from_secs(15);
+/// Unanswered heartbeats after which the server is taken for gone, as by a real agent.
+const SILENT_BEATS_MAX: u32 = 3;
+/// A session of this length was a success.
+const STEADY: Duration = Duration::from_secs(30);
+
+/// What all agents of a swarm share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) server: SocketAddr,
+    pub(crate) token: JoinToken,
+    pub(crate) figures: Arc<Figures>,
+    pub(crate) identities: Identities,
+    /// Handshakes under way at the same time: they are what costs this process most.
+    pub(crate) handshakes: Semaphore,
+    pub(crate) started: Instant,
+}
+
+impl Shared {
+    pub(crate) fn now(&self) -> Now {
+        Now { since_start: self.started.elapsed(), unix_ms: clock::unix_millis() }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("cannot connect")]
+    Connect(#[from] std::io::Error),
+    #[error("the server does not answer")]
+    Silent,
+    #[error("the server does not read")]
+    Stuck,
+    #[error("the server closed the connection")]
+    Closed,
+    #[error("the server is busy")]
+    Busy(Duration),
+    #[error("refused: {reason}")]
+    Refused { reason: String, retry: bool },
+    #[error("the link broke")]
+    Wire(#[from] WireError),
+    #[error("the identity cannot be used")]
+    Pki(#[from] proctor_pki::PkiError),
+    #[error("dropped on purpose")]
+    Dropped,
+}
+
+type Frames = Framed<TlsStream<TcpStream>, AgentCodec>;
+
+/// Enrols once and then keeps a session open, until the swarm ends or the server turns the agent away.
+pub(crate) async fn run(shared: Arc<Shared>, host: HostKey, mut agent: SimAgent) {
+    let identity = match shared.identities.take(&host) {
+        Some(identity) => {
+            Figures::count(&shared.figures.counters.enrolled);
+            identity
+        }
+        None => match enrolled(&shared, host).await {
+            Some(identity) => identity,
+            None => return,
+        },
+    };
+    let mut backoff = backoff();
+    loop {
+        let opened = Instant::now();
+        let ended = Box::pin(session(&shared, &identity, host, &mut agent)).await;
+        if opened.elapsed() > STEADY {
+            backoff.reset();
+        }
+        let Some(wait) = wait_after(&shared, host, ended, &mut backoff) else { return };
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// Tries until the agent has an identity; None where the server turned it away.
+async fn enrolled(shared: &Shared, host: HostKey) -> Option<Identity> {
+    let key = match AgentKey::generate() {
+        Ok(key) => key,
+        Err(error) => {
+            tracing::error!(%host, %error, "cannot make a key");
+            return None;
+        }
+    };
+    let agent = AgentId::from_uuid(Uuid::now_v7());
+    let mut backoff = backoff();
+    let (certificate_pem, authority_pem) = loop {
+        match bounded(shared, Box::pin(enrol(shared, host, &agent, &key))).await {
+            Ok(certificates) => break certificates,
+            Err(ended) => tokio::time::sleep(wait_after(shared, host, ended, &mut backoff)?).await,
+        }
+    };
+    let identity = Identity { agent, key, certificate_pem, authority_pem };
+    if let Err(error) = shared.identities.keep(host, &identity) {
+        tracing::error!(%host, %error, "cannot keep an identity for the next run");
+    }
+    Figures::count(&shared.figures.counters.enrolled);
+    Some(identity)
+}
+
+fn backoff() -> Backoff {
+    Backoff::new(Duration::from_millis(200), Duration::from_secs(30))
+}
+
+/// None: the agent does not come back.
+fn wait_after(shared: &Shared, host: HostKey, ended: Ended, backoff: &mut Backoff) -> Option<Duration> {
+    match ended {
+        Ended::Refused { reason, retry: false } => {
+            tracing::warn!(%host, %reason, "agent turned away");
+            Figures::count(&shared.figures.counters.turned_away);
+            None
+        }
+        Ended::Busy(wait) => Some(wait),
+        Ended::Dropped => Some(Duration::ZERO),
+        Ended::Connect(_)
+        | Ended::Silent
+        | Ended::Stuck
+        | Ended::Closed
+        | Ended::Refused { .. }
+        | Ended::Wire(_)
+        | Ended::Pki(_) => {
+            tracing::debug!(%host, why = %proctor_runtime::chain(&ended), "no session");
+            Some(backoff.next_wait())
+        }
+    }
+}
+
+/// A certificate for the key, and that of the authority.
+async fn enrol(shared: &Shared, host: HostKey, agent: &AgentId, key: &AgentKey) -> Result<(String, String), Ended> {
+    let _permit = shared.handshakes.acquire().await.expect("the semaphore is never closed");
+    let begun = Instant::now();
+    let config = proctor_pki::enrol_config(&shared.token.authority_fingerprint)?;
+    let mut frames = Framed::new(dial(shared, config).await?, AgentCodec::enrolment());
+    let request = FromAgent::Enrol {
+        token_id: shared.token.id.clone(),
+        token_secret: shared.token.secret.clone(),
+        csr_der: key.csr_der()?,
+        agent: Some(agent.clone()),
+        host,
+    };
+    frames.send(request).await?;
+    let answer = frames.next().await.ok_or(Ended::Closed)??;
+    let FromServer::Enrolled { certificate_pem, authority_pem, .. } = answer else { return Err(refusal(answer)) };
+    shared.figures.took(Latency::Enrol, begun.elapsed());
+    Ok((certificate_pem, authority_pem))
+}
+
+/// One session, from the handshake to its end.
+async fn session(shared: &Shared, identity: &Identity, host: HostKey, agent: &mut SimAgent) -> Ended {
+    let (frames, epoch, beat) = match bounded(shared, Box::pin(open(shared, identity, host, agent))).await {
+        Ok(opened) => opened,
+        Err(ended) => return ended,
+    };
+    let counters = &shared.figures.counters;
+    Figures::count(&counters.sessions);
+    Figures::count(&counters.connected);
+    agent.handle_connected(shared.now(), epoch);
+    let Err(ended) = Box::pin(carry(shared, frames, beat, agent)).await;
+    counters.connected.fetch_sub(1, Ordering::Relaxed);
+    agent.handle_disconnected();
+    ended
+}
+
+async fn open(
+    shared: &Shared,
+    identity: &Identity,
+    host: HostKey,
+    agent: &SimAgent,
+) -> Result<(Frames, u64, Duration), Ended> {
+    let _permit = shared.handshakes.acquire().await.expect("the semaphore is never closed");
+    let begun = Instant::now();
+    let config = proctor_pki::session_config(&identity.authority_pem, &identity.certificate_pem, &identity.key)?;
+    let mut frames = Framed::new(dial(shared, config).await?, AgentCodec::new());
+    let hello = FromAgent::Hello {
+        agent: identity.agent.clone(),
+        boot: agent.boot().clone(),
+        facts: facts(host),
+        seen_generation: agent.seen_generation(),
+        nonce: Uuid::new_v4().as_bytes().to_vec(),
+        time_ms: Some(clock::unix_millis() + agent.group().clock_offset_ms),
+    };
+    frames.send(hello).await?;
+    let answer = frames.next().await.ok_or(Ended::Closed)??;
+    let FromServer::Welcome { epoch, beat_interval, .. } = answer else { return Err(refusal(answer)) };
+    shared.figures.took(Latency::Connect, begun.elapsed());
+    Ok((frames, epoch, beat_interval))
+}
+
+async fn dial(
+    shared: &Shared,
+    config: tokio_rustls::rustls::ClientConfig,
+) -> Result<TlsStream<TcpStream>, std::io::Error> {
+    let tcp = TcpStream::connect(shared.server).await?;
+    tcp.set_nodelay(true)?;
+    TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), tcp).await
+}
+
+/// An attempt that fails is counted; one that takes too long has failed.
+async fn bounded<T>(shared: &Shared, attempt: impl Future<Output = Result<T, Ended>>) -> Result<T, Ended> {
+    let result = tokio::time::timeout(CONNECT_LIMIT, attempt).await.unwrap_or(Err(Ended::Silent));
+    if result.is_err() {
+        Figures::count(&shared.figures.counters.connect_failures);
+    }
+    result
+}
+
+fn refusal(answer: FromServer) -> Ended {
+    match answer {
+        FromServer::Refused { reason, retry } => Ended::Refused { reason, retry },
+        FromServer::Busy { retry_after } => Ended::Busy(retry_after),
+        FromServer::Enrolled { .. }
+        | FromServer::Welcome { .. }
+        | FromServer::Operate { .. }
+        | FromServer::Acknowledge { .. }
+        | FromServer::Cancel { .. }
+        | FromServer::Assign { .. }
+        | FromServer::AssignPools { .. }
+        | FromServer::Beat
+        | FromServer::Renewed { .. }
+        | FromServer::EventsSeen { .. }
+        | FromServer::Unknown => Ended::Closed,
+    }
+}
+
+/// Messages both ways, heartbeats, and whatever the agent's clock brings.
+async fn carry(
+    shared: &Shared,
+    mut frames: Frames,
+    beat: Duration,
+    agent: &mut SimAgent,
+) -> Result<std::convert::Infallible, Ended> {
+    let mut beats = tokio::time::interval(beat);
+    let mut heard = Instant::now();
+    let drop_at = agent.group().disconnect_every_secs.map(|secs| Instant::now() + Duration::from_secs(secs));
+    let pause = Duration::from_millis(agent.group().read_pause_ms);
+    let mut read_after = Instant::now();
+    loop {
+        let now = shared.now();
+        agent.handle_timeout(now);
+        let sent = send_all(&mut frames, agent, now);
+        tokio::time::timeout(WRITE_LIMIT, sent).await.map_err(|_| Ended::Stuck)??;
+        let timeout = agent.poll_timeout().saturating_sub(shared.started.elapsed());
+        let may_read = read_after <= Instant::now();
+        tokio::select! {
+            message = frames.next(), if may_read => {
+                heard = Instant::now();
+                read_after = heard + pause;
+                agent.handle_message(shared.now(), message.ok_or(Ended::Closed)??);
+            }
+            () = tokio::time::sleep_until(read_after.into()), if !may_read => {}
+            () = tokio::time::sleep(timeout) => {}
+            _ = beats.tick() => {
+                if heard.elapsed() > beat * SILENT_BEATS_MAX + pause {
+                    return Err(Ended::Silent);
+                }
+                let sent = frames.send(FromAgent::Beat);
+                tokio::time::timeout(WRITE_LIMIT, sent).await.map_err(|_| Ended::Stuck)??;
+            }
+        }
+        if drop_at.is_some_and(|at| at <= Instant::now()) {
+            return Err(Ended::Dropped);
+        }
+    }
+}
+
+/// Everything that the agent has to say now, in one flush.
+async fn send_all(frames: &mut Frames, agent: &mut SimAgent, now: Now) -> Result<(), WireError> {
+    let Some(mut message) = agent.poll_message(now) else { return Ok(()) };
+    while let Some(next) = agent.poll_message(now) {
+        frames.feed(std::mem::replace(&mut message, next)).await?;
+    }
+    frames.send(message).await
+}
+
+fn facts(host: HostKey) -> HostFacts {
+    HostFacts {
+        hostname: format!("swarm-{}", host.ip),
+        os: "simulated".to_owned(),
+        arch: std::env::consts::ARCH.to_owned(),
+        cpus: 8,
+        memory_bytes: 16 << 30,
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        policy: None,
+    }
+}

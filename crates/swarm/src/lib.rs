@@ -1,0 +1,143 @@
+//! Thousands of simulated agents in one process, for load and fault tests of a real server.
+//!
+//! Promised: every agent has its own key, certificate and TLS connection, speaks the real link and
+//! follows the rules of a real agent's ledger ([`agent`]); only its host is made up, with the latencies
+//! and faults of a [`Behaviour`]. What the server promises to agents is checked on the way
+//! ([`Violation`]). The same options give the same agents the same faults.
+//! Absent: real processes; use `proctor-agent` for those.
+
+mod agent;
+mod behaviour;
+mod connection;
+mod draw;
+mod figures;
+mod identity;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proctor_model::{FieldError, HostKey};
+use proctor_pki::JoinToken;
+use proctor_runtime::Tasks;
+use tokio::sync::Semaphore;
+
+pub use behaviour::{Behaviour, BehaviourError, Group};
+pub use figures::{Figures, Latency, Violation};
+pub use identity::StateError;
+
+use agent::SimAgent;
+use connection::Shared;
+use identity::Identities;
+
+/// More do not fit into one process's ports to one server address.
+pub const AGENTS_MAX: u32 = 60_000;
+/// Handshakes under way at the same time, so that their CPU time is not measured as the server's latency.
+const HANDSHAKES_MAX: usize = 64;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The server's link.
+    pub server: SocketAddr,
+    /// Good for as many enrolments as there are agents without an identity.
+    pub token: JoinToken,
+    pub agents: u32,
+    pub behaviour: Behaviour,
+    /// The address of the first agent; the others follow it.
+    pub first_ip: Ipv4Addr,
+    pub cloud: u32,
+    /// New connections per second while the swarm gathers.
+    pub connect_rate: u32,
+    /// Where identities are kept for the next run.
+    pub state: Option<PathBuf>,
+}
+
+impl Options {
+    /// The hosts of all agents, in order.
+    pub fn hosts(&self) -> Result<Vec<HostKey>, FieldError> {
+        if self.agents == 0 || self.agents > AGENTS_MAX {
+            return Err(FieldError::new("agents", format!("{} is not between 1 and {AGENTS_MAX}", self.agents)));
+        }
+        if self.connect_rate == 0 {
+            return Err(FieldError::new("connect_rate", "must be at least 1"));
+        }
+        let first = u32::from(self.first_ip);
+        let last = first.checked_add(self.agents - 1);
+        let last = last.ok_or_else(|| FieldError::new("first_ip", "there are not enough addresses after it"))?;
+        let host = |ip: u32| HostKey::new(self.cloud, 0, IpAddr::V4(Ipv4Addr::from(ip)));
+        Ok((first..=last).map(host).collect())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SwarmError {
+    #[error(transparent)]
+    Options(#[from] FieldError),
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+/// Starts the agents, as fast as the options allow, and returns at once; they run until `tasks` end.
+pub fn start(options: &Options, tasks: &Tasks) -> Result<Arc<Figures>, SwarmError> {
+    let hosts = options.hosts()?;
+    let figures = Arc::new(Figures::default());
+    let shared = Arc::new(Shared {
+        server: options.server,
+        token: options.token.clone(),
+        figures: figures.clone(),
+        identities: Identities::open(options.state.as_deref())?,
+        handshakes: Semaphore::new(HANDSHAKES_MAX),
+        started: Instant::now(),
+    });
+    let gap = Duration::from_secs(1) / options.connect_rate;
+    let (behaviour, count, of_tasks) = (options.behaviour.clone(), options.agents, tasks.clone());
+    tasks.spawn("gathering", async move {
+        let mut pace = tokio::time::interval(gap);
+        for (index, host) in (0..).zip(hosts) {
+            pace.tick().await;
+            let agent =
+                SimAgent::new(behaviour.group_of(index, count), index.into(), shared.figures.clone(), shared.now());
+            of_tasks.spawn("simulated agent", connection::run(shared.clone(), host, agent));
+        }
+    });
+    Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(agents: u32, first_ip: &str) -> Options {
+        Options {
+            server: "127.0.0.1:1".parse().unwrap(),
+            token: JoinToken::generate(&"0".repeat(64)).unwrap(),
+            agents,
+            behaviour: Behaviour::default(),
+            first_ip: first_ip.parse().unwrap(),
+            cloud: 3,
+            connect_rate: 100,
+            state: None,
+        }
+    }
+
+    #[test]
+    fn agents_have_consecutive_addresses() {
+        let hosts = options(300, "10.64.0.0").hosts().unwrap();
+
+        assert_eq!(
+            (hosts.len(), hosts[0].to_string(), hosts[299].to_string()),
+            (300, "3:10.64.0.0".into(), "3:10.64.1.43".into())
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_its_field() {
+        let field = |options: Options| options.hosts().unwrap_err().field;
+
+        assert_eq!(field(options(0, "10.64.0.0")), "agents");
+        assert_eq!(field(options(AGENTS_MAX + 1, "10.64.0.0")), "agents");
+        assert_eq!(field(options(2, "255.255.255.255")), "first_ip");
+        assert_eq!(field(Options { connect_rate: 0, ..options(1, "10.64.0.0") }), "connect_rate");
+    }
+}
