@@ -10,8 +10,8 @@
 //! of power the boot id differs and every process is dead, so nothing else is needed. The last
 //! events before it may be lost; `spool` sees to it that their numbers are not given out again.
 //!
-//! A ledger that cannot be read is put aside, not deleted, and a new one begins: the server
-//! assigns the processes again and their pid files tell what runs.
+//! A row that cannot be understood is skipped, and the server assigns everything again. A ledger that cannot
+//! be read at all is put aside, not deleted, and a new one begins; pid files tell what runs.
 
 mod events;
 #[cfg(test)]
@@ -282,30 +282,49 @@ fn read(connection: &Connection) -> rusqlite::Result<Memory> {
         generation: number_fact(connection, "generation")?,
         ..Memory::default()
     };
+    let mut skipped = 0;
     let mut processes = connection.prepare("SELECT namespace, name, record FROM process")?;
     let mut rows = processes.query([])?;
     while let Some(row) = rows.next()? {
-        let key = ProcessKey::new(parse_text(row, 0)?, parse_text(row, 1)?);
-        memory.processes.push((key, parse_json(row, 2)?));
+        let key = || Ok(ProcessKey::new(parse_text(row, 0)?, parse_text(row, 1)?));
+        let process = key().and_then(|key| Ok((key, parse_json(row, 2)?)));
+        memory.processes.extend(readable(process, "process", &mut skipped)?);
+    }
+    let mut pools = connection.prepare("SELECT pool FROM pool")?;
+    let mut rows = pools.query([])?;
+    while let Some(row) = rows.next()? {
+        memory.pools.extend(readable(parse_json(row, 0), "pool", &mut skipped)?);
+    }
+    if skipped > 0 {
+        memory.generation = 0; // the server assigns everything again
     }
     let mut operations = connection
         .prepare("SELECT id, process, kind, outcome FROM operation WHERE acknowledged = 0 ORDER BY changed_at, id")?;
     let mut rows = operations.query([])?;
     while let Some(row) = rows.next()? {
-        let id: OperationId = parse_text(row, 0)?;
         if row.get_ref(3)? == rusqlite::types::ValueRef::Null {
-            memory.unfinished.push((id, parse_json(row, 1)?, parse_text(row, 2)?));
+            let unfinished = parse_text(row, 0).and_then(|id| Ok((id, parse_json(row, 1)?, parse_text(row, 2)?)));
+            memory.unfinished.extend(readable(unfinished, "operation", &mut skipped)?);
         } else {
-            memory.outcomes.push((id, parse_json(row, 3)?));
+            let outcome = parse_text(row, 0).and_then(|id| Ok((id, parse_json(row, 3)?)));
+            memory.outcomes.extend(readable(outcome, "outcome", &mut skipped)?);
         }
-    }
-    let mut pools = connection.prepare("SELECT pool FROM pool")?;
-    let mut rows = pools.query([])?;
-    while let Some(row) = rows.next()? {
-        memory.pools.push(parse_json(row, 0)?);
     }
     events::read(connection, &mut memory)?;
     Ok(memory)
+}
+
+/// A row whose text cannot be understood costs that row. It stays, for an agent that can.
+fn readable<T>(row: rusqlite::Result<T>, what: &str, skipped: &mut usize) -> rusqlite::Result<Option<T>> {
+    match row {
+        Ok(row) => Ok(Some(row)),
+        Err(error @ rusqlite::Error::FromSqlConversionFailure(..)) => {
+            tracing::error!(%error, what, "skipped an unreadable row of the ledger");
+            *skipped += 1;
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn fact(connection: &Connection, name: &str) -> rusqlite::Result<Option<String>> {

@@ -182,3 +182,28 @@ fn b8_a_ledger_without_its_tables_is_put_aside() {
         assert!(dir.path().join("ledger.db.damaged").exists(), "schema {user_version}");
     }
 }
+
+#[test]
+fn a_row_that_cannot_be_understood_costs_that_row_and_everything_is_assigned_again() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("ledger.db");
+    let record = |name: &str| {
+        let key: ProcessKey = format!("ns/{name}").parse().unwrap();
+        (key.clone(), proctor_supervise::Process::new(key, crate::specs::spec(|_| {}), 1).take_record().unwrap().clone())
+    };
+    let (mut ledger, _) = Ledger::open(&path).unwrap();
+    let processes = [record("a"), record("b"), record("c")].into_iter().collect();
+    ledger.commit(Box::new(Batch { processes, generation: Some(7), ..Batch::default() })).unwrap();
+    ledger.connection.execute("UPDATE process SET record = '{\"odd\":1}' WHERE name = 'b'", []).unwrap();
+    ledger
+        .connection
+        .execute("INSERT INTO operation (id, process, kind, changed_at) VALUES ('odd', '{}', 'start', 1)", [])
+        .unwrap();
+    drop(ledger);
+
+    let (_, memory) = Ledger::open(&path).unwrap();
+
+    let names: Vec<&str> = memory.processes.iter().map(|(key, _)| key.name.as_str()).collect();
+    assert_eq!((names, memory.generation, memory.unfinished.len()), (vec!["a", "c"], 0, 0));
+    assert!(!dir.path().join("ledger.db.damaged").exists());
+}
