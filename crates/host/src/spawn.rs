@@ -245,6 +245,10 @@ fn become_shell(prepared: &Prepared) -> Result<Infallible, (i32, i32)> {
     reset_signals();
     // Before the user changes: who is not root may be unable to.
     close_descriptors(number(prepared.report), number(prepared.hold.unwrap_or(prepared.report)));
+    // As ourselves: who waits shares our memory, and has no business with it as another user.
+    if prepared.hold.is_some_and(|hold| !may_go(hold)) {
+        return Err((STEP_HOLD, 0));
+    }
     if let Some((uid, gid, groups)) = &prepared.identity {
         let list = groups.as_ptr().expose_provenance();
         // Of this process alone: libc's calls would look for the other threads of our parent. Groups
@@ -264,9 +268,6 @@ fn become_shell(prepared: &Prepared) -> Result<Infallible, (i32, i32)> {
     let directory = prepared.directory.as_ptr().expose_provenance();
     // SAFETY: `directory` is a C string that lives until the exec.
     unsafe { raw::call(libc::SYS_chdir, [directory, 0, 0, 0]) }.map_err(at(STEP_DIRECTORY))?;
-    if prepared.hold.is_some_and(|hold| !may_go(hold)) {
-        return Err((STEP_HOLD, 0));
-    }
     let (path, arguments) = (SHELL_PATH.as_ptr().expose_provenance(), prepared.arguments.as_ptr().expose_provenance());
     let environment = prepared.environment.as_ptr().expose_provenance();
     // SAFETY: both lists end with a null pointer and point to C strings that live until the exec.
