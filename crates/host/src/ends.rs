@@ -1,10 +1,11 @@
 //! The ends of many lives, waited for together.
 //!
 //! Promised: a life that is watched costs a descriptor and some hundred bytes, no task of its own, and
-//! its end is told once. Absent: lives that cannot be watched, because they are over or there is no
+//! its end is told once; a name has one watch, however often it is asked for. Absent: lives that cannot be watched, because they are over or there is no
 //! descriptor for them; [`Host::ended`] is for those.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -37,6 +38,7 @@ pub struct Ends<K> {
 #[derive(Debug)]
 struct Watched<K> {
     by_number: HashMap<u64, One<K>>,
+    number_of: HashMap<K, u64>,
     numbers: u64,
 }
 
@@ -58,21 +60,26 @@ pub struct Ended<K> {
     _watch: Watch,
 }
 
-impl<K> Ends<K> {
+impl<K: Clone + Eq + Hash> Ends<K> {
     pub(crate) fn new(host: Host) -> Result<Self, Error> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|errno| Error::Listen { source: errno.into() })?;
-        let watched = Mutex::new(Watched { by_number: HashMap::new(), numbers: 0 });
+        let watched = Mutex::new(Watched { by_number: HashMap::new(), number_of: HashMap::new(), numbers: 0 });
         Ok(Self { host, epoll, watched })
     }
 
-    /// From now on the end of that life is told. What cannot be watched is given back.
+    /// From now on the end of that life is told, and of no earlier one of that name. What cannot be watched
+    /// is given back.
     pub fn watch(&self, name: K, life: Incarnation) -> Result<(), (K, Incarnation)> {
+        if self.watched.lock().is_watched(&name, &life) {
+            return Ok(());
+        }
         // Before the process is looked at, so that the reaper does not take it meanwhile.
         let watch = CHILDREN.watch(life.pid);
         let process = Process::of(&life, self.host.boot_id());
         let Ok(Some(process)) = process else { return Err((name, life)) };
         let fd = process.into_fd();
         let mut watched = self.watched.lock();
+        watched.forget(&name);
         watched.numbers += 1;
         let number = watched.numbers;
         // Once: who has heard of an end may keep the descriptor for a while.
@@ -80,8 +87,14 @@ impl<K> Ends<K> {
         if epoll::add(&self.epoll, &fd, EventData::new_u64(number), flags).is_err() {
             return Err((name, life));
         }
+        watched.number_of.insert(name.clone(), number);
         watched.by_number.insert(number, One { name, life, fd, watch });
         Ok(())
+    }
+
+    /// Nobody wants to hear of that name any more.
+    pub fn forget(&self, name: &K) {
+        self.watched.lock().forget(name);
     }
 
     /// Tells of every end, for ever. In a tokio runtime.
@@ -110,8 +123,25 @@ impl<K> Ends<K> {
         let mut buffer = [MaybeUninit::uninit(); CROWD];
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut buffer, Some(&NO_WAIT)) else { return Vec::new() };
         let mut watched = self.watched.lock();
-        let over = events.iter().filter_map(|event| watched.by_number.remove(&event.data.u64()));
-        over.map(|One { name, life, fd, watch }| Ended { name, life, fd, _watch: watch }).collect()
+        let over: Vec<One<K>> =
+            events.iter().filter_map(|event| watched.by_number.remove(&event.data.u64())).collect();
+        for one in &over {
+            watched.number_of.remove(&one.name);
+        }
+        over.into_iter().map(|One { name, life, fd, watch }| Ended { name, life, fd, _watch: watch }).collect()
+    }
+}
+
+impl<K: Eq + Hash> Watched<K> {
+    fn is_watched(&self, name: &K, life: &Incarnation) -> bool {
+        let number = self.number_of.get(name);
+        number.and_then(|number| self.by_number.get(number)).is_some_and(|one| one.life == *life)
+    }
+
+    fn forget(&mut self, name: &K) {
+        if let Some(number) = self.number_of.remove(name) {
+            self.by_number.remove(&number);
+        }
     }
 }
 

@@ -35,6 +35,7 @@ mod tree;
 mod usage;
 mod user;
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -196,6 +197,18 @@ impl Host {
         self.shared.ground.blocking.run(name, limit, work).await.ok()
     }
 
+    /// Removes the captures of a command; one that somebody still writes to stays bounded until then.
+    pub async fn remove_outputs(&self, names: Vec<String>) {
+        let outputs = self.shared.ground.outputs.clone();
+        self.shared.ground.blocking.work(move || outputs.remove(&names)).await;
+    }
+
+    /// Removes the captures of all commands but these.
+    pub async fn retain_outputs(&self, names: HashSet<String>) {
+        let outputs = self.shared.ground.outputs.clone();
+        self.shared.ground.blocking.work(move || outputs.retain(&names)).await;
+    }
+
     /// Resolves when that life is over: at once if it already is, or never was on this boot.
     /// The answer is how it ended, where the kernel tells. Cancel-safe.
     pub async fn ended(&self, life: Incarnation) -> Option<Exit> {
@@ -221,7 +234,7 @@ impl Host {
     }
 
     /// A watch over many lives, which one caller names and hears of.
-    pub fn ends<K>(&self) -> Result<Ends<K>, Error> {
+    pub fn ends<K: Clone + Eq + std::hash::Hash>(&self) -> Result<Ends<K>, Error> {
         Ends::new(self.clone())
     }
 

@@ -5,6 +5,7 @@
 //! grown over its bound, and a file that is replaced while a daemon still writes to it is cut until
 //! the daemon ends, then removed. Absent: what was cut; only its size is told.
 
+use std::collections::HashSet;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -50,6 +51,25 @@ impl OutputDirectory {
         Ok(Capture { file, head: Vec::new(), tail: Vec::new(), cut: 0 })
     }
 
+    /// The captures of these names go, or are put aside while somebody writes to them.
+    pub(crate) fn remove(&self, names: &[String]) {
+        for name in names {
+            discard(&self.0.join(format!("{}.out", file_stem(name))));
+        }
+    }
+
+    /// As [`Self::remove`], of all names but these.
+    pub(crate) fn retain(&self, names: &HashSet<String>) {
+        let stems: HashSet<String> = names.iter().map(|name| format!("{}.out", file_stem(name))).collect();
+        let Ok(entries) = std::fs::read_dir(&self.0) else { return };
+        for entry in entries.flatten() {
+            let is_kept = entry.file_name().to_str().is_some_and(|name| !name.ends_with(".out") || stems.contains(name));
+            if !is_kept {
+                discard(&entry.path());
+            }
+        }
+    }
+
     /// Cuts what daemons have written since, for ever.
     pub(crate) async fn trim_for_ever(self) {
         loop {
@@ -72,6 +92,22 @@ impl OutputDirectory {
             }
         }
     }
+}
+
+fn discard(path: &Path) {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let file = OpenOptions::new().write(true).custom_flags(flags).open(path);
+    let _ = match file {
+        Ok(file) if is_open_elsewhere(&file) => put_aside(path),
+        Ok(_) => std::fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+}
+
+/// Somebody still writes to it: unlinked, it would grow without anybody seeing it.
+fn put_aside(path: &Path) -> io::Result<()> {
+    let free = (0..OLD_MAX).map(|number| path.with_extension(format!("{number}.old"))).find(|path| !path.exists());
+    free.map_or_else(|| std::fs::remove_file(path), |old| std::fs::rename(path, old))
 }
 
 fn make(path: &Path, owner: Option<u32>) -> io::Result<File> {
@@ -100,8 +136,7 @@ fn emptied(path: &Path, owner: Option<u32>) -> io::Result<Option<File>> {
         Err(_) => return std::fs::remove_file(path).map(|()| None),
     };
     if is_open_elsewhere(&file) {
-        let free = (0..OLD_MAX).map(|number| path.with_extension(format!("{number}.old"))).find(|path| !path.exists());
-        free.map_or_else(|| std::fs::remove_file(path), |old| std::fs::rename(path, old))?;
+        put_aside(path)?;
         return Ok(None);
     }
     let metadata = file.metadata()?;

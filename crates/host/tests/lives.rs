@@ -282,3 +282,40 @@ async fn the_facts_of_the_machine_are_there() {
     let look = world.host.look(&identity("x", &world.path("none")), None).await;
     assert!(matches!(look, Look::Absent(_)));
 }
+
+#[tokio::test]
+async fn a_life_that_is_watched_again_under_its_name_takes_no_second_descriptor() {
+    let world = World::new();
+    let process = Started::new("/bin/sleep", &["1000"]);
+    std::fs::write(world.path("x.pid"), process.pid().to_string()).unwrap();
+    let life = world.life("sleep", &world.path("x.pid")).await;
+    let ends = world.host.ends().unwrap();
+    let pidfds = || {
+        let own = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        own.filter(|entry| {
+            let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", entry.file_name().display()));
+            info.is_ok_and(|info| info.lines().any(|line| line == format!("Pid:\t{}", life.pid)))
+        })
+        .count()
+    };
+
+    for _ in 0..10 {
+        ends.watch("name", life.clone()).unwrap();
+    }
+    assert_eq!(pidfds(), 1);
+    ends.watch("another", life.clone()).unwrap();
+    assert_eq!(pidfds(), 2);
+    ends.forget(&"name");
+    ends.forget(&"another");
+    assert_eq!(pidfds(), 0);
+
+    ends.watch("name", life.clone()).unwrap();
+    drop(process);
+    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let telling = ends.tell(|ended| told.send(ended.name).unwrap());
+    tokio::select! {
+        () = telling => unreachable!("it tells for ever"),
+        name = heard.recv() => assert_eq!(name, Some("name")),
+        () = tokio::time::sleep(PATIENCE) => panic!("its end is not told"),
+    }
+}

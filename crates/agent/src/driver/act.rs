@@ -278,6 +278,19 @@ impl Driver {
         });
     }
 
+    /// The process is no longer known, and nobody will ask what its commands printed.
+    pub(super) fn remove_outputs(&self, key: &ProcessKey) {
+        let (host, names) = (self.host.clone(), output_names(key).collect());
+        self.tasks.spawn("remove outputs", async move { host.remove_outputs(names).await });
+    }
+
+    /// Removes what commands of processes have printed that were forgotten while nobody looked.
+    pub(super) fn sweep_outputs(&self) {
+        let names = self.processes.all().flat_map(|process| output_names(process.key())).collect();
+        let host = self.host.clone();
+        self.tasks.spawn("sweep outputs", async move { host.retain_outputs(names).await });
+    }
+
     /// Asks a new life for its version, once.
     fn learn_version(&self, key: &ProcessKey, life: &Incarnation) {
         let Some(spec) = self.processes.get(key).map(|process| process.spec().clone()) else { return };
@@ -337,6 +350,14 @@ pub(super) fn command_of(key: &ProcessKey, name: &str, line: &str, spec: &Spec, 
         output_name: output_name(key, name),
         leaf: Some(leaf_of(key)),
     }
+}
+
+/// All commands of a process that have an output.
+const COMMANDS: [&str; 8] = ["start", "stop", "restart", "reload", "kill", "health", "version", "version-now"];
+
+/// The names of everything that commands of a process may print to.
+fn output_names(key: &ProcessKey) -> impl Iterator<Item = String> {
+    COMMANDS.into_iter().map(|command| output_name(key, command))
 }
 
 /// One file for each process and command, whatever characters its name has.
