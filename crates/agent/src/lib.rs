@@ -19,12 +19,20 @@ mod spool;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use proctor_host::{Host, Prefer};
 use proctor_model::AgentId;
 use proctor_runtime::Tasks;
+use tokio::sync::oneshot;
 
 pub use identity::{enrolled_id, is_enrolled};
+
+/// How often the driver is asked whether it still turns.
+const PROBE_PERIOD: Duration = Duration::from_secs(10);
+/// After so many questions without an answer it hangs. A sync of a slow disk takes seconds, not a minute.
+const STALL_PROBES: u64 = 6;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -75,6 +83,10 @@ pub enum AgentError {
     Policy(#[from] policy::PolicyError),
     #[error("cannot start a thread")]
     Thread { source: std::io::Error },
+    #[error("the driver has ended, so nothing is supervised any more; a new start goes on where it was")]
+    DriverEnded,
+    #[error("the driver has not turned for {} s, so nothing is supervised; a new start goes on where it was", STALL_PROBES * PROBE_PERIOD.as_secs())]
+    DriverStalled,
     #[error("cannot take control of the host")]
     Host(#[from] proctor_host::Error),
 }
@@ -91,7 +103,13 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
     let (ledger, memory) = ledger::Ledger::open(&options.state_dir.join("ledger.db"))?;
     let (inbox, inputs) = driver::inbox();
     let driver = driver::Driver::new(host.clone(), policy.clone(), ledger, memory, inbox.clone(), tasks.clone())?;
-    let (seen, driven) = (driver.seen_generation(), driver.run(inputs));
+    let (seen, turns, driven) = (driver.seen_generation(), driver.turns(), driver.run(inputs));
+    let (is_there, is_gone) = oneshot::channel::<()>();
+    // Dropped when the driver returns or panics.
+    let driven = async move {
+        let _is_there = is_there;
+        driven.await;
+    };
     // Supervision does not wait for the server, nor for the enrolment.
     // It writes the ledger on its own thread.
     tasks.spawn_on_thread("driver", driven).map_err(|source| AgentError::Thread { source })?;
@@ -100,11 +118,37 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
     let connected = async {
         let identity = enrol::identity(&options, &host).await?;
         tracing::info!(agent = %identity.agent, host = %identity.host, "this agent is enrolled");
-        link::Link::new(&options, Arc::new(identity), host, policy, inbox, seen).run().await
+        link::Link::new(&options, Arc::new(identity), host, policy, inbox.clone(), seen).run().await
+    };
+    let watched = watch_driver(inbox.clone(), turns, is_gone);
+    let connected = async {
+        tokio::select! {
+            result = connected => result,
+            failure = watched => Err(failure),
+        }
     };
     match shutdown.run_until_cancelled(connected).await {
         Some(result) => result,
         None => Ok(()),
+    }
+}
+
+/// Returns when the driver has ended, or has not turned for so long that it never will: a write that
+/// hangs, or a deadlock. Whoever started the agent starts it again.
+async fn watch_driver(inbox: driver::Inbox, turns: Arc<AtomicU64>, mut is_gone: oneshot::Receiver<()>) -> AgentError {
+    let mut seen = (turns.load(Ordering::Relaxed), 0);
+    loop {
+        tokio::select! {
+            _ = &mut is_gone => return AgentError::DriverEnded,
+            () = tokio::time::sleep(PROBE_PERIOD) => {}
+        }
+        let now = turns.load(Ordering::Relaxed);
+        seen = if now == seen.0 { (now, seen.1 + 1) } else { (now, 0) };
+        if seen.1 >= STALL_PROBES {
+            return AgentError::DriverStalled;
+        }
+        // With nothing else to do it turns for this. Without room in its inbox it has something to do.
+        let _ = inbox.try_send(driver::Input::Beat);
     }
 }
 
@@ -117,5 +161,49 @@ fn lock(state_dir: &Path) -> Result<std::fs::File, AgentError> {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => Err(AgentError::Locked { path: state_dir.to_owned() }),
         Err(std::fs::TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_driver_that_no_longer_turns_ends_the_agent_within_a_minute() {
+        let (inbox, mut inputs) = driver::inbox();
+        let (_is_there, is_gone) = oneshot::channel();
+        let turns = Arc::new(AtomicU64::new(0));
+        let begun = tokio::time::Instant::now();
+        let watched = watch_driver(inbox, turns.clone(), is_gone);
+        let hangs = async {
+            // It answers for ten minutes, and then hangs.
+            for _ in 0..60 {
+                inputs.recv().await.unwrap();
+                turns.fetch_add(1, Ordering::Relaxed);
+            }
+            std::future::pending::<()>().await;
+        };
+
+        let failure = tokio::select! {
+            failure = watched => failure,
+            () = hangs => unreachable!("it is pending"),
+        };
+
+        assert!(matches!(failure, AgentError::DriverStalled), "{failure}");
+        let took = begun.elapsed();
+        assert!(took > Duration::from_secs(600) && took <= Duration::from_secs(680), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_the_driver_is_noticed_at_once() {
+        let (inbox, _inputs) = driver::inbox();
+        let (is_there, is_gone) = oneshot::channel();
+        drop(is_there);
+        let begun = tokio::time::Instant::now();
+
+        let failure = watch_driver(inbox, Arc::default(), is_gone).await;
+
+        assert!(matches!(failure, AgentError::DriverEnded), "{failure}");
+        assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 }

@@ -214,7 +214,11 @@ impl Link {
         loop {
             let message = tokio::select! {
                 Some(message) = messages.recv() => Some(message),
-                _ = beats.tick() => Some(FromAgent::Beat),
+                // The driver says it: a link that lives on without it must not look like an agent.
+                _ = beats.tick() => {
+                    let _ = self.inbox.try_send(Input::Beat);
+                    None
+                }
                 _ = renewals.tick() => self.renewal(),
             };
             let Some(message) = message else { continue };

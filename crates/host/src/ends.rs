@@ -123,8 +123,7 @@ impl<K: Clone + Eq + Hash> Ends<K> {
         let mut buffer = [MaybeUninit::uninit(); CROWD];
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut buffer, Some(&NO_WAIT)) else { return Vec::new() };
         let mut watched = self.watched.lock();
-        let over: Vec<One<K>> =
-            events.iter().filter_map(|event| watched.by_number.remove(&event.data.u64())).collect();
+        let over: Vec<One<K>> = events.iter().filter_map(|event| watched.by_number.remove(&event.data.u64())).collect();
         for one in &over {
             watched.number_of.remove(&one.name);
         }

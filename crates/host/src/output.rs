@@ -63,7 +63,8 @@ impl OutputDirectory {
         let stems: HashSet<String> = names.iter().map(|name| format!("{}.out", file_stem(name))).collect();
         let Ok(entries) = std::fs::read_dir(&self.0) else { return };
         for entry in entries.flatten() {
-            let is_kept = entry.file_name().to_str().is_some_and(|name| !name.ends_with(".out") || stems.contains(name));
+            let is_kept =
+                entry.file_name().to_str().is_some_and(|name| !name.ends_with(".out") || stems.contains(name));
             if !is_kept {
                 discard(&entry.path());
             }

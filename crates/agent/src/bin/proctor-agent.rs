@@ -76,7 +76,9 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    runtime.block_on(serve(arguments))
+    let code = runtime.block_on(serve(arguments));
+    runtime.shutdown_background(); // what hangs in a file system must not keep us from ending
+    code
 }
 
 async fn serve(arguments: Arguments) -> ExitCode {

@@ -22,6 +22,7 @@ mod turn;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proctor_host::{Ends, Host};
@@ -64,6 +65,8 @@ pub(crate) enum Input {
     Server(FromServer),
     Connected(mpsc::Sender<FromAgent>),
     Disconnected,
+    /// The link wants to tell the server that this agent is alive: only a driver that turns can.
+    Beat,
     /// A status query is answered.
     Inspected {
         operation: OperationId,
@@ -111,7 +114,7 @@ pub(crate) struct Driver {
     /// What an earlier turn could not write.
     owed: Option<Box<Batch>>,
     generation: u64,
-    seen: Arc<std::sync::atomic::AtomicU64>,
+    seen: Arc<AtomicU64>,
     watchman: Watchman,
     schedules: Schedules,
     owner: Owner,
@@ -138,6 +141,7 @@ pub(crate) struct Driver {
     leaves: HashSet<ProcessKey>,
     /// The command of each process that has one running.
     attached: HashMap<ProcessKey, Attached>,
+    turns: Arc<AtomicU64>,
     seed: u64,
 }
 
@@ -185,6 +189,7 @@ impl Driver {
             queues: Queues::default(),
             leaves: HashSet::new(),
             attached: HashMap::new(),
+            turns: Arc::default(),
             seed,
             host,
         };
@@ -212,7 +217,12 @@ impl Driver {
         Ok(driver)
     }
 
-    pub(crate) fn seen_generation(&self) -> Arc<std::sync::atomic::AtomicU64> {
+    /// Changes with every turn.
+    pub(crate) fn turns(&self) -> Arc<AtomicU64> {
+        self.turns.clone()
+    }
+
+    pub(crate) fn seen_generation(&self) -> Arc<AtomicU64> {
         self.seen.clone()
     }
 
@@ -220,8 +230,10 @@ impl Driver {
         let mut report = tokio::time::interval(REPORT_PERIOD);
         let mut turn = Vec::with_capacity(TURN_MAX);
         self.hear_ends();
+        self.sweep_outputs();
         loop {
             self.end_turn();
+            self.turns.fetch_add(1, Ordering::Relaxed);
             let wait = self.until_next_timer();
             tokio::select! {
                 count = inputs.recv_many(&mut turn, TURN_MAX) => if count == 0 { return },
@@ -261,6 +273,7 @@ impl Driver {
                 self.report_all(&HashMap::new());
                 self.measure_all();
             }
+            Input::Beat => self.send(FromAgent::Beat),
             Input::Disconnected => {
                 self.link = None;
                 self.waiting.clear();

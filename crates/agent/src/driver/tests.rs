@@ -175,6 +175,90 @@ async fn a_cancelled_operation_that_is_delivered_again_is_answered_and_does_not_
 }
 
 #[tokio::test]
+async fn an_agent_that_cannot_write_its_ledger_still_kills_and_the_outcome_is_written_later() {
+    let mut stage = Stage::new().await;
+    let spec = stage.spec(|spec| {
+        spec.identity.proc_name = "sleep".parse().unwrap();
+        spec.control.start = Some("sleep 1000 > /dev/null 2>&1 & echo $! | tee p.pid >> pids".parse().unwrap());
+        spec.policy.start_check = 0.try_into().unwrap();
+    });
+    let other = stage.spec(|spec| {
+        spec.identity.pid_path = stage.path("q.pid").to_str().unwrap().parse().unwrap();
+        spec.control.start = Some("touch started".parse().unwrap());
+    });
+    let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    stage.assign("q", &other).await;
+    // As a full disk would: nothing more can be written.
+    let disk = rusqlite::Connection::open(stage.path("ledger.db")).unwrap();
+    for table in ["process", "operation", "fact"] {
+        let refuse = "SELECT RAISE(FAIL, 'database or disk is full'); END;";
+        disk.execute_batch(&format!("CREATE TRIGGER full_{table} BEFORE INSERT ON {table} BEGIN {refuse}")).unwrap();
+    }
+
+    let refused = stage.operate(1, "q", OperationKind::Start, &other).await;
+    let kill = stage.operate(2, "p", OperationKind::Kill, &spec).await;
+    let (refused, killed) = (stage.outcome(refused).await, stage.outcome(kill).await);
+
+    assert_eq!(refused.code, Code::CommandFailed);
+    assert!(refused.message.contains("only stops and kills"), "{}", refused.message);
+    assert!(!stage.path("started").exists());
+    assert_eq!((killed.code, killed.managed), (Code::Success, false), "{}", killed.message);
+    assert!(numbers(&stage.path("pids")).into_iter().all(is_gone));
+    let written = || -> u32 {
+        let query = "SELECT count(*) FROM operation WHERE id = ?1 AND outcome IS NOT NULL";
+        disk.query_row(query, [kill.to_string()], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(written(), 0);
+    disk.execute_batch("DROP TRIGGER full_process; DROP TRIGGER full_operation; DROP TRIGGER full_fact;").unwrap();
+    let begun = Instant::now();
+    while written() == 0 {
+        assert!(begun.elapsed() < PATIENCE, "the outcome is owed");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_driver_says_itself_that_it_is_alive() {
+    let mut stage = Stage::new().await;
+
+    stage.inbox.send(Input::Beat).await.unwrap();
+
+    loop {
+        let message = tokio::time::timeout(PATIENCE, stage.heard.recv()).await.expect("in time").unwrap();
+        if message == FromAgent::Beat {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_commands_of_a_forgotten_process_printed_is_removed() {
+    let mut stage = Stage::new().await;
+    let spec = stage.spec(|spec| spec.control.reload = Some("echo words".parse().unwrap()));
+    let spec = {
+        let mut spec = (*spec).clone();
+        spec.identity.proc_name = "sleep".parse().unwrap();
+        spec.control.start = Some("sleep 1000 > /dev/null 2>&1 & echo $! | tee p.pid >> pids".parse().unwrap());
+        spec.policy.start_check = 0.try_into().unwrap();
+        Arc::new(spec)
+    };
+    let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    let files = || std::fs::read_dir(stage.path("state/output")).unwrap().count();
+    assert!(files() > 0);
+
+    let assign = Assign { generation: 9, key: key("p"), spec: None, managed: false, registered_at: 1 };
+    stage.say(FromServer::Assign { assignments: vec![assign] }).await;
+
+    let begun = Instant::now();
+    while files() > 0 {
+        assert!(begun.elapsed() < PATIENCE, "{} files stay", files());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_operation_is_cancelled_in_vain() {
     let mut stage = Stage::new().await;
     let spec = stage.spec(|_| {});

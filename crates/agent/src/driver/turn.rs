@@ -5,12 +5,13 @@
 //! are still held do nothing, and after a crash it is as if they had never been; so what changes
 //! besides waits for company, at most [`FLUSH_PAUSE`], and so does what the server is told of it: a
 //! restart is not held up by its own report. If the ledger cannot be written, operations are refused
-//! with that reason and supervision goes on from memory.
+//! with that reason, except stops and kills, and supervision goes on from memory.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use proctor_model::{OperationId, ProcessKey};
+use proctor_model::{OperationId, OperationKind, ProcessKey};
 use proctor_runtime::clock;
 use proctor_supervise::{Action, Event, Process};
 use proctor_wire::FromAgent;
@@ -99,10 +100,12 @@ impl Driver {
     }
 
     /// What cannot be remembered must not happen: operations that would begin now are refused,
-    /// before anything of them is done. Supervision, and operations that began earlier, go on.
+    /// before anything of them is done. Supervision, and operations that began earlier, go on. So do a
+    /// stop and a kill: what fills the disk must be stoppable. They are written when there is room again.
     fn refuse_begun(&mut self, actions: &mut Vec<(ProcessKey, Action)>) {
         let mut refused: HashMap<ProcessKey, OperationId> = HashMap::new();
         actions.retain(|(key, action)| match action {
+            Action::Begin { kind: OperationKind::Stop | OperationKind::Kill, .. } => true,
             Action::Begin { operation, .. } => {
                 refused.insert(key.clone(), *operation);
                 false
@@ -120,7 +123,8 @@ impl Driver {
             | Action::Announce(_) => true,
         });
         for (key, operation) in refused {
-            let reason = "the agent cannot write its ledger, so it takes no operations".to_owned();
+            let reason =
+                "the agent cannot write its ledger (is its disk full?); until then it only stops and kills".to_owned();
             self.feed(&key, Event::Refused { operation, reason });
         }
     }
@@ -169,7 +173,9 @@ impl Driver {
         self.watchman.forget(key, self.now());
         self.versions.remove(key);
         self.reports.forget(key);
+        self.ends.forget(key);
         self.batch.forget(key.clone());
+        self.remove_outputs(key);
     }
 
     /// False: nothing of this turn is on disk.
@@ -184,7 +190,7 @@ impl Driver {
         match self.ledger.commit(batch) {
             Ok(()) => {
                 if let Some(generation) = generation {
-                    self.seen.store(generation, std::sync::atomic::Ordering::Release);
+                    self.seen.store(generation, Ordering::Release);
                     self.send(FromAgent::Seen { generation });
                 }
                 true

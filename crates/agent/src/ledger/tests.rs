@@ -189,7 +189,10 @@ fn a_row_that_cannot_be_understood_costs_that_row_and_everything_is_assigned_aga
     let path = dir.path().join("ledger.db");
     let record = |name: &str| {
         let key: ProcessKey = format!("ns/{name}").parse().unwrap();
-        (key.clone(), proctor_supervise::Process::new(key, crate::specs::spec(|_| {}), 1).take_record().unwrap().clone())
+        (
+            key.clone(),
+            proctor_supervise::Process::new(key, crate::specs::spec(|_| {}), 1).take_record().unwrap().clone(),
+        )
     };
     let (mut ledger, _) = Ledger::open(&path).unwrap();
     let processes = [record("a"), record("b"), record("c")].into_iter().collect();
