@@ -76,6 +76,8 @@ pub enum Refusal {
     AppExists(String),
     #[error("app {0} is not known")]
     UnknownApp(String),
+    #[error("user {0} is disabled")]
+    UserDisabled(String),
     #[error("there is a user {0} already")]
     UserExists(String),
 }

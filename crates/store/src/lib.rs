@@ -31,7 +31,7 @@ pub use records::{
 };
 pub use task_records::{
     CreatedTask, EndedTarget, Idempotency, NewTask, OpenRollout, OpenTarget, Rollout, RolloutState, RolloutStep,
-    Target, TargetQuery, TargetRow, TargetView, TaskItem, TaskQuery, TaskSummary, TaskView, WhichTargets,
+    Target, TargetQuery, TargetRow, TargetView, TaskItem, TaskQuery, TaskSummary, TaskView, WhichTargets, owners,
 };
 
 use async_trait::async_trait;
@@ -125,8 +125,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn bindings(&self) -> Result<Vec<Binding>>;
     /// Whether it was there.
     async fn delete_binding(&self, id: Uuid) -> Result<bool>;
-    /// All that the bindings of these subjects allow together.
-    async fn permissions(&self, subjects: &[Subject]) -> Result<Permissions>;
+    /// All that the bindings of these subjects allow together. A disabled user among them refuses it: nobody
+    /// acts in the name of one, whatever else vouches for the call.
+    async fn permissions(&self, subjects: &[Subject]) -> Result<std::result::Result<Permissions, Refusal>>;
+    /// Takes the nonce of a signed request until then; false where it is taken already. Those whose time is
+    /// over are forgotten.
+    async fn take_nonce(&self, fingerprint: [u8; 32], until: Millis, now: Millis) -> Result<bool>;
 
     // Users.
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use proctor_model::{AgentId, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId};
+use proctor_model::{AgentId, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Spec, Subject, TaskId};
 use serde::{Deserialize, Serialize};
 
 use crate::{AuditDraft, Millis};
@@ -192,6 +192,14 @@ pub struct TaskSummary {
     pub failed: u32,
 }
 
+/// Who made a task, out of what is kept of that: its app, and the user if there was one. An app that calls
+/// for nobody else is kept with its own code as the user; that makes it no user of that name.
+pub fn owners(app: &str, user: &str) -> impl Iterator<Item = Subject> {
+    let app_subject = (!app.is_empty()).then(|| Subject::App(app.to_owned()));
+    let user_subject = (!user.is_empty() && user != app).then(|| Subject::User(user.to_owned()));
+    app_subject.into_iter().chain(user_subject)
+}
+
 /// Which tasks; a field that is None does not narrow.
 #[derive(Clone, Debug, Default)]
 pub struct TaskQuery {
@@ -200,6 +208,8 @@ pub struct TaskQuery {
     pub limit: u32,
     pub app: Option<String>,
     pub user: Option<String>,
+    /// Only those that this one made, see [`owners`].
+    pub owner: Option<Subject>,
     pub unfinished_only: bool,
 }
 

@@ -359,6 +359,7 @@ impl From<ControlError> for ApiError {
         let problem = match &error {
             ControlError::Store(StoreError::Full { .. }) => Problem::StoreFull,
             ControlError::Store(_) | ControlError::ShuttingDown => Problem::Unavailable,
+            ControlError::Unauthenticated(_) => Problem::UserUnverified,
             ControlError::Forbidden(_) => Problem::Forbidden,
             ControlError::KeyReused { .. } | ControlError::TaskState { .. } => Problem::Conflict,
         };
@@ -366,7 +367,9 @@ impl From<ControlError> for ApiError {
         let refused = Self::new(problem, error.to_string());
         match error {
             ControlError::Forbidden(missing) => Self { permission: Some(Box::new((&missing).into())), ..refused },
-            ControlError::KeyReused { .. } | ControlError::TaskState { .. } => refused,
+            ControlError::Unauthenticated(_) | ControlError::KeyReused { .. } | ControlError::TaskState { .. } => {
+                refused
+            }
             ControlError::Store(_) | ControlError::ShuttingDown => Self { source: Some(error), ..refused },
         }
     }

@@ -2,14 +2,18 @@
 //!
 //! Promised: every method of [`Control`] that a caller reaches checks here what its class of
 //! operations needs; a forbidden target is refused in its own row, a call without rows as a whole.
+//! What lasts longer than a call holds a [`Standing`] and asks it again: rights end when they are taken.
 //! Absent: who somebody is (see `api::auth`).
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use proctor_model::{Class, Code, Namespace, Outcome, Permissions, Place, Subject};
-use proctor_store::HostSite;
+use proctor_runtime::clock;
+use proctor_store::{HostSite, Refusal};
+use tokio::sync::watch;
 
-use super::{Caller, Control, ControlError, Result};
+use super::{Caller, Control, ControlError, Proof, Result};
 
 /// So many of the things that a caller may not touch are named.
 const NAMED_MAX: usize = 20;
@@ -29,7 +33,83 @@ impl Control {
     /// What these may do together: a call is allowed where one of them is. Read anew for every call,
     /// so that a change counts at once, also one that was made beside the server.
     pub async fn permissions(&self, subjects: &[Subject]) -> Result<Arc<Permissions>> {
-        Ok(Arc::new(self.inner.store.permissions(subjects).await?))
+        let refused = |refusal: Refusal| ControlError::Unauthenticated(refusal.to_string());
+        Ok(Arc::new(self.inner.store.permissions(subjects).await?.map_err(refused)?))
+    }
+
+    /// To be called after a change of apps, users, tokens, roles, bindings or placements.
+    pub fn access_changed(&self) {
+        self.inner.bells.access.send_replace(());
+    }
+
+    /// Changes when somebody may have got or lost a right through this server.
+    pub(super) fn access_bell(&self) -> watch::Receiver<()> {
+        self.inner.bells.access.subscribe()
+    }
+
+    /// What the caller may do from now on.
+    pub fn standing(&self, caller: Caller) -> Standing {
+        let mut changes = self.access_bell();
+        changes.mark_changed(); // something may have changed since the caller was authenticated
+        Standing { caller, changes, checked: Instant::now() }
+    }
+
+    /// Fails where a secret or token that the caller showed counts no longer.
+    async fn check_proof(&self, caller: &Caller) -> Result<()> {
+        let taken_back = |what: String| Err(ControlError::Unauthenticated(what));
+        let Proof { app_secret, user_token } = &caller.proof;
+        if let Some(hash) = app_secret {
+            let app = self.inner.store.app(&caller.app).await?;
+            if app.is_none_or(|app| app.secret_hash != *hash) {
+                return taken_back(format!("the secret of app {} was replaced, or the app removed", caller.app));
+            }
+        }
+        if let Some(id) = user_token {
+            let token = self.inner.store.user_token(id).await?;
+            let now = clock::unix_millis();
+            if token.is_none_or(|token| token.expires_at.is_some_and(|end| end <= now)) {
+                return taken_back(format!("token {id} of user {} was revoked or has expired", caller.user));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Without a change through this server, rights are read again when they are older than this: a tool may
+/// have changed them beside it.
+const STALE_AFTER: Duration = Duration::from_secs(1);
+
+/// A caller over a time longer than one call.
+#[derive(Debug)]
+pub struct Standing {
+    caller: Caller,
+    changes: watch::Receiver<()>,
+    checked: Instant,
+}
+
+impl Standing {
+    /// Whether [`Self::current`] would read the rights again.
+    pub fn is_stale(&self) -> bool {
+        self.changes.has_changed().unwrap_or(false) || self.checked.elapsed() >= STALE_AFTER
+    }
+
+    /// The caller with what they may do now; an error where they may not call any more.
+    pub async fn current(&mut self, control: &Control) -> Result<&Caller> {
+        if self.is_stale() && !self.caller.subjects.is_empty() {
+            self.changes.mark_unchanged();
+            let read_at = Instant::now();
+            control.check_proof(&self.caller).await?;
+            self.caller.permissions = control.permissions(&self.caller.subjects).await?;
+            self.checked = read_at;
+        }
+        Ok(&self.caller)
+    }
+
+    /// Waits until rights may have changed through this server.
+    pub(super) async fn changed(&mut self) {
+        if self.changes.changed().await.is_ok() {
+            self.changes.mark_changed();
+        }
     }
 }
 

@@ -98,7 +98,9 @@ impl Control {
     {
         let deed = Deed::new(action, [Class::Admin]).on(targets);
         self.permitted(caller, &deed, caller.must(Class::Admin)).await?;
-        self.audited(caller, deed, work, told).await
+        let done = self.audited(caller, deed, work, told).await;
+        self.access_changed();
+        done
     }
 
     /// Leaves a trace of a refusal.

@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Caller, Control, Result, Session};
+use super::{Control, Result, Session, Standing};
 use crate::webhooks::WebhookUrl;
 
 /// Events are readable for this long, and no more than so many.
@@ -29,11 +29,12 @@ const CROWD_PAUSE: Duration = Duration::from_secs(1);
 /// A follower that was woken in vain does not look again before this.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
 
-/// What wakes those who wait for events or webhooks.
+/// What wakes those who wait for events, webhooks or changes of rights.
 #[derive(Debug)]
 pub(super) struct Bells {
     events: watch::Sender<()>,
     webhooks: watch::Sender<()>,
+    pub(super) access: watch::Sender<()>,
     followers: Semaphore,
     shutdown: CancellationToken,
 }
@@ -43,6 +44,7 @@ impl Bells {
         Self {
             events: watch::Sender::default(),
             webhooks: watch::Sender::default(),
+            access: watch::Sender::default(),
             followers: Semaphore::new(FOLLOWERS_MAX),
             shutdown,
         }
@@ -81,8 +83,10 @@ impl Control {
         Ok(self.inner.store.events(query).await?)
     }
 
-    /// Events of a host, of a namespace that the caller may read everywhere, or of everything.
-    async fn must_follow(&self, caller: &Caller, query: &EventQuery) -> Result<()> {
+    /// Events of a host, of a namespace that the caller may read everywhere, or of everything: as the caller's
+    /// rights are now.
+    pub async fn must_follow(&self, standing: &mut Standing, query: &EventQuery) -> Result<()> {
+        let caller = standing.current(self).await?;
         let places = caller.permissions.places(Class::Read);
         if query.namespace.as_ref().is_some_and(|namespace| places.namespaces.contains(namespace)) {
             return Ok(());
@@ -96,14 +100,20 @@ impl Control {
         }
     }
 
-    /// As [`Self::events`], but where nothing matches yet it waits for what does, at most `wait`.
-    pub async fn follow_events(&self, caller: &Caller, mut query: EventQuery, wait: Duration) -> Result<EventPage> {
-        self.must_follow(caller, &query).await?;
+    /// As [`Self::events`], but where nothing matches yet it waits for what does, at most `wait`. Ends with an
+    /// error when the caller may not read these events any more.
+    pub async fn follow_events(
+        &self,
+        standing: &mut Standing,
+        mut query: EventQuery,
+        wait: Duration,
+    ) -> Result<EventPage> {
         let bells = &self.inner.bells;
         let deadline = tokio::time::Instant::now() + wait;
         let mut rung = bells.events.subscribe();
         let place = bells.followers.try_acquire();
         loop {
+            self.must_follow(standing, &query).await?;
             rung.mark_unchanged();
             let page = self.events(&query).await?;
             if !page.events.is_empty() || query.limit == 0 || tokio::time::Instant::now() >= deadline {
@@ -116,6 +126,7 @@ impl Control {
             };
             tokio::select! {
                 () = something_new => {}
+                () = standing.changed() => {}
                 () = tokio::time::sleep_until(deadline) => {}
                 () = bells.shutdown.cancelled() => return Ok(page),
             }

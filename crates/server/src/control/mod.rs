@@ -29,7 +29,7 @@ use proctor_runtime::{Tasks, clock};
 use proctor_store::{App, Assignments, HostQuery, HostRecord, HostSite, Millis, Observation, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
-pub use access::Missing;
+pub use access::{Missing, Standing};
 pub use audit::Deed;
 pub(crate) use audit::audited_on;
 pub use dispatch::Delivery;
@@ -37,8 +37,8 @@ pub use events::{NewWebhook, WEBHOOKS_MAX};
 pub use sessions::{Meeting, Session};
 pub use submit::Planned;
 pub use types::{
-    Caller, ControlError, HostRef, IdempotencyKey, Origin, Rolling, Share, SpecSource, Submission, SubmitOptions,
-    Submitted, SubmittedItem, SubmittedTarget,
+    Caller, ControlError, HostRef, IdempotencyKey, Origin, Proof, Rolling, Share, SpecSource, Submission,
+    SubmitOptions, Submitted, SubmittedItem, SubmittedTarget,
 };
 
 use dispatch::Dispatch;

@@ -1,14 +1,15 @@
 //! Tasks after they were submitted: reading, cancelling, repeating what failed, going on.
 //!
 //! Promised: a task is readable by the app and by the user that made it, and by whoever may read
-//! everything. A cancel reaches the host: what no agent has heard of ends at once, an agent is told
+//! everything. An app owns what it made for any user, a user what they made themselves or what an app made for
+//! them; an app and a user of the same name are not the same. A cancel reaches the host: what no agent has heard of ends at once, an agent is told
 //! of the rest and answers what it did. Absent: making tasks (see `submit`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use proctor_model::{Class, Code, OperationKind, Outcome, ProcessKey, Spec, TaskId};
-use proctor_store::{TargetQuery, TargetRow, TargetView, TaskQuery, TaskSummary, TaskView};
+use proctor_model::{Class, Code, OperationKind, Outcome, ProcessKey, Spec, Subject, TaskId};
+use proctor_store::{TargetQuery, TargetRow, TargetView, TaskQuery, TaskSummary, TaskView, owners};
 
 use super::audit::Deed;
 use super::record::BATCH_MAX;
@@ -31,11 +32,11 @@ impl Control {
     /// The newest first; a caller who may not read everything sees the app's own.
     pub async fn tasks(&self, caller: &Caller, mut query: TaskQuery) -> Result<Vec<TaskSummary>> {
         if !caller.permissions.allows_everywhere(Class::Read) {
-            if caller.app.is_empty() {
-                query.user = Some(caller.user.clone());
+            query.owner = Some(if caller.app.is_empty() {
+                Subject::User(caller.user.clone())
             } else {
-                query.app = Some(caller.app.clone());
-            }
+                Subject::App(caller.app.clone())
+            });
         }
         Ok(self.inner.store.tasks(&query).await?)
     }
@@ -141,7 +142,10 @@ fn failed_items(task: TaskView) -> Vec<SubmittedItem> {
 impl Caller {
     /// A task of the caller's, or any where the class is allowed everywhere.
     fn must_own_or(&self, class: Class, app: &str, user: &str) -> Result<()> {
-        let is_own = (!app.is_empty() && app == self.app) || (!user.is_empty() && user == self.user);
+        let is_own = owners(app, user).any(|owner| match &owner {
+            Subject::App(code) => *code == self.app,
+            Subject::User(_) => self.subjects.contains(&owner),
+        });
         if is_own { Ok(()) } else { self.must(class) }
     }
 }

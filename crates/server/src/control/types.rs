@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use proctor_model::{AgentId, HostKey, OperationKind, Permissions, ProcessKey, Spec, TaskId};
+use proctor_model::{AgentId, HostKey, OperationKind, Permissions, ProcessKey, Spec, Subject, TaskId};
 use proctor_store::{Rollout, RolloutState, StoreError};
 
 use super::access::Missing;
@@ -14,8 +14,26 @@ pub struct Caller {
     /// Empty for a user who came with a token of their own.
     pub app: String,
     pub user: String,
+    /// Those of the two that were proved: the permissions are theirs.
+    pub subjects: Vec<Subject>,
+    pub proof: Proof,
     pub permissions: Arc<Permissions>,
     pub origin: Origin,
+}
+
+/// What a caller showed that can be taken back. Whatever lasts longer than a call looks it up again.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Proof {
+    /// The hash of the app's secret.
+    pub app_secret: Option<String>,
+    /// The id of the user's token.
+    pub user_token: Option<String>,
+}
+
+impl std::fmt::Debug for Proof {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Proof").field("user_token", &self.user_token).finish_non_exhaustive()
+    }
 }
 
 impl Caller {
@@ -24,6 +42,8 @@ impl Caller {
         Self {
             app: name.to_owned(),
             user: name.to_owned(),
+            subjects: Vec::new(),
+            proof: Proof::default(),
             permissions: Arc::new(Permissions::everything()),
             origin: Origin::default(),
         }
@@ -181,6 +201,9 @@ pub enum ControlError {
     Store(#[from] StoreError),
     #[error("the server is shutting down")]
     ShuttingDown,
+    /// A disabled user, or a secret or token that was taken back.
+    #[error("{0}")]
+    Unauthenticated(String),
     #[error(transparent)]
     Forbidden(#[from] Missing),
     #[error("the idempotency key was used for another request, which made task {task}")]

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use proctor_pki::hash_secret;
 use proctor_runtime::clock;
 use proctor_server::admin::{self, AppOptions};
-use proctor_server::api::Settings;
+use proctor_server::api::{self, ApiState, Settings};
 use proctor_store::{App, Store, User};
 use serde_json::{Value, json};
 
@@ -182,6 +182,31 @@ async fn a_signature_counts_once_and_for_five_minutes() {
         assert!(refused.message().contains(word), "{}", refused.message());
     }
     assert_eq!((nonce.code(), nonce.message()), (1_306_406, "bk_nonce must be greater than 0"));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_nonce_does_not_count_again_after_a_restart_of_the_server() {
+    let mut world = World::new().await;
+    let options = AppOptions { trusted: true, signing: true };
+    let secret =
+        admin::create_app(&store(&world), &"signer".parse().unwrap(), options, Vec::new()).await.unwrap().unwrap();
+    let mut body = on_host("a", "10.0.0.1");
+    body["bk_app_code"] = json!("signer");
+    body["bk_username"] = json!("admin");
+    let at = now();
+    let first = world.send(signed(&secret, at, 7, &body)).await;
+
+    // As after a restart, the memory is empty.
+    world.router = api::router(ApiState::new(world.control.clone(), None, Settings::default()));
+    let replayed = world.send(signed(&secret, at, 7, &body)).await;
+    let new = world.send(signed(&secret, at, 8, &body)).await;
+
+    assert_eq!((first.code(), new.code()), (0, 0), "{} {}", first.json, new.json);
+    assert_eq!(
+        (replayed.code(), replayed.message()),
+        (1_306_000, "bk_nonce was used before: every request needs one of its own")
+    );
     world.end().await;
 }
 

@@ -10,5 +10,6 @@ mod operations;
 mod places;
 mod processes;
 mod registration;
+mod rights;
 mod stream;
 mod support;

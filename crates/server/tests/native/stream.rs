@@ -16,15 +16,20 @@ use crate::support::{AGENT, World, credentials, error};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-struct Stream {
+pub(crate) struct Stream {
     body: BodyDataStream,
     text: String,
 }
 
 impl Stream {
     async fn open(world: &World, query: &str, last: Option<u64>) -> Self {
-        let mut request = Request::get(format!("/api/v1/events/stream{query}"))
-            .header("X-Bkapi-Authorization", credentials("boss", &world.secret));
+        let who = ("X-Bkapi-Authorization", credentials("boss", &world.secret));
+        Self::open_as(world, who, query, last).await
+    }
+
+    /// With this header.
+    pub(crate) async fn open_as(world: &World, who: (&str, String), query: &str, last: Option<u64>) -> Self {
+        let mut request = Request::get(format!("/api/v1/events/stream{query}")).header(who.0, who.1);
         if let Some(last) = last {
             request = request.header("Last-Event-ID", last);
         }
@@ -35,7 +40,7 @@ impl Stream {
     }
 
     /// The next event: its id, its type and itself. None at the end of the stream.
-    async fn next(&mut self) -> Option<(u64, String, Value)> {
+    pub(crate) async fn next(&mut self) -> Option<(u64, String, Value)> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
                 let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
@@ -55,12 +60,12 @@ impl Stream {
     }
 }
 
-async fn session(world: &World) -> Arc<Session> {
+pub(crate) async fn session(world: &World) -> Arc<Session> {
     let agent = AGENT.parse().unwrap();
     world.control.open_session(&agent, BootId::from("boot"), &HostFacts::default(), 0).await.unwrap().unwrap()
 }
 
-fn event(sequence: u64, kind: EventKind) -> Event {
+pub(crate) fn event(sequence: u64, kind: EventKind) -> Event {
     Event {
         sequence,
         at: 1,

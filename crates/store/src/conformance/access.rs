@@ -37,7 +37,7 @@ async fn bind(store: &dyn Store, number: u128, role: &str, whom: &str, scope: &s
 
 async fn may(store: &dyn Store, whom: &[&str]) -> Permissions {
     let subjects: Vec<_> = whom.iter().map(|whom| subject(whom)).collect();
-    store.permissions(&subjects).await.unwrap()
+    store.permissions(&subjects).await.unwrap().unwrap()
 }
 
 fn in_business(id: u64) -> Place<'static> {
@@ -180,4 +180,34 @@ pub async fn what_was_given_does_not_come_back_with_the_name(store: Arc<dyn Stor
 
     let left: Vec<Scope> = store.bindings().await.unwrap().into_iter().map(|binding| binding.scope).collect();
     assert_eq!(left, [Scope::Cloud(1)]);
+}
+
+pub async fn a_disabled_user_refuses_whoever_acts_in_their_name(store: Arc<dyn Store>) {
+    bind(&*store, 1, "admin", "app:console", "everything").await;
+    bind(&*store, 2, "viewer", "user:ana", "everything").await;
+    store.create_user(User { name: "ana".to_owned(), created_at: 5, disabled: false }).await.unwrap().unwrap();
+    let both = [subject("app:console"), subject("user:ana")];
+    let before = store.permissions(&both).await.unwrap();
+
+    store.disable_user("ana", true).await.unwrap();
+    let refused = [store.permissions(&both).await.unwrap(), store.permissions(&both[1..]).await.unwrap()];
+    let app = store.permissions(&[subject("app:console"), subject("app:ana")]).await.unwrap();
+    store.disable_user("ana", false).await.unwrap();
+
+    assert!(before.unwrap().allows_everywhere(Class::Admin));
+    assert!(refused.iter().all(|answer| *answer == Err(Refusal::UserDisabled("ana".to_owned()))), "{refused:?}");
+    assert!(app.unwrap().allows_everywhere(Class::Admin), "an app of the same name is somebody else");
+    assert!(store.permissions(&both).await.unwrap().is_ok());
+}
+
+pub async fn a_nonce_is_taken_once_until_its_end(store: Arc<dyn Store>) {
+    let taken = [
+        store.take_nonce([1; 32], 1000, 900).await.unwrap(),
+        store.take_nonce([1; 32], 1000, 1000).await.unwrap(),
+        store.take_nonce([2; 32], 1200, 1000).await.unwrap(),
+        store.take_nonce([1; 32], 1300, 1001).await.unwrap(),
+        store.take_nonce([2; 32], 1300, 1001).await.unwrap(),
+    ];
+
+    assert_eq!(taken, [true, false, true, true, false]);
 }

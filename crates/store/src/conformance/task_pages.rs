@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proctor_model::{OperationKind, Outcome, TaskId};
+use proctor_model::{OperationKind, Outcome, Subject, TaskId};
 
 use super::key;
 use super::tasks::{failed, id, operation, target, task};
@@ -76,7 +76,7 @@ pub async fn tasks_are_listed_newest_first_in_pages(store: Arc<dyn Store>) {
 }
 
 pub async fn tasks_are_narrowed_by_every_field_of_the_query(store: Arc<dyn Store>) {
-    for (number, app, user) in [(1, "a", "x"), (2, "b", "x"), (3, "a", "y")] {
+    for (number, app, user) in [(1, "a", "x"), (2, "b", "x"), (3, "a", "y"), (4, "x", "x")] {
         let mut new = task(number, 5, 1);
         (new.app, new.user) = (app.to_owned(), user.to_owned());
         store.create_task(new).await.unwrap();
@@ -86,10 +86,13 @@ pub async fn tasks_are_narrowed_by_every_field_of_the_query(store: Arc<dyn Store
     let text = |text: &str| Some(text.to_owned());
 
     for (query, expected) in [
-        (all(), vec![id(3), id(2), id(1)]),
+        (all(), vec![id(4), id(3), id(2), id(1)]),
         (TaskQuery { app: text("a"), ..all() }, vec![id(3), id(1)]),
-        (TaskQuery { user: text("x"), ..all() }, vec![id(2), id(1)]),
-        (TaskQuery { unfinished_only: true, ..all() }, vec![id(3), id(2)]),
+        (TaskQuery { user: text("x"), ..all() }, vec![id(4), id(2), id(1)]),
+        (TaskQuery { owner: Some(Subject::User("x".to_owned())), ..all() }, vec![id(2), id(1)]),
+        (TaskQuery { owner: Some(Subject::App("x".to_owned())), ..all() }, vec![id(4)]),
+        (TaskQuery { owner: Some(Subject::App("a".to_owned())), user: text("y"), ..all() }, vec![id(3)]),
+        (TaskQuery { unfinished_only: true, ..all() }, vec![id(4), id(3), id(2)]),
         (TaskQuery { app: text("a"), user: text("x"), unfinished_only: true, ..all() }, vec![]),
         (TaskQuery { limit: 0, ..all() }, vec![]),
     ] {

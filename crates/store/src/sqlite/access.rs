@@ -6,9 +6,9 @@ use proctor_model::{Classes, Grant, Permissions, Role, RoleName, Scope, Subject}
 use rusqlite::{Connection, OptionalExtension, Row};
 use uuid::Uuid;
 
-use super::businesses;
 use super::column::{from_json, parsed, to_json, uuid};
 use super::failure::{Failure, Tried};
+use super::{businesses, users};
 use crate::{Binding, Refusal};
 
 pub(super) fn put_role(connection: &Connection, role: &Role) -> Tried<Result<(), Refusal>> {
@@ -121,7 +121,14 @@ pub(super) fn forget_scope(connection: &Connection, scope: &Scope) -> Tried<()> 
     Ok(())
 }
 
-pub(super) fn permissions(connection: &Connection, subjects: &[Subject]) -> Tried<Permissions> {
+pub(super) fn permissions(connection: &Connection, subjects: &[Subject]) -> Tried<Result<Permissions, Refusal>> {
+    for subject in subjects {
+        if let Subject::User(name) = subject
+            && users::get(connection, name)?.is_some_and(|user| user.disabled)
+        {
+            return Ok(Err(Refusal::UserDisabled(name.clone())));
+        }
+    }
     let classes: HashMap<RoleName, Classes> =
         roles(connection)?.into_iter().map(|role| (role.name, role.classes)).collect();
     let mut statement = connection.prepare_cached(&format!("{SELECT_BINDING} WHERE subject = ?1"))?;
@@ -134,5 +141,5 @@ pub(super) fn permissions(connection: &Connection, subjects: &[Subject]) -> Trie
             grants.push(Grant { classes, scope });
         }
     }
-    Ok(Permissions::new(&grants, &businesses::members(connection)?))
+    Ok(Ok(Permissions::new(&grants, &businesses::members(connection)?)))
 }

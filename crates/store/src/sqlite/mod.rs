@@ -16,6 +16,7 @@ mod events;
 mod failure;
 mod hosts;
 mod narrowed;
+mod nonces;
 mod outcomes;
 mod pools;
 mod process_filter;
@@ -224,9 +225,13 @@ impl Store for SqliteStore {
         self.writer.run("remove a binding", move |c| access::delete_binding(c, id)).await
     }
 
-    async fn permissions(&self, subjects: &[Subject]) -> Result<Permissions> {
+    async fn permissions(&self, subjects: &[Subject]) -> Result<std::result::Result<Permissions, Refusal>> {
         let subjects = subjects.to_vec();
         self.readers.run("read permissions", move |c| access::permissions(c, &subjects)).await
+    }
+
+    async fn take_nonce(&self, fingerprint: [u8; 32], until: Millis, now: Millis) -> Result<bool> {
+        self.writer.run("keep a nonce", move |c| nonces::take(c, fingerprint, until, now)).await
     }
 
     async fn create_user(&self, user: User) -> Result<std::result::Result<(), Refusal>> {

@@ -147,8 +147,8 @@ async fn tasks_of_an_earlier_schema_are_counted() {
 async fn apps_that_were_trusted_may_do_everything_and_others_nothing() {
     let (store, _directory) = upgraded().await;
 
-    let trusted = store.permissions(&[Subject::App("old".to_owned())]).await.unwrap();
-    let plain = store.permissions(&[Subject::App("plain".to_owned())]).await.unwrap();
+    let trusted = store.permissions(&[Subject::App("old".to_owned())]).await.unwrap().unwrap();
+    let plain = store.permissions(&[Subject::App("plain".to_owned())]).await.unwrap().unwrap();
 
     assert_eq!(trusted, Permissions::everything());
     assert_eq!(plain, Permissions::default());

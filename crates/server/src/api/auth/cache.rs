@@ -1,10 +1,11 @@
 //! Who was verified a moment ago, so that a busy caller is not looked up for every call.
 //!
 //! Promised: an entry counts for [`FRESH`] at most, so a change beside this server takes effect within
-//! that time, and one through it at once; the number of entries is bounded; keys are keyed hashes, so that memory holds no secret.
+//! that time, and one through it at once, also where somebody is being looked up at that moment; the number of entries is bounded; keys are keyed hashes, so that memory holds no secret.
 //! Absent: refusals; those are looked up every time.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -16,11 +17,13 @@ const ENTRIES_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Cache<V> {
     entries: Mutex<HashMap<[u8; 32], (V, Instant)>>,
+    /// How often it was emptied.
+    age: AtomicU64,
 }
 
 impl<V> Default for Cache<V> {
     fn default() -> Self {
-        Self { entries: Mutex::default() }
+        Self { entries: Mutex::default(), age: AtomicU64::new(0) }
     }
 }
 
@@ -34,11 +37,22 @@ impl<V: Clone> Cache<V> {
     }
 
     pub(super) fn forget(&self) {
-        self.entries.lock().clear();
+        let mut entries = self.entries.lock();
+        self.age.fetch_add(1, Ordering::AcqRel);
+        entries.clear();
     }
 
-    pub(super) fn put(&self, key: [u8; 32], value: V, now: Instant) {
+    /// To be read before the store is asked.
+    pub(super) fn age(&self) -> u64 {
+        self.age.load(Ordering::Acquire)
+    }
+
+    /// Nothing is kept that was read from the store before the cache was last emptied.
+    pub(super) fn put(&self, key: [u8; 32], value: V, now: Instant, age: u64) {
         let mut entries = self.entries.lock();
+        if self.age() != age {
+            return;
+        }
         if entries.len() >= ENTRIES_MAX {
             entries.retain(|_, (_, since)| now.saturating_duration_since(*since) < FRESH);
         }
@@ -57,11 +71,22 @@ mod tests {
     fn an_entry_is_forgotten_after_its_time() {
         let (cache, now) = (Cache::default(), Instant::now());
 
-        cache.put([1; 32], "app", now);
+        cache.put([1; 32], "app", now, cache.age());
 
         assert_eq!(cache.get(&[1; 32], now), Some("app"));
         assert_eq!(cache.get(&[2; 32], now), None);
         assert_eq!(cache.get(&[1; 32], now + FRESH), None);
+    }
+
+    #[test]
+    fn what_was_read_before_a_change_is_not_kept_after_it() {
+        let (cache, now) = (Cache::default(), Instant::now());
+        let age = cache.age();
+
+        cache.forget();
+        cache.put([1; 32], "app", now, age);
+
+        assert_eq!(cache.get(&[1; 32], now), None);
     }
 
     #[test]
@@ -71,7 +96,7 @@ mod tests {
         for number in 0..2 * ENTRIES_MAX as u64 {
             let mut key = [0; 32];
             key[..8].copy_from_slice(&number.to_be_bytes());
-            cache.put(key, (), now);
+            cache.put(key, (), now, cache.age());
         }
 
         assert!(cache.entries.lock().len() <= ENTRIES_MAX);

@@ -19,7 +19,7 @@ use proctor_model::Subject;
 use super::ApiState;
 use super::error::{ApiError, Problem};
 use super::family::Family;
-use crate::control::{Caller, Origin};
+use crate::control::{Caller, Origin, Proof};
 
 pub use gateway::GatewayKey;
 pub(super) use plain::{FIELDS, Plain};
@@ -135,39 +135,51 @@ struct Identity {
     user: String,
     /// Those of the two that were proved.
     subjects: Vec<Subject>,
+    proof: Proof,
 }
 
 impl Identity {
     /// An app for a user.
     fn both(app: impl Into<String>, user: impl Into<String>) -> Self {
         let (app, user) = (app.into(), user.into());
-        Self { subjects: vec![Subject::App(app.clone()), Subject::User(user.clone())], app, user }
+        Self {
+            subjects: vec![Subject::App(app.clone()), Subject::User(user.clone())],
+            app,
+            user,
+            proof: Proof::default(),
+        }
     }
 
     /// An app for nobody but itself.
     fn app(app: impl Into<String>) -> Self {
         let app = app.into();
-        Self { subjects: vec![Subject::App(app.clone())], user: app.clone(), app }
+        Self { subjects: vec![Subject::App(app.clone())], user: app.clone(), app, proof: Proof::default() }
+    }
+
+    fn with(self, proof: Proof) -> Self {
+        Self { proof, ..self }
     }
 
     fn user(user: impl Into<String>) -> Self {
         let user = user.into();
-        Self { subjects: vec![Subject::User(user.clone())], app: String::new(), user }
+        Self { subjects: vec![Subject::User(user.clone())], app: String::new(), user, proof: Proof::default() }
     }
 }
 
 /// Tells who asks, or why that is not known, and takes the call off the caller's rate. Every dialect
-/// comes through here.
+/// comes through here. Nobody acts for a disabled user, whatever the app.
 pub(crate) async fn authenticate(
     state: &ApiState,
     credentials: &Credentials,
     origin: Origin,
 ) -> Result<Caller, ApiError> {
     let identity = state.border.verifier.identify(state, credentials).await?;
-    let payer = if identity.app.is_empty() { &identity.user } else { &identity.app };
-    state.border.rates.take(payer, std::time::Instant::now()).map_err(|wait| ApiError::too_often(payer, wait))?;
-    let permissions = state.control.permissions(&identity.subjects).await?;
-    Ok(Caller { app: identity.app, user: identity.user, permissions, origin })
+    let Identity { app, user, subjects, proof } = identity;
+    // An app and a user of the same name have a rate each.
+    let payer = if app.is_empty() { Subject::User(user.clone()) } else { Subject::App(app.clone()) }.to_string();
+    state.border.rates.take(&payer, std::time::Instant::now()).map_err(|wait| ApiError::too_often(&payer, wait))?;
+    let permissions = state.control.permissions(&subjects).await?;
+    Ok(Caller { app, user, subjects, proof, permissions, origin })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The ESB's signature: base64(HMAC-SHA1(secret, METHOD + path + "?" + parameters)).
 //!
-//! Promised: a signature counts for [`AGE_MAX`] and once: its nonce is remembered until then. The
-//! memory is bounded; while it is full, no further signed request is accepted, so that none can be
+//! Promised: a signature counts for [`AGE_MAX`] and once: its nonce is remembered until then, here and in the
+//! store, so that a restart forgets none. The memory is bounded; while it is full, no further signed request is accepted, so that none can be
 //! replayed. Absent: signatures of apps that were not made for it; they need the secret itself.
 
 use std::collections::{BTreeMap, HashMap};
@@ -60,6 +60,11 @@ impl Signed {
     /// Not older than [`AGE_MAX`], and not from a clock that is ahead by more.
     pub(super) fn is_timely(&self, now_secs: i64) -> bool {
         self.timestamp.abs_diff(now_secs) <= AGE_MAX.as_secs()
+    }
+
+    /// In Unix seconds.
+    pub(super) fn counts_until(&self) -> i64 {
+        self.timestamp.saturating_add_unsigned(AGE_MAX.as_secs())
     }
 
     /// In constant time.

@@ -10,7 +10,7 @@ use super::cache::Cache;
 use super::signature::{AGE_MAX, Nonces, Noted, Signed};
 use super::{ApiState, Credentials, Identity, Plain};
 use crate::api::error::{ApiError, Problem};
-use crate::control::ControlError;
+use crate::control::{ControlError, Proof};
 use crate::keys::{Compared, Keys};
 use crate::user_token::TokenText;
 
@@ -27,15 +27,29 @@ type Result<T> = std::result::Result<T, ApiError>;
 pub(in crate::api) struct Verifier {
     keys: OnceCell<Keys>,
     apps: Cache<Proved>,
-    users: Cache<String>,
+    users: Cache<Shown>,
     nonces: Nonces,
 }
 
 /// An app that has proved itself.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Proved {
     code: String,
     is_trusted: bool,
+    secret_hash: String,
+}
+
+impl std::fmt::Debug for Proved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Proved").field("code", &self.code).finish_non_exhaustive()
+    }
+}
+
+/// A user whose token was shown.
+#[derive(Clone, Debug)]
+struct Shown {
+    user: String,
+    token: String,
 }
 
 impl Verifier {
@@ -66,7 +80,9 @@ impl Verifier {
     async fn by_secret(&self, state: &ApiState, plain: &Plain) -> Result<Identity> {
         let own_token = plain.token().filter(|token| TokenText::is_meant(token));
         if let (None, None, Some(token)) = (plain.app(), plain.secret(), own_token) {
-            return Ok(Identity::user(self.user_of_token(state, token).await?));
+            let Shown { user, token } = self.user_of_token(state, token).await?;
+            let proof = Proof { user_token: Some(token), ..Proof::default() };
+            return Ok(Identity::user(user).with(proof));
         }
         let code = plain.app().ok_or_else(|| unverified("APP Code [bk_app_code] cannot be empty"))?;
         let secret = plain.secret().ok_or_else(|| unverified("APP Secret [bk_app_secret] cannot be empty"))?;
@@ -80,16 +96,19 @@ impl Verifier {
         if let Some(proved) = self.apps.get(&fingerprint, now) {
             return Ok(proved);
         }
+        let age = self.apps.age();
         let app = state.control.app(code).await?;
         // An unknown app is compared too, so that it takes as long as a wrong secret.
         let stored = app.as_ref().map_or(NO_HASH, |app| app.secret_hash.as_str());
         let compared = keys.compare(secret, stored);
         let Some(app) = app.filter(|_| compared != Compared::Wrong) else { return Err(unverified(APP_UNVERIFIED)) };
+        let mut secret_hash = app.secret_hash.clone();
         if compared == Compared::RightOfOld {
-            renew_hash(state, &app, keys.hash(secret)).await;
+            secret_hash = keys.hash(secret);
+            renew_hash(state, &app, secret_hash.clone()).await;
         }
-        let proved = Proved { code: app.code, is_trusted: app.trusted };
-        self.apps.put(fingerprint, proved.clone(), now);
+        let proved = Proved { code: app.code, is_trusted: app.trusted, secret_hash };
+        self.apps.put(fingerprint, proved.clone(), now, age);
         Ok(proved)
     }
 
@@ -110,9 +129,17 @@ impl Verifier {
             ));
         };
         let fingerprint = keys.fingerprint(&["nonce", code, &signed.nonce.to_string()]);
+        let used = || Err(unverified("bk_nonce was used before: every request needs one of its own"));
         match self.nonces.note(fingerprint, signed.timestamp, now_secs) {
-            Noted::New => Ok(Proved { code: app.code, is_trusted: app.trusted }),
-            Noted::Seen => Err(unverified("bk_nonce was used before: every request needs one of its own")),
+            Noted::New => {
+                let until = signed.counts_until().saturating_mul(1000);
+                let taken = state.control.store().take_nonce(fingerprint, until, now_secs * 1000).await;
+                if !taken.map_err(ControlError::from)? {
+                    return used();
+                }
+                Ok(Proved { code: app.code, is_trusted: app.trusted, secret_hash: app.secret_hash })
+            }
+            Noted::Seen => used(),
             Noted::NoRoom => Err(ApiError::new(Problem::RateLimited, "too many signed requests in a short time")),
         }
     }
@@ -120,30 +147,33 @@ impl Verifier {
     /// A token of ours proves its user; without one, trusted apps name any user and every app may
     /// call for itself, under its own code.
     async fn with_user(&self, state: &ApiState, app: Proved, plain: &Plain) -> Result<Identity> {
+        let app_secret = Some(app.secret_hash);
         if let Some(token) = plain.token().filter(|token| TokenText::is_meant(token)) {
-            let user = self.user_of_token(state, token).await?;
-            return Ok(Identity::both(app.code, user));
+            let Shown { user, token } = self.user_of_token(state, token).await?;
+            return Ok(Identity::both(app.code, user).with(Proof { app_secret, user_token: Some(token) }));
         }
+        let proof = Proof { app_secret, user_token: None };
         match (plain.user(), plain.token()) {
             (None, None) => {
                 Err(ApiError::new(Problem::OperatorMissing, "the request names no user: send bk_username or bk_token"))
             }
-            (Some(user), _) if user == app.code => Ok(Identity::app(app.code)),
+            (Some(user), _) if user == app.code => Ok(Identity::app(app.code).with(proof)),
             _ if !app.is_trusted => Err(ApiError::new(Problem::UserUnverified, USER_UNVERIFIED)),
-            (Some(user), _) => Ok(Identity::both(app.code, user)),
+            (Some(user), _) => Ok(Identity::both(app.code, user).with(proof)),
             // The documents' examples send only a token; a trusted app then acts for itself.
-            (None, Some(_)) => Ok(Identity::app(app.code)),
+            (None, Some(_)) => Ok(Identity::app(app.code).with(proof)),
         }
     }
 
-    async fn user_of_token(&self, state: &ApiState, text: &str) -> Result<String> {
+    async fn user_of_token(&self, state: &ApiState, text: &str) -> Result<Shown> {
         let refused = || ApiError::new(Problem::UserUnverified, USER_UNVERIFIED);
         let token: TokenText = text.parse().map_err(|_| refused())?;
         let keys = self.keys(state).await?;
         let (fingerprint, now) = (keys.fingerprint(&["token", text]), Instant::now());
-        if let Some(user) = self.users.get(&fingerprint, now) {
-            return Ok(user);
+        if let Some(shown) = self.users.get(&fingerprint, now) {
+            return Ok(shown);
         }
+        let age = self.users.age();
         let store = state.control.store();
         let stored = store.user_token(&token.id).await.map_err(ControlError::from)?;
         let hash = stored.as_ref().map_or(NO_HASH, |stored| stored.secret_hash.as_str());
@@ -154,8 +184,9 @@ impl Verifier {
         }
         let user = store.user(&stored.user).await.map_err(ControlError::from)?;
         let user = user.filter(|user| !user.disabled).ok_or_else(refused)?;
-        self.users.put(fingerprint, user.name.clone(), now);
-        Ok(user.name)
+        let shown = Shown { user: user.name, token: stored.id };
+        self.users.put(fingerprint, shown.clone(), now, age);
+        Ok(shown)
     }
 }
 

@@ -8,12 +8,13 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use proctor_api::{AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView, LIMIT_MAX};
+use proctor_model::Class;
 use proctor_store::{AuditEntry, audit};
 
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::{ApiState, Result};
-use crate::control::Control;
+use crate::control::{Control, ControlError, Standing};
 
 /// What was changed, oldest first.
 #[utoipa::path(get, path = "/audit", operation_id = "audit", params(AuditQuery), tag = "audit",
@@ -35,29 +36,32 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/audit/export", operation_id = "export_audit", params(AuditFilter), tag = "audit",
                responses((status = 200, body = String, content_type = "application/x-ndjson")))]
 pub(super) async fn export(
-    _: Authenticated,
+    caller: Authenticated,
     State(state): State<ApiState>,
     Params(filter): Params<AuditFilter>,
 ) -> Result<Response> {
-    let reader = Reader { control: state.control, filter, after: 0, ahead: VecDeque::new() };
+    let standing = state.control.standing(caller.who);
+    let reader = Reader { control: state.control, standing, filter, after: 0, ahead: VecDeque::new() };
     let lines = futures::stream::try_unfold(reader, |mut reader| async {
         let line = reader.next().await?;
-        Ok::<_, proctor_store::StoreError>(line.map(|line| (line, reader)))
+        Ok::<_, ControlError>(line.map(|line| (line, reader)))
     });
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
-/// Page after page, so that an export of any length holds no more than one.
+/// Page after page, so that an export of any length holds no more than one, and ends with its caller's rights.
 struct Reader {
     control: Control,
+    standing: Standing,
     filter: AuditFilter,
     after: u64,
     ahead: VecDeque<AuditEntry>,
 }
 
 impl Reader {
-    async fn next(&mut self) -> proctor_store::Result<Option<Bytes>> {
+    async fn next(&mut self) -> std::result::Result<Option<Bytes>, ControlError> {
         if self.ahead.is_empty() {
+            self.standing.current(&self.control).await?.must(Class::Admin)?;
             let query = wanted(&self.filter, self.after, LIMIT_MAX);
             self.ahead = self.control.store().audit(&query).await?.into();
         }

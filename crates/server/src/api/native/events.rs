@@ -1,7 +1,7 @@
 //! Events: the newest, those after a place, waiting for those to come, and a stream of them.
 //!
 //! A stream pulls: it reads the next page from the store when its client has taken the one before, so
-//! that a slow client holds no more than a page.
+//! that a slow client holds no more than a page. It ends when its caller may not read these events any more.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -23,7 +23,7 @@ use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
 use super::hosts::parse_host_param;
 use super::{ApiState, Result};
-use crate::control::{Caller, Control};
+use crate::control::{Caller, Control, ControlError, Standing};
 use crate::event_json::event_view;
 
 /// Below what proxies in front usually wait for.
@@ -46,7 +46,8 @@ pub(super) async fn list(
     let wait = bounded("wait", query.wait.unwrap_or(0), WAIT_SECS_MAX)?;
     let wanted = Wanted { host: query.host, namespace: query.namespace, name: query.name, kinds: query.kinds };
     let wanted = wanted.resolve(&state.control, query.after, page_limit(query.limit)?).await?;
-    let page = state.control.follow_events(&caller.who, wanted, Duration::from_secs(wait)).await?;
+    let mut standing = state.control.standing(caller.who);
+    let page = state.control.follow_events(&mut standing, wanted, Duration::from_secs(wait)).await?;
     Ok(Json(EventList { events: page.events.iter().map(event_view).collect(), next: page.next }))
 }
 
@@ -90,7 +91,7 @@ fn sse_event(event: &EventView) -> Event {
 /// One client of a stream, and how far it has come.
 struct Follower {
     control: Control,
-    caller: Caller,
+    standing: Standing,
     query: proctor_store::EventQuery,
     ahead: VecDeque<StoredEvent>,
     _place: SemaphorePermit<'static>,
@@ -104,18 +105,25 @@ impl Follower {
         mut query: proctor_store::EventQuery,
         place: SemaphorePermit<'static>,
     ) -> Result<Self> {
+        let mut standing = control.standing(caller);
         if query.after.is_none() {
             let newest = proctor_store::EventQuery { limit: 0, ..query.clone() };
-            query.after = Some(control.follow_events(&caller, newest, Duration::ZERO).await?.next);
+            query.after = Some(control.follow_events(&mut standing, newest, Duration::ZERO).await?.next);
+        } else {
+            control.must_follow(&mut standing, &query).await?;
         }
-        Ok(Self { control, caller, query, ahead: VecDeque::new(), _place: place })
+        Ok(Self { control, standing, query, ahead: VecDeque::new(), _place: place })
     }
 
-    /// None when the server ends, or when the store cannot be read: the client comes back by itself,
-    /// with the id of what it has.
+    /// None when the server ends, when the store cannot be read, or when the caller's rights have ended: the
+    /// client comes back by itself, with the id of what it has, and is told why it may not.
     async fn next(&mut self) -> Option<EventView> {
         let shutdown = self.control.shutdown();
         loop {
+            if !self.ahead.is_empty() && self.standing.is_stale() {
+                let check = self.control.must_follow(&mut self.standing, &self.query).await;
+                check.inspect_err(stream_ended).ok()?;
+            }
             if let Some(event) = self.ahead.pop_front() {
                 return Some(event_view(&event));
             }
@@ -123,12 +131,16 @@ impl Follower {
                 return None;
             }
             let wait = Duration::from_secs(WAIT_SECS_MAX);
-            let page = self.control.follow_events(&self.caller, self.query.clone(), wait).await;
-            let page = page.inspect_err(|error| tracing::warn!(%error, "a stream of events ends")).ok()?;
+            let page = self.control.follow_events(&mut self.standing, self.query.clone(), wait).await;
+            let page = page.inspect_err(stream_ended).ok()?;
             self.query.after = Some(page.next);
             self.ahead = page.events.into();
         }
     }
+}
+
+fn stream_ended(error: &ControlError) {
+    tracing::info!(%error, "event stream ended");
 }
 
 /// What the queries of a list and of a stream share.

@@ -35,6 +35,7 @@ pub(super) async fn list(
         limit: limit + 1,
         app: query.app,
         user: query.user,
+        owner: None,
         unfinished_only: query.unfinished.unwrap_or(false),
     };
     let mut tasks = state.control.tasks(&caller.who, wanted).await?;
@@ -115,8 +116,8 @@ pub(super) async fn retry(
     headers: HeaderMap,
 ) -> Result<(StatusCode, Json<TaskView>)> {
     let id = parse_id(&text)?;
-    // Who may operate a target may try it again, whoever tried before.
-    let task = state.control.store().task(id).await?.ok_or_else(|| unknown(&text))?;
+    // Of a task that the caller may read: the new one names its hosts.
+    let task = state.control.task(&caller.who, id).await?.ok_or_else(|| unknown(&text))?;
     let idempotency = idempotency(&headers, &("retry", id))?;
     let submitted =
         state.control.retry(&caller.who, task, SubmitOptions { idempotency, ..SubmitOptions::default() }).await?;

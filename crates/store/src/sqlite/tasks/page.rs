@@ -1,6 +1,6 @@
 //! Tasks without their targets, and pages of the targets of one.
 
-use proctor_model::TaskId;
+use proctor_model::{Subject, TaskId};
 use rusqlite::{Connection, Row};
 
 use super::super::column::from_json;
@@ -47,6 +47,11 @@ pub(in super::super) fn list(connection: &Connection, query: &TaskQuery) -> Trie
     narrowed.by_some("(created_at, seq) < (SELECT created_at, seq FROM task WHERE id = ?)", before);
     narrowed.by_some("app = ?", query.app.clone());
     narrowed.by_some("user = ?", query.user.clone());
+    match query.owner.clone() {
+        None => {}
+        Some(Subject::App(code)) => narrowed.by("app = ?", code),
+        Some(Subject::User(name)) => narrowed.by("user = ? AND user <> app", name),
+    }
     if query.unfinished_only {
         narrowed.by_fact("open_count > 0");
     }
