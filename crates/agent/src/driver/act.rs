@@ -291,9 +291,10 @@ impl Driver {
         self.tasks.spawn("sweep outputs", async move { host.retain_outputs(names).await });
     }
 
-    /// Asks a new life for its version, once.
+    /// Asks a new life of a registered process for its version, once.
     fn learn_version(&self, key: &ProcessKey, life: &Incarnation) {
-        let Some(spec) = self.processes.get(key).map(|process| process.spec().clone()) else { return };
+        let process = self.processes.get(key).filter(|process| process.is_registered());
+        let Some(spec) = process.map(|process| process.spec().clone()) else { return };
         let Some(line) = &spec.control.version else { return };
         let command = command_of(key, "version", line.as_str(), &spec, VERSION_TIMEOUT);
         let (host, inbox) = (self.host.clone(), self.inbox.clone());

@@ -1,4 +1,7 @@
 //! Live status: a look at the host, not at memory.
+//!
+//! Promised: a status query runs no command but those of the registered spec. The spec that comes with
+//! it only says where to look for a process that is not registered here.
 
 use std::sync::Arc;
 
@@ -55,8 +58,10 @@ impl Driver {
     fn inspection_of(&self, key: ProcessKey, given: Option<Arc<Spec>>) -> Inspection {
         let process = self.processes.get(&key);
         let spec = process.map(|process| process.spec().clone()).or(given);
+        let may_run = process.is_some_and(Process::is_registered);
         Inspection {
-            spec: spec.map(|spec| (self.gate(&key, spec.clone(), Purpose::Other), spec)),
+            gate: may_run.then(|| spec.clone()).flatten().map(|spec| self.gate(&key, spec, Purpose::Other)),
+            spec,
             known: process.and_then(|process| process.life().cloned()),
             snapshot: process.map_or_else(bare_snapshot, |process| self.snapshot_of(process, Usage::default())),
             version: self.versions.get(&key).cloned(),
@@ -92,7 +97,9 @@ impl Driver {
 /// What is to be looked at, and what is known of it.
 struct Inspection {
     key: ProcessKey,
-    spec: Option<(Gate, Arc<Spec>)>,
+    spec: Option<Arc<Spec>>,
+    /// None where no command may run.
+    gate: Option<Gate>,
     known: Option<Incarnation>,
     snapshot: Snapshot,
     /// The version of a life that was asked already.
@@ -102,8 +109,8 @@ struct Inspection {
 
 impl Inspection {
     async fn look(self, host: &Host) -> (ProcessKey, Look, Snapshot) {
-        let Self { key, spec, known, mut snapshot, version, environment } = self;
-        let Some((gate, spec)) = spec else {
+        let Self { key, spec, gate, known, mut snapshot, version, environment } = self;
+        let Some(spec) = spec else {
             let reason = "the process is not registered on this host".to_owned();
             return (key, Look::Absent(reason.clone()), Snapshot { reason, ..snapshot });
         };
@@ -115,10 +122,10 @@ impl Inspection {
                 snapshot.usage = host.usage(life).unwrap_or_default();
                 snapshot.phase = Phase::Running;
                 snapshot.reason.clear();
-                snapshot.version = match version {
-                    Some((of, version)) if of == *life => version,
-                    Some(_) | None if spec.control.version.is_none() || gate.open().await.is_err() => String::new(),
-                    Some(_) | None => ask_version(host, &key, &spec, environment).await,
+                snapshot.version = match (version, gate) {
+                    (Some((of, version)), _) if of == *life => version,
+                    (Some(_) | None, Some(gate)) => ask_version(host, gate, &key, &spec, environment).await,
+                    (Some(_) | None, None) => String::new(),
                 };
             }
             Look::Absent(reason) | Look::Dead { reason, .. } => {
@@ -131,8 +138,17 @@ impl Inspection {
     }
 }
 
-async fn ask_version(host: &Host, key: &ProcessKey, spec: &Spec, environment: Vec<(String, String)>) -> String {
+async fn ask_version(
+    host: &Host,
+    gate: Gate,
+    key: &ProcessKey,
+    spec: &Spec,
+    environment: Vec<(String, String)>,
+) -> String {
     let Some(line) = &spec.control.version else { return String::new() };
+    if gate.open().await.is_err() {
+        return String::new();
+    }
     // A name of its own: another ask may be under way.
     let command = command_of(key, "version-now", line.as_str(), spec, VERSION_TIMEOUT);
     version_from(host.run(Command { environment, ..command }).await)

@@ -304,6 +304,39 @@ async fn ten_thousand_status_queries_at_once_all_end_with_their_outcome() {
 }
 
 #[tokio::test]
+async fn a_status_query_runs_the_version_command_of_the_registered_spec_only() {
+    let mut stage = Stage::new().await;
+    let running = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    for file in ["p.pid", "pids"] {
+        std::fs::write(stage.path(file), running.id().to_string()).unwrap();
+    }
+    let asking = |stage: &Stage, file: &str| {
+        stage.spec(|spec| {
+            spec.identity.proc_name = "sleep".parse().unwrap();
+            spec.control.version = Some(format!("touch {file}; echo {file}").parse().unwrap());
+        })
+    };
+    let (registered, carried) = (asking(&stage, "registered"), asking(&stage, "carried"));
+    let ask = |index, of: &str, spec: &Arc<Spec>| {
+        let operation = OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), index);
+        let (key, kind, spec) = (key(of), OperationKind::Status, Some(spec.clone()));
+        (operation, FromServer::Operate { operation, key, kind, spec, expires_in: PATIENCE })
+    };
+    stage.assign("known", &registered).await;
+
+    let (unknown, message) = ask(0, "unknown", &carried);
+    stage.say(message).await;
+    let (known, message) = ask(1, "known", &carried);
+    stage.say(message).await;
+
+    let seen = stage.outcome(unknown).await.snapshot.unwrap();
+    let pid = i32::try_from(running.id()).unwrap();
+    assert_eq!((seen.pid, seen.version.as_str()), (Some(pid), ""), "it is looked for, and that is all");
+    assert_eq!(stage.outcome(known).await.snapshot.unwrap().version, "registered");
+    assert!(!stage.path("carried").exists());
+}
+
+#[tokio::test]
 async fn a16_of_two_processes_with_one_pid_file_only_one_is_managed() {
     let mut stage = Stage::new().await;
     let spec = stage.spec(|spec| {

@@ -153,6 +153,11 @@ impl Process {
         &self.record.spec
     }
 
+    /// False for one that is here for a single operation with a spec of its own.
+    pub fn is_registered(&self) -> bool {
+        self.record.registered
+    }
+
     pub fn managed(&self) -> bool {
         self.record.managed
     }
