@@ -22,7 +22,8 @@ pub enum Class {
     Read,
     /// Act on what is registered: start, stop, restart, reload, kill, manage, release.
     Operate,
-    /// Say what is to run: register, update, unregister, an operation that carries a spec.
+    /// Say what is to run: register, update, unregister, any operation that carries another spec than
+    /// the registered one.
     Register,
     /// Set the limits of pools.
     Limits,

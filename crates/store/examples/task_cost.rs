@@ -229,7 +229,14 @@ fn task(targets: &[Target], item: TaskItem) -> NewTask {
 fn item(key: &str, proc_name: &str, register: bool) -> TaskItem {
     let key: ProcessKey = key.parse().unwrap();
     let spec: Arc<Spec> = spec(proc_name);
-    TaskItem { key, kind: Some(OperationKind::Start), spec: Some(spec), register, time_limit_ms: 60_000 }
+    TaskItem {
+        key,
+        kind: Some(OperationKind::Start),
+        spec: Some(spec),
+        carried: register,
+        register,
+        time_limit_ms: 60_000,
+    }
 }
 
 fn targets(count: usize) -> Vec<Target> {

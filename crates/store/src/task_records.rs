@@ -130,6 +130,8 @@ pub struct TaskItem {
     /// None where the caller's op_type means nothing; its targets are final from the start.
     pub kind: Option<OperationKind>,
     pub spec: Option<Arc<Spec>>,
+    /// The spec came with the call. Without one, it was not kept.
+    pub carried: bool,
     /// Register the spec on every target with an agent before anything is dispatched.
     pub register: bool,
     /// How long its targets may stay without an outcome, from the task's creation.

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proctor_model::{Class, Code, Namespace, Outcome, Permissions, Place, Subject};
+use proctor_model::{Class, Classes, Code, Namespace, Outcome, Permissions, Place, Subject};
 use proctor_runtime::clock;
 use proctor_store::{HostSite, Refusal};
 use tokio::sync::watch;
@@ -120,8 +120,8 @@ impl Caller {
     }
 
     /// The first of the classes that is not allowed there.
-    pub(super) fn lacks(&self, classes: &[Class], host: &HostSite, namespace: &Namespace) -> Option<Class> {
-        classes.iter().copied().find(|class| !self.may(*class, host, Some(namespace)))
+    pub(super) fn lacks(&self, classes: Classes, host: &HostSite, namespace: &Namespace) -> Option<Class> {
+        classes.iter().find(|class| !self.may(*class, host, Some(namespace)))
     }
 
     /// The row of a target that the caller may not touch.

@@ -7,6 +7,7 @@
 
 mod access;
 mod audit;
+mod carried;
 mod dispatch;
 mod events;
 mod processes;
@@ -37,7 +38,7 @@ pub use events::{NewWebhook, WEBHOOKS_MAX};
 pub use sessions::{Meeting, Session};
 pub use submit::Planned;
 pub use types::{
-    Caller, ControlError, HostRef, IdempotencyKey, Origin, Proof, Rolling, Share, SpecSource, Submission,
+    Before, Caller, ControlError, HostRef, IdempotencyKey, Origin, Proof, Rolling, Share, SpecSource, Submission,
     SubmitOptions, Submitted, SubmittedItem, SubmittedTarget,
 };
 

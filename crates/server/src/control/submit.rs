@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proctor_model::{AgentId, Class, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId};
+use proctor_model::{AgentId, Class, Classes, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId};
 use proctor_runtime::clock;
 use proctor_store::{
     AuditPhase, CreatedTask, HostSite, Idempotency, Millis, NewTask, OpenTarget, ProcessQuery, Target, TaskItem,
@@ -12,6 +12,7 @@ use proctor_store::{
 use uuid::Uuid;
 
 use super::audit::Deed;
+use super::carried::{Carried, Origin, Specs};
 use super::{
     Caller, Control, ControlError, HostRef, IdempotencyKey, Result, SpecSource, Submission, Submitted, SubmittedItem,
     never_enrolled,
@@ -123,35 +124,34 @@ impl Control {
     }
 
     async fn draft_item(&self, draft: &mut Draft, caller: &Caller, item: SubmittedItem) -> Result<()> {
-        let refs: Vec<HostRef> = item.targets.iter().map(|target| target.host.clone()).collect();
+        let SubmittedItem { key, kind, spec, targets } = item;
+        let refs: Vec<HostRef> = targets.iter().map(|target| target.host.clone()).collect();
         let hosts = self.sites(&refs).await?;
-        let is_given = matches!(item.spec, SpecSource::Given(_));
-        let specs = match &item.spec {
-            SpecSource::Given(spec) => Specs::One(spec.clone()),
-            SpecSource::Registered => Specs::PerAgent(self.registered_specs(&item.key, &hosts).await?, &[]),
-            SpecSource::RegisteredOr(old) => Specs::PerAgent(self.registered_specs(&item.key, &hosts).await?, old),
+        let specs = match kind {
+            Some(kind) => Some(self.specs(caller, &key, kind, &spec, &hosts).await?),
+            None => None,
         };
-        let classes = classes_of(item.kind, is_given);
-        draft.classes.extend(classes);
-        // One item for each spec; the store gives equal specs as one. Where the caller may not, nothing is
-        // registered: an item of its own says so.
-        let mut indexes: HashMap<(bool, Option<*const Spec>), u32> = HashMap::new();
-        for (place, (target, host)) in item.targets.into_iter().zip(hosts).enumerate() {
-            let spec = host.as_ref().and_then(|host| specs.of(place, &host.agent));
-            let refused = host.as_ref().and_then(|host| {
-                let class = caller.lacks(classes, host, &item.key.namespace)?;
-                Some(caller.refusal(class, host, &item.key.namespace))
-            });
+        // Targets with one spec share an item; the store gives equal specs as one.
+        let mut indexes: HashMap<(bool, Origin, Option<*const Spec>), u32> = HashMap::new();
+        for (index, (target, host)) in targets.into_iter().zip(hosts).enumerate() {
+            let agent = host.as_ref().map(|host| &host.agent);
+            let mut carried = specs.as_ref().map_or_else(Carried::nothing, |specs| specs.of(index, agent));
+            let needed = kind.map(|kind| carried.required(kind)).unwrap_or_default();
+            draft.classes.extend(needed.iter());
+            let refused = host.as_ref().and_then(|host| refusal(caller, needed, host, &key, carried.origin));
             let is_refused = refused.is_some();
-            let outcome =
-                refused.or_else(|| known_outcome(&item.key, item.kind, &target.host, host.as_ref(), spec.as_ref()));
-            let index = *indexes.entry((is_refused, spec.as_ref().map(Arc::as_ptr))).or_insert_with(|| {
-                draft.items.push(task_item(&item.key, item.kind, spec, is_given && !is_refused));
+            if is_refused {
+                carried.spec = None;
+            }
+            let outcome = refused.or_else(|| known_outcome(&key, kind, &target.host, host.as_ref(), &carried));
+            let same = (is_refused, carried.origin, carried.spec.as_ref().map(Arc::as_ptr));
+            let item = *indexes.entry(same).or_insert_with(|| {
+                draft.items.push(task_item(&key, kind, carried));
                 u32::try_from(draft.items.len() - 1).expect("items are bounded by the body")
             });
             let number = u32::try_from(draft.targets.len()).expect("targets are bounded by the body");
             draft.targets.push(Target {
-                item: index,
+                item,
                 agent: host.as_ref().map(|host| host.agent.clone()),
                 host: host.as_ref().map(|host| host.key).or_else(|| target.host.key()),
                 row_key: target.row_key,
@@ -159,6 +159,27 @@ impl Control {
             draft.outcomes.extend(outcome.map(|outcome| (number, outcome)));
         }
         Ok(())
+    }
+
+    /// What each target is operated with. What is registered is not asked for where a change carries its
+    /// own spec and its caller may register it on every target.
+    async fn specs<'a>(
+        &self,
+        caller: &Caller,
+        key: &ProcessKey,
+        kind: OperationKind,
+        source: &'a SpecSource,
+        hosts: &[Option<HostSite>],
+    ) -> Result<Specs<'a>> {
+        let may_register =
+            || hosts.iter().flatten().all(|host| caller.may(Class::Register, host, Some(&key.namespace)));
+        let registered = match source {
+            SpecSource::Given(_) if kind != OperationKind::Status && may_register() => None,
+            SpecSource::Given(_) | SpecSource::Registered | SpecSource::Again(_) => {
+                Some(self.registered_specs(key, hosts).await?)
+            }
+        };
+        Ok(Specs { kind, source, registered })
     }
 
     async fn registered_specs(
@@ -185,39 +206,31 @@ impl Caller {
     }
 }
 
-enum Specs<'a> {
-    One(Arc<Spec>),
-    /// With what serves where there is none, by the target's place.
-    PerAgent(HashMap<AgentId, Arc<Spec>>, &'a [Option<Arc<Spec>>]),
-}
-
-impl Specs<'_> {
-    fn of(&self, place: usize, agent: &AgentId) -> Option<Arc<Spec>> {
-        match self {
-            Self::One(spec) => Some(spec.clone()),
-            Self::PerAgent(specs, old) => specs.get(agent).or_else(|| old.get(place)?.as_ref()).cloned(),
-        }
+/// The row of a target on which the caller lacks a class.
+fn refusal(caller: &Caller, needed: Classes, host: &HostSite, key: &ProcessKey, origin: Origin) -> Option<Outcome> {
+    let class = caller.lacks(needed, host, &key.namespace)?;
+    if class != Class::Register || origin != Origin::Call {
+        return Some(caller.refusal(class, host, &key.namespace));
     }
+    let message = format!(
+        "{} may not register in namespace {} on host {}, and the call carries a spec that is not registered there: \
+         send the registered spec, or ask an administrator for a role with 'register' there",
+        caller.name(),
+        key.namespace,
+        host.key
+    );
+    Some(Outcome::new(Code::Forbidden, message, false))
 }
 
-/// What a caller must be allowed to do.
-fn classes_of(kind: Option<OperationKind>, is_given: bool) -> &'static [Class] {
-    match kind {
-        None => &[],
-        Some(OperationKind::Status) => &[Class::Read],
-        Some(kind) if is_given && kind.stores_spec() => &[Class::Operate, Class::Register],
-        Some(_) => &[Class::Operate],
-    }
-}
-
-fn task_item(key: &ProcessKey, kind: Option<OperationKind>, spec: Option<Arc<Spec>>, given: bool) -> TaskItem {
-    let needed = match (&spec, kind) {
+fn task_item(key: &ProcessKey, kind: Option<OperationKind>, carried: Carried) -> TaskItem {
+    let needed = match (&carried.spec, kind) {
         (Some(spec), Some(kind)) => kind.time_needed(spec),
         (None, _) | (_, None) => Duration::ZERO,
     };
     let time_limit_ms = u64::try_from((needed + TRAVEL).as_millis()).expect("a bounded number of seconds");
-    let register = given && kind.is_some_and(OperationKind::stores_spec);
-    TaskItem { key: key.clone(), kind, spec, register, time_limit_ms }
+    let register = kind.is_some_and(|kind| carried.registers(kind));
+    let (is_carried, spec) = (carried.origin == Origin::Call, kind.and_then(|kind| carried.into_sent(kind)));
+    TaskItem { key: key.clone(), kind, spec, carried: is_carried, register, time_limit_ms }
 }
 
 /// The outcome of a target that needs no agent.
@@ -226,14 +239,19 @@ fn known_outcome(
     kind: Option<OperationKind>,
     named: &HostRef,
     host: Option<&HostSite>,
-    spec: Option<&Arc<Spec>>,
+    carried: &Carried,
 ) -> Option<Outcome> {
     let Some(kind) = kind else {
         let message = "op_type must be one of 0, 1, 2, 3, 4, 7, 8, 9";
         return Some(Outcome::new(Code::IllegalOperation, message, false));
     };
     let Some(host) = host else { return Some(never_enrolled(named)) };
-    if spec.is_none() && kind != OperationKind::Status {
+    if carried.spec.is_none() && carried.origin == Origin::Call {
+        let message =
+            "the spec of this target was not kept when it was refused: send the operation again, with its spec";
+        return Some(Outcome::new(Code::CommandFailed, message, false));
+    }
+    if carried.spec.is_none() && kind != OperationKind::Status {
         let message = format!("process {key} is not registered on host {}: register it first", host.key);
         return Some(Outcome::new(Code::CommandFailed, message, false));
     }

@@ -6,16 +6,15 @@
 //! of the rest and answers what it did. Absent: making tasks (see `submit`).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use proctor_model::{Class, Code, OperationKind, Outcome, ProcessKey, Spec, Subject, TaskId};
+use proctor_model::{Class, Code, OperationKind, Outcome, ProcessKey, Subject, TaskId};
 use proctor_store::{TargetQuery, TargetRow, TargetView, TaskQuery, TaskSummary, TaskView, owners};
 
 use super::audit::Deed;
 use super::record::BATCH_MAX;
 use super::{
-    Caller, Control, ControlError, HostRef, Result, SpecSource, Submission, SubmitOptions, Submitted, SubmittedItem,
-    SubmittedTarget,
+    Before, Caller, Control, ControlError, HostRef, Result, SpecSource, Submission, SubmitOptions, Submitted,
+    SubmittedItem, SubmittedTarget,
 };
 
 impl Control {
@@ -100,7 +99,8 @@ impl Control {
         self.audited(caller, deed, work, |()| "resumed".to_owned()).await
     }
 
-    /// A new task with the targets of an earlier one that failed.
+    /// A new task with the targets of an earlier one that failed. The caller needs what it would take to
+    /// make the same call now.
     pub async fn retry(&self, caller: &Caller, task: TaskView, options: SubmitOptions) -> Result<Submitted> {
         let id = task.id;
         let problem = |problem| ControlError::TaskState { task: id, problem };
@@ -119,21 +119,21 @@ impl Control {
 /// What failed, in items of one process and operation each.
 fn failed_items(task: TaskView) -> Vec<SubmittedItem> {
     type Same = (ProcessKey, Option<OperationKind>);
-    type Again = (Vec<SubmittedTarget>, Vec<Option<Arc<Spec>>>);
+    type Again = (Vec<SubmittedTarget>, Vec<Before>);
     let mut targets: BTreeMap<Same, Again> = BTreeMap::new();
     for TargetView { target, outcome } in task.targets {
         let has_failed = outcome.is_some_and(|outcome| !outcome.code.is_success());
         let Some(item) = task.items.get(target.item as usize).filter(|_| has_failed) else { continue };
         let host = target.agent.map(HostRef::Agent).or_else(|| target.host.map(HostRef::Key));
         let Some(host) = host else { continue };
-        let (submitted, specs) = targets.entry((item.key.clone(), item.kind)).or_default();
+        let (submitted, before) = targets.entry((item.key.clone(), item.kind)).or_default();
         submitted.push(SubmittedTarget { host, row_key: target.row_key });
-        specs.push(item.spec.clone());
+        before.push(Before { spec: item.spec.clone(), was_carried: item.carried });
     }
-    let items = targets.into_iter().map(|((key, kind), (targets, specs))| SubmittedItem {
+    let items = targets.into_iter().map(|((key, kind), (targets, before))| SubmittedItem {
         key,
         kind,
-        spec: SpecSource::RegisteredOr(specs),
+        spec: SpecSource::Again(before),
         targets,
     });
     items.collect()

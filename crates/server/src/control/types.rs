@@ -184,8 +184,16 @@ pub enum SpecSource {
     Registered,
     /// What came with the call. Start, restart and manage also register it.
     Given(Arc<Spec>),
-    /// What is registered on each host now, or else the spec at the target's place here.
-    RegisteredOr(Vec<Option<Arc<Spec>>>),
+    /// What an earlier task did, target by target.
+    Again(Vec<Before>),
+}
+
+/// What an earlier task had for a target.
+#[derive(Clone, Debug)]
+pub struct Before {
+    pub spec: Option<Arc<Spec>>,
+    /// The spec came with the call. Without one, it was not kept.
+    pub was_carried: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@ mod agents;
 mod auth;
 mod backend;
 mod captured;
+mod carried;
 mod documented;
 mod envelopes;
 mod errors;

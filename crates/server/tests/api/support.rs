@@ -14,7 +14,7 @@ use proctor_runtime::Tasks;
 use proctor_server::api::{self, ApiState, Settings};
 use proctor_server::control::Control;
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{Binding, Enrolment, JoinToken, Store};
+use proctor_store::{App, Binding, Enrolment, JoinToken, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -101,6 +101,13 @@ impl World {
         proctor_server::admin::put_app(&store, &code.parse().unwrap(), SECRET, options).await.unwrap();
     }
 
+    /// An app that may name any user, and do nothing else until it is bound.
+    pub(crate) async fn app(&self, code: &str) {
+        self.put_app(code, false).await;
+        let app = self.store.app(code).await.unwrap().unwrap();
+        self.store.put_app(App { trusted: true, ..app }).await.unwrap();
+    }
+
     pub(crate) async fn enrol(&self, host: &str, agent: &str) {
         let host: HostKey = host.parse().unwrap();
         let agent: AgentId = agent.parse().unwrap();
@@ -126,6 +133,18 @@ impl World {
         let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
         let json = serde_json::from_slice(&body).unwrap_or_else(|_| panic!("not JSON: {body:?}"));
         Answer { status: head.status, headers: head.headers, json }
+    }
+
+    /// With these credentials in the header; an empty object stands for no body.
+    pub(crate) async fn call(&self, credentials: &Value, method: &Method, path: &str, body: &Value) -> Answer {
+        let body = if *body == json!({}) { String::new() } else { body.to_string() };
+        let request = Request::builder()
+            .method(method.clone())
+            .uri(path)
+            .header("X-Bkapi-Authorization", credentials.to_string())
+            .body(Body::from(body))
+            .unwrap();
+        self.send(request).await
     }
 
     /// With the credentials of the trusted app in the body.

@@ -28,6 +28,7 @@ pub(super) fn task(number: u128, created_at: Millis, targets: usize) -> NewTask 
             key: key("web/a"),
             kind: Some(OperationKind::Start),
             spec: Some(spec("a")),
+            carried: true,
             register: false,
             time_limit_ms: 60_000,
         }],
@@ -58,7 +59,14 @@ async fn open(store: &dyn Store) -> Vec<OperationId> {
 
 pub async fn a_large_task_is_read_back_in_order_with_its_known_outcomes(store: Arc<dyn Store>) {
     let mut new = task(1, 7, 2500);
-    new.items.push(TaskItem { key: key("web/b"), kind: None, spec: None, register: false, time_limit_ms: 1 });
+    new.items.push(TaskItem {
+        key: key("web/b"),
+        kind: None,
+        spec: None,
+        carried: false,
+        register: false,
+        time_limit_ms: 1,
+    });
     new.targets[1200] = Target { item: 1, agent: None, host: None, row_key: "nowhere".to_owned() };
     new.outcomes = vec![(2499, failed("last")), (0, failed("first")), (1200, failed("odd")), (0, failed("again"))];
 

@@ -56,6 +56,7 @@ fn task(targets: usize, row_key: &str) -> NewTask {
             key: "web/a".parse().unwrap(),
             kind: Some(OperationKind::Stop),
             spec: None,
+            carried: false,
             register: false,
             time_limit_ms: 1,
         }],

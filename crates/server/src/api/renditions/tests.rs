@@ -29,6 +29,7 @@ async fn create(store: &Arc<dyn Store>, number: u128, targets: u32) {
         key: "web/nginx".parse().unwrap(),
         kind: Some(kind),
         spec: Some(spec("nginx")),
+        carried: false,
         register: false,
         time_limit_ms: 1000,
     };

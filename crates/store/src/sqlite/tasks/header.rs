@@ -15,6 +15,9 @@ pub(super) struct StoredItem {
     pub(super) key: ProcessKey,
     pub(super) kind: Option<OperationKind>,
     pub(super) spec: Option<String>,
+    /// Not there in rows of earlier versions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) carried: bool,
     pub(super) time_limit_ms: u64,
 }
 
@@ -66,8 +69,8 @@ impl Header {
     pub(super) fn items(&self, connection: &Connection, specs: &mut SpecReader) -> Tried<Vec<TaskItem>> {
         let read = |item: StoredItem| {
             let spec = item.spec.map(|hash| specs.of_hash(connection, &hash)).transpose()?;
-            let StoredItem { key, kind, time_limit_ms, .. } = item;
-            Ok(TaskItem { key, kind, spec, register: false, time_limit_ms })
+            let StoredItem { key, kind, carried, time_limit_ms, .. } = item;
+            Ok(TaskItem { key, kind, spec, carried, register: false, time_limit_ms })
         };
         self.stored_items()?.into_iter().map(read).collect()
     }

@@ -114,7 +114,8 @@ fn check(task: &NewTask) -> Tried<()> {
 fn stored_items(registrar: &mut Registrar<'_>, items: &[TaskItem]) -> Tried<Vec<StoredItem>> {
     let store = |item: &TaskItem| {
         let spec = item.spec.as_ref().map(|spec| registrar.put_spec(spec)).transpose()?;
-        Ok(StoredItem { key: item.key.clone(), kind: item.kind, spec, time_limit_ms: item.time_limit_ms })
+        let TaskItem { key, kind, carried, time_limit_ms, .. } = item;
+        Ok(StoredItem { key: key.clone(), kind: *kind, spec, carried: *carried, time_limit_ms: *time_limit_ms })
     };
     items.iter().map(store).collect()
 }

@@ -35,7 +35,7 @@ fn operate_example() -> Value {
 fn spec_of(item: &SubmittedItem) -> &Spec {
     match &item.spec {
         SpecSource::Given(spec) => spec,
-        SpecSource::Registered | SpecSource::RegisteredOr(_) => panic!("every call of this family has a spec"),
+        SpecSource::Registered | SpecSource::Again(_) => panic!("every call of this family has a spec"),
     }
 }
 

@@ -1,0 +1,149 @@
+//! What an operation carries for a target, and which classes of rights that takes.
+//!
+//! Promised: [`Carried::required`] is the only place that decides what an operation needs, and
+//! [`Specs::of`] the only one that tells a carried spec from the registered one. A spec that is not
+//! registered on a target takes `register` there, whatever the operation. Absent: who has which
+//! rights (see `access`), and which hosts are meant.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use proctor_model::{AgentId, Class, Classes, Control as Commands, OperationKind, Spec};
+
+use super::{Before, SpecSource};
+
+/// What one target is operated with.
+#[derive(Clone, Debug)]
+pub(super) struct Carried {
+    /// None where nothing is registered and nothing was carried, or was carried and not kept.
+    pub(super) spec: Option<Arc<Spec>>,
+    pub(super) origin: Origin,
+}
+
+/// Where the spec of a target comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Origin {
+    /// It is registered there, whether or not the call carries it too.
+    Registered,
+    /// The call carries it, and it is not known to be the registered one.
+    Call,
+}
+
+impl Carried {
+    /// What a caller needs on the target for this operation.
+    pub(super) fn required(&self, kind: OperationKind) -> Classes {
+        let by_kind = match kind {
+            OperationKind::Status => Class::Read,
+            OperationKind::Start
+            | OperationKind::Stop
+            | OperationKind::Restart
+            | OperationKind::Reload
+            | OperationKind::Kill
+            | OperationKind::Manage
+            | OperationKind::Release => Class::Operate,
+        };
+        let by_spec = match self.origin {
+            Origin::Registered => None,
+            Origin::Call => Some(Class::Register),
+        };
+        by_spec.into_iter().chain([by_kind]).collect()
+    }
+
+    /// Whether the spec becomes the registered one.
+    pub(super) fn registers(&self, kind: OperationKind) -> bool {
+        self.origin == Origin::Call && self.spec.is_some() && kind.stores_spec()
+    }
+
+    /// The spec as the agent gets it. A status query runs no command that is not registered, so it
+    /// takes none along: it only says where to look.
+    pub(super) fn into_sent(self, kind: OperationKind) -> Option<Arc<Spec>> {
+        match (kind, self.origin, self.spec) {
+            (OperationKind::Status, Origin::Call, Some(spec)) => {
+                Some(Arc::new(Spec { control: Commands::default(), ..Spec::clone(&spec) }))
+            }
+            (_, _, spec) => spec,
+        }
+    }
+
+    pub(super) fn nothing() -> Self {
+        Self::registered(None)
+    }
+
+    fn registered(spec: Option<&Arc<Spec>>) -> Self {
+        Self { spec: spec.cloned(), origin: Origin::Registered }
+    }
+
+    fn by_call(spec: Option<&Arc<Spec>>) -> Self {
+        Self { spec: spec.cloned(), origin: Origin::Call }
+    }
+}
+
+/// The specs of an item's targets.
+#[derive(Debug)]
+pub(super) struct Specs<'a> {
+    pub(super) kind: OperationKind,
+    pub(super) source: &'a SpecSource,
+    /// None: nobody asked, because the caller may register on every target.
+    pub(super) registered: Option<HashMap<AgentId, Arc<Spec>>>,
+}
+
+impl Specs<'_> {
+    /// For the item's target `index`; `agent` is None for a host that is not known.
+    pub(super) fn of(&self, index: usize, agent: Option<&AgentId>) -> Carried {
+        let registered = self.registered.as_ref().zip(agent).and_then(|(specs, agent)| specs.get(agent));
+        match self.source {
+            SpecSource::Registered => Carried::registered(registered),
+            // An unknown host keeps nothing of the call.
+            SpecSource::Given(_) if agent.is_none() => Carried::by_call(None),
+            SpecSource::Given(spec) => self.given(spec, registered),
+            SpecSource::Again(before) => match before.get(index) {
+                Some(Before { spec: None, was_carried: true }) => Carried::by_call(None),
+                Some(Before { spec: Some(spec), was_carried: true }) if !self.kind.stores_spec() => {
+                    self.given(spec, registered)
+                }
+                // It was registered by then: what is registered now may be a correction of it.
+                Some(Before { spec: Some(spec), .. }) if registered.is_none() => Carried::by_call(Some(spec)),
+                Some(Before { .. }) | None => Carried::registered(registered),
+            },
+        }
+    }
+
+    fn given(&self, spec: &Arc<Spec>, registered: Option<&Arc<Spec>>) -> Carried {
+        match registered {
+            Some(registered) if self.is_same(spec, registered) => Carried::registered(Some(registered)),
+            Some(_) | None => Carried::by_call(Some(spec)),
+        }
+    }
+
+    /// Whether the call says nothing but what is registered.
+    fn is_same(&self, given: &Spec, registered: &Spec) -> bool {
+        match self.kind {
+            OperationKind::Status => is_described_by(given, registered),
+            OperationKind::Start
+            | OperationKind::Stop
+            | OperationKind::Restart
+            | OperationKind::Reload
+            | OperationKind::Kill
+            | OperationKind::Manage
+            | OperationKind::Release => given == registered,
+        }
+    }
+}
+
+/// A status query needs no spec, so clients fill in as much of it as they happen to know. What it
+/// leaves out does not make it another process.
+fn is_described_by(given: &Spec, registered: &Spec) -> bool {
+    let (ours, theirs) = (&given.identity, &registered.identity);
+    let commands = |of: &Commands| {
+        let Commands { start, stop, restart, reload, kill, version, health } = of.clone();
+        [start, stop, restart, reload, kill, version, health]
+    };
+    let same_commands = commands(&given.control)
+        .into_iter()
+        .zip(commands(&registered.control))
+        .all(|(given, registered)| given.is_none() || given == registered);
+    same_commands
+        && ours.proc_name == theirs.proc_name
+        && ours.setup_path == theirs.setup_path
+        && ours.pid_path == theirs.pid_path
+}

@@ -1,0 +1,362 @@
+//! What a call carries decides what it takes: every dialect that carries specs, every operation, every
+//! kind of spec, as every role. The agent's part is played by hand, so that "let in" means that exactly
+//! this operation was delivered with exactly this spec.
+
+use std::sync::Arc;
+
+use axum::http::{Method, StatusCode};
+use proctor_model::{BootId, Code, HostFacts, OperationKind, Outcome, ProcessKey, Spec, TaskId};
+use proctor_server::control::{Delivery, Session};
+use proctor_store::{ProcessQuery, Store, TaskView};
+use serde_json::{Value, json};
+
+use crate::support::{Answer, ESB, GATEWAY, JOB, SECRET, World};
+
+const IP: &str = "10.0.0.1";
+const AGENT: &str = "020000000052540a9b2c1641";
+const ROLES: [&str; 5] = ["nobody", "viewer", "operator", "owner", "admin"];
+
+/// The numbers that GSE and JOB's operate_process give to the operations.
+const OPERATIONS: [(i64, OperationKind); 8] = [
+    (0, OperationKind::Start),
+    (1, OperationKind::Stop),
+    (2, OperationKind::Status),
+    (3, OperationKind::Manage),
+    (4, OperationKind::Release),
+    (7, OperationKind::Restart),
+    (8, OperationKind::Reload),
+    (9, OperationKind::Kill),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Carries {
+    /// What is registered, word by word.
+    Same,
+    /// Another command for everything that can be run.
+    OtherCommands,
+    /// The pid file of somebody else's process.
+    OtherPidFile,
+    OtherUser,
+    /// A spec for a process that is not registered.
+    New,
+}
+
+use Carries::{New, OtherCommands, OtherPidFile, OtherUser, Same};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dialect {
+    V2,
+    Multi,
+    Gateway,
+    Backend,
+    Job,
+    /// Its commands are fixed names, so it cannot carry others.
+    JobScripts,
+}
+
+use Dialect::{Backend, Gateway, Job, JobScripts, Multi, V2};
+
+impl Dialect {
+    fn path(self) -> String {
+        match self {
+            V2 => format!("{ESB}/operate_proc_v2"),
+            Multi => format!("{ESB}/operate_proc_multi"),
+            Gateway => format!("{GATEWAY}/operate_proc_multi"),
+            Backend => "/procapi/v2/proc/operate".to_owned(),
+            Job => format!("{JOB}/operate_process"),
+            JobScripts => format!("{JOB}/operate_proc"),
+        }
+    }
+
+    fn body(self, name: &str, op_type: i64, carries: Carries) -> Value {
+        let user = if carries == OtherUser { "nobody" } else { "root" };
+        let pid_path = if carries == OtherPidFile { "/run/sshd.pid" } else { "/data/m/m.pid" };
+        let command =
+            |name: &str| if carries == OtherCommands { format!("rm -rf {name}") } else { format!("./{name}") };
+        let item = json!({
+            "meta": { "namespace": "web", "name": name },
+            "op_type": op_type,
+            "hosts": [{ "ip": IP, "bk_cloud_id": 0 }],
+            "spec": {
+                "identity": { "proc_name": "m", "setup_path": "/data/m", "pid_path": pid_path, "user": user },
+                "control": {
+                    "start_cmd": command("start"), "stop_cmd": command("stop"), "restart_cmd": command("restart"),
+                    "reload_cmd": command("reload"), "kill_cmd": command("kill"), "version_cmd": command("version"),
+                    "health_cmd": command("health"),
+                },
+                "resource": { "cpu": 10, "mem": 10 },
+                "monitor_policy": { "auto_type": 1 },
+            },
+        });
+        let process = json!({
+            "proc_name": name, "setup_path": "/data/m", "pid_path": pid_path, "account": user, "type": 1,
+            "start_cmd": command("start"), "stop_cmd": command("stop"), "restart_cmd": command("restart"),
+            "reload_cmd": command("reload"), "kill_cmd": command("kill"),
+            "ip_list": [{ "bk_cloud_id": 0, "ip": IP }],
+        });
+        match self {
+            V2 | Backend => item,
+            Multi | Gateway => json!({ "proc_operate_req": [item] }),
+            Job | JobScripts => json!({ "bk_biz_id": 2, "op_type": op_type, "process_infos": [process] }),
+        }
+    }
+
+    fn key(self, name: &str) -> ProcessKey {
+        match self {
+            V2 | Multi | Gateway | Backend => format!("web/{name}").parse().unwrap(),
+            Job | JobScripts => format!("job//data/m/{name}").parse().unwrap(),
+        }
+    }
+
+    fn can_carry(self, carries: Carries) -> bool {
+        self != JobScripts || carries != OtherCommands
+    }
+}
+
+struct Stage {
+    world: World,
+    session: Arc<Session>,
+}
+
+impl Stage {
+    /// A host whose agent is connected, and an app with each of the built-in roles.
+    async fn new() -> Self {
+        let world = World::new().await;
+        for role in ROLES {
+            world.app(role).await;
+            if role != "nobody" {
+                world.bind(&format!("app:{role}"), role, "everything").await;
+            }
+        }
+        let (agent, facts) = (AGENT.parse().unwrap(), HostFacts::default());
+        let session = world.control.open_session(&agent, BootId::from("b"), &facts, 0).await.unwrap().unwrap();
+        Self { world, session }
+    }
+
+    async fn call(&self, app: &str, path: &str, body: &Value) -> Answer {
+        let credentials = json!({ "bk_app_code": app, "bk_app_secret": SECRET, "bk_username": "tester" });
+        self.world.call(&credentials, &Method::POST, path, body).await
+    }
+
+    /// The task that a call has made.
+    async fn submit(&self, app: &str, dialect: Dialect, body: &Value) -> TaskView {
+        let answer = self.call(app, &dialect.path(), body).await;
+        let data = answer.data();
+        let id = data["task_id"].as_str().or(data["bk_gse_taskid"].as_str()).unwrap();
+        self.task(id.parse().unwrap()).await
+    }
+
+    async fn task(&self, id: TaskId) -> TaskView {
+        self.world.store.task(id).await.unwrap().unwrap()
+    }
+
+    /// Registers the process as the dialect itself does, and answers.
+    async fn register(&self, dialect: Dialect, name: &str) -> Arc<Spec> {
+        self.submit("owner", dialect, &dialect.body(name, 3, Same)).await;
+        self.finish(Code::Success).await;
+        self.registered(&dialect.key(name)).await.expect("a manage with a spec registers it")
+    }
+
+    async fn registered(&self, key: &ProcessKey) -> Option<Arc<Spec>> {
+        let (namespace, name) = (Some(key.namespace.clone()), Some(key.name.clone()));
+        let query = ProcessQuery { namespace, name, ..ProcessQuery::default() };
+        self.world.store.processes(&query).await.unwrap().1.into_iter().next().map(|record| record.spec)
+    }
+
+    fn deliveries(&self) -> Vec<Delivery> {
+        self.world.control.take_deliveries(&self.session, 10)
+    }
+
+    /// Ends what was delivered; waits until that is in the store.
+    async fn finish(&self, code: Code) -> Vec<Delivery> {
+        let deliveries = self.deliveries();
+        for delivery in &deliveries {
+            let outcome = Outcome::new(code, "said the test", false);
+            self.world.control.arrived(&self.session, delivery.operation, outcome).await.unwrap();
+            let task = delivery.operation.task;
+            let wait = async {
+                while self.task(task).await.targets.iter().any(|target| target.outcome.is_none()) {
+                    tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+                }
+            };
+            tokio::time::timeout(std::time::Duration::from_secs(60), wait).await.expect("outcomes are recorded");
+        }
+        deliveries
+    }
+
+    async fn retry(&self, app: &str, task: TaskId) -> TaskView {
+        let answer = self.call(app, &format!("/api/v1/tasks/{task}/retry"), &json!({})).await;
+        assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.json);
+        self.task(answer.json["task_id"].as_str().unwrap().parse().unwrap()).await
+    }
+}
+
+/// Whether the role may do this, from the table in docs/access.md.
+fn may(role: &str, op_type: i64, carries: Carries) -> bool {
+    let classes: &[&str] = match role {
+        "viewer" => &["read"],
+        "operator" => &["read", "operate"],
+        "owner" => &["read", "operate", "register"],
+        "admin" => &["read", "operate", "register"],
+        _ => &[],
+    };
+    let by_kind = if op_type == 2 { "read" } else { "operate" };
+    // A status query runs nothing, so that it does not matter as whom.
+    let is_other = carries != Same && (op_type, carries) != (2, OtherUser);
+    classes.contains(&by_kind) && (!is_other || classes.contains(&"register"))
+}
+
+fn outcome(task: &TaskView) -> Option<&Outcome> {
+    let [target] = &task.targets[..] else { panic!("one target: {task:?}") };
+    target.outcome.as_ref()
+}
+
+fn kept_spec(task: &TaskView) -> Option<&Arc<Spec>> {
+    task.items.iter().find_map(|item| item.spec.as_ref())
+}
+
+/// One call; what is wrong with its answer.
+async fn check(stage: &Stage, dialect: Dialect, role: &str, op_type: i64, carries: Carries) -> Result<(), String> {
+    let kind = OPERATIONS.iter().find(|(number, _)| *number == op_type).unwrap().1;
+    let name = format!("{dialect:?}-{role}-{op_type}-{carries:?}").to_lowercase();
+    let key = dialect.key(&name);
+    let before = if carries == New { None } else { Some(stage.register(dialect, &name).await) };
+
+    let task = stage.submit(role, dialect, &dialect.body(&name, op_type, carries)).await;
+    let delivered = stage.finish(Code::CheckFailed).await;
+
+    let after = stage.registered(&key).await;
+    if !may(role, op_type, carries) {
+        let code = outcome(&task).map(|outcome| outcome.code);
+        return match (code, &delivered[..], kept_spec(&task), after == before) {
+            (Some(Code::Forbidden), [], None, true) => Ok(()),
+            found => Err(format!("must be refused and keep nothing: {found:?}")),
+        };
+    }
+    let [delivery] = &delivered[..] else { return Err(format!("must be delivered: {task:?}")) };
+    if outcome(&task).is_some() || (delivery.kind, &delivery.key) != (kind, &key) {
+        return Err(format!("another operation was delivered: {delivery:?}"));
+    }
+    let sent = delivery.spec.as_ref().ok_or("no spec was delivered")?;
+    let commands = sent.control.stop.as_ref().map(|line| line.as_str().starts_with("rm "));
+    let is_stored = matches!(op_type, 0 | 3 | 7) && carries != Same;
+    match (kind, carries) {
+        (OperationKind::Status, Same | OtherUser) if before.as_ref() == Some(sent) => {}
+        (OperationKind::Status, Same | OtherUser) => return Err(format!("not the registered spec: {sent:?}")),
+        (OperationKind::Status, _) if sent.control == proctor_model::Control::default() => {}
+        (OperationKind::Status, _) => return Err(format!("a status query takes commands along: {:?}", sent.control)),
+        (_, OtherCommands) if commands == Some(true) => {}
+        (_, Same) if before.as_ref() == Some(sent) => {}
+        (_, OtherPidFile) if sent.identity.pid_path.as_str() == "/run/sshd.pid" => {}
+        (_, OtherUser) if sent.identity.user.as_str() == "nobody" => {}
+        (_, New) => {}
+        (_, _) => return Err(format!("another spec was delivered: {sent:?}")),
+    }
+    match (is_stored, after) {
+        (true, Some(after)) if after == *sent => Ok(()),
+        (false, after) if after == before => Ok(()),
+        (is_stored, after) => Err(format!("stored: {is_stored}, but registered is {after:?}")),
+    }
+}
+
+#[tokio::test]
+async fn a_spec_that_is_not_registered_takes_register_whatever_the_operation() {
+    let stage = Stage::new().await;
+    let mut wrong = Vec::new();
+    let mut walked = 0;
+
+    for dialect in [V2, Multi, Gateway, Backend, Job, JobScripts] {
+        for carries in [Same, OtherCommands, OtherPidFile, OtherUser, New] {
+            for (op_type, _) in OPERATIONS {
+                for role in ROLES.into_iter().filter(|_| dialect.can_carry(carries)) {
+                    walked += 1;
+                    if let Err(problem) = check(&stage, dialect, role, op_type, carries).await {
+                        wrong.push(format!("{dialect:?} op {op_type} carries {carries:?} as {role}: {problem}"));
+                    }
+                }
+            }
+        }
+    }
+
+    assert_eq!(walked, (6 * 5 - 1) * 8 * 5);
+    assert!(wrong.is_empty(), "{} of {walked}:\n{}", wrong.len(), wrong.join("\n"));
+    stage.world.end().await;
+}
+
+#[tokio::test]
+async fn a_retry_of_a_refused_target_asks_again_and_has_no_spec_to_run() {
+    for (op_type, _) in OPERATIONS {
+        let stage = Stage::new().await;
+        let refused = if op_type == 2 { "viewer" } else { "operator" };
+        let task = stage.submit(refused, V2, &V2.body("m", op_type, New)).await;
+        assert_eq!(outcome(&task).unwrap().code, Code::Forbidden, "op {op_type}");
+
+        let again = stage.retry(refused, task.id).await;
+        let by_owner = stage.retry("owner", task.id).await;
+
+        assert_eq!(outcome(&again).unwrap().code, Code::Forbidden, "op {op_type}");
+        let answer = outcome(&by_owner).unwrap();
+        assert_eq!(answer.code, Code::CommandFailed, "op {op_type}");
+        assert!(answer.message.contains("send the operation again, with its spec"), "{}", answer.message);
+        assert!(stage.deliveries().is_empty(), "op {op_type}");
+        assert_eq!(stage.registered(&V2.key("m")).await, None, "op {op_type}");
+        stage.world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_retry_of_an_operation_with_a_spec_of_its_own_takes_what_the_first_one_took() {
+    let stage = Stage::new().await;
+    let registered = stage.register(V2, "m").await;
+    for op_type in [1, 4, 8, 9] {
+        let task = stage.submit("owner", V2, &V2.body("m", op_type, OtherCommands)).await;
+        let first = stage.finish(Code::CheckFailed).await;
+
+        let by_operator = stage.retry("operator", task.id).await;
+        assert_eq!(outcome(&by_operator).unwrap().code, Code::Forbidden, "op {op_type}");
+        assert!(stage.deliveries().is_empty(), "op {op_type}");
+
+        stage.retry("owner", task.id).await;
+        let again = stage.finish(Code::CheckFailed).await;
+        assert_eq!(again.len(), 1, "op {op_type}");
+        assert_eq!((&again[0].spec, again[0].kind), (&first[0].spec, first[0].kind), "op {op_type}");
+        assert_eq!(stage.registered(&V2.key("m")).await.as_ref(), Some(&registered), "op {op_type}");
+    }
+    stage.world.end().await;
+}
+
+#[tokio::test]
+async fn a_retry_of_a_start_runs_what_is_registered_by_then() {
+    let stage = Stage::new().await;
+    let task = stage.submit("owner", V2, &V2.body("m", 0, OtherCommands)).await;
+    stage.finish(Code::CheckFailed).await;
+    let corrected = stage.register(V2, "m").await;
+
+    stage.retry("operator", task.id).await;
+
+    let again = stage.finish(Code::CheckFailed).await;
+    assert_eq!(again.len(), 1);
+    assert_eq!(again[0].spec.as_ref(), Some(&corrected));
+
+    let mut gone = V2.body("m", 0, Same);
+    gone["hosts"][0]["bk_supplier_id"] = json!(0);
+    stage.call("owner", &format!("{ESB}/unregister_proc_info"), &gone).await.data();
+    let by_operator = stage.retry("operator", task.id).await;
+    assert_eq!(outcome(&by_operator).unwrap().code, Code::Forbidden, "nothing of it is registered any more");
+    assert!(stage.deliveries().is_empty());
+    stage.world.end().await;
+}
+
+#[tokio::test]
+async fn a_refusal_for_a_carried_spec_says_so() {
+    let stage = Stage::new().await;
+    stage.register(V2, "m").await;
+
+    let task = stage.submit("viewer", V2, &V2.body("m", 2, OtherCommands)).await;
+
+    let expected = "app viewer for user tester may not register in namespace web on host 0:10.0.0.1, and the call \
+                    carries a spec that is not registered there: send the registered spec, or ask an administrator \
+                    for a role with 'register' there";
+    assert_eq!(outcome(&task).unwrap().message, expected);
+    stage.world.end().await;
+}
