@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use proctor_model::{Class, Code, Role, TaskId};
 use proctor_server::api::{self, RouteInfo};
-use proctor_store::{App, AuditPhase, AuditQuery, Store};
+use proctor_store::{AuditPhase, AuditQuery, Store};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, ESB, SECRET, World, on_host, registered};
@@ -19,10 +19,10 @@ async fn world() -> World {
     for class in Class::ALL {
         let role = Role { name: format!("only-{class}").parse().unwrap(), classes: [class].into_iter().collect() };
         world.store.put_role(role).await.unwrap().unwrap();
-        trusted(&world, &only(class)).await;
+        world.app(&only(class)).await;
         world.bind(&format!("app:{}", only(class)), &format!("only-{class}"), "everything").await;
     }
-    trusted(&world, NOBODY).await;
+    world.app(NOBODY).await;
     world.post(&format!("{ESB}/register_proc_info"), registered("m", "10.0.0.1")).await.data();
     world
 }
@@ -31,23 +31,19 @@ fn only(class: Class) -> String {
     format!("app_{class}")
 }
 
-/// May name any user, and nothing else.
-async fn trusted(world: &World, code: &str) {
-    let store: std::sync::Arc<dyn Store> = world.store.clone();
-    proctor_server::admin::put_app(
-        &store,
-        &code.parse().unwrap(),
-        SECRET,
-        proctor_server::admin::AppOptions::default(),
-    )
-    .await
-    .unwrap();
-    let app = world.store.app(code).await.unwrap().unwrap();
-    world.store.put_app(App { trusted: true, ..app }).await.unwrap();
+/// Registers what the samples carry, whatever the routes before have done to it.
+async fn register_samples(world: &World, route: &RouteInfo) {
+    world.post(&format!("{ESB}/update_proc_info"), registered("m", "10.0.0.1")).await.data();
+    let name = route.path.rsplit('/').next().unwrap();
+    if route.path.contains("/job") && name != "get_proc_result" {
+        world.post(&route.path, job(if name == "manage_proc" { 1 } else { 3 })).await.data();
+    }
 }
 
-async fn a_task(world: &World) -> String {
-    let mut body = on_host("m", "10.0.0.1");
+/// A task that waits for its host; for a retry, one that has failed.
+async fn a_task(world: &World, route: &RouteInfo) -> String {
+    let name = if route.path.ends_with("/retry") { "absent" } else { "m" };
+    let mut body = on_host(name, "10.0.0.1");
     body["op_type"] = json!(1);
     let answer = world.post(&format!("{ESB}/operate_proc"), body).await;
     answer.data()["task_id"].as_str().unwrap().to_owned()
@@ -224,7 +220,8 @@ async fn every_route_asks_who_may_and_every_change_leaves_its_trace() {
             }
             continue;
         };
-        let task = a_task(&world).await;
+        register_samples(&world, &route).await;
+        let task = a_task(&world, &route).await;
         let Some((path, body)) = sample(&route, &task) else {
             wrong.push(format!("{what} has no sample here"));
             continue;
@@ -253,7 +250,7 @@ async fn every_route_asks_who_may_and_every_change_leaves_its_trace() {
 #[tokio::test]
 async fn a_role_in_a_scope_counts_there_and_nowhere_else() {
     let world = World::new().await;
-    trusted(&world, "web_team").await;
+    world.app("web_team").await;
     world.bind("app:web_team", "owner", "namespace:web").await;
     let register = |namespace: &str| {
         let mut body = registered("m", "10.0.0.1");
