@@ -96,6 +96,7 @@ fn task(id: TaskId, key: &ProcessKey, agent: &AgentId) -> NewTask {
             key: key.clone(),
             kind: Some(OperationKind::Status),
             spec: None,
+            carried: false,
             register: false,
             time_limit_ms: 10_000,
         }],

@@ -177,6 +177,7 @@ async fn task(store: &SqliteStore, open: usize, limit_ms: impl Fn(usize) -> u64)
         key: PROCESS.parse().expect("a legal name"),
         kind: Some(OperationKind::Start),
         spec: Some(Arc::<Spec>::clone(&spec)),
+        carried: false,
         register: false,
         time_limit_ms: limit_ms(part.saturating_sub(parts - open / ENDING)),
     };
