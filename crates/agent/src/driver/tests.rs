@@ -306,7 +306,7 @@ async fn ten_thousand_status_queries_at_once_all_end_with_their_outcome() {
 #[tokio::test]
 async fn a_status_query_runs_the_version_command_of_the_registered_spec_only() {
     let mut stage = Stage::new().await;
-    let running = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let mut running = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     for file in ["p.pid", "pids"] {
         std::fs::write(stage.path(file), running.id().to_string()).unwrap();
     }
@@ -334,6 +334,8 @@ async fn a_status_query_runs_the_version_command_of_the_registered_spec_only() {
     assert_eq!((seen.pid, seen.version.as_str()), (Some(pid), ""), "it is looked for, and that is all");
     assert_eq!(stage.outcome(known).await.snapshot.unwrap().version, "registered");
     assert!(!stage.path("carried").exists());
+    running.kill().unwrap();
+    running.wait().unwrap();
 }
 
 #[tokio::test]

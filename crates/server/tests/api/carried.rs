@@ -142,7 +142,7 @@ impl Stage {
     async fn submit(&self, app: &str, dialect: Dialect, body: &Value) -> TaskView {
         let answer = self.call(app, &dialect.path(), body).await;
         let data = answer.data();
-        let id = data["task_id"].as_str().or(data["bk_gse_taskid"].as_str()).unwrap();
+        let id = data["task_id"].as_str().or_else(|| data["bk_gse_taskid"].as_str()).unwrap();
         self.task(id.parse().unwrap()).await
     }
 
