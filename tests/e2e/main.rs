@@ -10,6 +10,7 @@ mod docs;
 mod documents;
 mod errors;
 mod faults;
+mod identity;
 mod job;
 mod native;
 mod operations;

@@ -13,7 +13,8 @@ use proctor_model::{
 use proctor_runtime::clock;
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{
-    Enrolment, JoinToken, NewTask, Observation, RegisterMode, Registration, Store, Target, TaskItem, conformance::spec,
+    Enrolment, JoinToken, NewTask, Observation, RegisterMode, Registration, SessionOpening, Store, Target, TaskItem,
+    conformance::spec,
 };
 use uuid::Uuid;
 
@@ -75,7 +76,7 @@ impl Population {
         // The server, when it starts, waits for those that were connected.
         let connect = |number| {
             let store = &store;
-            async move { store.open_session(&agent(number), &facts(), clock::unix_millis()).await }
+            async move { store.open_session(&opening(number), clock::unix_millis()).await }
         };
         let connected = stream::iter(0..POLLED_HOSTS.min(self.hosts)).map(connect);
         connected.buffer_unordered(ENROLMENTS_AT_ONCE).try_collect::<Vec<_>>().await?;
@@ -97,6 +98,10 @@ pub(super) fn agent(number: usize) -> AgentId {
     AgentId::from_uuid(Uuid::from_slice(&digest.as_bytes()[..16]).expect("sixteen bytes"))
 }
 
+fn opening(number: usize) -> SessionOpening {
+    SessionOpening { facts: facts(), ..SessionOpening::new(agent(number), format!("key-{number}")) }
+}
+
 pub(super) fn host(number: usize) -> HostKey {
     let [_, b, c, d] = u32::try_from(number).expect("few hosts").to_be_bytes();
     HostKey::new(0, 0, IpAddr::V4(Ipv4Addr::new(10, b, c, d)))
@@ -110,6 +115,7 @@ async fn enrol(store: &SqliteStore, count: usize) -> Result<()> {
         expires_at: i64::MAX,
         cloud: None,
         business: None,
+        host: None,
     };
     store.put_token(token).await?;
     let enrol = |number| async move {
@@ -119,9 +125,10 @@ async fn enrol(store: &SqliteStore, count: usize) -> Result<()> {
             host: host(number),
             agent: agent(number),
             key_fingerprint: format!("key-{number}"),
+            remote: None,
         };
         store.enrol(enrolment, clock::unix_millis()).await??;
-        store.open_session(&agent(number), &facts(), clock::unix_millis()).await?;
+        store.open_session(&opening(number), clock::unix_millis()).await??;
         store.close_session(&agent(number), 1, clock::unix_millis()).await?;
         anyhow::Ok(())
     };

@@ -2,7 +2,8 @@
 //!
 //! `identity/key.pem` is made first and never leaves the host; `identity/agent.json` says which
 //! agent for which host; `identity/certificate.pem` and `identity/authority.pem` come from the
-//! server. All four make an identity.
+//! server. All four make an identity. `identity/session` holds the epoch of the last session: by it the
+//! server tells the directory from an older copy of it.
 
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -87,6 +88,16 @@ impl Identity {
 
     pub(crate) fn renew(&self, certificate_pem: &str) -> std::io::Result<()> {
         write_private(&self.dir.join("certificate.pem"), certificate_pem)
+    }
+
+    /// The epoch of the last session; 0 before the first.
+    pub(crate) fn seen_epoch(&self) -> u64 {
+        let text = std::fs::read_to_string(self.dir.join("session")).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    }
+
+    pub(crate) fn record_epoch(&self, epoch: u64) -> std::io::Result<()> {
+        write_private(&self.dir.join("session"), &epoch.to_string())
     }
 
     /// The newest certificate: renewals replace the file while the agent runs.

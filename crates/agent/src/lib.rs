@@ -5,6 +5,7 @@
 //! happens; an operation takes effect at most once however often it is delivered; supervision goes
 //! on without the server. Absent: decisions about processes (see `proctor_supervise`).
 
+mod alone;
 mod driver;
 mod enrol;
 mod identity;
@@ -67,8 +68,15 @@ pub enum Tracking {
 pub enum AgentError {
     #[error("cannot use the state directory {path}")]
     StateDir { path: PathBuf, source: std::io::Error },
-    #[error("another agent uses the state directory {path}")]
+    #[error("another agent uses the state directory {path}: stop that one first, or give this one its own --state-dir")]
     Locked { path: PathBuf },
+    #[error(
+        "agent {agent} runs on this machine already, from another state directory: one of them is a copy; remove \
+         the copy's identity directory and enrol it with a join token of its own"
+    )]
+    Cloned { agent: AgentId },
+    #[error("cannot claim the name of agent {agent} on this machine")]
+    Claim { agent: AgentId, source: std::io::Error },
     #[error("this host has not enrolled yet: give a join token (`proctor token create` on the server)")]
     NoToken,
     #[error("the server refused: {reason}")]
@@ -94,6 +102,10 @@ pub enum AgentError {
 /// Runs until `tasks` end. Returns an error for what waiting does not cure.
 pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
     let _lock = lock(&options.state_dir)?;
+    let alone = match enrolled_id(&options.state_dir) {
+        Some(agent) => Some(alone::claim(&agent).await?),
+        None => None,
+    };
     let policy = Arc::new(policy::PolicyFile::open(options.policy.as_deref())?);
     let prefer = match options.tracking {
         Tracking::Best => Prefer::Best,
@@ -117,6 +129,10 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
     let shutdown = tasks.shutdown();
     let connected = async {
         let identity = enrol::identity(&options, &host).await?;
+        let _alone = match alone {
+            Some(alone) => alone,
+            None => alone::claim(&identity.agent).await?,
+        };
         tracing::info!(agent = %identity.agent, host = %identity.host, "this agent is enrolled");
         link::Link::new(&options, Arc::new(identity), host, policy, inbox.clone(), seen).run().await
     };

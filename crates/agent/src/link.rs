@@ -33,6 +33,8 @@ const SILENT_BEATS_MAX: u32 = 3;
 /// A session of this length was a success.
 const STEADY: Duration = Duration::from_secs(30);
 const RENEW_PERIOD: Duration = Duration::from_secs(3600);
+/// After a refusal that only people can cure.
+const REFUSED_WAIT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Link {
     server: String,
@@ -41,6 +43,10 @@ pub(crate) struct Link {
     policy: Arc<PolicyFile>,
     inbox: Inbox,
     seen_generation: Arc<AtomicU64>,
+    /// Of this run of the agent, so that the server tells it from a copy.
+    nonce: Uuid,
+    /// The epoch of the last session of this run.
+    last_epoch: AtomicU64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -55,8 +61,8 @@ enum Ended {
     Closed,
     #[error("the server is busy")]
     Busy(Duration),
-    #[error("the server refused: {0}")]
-    Refused(String),
+    #[error("the server refused: {reason}")]
+    Refused { reason: String, retry: bool },
     #[error("the link broke")]
     Wire(#[from] WireError),
     #[error("the identity cannot be used")]
@@ -76,7 +82,16 @@ impl Link {
         inbox: Inbox,
         seen_generation: Arc<AtomicU64>,
     ) -> Self {
-        Self { server: options.server.clone(), identity, host, policy, inbox, seen_generation }
+        Self {
+            server: options.server.clone(),
+            identity,
+            host,
+            policy,
+            inbox,
+            seen_generation,
+            nonce: Uuid::new_v4(),
+            last_epoch: AtomicU64::new(0),
+        }
     }
 
     /// One session after the other, until the agent ends.
@@ -99,11 +114,12 @@ impl Link {
             let wait = match &ended {
                 Ended::Shutdown => return Ok(()),
                 Ended::Busy(wait) => *wait,
+                Ended::Refused { retry: false, .. } => REFUSED_WAIT,
                 Ended::Connect(_)
                 | Ended::Silent
                 | Ended::Stuck
                 | Ended::Closed
-                | Ended::Refused(_)
+                | Ended::Refused { .. }
                 | Ended::Wire(_)
                 | Ended::Pki(_) => backoff.next_wait(),
             };
@@ -135,17 +151,19 @@ impl Link {
             boot: self.host.boot_id().clone(),
             facts,
             seen_generation: self.seen_generation.load(Ordering::Acquire),
-            nonce: Uuid::new_v4().as_bytes().to_vec(),
+            nonce: self.nonce.as_bytes().to_vec(),
             time_ms: Some(clock::unix_millis()),
+            seen_epoch: Some(identity.seen_epoch().max(self.last_epoch.load(Ordering::Acquire))),
         };
         frames.send(hello).await?;
         match frames.next().await.ok_or(Ended::Closed)?? {
             FromServer::Welcome { epoch, beat_interval, .. } => {
                 tracing::info!(server = %self.server, epoch, "connected");
+                frames.send(self.settle(epoch)).await?;
                 Ok((frames, beat_interval))
             }
             FromServer::Busy { retry_after } => Err(Ended::Busy(retry_after)),
-            FromServer::Refused { reason, .. } => Err(Ended::Refused(reason)),
+            FromServer::Refused { reason, retry } => Err(Ended::Refused { reason, retry }),
             FromServer::Enrolled { .. }
             | FromServer::Operate { .. }
             | FromServer::Acknowledge { .. }
@@ -157,6 +175,16 @@ impl Link {
             | FromServer::Beat
             | FromServer::Unknown => Err(Ended::Closed),
         }
+    }
+
+    /// Records the session before there is work on it. Where the disk is full the agent still serves.
+    fn settle(&self, epoch: u64) -> FromAgent {
+        self.last_epoch.store(epoch, Ordering::Release);
+        let recorded = self.identity.record_epoch(epoch);
+        if let Err(error) = &recorded {
+            tracing::warn!(%error, epoch, "session epoch not recorded");
+        }
+        FromAgent::Settled { epoch, recorded: recorded.is_ok() }
     }
 
     async fn carry(&self, frames: Frames, beat: Duration) -> Ended {
@@ -188,6 +216,7 @@ impl Link {
             match message.ok_or(Ended::Closed)?? {
                 FromServer::Beat => {}
                 FromServer::Renewed { certificate_pem } => self.renewed(&certificate_pem),
+                FromServer::Refused { reason, retry } => return Err(Ended::Refused { reason, retry }),
                 message @ (FromServer::Operate { .. }
                 | FromServer::Acknowledge { .. }
                 | FromServer::Cancel { .. }
@@ -195,7 +224,6 @@ impl Link {
                 | FromServer::AssignPools { .. }
                 | FromServer::EventsSeen { .. }
                 | FromServer::Enrolled { .. }
-                | FromServer::Refused { .. }
                 | FromServer::Welcome { .. }
                 | FromServer::Busy { .. }
                 | FromServer::Unknown) => self.inbox.send(Input::Server(message)).await.map_err(|_| Ended::Shutdown)?,

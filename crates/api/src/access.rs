@@ -221,20 +221,50 @@ pub struct NewToken {
     /// The only cloud area that it is good for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cloud_id: Option<u32>,
-    /// The business in which hosts are placed that enrol with it.
+    /// The business in which new hosts are placed that enrol with it.
     #[serde(deserialize_with = "crate::id::optional", skip_serializing_if = "Option::is_none")]
     pub business: Option<u64>,
+    /// The only host that it is good for, an IP address or `CLOUD:IP`; a host that is known is taken over
+    /// with it, by another key too. Only with one use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 impl Default for NewToken {
     fn default() -> Self {
-        Self { uses: 1, ttl_secs: 3600, cloud_id: None, business: None }
+        Self { uses: 1, ttl_secs: 3600, cloud_id: None, business: None, host: None }
     }
+}
+
+/// A join token, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TokenView {
+    pub id: String,
+    pub uses: u32,
+    /// Agents that enrolled with it.
+    pub used: u32,
+    /// Enrolments that were refused although they had its secret.
+    pub refused: u32,
+    pub expires_at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cloud_id: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub business: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TokenList {
+    pub tokens: Vec<TokenView>,
 }
 
 /// Holds a secret that is shown only here: not for logs.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreatedToken {
+    /// As the list of tokens and the audit log name it.
+    #[serde(default)]
+    pub id: String,
     pub token: String,
     pub expires_at: i64,
 }
@@ -253,7 +283,7 @@ mod tests {
     fn debug_shows_no_secret() {
         let app = CreatedApp { code: "a".into(), secret: "hush".into(), trusted: true };
         let user = CreatedUserToken { id: "1".into(), token: "hush".into(), expires_at: None };
-        let join = CreatedToken { token: "hush".into(), expires_at: 1 };
+        let join = CreatedToken { id: "1".into(), token: "hush".into(), expires_at: 1 };
 
         assert!(!format!("{app:?}{user:?}{join:?}").contains("hush"));
     }

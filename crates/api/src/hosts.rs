@@ -29,8 +29,35 @@ pub struct HostView {
     /// When the agent's certificate ends; absent while it is not connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_expires_at: Option<i64>,
+    /// Since when its agent's certificate opens no session; absent where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<i64>,
+    /// Until when another key may take the host over, once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejoin_until: Option<i64>,
     #[serde(default)]
     pub facts: HostFacts,
+}
+
+/// How long a host is open to another key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RejoinRequest {
+    #[schema(minimum = 1, maximum = 604800)]
+    pub ttl_secs: u64,
+}
+
+impl Default for RejoinRequest {
+    fn default() -> Self {
+        Self { ttl_secs: 3600 }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RejoinView {
+    /// `CLOUD:IP`.
+    pub host: String,
+    pub rejoin_until: i64,
 }
 
 /// In the order of cloud area and address (as text).

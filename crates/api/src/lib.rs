@@ -24,14 +24,16 @@ mod text;
 pub use access::{
     Allowed, AppList, AppQuery, AppView, BindingList, BindingQuery, BindingView, CreatedApp, CreatedToken,
     CreatedUserToken, NewApp, NewBinding, NewGrant, NewRole, NewToken, NewUser, NewUserToken, RoleList, RoleView,
-    UserChange, UserList, UserTokenList, UserTokenView, UserView, Who,
+    TokenList, TokenView, UserChange, UserList, UserTokenList, UserTokenView, UserView, Who,
 };
 pub use audit::{AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView};
 pub use error::{ErrorBody, ErrorDetail};
 pub use events::{
     EventFilter, EventList, EventQuery, EventView, NewWebhook, StreamQuery, WebhookFormat, WebhookList, WebhookView,
 };
-pub use hosts::{HostPage, HostQuery, HostView, ImportRow, Imported, Placed, Placement, ServerView};
+pub use hosts::{
+    HostPage, HostQuery, HostView, ImportRow, Imported, Placed, Placement, RejoinRequest, RejoinView, ServerView,
+};
 pub use id::ID_MAX;
 pub use object::Object;
 pub use operations::{Accepted, OperationRequest, Plan, PlannedTarget, Refusal, Rolling};

@@ -34,15 +34,16 @@ impl Place {
 }
 
 pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Result<Ended> {
-    let TokenArgs { uses, ttl, cloud_id, business, data_dir } = args;
-    let request = TokenRequest::new(uses, ttl, cloud_id)?.placing(business);
+    let TokenArgs { uses, ttl, cloud_id, host, business, data_dir } = args;
+    let request = TokenRequest::new(uses, ttl, cloud_id)?.placing(business).naming(host)?;
     let created = match Place::find(data_dir, connection)? {
         Place::Store(dir) => {
             let (token, expires_at) = local(&dir).await?.create_token(request).await?;
-            CreatedToken { token: token.to_string(), expires_at: expires_at / 1000 }
+            CreatedToken { id: token.id.clone(), token: token.to_string(), expires_at: expires_at / 1000 }
         }
         Place::Server(client) => {
-            client.create_token(&NewToken { uses, ttl_secs: ttl.as_secs(), cloud_id, business }).await?
+            let host = host.map(|host| host.to_string());
+            client.create_token(&NewToken { uses, ttl_secs: ttl.as_secs(), cloud_id, business, host }).await?
         }
     };
     output::print_or(connection.output, &created, || format!("{}\n", created.token))?;

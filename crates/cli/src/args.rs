@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use proctor_client::{NewGrant, ProcessSort};
-use proctor_model::{OperationKind, ProcessKey, TaskId, Weight};
+use proctor_model::{HostKey, OperationKind, ProcessKey, TaskId, Weight};
 use proctor_server::api::{GatewayKey, Networks, RateLimit, Settings};
 
 use crate::commands::{
@@ -276,6 +276,16 @@ pub(crate) struct ServerArgs {
 pub(crate) enum TokenCommand {
     /// Make a join token; it is printed once
     Create(TokenArgs),
+    /// List join tokens, without their secrets
+    List,
+    /// Revoke a join token; hosts that enrolled with it stay
+    Revoke(TokenIdArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenIdArgs {
+    /// As `token list` shows it
+    pub(crate) id: String,
 }
 
 #[derive(Debug, Args)]
@@ -289,7 +299,10 @@ pub(crate) struct TokenArgs {
     /// The only cloud area that it is good for
     #[arg(long, env = "PROCTOR_CLOUD_ID", value_name = "N")]
     pub(crate) cloud_id: Option<u32>,
-    /// The business in which hosts are placed that enrol with it
+    /// The only host that it is good for, IP or CLOUD:IP; a known host is taken over with it
+    #[arg(long, env = "PROCTOR_HOST", value_name = "HOST", value_parser = parse_host_key)]
+    pub(crate) host: Option<HostKey>,
+    /// The business in which new hosts are placed that enrol with it
     #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID")]
     pub(crate) business: Option<u64>,
     /// Data directory of the server; without it, the server is asked
@@ -460,6 +473,10 @@ pub(crate) fn parse_process(text: &str) -> Result<ProcessKey, String> {
 }
 
 pub(crate) fn parse_task(text: &str) -> Result<TaskId, String> {
+    text.parse().map_err(|error: proctor_model::FieldError| error.problem)
+}
+
+fn parse_host_key(text: &str) -> Result<HostKey, String> {
     text.parse().map_err(|error: proctor_model::FieldError| error.problem)
 }
 

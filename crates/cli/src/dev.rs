@@ -123,7 +123,7 @@ async fn start_agent(
     let token = if proctor_agent::is_enrolled(dir) {
         None
     } else {
-        let request = TokenRequest::new(1, TOKEN_TTL, Some(HOST.cloud))?;
+        let request = TokenRequest::new(1, TOKEN_TTL, Some(HOST.cloud))?.naming(Some(HOST))?;
         let local = LocalAdmin::new(store.clone(), &serve::system_user());
         Some(local.create_token(request).await?.0.to_string())
     };

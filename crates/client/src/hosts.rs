@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use futures::Stream;
 use proctor_api::{
     BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView, CreatedToken,
-    HostPage, HostQuery, HostView, ImportRow, Imported, NewToken, Placed, Placement, ServerView,
+    HostPage, HostQuery, HostView, ImportRow, Imported, NewToken, Placed, Placement, RejoinRequest, RejoinView,
+    ServerView, TokenList, TokenView,
 };
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
@@ -82,5 +83,35 @@ impl Client {
     /// A join token for agents.
     pub async fn create_token(&self, token: &NewToken) -> Result<CreatedToken> {
         self.send(Method::POST, &["tokens"], NOTHING, token).await
+    }
+
+    /// The join tokens, without their secrets.
+    pub async fn tokens(&self) -> Result<Vec<TokenView>> {
+        let list: TokenList = self.get(&["tokens"], NOTHING).await?;
+        Ok(list.tokens)
+    }
+
+    /// Nobody enrols with it any more.
+    pub async fn revoke_token(&self, id: &str) -> Result<()> {
+        self.remove(&["tokens", id]).await
+    }
+
+    /// Lets another key take a known host over, once.
+    pub async fn allow_rejoin(&self, host: &str, ttl_secs: u64) -> Result<RejoinView> {
+        self.send(Method::POST, &["hosts", host, "rejoin"], NOTHING, &RejoinRequest { ttl_secs }).await
+    }
+
+    pub async fn withdraw_rejoin(&self, host: &str) -> Result<()> {
+        self.remove(&["hosts", host, "rejoin"]).await
+    }
+
+    /// Its session ends, and its certificate opens no other.
+    pub async fn revoke_host(&self, host: &str) -> Result<()> {
+        self.remove(&["hosts", host, "certificate"]).await
+    }
+
+    /// With its registrations and pools; its processes live on.
+    pub async fn remove_host(&self, host: &str) -> Result<()> {
+        self.remove(&["hosts", host]).await
     }
 }

@@ -56,6 +56,11 @@ impl fmt::Debug for AgentKey {
     }
 }
 
+/// Fingerprint of the key that a request proves to have, as [`AgentKey::fingerprint`] says it.
+pub fn requested_fingerprint(csr_der: &[u8]) -> Result<String> {
+    Ok(sha256_hex(&requested_key(csr_der)?.subject_public_key_info()))
+}
+
 /// The public key of a request whose signature proves that the sender has the private one. Names
 /// and extensions that the request asks for are not even read.
 pub(crate) fn requested_key(csr_der: &[u8]) -> Result<SubjectPublicKeyInfo> {

@@ -43,9 +43,8 @@ pub fn expires_at_der(certificate: &[u8]) -> Result<Timestamp> {
 }
 
 /// Fingerprint of the public key inside, equal to [`crate::AgentKey::fingerprint`] of its owner.
-pub fn key_fingerprint(certificate_pem: &str) -> Result<String> {
-    let der = certificate_from_pem("a certificate", certificate_pem)?;
-    Ok(crate::secret::sha256_hex(parse(&der)?.public_key().raw))
+pub fn key_fingerprint_der(certificate: &[u8]) -> Result<String> {
+    Ok(crate::secret::sha256_hex(parse(&CertificateDer::from(certificate))?.public_key().raw))
 }
 
 pub(crate) fn certificate_from_pem(what: &'static str, pem: &str) -> Result<CertificateDer<'static>> {

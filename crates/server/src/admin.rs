@@ -8,7 +8,7 @@ mod local;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{FieldError, Scope, Subject};
+use proctor_model::{FieldError, HostKey, Scope, Subject};
 use proctor_pki::{JoinToken, hash_secret, random_secret};
 use proctor_runtime::clock;
 use proctor_store::{App, Binding, Millis, Refusal, Store, UserToken};
@@ -31,6 +31,7 @@ pub struct TokenRequest {
     ttl: Duration,
     cloud: Option<u32>,
     business: Option<u64>,
+    host: Option<HostKey>,
 }
 
 impl TokenRequest {
@@ -43,10 +44,24 @@ impl TokenRequest {
             let days = TTL_MAX.as_secs() / (24 * 3600);
             return Err(FieldError::new("ttl_secs", format!("must be between 1 second and {days} days")));
         }
-        Ok(Self { uses, ttl, cloud, business: None })
+        Ok(Self { uses, ttl, cloud, business: None, host: None })
     }
 
-    /// Hosts that enrol with it belong to this business.
+    /// It is good for this host alone, and takes it over where it is known already.
+    pub fn naming(mut self, host: Option<HostKey>) -> Result<Self, FieldError> {
+        if host.is_some() && self.uses != 1 {
+            return Err(FieldError::new("uses", "must be 1 for a token that names a host"));
+        }
+        if let (Some(host), Some(cloud)) = (host, self.cloud)
+            && host.cloud != cloud
+        {
+            return Err(FieldError::new("cloud_id", format!("is {cloud}, but host {host} is in another cloud area")));
+        }
+        self.host = host;
+        Ok(self)
+    }
+
+    /// New hosts that enrol with it belong to this business.
     #[must_use]
     pub fn placing(mut self, business: Option<u64>) -> Self {
         self.business = business;
@@ -57,8 +72,9 @@ impl TokenRequest {
 /// In the words of the audit.
 impl std::fmt::Display for TokenRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { uses, cloud, business, .. } = self;
-        write!(f, "join token for {uses} agents, cloud {cloud:?}, business {business:?}")
+        let Self { uses, ttl: _, cloud, business, host } = self;
+        write!(f, "join token for {uses} agents, cloud {cloud:?}, business {business:?}")?;
+        host.map_or(Ok(()), |host| write!(f, ", host {host}"))
     }
 }
 
@@ -76,6 +92,7 @@ pub async fn create_token(store: &Arc<dyn Store>, request: TokenRequest) -> Resu
             expires_at,
             cloud: request.cloud,
             business: request.business,
+            host: request.host,
         })
         .await?;
     Ok((token, expires_at))

@@ -266,6 +266,7 @@ async fn enrol(store: &Arc<SqliteStore>, count: usize) {
         expires_at: i64::MAX,
         cloud: None,
         business: None,
+        host: None,
     };
     store.put_token(token).await.unwrap();
     let mut calls = JoinSet::new();
@@ -281,6 +282,7 @@ async fn enrol(store: &Arc<SqliteStore>, count: usize) {
                 host: host(number),
                 agent: agent(number),
                 key_fingerprint: format!("key-{number}"),
+                remote: None,
             };
             store.enrol(enrolment, 1).await.unwrap().unwrap();
         });

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use proctor_model::{AgentId, Control, HostKey, Identity, Limits, Ownership, Policy, ProcessKey, Spec};
 
-use crate::{Business, Enrolment, JoinToken, Millis, Registration, Store};
+use crate::{Business, Enrolment, JoinToken, Millis, Registration, SessionOpening, Store};
 
 /// Makes one `#[tokio::test]` of each case. `$open` is an `async fn` without arguments that returns
 /// an empty store and whatever must live as long as it (a temporary directory, a database).
@@ -71,7 +71,8 @@ macro_rules! conformance_suite {
             businesses::an_import_makes_businesses_and_places_hosts,
             businesses::an_import_that_is_refused_changes_nothing,
             businesses::a_business_that_is_deleted_leaves_sets_hosts_and_tokens,
-            businesses::a_tokens_business_becomes_that_of_the_host,
+            businesses::a_tokens_business_becomes_that_of_a_new_host,
+            businesses::a_token_never_moves_an_address_from_another_business,
             businesses::a_token_of_an_unknown_business_is_not_kept,
             businesses::a_repeated_enrolment_leaves_the_host_where_it_was_placed_since,
             businesses::a_host_that_changes_its_address_keeps_its_business,
@@ -82,11 +83,16 @@ macro_rules! conformance_suite {
             enrolment::unknown_tokens_and_wrong_secrets_are_refused_alike,
             enrolment::an_expired_token_is_refused_even_to_a_repetition,
             enrolment::a_token_for_one_cloud_area_is_refused_in_another,
-            enrolment::a_host_whose_agent_is_connected_is_not_given_away,
-            enrolment::a_connected_agent_is_not_replaced_by_another_key_under_its_id,
+            enrolment::a_known_host_is_not_given_to_another_key_connected_or_not,
             enrolment::a_refused_enrolment_costs_no_use,
-            enrolment::a_host_whose_agent_is_gone_moves_to_the_new_agent_with_its_registrations,
-            enrolment::the_id_of_a_connected_agent_is_not_given_to_another_host,
+            enrolment::a_token_that_names_a_host_takes_it_over_with_its_registrations_and_nothing_else,
+            enrolment::a_host_that_may_rejoin_opens_to_another_key_once_and_in_time,
+            enrolment::only_the_present_key_of_a_host_opens_sessions,
+            enrolment::a_revoked_key_opens_nothing_and_does_not_enrol_again,
+            enrolment::a_host_that_is_removed_is_new_when_it_comes_back,
+            enrolment::an_older_copy_of_settled_state_opens_no_session_unless_it_may_rejoin,
+            enrolment::tokens_are_listed_with_their_uses_and_deleted,
+            enrolment::enrolments_are_audited_and_refusals_only_with_a_known_token_and_up_to_a_bound,
             enrolment::an_agent_whose_machine_changed_its_address_keeps_its_registrations,
             enrolment::an_agent_that_moves_to_a_known_host_gets_that_hosts_registrations_as_new,
             events::events_are_read_back_in_order_with_their_host_and_time,
@@ -114,7 +120,7 @@ macro_rules! conformance_suite {
             hosts::a_reset_marks_all_offline_and_names_those_that_were_online,
             hosts::a_host_answers_to_the_id_that_it_was_given_last,
             hosts::an_id_that_is_another_hosts_is_not_given_away,
-            hosts::an_agent_that_enrols_takes_its_id_from_the_host_that_only_answered_to_it,
+            hosts::an_id_that_a_host_answers_to_is_not_taken_by_another_agent,
             hosts::a_host_keeps_its_second_id_when_its_agent_is_replaced_and_loses_it_with_its_last,
             pools::pools_are_set_on_every_bound_agent,
             pools::pools_are_narrowed_by_namespace_and_agent,
@@ -267,6 +273,7 @@ fn token(id: &str, uses: u32) -> JoinToken {
         expires_at: EXPIRES_AT,
         cloud: None,
         business: None,
+        host: None,
     }
 }
 
@@ -278,7 +285,13 @@ fn enrolment(token: &str, number: usize) -> Enrolment {
         host: host(number),
         agent: agent(number),
         key_fingerprint: format!("key-{number}"),
+        remote: None,
     }
+}
+
+/// A session of agent `number` with its own key.
+fn opening(number: usize) -> SessionOpening {
+    SessionOpening::new(agent(number), format!("key-{number}"))
 }
 
 /// Enrols agents 0 to `count` (exclusive) for the hosts of the same numbers.

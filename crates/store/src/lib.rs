@@ -16,6 +16,7 @@
 mod access_records;
 pub mod audit;
 pub mod conformance;
+mod enrolment_records;
 mod event_records;
 mod records;
 pub mod sqlite;
@@ -23,11 +24,15 @@ mod task_records;
 
 pub use access_records::{Binding, Business, BusinessSet, Refusal, User, UserToken};
 pub use audit::{AuditDraft, AuditEntry, AuditPhase, AuditQuery};
+pub use enrolment_records::{
+    ENROLMENT_ACTOR, EnrolRefusal, Enrolled, Enrolment, JoinToken, JoinTokenRecord, REFUSALS_AUDITED_MAX,
+    SessionOpening, SessionRefusal,
+};
 pub use event_records::{EventPage, EventQuery, StoredEvent, Webhook, WebhookFormat};
 pub use records::{
-    App, Assignment, Assignments, EnrolRefusal, Enrolment, HostQuery, HostRecord, HostSite, JoinToken, LabelTerm,
-    Managed, Millis, Observation, PoolAssignment, PoolRecord, ProcessCursor, ProcessQuery, ProcessRecord, RegisterMode,
-    Registered, Registration, SpecRevision,
+    App, Assignment, Assignments, HostQuery, HostRecord, HostSite, LabelTerm, Managed, Millis, Observation,
+    PoolAssignment, PoolRecord, ProcessCursor, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration,
+    SpecRevision,
 };
 pub use task_records::{
     CreatedTask, EndedTarget, Idempotency, NewTask, OpenRollout, OpenTarget, Rollout, RolloutState, RolloutStep,
@@ -36,8 +41,8 @@ pub use task_records::{
 
 use async_trait::async_trait;
 use proctor_model::{
-    AgentId, Event, HostFacts, HostKey, Namespace, OperationId, Outcome, Permissions, Pool, PoolId, ProcessKey, Role,
-    RoleName, Subject, TaskId,
+    AgentId, Event, HostKey, Namespace, OperationId, Outcome, Permissions, Pool, PoolId, ProcessKey, Role, RoleName,
+    Subject, TaskId,
 };
 use uuid::Uuid;
 
@@ -160,13 +165,31 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // Hosts.
 
+    /// Keeps the token; one that is put again keeps the count of its uses.
     async fn put_token(&self, token: JoinToken) -> Result<()>;
-    /// Checks the token, uses it up once and binds the host to the agent, all or nothing.
+    /// The one that expires last comes first.
+    async fn tokens(&self) -> Result<Vec<JoinTokenRecord>>;
+    /// Whether it was there. Nobody enrols with it any more; hosts that did stay.
+    async fn delete_token(&self, id: &str) -> Result<bool>;
+    /// Whether there is a token of this id with this secret, expired or not. Changes nothing.
+    async fn knows_token(&self, id: &str, secret_hash: &str) -> Result<bool>;
+    /// Checks the token, uses it up once and binds the host to the agent, all or nothing, together with
+    /// its audit entry. A refusal is audited too, where the token is known, and otherwise changes nothing.
     /// A repetition with the same token and key fingerprint succeeds again without a further use.
-    /// A host that was bound to another agent keeps its registrations and moves to the new one.
-    /// The token's business, if it has one, becomes that of the host, except at a repetition; a host
-    /// that only changed its address keeps its business.
-    async fn enrol(&self, enrolment: Enrolment, now: Millis) -> Result<std::result::Result<(), EnrolRefusal>>;
+    ///
+    /// A host that is known, by its address or by the agent's id, is taken over only by its own key, by a
+    /// token that names it, or after [`Self::allow_rejoin`]; connected or not is no reason. It keeps its
+    /// registrations and its business. Only a new host that has no business is placed in the token's.
+    async fn enrol(&self, enrolment: Enrolment, now: Millis) -> Result<std::result::Result<Enrolled, EnrolRefusal>>;
+    /// Lets any key that has a good token take the host over until then, or an older copy of its agent's
+    /// state come back; whichever is first. None withdraws it. False for a host that is not known.
+    async fn allow_rejoin(&self, host: &HostKey, until: Option<Millis>) -> Result<bool>;
+    /// The host's key opens no session any more, and does not enrol again. Returns the agent and an epoch
+    /// that no session of that key reaches; None for a host that no agent serves.
+    async fn revoke_host(&self, host: &HostKey, now: Millis) -> Result<Option<(AgentId, u64)>>;
+    /// Forgets the host with its registrations and pools; its address stays in its business. Returns
+    /// the agent; None for a host that no agent serves.
+    async fn remove_host(&self, host: &HostKey) -> Result<Option<AgentId>>;
     /// The matching hosts that an agent serves, sorted by cloud and ip (as text).
     async fn hosts(&self, query: &HostQuery) -> Result<Vec<HostRecord>>;
     /// By `cloud` and `ip`; the supplier is not part of a host's identity.
@@ -180,9 +203,17 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Gives each host a second id that it answers to, in place of the one that it was given before.
     /// False for a host that no agent serves, and for an id that is another host's.
     async fn bind_agent_ids(&self, bindings: &[(HostKey, AgentId)]) -> Result<Vec<bool>>;
-    /// Raises the session epoch of the agent, marks it online and returns the new epoch; None for
-    /// an agent that is bound to no host.
-    async fn open_session(&self, agent: &AgentId, facts: &HostFacts, now: Millis) -> Result<Option<u64>>;
+    /// Raises the session epoch of the agent, marks it online and returns the new epoch. Refused are
+    /// keys that do not serve the agent's host (any more), and state that is older than what
+    /// [`Self::settle_session`] has recorded.
+    async fn open_session(
+        &self,
+        opening: &SessionOpening,
+        now: Millis,
+    ) -> Result<std::result::Result<u64, SessionRefusal>>;
+    /// The agent's state directory holds this epoch: from now on, state with an earlier one is a copy.
+    /// False if the session is not the newest any more.
+    async fn settle_session(&self, agent: &AgentId, epoch: u64) -> Result<bool>;
     /// Marks the agent offline, unless a newer session is open.
     async fn close_session(&self, agent: &AgentId, epoch: u64, now: Millis) -> Result<()>;
     /// Marks every host offline and returns the agents that were online: called once, when the

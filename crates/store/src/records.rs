@@ -29,45 +29,6 @@ impl std::fmt::Debug for App {
     }
 }
 
-/// Lets `uses` agents enrol until `expires_at`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JoinToken {
-    pub id: String,
-    pub secret_hash: String,
-    pub uses: u32,
-    pub expires_at: Millis,
-    /// The only cloud area it is good for.
-    pub cloud: Option<u32>,
-    /// Where hosts that enrol with it are placed; it must be there.
-    pub business: Option<u64>,
-}
-
-#[derive(Clone, Debug)]
-pub struct Enrolment {
-    pub token_id: String,
-    pub token_secret_hash: String,
-    pub host: HostKey,
-    pub agent: AgentId,
-    /// Fingerprint of the agent's public key: tells a repetition from a second agent.
-    pub key_fingerprint: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EnrolRefusal {
-    #[error("the join token is not known")]
-    UnknownToken,
-    #[error("the join token has expired")]
-    Expired,
-    #[error("the join token has no uses left")]
-    UsedUp,
-    #[error("the join token is good only for cloud area {allowed}")]
-    WrongCloud { allowed: u32 },
-    #[error("host {host} is served by agent {agent}, which is connected")]
-    HostTaken { host: HostKey, agent: AgentId },
-    #[error("agent id {agent} belongs to host {host}, which is connected")]
-    AgentTaken { agent: AgentId, host: HostKey },
-}
-
 /// Where a host is and who serves it: all that questions about thousands of hosts need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSite {
@@ -88,6 +49,10 @@ pub struct HostRecord {
     pub epoch: u64,
     /// When `online` last changed.
     pub presence_changed_at: Millis,
+    /// Its key opens no session since then.
+    pub revoked_at: Option<Millis>,
+    /// Another key may take it over until then.
+    pub rejoin_until: Option<Millis>,
 }
 
 impl std::ops::Deref for HostRecord {

@@ -199,6 +199,7 @@ async fn open(
         seen_generation: agent.seen_generation(),
         nonce: Uuid::new_v4().as_bytes().to_vec(),
         time_ms: Some(clock::unix_millis() + agent.group().clock_offset_ms),
+        seen_epoch: None, // a simulated agent keeps no state directory that could be copied
     };
     frames.send(hello).await?;
     let answer = frames.next().await.ok_or(Ended::Closed)??;

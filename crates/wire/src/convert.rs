@@ -33,14 +33,18 @@ impl LinkMessage for FromAgent {
                 agent: agent.map(Into::into),
                 host: Some(host.into()),
             }),
-            Self::Hello { agent, boot, facts, seen_generation, nonce, time_ms } => Kind::Hello(proto::Hello {
-                agent: agent.into(),
-                boot: boot.as_str().to_owned(),
-                facts: Some(facts.into()),
-                seen_generation,
-                nonce,
-                time_ms,
-            }),
+            Self::Hello { agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch } => {
+                Kind::Hello(proto::Hello {
+                    agent: agent.into(),
+                    boot: boot.as_str().to_owned(),
+                    facts: Some(facts.into()),
+                    seen_generation,
+                    nonce,
+                    time_ms,
+                    seen_epoch,
+                })
+            }
+            Self::Settled { epoch, recorded } => Kind::Settled(proto::Settled { epoch, recorded }),
             Self::Beat => Kind::Beat(proto::Beat {}),
             Self::Outcome { operation, outcome } => Kind::Outcome(proto::OperationOutcome {
                 operation: Some(operation.into()),
@@ -71,6 +75,7 @@ impl LinkMessage for FromAgent {
             None => Self::Unknown,
             Some(Kind::Enrol(enrol)) => enrol_from(enrol)?,
             Some(Kind::Hello(hello)) => hello_from(hello)?,
+            Some(Kind::Settled(proto::Settled { epoch, recorded })) => Self::Settled { epoch, recorded },
             Some(Kind::Beat(proto::Beat {})) => Self::Beat,
             Some(Kind::Outcome(proto::OperationOutcome { operation, outcome })) => Self::Outcome {
                 operation: required("operation", operation)?.try_into()?,
@@ -106,6 +111,7 @@ fn hello_from(hello: proto::Hello) -> Result<FromAgent, WireError> {
         seen_generation: hello.seen_generation,
         nonce: bounded("nonce", hello.nonce, NONCE_BYTES_MAX)?,
         time_ms: hello.time_ms,
+        seen_epoch: hello.seen_epoch,
     })
 }
 

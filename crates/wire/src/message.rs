@@ -26,9 +26,19 @@ pub enum FromAgent {
         boot: BootId,
         facts: HostFacts,
         seen_generation: u64,
+        /// One for each run of the agent (older agents: for each session).
         nonce: Vec<u8>,
         /// The agent's clock, in Unix milliseconds; None from older agents.
         time_ms: Option<i64>,
+        /// The epoch of the last session that the state directory has recorded, 0 before the first; None
+        /// from older agents.
+        seen_epoch: Option<u64>,
+    },
+    /// The first message after a welcome: the state directory has recorded the epoch of the session, or
+    /// could not. Until then nothing is asked of an agent that records epochs.
+    Settled {
+        epoch: u64,
+        recorded: bool,
     },
     Beat,
     /// Repeated until it is acknowledged.
@@ -132,7 +142,7 @@ impl fmt::Debug for FromAgent {
                 .field("agent", agent)
                 .field("host", host)
                 .finish_non_exhaustive(),
-            Self::Hello { agent, boot, facts, seen_generation, nonce, time_ms } => f
+            Self::Hello { agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch } => f
                 .debug_struct("Hello")
                 .field("agent", agent)
                 .field("boot", boot)
@@ -140,7 +150,11 @@ impl fmt::Debug for FromAgent {
                 .field("seen_generation", seen_generation)
                 .field("nonce", nonce)
                 .field("time_ms", time_ms)
+                .field("seen_epoch", seen_epoch)
                 .finish(),
+            Self::Settled { epoch, recorded } => {
+                f.debug_struct("Settled").field("epoch", epoch).field("recorded", recorded).finish()
+            }
             Self::Beat => f.write_str("Beat"),
             Self::Outcome { operation, outcome } => {
                 f.debug_struct("Outcome").field("operation", operation).field("outcome", outcome).finish()

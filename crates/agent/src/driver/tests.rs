@@ -77,7 +77,10 @@ impl Stage {
             }
             FromAgent::Events { events } => self.events.extend(events),
             FromAgent::Observed { .. } | FromAgent::Seen { .. } | FromAgent::Beat | FromAgent::Unknown => {}
-            other @ (FromAgent::Enrol { .. } | FromAgent::Hello { .. } | FromAgent::Renew { .. }) => {
+            other @ (FromAgent::Enrol { .. }
+            | FromAgent::Hello { .. }
+            | FromAgent::Settled { .. }
+            | FromAgent::Renew { .. }) => {
                 panic!("not of the driver: {other:?}")
             }
         }

@@ -6,12 +6,14 @@ mod audit;
 mod doctor;
 mod events;
 mod history;
+mod host_identity;
 mod hosts;
 mod operate;
 mod places;
 mod pools;
 mod processes;
 mod tasks;
+mod tokens;
 mod top;
 mod wait;
 mod watch;
@@ -20,7 +22,7 @@ mod webhooks;
 use anyhow::Result;
 use proctor_client::{Client, Row};
 
-use crate::args::{Command, Connection, GroupCommand, Output};
+use crate::args::{Command, Connection, GroupCommand, Output, TokenCommand};
 use crate::output::{self, Sheet, Tone, plain};
 use crate::profile;
 
@@ -94,9 +96,11 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<End
         | Command::Kill(_)
         | Command::Manage(_)
         | Command::Release(_) => unreachable!("operations are handled above"),
+        Command::Token(TokenCommand::List) => tokens::list(&session).await,
+        Command::Token(TokenCommand::Revoke(args)) => tokens::revoke(&session, &args.id).await,
         Command::Dev(_)
         | Command::Server(_)
-        | Command::Token(_)
+        | Command::Token(TokenCommand::Create(_))
         | Command::Swarm(_)
         | Command::Completion(_)
         | Command::Man(_) => {

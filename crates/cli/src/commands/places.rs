@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
 use proctor_client::{BusinessSetView, BusinessView, ImportRow, Object};
 
-use super::{Ended, Session, processes};
+use super::{Ended, Session, host_identity, processes};
+use crate::args::parse_duration;
 use crate::output::{self, Sheet, or_dash, plain};
 
 #[derive(Debug, Subcommand)]
@@ -62,6 +64,30 @@ pub(crate) enum HostsCommand {
     Import(ImportArgs),
     /// Say which business hosts belong to; addresses need not have enrolled yet
     Place(PlaceArgs),
+    /// Let another key take a known host over, once; a join token is needed as well
+    AllowRejoin(RejoinArgs),
+    /// Revoke the certificate of a host's agent; its session ends at once, its registrations stay
+    Revoke(HostArg),
+    /// Remove a host with its registrations; its processes live on
+    Remove(HostArg),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HostArg {
+    /// An IP address, CLOUD:IP or an agent id
+    pub(super) host: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RejoinArgs {
+    /// An IP address, CLOUD:IP or an agent id
+    pub(super) host: String,
+    /// For how long: a number with s, m, h or d
+    #[arg(long, env = "PROCTOR_REJOIN_TTL", value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
+    pub(super) ttl: Duration,
+    /// Withdraw it
+    #[arg(long, env = "PROCTOR_WITHDRAW", value_parser = BoolishValueParser::new(), conflicts_with = "ttl")]
+    pub(super) withdraw: bool,
 }
 
 #[derive(Debug, Args)]
@@ -148,6 +174,9 @@ fn set_sheet(sets: &[BusinessSetView]) -> Sheet {
 pub(super) async fn hosts(session: &Session, command: HostsCommand) -> Result<Ended> {
     match command {
         HostsCommand::Import(args) => import(session, args).await,
+        HostsCommand::AllowRejoin(args) => host_identity::allow_rejoin(session, args).await,
+        HostsCommand::Revoke(args) => host_identity::revoke(session, args).await,
+        HostsCommand::Remove(args) => host_identity::remove(session, args).await,
         HostsCommand::Place(args) => {
             let placed = session.client.place_hosts(&args.hosts, args.place.business).await?;
             output::print_or(session.output, &placed, || {

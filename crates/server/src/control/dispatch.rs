@@ -215,6 +215,12 @@ impl Dispatch {
         deliveries
     }
 
+    /// The agent does not come back; returns what is open of it.
+    pub(super) fn forget(&mut self, agent: &AgentId) -> Vec<OperationId> {
+        self.expected.remove(agent);
+        self.by_agent.get(agent).cloned().unwrap_or_default()
+    }
+
     /// Removes what is final now and returns the agents concerned.
     pub(super) fn close<'o>(
         &mut self,

@@ -10,6 +10,7 @@ mod audit;
 mod carried;
 mod dispatch;
 mod events;
+mod identity;
 mod processes;
 mod record;
 mod rollout;
@@ -23,11 +24,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use proctor_model::{
-    AgentId, BootId, Class, Code, HostFacts, HostKey, Namespace, OperationId, Outcome, ProcessKey, Snapshot, TaskId,
-};
+use proctor_model::{AgentId, Class, Code, HostKey, Namespace, OperationId, Outcome, ProcessKey, Snapshot, TaskId};
 use proctor_runtime::{Tasks, clock};
-use proctor_store::{App, Assignments, HostQuery, HostRecord, HostSite, Millis, Observation, Store, StoreError};
+use proctor_store::{
+    App, Assignments, HostQuery, HostRecord, HostSite, Millis, Observation, SessionOpening, SessionRefusal, Store,
+    StoreError,
+};
 use tokio::sync::{mpsc, oneshot};
 
 pub use access::{Missing, Standing};
@@ -35,7 +37,8 @@ pub use audit::Deed;
 pub(crate) use audit::audited_on;
 pub use dispatch::Delivery;
 pub use events::{NewWebhook, WEBHOOKS_MAX};
-pub use sessions::{Meeting, Session};
+pub use identity::{REJOIN_TTL_MAX, rejoin_until};
+pub use sessions::{Greeting, Meeting, Session};
 pub use submit::Planned;
 pub use types::{
     Before, Caller, ControlError, HostRef, IdempotencyKey, Origin, Proof, Rolling, Share, SpecSource, Submission,
@@ -53,8 +56,6 @@ const OUTCOMES_QUEUED_MAX: usize = 10_000;
 /// Finished tasks are readable for this long.
 const TASKS_KEPT: Duration = Duration::from_secs(72 * 3600);
 const PRUNE_PERIOD: Duration = Duration::from_secs(3600);
-/// Two beats: a host that crashed and came back is quieter than this.
-const CLONE_HEARD: Duration = Duration::from_secs(10);
 const SWEEP_PERIOD: Duration = Duration::from_millis(200);
 
 /// A cheap handle; clones share one control plane.
@@ -131,13 +132,6 @@ impl Control {
         Ok(self.inner.store.hosts(&HostQuery { places, ..query }).await?)
     }
 
-    /// The session of another machine that uses the same identity and was heard a moment ago: a
-    /// copy of the agent's state directory.
-    pub fn clone_of(&self, agent: &AgentId, boot: &BootId) -> Option<Arc<Session>> {
-        let present = self.inner.sessions.get(agent)?;
-        (present.boot() != boot && present.heard_within(CLONE_HEARD)).then_some(present)
-    }
-
     /// What was noticed when the agent connected; nothing of one that is not connected.
     pub fn meeting(&self, agent: &AgentId) -> Meeting {
         self.inner.sessions.get(agent).map(|session| session.meeting()).unwrap_or_default()
@@ -198,25 +192,26 @@ impl Control {
 
     // What sessions call.
 
-    /// Opens a session, fences an older one and returns it with its epoch; None for an agent that
-    /// is bound to no host.
-    pub async fn open_session(
-        &self,
-        agent: &AgentId,
-        boot: BootId,
-        facts: &HostFacts,
-        seen_generation: u64,
-    ) -> Result<Option<Arc<Session>>> {
-        let Some(epoch) = self.inner.store.open_session(agent, facts, clock::unix_millis()).await? else {
-            return Ok(None);
+    /// Opens a session and fences an older one. Refused are keys that do not serve the agent's host and
+    /// old copies of its state.
+    pub async fn open_session(&self, greeting: Greeting) -> Result<std::result::Result<Arc<Session>, SessionRefusal>> {
+        let SessionOpening { agent, facts, .. } = greeting.opening.clone();
+        let epoch = match self.inner.store.open_session(&greeting.opening, clock::unix_millis()).await? {
+            Ok(epoch) => epoch,
+            Err(refusal) => return Ok(Err(refusal)),
         };
-        let session = Arc::new(Session::new(agent.clone(), epoch, boot, seen_generation));
+        let session = Arc::new(Session::new(greeting, epoch));
         self.inner.sessions.insert(session.clone());
-        let was_away = self.inner.dispatch.lock().connected(agent, epoch);
-        if was_away {
-            self.tell_online(agent, facts).await;
+        let was_away = self.inner.dispatch.lock().connected(&agent, epoch);
+        // A key that was revoked or replaced since the epoch was given out found no session to end.
+        let present = self.inner.store.hosts_by_agent(std::slice::from_ref(&agent)).await?;
+        if present.first().and_then(Option::as_ref).is_none_or(|host| host.epoch != epoch) {
+            session.fence();
         }
-        Ok(Some(session))
+        if was_away {
+            self.tell_online(&agent, &facts).await;
+        }
+        Ok(Ok(session))
     }
 
     pub async fn close_session(&self, session: &Session) -> Result<()> {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use proctor_model::{AgentId, BootId, OperationId};
+use proctor_store::SessionOpening;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +20,22 @@ pub struct Meeting {
     pub certificate_expires_at: Option<i64>,
 }
 
+/// How an agent opens a session.
+#[derive(Clone, Debug)]
+pub struct Greeting {
+    pub opening: SessionOpening,
+    pub boot: BootId,
+    /// Differs between two runs of an agent that says its epoch.
+    pub run: Vec<u8>,
+    pub seen_generation: u64,
+}
+
+impl Greeting {
+    pub fn new(opening: SessionOpening, boot: BootId) -> Self {
+        Self { opening, boot, run: Vec::new(), seen_generation: 0 }
+    }
+}
+
 /// One attachment of an agent. Its connection pulls: whoever has something for the agent leaves it
 /// here or in the dispatch table and wakes it, so nothing queues up behind a slow socket.
 #[derive(Debug)]
@@ -26,6 +43,12 @@ pub struct Session {
     agent: AgentId,
     epoch: u64,
     boot: BootId,
+    run: Vec<u8>,
+    key_fingerprint: String,
+    /// Nothing is asked of the agent before.
+    settled: AtomicBool,
+    /// Why it was ended from here; nothing where a newer session took over.
+    dismissal: Mutex<Option<String>>,
     meeting: Mutex<Meeting>,
     heard: Mutex<Instant>,
     wake: Notify,
@@ -38,11 +61,16 @@ pub struct Session {
 }
 
 impl Session {
-    pub(super) fn new(agent: AgentId, epoch: u64, boot: BootId, seen_generation: u64) -> Self {
+    pub(super) fn new(greeting: Greeting, epoch: u64) -> Self {
+        let Greeting { opening, boot, run, seen_generation } = greeting;
         Self {
-            agent,
+            agent: opening.agent,
             epoch,
             boot,
+            run,
+            key_fingerprint: opening.key_fingerprint,
+            settled: AtomicBool::new(opening.seen_epoch.is_none()),
+            dismissal: Mutex::default(),
             meeting: Mutex::default(),
             heard: Mutex::new(Instant::now()),
             wake: Notify::new(),
@@ -62,8 +90,38 @@ impl Session {
         self.epoch
     }
 
-    pub(super) fn boot(&self) -> &BootId {
-        &self.boot
+    /// Whether the greeting is by this very run of the agent, as far as older agents tell.
+    pub(super) fn is_same_run(&self, greeting: &Greeting) -> bool {
+        self.boot == greeting.boot && (greeting.opening.seen_epoch.is_none() || self.run == greeting.run)
+    }
+
+    /// Of the certificate that opened it.
+    pub fn key_fingerprint(&self) -> &str {
+        &self.key_fingerprint
+    }
+
+    /// The agent's state directory has recorded the session: from now on it gets work.
+    pub(super) fn settle(&self) {
+        self.settled.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    pub fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+
+    /// Ends it, and tells the agent why.
+    pub(super) fn dismiss(&self, reason: &str) {
+        self.dismissal.lock().get_or_insert_with(|| reason.to_owned());
+        self.fenced.cancel();
+    }
+
+    pub(super) fn fence(&self) {
+        self.fenced.cancel();
+    }
+
+    pub fn dismissal(&self) -> Option<String> {
+        self.dismissal.lock().clone()
     }
 
     pub fn met(&self, meeting: Meeting) {
@@ -93,7 +151,7 @@ impl Session {
         self.wake.notified().await;
     }
 
-    /// Returns when a newer session of the same agent has taken over.
+    /// Returns when a newer session of the same agent has taken over, or this one was dismissed.
     pub async fn fenced(&self) {
         self.fenced.cancelled().await;
     }

@@ -1,12 +1,15 @@
 //! Enrolment: a join token and a signing request in, a certificate out.
+//!
+//! Promised: whoever has no good token reaches neither the store's writer nor the authority's key, and
+//! leaves nothing but a line in the log, at most one a second.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::{SinkExt, StreamExt};
+use parking_lot::Mutex;
 use proctor_model::{AgentId, HostKey};
-use proctor_runtime::clock;
-use proctor_store::Enrolment;
+use proctor_store::{EnrolRefusal, Enrolment};
 use proctor_wire::{FromAgent, FromServer, ServerCodec};
 use tokio_util::codec::Framed;
 use uuid::Uuid;
@@ -15,6 +18,8 @@ use super::{Connection, Gateway, now};
 
 /// Renewed over the session when a third of it is left.
 pub(super) const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Strangers may come as often as they like: they get one line in this time.
+const STRANGER_LOG_PERIOD: Duration = Duration::from_secs(1);
 
 pub(super) async fn enrol(tls: Connection, peer: SocketAddr, gateway: &Gateway) {
     let mut frames = Framed::new(tls, ServerCodec::enrolment());
@@ -22,50 +27,83 @@ pub(super) async fn enrol(tls: Connection, peer: SocketAddr, gateway: &Gateway) 
         tracing::debug!(%peer, "a peer did not enrol");
         return;
     };
-    let answer = decide(gateway, token_id, &token_secret, &csr_der, agent, host).await;
-    if let FromServer::Refused { reason, .. } = &answer {
-        tracing::warn!(%peer, %host, %reason, "an enrolment was refused");
-    } else {
-        tracing::info!(%peer, %host, "a host has enrolled");
-    }
+    let request =
+        Request { token_id, token_secret_hash: proctor_pki::hash_secret(&token_secret), csr_der, agent, host };
+    let answer = match decide(gateway, request, peer).await {
+        Ok(enrolled) => {
+            tracing::info!(%peer, %host, "host enrolled");
+            enrolled
+        }
+        Err(refused) => {
+            gateway.strangers.log(peer, host, &refused);
+            let retry = matches!(refused, Refused::Later(_));
+            FromServer::Refused { reason: refused.to_string(), retry }
+        }
+    };
     if let Err(error) = frames.send(answer).await {
         tracing::debug!(%peer, %error, "an enrolment's answer was not delivered");
     }
     let _ = SinkExt::<FromServer>::close(&mut frames).await;
 }
 
-async fn decide(
-    gateway: &Gateway,
+struct Request {
     token_id: String,
-    token_secret: &str,
-    csr_der: &[u8],
+    token_secret_hash: String,
+    csr_der: Vec<u8>,
     agent: Option<AgentId>,
     host: HostKey,
-) -> FromServer {
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refused {
+    #[error(transparent)]
+    Rules(#[from] EnrolRefusal),
+    #[error("the certificate request cannot be used: {0}")]
+    Request(proctor_pki::PkiError),
+    #[error("the server cannot enrol now: {0}")]
+    Later(String),
+}
+
+/// The token is looked up first, without a write; then the request is read; the store checks and uses the
+/// token; only then is anything signed. Where that fails, the agent repeats it without a further use.
+async fn decide(gateway: &Gateway, request: Request, peer: SocketAddr) -> Result<FromServer, Refused> {
+    let later = |error: &dyn std::fmt::Display| Refused::Later(error.to_string());
+    let Request { token_id, token_secret_hash, csr_der, agent, host } = request;
+    let known = gateway.control.store().knows_token(&token_id, &token_secret_hash).await;
+    if !known.map_err(|error| later(&error))? {
+        return Err(EnrolRefusal::UnknownToken.into());
+    }
+    let key_fingerprint = proctor_pki::requested_fingerprint(&csr_der).map_err(Refused::Request)?;
     let agent = agent.unwrap_or_else(|| AgentId::from_uuid(Uuid::now_v7()));
-    // The certificate first: a request that cannot be signed must not use up the token.
-    let certificate_pem = match gateway.authority.issue_agent(csr_der, &agent, now(), CERTIFICATE_LIFETIME) {
-        Ok(pem) => pem,
-        Err(error) => return FromServer::Refused { reason: error.to_string(), retry: false },
-    };
-    let key_fingerprint = match proctor_pki::key_fingerprint(&certificate_pem) {
-        Ok(fingerprint) => fingerprint,
-        Err(error) => return FromServer::Refused { reason: error.to_string(), retry: false },
-    };
-    let enrolment = Enrolment {
-        token_id,
-        token_secret_hash: proctor_pki::hash_secret(token_secret),
-        host,
-        agent: agent.clone(),
-        key_fingerprint,
-    };
-    match gateway.control.store().enrol(enrolment, clock::unix_millis()).await {
-        Ok(Ok(())) => FromServer::Enrolled {
-            agent,
-            certificate_pem,
-            authority_pem: gateway.authority.certificate_pem().to_owned(),
-        },
-        Ok(Err(refusal)) => FromServer::Refused { reason: refusal.to_string(), retry: false },
-        Err(error) => FromServer::Refused { reason: error.to_string(), retry: true },
+    let remote = Some(peer.ip());
+    let enrolment = Enrolment { token_id, token_secret_hash, host, agent: agent.clone(), key_fingerprint, remote };
+    gateway.control.enrol(enrolment).await.map_err(|error| later(&error))??;
+    let certificate_pem =
+        gateway.authority.issue_agent(&csr_der, &agent, now(), CERTIFICATE_LIFETIME).map_err(|error| later(&error))?;
+    let authority_pem = gateway.authority.certificate_pem().to_owned();
+    Ok(FromServer::Enrolled { agent, certificate_pem, authority_pem })
+}
+
+/// Refusals, logged no faster than the log can take them.
+#[derive(Debug, Default)]
+pub(super) struct Strangers(Mutex<Unlogged>);
+
+#[derive(Debug, Default)]
+struct Unlogged {
+    count: u64,
+    logged_at: Option<Instant>,
+}
+
+impl Strangers {
+    fn log(&self, peer: SocketAddr, host: HostKey, refused: &Refused) {
+        let mut unlogged = self.0.lock();
+        let is_soon = unlogged.logged_at.is_some_and(|at| at.elapsed() < STRANGER_LOG_PERIOD);
+        if is_soon {
+            unlogged.count += 1;
+            return;
+        }
+        let more = std::mem::take(&mut unlogged.count);
+        unlogged.logged_at = Some(Instant::now());
+        tracing::warn!(%peer, %host, reason = %refused, unlogged_before = more, "enrolment refused");
     }
 }

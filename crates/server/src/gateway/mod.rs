@@ -1,6 +1,7 @@
 //! Where agents connect: TLS, enrolment and sessions.
 //!
-//! Promised: a session is opened only for the agent that its certificate names; frames are bounded;
+//! Promised: a session is opened only for the agent that its certificate names, and only by the key that
+//! the host has now; frames are bounded;
 //! a peer that says nothing for a few beats is let go. Absent: what operations mean; the session
 //! only carries them.
 
@@ -47,6 +48,7 @@ struct Gateway {
     control: Control,
     authority: Authority,
     greetings: Arc<Semaphore>,
+    strangers: enrol::Strangers,
 }
 
 /// Listens for agents until `tasks` end; returns the address.
@@ -58,7 +60,12 @@ pub(crate) async fn serve(address: SocketAddr, control: Control, tasks: &Tasks) 
     let listen_error = |source| ServerError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
-    let gateway = Arc::new(Gateway { control, authority, greetings: Arc::new(Semaphore::new(GREETINGS_MAX)) });
+    let gateway = Arc::new(Gateway {
+        control,
+        authority,
+        greetings: Arc::new(Semaphore::new(GREETINGS_MAX)),
+        strangers: enrol::Strangers::default(),
+    });
     let of_tasks = tasks.clone();
     tasks.spawn("link listener", async move { accept(listener, acceptor, gateway, of_tasks).await });
     Ok(address)

@@ -8,13 +8,13 @@ use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
 use proctor_model::{AgentId, Event};
 use proctor_runtime::{Tasks, clock};
-use proctor_store::{Assignment, Assignments};
+use proctor_store::{Assignment, Assignments, SessionOpening, SessionRefusal};
 use proctor_wire::{Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, ServerCodec, WireError};
 use tokio_util::codec::Framed;
 
 use super::enrol::CERTIFICATE_LIFETIME;
 use super::{Connection, Gateway, now};
-use crate::control::{Control, ControlError, Meeting, Session};
+use crate::control::{Control, ControlError, Greeting, Meeting, Session};
 
 const BEAT: Duration = Duration::from_secs(5);
 /// Without a word for this long a peer is gone.
@@ -40,8 +40,14 @@ enum Ended {
     Stuck,
     #[error("a newer session took over")]
     Fenced,
-    #[error("another machine with the same identity is connected")]
+    #[error("{0}")]
+    Dismissed(String),
+    #[error("an agent with the same identity is connected: is this a copy of its state directory?")]
     Cloned,
+    #[error(transparent)]
+    Refused(#[from] SessionRefusal),
+    #[error("the agent asked to renew its certificate with another key")]
+    RenewKey,
     #[error("the link broke")]
     Link(#[from] WireError),
     #[error("control refused")]
@@ -53,26 +59,41 @@ enum Ended {
 type Sender = SplitSink<Framed<Connection, ServerCodec>, FromServer>;
 type Receiver = SplitStream<Framed<Connection, ServerCodec>>;
 
+/// Who presented a certificate.
+struct Presented {
+    agent: AgentId,
+    key_fingerprint: String,
+    /// Unix seconds.
+    expires_at: Option<i64>,
+}
+
+impl Presented {
+    fn of(tls: &Connection) -> proctor_pki::Result<Option<Self>> {
+        let Some(chain) = tls.get_ref().1.peer_certificates() else { return Ok(None) };
+        let Some(first) = chain.first() else { return Ok(None) };
+        Ok(Some(Self {
+            agent: proctor_pki::agent_of(chain)?,
+            key_fingerprint: proctor_pki::key_fingerprint_der(first)?,
+            expires_at: proctor_pki::expires_at_der(first).ok().map(|at| at.as_second()),
+        }))
+    }
+}
+
 /// Checks who it is and starts the session's task.
 pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway>, tasks: Tasks) {
-    let certificates = tls.get_ref().1.peer_certificates();
-    let expires_at = certificates.and_then(<[_]>::first).and_then(|first| proctor_pki::expires_at_der(first).ok());
-    let agent = match certificates.map(proctor_pki::agent_of) {
-        Some(Ok(agent)) => agent,
-        Some(Err(error)) => return tracing::warn!(%peer, %error, "a certificate names no agent"),
-        None => return tracing::debug!(%peer, "a session needs a certificate"),
+    let presented = match Presented::of(&tls) {
+        Ok(Some(presented)) => presented,
+        Ok(None) => return tracing::debug!(%peer, "a session needs a certificate"),
+        Err(error) => return tracing::warn!(%peer, %error, "a certificate names no agent"),
     };
+    let agent = presented.agent.clone();
     let (mut sender, mut receiver) = Framed::new(tls, ServerCodec::new()).split();
-    let expires_at = expires_at.map(|at| at.as_second());
-    let session = match hello(&mut receiver, &agent, expires_at, &gateway.control).await {
-        Ok(Some(session)) => session,
-        Ok(None) => {
-            let reason = format!("agent {agent} is bound to no host: enrol it again");
-            let _ = sender.send(FromServer::Refused { reason, retry: false }).await;
-            return;
-        }
-        Err(error @ Ended::Cloned) => {
-            let _ = sender.send(FromServer::Refused { reason: error.to_string(), retry: true }).await;
+    let session = match hello(&mut receiver, presented, &gateway.control).await {
+        Ok(session) => session,
+        Err(error @ (Ended::Cloned | Ended::Refused(_))) => {
+            tracing::warn!(%peer, %agent, reason = %error, "session refused");
+            let retry = matches!(error, Ended::Cloned);
+            let _ = sender.send(FromServer::Refused { reason: error.to_string(), retry }).await;
             return;
         }
         Err(error) => return tracing::debug!(%peer, %agent, %error, "a session did not open"),
@@ -80,37 +101,36 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
     tracing::info!(%peer, %agent, epoch = session.epoch(), "an agent is connected");
     let shutdown = tasks.shutdown();
     tasks.spawn_to_end("link session", async move {
-        let carried = Box::pin(carry(&gateway, &session, sender, receiver));
+        let carried = Box::pin(carry(&gateway, &session, &mut sender, receiver));
         let ended = shutdown.run_until_cancelled(carried).await;
         let control = &gateway.control;
-        if let Some(Err(ended)) = ended {
-            tracing::info!(agent = %session.agent(), epoch = session.epoch(), why = %ended, "an agent is gone");
-        } else {
+        let Some(Err(ended)) = ended else {
             return; // the server ends: it is the server that is gone, not the agent
-        }
+        };
+        tracing::info!(agent = %session.agent(), epoch = session.epoch(), why = %ended, "an agent is gone");
         if let Err(error) = control.close_session(&session).await {
             tracing::warn!(agent = %session.agent(), %error, "the end of a session cannot be recorded");
+        }
+        if let Ended::Dismissed(reason) = ended {
+            let _ = send(&mut sender, FromServer::Refused { reason, retry: false }).await;
         }
     });
 }
 
-async fn hello(
-    receiver: &mut Receiver,
-    agent: &AgentId,
-    certificate_expires_at: Option<i64>,
-    control: &Control,
-) -> Result<Option<Arc<Session>>, Ended> {
+async fn hello(receiver: &mut Receiver, presented: Presented, control: &Control) -> Result<Arc<Session>, Ended> {
+    let Presented { agent, key_fingerprint, expires_at } = presented;
     match receiver.next().await {
-        Some(Ok(FromAgent::Hello { agent: said, boot, facts, seen_generation, time_ms, .. })) if said == *agent => {
+        Some(Ok(FromAgent::Hello { agent: said, boot, facts, seen_generation, nonce, time_ms, seen_epoch }))
+            if said == agent =>
+        {
             let clock_ahead_ms = time_ms.map(|theirs| theirs.saturating_sub(clock::unix_millis()));
-            if let Some(present) = control.clone_of(agent, &boot) {
-                tracing::warn!(%agent, epoch = present.epoch(), "another machine uses the identity of a connected agent");
+            let opening = SessionOpening { agent, key_fingerprint, seen_epoch, facts };
+            let greeting = Greeting { opening, boot, run: nonce, seen_generation };
+            if control.clone_of(&greeting).is_some() {
                 return Err(Ended::Cloned);
             }
-            let session = control.open_session(agent, boot, &facts, seen_generation).await?;
-            if let Some(session) = &session {
-                session.met(Meeting { clock_ahead_ms, certificate_expires_at });
-            }
+            let session = control.open_session(greeting).await??;
+            session.met(Meeting { clock_ahead_ms, certificate_expires_at: expires_at });
             Ok(session)
         }
         Some(Ok(_)) => Err(Ended::Closed),
@@ -119,15 +139,15 @@ async fn hello(
     }
 }
 
-async fn carry(gateway: &Gateway, session: &Session, mut sender: Sender, mut receiver: Receiver) -> Result<(), Ended> {
+async fn carry(gateway: &Gateway, session: &Session, sender: &mut Sender, mut receiver: Receiver) -> Result<(), Ended> {
     let welcome =
         FromServer::Welcome { epoch: session.epoch(), beat_interval: BEAT, server_time_ms: clock::unix_millis() };
-    send(&mut sender, welcome).await?;
+    send(sender, welcome).await?;
     let (replies, to_reply) = tokio::sync::mpsc::channel(REPLIES_MAX);
     tokio::select! {
         ended = listen(gateway, session, &mut receiver, replies) => ended,
-        ended = talk(&gateway.control, session, &mut sender, to_reply) => ended,
-        () = session.fenced() => Err(Ended::Fenced),
+        ended = talk(&gateway.control, session, sender, to_reply) => ended,
+        () = session.fenced() => Err(session.dismissal().map_or(Ended::Fenced, Ended::Dismissed)),
     }
 }
 
@@ -158,6 +178,10 @@ async fn listen(
             }
             FromAgent::Renew { csr_der } => {
                 let agent = session.agent();
+                // Another key would be a second identity of the host that nobody enrolled.
+                if proctor_pki::requested_fingerprint(&csr_der)? != session.key_fingerprint() {
+                    return Err(Ended::RenewKey);
+                }
                 let certificate_pem = gateway.authority.issue_agent(&csr_der, agent, now(), CERTIFICATE_LIFETIME)?;
                 if let Ok(expires_at) = proctor_pki::expires_at(&certificate_pem) {
                     session.renewed(expires_at.as_second());
@@ -168,7 +192,10 @@ async fn listen(
                 store_events(control, session, &mut unstored).await?;
                 let _ = replies.try_send(FromServer::Beat);
             }
-            FromAgent::Seen { .. } | FromAgent::Unknown => {}
+            FromAgent::Settled { epoch, recorded } if epoch == session.epoch() => {
+                control.settled(session, recorded).await;
+            }
+            FromAgent::Settled { .. } | FromAgent::Seen { .. } | FromAgent::Unknown => {}
             FromAgent::Enrol { .. } | FromAgent::Hello { .. } => return Err(Ended::Closed),
         }
     }
@@ -202,26 +229,7 @@ async fn talk(
         if let Some(up_to) = session.take_events_seen() {
             feed(sender, FromServer::EventsSeen { up_to }).await?;
         }
-        for operations in control.take_cancels(session).chunks(ITEMS_MAX) {
-            feed(sender, FromServer::Cancel { operations: operations.to_vec() }).await?;
-        }
-        // In this order: whoever submits sets the flag before the target is there, so the spec of
-        // every delivery in hand is among what is assigned now, or was before.
-        let deliveries = control.take_deliveries(session, DELIVERIES_MAX);
-        if session.take_reassign() {
-            assign(control, session, sender).await?;
-        }
-        let is_more = deliveries.len() == DELIVERIES_MAX;
-        for delivery in deliveries {
-            let message = FromServer::Operate {
-                operation: delivery.operation,
-                key: delivery.key,
-                kind: delivery.kind,
-                spec: delivery.spec,
-                expires_in: delivery.expires_in,
-            };
-            feed(sender, message).await?;
-        }
+        let is_more = session.is_settled() && give_work(control, session, sender).await?;
         tokio::time::timeout(WRITE_LIMIT, sender.flush()).await.map_err(|_| Ended::Stuck)??;
         if is_more {
             continue;
@@ -231,6 +239,31 @@ async fn talk(
             Some(message) = replies.recv() => send(sender, message).await?,
         }
     }
+}
+
+/// What the agent must not do any more, must know and must do; returns whether there is more.
+async fn give_work(control: &Control, session: &Session, sender: &mut Sender) -> Result<bool, Ended> {
+    for operations in control.take_cancels(session).chunks(ITEMS_MAX) {
+        feed(sender, FromServer::Cancel { operations: operations.to_vec() }).await?;
+    }
+    // In this order: whoever submits sets the flag before the target is there, so the spec of
+    // every delivery in hand is among what is assigned now, or was before.
+    let deliveries = control.take_deliveries(session, DELIVERIES_MAX);
+    if session.take_reassign() {
+        assign(control, session, sender).await?;
+    }
+    let is_more = deliveries.len() == DELIVERIES_MAX;
+    for delivery in deliveries {
+        let message = FromServer::Operate {
+            operation: delivery.operation,
+            key: delivery.key,
+            kind: delivery.kind,
+            spec: delivery.spec,
+            expires_in: delivery.expires_in,
+        };
+        feed(sender, message).await?;
+    }
+    Ok(is_more)
 }
 
 /// Sends what changed in the order of its generations, so that an agent that has seen one has seen

@@ -1,9 +1,9 @@
 //! Agents: their state, what is known about them, and a task seen by its agents.
 
-use proctor_model::{BootId, HostFacts, Outcome};
+use proctor_model::{HostFacts, Outcome};
 use serde_json::{Value, json};
 
-use crate::support::{GATEWAY, World, spec};
+use crate::support::{GATEWAY, World, greeting, spec};
 
 const AGENT: &str = "020000000052540a9b2c1641";
 const SECOND: &str = "020000000052540a9b2c9999";
@@ -19,7 +19,9 @@ async fn connected(world: &World, agent: &str) -> std::sync::Arc<proctor_server:
         agent_version: "0.1.0".into(),
         ..HostFacts::default()
     };
-    world.control.open_session(&agent.parse().unwrap(), BootId::from("boot"), &facts, 0).await.unwrap().unwrap()
+    let mut greeting = greeting(&agent.parse().unwrap());
+    greeting.opening.facts = facts;
+    world.control.open_session(greeting).await.unwrap().unwrap()
 }
 
 fn ids(rows: &Value) -> Vec<&str> {

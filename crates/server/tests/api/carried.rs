@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use axum::http::{Method, StatusCode};
-use proctor_model::{BootId, Code, HostFacts, OperationKind, Outcome, ProcessKey, Spec, TaskId};
+use proctor_model::{Code, OperationKind, Outcome, ProcessKey, Spec, TaskId};
 use proctor_server::control::{Delivery, Session};
 use proctor_store::{ProcessQuery, Store, TaskView};
 use serde_json::{Value, json};
@@ -128,8 +128,8 @@ impl Stage {
                 world.bind(&format!("app:{role}"), role, "everything").await;
             }
         }
-        let (agent, facts) = (AGENT.parse().unwrap(), HostFacts::default());
-        let session = world.control.open_session(&agent, BootId::from("b"), &facts, 0).await.unwrap().unwrap();
+        let agent = AGENT.parse().unwrap();
+        let session = world.control.open_session(crate::support::greeting(&agent)).await.unwrap().unwrap();
         Self { world, session }
     }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use proctor_model::{BootId, HostFacts, OperationKind, Outcome};
+use proctor_model::{OperationKind, Outcome};
 use serde_json::{Value, json};
 
-use crate::support::{APP, JOB, SECRET, World};
+use crate::support::{APP, JOB, SECRET, World, greeting};
 
 const KEY: &str = "/data/nginx/nginxd:0:10.0.0.1";
 
@@ -31,8 +31,7 @@ async fn result(world: &World, task: &str) -> Value {
 async fn a_task_is_115_until_every_row_is_done_and_contents_are_objects() {
     let world = World::new().await;
     let agent = "020000000052540a9b2c1641".parse().unwrap();
-    let session =
-        world.control.open_session(&agent, BootId::from("boot"), &HostFacts::default(), 0).await.unwrap().unwrap();
+    let session = world.control.open_session(greeting(&agent)).await.unwrap().unwrap();
 
     let task = submit(&world, "operate_process", body(0)).await;
     let pending = result(&world, &task).await;
@@ -62,8 +61,7 @@ async fn a_task_is_115_until_every_row_is_done_and_contents_are_objects() {
 async fn manage_proc_manages_by_1_and_releases_by_2() {
     let world = World::new().await;
     let agent = "020000000052540a9b2c1641".parse().unwrap();
-    let session =
-        world.control.open_session(&agent, BootId::from("boot"), &HostFacts::default(), 0).await.unwrap().unwrap();
+    let session = world.control.open_session(greeting(&agent)).await.unwrap().unwrap();
 
     submit(&world, "manage_proc", body(1)).await;
     submit(&world, "manage_proc", body(2)).await;

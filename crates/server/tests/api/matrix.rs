@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use crate::support::{Answer, ESB, SECRET, World, on_host, registered};
 
 const HOST: &str = "0:10.0.0.1";
+/// One that may go.
+const SPARE_HOST: &str = "0:10.0.0.8";
 const NOBODY: &str = "nobody";
 
 /// A world with an app for each class, which has that class alone, everywhere, and one that has none.
@@ -23,6 +25,7 @@ async fn world() -> World {
         world.bind(&format!("app:{}", only(class)), &format!("only-{class}"), "everything").await;
     }
     world.app(NOBODY).await;
+    world.enrol(SPARE_HOST, "spare-agent").await;
     world.post(&format!("{ESB}/register_proc_info"), registered("m", "10.0.0.1")).await.data();
     world
 }
@@ -134,6 +137,7 @@ fn native_sample(method: &Method, path: &str, task: &str) -> Option<(String, Val
         ("POST", "/processes" | "/processes/plan") => registered("m", "10.0.0.1"),
         ("DELETE", "/processes/{namespace}/{name}" | "/pools/{namespace}/{id}") => hosts,
         ("PUT", "/roles/{name}") => json!({ "classes": ["read"] }),
+        ("POST", "/hosts/{host}/rejoin") => json!({ "ttl_secs": 60 }),
         ("POST", "/tokens") => json!({ "uses": 1, "ttl_secs": 60 }),
         ("POST", "/users") => json!({ "name": "m" }),
         ("POST", "/users/{name}/tokens") => json!({ "note": "x" }),
@@ -146,6 +150,7 @@ fn native_sample(method: &Method, path: &str, task: &str) -> Option<(String, Val
     let path = path
         .replace("{task_id}", task)
         .replace("{namespace}", "web")
+        .replace("{host}", SPARE_HOST)
         .replace("{code}", "made_by_the_matrix")
         .replace("{name}", "m");
     let number = match () {

@@ -1,17 +1,16 @@
 //! Registrations and what is known about processes and agents.
 
-use proctor_model::{BootId, HostFacts, Phase, Snapshot};
+use proctor_model::{Phase, Snapshot};
 use serde_json::{Value, json};
 
-use crate::support::{APP, ESB, GATEWAY, World, on_host, registered};
+use crate::support::{APP, ESB, GATEWAY, World, greeting, on_host, registered};
 
 const AGENT: &str = "020000000052540a9b2c1641";
 const ROW: &str = "0:7:10.0.0.1:web:a";
 
 async fn observe(world: &World, snapshot: Snapshot) {
     let agent = AGENT.parse().unwrap();
-    let session =
-        world.control.open_session(&agent, BootId::from("boot"), &HostFacts::default(), 0).await.unwrap().unwrap();
+    let session = world.control.open_session(greeting(&agent)).await.unwrap().unwrap();
     world.control.observed(&session, vec![("web/a".parse().unwrap(), snapshot)]).await.unwrap();
 }
 

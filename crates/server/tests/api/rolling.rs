@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{BootId, Code, HostFacts, HostKey, OperationKind, Outcome, TaskId};
+use proctor_model::{Code, HostKey, OperationKind, Outcome, TaskId};
 use proctor_server::control::{
     Caller, Control, ControlError, Delivery, HostRef, IdempotencyKey, Rolling, Session, Share, SpecSource, Submission,
     SubmitOptions, SubmittedItem, SubmittedTarget,
 };
 use proctor_store::{RolloutState, TaskView};
 
-use crate::support::{ESB, World, registered};
+use crate::support::{ESB, World, greeting, registered};
 
 pub(crate) const HOSTS: usize = 4;
 
@@ -33,8 +33,7 @@ fn host(number: usize) -> HostKey {
 }
 
 async fn connect(control: &Control, agent: &str) -> Arc<Session> {
-    let boot = BootId::from("boot");
-    control.open_session(&agent.parse().unwrap(), boot, &HostFacts::default(), 0).await.unwrap().unwrap()
+    control.open_session(greeting(&agent.parse().unwrap())).await.unwrap().unwrap()
 }
 
 pub(crate) fn restart(options: SubmitOptions) -> Submission {

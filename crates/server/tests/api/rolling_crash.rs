@@ -111,8 +111,8 @@ async fn live<'a>(file: &Path, script: &'a Script, ledgers: &'a mut Ledgers, wri
     let mut life = Life { script, ledgers, store, control, sessions: Vec::new(), left, tasks, reported: None };
     for number in 0..HOSTS {
         let agent = format!("agent-{number}").parse().unwrap();
-        let opened = life.control.open_session(&agent, "boot".into(), &proctor_model::HostFacts::default(), 0).await;
-        life.sessions.push(opened.ok()??);
+        let opened = life.control.open_session(crate::support::greeting(&agent)).await;
+        life.sessions.push(opened.ok()?.ok()?);
     }
     Some(life)
 }

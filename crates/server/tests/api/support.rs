@@ -8,13 +8,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
-use proctor_model::{AgentId, HostKey};
+use proctor_model::{AgentId, BootId, HostKey};
 use proctor_pki::hash_secret;
 use proctor_runtime::Tasks;
 use proctor_server::api::{self, ApiState, Settings};
-use proctor_server::control::Control;
+use proctor_server::control::{Control, Greeting};
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{App, Binding, Enrolment, JoinToken, Store};
+use proctor_store::{App, Binding, Enrolment, JoinToken, SessionOpening, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -120,10 +120,12 @@ impl World {
             expires_at: i64::MAX,
             cloud: None,
             business: None,
+            host: None,
         };
         self.store.put_token(token).await.unwrap();
-        let key_fingerprint = format!("fingerprint-{agent}");
-        let enrolment = Enrolment { token_id, token_secret_hash: secret_hash, host, agent, key_fingerprint };
+        let key_fingerprint = format!("key-{agent}");
+        let enrolment =
+            Enrolment { token_id, token_secret_hash: secret_hash, host, agent, key_fingerprint, remote: None };
         self.store.enrol(enrolment, 1).await.unwrap().unwrap();
     }
 
@@ -225,4 +227,9 @@ pub(crate) fn registered(name: &str, ip: &str) -> Value {
     let mut body = on_host(name, ip);
     body["spec"] = spec();
     body
+}
+
+/// How the agent that `enrol` knows opens a session.
+pub(crate) fn greeting(agent: &AgentId) -> Greeting {
+    Greeting::new(SessionOpening::new(agent.clone(), format!("key-{agent}")), BootId::from("boot"))
 }

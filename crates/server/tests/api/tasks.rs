@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use proctor_model::{BootId, HostFacts, OperationKind, Outcome, Phase, Snapshot, Usage};
+use proctor_model::{OperationKind, Outcome, Phase, Snapshot, Usage};
 use proctor_server::control::Session;
 use serde_json::{Value, json};
 
-use crate::support::{ESB, GATEWAY, World, on_host, registered, spec};
+use crate::support::{ESB, GATEWAY, World, greeting, on_host, registered, spec};
 
 const AGENT: &str = "020000000052540a9b2c1641";
 const PENDING: &str = r#"{"error_code":115,"error_msg":"handling","content":""}"#;
@@ -24,7 +24,7 @@ fn with_spec(mut body: Value) -> Value {
 
 async fn connect(world: &World) -> Arc<Session> {
     let agent = AGENT.parse().unwrap();
-    world.control.open_session(&agent, BootId::from("boot"), &HostFacts::default(), 0).await.unwrap().unwrap()
+    world.control.open_session(greeting(&agent)).await.unwrap().unwrap()
 }
 
 /// The agent answers everything that waits for it with `outcome`.

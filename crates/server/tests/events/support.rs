@@ -10,10 +10,10 @@ use proctor_pki::hash_secret;
 use proctor_runtime::Tasks;
 use proctor_server::admin::{self, AppCode, AppOptions};
 use proctor_server::api::{self, ApiState, Settings};
-use proctor_server::control::{Control, Session};
+use proctor_server::control::{Control, Greeting, Session};
 use proctor_server::webhooks;
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{Enrolment, EventQuery, JoinToken, Store, StoredEvent};
+use proctor_store::{Enrolment, EventQuery, JoinToken, SessionOpening, Store, StoredEvent};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -51,7 +51,8 @@ impl World {
 
     pub(crate) async fn session(&self, agent: &str) -> Arc<Session> {
         let facts = HostFacts { agent_version: "1.2.3".into(), ..HostFacts::default() };
-        self.control.open_session(&id(agent), BootId::from("boot"), &facts, 0).await.unwrap().unwrap()
+        let opening = SessionOpening { facts, ..SessionOpening::new(id(agent), format!("key-{agent}")) };
+        self.control.open_session(Greeting::new(opening, BootId::from("boot"))).await.unwrap().unwrap()
     }
 
     pub(crate) async fn all(&self) -> Vec<StoredEvent> {
@@ -120,7 +121,7 @@ async fn enrol(store: &dyn Store, number: u8) {
     let (uses, expires_at, cloud) = (1, i64::MAX, None);
     let secret_hash = token_secret_hash.clone();
     store
-        .put_token(JoinToken { id: token_id.clone(), secret_hash, uses, expires_at, cloud, business: None })
+        .put_token(JoinToken { id: token_id.clone(), secret_hash, uses, expires_at, cloud, business: None, host: None })
         .await
         .unwrap();
     let enrolment = Enrolment {
@@ -128,7 +129,8 @@ async fn enrol(store: &dyn Store, number: u8) {
         token_secret_hash,
         host: format!("10.0.0.{number}").parse().unwrap(),
         agent: id(&format!("agent-{number}")),
-        key_fingerprint: format!("key-{number}"),
+        key_fingerprint: format!("key-agent-{number}"),
+        remote: None,
     };
     store.enrol(enrolment, 1).await.unwrap().unwrap();
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use proctor_model::{BootId, HostFacts, Phase, ProcessKey, Snapshot, Usage};
+use proctor_model::{Phase, ProcessKey, Snapshot, Usage};
 use serde_json::{Value, json};
 
-use crate::support::{AGENT, HOST, World, column, error, registration};
+use crate::support::{AGENT, HOST, World, column, error, greeting, registration};
 
 async fn register(world: &World, namespace: &str, name: &str, labels: Value) {
     let mut body = registration(name);
@@ -19,7 +19,7 @@ async fn register(world: &World, namespace: &str, name: &str, labels: Value) {
 /// Says what is seen of processes on the host: name, phase and memory.
 async fn observe(world: &World, seen: &[(&str, Phase, f64)]) {
     let agent = AGENT.parse().unwrap();
-    let session = world.control.open_session(&agent, BootId::from("boot"), &HostFacts::default(), 0).await;
+    let session = world.control.open_session(greeting(&agent)).await;
     let session: Arc<_> = session.unwrap().unwrap();
     let snapshot = |phase: Phase, memory: f64| Snapshot {
         phase,

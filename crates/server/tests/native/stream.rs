@@ -7,12 +7,12 @@ use std::time::Duration;
 use axum::body::{Body, BodyDataStream};
 use axum::http::{Request, StatusCode};
 use futures::StreamExt;
-use proctor_model::{BootId, Event, EventKind, HostFacts};
+use proctor_model::{Event, EventKind};
 use proctor_server::control::Session;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use crate::support::{AGENT, World, credentials, error};
+use crate::support::{AGENT, World, credentials, error, greeting};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -62,7 +62,7 @@ impl Stream {
 
 pub(crate) async fn session(world: &World) -> Arc<Session> {
     let agent = AGENT.parse().unwrap();
-    world.control.open_session(&agent, BootId::from("boot"), &HostFacts::default(), 0).await.unwrap().unwrap()
+    world.control.open_session(greeting(&agent)).await.unwrap().unwrap()
 }
 
 pub(crate) fn event(sequence: u64, kind: EventKind) -> Event {

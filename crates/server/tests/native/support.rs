@@ -5,14 +5,14 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
-use proctor_model::{AgentId, HostKey};
+use proctor_model::{AgentId, BootId, HostKey};
 use proctor_pki::hash_secret;
 use proctor_runtime::Tasks;
 use proctor_server::admin::{self, AppCode, AppOptions};
 use proctor_server::api::{self, ApiState, Settings};
-use proctor_server::control::Control;
+use proctor_server::control::{Control, Greeting};
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{Enrolment, JoinToken, Store};
+use proctor_store::{Enrolment, JoinToken, SessionOpening, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -55,10 +55,12 @@ impl World {
             expires_at: i64::MAX,
             cloud: None,
             business: None,
+            host: None,
         };
         self.store.put_token(token).await.unwrap();
         let key_fingerprint = format!("key-{agent}");
-        let enrolment = Enrolment { token_id: id, token_secret_hash: secret_hash, host, agent, key_fingerprint };
+        let enrolment =
+            Enrolment { token_id: id, token_secret_hash: secret_hash, host, agent, key_fingerprint, remote: None };
         self.store.enrol(enrolment, 1).await.unwrap().unwrap();
     }
 
@@ -155,4 +157,9 @@ pub(crate) fn error(answer: &Value) -> (&str, &str) {
 /// One field of every object in a list.
 pub(crate) fn column<'a>(list: &'a Value, field: &str) -> Vec<&'a Value> {
     list.as_array().unwrap().iter().map(|row| &row[field]).collect()
+}
+
+/// How the agent that `enrol` knows opens a session.
+pub(crate) fn greeting(agent: &AgentId) -> Greeting {
+    Greeting::new(SessionOpening::new(agent.clone(), format!("key-{agent}")), BootId::from("boot"))
 }

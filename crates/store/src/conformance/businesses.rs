@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proctor_model::HostKey;
 
 use super::{agent, business, enrol, enrolment, host, token};
-use crate::{Business, BusinessSet, Enrolment, HostQuery, JoinToken, Refusal, Store};
+use crate::{Business, BusinessSet, EnrolRefusal, Enrolment, HostQuery, JoinToken, Refusal, Store};
 
 fn set(id: u64, members: &[u64]) -> BusinessSet {
     BusinessSet { id, name: format!("set {id}"), members: members.iter().copied().collect() }
@@ -154,14 +154,32 @@ pub async fn a_business_that_is_deleted_leaves_sets_hosts_and_tokens(store: Arc<
     assert_eq!(placed(&*store).await, [None, Some(2), None]);
 }
 
-pub async fn a_tokens_business_becomes_that_of_the_host(store: Arc<dyn Store>) {
+pub async fn a_tokens_business_becomes_that_of_a_new_host(store: Arc<dyn Store>) {
     put_businesses(&*store, &[1, 2]).await;
     store.put_token(JoinToken { business: Some(1), ..token("of 1", 9) }).await.unwrap();
-    store.place_hosts(&[(host(0), Some(2))]).await.unwrap().unwrap();
+    store.place_hosts(&[(host(1), Some(1))]).await.unwrap().unwrap();
 
     store.enrol(enrolment("of 1", 0), 0).await.unwrap().unwrap();
+    store.enrol(enrolment("of 1", 1), 0).await.unwrap().unwrap();
 
-    assert_eq!(placed(&*store).await, [Some(1)]);
+    assert_eq!(placed(&*store).await, [Some(1), Some(1)]);
+}
+
+pub async fn a_token_never_moves_an_address_from_another_business(store: Arc<dyn Store>) {
+    put_businesses(&*store, &[1, 2]).await;
+    enrol(&*store, 1).await;
+    store.put_token(JoinToken { business: Some(1), ..token("of 1", 9) }).await.unwrap();
+    store.place_hosts(&[(host(0), Some(2)), (host(5), Some(2))]).await.unwrap().unwrap();
+    store.allow_rejoin(&host(0), Some(9)).await.unwrap();
+    let refused = |host| Err(EnrolRefusal::WrongBusiness { host, of_token: 1 });
+
+    let known = store.enrol(Enrolment { host: host(0), ..enrolment("of 1", 9) }, 0).await.unwrap();
+    let placed_before = store.enrol(enrolment("of 1", 5), 0).await.unwrap();
+    let own_key = store.enrol(enrolment("of 1", 0), 0).await.unwrap();
+
+    assert_eq!((known, placed_before), (refused(host(0)), refused(host(5))));
+    assert!(own_key.is_ok());
+    assert_eq!(placed(&*store).await, [Some(2)]);
 }
 
 pub async fn a_token_of_an_unknown_business_is_not_kept(store: Arc<dyn Store>) {
@@ -187,8 +205,9 @@ pub async fn a_host_that_changes_its_address_keeps_its_business(store: Arc<dyn S
 
     store.enrol(Enrolment { host: host(9), ..enrolment("fixture", 0) }, 5).await.unwrap().unwrap();
     let moved = placed(&*store).await;
-    store.enrol(Enrolment { host: host(8), ..enrolment("fixture", 0) }, 5).await.unwrap().unwrap();
+    let elsewhere = store.enrol(Enrolment { host: host(8), ..enrolment("fixture", 0) }, 5).await.unwrap();
 
     assert_eq!(moved, [Some(1)]);
-    assert_eq!(placed(&*store).await, [Some(2)], "the new address has a business of its own");
+    assert_eq!(elsewhere, Err(EnrolRefusal::MovesBusiness { host: host(8) }));
+    assert_eq!(placed(&*store).await, [Some(1)]);
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use proctor_model::{Event, EventKind, HostFacts};
+use proctor_model::{Event, EventKind};
 
-use super::{agent, enrol, host, key};
+use super::{agent, enrol, host, key, opening};
 use crate::{EventPage, EventQuery, Store, StoredEvent};
 
 pub(super) fn event(sequence: u64, kind: EventKind, process: Option<&str>) -> Event {
@@ -25,7 +25,7 @@ fn exits(sequences: impl IntoIterator<Item = u64>) -> Vec<Event> {
 }
 
 async fn open(store: &dyn Store, number: usize) -> u64 {
-    store.open_session(&agent(number), &HostFacts::default(), 0).await.unwrap().unwrap()
+    store.open_session(&opening(number), 0).await.unwrap().unwrap()
 }
 
 async fn read(store: &dyn Store, query: EventQuery) -> EventPage {

@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use proctor_model::{HostFacts, HostKey, Places};
 
-use super::{agent, business, enrol, enrolment, host};
-use crate::{Enrolment, HostQuery, HostRecord, Store};
+use super::{agent, business, enrol, enrolment, host, opening, token};
+use crate::{EnrolRefusal, Enrolment, HostQuery, HostRecord, JoinToken, SessionOpening, SessionRefusal, Store};
 
 fn facts(hostname: &str) -> HostFacts {
     HostFacts { hostname: hostname.to_owned(), cpus: 8, memory_bytes: 1 << 40, ..HostFacts::default() }
+}
+
+fn with_facts(number: usize, hostname: &str) -> SessionOpening {
+    SessionOpening { facts: facts(hostname), ..opening(number) }
 }
 
 async fn only_host(store: &dyn Store) -> HostRecord {
@@ -98,7 +102,7 @@ async fn four_hosts(store: &dyn Store) -> Vec<HostKey> {
         store.enrol(Enrolment { host, ..enrolment("fixture", number) }, 0).await.unwrap().unwrap();
         keys.push(host);
     }
-    store.open_session(&agent(0), &facts("a"), 1).await.unwrap();
+    store.open_session(&with_facts(0, "a"), 1).await.unwrap().unwrap();
     store.place_hosts(&[(keys[1], Some(1))]).await.unwrap().unwrap();
     keys
 }
@@ -154,7 +158,7 @@ pub async fn every_session_has_a_higher_epoch(store: Arc<dyn Store>) {
     let mut epochs = Vec::new();
 
     for now in 0..3 {
-        let epoch = store.open_session(&agent(0), &facts("a"), now).await.unwrap().unwrap();
+        let epoch = store.open_session(&with_facts(0, "a"), now).await.unwrap().unwrap();
         store.close_session(&agent(0), epoch, now).await.unwrap();
         epochs.push(epoch);
     }
@@ -166,14 +170,14 @@ pub async fn every_session_has_a_higher_epoch(store: Arc<dyn Store>) {
 pub async fn a_session_of_an_unbound_agent_is_refused(store: Arc<dyn Store>) {
     enrol(&*store, 1).await;
 
-    assert_eq!(store.open_session(&agent(9), &facts("a"), 0).await.unwrap(), None);
+    assert_eq!(store.open_session(&opening(9), 0).await.unwrap(), Err(SessionRefusal::Unbound { agent: agent(9) }));
 }
 
 pub async fn a_session_keeps_the_facts_and_the_time_of_the_change(store: Arc<dyn Store>) {
     enrol(&*store, 1).await;
 
-    store.open_session(&agent(0), &facts("a"), 10).await.unwrap();
-    let epoch = store.open_session(&agent(0), &facts("b"), 20).await.unwrap().unwrap();
+    store.open_session(&with_facts(0, "a"), 10).await.unwrap().unwrap();
+    let epoch = store.open_session(&with_facts(0, "b"), 20).await.unwrap().unwrap();
     let online = only_host(&*store).await;
     store.close_session(&agent(0), epoch, 30).await.unwrap();
     store.close_session(&agent(0), epoch, 40).await.unwrap();
@@ -185,8 +189,8 @@ pub async fn a_session_keeps_the_facts_and_the_time_of_the_change(store: Arc<dyn
 
 pub async fn the_end_of_an_older_session_does_not_mark_a_newer_one_offline(store: Arc<dyn Store>) {
     enrol(&*store, 1).await;
-    let older = store.open_session(&agent(0), &facts("a"), 1).await.unwrap().unwrap();
-    store.open_session(&agent(0), &facts("a"), 2).await.unwrap();
+    let older = store.open_session(&with_facts(0, "a"), 1).await.unwrap().unwrap();
+    store.open_session(&with_facts(0, "a"), 2).await.unwrap().unwrap();
 
     store.close_session(&agent(0), older, 3).await.unwrap();
 
@@ -196,7 +200,7 @@ pub async fn the_end_of_an_older_session_does_not_mark_a_newer_one_offline(store
 pub async fn a_reset_marks_all_offline_and_names_those_that_were_online(store: Arc<dyn Store>) {
     enrol(&*store, 3).await;
     for number in [0, 2] {
-        store.open_session(&agent(number), &facts("a"), 1).await.unwrap();
+        store.open_session(&with_facts(number, "a"), 1).await.unwrap().unwrap();
     }
 
     let mut were_online = store.reset_presence(50).await.unwrap();
@@ -243,12 +247,18 @@ pub async fn an_id_that_is_another_hosts_is_not_given_away(store: Arc<dyn Store>
     assert_eq!(found[3].as_ref().unwrap().alias, None);
 }
 
-pub async fn an_agent_that_enrols_takes_its_id_from_the_host_that_only_answered_to_it(store: Arc<dyn Store>) {
+pub async fn an_id_that_a_host_answers_to_is_not_taken_by_another_agent(store: Arc<dyn Store>) {
     enrol(&*store, 1).await;
     store.bind_agent_ids(&[(host(0), agent(1))]).await.unwrap();
 
-    store.enrol(enrolment("fixture", 1), 5).await.unwrap().unwrap();
+    let answer = store.enrol(enrolment("fixture", 1), 5).await.unwrap();
 
+    assert_eq!(answer, Err(EnrolRefusal::AgentTaken { agent: agent(1) }));
+    let found = store.hosts_by_agent(&[agent(0), agent(1)]).await.unwrap();
+    assert_eq!(found[0].as_ref().unwrap().alias, Some(agent(1)));
+    assert_eq!(found[1].as_ref().map(|found| found.key), Some(host(0)));
+    store.allow_rejoin(&host(0), Some(6)).await.unwrap();
+    store.enrol(enrolment("fixture", 1), 5).await.unwrap().unwrap();
     let found = store.hosts_by_agent(&[agent(0), agent(1)]).await.unwrap();
     assert_eq!(found[0].as_ref().unwrap().alias, None);
     assert_eq!(found[1].as_ref().map(|found| found.key), Some(host(1)));
@@ -256,10 +266,11 @@ pub async fn an_agent_that_enrols_takes_its_id_from_the_host_that_only_answered_
 
 pub async fn a_host_keeps_its_second_id_when_its_agent_is_replaced_and_loses_it_with_its_last(store: Arc<dyn Store>) {
     enrol(&*store, 2).await;
+    store.put_token(JoinToken { host: Some(host(0)), ..token("for 0", 9) }).await.unwrap();
     store.bind_agent_ids(&[(host(0), agent(100)), (host(1), agent(101))]).await.unwrap();
 
-    store.enrol(Enrolment { host: host(0), ..enrolment("fixture", 9) }, 5).await.unwrap().unwrap();
-    store.enrol(Enrolment { host: host(0), ..enrolment("fixture", 1) }, 5).await.unwrap().unwrap();
+    store.enrol(Enrolment { host: host(0), ..enrolment("for 0", 9) }, 5).await.unwrap().unwrap();
+    store.enrol(Enrolment { host: host(0), ..enrolment("for 0", 1) }, 5).await.unwrap().unwrap();
 
     let found = store.hosts_by_agent(&[agent(100), agent(101)]).await.unwrap();
     assert_eq!(found[0].as_ref().map(|found| &found.agent), Some(&agent(1)));

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use proctor_model::{HostFacts, HostKey, Phase, Places, Snapshot};
+use proctor_model::{HostKey, Phase, Places, Snapshot};
 
-use super::{agent, business, enrol, enrolment, host, key, registration, spec};
+use super::{agent, business, enrol, enrolment, host, key, opening, registration, spec};
 use crate::{LabelTerm, Observation, ProcessQuery, RegisterMode, Registration, Store};
 
 /// The processes that match, as `process host`.
@@ -124,7 +124,7 @@ pub async fn processes_are_narrowed_by_labels(store: Arc<dyn Store>) {
 
 pub async fn processes_are_narrowed_by_their_last_phase(store: Arc<dyn Store>) {
     enrol(&*store, 1).await;
-    let epoch = store.open_session(&agent(0), &HostFacts::default(), 1).await.unwrap().unwrap();
+    let epoch = store.open_session(&opening(0), 1).await.unwrap().unwrap();
     for process in ["web/a", "web/b", "web/c"] {
         store.register(&[registration(0, process, "x")], RegisterMode::Create, 1).await.unwrap();
     }

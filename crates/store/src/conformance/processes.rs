@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use proctor_model::{HostFacts, HostKey, Phase, Snapshot, Usage};
+use proctor_model::{HostKey, Phase, Snapshot, Usage};
 
-use super::{agent, enrol, enrolment, host, key, registration, spec};
+use super::{agent, enrol, enrolment, host, key, opening, registration, spec};
 use crate::{Managed, Observation, ProcessQuery, ProcessRecord, RegisterMode, Registered, Store};
 
 /// Registers one process and returns its generation.
@@ -21,7 +21,7 @@ async fn all(store: &dyn Store) -> Vec<ProcessRecord> {
 }
 
 async fn open(store: &dyn Store, number: usize) -> u64 {
-    store.open_session(&agent(number), &HostFacts::default(), 1).await.unwrap().unwrap()
+    store.open_session(&opening(number), 1).await.unwrap().unwrap()
 }
 
 fn observation(process: &str, pid: i32) -> Observation {

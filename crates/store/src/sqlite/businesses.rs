@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proctor_model::{HostKey, Scope};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
 use super::access::forget_scope;
 use super::column::{counter, exact};
@@ -146,6 +146,15 @@ pub(super) fn place_one(connection: &Connection, host: &HostKey, business: Optio
             .execute((host.cloud, ip))?,
     };
     Ok(())
+}
+
+/// Where the address is placed.
+pub(super) fn business_of(connection: &Connection, host: &HostKey) -> Tried<Option<u64>> {
+    let business: Option<i64> = connection
+        .prepare_cached("SELECT business FROM placement WHERE cloud = ?1 AND ip = ?2")?
+        .query_row((host.cloud, host.ip.to_string()), |row| row.get(0))
+        .optional()?;
+    Ok(business.map(i64::cast_unsigned))
 }
 
 /// A host that changes its address takes its placement along, unless the new address has one.

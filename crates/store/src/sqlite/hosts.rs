@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use proctor_model::{AgentId, HostFacts, HostKey, Places};
+use proctor_model::{AgentId, HostKey, Places};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -22,7 +22,8 @@ macro_rules! select {
     };
     (record, $rest:literal) => {
         concat!(
-            "SELECT cloud, supplier, ip, agent, business, facts, enrolled_at, online, epoch, presence_changed_at, alias
+            "SELECT cloud, supplier, ip, agent, business, facts, enrolled_at, online, epoch, presence_changed_at, alias,
+                    revoked_at, rejoin_until
              FROM host LEFT JOIN placement USING (cloud, ip) WHERE ",
             $rest
         )
@@ -185,6 +186,8 @@ fn host_record(row: &Row<'_>) -> Tried<HostRecord> {
         epoch: counter(row, 8)?,
         presence_changed_at: row.get(9)?,
         alias: if row.get_ref(10)?.data_type() == Type::Null { None } else { Some(parsed(row, 10, "agent id")?) },
+        revoked_at: row.get(11)?,
+        rejoin_until: row.get(12)?,
     })
 }
 
@@ -230,21 +233,6 @@ pub(super) fn newest_generation(connection: &Connection) -> Tried<i64> {
 pub(super) fn set_newest_generation(connection: &Connection, newest: i64) -> Tried<()> {
     connection.prepare_cached("UPDATE generation SET newest = ?1")?.execute([newest])?;
     Ok(())
-}
-
-pub(super) fn open_session(
-    connection: &Connection,
-    agent: &AgentId,
-    facts: &HostFacts,
-    now: Millis,
-) -> Tried<Option<u64>> {
-    let mut statement = connection.prepare_cached(
-        "UPDATE host SET epoch = epoch + 1, online = 1, facts = ?2,
-                presence_changed_at = iif(online, presence_changed_at, ?3)
-         WHERE agent = ?1 RETURNING epoch",
-    )?;
-    let epoch: Option<i64> = statement.query_row((agent.as_str(), to_json(facts), now), |row| row.get(0)).optional()?;
-    Ok(epoch.map(i64::cast_unsigned))
 }
 
 pub(super) fn close_session(connection: &Connection, agent: &AgentId, epoch: u64, now: Millis) -> Tried<()> {

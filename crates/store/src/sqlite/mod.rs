@@ -15,6 +15,7 @@ mod enrolment;
 mod events;
 mod failure;
 mod hosts;
+mod identity;
 mod narrowed;
 mod nonces;
 mod outcomes;
@@ -35,8 +36,8 @@ use std::sync::atomic::AtomicU64;
 
 use async_trait::async_trait;
 use proctor_model::{
-    AgentId, Event, HostFacts, HostKey, Namespace, OperationId, Outcome, Permissions, Pool, PoolId, ProcessKey, Role,
-    RoleName, Subject, TaskId,
+    AgentId, Event, HostKey, Namespace, OperationId, Outcome, Permissions, Pool, PoolId, ProcessKey, Role, RoleName,
+    Subject, TaskId,
 };
 use rusqlite::Connection;
 use uuid::Uuid;
@@ -45,10 +46,11 @@ use self::readers::Readers;
 use self::writer::Writer;
 use crate::{
     App, Assignments, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, CreatedTask, EnrolRefusal,
-    Enrolment, EventPage, EventQuery, HostQuery, HostRecord, HostSite, Idempotency, JoinToken, Managed, Millis,
-    NewTask, Observation, OpenRollout, OpenTarget, PoolRecord, ProcessQuery, ProcessRecord, Refusal, RegisterMode,
-    Registered, Registration, Result, RolloutStep, SpecRevision, Store, StoreError, TargetQuery, TargetRow, TaskQuery,
-    TaskSummary, TaskView, User, UserToken, Webhook,
+    Enrolled, Enrolment, EventPage, EventQuery, HostQuery, HostRecord, HostSite, Idempotency, JoinToken,
+    JoinTokenRecord, Managed, Millis, NewTask, Observation, OpenRollout, OpenTarget, PoolRecord, ProcessQuery,
+    ProcessRecord, Refusal, RegisterMode, Registered, Registration, Result, RolloutStep, SessionOpening,
+    SessionRefusal, SpecRevision, Store, StoreError, TargetQuery, TargetRow, TaskQuery, TaskSummary, TaskView, User,
+    UserToken, Webhook,
 };
 
 #[derive(Debug)]
@@ -289,8 +291,37 @@ impl Store for SqliteStore {
         self.writer.run("keep a join token", move |c| enrolment::put_token(c, &token)).await
     }
 
-    async fn enrol(&self, enrolment: Enrolment, now: Millis) -> Result<std::result::Result<(), EnrolRefusal>> {
+    async fn tokens(&self) -> Result<Vec<JoinTokenRecord>> {
+        self.readers.run("read the join tokens", enrolment::tokens).await
+    }
+
+    async fn delete_token(&self, id: &str) -> Result<bool> {
+        let id = id.to_owned();
+        self.writer.run("remove a join token", move |c| enrolment::delete_token(c, &id)).await
+    }
+
+    async fn knows_token(&self, id: &str, secret_hash: &str) -> Result<bool> {
+        let (id, secret_hash) = (id.to_owned(), secret_hash.to_owned());
+        self.readers.run("find a join token", move |c| enrolment::knows_token(c, &id, &secret_hash)).await
+    }
+
+    async fn enrol(&self, enrolment: Enrolment, now: Millis) -> Result<std::result::Result<Enrolled, EnrolRefusal>> {
         self.writer.run("enrol a host", move |c| enrolment::enrol(c, &enrolment, now)).await
+    }
+
+    async fn allow_rejoin(&self, host: &HostKey, until: Option<Millis>) -> Result<bool> {
+        let host = *host;
+        self.writer.run("let a host rejoin", move |c| identity::allow_rejoin(c, &host, until)).await
+    }
+
+    async fn revoke_host(&self, host: &HostKey, now: Millis) -> Result<Option<(AgentId, u64)>> {
+        let host = *host;
+        self.writer.run("revoke a host's key", move |c| identity::revoke(c, &host, now)).await
+    }
+
+    async fn remove_host(&self, host: &HostKey) -> Result<Option<AgentId>> {
+        let host = *host;
+        self.writer.run("remove a host", move |c| identity::remove(c, &host)).await
     }
 
     async fn hosts(&self, query: &HostQuery) -> Result<Vec<HostRecord>> {
@@ -323,9 +354,18 @@ impl Store for SqliteStore {
         self.writer.run("bind agent ids", move |c| hosts::bind_aliases(c, &bindings)).await
     }
 
-    async fn open_session(&self, agent: &AgentId, facts: &HostFacts, now: Millis) -> Result<Option<u64>> {
-        let (agent, facts) = (agent.clone(), facts.clone());
-        self.writer.run("open a session", move |c| hosts::open_session(c, &agent, &facts, now)).await
+    async fn open_session(
+        &self,
+        opening: &SessionOpening,
+        now: Millis,
+    ) -> Result<std::result::Result<u64, SessionRefusal>> {
+        let opening = opening.clone();
+        self.writer.run("open a session", move |c| identity::open_session(c, &opening, now)).await
+    }
+
+    async fn settle_session(&self, agent: &AgentId, epoch: u64) -> Result<bool> {
+        let agent = agent.clone();
+        self.writer.run("settle a session", move |c| identity::settle_session(c, &agent, epoch)).await
     }
 
     async fn close_session(&self, agent: &AgentId, epoch: u64, now: Millis) -> Result<()> {

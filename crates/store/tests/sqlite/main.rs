@@ -124,7 +124,7 @@ async fn a_file_of_a_newer_program_is_refused() {
 
     let error = SqliteStore::open(&file(&directory)).await.unwrap_err();
 
-    assert!(matches!(error, StoreError::Newer { found: 99, known: 8 }), "{error:?}");
+    assert!(matches!(error, StoreError::Newer { found: 99, .. }), "{error:?}");
 }
 
 #[tokio::test]

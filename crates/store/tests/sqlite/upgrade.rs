@@ -171,6 +171,7 @@ async fn what_was_counted_for_a_token_stays_counted() {
         expires_at: 99,
         cloud: None,
         business: Some(1),
+        host: None,
     };
     store.put_token(token).await.unwrap();
 
@@ -180,6 +181,7 @@ async fn what_was_counted_for_a_token_stays_counted() {
         host: "10.0.0.2".parse().unwrap(),
         agent: "agent-2".parse().unwrap(),
         key_fingerprint: "key-2".to_owned(),
+        remote: None,
     };
     let answer = store.enrol(enrolment, 1).await.unwrap();
     assert_eq!(answer, Err(proctor_store::EnrolRefusal::UsedUp));

@@ -255,16 +255,17 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
         (text(), text(), der(), of(agent()), host()).prop_map(|(token_id, token_secret, csr_der, agent, host)| {
             FromAgent::Enrol { token_id, token_secret, csr_der, agent, host }
         }),
-        (agent(), text(), facts(), any::<u64>(), vec(any::<u8>(), 0..64), any::<Option<i64>>()).prop_map(
-            |(agent, boot, facts, seen_generation, nonce, time_ms)| FromAgent::Hello {
+        (agent(), text(), facts(), any::<u64>(), vec(any::<u8>(), 0..64), any::<Option<i64>>(), any::<Option<u64>>())
+            .prop_map(|(agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch)| FromAgent::Hello {
                 agent,
                 boot: BootId::from(boot),
                 facts,
                 seen_generation,
                 nonce,
-                time_ms
-            }
-        ),
+                time_ms,
+                seen_epoch
+            }),
+        (any::<u64>(), any::<bool>()).prop_map(|(epoch, recorded)| FromAgent::Settled { epoch, recorded }),
         Just(FromAgent::Beat),
         (operation(), outcome()).prop_map(|(operation, outcome)| FromAgent::Outcome { operation, outcome }),
         vec((key(), snapshot()), 0..5).prop_map(|observations| FromAgent::Observed { observations }),

@@ -1,15 +1,12 @@
-//! Apps, and join tokens for agents. Secrets are shown once.
-
-use std::sync::Arc;
-use std::time::Duration;
+//! Apps. Secrets are shown once.
 
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use proctor_api::{AppList, AppQuery, AppView, CreatedApp, CreatedToken, NewApp, NewGrant, NewToken, Removed};
+use proctor_api::{AppList, AppQuery, AppView, CreatedApp, NewApp, NewGrant, Removed};
 use proctor_model::{FieldError, Subject};
 use proctor_runtime::clock;
-use proctor_store::{App, Binding, Refusal, Store};
+use proctor_store::{App, Binding};
 use uuid::Uuid;
 
 use super::body::{Body, Params};
@@ -17,32 +14,7 @@ use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
 use super::roles::{role_name, scope};
 use super::{ApiState, Result};
-use crate::ServerError;
-use crate::admin::{self, AppCode, AppOptions, TokenRequest};
-
-/// Makes a join token, with which agents enrol. It is shown only here.
-#[utoipa::path(post, path = "/tokens", operation_id = "create_token", request_body = NewToken, tag = "hosts",
-               responses((status = 201, body = CreatedToken)))]
-pub(super) async fn create_token(
-    caller: Authenticated,
-    State(state): State<ApiState>,
-    Body(body): Body<NewToken>,
-) -> Result<(StatusCode, Json<CreatedToken>)> {
-    let request =
-        TokenRequest::new(body.uses, Duration::from_secs(body.ttl_secs), body.cloud_id)?.placing(body.business);
-    let target = request.to_string();
-    let work = async move |store: Arc<dyn Store>| {
-        if let Some(business) = body.business
-            && !store.businesses().await?.iter().any(|known| known.id == business)
-        {
-            return Ok(Err(Refusal::UnknownBusiness(business)));
-        }
-        Ok::<_, ServerError>(Ok(admin::create_token(&store, request).await?))
-    };
-    let (token, expires_at) = caller.administer(&state, "create_token", [target], work).await?;
-    let answer = CreatedToken { token: token.to_string(), expires_at: expires_at / 1000 };
-    Ok((StatusCode::CREATED, Json(answer)))
-}
+use crate::admin::{self, AppCode, AppOptions};
 
 /// All apps, without their secrets.
 #[utoipa::path(get, path = "/apps", operation_id = "apps", tag = "access", responses((status = 200, body = AppList)))]

@@ -56,6 +56,8 @@ fn view(record: HostRecord, control: &Control) -> HostView {
         presence_changed_at: record.presence_changed_at / MILLIS,
         clock_ahead_ms,
         certificate_expires_at,
+        revoked_at: record.revoked_at.map(|at| at / MILLIS),
+        rejoin_until: record.rejoin_until.map(|at| at / MILLIS),
         facts: record.facts,
     }
 }

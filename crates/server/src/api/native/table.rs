@@ -11,8 +11,11 @@ use utoipa_axum::routes;
 
 use super::caller::Needs;
 use super::error::Kind;
-use super::{apps, audit, events, history, hosts, import, openapi, operations, places, pools, processes, registration};
-use super::{roles, server, tasks, users, webhooks, whoami};
+use super::{
+    apps, audit, events, history, host_identity, hosts, import, openapi, operations, places, pools, processes,
+    registration,
+};
+use super::{roles, server, tasks, tokens, users, webhooks, whoami};
 use crate::api::{ApiState, RouteInfo};
 
 pub(super) const PREFIX: &str = "/api/v1";
@@ -83,7 +86,13 @@ fn table() -> Vec<Route> {
         look(Admin, routes!(places::business_sets)),
         change(Admin, routes!(places::put_business_set)),
         change(Admin, routes!(places::delete_business_set)),
-        change(Admin, routes!(apps::create_token)),
+        change(Admin, routes!(host_identity::allow_rejoin)),
+        change(Admin, routes!(host_identity::withdraw_rejoin)),
+        change(Admin, routes!(host_identity::revoke)),
+        change(Admin, routes!(host_identity::remove)),
+        look(Admin, routes!(tokens::list)),
+        change(Admin, routes!(tokens::create)),
+        change(Admin, routes!(tokens::revoke)),
         look(Read, routes!(processes::list)),
         change(Register, routes!(registration::register)),
         look(Read, routes!(registration::plan)),

@@ -1,0 +1,106 @@
+//! Which key may speak for a host: leave to rejoin, revocation, removal.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use proctor_api::{RejoinRequest, RejoinView, Removed};
+use proctor_model::HostKey;
+
+use super::body::Body;
+use super::caller::Authenticated;
+use super::error::{Kind, NativeError};
+use super::hosts::parse_host;
+use super::{ApiState, Result};
+use crate::control::{self, Control, HostRef};
+
+/// Lets another key take a known host over, once, until the time is over; or an older copy of its agent's
+/// state come back. A join token is needed as well.
+#[utoipa::path(post, path = "/hosts/{host}/rejoin", operation_id = "allow_rejoin", params(("host" = String, Path)),
+               request_body = RejoinRequest, tag = "hosts", responses((status = 200, body = RejoinView)))]
+pub(super) async fn allow_rejoin(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(host): Path<String>,
+    Body(body): Body<RejoinRequest>,
+) -> Result<Json<RejoinView>> {
+    let until = control::rejoin_until(Duration::from_secs(body.ttl_secs))?;
+    let host = key(&state.control, &host).await?;
+    let target = format!("{host} until {}", until / 1000);
+    let work = async move |store: std::sync::Arc<dyn proctor_store::Store>| {
+        store.allow_rejoin(&host, Some(until)).await.map(Ok)
+    };
+    if !caller.administer(&state, "allow_rejoin", [target], work).await? {
+        return Err(unknown(&host));
+    }
+    Ok(Json(RejoinView { host: host.to_string(), rejoin_until: until / 1000 }))
+}
+
+/// Withdraws the leave to rejoin.
+#[utoipa::path(delete, path = "/hosts/{host}/rejoin", operation_id = "withdraw_rejoin",
+               params(("host" = String, Path)), tag = "hosts", responses((status = 200, body = Removed)))]
+pub(super) async fn withdraw_rejoin(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(host): Path<String>,
+) -> Result<Json<Removed>> {
+    let host = key(&state.control, &host).await?;
+    let what = format!("host {host}");
+    caller.remove(&state, "withdraw_rejoin", what, async move |store| store.allow_rejoin(&host, None).await).await
+}
+
+/// Revokes the certificate of a host's agent: its session ends at once and it opens no other. The host
+/// stays, with its registrations, until it is enrolled again with a token that names it.
+#[utoipa::path(delete, path = "/hosts/{host}/certificate", operation_id = "revoke_host",
+               params(("host" = String, Path)), tag = "hosts", responses((status = 200, body = Removed)))]
+pub(super) async fn revoke(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(host): Path<String>,
+) -> Result<Json<Removed>> {
+    let host = key(&state.control, &host).await?;
+    let work = move |control: Control| async move { control.revoke_host(&host).await };
+    let target = format!("certificate of host {host}");
+    let was_there = state.control.administer(&caller.who, "revoke_host", [&target], work, told).await?;
+    removed(was_there, &host, target)
+}
+
+/// Removes a host: its session ends, its certificate counts no longer, and its registrations and pools are
+/// forgotten. Its processes live on.
+#[utoipa::path(delete, path = "/hosts/{host}", operation_id = "remove_host", params(("host" = String, Path)),
+               tag = "hosts", responses((status = 200, body = Removed)))]
+pub(super) async fn remove(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(host): Path<String>,
+) -> Result<Json<Removed>> {
+    let host = key(&state.control, &host).await?;
+    let work = move |control: Control| async move { control.remove_host(&host).await };
+    let target = format!("host {host}");
+    let was_there = state.control.administer(&caller.who, "remove_host", [&target], work, told).await?;
+    removed(was_there, &host, target)
+}
+
+fn told(was_there: &bool) -> String {
+    if *was_there { "done" } else { "not known" }.to_owned()
+}
+
+fn removed(was_there: bool, host: &HostKey, removed: String) -> Result<Json<Removed>> {
+    if was_there { Ok(Json(Removed { removed })) } else { Err(unknown(host)) }
+}
+
+/// An agent id stands for the host that it serves; an address for itself, also where no agent serves it.
+async fn key(control: &Control, text: &str) -> Result<HostKey> {
+    let host = parse_host(text).map_err(|error| error.inside("host"))?;
+    match host {
+        HostRef::Key(key) => Ok(key),
+        HostRef::Agent(_) => {
+            let site = control.sites(std::slice::from_ref(&host)).await?.pop().flatten();
+            site.map(|site| site.key).ok_or_else(|| unknown(&host))
+        }
+    }
+}
+
+fn unknown(host: &dyn std::fmt::Display) -> NativeError {
+    NativeError::new(Kind::NotFound, format!("host {host} has never enrolled"))
+}

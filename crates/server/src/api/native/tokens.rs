@@ -1,0 +1,90 @@
+//! Join tokens for agents. A secret is shown once.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use proctor_api::{CreatedToken, NewToken, Removed, TokenList, TokenView};
+use proctor_model::{FieldError, HostKey};
+use proctor_pki::JoinToken;
+use proctor_store::{JoinTokenRecord, Millis, Refusal};
+
+use super::body::Body;
+use super::caller::Authenticated;
+use super::{ApiState, Result};
+use crate::ServerError;
+use crate::admin::{self, TokenRequest};
+use crate::control::Control;
+
+type Made = std::result::Result<std::result::Result<(JoinToken, Millis), ServerError>, Refusal>;
+
+/// Makes a join token, with which agents enrol. It is shown only here.
+#[utoipa::path(post, path = "/tokens", operation_id = "create_token", request_body = NewToken, tag = "hosts",
+               responses((status = 201, body = CreatedToken)))]
+pub(super) async fn create(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Body(body): Body<NewToken>,
+) -> Result<(StatusCode, Json<CreatedToken>)> {
+    let host = body.host.as_deref().map(parse_host).transpose()?;
+    let ttl = Duration::from_secs(body.ttl_secs);
+    let request = TokenRequest::new(body.uses, ttl, body.cloud_id)?.placing(body.business).naming(host)?;
+    let target = request.to_string();
+    let business = body.business;
+    let work = move |control: Control| async move {
+        let store = control.store();
+        if let Some(business) = business
+            && !store.businesses().await?.iter().any(|known| known.id == business)
+        {
+            return Ok(Err(Refusal::UnknownBusiness(business)));
+        }
+        Ok(Ok(admin::create_token(store, request).await))
+    };
+    let told = |made: &Made| match made {
+        Ok(Ok((token, _))) => format!("done: join token {}", token.id),
+        Ok(Err(error)) => format!("failed: {error}"),
+        Err(refusal) => format!("refused: {refusal}"),
+    };
+    let (token, expires_at) = state.control.administer(&caller.who, "create_token", [target], work, told).await???;
+    let answer = CreatedToken { id: token.id.clone(), token: token.to_string(), expires_at: expires_at / 1000 };
+    Ok((StatusCode::CREATED, Json(answer)))
+}
+
+fn parse_host(text: &str) -> std::result::Result<HostKey, FieldError> {
+    text.parse().map_err(|error: FieldError| FieldError::new("host", error.problem))
+}
+
+/// All join tokens that are kept, without their secrets; the one that expires last comes first.
+#[utoipa::path(get, path = "/tokens", operation_id = "tokens", tag = "hosts",
+               responses((status = 200, body = TokenList)))]
+pub(super) async fn list(_: Authenticated, State(state): State<ApiState>) -> Result<Json<TokenList>> {
+    let tokens = state.control.store().tokens().await?.into_iter().map(view).collect();
+    Ok(Json(TokenList { tokens }))
+}
+
+fn view(record: JoinTokenRecord) -> TokenView {
+    let JoinTokenRecord { token, used, refused } = record;
+    TokenView {
+        id: token.id,
+        uses: token.uses,
+        used,
+        refused,
+        expires_at: token.expires_at / 1000,
+        cloud_id: token.cloud,
+        business: token.business,
+        host: token.host.map(|host| host.to_string()),
+    }
+}
+
+/// Revokes a join token: nobody enrols with it any more. Hosts that did stay.
+#[utoipa::path(delete, path = "/tokens/{id}", operation_id = "delete_token", params(("id" = String, Path)),
+               tag = "hosts", responses((status = 200, body = Removed)))]
+pub(super) async fn revoke(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+) -> Result<Json<Removed>> {
+    let what = format!("join token {id}");
+    caller.remove(&state, "delete_token", what, async move |store| store.delete_token(&id).await).await
+}

@@ -1,0 +1,96 @@
+//! Which key speaks for a host: enrolment, copies of an agent's state, revocation and removal.
+//!
+//! Promised: what takes a key's rights away ends its session at once. The store decides; it raises the
+//! epoch with each such change, so that a session that opens meanwhile is not current either.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_model::{AgentId, Code, FieldError, HostKey, Outcome};
+use proctor_runtime::clock;
+use proctor_store::{EnrolRefusal, Enrolment, Millis};
+
+use super::{Control, Greeting, Result, Session};
+
+/// Two beats: an agent that crashed and came back is quieter than this.
+const CLONE_HEARD: Duration = Duration::from_secs(10);
+/// How long an operator may leave a host open to another key.
+pub const REJOIN_TTL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The end of a leave to rejoin that begins now.
+pub fn rejoin_until(ttl: Duration) -> std::result::Result<Millis, FieldError> {
+    if ttl.is_zero() || ttl > REJOIN_TTL_MAX {
+        let days = REJOIN_TTL_MAX.as_secs() / (24 * 3600);
+        return Err(FieldError::new("ttl_secs", format!("must be between 1 second and {days} days")));
+    }
+    Ok(clock::unix_millis() + i64::try_from(ttl.as_millis()).expect("bounded by REJOIN_TTL_MAX"))
+}
+
+impl Control {
+    /// Enrols, and ends the sessions of keys that lost their host by it.
+    pub async fn enrol(&self, enrolment: Enrolment) -> Result<std::result::Result<(), EnrolRefusal>> {
+        self.to_end("enrolment", |control| async move {
+            let host = enrolment.host;
+            let enrolled = control.inner.store.enrol(enrolment, clock::unix_millis()).await?;
+            Ok(enrolled.map(|enrolled| {
+                for agent in &enrolled.displaced {
+                    control.dismiss(agent, &format!("host {host} was enrolled again"));
+                }
+            }))
+        })
+        .await
+    }
+
+    /// The session of another run of the same agent that was heard a moment ago: one of them uses a
+    /// copy of the state directory.
+    pub fn clone_of(&self, greeting: &Greeting) -> Option<Arc<Session>> {
+        let present = self.inner.sessions.get(&greeting.opening.agent)?;
+        (!present.is_same_run(greeting) && present.heard_within(CLONE_HEARD)).then_some(present)
+    }
+
+    /// The agent has recorded the epoch of its session, or could not: then a copy of its state is not
+    /// told apart, but the agent is still of use.
+    pub async fn settled(&self, session: &Session, recorded: bool) {
+        let settled = match recorded {
+            true => self.inner.store.settle_session(session.agent(), session.epoch()).await,
+            false => Ok(true),
+        };
+        match settled {
+            Ok(true) => session.settle(),
+            Ok(false) => session.fence(),
+            Err(error) => {
+                tracing::warn!(agent = %session.agent(), %error, "session epoch not recorded");
+                session.settle();
+            }
+        }
+    }
+
+    /// The host's key opens no session any more; the one that is open ends. False for an unknown host.
+    pub async fn revoke_host(&self, host: &HostKey) -> Result<bool> {
+        let Some((agent, _)) = self.inner.store.revoke_host(host, clock::unix_millis()).await? else {
+            return Ok(false);
+        };
+        self.dismiss(&agent, "the agent's certificate was revoked");
+        Ok(true)
+    }
+
+    /// Forgets the host with its registrations and pools, ends its session and what is open there. Its
+    /// processes live on. False for an unknown host.
+    pub async fn remove_host(&self, host: &HostKey) -> Result<bool> {
+        let Some(agent) = self.inner.store.remove_host(host).await? else { return Ok(false) };
+        self.dismiss(&agent, "the host was removed");
+        let open = self.inner.dispatch.lock().forget(&agent);
+        let gone = |operation| (operation, Outcome::new(Code::AgentAbsent, format!("host {host} was removed"), false));
+        let outcomes: Vec<_> = open.into_iter().map(gone).collect();
+        for batch in outcomes.chunks(super::record::BATCH_MAX) {
+            self.record(batch).await;
+        }
+        Ok(true)
+    }
+
+    fn dismiss(&self, agent: &AgentId, reason: &str) {
+        if let Some(session) = self.inner.sessions.get(agent) {
+            session.dismiss(reason);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A host belongs to its key.
+
+use futures::{SinkExt, StreamExt};
+use proctor_pki::AgentKey;
+use proctor_store::{AuditPhase, HostQuery};
+use proctor_wire::{FromAgent, FromServer};
+
+use crate::support::{Agent, Link, World, leave, next, until};
+
+const HOST: &str = "0:10.0.0.1";
+
+/// What the server says before it ends the session, and that it ends it.
+async fn dismissal(link: &mut Link) -> String {
+    let reason = loop {
+        match next(link).await {
+            FromServer::Refused { reason, retry } => {
+                assert!(!retry);
+                break reason;
+            }
+            FromServer::Beat | FromServer::Assign { .. } | FromServer::AssignPools { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(link.next().await.is_none_or(|last| last.is_err()), "the session is over");
+    reason
+}
+
+#[tokio::test]
+async fn a_stranger_takes_neither_a_connected_host_nor_one_that_a_restart_made_offline() {
+    let mut world = World::new().await;
+    let mut owner = world.agent(HOST, "owner").await;
+    let link = owner.session(&world, "run").await;
+    let token = world.token(None).await;
+    let mut stranger = Agent::new(HOST, "stranger");
+    let mut same_id = Agent::new("0:10.0.0.9", "owner");
+
+    let while_connected = stranger.enrol(&world, &token).await.unwrap_err();
+    drop(link);
+    world.restart().await;
+    let after_restart = stranger.enrol(&world, &token).await.unwrap_err();
+    let by_id = same_id.enrol(&world, &token).await.unwrap_err();
+
+    assert_eq!(while_connected, after_restart);
+    assert!(after_restart.contains("proctor hosts allow-rejoin 0:10.0.0.1"), "{after_restart}");
+    assert!(by_id.contains("agent id owner belongs to another host"), "{by_id}");
+    owner.session(&world, "run").await;
+    let phases: Vec<_> = world.audited("enrol").await.into_iter().map(|entry| entry.phase).collect();
+    assert_eq!(phases, [AuditPhase::Done, AuditPhase::Refused, AuditPhase::Refused, AuditPhase::Refused]);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_token_that_names_the_host_replaces_its_key_and_ends_the_session_of_the_old_one() {
+    let world = World::new().await;
+    let mut old = world.agent(HOST, "owner").await;
+    let mut link = old.session(&world, "run").await;
+    let mut new = Agent::new(HOST, "owner");
+
+    new.enrol(&world, &world.token(Some(HOST)).await).await.unwrap();
+
+    assert_eq!(dismissal(&mut link).await, "host 0:10.0.0.1 was enrolled again");
+    let (reason, retry) = old.connect(&world, "run").await.unwrap_err();
+    assert!(reason.contains("was replaced by another enrolment"), "{reason}");
+    assert!(!retry);
+    until("the new key gets in", || async { new.connect(&world, "other").await.is_ok() }).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_operator_lets_another_key_in_once() {
+    let world = World::new().await;
+    world.agent(HOST, "owner").await;
+    let token = world.token(None).await;
+    let (mut second, mut third) = (Agent::new(HOST, "second"), Agent::new(HOST, "third"));
+
+    assert!(world.store.allow_rejoin(&second.host, Some(i64::MAX)).await.unwrap());
+    second.enrol(&world, &token).await.unwrap();
+    third.enrol(&world, &token).await.unwrap_err();
+
+    second.session(&world, "run").await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_revoked_certificate_ends_the_live_session_and_opens_no_other() {
+    let world = World::new().await;
+    let mut agent = world.agent(HOST, "owner").await;
+    let mut link = agent.session(&world, "run").await;
+
+    assert!(world.server.control.revoke_host(&agent.host).await.unwrap());
+
+    assert_eq!(dismissal(&mut link).await, "the agent's certificate was revoked");
+    let (reason, retry) = agent.connect(&world, "run").await.unwrap_err();
+    assert!(reason.contains("was revoked"), "{reason}");
+    assert!(!retry);
+    assert!(agent.enrol(&world, &world.token(None).await).await.unwrap_err().contains("this key was revoked"));
+    assert!(!world.store.hosts(&HostQuery::default()).await.unwrap()[0].online);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_removed_host_is_gone_with_its_session_and_certificate() {
+    let world = World::new().await;
+    let mut agent = world.agent(HOST, "owner").await;
+    let mut link = agent.session(&world, "run").await;
+
+    assert!(world.server.control.remove_host(&agent.host).await.unwrap());
+
+    assert_eq!(dismissal(&mut link).await, "the host was removed");
+    let (reason, retry) = agent.connect(&world, "run").await.unwrap_err();
+    assert!(reason.contains("enrol again with a new join token"), "{reason}");
+    assert!(!retry);
+    assert!(world.store.hosts(&HostQuery::default()).await.unwrap().is_empty());
+    assert!(!world.server.control.remove_host(&agent.host).await.unwrap());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_session_renews_its_own_key_and_no_other() {
+    let world = World::new().await;
+    let mut agent = world.agent(HOST, "owner").await;
+    let mut link = agent.session(&world, "run").await;
+
+    link.send(FromAgent::Renew { csr_der: agent.key.csr_der().unwrap() }).await.unwrap();
+    let renewed = next(&mut link).await;
+    link.send(FromAgent::Renew { csr_der: AgentKey::generate().unwrap().csr_der().unwrap() }).await.unwrap();
+
+    assert!(matches!(renewed, FromServer::Renewed { .. }), "{renewed:?}");
+    assert!(link.next().await.is_none_or(|last| last.is_err()), "nothing is signed for another key");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_unknown_token_reaches_neither_the_authority_nor_the_audit_log() {
+    let world = World::new().await;
+    let mut guessed = world.token(None).await;
+    guessed.secret = proctor_pki::random_secret();
+    let mut unknown = guessed.clone();
+    unknown.id = "nobodys".to_owned();
+
+    for token in [guessed, unknown] {
+        let reason = Agent::new(HOST, "stranger").enrol(&world, &token).await.unwrap_err();
+        assert!(reason.starts_with("the join token is unknown"), "{reason}");
+    }
+
+    assert!(world.audited("enrol").await.is_empty());
+    assert!(world.store.hosts(&HostQuery::default()).await.unwrap().is_empty());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn of_two_runs_with_one_identity_the_second_waits_while_the_first_is_heard() {
+    let world = World::new().await;
+    let mut agent = world.agent(HOST, "owner").await;
+    let copy = agent.copy();
+    let link = agent.session(&world, "original").await;
+
+    let (reason, retry) = copy.connect(&world, "copy").await.unwrap_err();
+
+    assert!(reason.contains("is this a copy of its state directory?"), "{reason}");
+    assert!(retry, "the first may be a run that has just died");
+    let again = agent.connect(&world, "original").await;
+    assert!(again.is_ok(), "the same run comes back at once");
+    drop((link, again));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_copy_that_comes_when_the_original_is_away_shuts_out_the_older_state() {
+    let world = World::new().await;
+    let mut original = world.agent(HOST, "owner").await;
+    let link = original.session(&world, "first").await;
+    leave(&world, &original, link).await;
+    let mut copy = original.copy();
+
+    let link = copy.session(&world, "copy").await;
+    leave(&world, &copy, link).await;
+    let (reason, retry) = original.connect(&world, "first").await.unwrap_err();
+
+    assert!(reason.contains("is an old copy"), "{reason}");
+    assert!(!retry);
+    assert!(world.store.allow_rejoin(&original.host, Some(i64::MAX)).await.unwrap());
+    let link = original.session(&world, "first").await;
+    leave(&world, &original, link).await;
+    let (reason, _) = copy.connect(&world, "copy").await.unwrap_err();
+    assert!(reason.contains("is an old copy"), "the operator chose the other one: {reason}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_gets_no_work_before_its_state_has_recorded_the_session() {
+    let world = World::new().await;
+    let agent = world.agent(HOST, "owner").await;
+    let registration = proctor_store::Registration {
+        agent: agent.id.clone(),
+        key: "web/nginx".parse().unwrap(),
+        spec: proctor_store::conformance::spec("nginx"),
+    };
+    world.store.register(&[registration], proctor_store::RegisterMode::Create, 1).await.unwrap();
+    let (epoch, mut link) = agent.connect(&world, "run").await.unwrap();
+
+    // The answer to a beat comes after what was to be sent before it.
+    link.send(FromAgent::Beat).await.unwrap();
+    let first = next(&mut link).await;
+    link.send(FromAgent::Settled { epoch, recorded: false }).await.unwrap();
+    let second = next(&mut link).await;
+
+    assert_eq!(first, FromServer::Beat);
+    assert!(matches!(second, FromServer::Assign { .. }), "{second:?}");
+    world.end().await;
+}

@@ -1,0 +1,7 @@
+//! Who may speak for a host, through real TLS connections: enrolment, sessions, copies of an agent's state,
+//! and what takes a key's rights away.
+
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests: whatever is unexpected fails")]
+
+mod identity;
+mod support;

@@ -1,0 +1,186 @@
+//! A server on the loopback, and agents that are nothing but their key.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{SinkExt, StreamExt};
+use proctor_model::{AgentId, BootId, HostFacts, HostKey};
+use proctor_pki::{AgentKey, JoinToken};
+use proctor_runtime::Tasks;
+use proctor_server::admin::{self, TokenRequest};
+use proctor_server::api::Settings;
+use proctor_server::{Options, Server};
+use proctor_store::Store;
+use proctor_store::sqlite::SqliteStore;
+use proctor_wire::{AgentCodec, FromAgent, FromServer};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::codec::Framed;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) store: Arc<dyn Store>,
+    tasks: Tasks,
+    _dir: TempDir,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&dir.path().join("proctor.db")).await.unwrap());
+        let (server, tasks) = start(&store).await;
+        Self { server, store, tasks, _dir: dir }
+    }
+
+    /// The server ends, and another one starts on the same store.
+    pub(crate) async fn restart(&mut self) {
+        assert!(self.tasks.end(PATIENCE).await);
+        (self.server, self.tasks) = start(&self.store).await;
+    }
+
+    pub(crate) async fn end(self) {
+        assert!(self.tasks.end(PATIENCE).await);
+    }
+
+    /// A token for many hosts, or for the one that is named.
+    pub(crate) async fn token(&self, host: Option<&str>) -> JoinToken {
+        let host = host.map(|host| host.parse().unwrap());
+        let uses = if host.is_some() { 1 } else { 100 };
+        let request = TokenRequest::new(uses, Duration::from_secs(600), None).unwrap().naming(host).unwrap();
+        admin::create_token(&self.store, request).await.unwrap().0
+    }
+
+    /// An agent with a key of its own that has enrolled.
+    pub(crate) async fn agent(&self, host: &str, id: &str) -> Agent {
+        let mut agent = Agent::new(host, id);
+        agent.enrol(self, &self.token(None).await).await.unwrap();
+        agent
+    }
+
+    pub(crate) async fn audited(&self, action: &str) -> Vec<proctor_store::AuditDraft> {
+        let query = proctor_store::AuditQuery { action: Some(action.to_owned()), limit: 1000, ..Default::default() };
+        self.store.audit(&query).await.unwrap().into_iter().map(|entry| entry.draft).collect()
+    }
+}
+
+async fn start(store: &Arc<dyn Store>) -> (Server, Tasks) {
+    let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let tasks = Tasks::default();
+    let options = Options { http: loopback, link: loopback, wait_for: None, border: Settings::default() };
+    (Server::start(options, store.clone(), &tasks).await.unwrap(), tasks)
+}
+
+pub(crate) type Link = Framed<TlsStream<TcpStream>, AgentCodec>;
+
+/// What a state directory holds.
+pub(crate) struct Agent {
+    pub(crate) id: AgentId,
+    pub(crate) host: HostKey,
+    pub(crate) key: AgentKey,
+    certificate: Option<(String, String)>,
+    pub(crate) seen_epoch: Option<u64>,
+}
+
+impl Agent {
+    pub(crate) fn new(host: &str, id: &str) -> Self {
+        let key = AgentKey::generate().unwrap();
+        Self { id: id.parse().unwrap(), host: host.parse().unwrap(), key, certificate: None, seen_epoch: Some(0) }
+    }
+
+    /// A copy of the state directory as it is now.
+    pub(crate) fn copy(&self) -> Self {
+        Self {
+            id: self.id.clone(),
+            host: self.host,
+            key: AgentKey::from_pem(&self.key.to_pem()).unwrap(),
+            certificate: self.certificate.clone(),
+            seen_epoch: self.seen_epoch,
+        }
+    }
+
+    /// The reason where it is refused.
+    pub(crate) async fn enrol(&mut self, world: &World, token: &JoinToken) -> Result<(), String> {
+        let config = proctor_pki::enrol_config(&token.authority_fingerprint).unwrap();
+        let mut frames = dial(world, config, AgentCodec::enrolment()).await;
+        let request = FromAgent::Enrol {
+            token_id: token.id.clone(),
+            token_secret: token.secret.clone(),
+            csr_der: self.key.csr_der().unwrap(),
+            agent: Some(self.id.clone()),
+            host: self.host,
+        };
+        frames.send(request).await.unwrap();
+        match next(&mut frames).await {
+            FromServer::Enrolled { agent, certificate_pem, authority_pem } => {
+                assert_eq!(agent, self.id);
+                self.certificate = Some((certificate_pem, authority_pem));
+                Ok(())
+            }
+            FromServer::Refused { reason, retry } => {
+                assert!(!retry, "{reason}");
+                Err(reason)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The epoch with the open session, or the reason of the refusal with whether to try again.
+    pub(crate) async fn connect(&self, world: &World, run: &str) -> Result<(u64, Link), (String, bool)> {
+        let (certificate, authority) = self.certificate.as_ref().unwrap();
+        let config = proctor_pki::session_config(authority, certificate, &self.key).unwrap();
+        let mut frames = dial(world, config, AgentCodec::new()).await;
+        let hello = FromAgent::Hello {
+            agent: self.id.clone(),
+            boot: BootId::from("boot"),
+            facts: HostFacts::default(),
+            seen_generation: 0,
+            nonce: run.as_bytes().to_vec(),
+            time_ms: None,
+            seen_epoch: self.seen_epoch,
+        };
+        frames.send(hello).await.unwrap();
+        match next(&mut frames).await {
+            FromServer::Welcome { epoch, .. } => Ok((epoch, frames)),
+            FromServer::Refused { reason, retry } => Err((reason, retry)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// As [`Self::connect`], and the state directory records it.
+    pub(crate) async fn session(&mut self, world: &World, run: &str) -> Link {
+        let (epoch, mut frames) = self.connect(world, run).await.unwrap();
+        self.seen_epoch = Some(epoch);
+        frames.send(FromAgent::Settled { epoch, recorded: true }).await.unwrap();
+        frames
+    }
+}
+
+async fn dial(world: &World, config: rustls::ClientConfig, codec: AgentCodec) -> Link {
+    let tcp = TcpStream::connect(world.server.link).await.unwrap();
+    let connector = TlsConnector::from(Arc::new(config));
+    Framed::new(connector.connect(proctor_pki::server_name(), tcp).await.unwrap(), codec)
+}
+
+pub(crate) async fn next(frames: &mut Link) -> FromServer {
+    tokio::time::timeout(PATIENCE, frames.next()).await.expect("in time").expect("a message").unwrap()
+}
+
+/// Closes the connection, and returns when the server has noticed.
+pub(crate) async fn leave(world: &World, agent: &Agent, link: Link) {
+    drop(link);
+    until("the session has ended", || async { !world.server.control.is_connected(&agent.id) }).await;
+}
+
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
+    let held = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, held).await.unwrap_or_else(|_| panic!("not in time: {what}"));
+}

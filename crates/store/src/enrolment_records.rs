@@ -1,0 +1,160 @@
+//! Join tokens, enrolments and the opening of sessions, as they cross the store's border.
+
+use std::net::IpAddr;
+
+use proctor_model::{AgentId, Classes, HostFacts, HostKey};
+
+use crate::{AuditDraft, AuditPhase, Millis};
+
+/// Stands where other audit entries name an app. No app can have this code: it has a space.
+pub const ENROLMENT_ACTOR: &str = "agent enrolment";
+/// Refused enrolments that are audited for each token; whoever has a token must not fill the store.
+pub const REFUSALS_AUDITED_MAX: u32 = 100;
+
+/// Lets `uses` agents enrol until `expires_at`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct JoinToken {
+    pub id: String,
+    pub secret_hash: String,
+    pub uses: u32,
+    pub expires_at: Millis,
+    /// The only cloud area it is good for.
+    pub cloud: Option<u32>,
+    /// Where new hosts that enrol with it are placed; it must be there.
+    pub business: Option<u64>,
+    /// The only host it is good for, which may be taken over with it.
+    pub host: Option<HostKey>,
+}
+
+impl std::fmt::Debug for JoinToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JoinToken").field("id", &self.id).field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+/// A token and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinTokenRecord {
+    pub token: JoinToken,
+    pub used: u32,
+    /// Enrolments that were refused although they had its secret.
+    pub refused: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct Enrolment {
+    pub token_id: String,
+    pub token_secret_hash: String,
+    pub host: HostKey,
+    pub agent: AgentId,
+    /// Fingerprint of the agent's public key: proves who a known host is.
+    pub key_fingerprint: String,
+    /// Where the agent called from.
+    pub remote: Option<IpAddr>,
+}
+
+impl Enrolment {
+    pub(crate) fn audit_entry(&self, phase: AuditPhase, outcome: String) -> AuditDraft {
+        let target = format!("host {} agent {} key {}", self.host, self.agent, self.key_fingerprint);
+        AuditDraft {
+            phase,
+            of: None,
+            app: ENROLMENT_ACTOR.to_owned(),
+            user: format!("join token {}", self.token_id),
+            remote: self.remote,
+            request_id: String::new(),
+            action: "enrol".to_owned(),
+            classes: Classes::default(),
+            target_count: 1,
+            targets: vec![target],
+            outcome,
+        }
+    }
+}
+
+/// What an enrolment changed beside the host itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Enrolled {
+    /// Agents whose key no longer serves the host: their sessions must end.
+    pub displaced: Vec<AgentId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EnrolRefusal {
+    #[error(
+        "the join token is unknown: check that it was copied whole and belongs to this server, or make another one \
+         (proctor token create)"
+    )]
+    UnknownToken,
+    #[error("the join token has expired: make another one (proctor token create)")]
+    Expired,
+    #[error("the join token has no uses left: make another one (proctor token create)")]
+    UsedUp,
+    #[error("the join token is only good for cloud area {allowed}")]
+    WrongCloud { allowed: u32 },
+    #[error("the join token is only good for host {allowed}")]
+    WrongHost { allowed: HostKey },
+    #[error(
+        "the join token is for business {of_token}, but host {host} is in another business: use a token of that \
+         business, or move the host first (proctor hosts place)"
+    )]
+    WrongBusiness { host: HostKey, of_token: u64 },
+    #[error(
+        "address {host} is in another business than the agent's present host: move the host first \
+         (proctor hosts place)"
+    )]
+    MovesBusiness { host: HostKey },
+    #[error(
+        "host {host} is enrolled with another key: use a token for this host (proctor token create --host {host}) or \
+         allow it to rejoin (proctor hosts allow-rejoin {host})"
+    )]
+    HostTaken { host: HostKey },
+    #[error(
+        "agent id {agent} belongs to another host or key: leave --agent-id out, or allow that host to rejoin \
+         (proctor hosts allow-rejoin {agent})"
+    )]
+    AgentTaken { agent: AgentId },
+    #[error("this key was revoked: remove the identity directory from the agent's state directory, then enrol again")]
+    KeyRevoked,
+}
+
+/// What an agent shows when it opens a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionOpening {
+    pub agent: AgentId,
+    /// Of the certificate that it presented.
+    pub key_fingerprint: String,
+    /// The last epoch that its state directory has recorded; None from agents that keep none.
+    pub seen_epoch: Option<u64>,
+    pub facts: HostFacts,
+}
+
+impl SessionOpening {
+    pub fn new(agent: AgentId, key_fingerprint: impl Into<String>) -> Self {
+        Self { agent, key_fingerprint: key_fingerprint.into(), seen_epoch: None, facts: HostFacts::default() }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionRefusal {
+    #[error(
+        "agent {agent} serves no host, or its host was removed: remove its state directory and enrol again with a \
+         new join token"
+    )]
+    Unbound { agent: AgentId },
+    #[error(
+        "the key of agent {agent} was replaced by another enrolment of its host: remove the identity directory from \
+         its state directory and enrol again"
+    )]
+    KeyReplaced { agent: AgentId },
+    #[error(
+        "the certificate of agent {agent} was revoked: remove the identity directory from its state directory and \
+         enrol again with a token for its host"
+    )]
+    Revoked { agent: AgentId },
+    #[error(
+        "the state directory of agent {agent} is an old copy: another copy of it was connected since; run only one \
+         of them, and if this is the right one, allow it on the server (proctor hosts allow-rejoin {agent})"
+    )]
+    StaleState { agent: AgentId },
+}

@@ -1,0 +1,77 @@
+//! Identities of agents: copies of a state directory, and hosts that were revoked.
+
+use std::process::Command;
+
+use proctor_testkit::{Fleet, Program, binary, eventually, run_proctor};
+
+const IP: &str = "127.0.0.1";
+
+fn copied(fleet: &Fleet, from: &std::path::Path) -> String {
+    let copy = fleet.dir().join("copy");
+    assert!(Command::new("cp").arg("-a").args([from, &copy]).status().unwrap().success());
+    copy.display().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_on_a_copied_state_directory_ends_before_it_does_anything() {
+    let fleet = Fleet::start().await.unwrap();
+    let mut agent = fleet.agent(IP).await.unwrap();
+    let copy = copied(&fleet, agent.state_dir());
+    let link = format!("127.0.0.1:{}", fleet.server.link);
+
+    let output = Command::new(binary("proctor-agent"))
+        .args(["--server", &link, "--state-dir", &copy, "--ip", IP])
+        .output()
+        .unwrap();
+
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("runs on this machine already, from another state directory"), "{said}");
+    assert!(!said.contains("connected"), "{said}");
+    agent.restart().unwrap();
+    fleet.until_online(IP, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_was_connected_while_the_original_was_away_shuts_the_original_out() {
+    let fleet = Fleet::start().await.unwrap();
+    let mut agent = fleet.agent(IP).await.unwrap();
+    agent.program.kill();
+    fleet.until_online(IP, false).await;
+    let copy = copied(&fleet, agent.state_dir());
+    let link = format!("127.0.0.1:{}", fleet.server.link);
+    let arguments = ["--server", &link, "--state-dir", &copy, "--ip", IP].map(String::from);
+    let mut clone = Program::start("proctor-agent", &arguments, &fleet.dir().join("copy.log")).unwrap();
+    fleet.until_online(IP, true).await;
+    eventually("the copy has recorded its session", || async {
+        let session = std::fs::read_to_string(format!("{copy}/identity/session")).ok()?;
+        let original = std::fs::read_to_string(agent.state_dir().join("identity/session")).ok()?;
+        (session != original).then_some(())
+    })
+    .await;
+    clone.terminate().unwrap();
+    fleet.until_online(IP, false).await;
+
+    agent.restart().unwrap();
+
+    eventually("the server refuses the older state", || async {
+        agent.program.log().contains("is an old copy").then_some(())
+    })
+    .await;
+    let mut arguments = vec!["hosts", "allow-rejoin", IP];
+    let (server, secret) = (fleet.url(""), fleet.secret.clone());
+    arguments.extend([
+        "--server",
+        &server,
+        "--app-code",
+        proctor_testkit::APP,
+        "--app-secret",
+        &secret,
+        "--user",
+        "op",
+    ]);
+    let said = run_proctor(&arguments).unwrap();
+    assert!(said.starts_with("0:127.0.0.1 may rejoin once until "), "{said}");
+    agent.restart().unwrap();
+    fleet.until_online(IP, true).await;
+}
