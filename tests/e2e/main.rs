@@ -5,6 +5,7 @@
 mod cli;
 mod cli_fleet;
 mod client;
+mod degraded;
 mod dev;
 mod docs;
 mod documents;

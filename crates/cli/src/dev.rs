@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 use crate::args::{Connection, DevArgs};
 use crate::commands::Ended;
 use crate::demo::Demo;
+use crate::logging::note;
 use crate::profile::{self, Profile};
 use crate::serve::{self, StopSignal};
 
@@ -42,8 +43,9 @@ pub(crate) async fn run(args: DevArgs, connection: &Connection) -> Result<Ended>
     let ended = tokio::select! {
         failed = Box::pin(serve(args, connection, &tasks)) => failed.map(|never| match never {}),
         () = stop.received() => Ok(Ended::Well),
+        failed = tasks.failed() => Err(failed.into()),
     };
-    eprintln!("proctor: stopping; supervised processes live on");
+    note("proctor: stopping; supervised processes live on");
     serve::end(&tasks).await;
     ended
 }
@@ -58,7 +60,7 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
 
     let agent_dir = dir.join("agent");
     let agent = proctor_agent::enrolled_id(&agent_dir).map_or_else(new_agent_id, Ok)?;
-    let border = args.border.settings()?;
+    let border = args.border.settings(proctor_host::descriptors::raise())?;
     let options = Options { http: args.http, link: args.link, wait_for: Some(agent.clone()), border };
     let server = Server::start(options, store.clone(), tasks).await?;
     profile.server = Some(format!("http://{}", reachable(server.http)));
@@ -70,9 +72,11 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
         ready = ready(&server.control, &agent, &demo) => ready?,
         error = &mut failed => return Err(agent_failed(error)),
     }
-    crate::output::write_out(
-        &greeting::Greeting { server: &server, dir: &dir, profile: &profile, demo: &demo, user: &user }.text()?,
-    )?;
+    let greeting = greeting::Greeting { server: &server, dir: &dir, profile: &profile, demo: &demo, user: &user };
+    // Everything is up; that nobody can read about it is no reason to end it.
+    if let Err(error) = crate::output::write_out(&greeting.text()?) {
+        tracing::warn!("{error:#}");
+    }
     Err(agent_failed(failed.await))
 }
 

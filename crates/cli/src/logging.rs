@@ -1,19 +1,55 @@
 //! The log, on stderr.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use proctor_runtime::LogSink;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Command, LogFormat, Logging};
 
+/// A stderr that takes nothing holds up the end of the program for no longer.
+const FLUSH_MAX: Duration = Duration::from_secs(1);
+
+/// Where a service writes; a command writes to stderr itself.
+static SINK: OnceLock<LogSink> = OnceLock::new();
+
+/// Says something to people on stderr, in the order of the log. A service neither fails nor waits if that
+/// cannot be written.
+pub(crate) fn note(text: &str) {
+    match SINK.get() {
+        Some(sink) => sink.line(text),
+        None => drop(writeln!(io::stderr(), "{text}")),
+    }
+}
+
+/// Writes what is queued when it is dropped, at the end of the program.
+#[derive(Debug)]
+pub(crate) struct Log(LogSink);
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.0.flush_within(FLUSH_MAX);
+    }
+}
+
 /// A server says what it does; whoever types a command wants to hear only of trouble, and once: a
 /// certificate that is not believed is told by the command itself.
-pub(crate) fn start(logging: &Logging, command: &Command) -> Result<()> {
+pub(crate) fn start(logging: &Logging, command: &Command) -> Result<Log> {
     let default = if matches!(command, Command::Server(_)) { "info" } else { "warn,rustls_platform_verifier=off" };
     let filter = logging.log.as_deref().filter(|filter| !filter.trim().is_empty()).unwrap_or(default);
     let filter = EnvFilter::try_new(filter).with_context(|| format!("'{filter}' is not a filter for the log"))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let sink = LogSink::stderr().context("cannot start the thread that writes the log")?;
+    if command.is_service() {
+        sink.take_panics();
+        let _ = SINK.set(sink.clone());
+    }
+    let lines = sink.clone();
+    // What the subscriber itself has to say it would print with a macro that panics.
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false);
+    let builder = builder.with_writer(move || lines.clone());
     match logging.log_format {
         LogFormat::Json => builder.json().init(),
         LogFormat::Text => {
@@ -21,5 +57,5 @@ pub(crate) fn start(logging: &Logging, command: &Command) -> Result<()> {
             builder.with_ansi(!no_colour && io::stderr().is_terminal()).init();
         }
     }
-    Ok(())
+    Ok(Log(sink))
 }

@@ -26,6 +26,11 @@ use commands::{AppCommand, Ended};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let is_service = cli.command.is_service();
+    // Kept until everything is said.
+    let _log = match logging::start(&cli.logging, &cli.command) {
+        Ok(log) => log,
+        Err(error) => return report::report(&error, is_service),
+    };
     match start(cli) {
         Ok(Ended::Well) => ExitCode::SUCCESS,
         Ok(Ended::TargetFailed) => ExitCode::from(report::TARGET_FAILED),
@@ -34,7 +39,6 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli) -> Result<Ended> {
-    logging::start(&cli.logging, &cli.command)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

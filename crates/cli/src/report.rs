@@ -6,15 +6,17 @@ use anyhow::Error;
 use proctor_client::ClientError;
 use proctor_server::ServerError;
 
+use crate::logging::note;
+
 pub(crate) const TARGET_FAILED: u8 = 1;
 const SERVICE_FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const SERVER: u8 = 3;
 
 pub(crate) fn report(error: &Error, is_service: bool) -> ExitCode {
-    eprintln!("proctor: {}", told(error));
+    note(&format!("proctor: {}", told(error)));
     if let Some(hint) = hint(error) {
-        eprintln!("{hint}");
+        note(hint);
     }
     ExitCode::from(code(error, is_service))
 }

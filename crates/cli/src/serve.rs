@@ -28,12 +28,19 @@ pub(crate) async fn run(args: ServerArgs) -> Result<Ended> {
     make_dir(&dir)?;
     let store = open_store(&dir).await?;
     let tasks = Tasks::default();
-    let options = Options { http: args.http, link: args.link, wait_for: None, border: args.border.settings()? };
+    let descriptors = proctor_host::descriptors::raise();
+    let border = args.border.settings(descriptors)?;
+    let connections = border.connections;
+    tracing::info!(descriptors, http_connections = connections.total, of_one_peer = connections.per_peer, "limits");
+    let options = Options { http: args.http, link: args.link, wait_for: None, border };
     let server = Server::start(options, store, &tasks).await?;
     tracing::info!(http = %server.http, link = %server.link, data = %dir.display(), "the server serves");
-    stop.received().await;
+    let ended = tokio::select! {
+        () = stop.received() => Ok(Ended::Well),
+        failed = tasks.failed() => Err(failed.into()),
+    };
     end(&tasks).await;
-    Ok(Ended::Well)
+    ended
 }
 
 /// SIGTERM and SIGINT, noticed from the moment that this exists.

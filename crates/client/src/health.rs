@@ -34,6 +34,7 @@ impl Client {
             return Err(ClientError::Foreign { server: self.server().to_owned(), status: status.as_u16(), excerpt });
         };
         let reason = || said.get("reason").and_then(Value::as_str).unwrap_or(word).to_owned();
-        Ok(Health { problem: (!status.is_success()).then(reason), date, certificate })
+        let is_well = status.is_success() && word == "ok";
+        Ok(Health { problem: (!is_well).then(reason), date, certificate })
     }
 }

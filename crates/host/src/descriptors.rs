@@ -1,4 +1,5 @@
-//! How many descriptors this program may have open: one and more for each process that it watches.
+//! How many descriptors this program may have open: an agent needs one and more for each process that it
+//! watches, a server one for each connection.
 //!
 //! Promised: ours is raised as far as we may and need; commands get the limits that we were started
 //! with, because programs that use `select` or walk through all numbers suffer from a high one.
@@ -13,8 +14,8 @@ const WANTED: u64 = 1 << 18;
 static STARTED_WITH: OnceLock<Option<Rlimit>> = OnceLock::new();
 
 /// Raises both limits, or where we may not raise the hard one, the soft one to it. Once for the whole
-/// program; later calls change nothing.
-pub(crate) fn raise() {
+/// program; later calls change nothing. Returns how many may be open now; None where there is no limit.
+pub fn raise() -> Option<u64> {
     STARTED_WITH.get_or_init(|| {
         let limit = getrlimit(Resource::Nofile);
         let ample = limit.maximum.map(|maximum| maximum.max(WANTED));
@@ -28,6 +29,7 @@ pub(crate) fn raise() {
             }
         }
     });
+    getrlimit(Resource::Nofile).current
 }
 
 /// The limits for commands, where they are not our own.

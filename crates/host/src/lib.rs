@@ -12,7 +12,7 @@
 mod blocking;
 mod cgroup;
 mod command;
-mod descriptors;
+pub mod descriptors;
 mod ends;
 mod error;
 mod fork;
@@ -108,8 +108,8 @@ impl Host {
         reaper::keep_ends();
 
         let (groups, tracking) = cgroup::find(&options.state_dir, prefer);
-        tasks.spawn("reaper", reaper::run());
-        tasks.spawn("output-trimmer", outputs.clone().trim_for_ever());
+        tasks.spawn_critical("reaper", reaper::run());
+        tasks.spawn_critical("output-trimmer", outputs.clone().trim_for_ever());
         let groups = groups.map(Arc::new);
         let killer = Killer::new(groups.clone(), Journal::open(&options.state_dir, boot.clone()));
         killer.finish_interrupted();

@@ -1,14 +1,17 @@
 //! What every long-running program of ours needs: named tasks that end, back-off, and the clock.
 //!
-//! Promised: a task that was spawned here ends when its program shuts down, and its panic is
-//! logged with its name. Absent: any knowledge of what the tasks do.
+//! Promised: a task that was spawned here ends when its program shuts down, and its panic is logged with
+//! its name; the end of a critical one is told to the program, which must not go on without it; the log
+//! stops nobody. Absent: any knowledge of what the tasks do.
 
 mod backoff;
 pub mod clock;
+mod log;
 mod tasks;
 
 pub use backoff::Backoff;
-pub use tasks::Tasks;
+pub use log::LogSink;
+pub use tasks::{TaskFailed, Tasks};
 
 /// Returns when the program is asked to end, by SIGTERM or SIGINT.
 pub async fn stop_requested() {

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -17,6 +18,22 @@ const IDLE_THREAD_MAX: Duration = Duration::from_secs(1);
 pub struct Tasks {
     tracker: TaskTracker,
     shutdown: CancellationToken,
+    failure: Arc<Failure>,
+}
+
+/// The first critical task that ended.
+#[derive(Debug, Default)]
+struct Failure {
+    of: OnceLock<TaskFailed>,
+    happened: CancellationToken,
+}
+
+/// A task without which the program is of no use has ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("critical task '{task}' {how}")]
+pub struct TaskFailed {
+    pub task: &'static str,
+    pub how: &'static str,
 }
 
 impl Tasks {
@@ -39,6 +56,43 @@ impl Tasks {
         });
     }
 
+    /// As [`Tasks::spawn`], for a task without which the program is of no use: if it returns or panics
+    /// before shutdown, [`Tasks::failed`] says so and the program has to end.
+    pub fn spawn_critical<F>(&self, name: &'static str, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let tasks = self.clone();
+        let task = Box::pin(task);
+        self.spawn_to_end(name, async move {
+            let ended = tasks.shutdown.run_until_cancelled(futures_catch_unwind(task)).await;
+            tasks.critical_ended(name, ended);
+        });
+    }
+
+    /// Returns when a critical task has failed; never where none does.
+    pub async fn failed(&self) -> TaskFailed {
+        self.failure.happened.cancelled().await;
+        self.failure.of.get().expect("it is set before").clone()
+    }
+
+    /// What failed so far.
+    pub fn failure(&self) -> Option<&TaskFailed> {
+        self.failure.of.get()
+    }
+
+    fn critical_ended(&self, task: &'static str, ended: Option<Result<(), ()>>) {
+        let how = match ended {
+            None => return,
+            Some(_) if self.shutdown.is_cancelled() => return,
+            Some(Ok(())) => "ended",
+            Some(Err(())) => "panicked",
+        };
+        tracing::error!(task, how, "critical task failed: the program ends");
+        let _ = self.failure.of.set(TaskFailed { task, how });
+        self.failure.happened.cancel();
+    }
+
     /// Runs `task` until it returns by itself; it watches [`Tasks::shutdown`] on its own.
     #[allow(clippy::disallowed_methods, reason = "this is where tasks get their name and owner")]
     pub fn spawn_to_end<F>(&self, name: &'static str, task: F)
@@ -53,7 +107,7 @@ impl Tasks {
         self.tracker.spawn(guarded.instrument(tracing::Span::none()));
     }
 
-    /// As [`Tasks::spawn`], on a thread with a runtime of its own: the task may block it for a while,
+    /// As [`Tasks::spawn_critical`], on a thread with a runtime of its own: the task may block it for a while,
     /// and what it spawns runs there too, without a change of threads.
     pub fn spawn_on_thread<F>(&self, name: &'static str, task: F) -> std::io::Result<()>
     where
@@ -61,15 +115,11 @@ impl Tasks {
     {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().thread_keep_alive(IDLE_THREAD_MAX).build()?;
-        let shutdown = self.shutdown.clone();
+        let tasks = self.clone();
         let (over, is_over) = oneshot::channel();
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            let guarded = futures_catch_unwind(async move {
-                let _ = shutdown.run_until_cancelled(task).await;
-            });
-            if runtime.block_on(guarded).is_err() {
-                tracing::error!(task = name, "a task panicked");
-            }
+            let ended = runtime.block_on(tasks.shutdown.run_until_cancelled(futures_catch_unwind(task)));
+            tasks.critical_ended(name, ended);
             runtime.shutdown_background(); // what hangs in a file system does not end
             let _ = over.send(());
         })?;
@@ -118,6 +168,31 @@ mod tests {
         tasks.spawn_on_thread("panics", async { panic!("on purpose") }).unwrap();
 
         assert!(tasks.end(Duration::from_secs(60)).await);
+    }
+
+    #[tokio::test]
+    async fn a_critical_task_that_panics_or_returns_is_told_by_its_name() {
+        let [panics, returns, on_thread] = [Tasks::default(), Tasks::default(), Tasks::default()];
+
+        panics.spawn_critical("sweeper", async { panic!("on purpose") });
+        returns.spawn_critical("recorder", async {});
+        on_thread.spawn_on_thread("driver", async { panic!("on purpose") }).unwrap();
+
+        assert_eq!(panics.failed().await.to_string(), "critical task 'sweeper' panicked");
+        assert_eq!(returns.failed().await.to_string(), "critical task 'recorder' ended");
+        assert_eq!(on_thread.failed().await.to_string(), "critical task 'driver' panicked");
+    }
+
+    #[tokio::test]
+    async fn critical_tasks_that_end_at_the_shutdown_have_not_failed() {
+        let tasks = Tasks::default();
+        let shutdown = tasks.shutdown();
+        tasks.spawn_critical("forever", std::future::pending());
+        tasks.spawn_critical("polite", async move { shutdown.cancelled().await });
+
+        assert!(tasks.end(Duration::from_secs(60)).await);
+
+        assert_eq!(tasks.failure(), None);
     }
 
     #[tokio::test]

@@ -24,7 +24,7 @@ use proctor_store::Store;
 pub struct Options {
     pub http: SocketAddr,
     pub link: SocketAddr,
-    /// `/healthz` is not well before this agent is connected.
+    /// `/healthz` and `/readyz` answer 503 until this agent is connected.
     pub wait_for: Option<AgentId>,
     pub border: api::Settings,
 }
@@ -55,6 +55,8 @@ impl Server {
     /// Binds both ports and serves until `tasks` end.
     pub async fn start(options: Options, store: Arc<dyn Store>, tasks: &Tasks) -> Result<Self, ServerError> {
         let control = control::Control::start(store, tasks).await?;
+        let store = control.store().clone();
+        tasks.spawn_critical("store writer", async move { store.closed().await });
         webhooks::start(&control, tasks);
         let link = gateway::serve(options.link, control.clone(), tasks).await?;
         let state = api::ApiState::new(control.clone(), options.wait_for, options.border);

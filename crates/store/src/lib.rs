@@ -64,6 +64,17 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug {
+    // Health.
+
+    /// Returns when the store can never be written again: every later change answers
+    /// [`StoreError::Closed`].
+    async fn closed(&self);
+    /// Whether the store can be read.
+    async fn check_readable(&self) -> Result<()>;
+    /// Whether the store can be written: commits a small change that changes nothing, and asks for free
+    /// space.
+    async fn check_writable(&self) -> Result<()>;
+
     // Apps and secrets.
 
     /// Inserts the app, or replaces the one of the same code.

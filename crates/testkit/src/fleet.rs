@@ -50,15 +50,22 @@ pub struct Fleet {
     pub secret: String,
     pub client: reqwest::Client,
     dir: TempDir,
+    server_arguments: Vec<String>,
 }
 
 impl Fleet {
     pub async fn start() -> Result<Self> {
-        let dir = tempfile::tempdir()?;
+        Self::start_in(tempfile::tempdir()?, &[]).await
+    }
+
+    /// In a directory that the test has prepared (`data`, `server.log`), with more arguments for the server.
+    pub async fn start_in(dir: TempDir, extra: &[&str]) -> Result<Self> {
         let (http, link) = (free_port(), free_port());
-        let program = start_server(dir.path(), http, link)?;
+        let server_arguments: Vec<String> = extra.iter().map(|argument| (*argument).to_owned()).collect();
+        let program = start_server(dir.path(), http, link, &server_arguments)?;
         let client = reqwest::Client::builder().timeout(Duration::from_secs(30)).build()?;
-        let mut fleet = Self { server: Server { program, http, link }, secret: String::new(), client, dir };
+        let server = Server { program, http, link };
+        let mut fleet = Self { server, secret: String::new(), client, dir, server_arguments };
         fleet.until_healthy().await;
         let data = text(&fleet.dir.path().join("data"));
         fleet.secret = run_proctor(&["app", "create", APP, "--trusted", "--data-dir", &data])?;
@@ -84,7 +91,13 @@ impl Fleet {
     /// SIGKILL to the server, then the same command again.
     pub async fn restart_server(&mut self) -> Result<()> {
         self.server.program.kill();
-        self.server.program = start_server(self.dir.path(), self.server.http, self.server.link)?;
+        self.start_server_again().await
+    }
+
+    /// The same command again, after its end.
+    pub async fn start_server_again(&mut self) -> Result<()> {
+        let Server { http, link, .. } = self.server;
+        self.server.program = start_server(self.dir.path(), http, link, &self.server_arguments)?;
         self.until_healthy().await;
         Ok(())
     }
@@ -173,8 +186,8 @@ impl Fleet {
     }
 }
 
-fn start_server(dir: &Path, http: u16, link: u16) -> Result<Program> {
-    let arguments = [
+fn start_server(dir: &Path, http: u16, link: u16, extra: &[String]) -> Result<Program> {
+    let own = [
         "server",
         "--http",
         &format!("127.0.0.1:{http}"),
@@ -184,6 +197,7 @@ fn start_server(dir: &Path, http: u16, link: u16) -> Result<Program> {
         &text(&dir.join("data")),
     ]
     .map(String::from);
+    let arguments: Vec<String> = own.iter().chain(extra).cloned().collect();
     Program::start("proctor", &arguments, &dir.join("server.log"))
 }
 

@@ -9,10 +9,13 @@ use std::time::Duration;
 use clap::Parser;
 use proctor_agent::{Options, Tracking};
 use proctor_model::AgentId;
-use proctor_runtime::Tasks;
+use proctor_runtime::{LogSink, Tasks};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+
+/// A stderr that takes nothing holds up the end of the program for no longer.
+const FLUSH_MAX: Duration = Duration::from_secs(1);
 
 /// Supervises the processes of this host for a Proctor server.
 #[derive(Debug, Parser)]
@@ -66,22 +69,32 @@ fn filter(text: &str) -> Result<Targets, tracing_subscriber::filter::ParseError>
 fn main() -> ExitCode {
     proctor_host::memory::use_one_heap();
     let arguments = Arguments::parse();
-    let has_colours = std::io::stderr().is_terminal();
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(has_colours);
+    let Ok(log) = LogSink::stderr() else { return ExitCode::FAILURE };
+    log.take_panics();
+    let (has_colours, sink) = (std::io::stderr().is_terminal(), log.clone());
+    // What the layer itself has to say it would print with a macro that panics.
+    let lines = tracing_subscriber::fmt::layer().log_internal_errors(false);
+    let lines = lines.with_writer(move || sink.clone()).with_ansi(has_colours);
     tracing_subscriber::registry().with(lines).with(arguments.log.clone()).init();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("proctor-agent: cannot start: {error}");
-            return ExitCode::FAILURE;
-        }
+        Err(error) => return ended(&log, Err(format!("cannot start: {error}"))),
     };
-    let code = runtime.block_on(serve(arguments));
+    let result = runtime.block_on(serve(arguments));
     runtime.shutdown_background(); // what hangs in a file system must not keep us from ending
-    code
+    ended(&log, result)
 }
 
-async fn serve(arguments: Arguments) -> ExitCode {
+/// Says the last word.
+fn ended(log: &LogSink, result: Result<(), String>) -> ExitCode {
+    if let Err(problem) = &result {
+        log.line(&format!("proctor-agent: {problem}"));
+    }
+    log.flush_within(FLUSH_MAX);
+    if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+async fn serve(arguments: Arguments) -> Result<(), String> {
     let tasks = Tasks::default();
     let options = Options {
         server: arguments.server,
@@ -98,15 +111,10 @@ async fn serve(arguments: Arguments) -> ExitCode {
         },
     };
     let result = tokio::select! {
-        result = proctor_agent::run(options, tasks.clone()) => result,
+        result = proctor_agent::run(options, tasks.clone()) => result.map_err(|error| proctor_runtime::chain(&error)),
+        failed = tasks.failed() => Err(failed.to_string()),
         () = proctor_runtime::stop_requested() => Ok(()),
     };
     tasks.end(Duration::from_secs(5)).await;
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("proctor-agent: {}", proctor_runtime::chain(&error));
-            ExitCode::FAILURE
-        }
-    }
+    result
 }

@@ -25,12 +25,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use proctor_model::{AgentId, Class, Code, HostKey, Namespace, OperationId, Outcome, ProcessKey, Snapshot, TaskId};
-use proctor_runtime::{Tasks, clock};
+use proctor_runtime::{TaskFailed, Tasks, clock};
 use proctor_store::{
     App, Assignments, HostQuery, HostRecord, HostSite, Millis, Observation, SessionOpening, SessionRefusal, Store,
     StoreError,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OnceCell, mpsc, oneshot};
 
 pub use access::{Missing, Standing};
 pub use audit::Deed;
@@ -73,6 +73,8 @@ struct Inner {
     rollouts: rollout::Rollouts,
     bells: events::Bells,
     link_expires_at: OnceLock<i64>,
+    /// Set once every host of the server's earlier life is marked offline.
+    presence: OnceCell<()>,
     tasks: Tasks,
 }
 
@@ -80,7 +82,18 @@ impl Control {
     /// Reads what is open from the store and starts the recorder, the sweeper and the pruner.
     pub async fn start(store: Arc<dyn Store>, tasks: &Tasks) -> Result<Self> {
         let now = clock::unix_millis();
-        let expected: HashSet<AgentId> = store.reset_presence(now).await?.into_iter().collect();
+        let (expected, presence) = match store.reset_presence(now).await {
+            Ok(agents) => (agents, OnceCell::new_with(Some(()))),
+            // Without space the server still answers; who is online is written as soon as there is some.
+            Err(error) if is_full(&error) => {
+                tracing::error!(%error, "the store is full: the server starts, and serves what only reads");
+                let online = HostQuery { online: Some(true), ..HostQuery::default() };
+                let hosts = store.hosts(&online).await?;
+                (hosts.into_iter().map(|host| host.agent.clone()).collect(), OnceCell::new())
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let expected: HashSet<AgentId> = expected.into_iter().collect();
         let (sender, receiver) = mpsc::channel(OUTCOMES_QUEUED_MAX);
         let control = Self {
             inner: Arc::new(Inner {
@@ -91,14 +104,15 @@ impl Control {
                 rollouts: rollout::Rollouts::default(),
                 tasks: tasks.clone(),
                 link_expires_at: OnceLock::new(),
+                presence,
                 bells: events::Bells::new(tasks.shutdown()),
             }),
         };
         control.take_up(now).await?;
-        tasks.spawn("outcome recorder", control.clone().record_outcomes(receiver));
-        tasks.spawn("sweeper", control.clone().sweep());
-        tasks.spawn("pruner", control.clone().prune());
-        tasks.spawn("rollouts", control.clone().run_rollouts());
+        tasks.spawn_critical("outcome recorder", control.clone().record_outcomes(receiver));
+        tasks.spawn_critical("sweeper", control.clone().sweep());
+        tasks.spawn_critical("pruner", control.clone().prune());
+        tasks.spawn_critical("rollouts", control.clone().run_rollouts());
         Ok(control)
     }
 
@@ -109,11 +123,22 @@ impl Control {
         tracing::info!(open = open.len(), tasks = tasks.len(), "the control plane starts");
         self.resume_rollouts(&mut open).await?;
         self.inner.dispatch.lock().take_up(open, now, Instant::now());
+        let mut cancelled = Vec::new();
         for task in tasks {
             if self.inner.store.task_summary(task).await?.is_some_and(|task| task.cancelled_at.is_some()) {
-                self.cancel_open(task).await;
+                cancelled.extend(self.mark_cancelled(task));
             }
         }
+        // Recording waits for space; the start must not.
+        let control = self.clone();
+        self.inner.tasks.spawn("cancelled before the start", async move { control.record_all(&cancelled).await });
+        Ok(())
+    }
+
+    /// Before the first session is opened: it would be marked offline, too.
+    pub(super) async fn settle_presence(&self) -> Result<()> {
+        let reset = || async { self.inner.store.reset_presence(clock::unix_millis()).await.map(drop) };
+        self.inner.presence.get_or_try_init(reset).await?;
         Ok(())
     }
 
@@ -144,6 +169,11 @@ impl Control {
 
     pub fn link_expires_at(&self) -> Option<i64> {
         self.inner.link_expires_at.get().copied()
+    }
+
+    /// The critical task that has failed, if any: the program is about to end.
+    pub(crate) fn failure(&self) -> Option<&TaskFailed> {
+        self.inner.tasks.failure()
     }
 
     pub fn is_connected(&self, agent: &AgentId) -> bool {
@@ -195,6 +225,7 @@ impl Control {
     /// Opens a session and fences an older one. Refused are keys that do not serve the agent's host and
     /// old copies of its state.
     pub async fn open_session(&self, greeting: Greeting) -> Result<std::result::Result<Arc<Session>, SessionRefusal>> {
+        self.settle_presence().await?;
         let SessionOpening { agent, facts, .. } = greeting.opening.clone();
         let epoch = match self.inner.store.open_session(&greeting.opening, clock::unix_millis()).await? {
             Ok(epoch) => epoch,

@@ -70,12 +70,21 @@ impl Control {
         }
     }
 
+    pub(super) async fn record_all(&self, outcomes: &[(OperationId, Outcome)]) {
+        for batch in outcomes.chunks(BATCH_MAX) {
+            self.record(batch).await;
+        }
+    }
+
     /// Ends the targets whose agent is not there or whose time is over.
     pub(super) async fn sweep(self) {
         let mut period = tokio::time::interval(SWEEP_PERIOD);
         period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             period.tick().await;
+            if let Err(error) = self.settle_presence().await {
+                tracing::debug!(%error, "hosts of the earlier life are still marked online");
+            }
             self.tell_lost().await;
             let overdue = self.inner.dispatch.lock().overdue(Instant::now());
             for batch in overdue.chunks(BATCH_MAX) {

@@ -7,11 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use proctor_model::{Class, Code, OperationKind, Outcome, ProcessKey, Subject, TaskId};
-use proctor_store::{TargetQuery, TargetRow, TargetView, TaskQuery, TaskSummary, TaskView, owners};
+use proctor_model::{Class, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, Subject, TaskId};
 
 use super::audit::Deed;
-use super::record::BATCH_MAX;
 use super::{
     Before, Caller, Control, ControlError, HostRef, Result, SpecSource, Submission, SubmitOptions, Submitted,
     SubmittedItem, SubmittedTarget,
@@ -74,6 +72,12 @@ impl Control {
 
     /// Once the store knows that the task is cancelled.
     pub(super) async fn cancel_open(&self, task: TaskId) {
+        let ended = self.mark_cancelled(task);
+        self.record_all(&ended).await;
+    }
+
+    /// Tells the agents that may be at it. Returns the outcomes of what no agent has heard of.
+    pub(super) fn mark_cancelled(&self, task: TaskId) -> Vec<(OperationId, Outcome)> {
         let (unsent, agents) = self.inner.dispatch.lock().cancel(task);
         for session in agents.iter().filter_map(|agent| self.inner.sessions.get(agent)) {
             session.wake();
@@ -81,9 +85,7 @@ impl Control {
         let ended = unsent.into_iter().map(|operation| {
             (operation, Outcome::new(Code::Cancelled, "the task was cancelled before the agent heard of it", false))
         });
-        for batch in ended.collect::<Vec<_>>().chunks(BATCH_MAX) {
-            self.record(batch).await;
-        }
+        ended.collect()
     }
 
     /// Lets a rolling task go on after its canary.

@@ -67,7 +67,7 @@ pub(crate) async fn serve(address: SocketAddr, control: Control, tasks: &Tasks) 
         strangers: enrol::Strangers::default(),
     });
     let of_tasks = tasks.clone();
-    tasks.spawn("link listener", async move { accept(listener, acceptor, gateway, of_tasks).await });
+    tasks.spawn_critical("link listener", async move { accept(listener, acceptor, gateway, of_tasks).await });
     Ok(address)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{SplitSink, SplitStream};
-use futures::{SinkExt, StreamExt};
+use futures::{FutureExt, SinkExt, StreamExt};
 use proctor_model::{AgentId, Event};
 use proctor_runtime::{Tasks, clock};
 use proctor_store::{Assignment, Assignments, SessionOpening, SessionRefusal};
@@ -54,6 +54,9 @@ enum Ended {
     Control(#[from] ControlError),
     #[error("cannot renew the certificate")]
     Pki(#[from] proctor_pki::PkiError),
+    /// The agent connects again and gets everything again; its targets must not wait for the old session.
+    #[error("the session panicked")]
+    Panicked,
 }
 
 type Sender = SplitSink<Framed<Connection, ServerCodec>, FromServer>;
@@ -102,7 +105,9 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
     let shutdown = tasks.shutdown();
     tasks.spawn_to_end("link session", async move {
         let carried = Box::pin(carry(&gateway, &session, &mut sender, receiver));
-        let ended = shutdown.run_until_cancelled(carried).await;
+        let guarded = std::panic::AssertUnwindSafe(carried).catch_unwind();
+        let ended = shutdown.run_until_cancelled(guarded).await;
+        let ended = ended.map(|ended| ended.unwrap_or(Err(Ended::Panicked)));
         let control = &gateway.control;
         let Some(Err(ended)) = ended else {
             return; // the server ends: it is the server that is gone, not the agent

@@ -48,7 +48,7 @@ const RECONCILE_PERIOD: Duration = Duration::from_secs(60);
 /// Starts the forwarder, which ends with `tasks`.
 pub fn start(control: &Control, tasks: &Tasks) {
     let forwarder = Forwarder { control: control.clone(), tasks: tasks.clone(), running: HashMap::new() };
-    tasks.spawn("webhook forwarder", forwarder.run());
+    tasks.spawn_critical("webhook forwarder", forwarder.run());
 }
 
 /// Keeps one sender for each webhook that there is.
@@ -73,6 +73,10 @@ impl Forwarder {
 
     fn reconcile(&mut self, webhooks: Vec<Webhook>) {
         self.running.retain(|id, stop| {
+            if stop.is_cancelled() {
+                tracing::error!(webhook = %id, "webhook sender ended unexpectedly: starting it again");
+                return false;
+            }
             let is_wanted = webhooks.iter().any(|webhook| webhook.id == *id);
             if !is_wanted {
                 stop.cancel();
@@ -89,6 +93,7 @@ impl Forwarder {
                     let stop = CancellationToken::new();
                     self.running.insert(id, stop.clone());
                     self.tasks.spawn("webhook", async move {
+                        let _ended = stop.clone().drop_guard(); // also by a panic
                         let _ = stop.run_until_cancelled(sender.run()).await;
                     });
                 }

@@ -197,7 +197,8 @@ impl World {
         assert!(self.tasks.end(Duration::from_secs(60)).await);
         let Self { router, store, control, tasks, directory } = self;
         drop((router, store, control, tasks));
-        assert!(!directory.path().join("proctor.db-wal").exists(), "the store is closed");
+        let log = std::fs::metadata(directory.path().join("proctor.db-wal"));
+        assert!(log.is_ok_and(|log| log.len() == 0), "the store is closed");
         directory
     }
 }

@@ -14,6 +14,8 @@ pub(super) enum Failure {
     Damaged(String),
     /// An argument that contradicts itself.
     Argument(String),
+    /// No space, noticed before SQLite does.
+    Full,
 }
 
 impl From<rusqlite::Error> for Failure {
@@ -33,6 +35,7 @@ impl Failure {
             Self::Sql(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => {
                 StoreError::Full { what }
             }
+            Self::Full => StoreError::Full { what },
             Self::Sql(error) => StoreError::Failed { what, source: Box::new(error) },
             Self::Damaged(what) => StoreError::Damaged { what },
             Self::Argument(problem) => StoreError::Failed { what, source: problem.into() },

@@ -14,6 +14,7 @@ mod connection;
 mod enrolment;
 mod events;
 mod failure;
+mod health;
 mod hosts;
 mod identity;
 mod narrowed;
@@ -30,7 +31,7 @@ mod users;
 mod webhooks;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -55,6 +56,7 @@ use crate::{
 
 #[derive(Debug)]
 pub struct SqliteStore {
+    path: PathBuf,
     writer: Writer,
     readers: Readers,
 }
@@ -97,7 +99,7 @@ impl SqliteStore {
             let is_served = lock.is_none() && connection::lock(&path).is_err();
             let connection = connection::writer(&path, pages_max, is_served)?;
             let readers = Readers::open(&path).map_err(|failure| failure.of(WHAT))?;
-            Ok(Self { writer: Writer::start(connection, lock)?, readers })
+            Ok(Self { path, writer: Writer::start(connection, lock)?, readers })
         };
         tokio::task::spawn_blocking(open)
             .await
@@ -114,6 +116,20 @@ enum Sharing {
 
 #[async_trait]
 impl Store for SqliteStore {
+    async fn closed(&self) {
+        self.writer.closed().await;
+    }
+
+    async fn check_readable(&self) -> Result<()> {
+        let path = self.path.clone();
+        self.readers.run("be read", move |c| health::read(c, &path)).await
+    }
+
+    async fn check_writable(&self) -> Result<()> {
+        let path = self.path.clone();
+        self.writer.run("be written", move |c| health::write(c, &path)).await
+    }
+
     async fn put_app(&self, app: App) -> Result<()> {
         self.writer.run("keep an app", move |c| apps::put_app(c, &app)).await
     }

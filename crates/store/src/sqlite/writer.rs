@@ -41,6 +41,7 @@ impl Writer {
             .name("store-writer".to_owned())
             .spawn(move || {
                 write_all(&connection, queue);
+                checkpoint(&connection, "TRUNCATE");
                 drop(connection);
                 drop(lock);
             })
@@ -69,6 +70,15 @@ impl Writer {
         let jobs = self.jobs.as_ref().ok_or(StoreError::Closed)?;
         jobs.send(Box::new(call)).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
+    }
+}
+
+impl Writer {
+    /// Returns when the thread has ended.
+    pub(super) async fn closed(&self) {
+        if let Some(jobs) = &self.jobs {
+            jobs.closed().await;
+        }
     }
 }
 
@@ -141,15 +151,15 @@ fn write_all(connection: &Connection, mut queue: mpsc::Receiver<Box<dyn Job>>) {
         }
         let changes = connection.total_changes();
         if changes - checkpointed >= CHANGES_PER_CHECKPOINT {
-            checkpoint(connection);
+            checkpoint(connection, "PASSIVE");
             checkpointed = changes;
         }
     }
 }
 
 /// What is committed is durable in the log already, so nobody waits for this.
-fn checkpoint(connection: &Connection) {
-    if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+fn checkpoint(connection: &Connection, mode: &str) {
+    if let Err(error) = connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(())) {
         tracing::warn!(%error, "the store cannot copy its log into its file; the log grows until it can");
     }
 }
@@ -247,5 +257,6 @@ mod tests {
 
         assert!(matches!(first, Err(StoreError::Closed)));
         assert!(matches!(second, Err(StoreError::Closed)));
+        writer.closed().await;
     }
 }

@@ -1,0 +1,43 @@
+//! Whether the file can be read and written.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::failure::{Failure, Tried};
+
+/// With less than this, most changes fail though a very small one may still fit into the log.
+const FREE_BYTES_MIN: u64 = 1024 * 1024;
+
+/// What every file of SQLite begins with.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// Asks SQLite, which may answer from its cache, and looks whether the file is still where it was: one that
+/// was removed under the server is written on, and gone with its last descriptor.
+pub(super) fn read(connection: &Connection, path: &Path) -> Tried<()> {
+    let mut begins = [0; MAGIC.len()];
+    let file = File::open(path).and_then(|mut file| file.read_exact(&mut begins));
+    file.map_err(|error| Failure::Damaged(format!("file: it cannot be read any more ({})", error.kind())))?;
+    if begins != *MAGIC {
+        return Err(Failure::Damaged("file: it is no longer an SQLite file".to_owned()));
+    }
+    Ok(connection.query_row("SELECT count(*) FROM secret", [], |_| Ok(()))?)
+}
+
+/// Commits a page that says what it said before.
+pub(super) fn write(connection: &Connection, path: &Path) -> Tried<()> {
+    let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    connection.pragma_update(None, "user_version", version)?;
+    if free_bytes(path).is_some_and(|free| free < FREE_BYTES_MIN) {
+        return Err(Failure::Full);
+    }
+    Ok(())
+}
+
+/// None where the file system does not say.
+fn free_bytes(path: &Path) -> Option<u64> {
+    let file_system = rustix::fs::statvfs(path).ok()?;
+    Some(file_system.f_bavail.saturating_mul(file_system.f_frsize))
+}
