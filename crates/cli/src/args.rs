@@ -12,7 +12,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use proctor_client::{NewGrant, ProcessSort};
 use proctor_model::{HostKey, OperationKind, ProcessKey, TaskId, Weight};
-use proctor_server::api::{GatewayKey, Networks, RateLimit, Settings};
+use proctor_server::api::{ConnectionLimits, GatewayKey, Networks, RateLimit, Settings};
 
 use crate::commands::{
     AppCommand, ApplyArgs, AuditCommand, BindingCommand, BusinessCommand, BusinessSetCommand, EventsArgs, FilesArgs,
@@ -223,16 +223,27 @@ pub(crate) struct BorderArgs {
     /// Calls at the same time, of all callers together [default: 512]
     #[arg(long, env = "PROCTOR_CONCURRENCY_LIMIT", value_name = "N")]
     concurrency_limit: Option<NonZeroU32>,
+    /// HTTP connections at the same time [default: half of the descriptors that may be open, at most 8192]
+    #[arg(long, env = "PROCTOR_MAX_CONNECTIONS", value_name = "N")]
+    max_connections: Option<NonZeroU32>,
+    /// HTTP connections of one address at the same time [default: three quarters of all]
+    #[arg(long, env = "PROCTOR_MAX_CONNECTIONS_PER_PEER", value_name = "N")]
+    max_connections_per_peer: Option<NonZeroU32>,
 }
 
 impl BorderArgs {
-    pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
+    /// `descriptors` may be open at the same time; None is no limit.
+    pub(crate) fn settings(&self, descriptors: Option<u64>) -> anyhow::Result<Settings> {
         let usual = Settings::default();
+        let of_descriptors = ConnectionLimits::of_descriptors(descriptors);
+        let limits = self.max_connections.map_or(of_descriptors, |total| ConnectionLimits::of_total(total.get()));
+        let per_peer = self.max_connections_per_peer.map_or(limits.per_peer, NonZeroU32::get);
         Ok(Settings {
             procapi_from: self.procapi_from.clone(),
             gateway_key: self.gateway_public_key.as_deref().map(read_key).transpose()?,
             rate_limit: self.rate_limit,
             concurrency_limit: self.concurrency_limit.unwrap_or(usual.concurrency_limit),
+            connections: ConnectionLimits { per_peer, ..limits },
         })
     }
 }

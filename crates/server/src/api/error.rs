@@ -10,6 +10,7 @@ use proctor_model::{CODES, FieldError};
 use proctor_store::StoreError;
 
 use super::language::{code_name, problem_name};
+use super::limits::Exceeded;
 use super::permission::Permission;
 use crate::control::ControlError;
 
@@ -342,9 +343,16 @@ impl ApiError {
         Self { retry_after: Some(wait), ..Self::new(Problem::RateLimited, message) }
     }
 
-    pub(crate) fn too_many_at_once(max: u32) -> Self {
-        let message = format!("the server is at work on {max} calls already: try again in a moment");
+    /// Something is used up for the moment.
+    pub(crate) fn busy(message: impl Into<String>) -> Self {
         Self { retry_after: Some(Duration::from_secs(1)), ..Self::new(Problem::ConcurrencyLimited, message) }
+    }
+}
+
+impl From<Exceeded> for ApiError {
+    fn from(Exceeded { what, limit, is_own }: Exceeded) -> Self {
+        let of = if is_own { " of one caller" } else { "" };
+        Self::busy(format!("too many {what}{of} (limit {limit}): try again in a moment"))
     }
 }
 

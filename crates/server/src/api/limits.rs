@@ -1,18 +1,21 @@
-//! How much one caller may ask at once: calls in a second, and calls at the same time.
+//! How much one caller may ask at once: calls in a second, and calls, waits and streams at the same time.
 //!
 //! Promised: every refusal says when to come again and is written in the family's own shape. A rate
-//! counts for an app (for a user who comes without one, for the user) over all dialects. The places for
-//! calls at the same time are the whole server's: they bound the memory that bodies take before anybody
-//! has proved anything. Absent: rates of addresses; a proxy in front knows those better.
+//! counts for an app (for a user who comes without one, for the user) over all dialects. A [`Quota`] is
+//! taken only by callers who have proved who they are; none of them gets more than a part of it, and
+//! administrators have a reserve. Calls that wait take none of the quota of calls. Absent: rates of
+//! addresses; a proxy in front knows those better.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use proctor_model::FieldError;
-use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::control::Caller;
 
 /// Calls at the same time where nothing else is said.
 pub(super) const CONCURRENCY: NonZeroU32 = NonZeroU32::new(512).expect("it is not zero");
@@ -87,21 +90,92 @@ fn make_room(buckets: &mut HashMap<String, Bucket>, per_second: f64, now: Instan
     }
 }
 
-/// Places for calls at the same time.
-#[derive(Debug)]
-pub(super) struct Places {
-    free: Semaphore,
-    pub(super) max: u32,
+/// How many of something callers may have at the same time. Clones share one.
+#[derive(Clone, Debug)]
+pub(super) struct Quota {
+    what: &'static str,
+    total: u32,
+    /// Of one app and user.
+    each: u32,
+    /// Beyond the total, for administrators.
+    reserve: u32,
+    taken: Arc<Mutex<Taken>>,
 }
 
-impl Places {
-    pub(super) fn new(max: NonZeroU32) -> Self {
-        Self { free: Semaphore::new(max.get() as usize), max: max.get() }
+#[derive(Debug, Default)]
+struct Taken {
+    total: u32,
+    by_caller: HashMap<String, u32>,
+}
+
+/// Which part of a [`Quota`] is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exceeded {
+    pub(super) what: &'static str,
+    pub(super) limit: u32,
+    pub(super) is_own: bool,
+}
+
+impl Quota {
+    /// Calls at the same time; each of them holds a decoded body and takes turns at the store.
+    pub(super) fn calls(total: NonZeroU32) -> Self {
+        Self::new("concurrent requests", total.get(), total.get().div_ceil(2), (total.get() / 16).max(4))
     }
 
-    /// None where all are taken.
-    pub(super) fn take(&self) -> Option<SemaphorePermit<'_>> {
-        self.free.try_acquire().ok()
+    /// Calls that wait for events; each holds a connection and asks the store after every event.
+    pub(super) fn waits() -> Self {
+        Self::new("requests that wait for events", 1024, 128, 32)
+    }
+
+    pub(super) fn streams() -> Self {
+        Self::new("event streams", 512, 64, 32)
+    }
+
+    fn new(what: &'static str, total: u32, each: u32, reserve: u32) -> Self {
+        Self { what, total, each, reserve, taken: Arc::default() }
+    }
+
+    pub(super) fn take(&self, caller: &Caller) -> Result<Ticket, Exceeded> {
+        self.take_as(key_of(caller), caller.may_administer())
+    }
+
+    fn take_as(&self, caller: String, is_administrator: bool) -> Result<Ticket, Exceeded> {
+        let mut taken = self.taken.lock();
+        let own = taken.by_caller.get(&caller).copied().unwrap_or(0);
+        if own >= self.each {
+            return Err(Exceeded { what: self.what, limit: self.each, is_own: true });
+        }
+        if taken.total >= self.total + if is_administrator { self.reserve } else { 0 } {
+            return Err(Exceeded { what: self.what, limit: self.total, is_own: false });
+        }
+        taken.total += 1;
+        taken.by_caller.insert(caller.clone(), own + 1);
+        Ok(Ticket { quota: self.clone(), caller })
+    }
+}
+
+/// An app may call for many users: each of them is a caller.
+pub(super) fn key_of(caller: &Caller) -> String {
+    format!("{}\0{}", caller.app, caller.user)
+}
+
+/// One of a [`Quota`], given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    quota: Quota,
+    caller: String,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut taken = self.quota.taken.lock();
+        taken.total -= 1;
+        if let Some(own) = taken.by_caller.get_mut(&self.caller) {
+            *own -= 1;
+            if *own == 0 {
+                taken.by_caller.remove(&self.caller);
+            }
+        }
     }
 }
 
@@ -156,14 +230,19 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_given_back_can_be_taken_again() {
-        let places = Places::new(NonZeroU32::MIN);
+    fn nobody_gets_more_than_a_part_and_administrators_have_a_reserve() {
+        let quota = Quota::new("calls", 4, 2, 1);
+        let take = |caller: &str, is_administrator| quota.take_as(caller.to_owned(), is_administrator);
+        let held = [take("a", false).unwrap(), take("a", false).unwrap(), take("b", false).unwrap()];
 
-        let first = places.take();
-        let second = places.take();
-
-        assert!(first.is_some() && second.is_none());
-        drop(first);
-        assert!(places.take().is_some());
+        assert_eq!(take("a", false).unwrap_err(), Exceeded { what: "calls", limit: 2, is_own: true });
+        let last = take("c", false).unwrap();
+        assert_eq!(take("d", false).unwrap_err(), Exceeded { what: "calls", limit: 4, is_own: false });
+        let reserved = take("boss", true).unwrap();
+        assert!(!take("boss", true).unwrap_err().is_own);
+        drop((held, last, reserved));
+        assert!(take("d", false).is_ok());
+        assert_eq!(quota.taken.lock().total, 0);
+        assert!(quota.taken.lock().by_caller.is_empty());
     }
 }

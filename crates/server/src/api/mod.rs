@@ -8,11 +8,14 @@
 
 mod answer;
 mod auth;
+mod bodies;
+mod connections;
 mod content;
 pub mod error;
 mod family;
 mod fields;
 mod gse;
+mod health;
 mod job;
 mod json;
 mod language;
@@ -23,18 +26,17 @@ mod renditions;
 mod request;
 mod routes;
 mod rows;
+mod serve;
 mod settings;
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::extract::Request;
+use axum::http::Method;
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
 use axum::routing::get;
-use axum::serve::ListenerExt;
 use proctor_model::Class;
 use proctor_runtime::Tasks;
 use tower_http::normalize_path::NormalizePath;
@@ -42,14 +44,12 @@ use tower_http::normalize_path::NormalizePath;
 use crate::ServerError;
 use answer::Dressing;
 pub use auth::GatewayKey;
+pub use connections::ConnectionLimits;
 use error::{ApiError, Problem};
 use family::Family;
 use language::Language;
 pub use limits::RateLimit;
 pub use settings::{ApiState, Networks, Settings};
-
-/// After shutdown is asked for, requests that are under way get this long to end.
-const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// One path with one method, and what it takes to call it.
 #[derive(Clone, Debug)]
@@ -72,28 +72,11 @@ pub async fn serve(address: SocketAddr, state: ApiState, tasks: &Tasks) -> Resul
     let listen = |source| ServerError::Listen { address, source };
     let listener = tokio::net::TcpListener::bind(address).await.map_err(listen)?;
     let bound = listener.local_addr().map_err(listen)?;
-    // Answers are small and whole: waiting to fill a segment only delays them.
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "cannot set TCP_NODELAY");
-        }
-    });
-    let shutdown = tasks.shutdown();
-    let server = axum::serve(listener, router(state).into_make_service_with_connect_info::<SocketAddr>())
-        .with_graceful_shutdown(shutdown.clone().cancelled_owned());
-    tasks.spawn_to_end("http", async move {
-        tokio::select! {
-            ended = server => {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "the HTTP server ended");
-                }
-            }
-            () = async { shutdown.cancelled().await; tokio::time::sleep(DRAIN_MAX).await } => {
-                tracing::warn!("HTTP requests were cut off by the shutdown");
-            }
-        }
-    });
-    tracing::info!(%bound, "HTTP is served");
+    let connections = state.border.connections.clone();
+    let accepted = serve::accept(listener, router(state), connections.clone(), tasks.clone());
+    tasks.spawn_critical("http listener", accepted);
+    tasks.spawn_critical("http connections", connections.close_overdue());
+    tracing::info!(%bound, "listening for HTTP");
     Ok(bound)
 }
 
@@ -101,11 +84,11 @@ pub async fn serve(address: SocketAddr, state: ApiState, tasks: &Tasks) -> Resul
 pub fn router(state: ApiState) -> Router {
     let families = Router::new()
         .merge(routes::router())
-        .route("/healthz", get(health))
-        .route("/readyz", get(health))
+        .route("/healthz", get(health::live))
+        .route("/readyz", get(health::ready))
         .with_state(state.clone());
-    let routes = families.nest("/api/v1", native::router(state.clone())).fallback(unknown_path);
-    let routes = routes.layer(from_fn_with_state(state, in_place)).layer(from_fn(in_language));
+    let routes = families.nest("/api/v1", native::router(state)).fallback(unknown_path);
+    let routes = routes.layer(from_fn(in_language));
     // Around the router, not inside it: a path must be trimmed before it is matched.
     Router::new().fallback_service(NormalizePath::trim_trailing_slash(routes))
 }
@@ -121,35 +104,4 @@ async fn unknown_path(request: Request) -> Response {
 /// Answers in the language that the caller wants.
 async fn in_language(request: Request, next: Next) -> Response {
     Language::of(request.headers()).during(next.run(request)).await
-}
-
-/// Takes a place for the call until its answer begins; a stream of events holds none.
-async fn in_place(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    if matches!(path, "/healthz" | "/readyz") {
-        return next.run(request).await;
-    }
-    match state.border.places.take() {
-        Some(_place) => next.run(request).await,
-        None => {
-            let error = ApiError::too_many_at_once(state.border.places.max);
-            if native::serves(path) {
-                return native::failure(error);
-            }
-            Dressing::new(Family::of_path(path), request.headers()).failure(&error)
-        }
-    }
-}
-
-/// Well once the server answers and the agent that is waited for, if any, is connected.
-async fn health(State(state): State<ApiState>) -> Response {
-    let missing = state.wait_for.as_ref().filter(|agent| !state.control.is_connected(agent));
-    match missing {
-        None => (StatusCode::OK, axum::Json(serde_json::json!({"status": "ok"}))).into_response(),
-        Some(agent) => {
-            let reason = format!("agent {agent} is not connected yet");
-            let body = serde_json::json!({"status": "waiting", "reason": reason});
-            (StatusCode::SERVICE_UNAVAILABLE, axum::Json(body)).into_response()
-        }
-    }
 }

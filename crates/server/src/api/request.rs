@@ -1,37 +1,34 @@
 //! Reading a request: its parameters from body or query, and who sends it.
 //!
-//! Promised: the body is read as JSON whatever its Content-Type says, at most [`BODY_BYTES_MAX`]
-//! of it and for at most [`BODY_TIME_MAX`]; before the sender is known, no more memory is used than
-//! the body itself needs; the parameters that handlers see hold no credentials. A handler reads them
-//! first of all, so that it does nothing on a body that is none.
+//! Promised: the body is read as JSON whatever its Content-Type says, within the bounds of `bodies`; a
+//! sender whose credentials are in the headers is known before the body is read; before a sender is known, no
+//! more memory is used than the body itself needs; the parameters that handlers see hold no
+//! credentials. A handler reads them first of all, so that it does nothing on a body that is none.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, OriginalUri, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, Method, Uri};
-use futures::StreamExt;
 use proctor_model::FieldError;
 
 use super::ApiState;
 use super::answer::RequestId;
 use super::auth::{self, Credentials, Plain, Signed};
+use super::bodies::{ReadBody, Sender};
+use super::connections::Connection;
 use super::error::{ApiError, Problem};
 use super::family::Family;
 use super::json::{Object, Value};
+use super::limits::{Ticket, key_of};
 use super::settings::Border;
 use crate::control::{Caller, Control, Origin};
 
-const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// A body that is too large is read on this far, so that its sender gets to read the answer.
-const DRAINED_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 /// About a millisecond of parsing.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
-const BODY_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// One authenticated request.
 #[derive(Debug)]
@@ -39,18 +36,37 @@ pub(super) struct Call {
     pub(super) control: Control,
     pub(super) caller: Caller,
     uri: Uri,
-    body: Bytes,
+    body: ReadBody,
     pub(super) border: Arc<Border>,
+    _ticket: Ticket,
 }
 
 impl Call {
     pub(super) async fn read(state: ApiState, family: Family, request: Request) -> Result<Self, ApiError> {
         let origin = origin_of(request.headers(), request.extensions());
         let (head, body) = request.into_parts();
-        let body = read_body(body).await?;
-        let credentials = credentials_of(&state, family, &head, &body, &origin).await?;
-        let caller = auth::authenticate(&state, &credentials, origin).await?;
-        Ok(Self { control: state.control, caller, uri: head.uri, body, border: state.border })
+        let (behind_esb, in_headers) = match in_headers(&state, family, &head, &origin) {
+            Ok(found) => found,
+            Err(error) => return Err(early(&state, body, error).await),
+        };
+        let (caller, body) = match in_headers {
+            Some(credentials) => {
+                let caller = match known(&state, &credentials, &head.extensions, origin).await {
+                    Ok(caller) => caller,
+                    Err(error) => return Err(early(&state, body, error).await),
+                };
+                let sender = Sender::Caller(key_of(&caller));
+                (caller, state.border.bodies.read(body, &sender).await?)
+            }
+            None => {
+                let peer = origin.remote.map(|remote| remote.to_string()).unwrap_or_default();
+                let body = state.border.bodies.read(body, &Sender::Stranger(peer)).await?;
+                let credentials = in_body(behind_esb, &head, &body.bytes).await?;
+                (known(&state, &credentials, &head.extensions, origin).await?, body)
+            }
+        };
+        let ticket = state.border.calls.take(&caller)?;
+        Ok(Self { control: state.control, caller, uri: head.uri, body, border: state.border, _ticket: ticket })
     }
 
     /// What `decode` makes of the parameters, which are always an object.
@@ -60,7 +76,7 @@ impl Call {
         F: FnOnce(&Value<'_>) -> Result<T, FieldError> + Send + 'static,
     {
         let uri = self.uri.clone();
-        off_worker(&self.body, move |body| Ok(decode(&Value::Object(params_of(&uri, body)?))?)).await
+        off_worker(&self.body.bytes, move |body| Ok(decode(&Value::Object(params_of(&uri, body)?))?)).await
     }
 }
 
@@ -70,30 +86,55 @@ pub(super) fn origin_of(headers: &HeaderMap, extensions: &Extensions) -> Origin 
     Origin { remote, request_id: RequestId::of(headers).to_string() }
 }
 
-/// The header for them alone where it is present; behind an ESB, what that says; else the body or
-/// the query.
-async fn credentials_of(
+/// Tells who sends the request, and its connection that it serves somebody who is known.
+pub(super) async fn known(
+    state: &ApiState,
+    credentials: &Credentials,
+    extensions: &Extensions,
+    origin: Origin,
+) -> Result<Caller, ApiError> {
+    let caller = auth::authenticate(state, credentials, origin).await?;
+    if let Some(connection) = extensions.get::<Arc<Connection>>() {
+        connection.is_of_somebody_known();
+    }
+    Ok(caller)
+}
+
+/// For an answer before the body was read.
+async fn early(state: &ApiState, body: Body, error: ApiError) -> ApiError {
+    state.border.bodies.discard(body).await;
+    error
+}
+
+/// Why what an ESB says is not believed, which counts only where the body proves nothing.
+type Disbelief = Option<ApiError>;
+
+/// The header for them alone where it is present; behind an ESB, what that says.
+fn in_headers(
     state: &ApiState,
     family: Family,
     head: &Parts,
-    body: &Bytes,
     origin: &Origin,
-) -> Result<Credentials, ApiError> {
+) -> Result<(Disbelief, Option<Credentials>), ApiError> {
     if let Some(credentials) = Credentials::from_headers(&head.headers)? {
-        return Ok(credentials);
+        return Ok((None, Some(credentials)));
     }
-    let behind_esb = Credentials::behind_esb(state, family, &head.headers, origin);
-    if let Ok(Some(credentials)) = behind_esb {
-        return Ok(credentials);
+    match Credentials::behind_esb(state, family, &head.headers, origin) {
+        Ok(credentials) => Ok((None, credentials)),
+        Err(disbelief) => Ok((Some(disbelief), None)),
     }
+}
+
+/// Those of the body or the query.
+async fn in_body(disbelief: Disbelief, head: &Parts, body: &Bytes) -> Result<Credentials, ApiError> {
     let (method, uri) = (head.method.clone(), head.uri.clone());
     let plain = off_worker(body, move |body| plain_of(&method, &uri, body)).await?;
     if let Some(signed) = signed_of(head, body)? {
         return Ok(Credentials::Signed(Box::new(signed), plain));
     }
-    match behind_esb {
-        Err(refusal) if !plain.has_proof() => Err(refusal),
-        Ok(_) | Err(_) => Ok(Credentials::Plain(plain)),
+    match disbelief {
+        Some(disbelief) if !plain.has_proof() => Err(disbelief),
+        Some(_) | None => Ok(Credentials::Plain(plain)),
     }
 }
 
@@ -160,47 +201,6 @@ fn malformed_body(error: &serde_json::Error) -> ApiError {
 
 fn malformed_query() -> ApiError {
     ApiError::new(Problem::MalformedAuthorization, "the query string is malformed")
-}
-
-async fn read_body(body: Body) -> Result<Bytes, ApiError> {
-    let incomplete = |why: &str| ApiError::new(Problem::MalformedBody, format!("the body did not arrive whole: {why}"));
-    match tokio::time::timeout(BODY_TIME_MAX, collect(body)).await {
-        Ok(Ok(bytes)) if bytes.len() <= BODY_BYTES_MAX => Ok(bytes),
-        Ok(Ok(_)) => Err(ApiError::new(
-            Problem::BodyTooLarge,
-            format!("the body is larger than {} MiB", BODY_BYTES_MAX / (1024 * 1024)),
-        )),
-        Ok(Err(error)) => Err(incomplete(&error.to_string())),
-        Err(_) => Err(incomplete(&format!("it took longer than {} s", BODY_TIME_MAX.as_secs()))),
-    }
-}
-
-/// The body; of one that is too large, only enough to see that it is.
-async fn collect(body: Body) -> Result<Bytes, axum::Error> {
-    let mut chunks = body.into_data_stream();
-    let Some(first) = chunks.next().await.transpose()? else { return Ok(Bytes::new()) };
-    let Some(second) = chunks.next().await.transpose()? else { return Ok(first) };
-    let mut whole = [first.as_ref(), second.as_ref()].concat();
-    while let Some(chunk) = chunks.next().await.transpose()? {
-        if whole.len() <= BODY_BYTES_MAX {
-            whole.extend_from_slice(&chunk);
-        } else {
-            drain(chunks, whole.len()).await?;
-            break;
-        }
-    }
-    Ok(whole.into())
-}
-
-async fn drain(mut chunks: axum::body::BodyDataStream, read: usize) -> Result<(), axum::Error> {
-    let mut read = read;
-    while let Some(chunk) = chunks.next().await.transpose()? {
-        read += chunk.len();
-        if read > DRAINED_BYTES_MAX {
-            break;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

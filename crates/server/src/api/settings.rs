@@ -9,7 +9,10 @@ use ipnet::IpNet;
 use proctor_model::{AgentId, FieldError};
 
 use super::auth::{GatewayKey, Verifier};
-use super::limits::{self, Places, RateLimit, Rates};
+use super::bodies::Bodies;
+use super::connections::{ConnectionLimits, Connections};
+use super::health::StoreHealth;
+use super::limits::{self, Quota, RateLimit, Rates};
 use super::renditions::Renditions;
 use crate::control::Control;
 
@@ -24,6 +27,8 @@ pub struct Settings {
     pub rate_limit: Option<RateLimit>,
     /// Calls at the same time, of all callers together.
     pub concurrency_limit: NonZeroU32,
+    /// Connections at the same time.
+    pub connections: ConnectionLimits,
 }
 
 impl Default for Settings {
@@ -33,6 +38,7 @@ impl Default for Settings {
             gateway_key: None,
             rate_limit: None,
             concurrency_limit: limits::CONCURRENCY,
+            connections: ConnectionLimits::default(),
         }
     }
 }
@@ -69,7 +75,7 @@ impl FromStr for Networks {
 #[derive(Clone, Debug)]
 pub struct ApiState {
     pub control: Control,
-    /// `/healthz` is not well before this agent is connected.
+    /// `/healthz` and `/readyz` answer 503 until this agent is connected.
     pub wait_for: Option<AgentId>,
     pub(super) border: Arc<Border>,
 }
@@ -79,17 +85,27 @@ pub(super) struct Border {
     pub(super) settings: Settings,
     pub(super) verifier: Verifier,
     pub(super) rates: Rates,
-    pub(super) places: Places,
+    pub(super) connections: Arc<Connections>,
+    pub(super) bodies: Bodies,
+    pub(super) calls: Quota,
+    pub(super) waits: Quota,
+    pub(super) streams: Quota,
     pub(super) renditions: Renditions,
+    pub(super) store_health: StoreHealth,
 }
 
 impl ApiState {
     pub fn new(control: Control, wait_for: Option<AgentId>, settings: Settings) -> Self {
         let border = Border {
             rates: Rates::new(settings.rate_limit),
-            places: Places::new(settings.concurrency_limit),
+            connections: Connections::new(settings.connections),
+            bodies: Bodies::default(),
+            calls: Quota::calls(settings.concurrency_limit),
+            waits: Quota::waits(),
+            streams: Quota::streams(),
             verifier: Verifier::default(),
             renditions: Renditions::default(),
+            store_health: StoreHealth::default(),
             settings,
         };
         Self { control, wait_for, border: Arc::new(border) }

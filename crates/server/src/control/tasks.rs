@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use proctor_model::{Class, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, Subject, TaskId};
+use proctor_model::{Class, Code, OperationId, OperationKind, Outcome, ProcessKey, Subject, TaskId};
+use proctor_store::{TargetQuery, TargetRow, TargetView, TaskQuery, TaskSummary, TaskView, owners};
 
 use super::audit::Deed;
 use super::{

@@ -90,9 +90,9 @@ async fn an_app_that_calls_too_often_is_told_so_in_the_shape_of_each_family() {
 }
 
 #[tokio::test]
-async fn a_server_without_a_free_place_says_so_in_the_shape_of_each_family() {
+async fn a_server_without_a_free_call_says_so_in_the_shape_of_each_family() {
     let world = World::with(Settings { concurrency_limit: NonZeroU32::MIN, ..Settings::default() }).await;
-    // A body that does not end holds the only place from the moment that it is read.
+    // A known caller whose body does not end holds the only call from the moment that it is read.
     let (is_read, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let body = {
         let (is_read, end) = (is_read.clone(), end.clone());
@@ -102,7 +102,9 @@ async fn a_server_without_a_free_place_says_so_in_the_shape_of_each_family() {
             Ok::<_, std::io::Error>(Vec::new())
         })
     };
-    let slow = Request::post(format!("{ESB}/get_proc_status")).body(Body::from_stream(body)).unwrap();
+    let who = json!({"bk_app_code": APP, "bk_app_secret": SECRET, "bk_username": "admin"}).to_string();
+    let slow = Request::post("/api/v1/operations").header("X-Bkapi-Authorization", who);
+    let slow = slow.body(Body::from_stream(body)).unwrap();
     let router = world.router.clone();
     let tasks = Tasks::default();
     let (answered, answer) = tokio::sync::oneshot::channel();

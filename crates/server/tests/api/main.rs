@@ -10,6 +10,7 @@ mod carried;
 mod documented;
 mod envelopes;
 mod errors;
+mod exhaustion;
 mod families;
 mod groups;
 mod job;

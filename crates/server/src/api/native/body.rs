@@ -3,31 +3,28 @@
 //! Promised: what does not fit is told with its path (`hosts[1].ip`); a field that is not known is
 //! named together with those that are; nothing is guessed. Absent: what a value means.
 
-use std::time::Duration;
-
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
 use proctor_api::{LIMIT, LIMIT_MAX};
 use proctor_model::FieldError;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
+use super::caller::BodyOf;
 use super::error::{Kind, NativeError};
-
-/// A slow sender holds a connection and what it has sent so far; this long.
-const BODY_TIME_MAX: Duration = Duration::from_secs(60);
+use crate::api::ApiState;
+use crate::api::bodies::{ReadBody, Sender};
 
 /// A JSON object as a body, whatever its Content-Type says; no body at all is an empty object.
 pub(super) struct Body<T>(pub(super) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned> FromRequest<ApiState> for Body<T> {
     type Rejection = NativeError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Self::Rejection> {
-        let bytes = read_body(request, state).await?;
-        let bytes = if is_blank(&bytes) { Bytes::from_static(b"{}") } else { bytes };
+    async fn from_request(request: Request, state: &ApiState) -> Result<Self, Self::Rejection> {
+        let body = read_body(request, state).await?;
+        let bytes = if is_blank(&body.bytes) { Bytes::from_static(b"{}") } else { body.bytes };
         // serde would also read an object from a list of its values.
         match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
             Some(b'[') => Err(malformed("the body is not a JSON object but a list")),
@@ -40,15 +37,11 @@ fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(u8::is_ascii_whitespace)
 }
 
-pub(super) async fn read_body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, NativeError> {
-    match tokio::time::timeout(BODY_TIME_MAX, Bytes::from_request(request, state)).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            Err(NativeError::new(Kind::BodyTooLarge, "the body is larger than this server takes"))
-        }
-        Ok(Err(rejection)) => Err(malformed(format!("the body cannot be read: {rejection}"))),
-        Err(_) => Err(malformed("the body did not arrive whole in time")),
-    }
+/// After the caller is known.
+pub(super) async fn read_body(request: Request, state: &ApiState) -> Result<ReadBody, NativeError> {
+    let sender = request.extensions().get::<BodyOf>().map(|of| of.0.clone());
+    let sender = sender.unwrap_or_else(|| Sender::Stranger(String::new()));
+    Ok(state.border.bodies.read(request.into_body(), &sender).await?)
 }
 
 pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, NativeError> {

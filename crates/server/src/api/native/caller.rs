@@ -12,8 +12,11 @@ use proctor_store::{Refusal, Store};
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
 use crate::ServerError;
-use crate::api::auth::{Credentials, authenticate};
-use crate::api::request::origin_of;
+use crate::api::auth::Credentials;
+use crate::api::bodies::Sender;
+use crate::api::error::ApiError;
+use crate::api::limits::{Ticket, key_of};
+use crate::api::request::{known, origin_of};
 use crate::control::{Caller, Control, Deed};
 
 /// A handler that takes this is reached only by callers who have proved who they are. It comes
@@ -21,7 +24,13 @@ use crate::control::{Caller, Control, Deed};
 #[derive(Debug)]
 pub(super) struct Authenticated {
     pub(super) who: Caller,
+    /// None once the call only waits.
+    ticket: Option<Ticket>,
 }
+
+/// Whose body is read after the caller is known.
+#[derive(Clone, Debug)]
+pub(super) struct BodyOf(pub(super) Sender);
 
 impl FromRequestParts<ApiState> for Authenticated {
     type Rejection = NativeError;
@@ -29,11 +38,13 @@ impl FromRequestParts<ApiState> for Authenticated {
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self> {
         let credentials = Credentials::from_headers(&parts.headers)?.unwrap_or_default();
         let origin = origin_of(&parts.headers, &parts.extensions);
-        let who = authenticate(state, &credentials, origin).await?;
+        let who = known(state, &credentials, &parts.extensions, origin).await?;
+        let ticket = state.border.calls.take(&who).map_err(ApiError::from)?;
         if let Some(needs) = parts.extensions.get::<Needs>() {
             needs.check(&state.control, &who).await?;
         }
-        Ok(Self { who })
+        parts.extensions.insert(BodyOf(Sender::Caller(key_of(&who))));
+        Ok(Self { who, ticket: Some(ticket) })
     }
 }
 
@@ -62,6 +73,11 @@ impl Needs {
 }
 
 impl Authenticated {
+    /// From now on the call only waits: others may take its turn.
+    pub(super) fn waits(&mut self) {
+        self.ticket = None;
+    }
+
     /// A change that only administrators may make, with its trace in the audit. What the store
     /// refuses is told to the caller.
     pub(super) async fn administer<T, E, F, Fut>(

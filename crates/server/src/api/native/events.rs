@@ -16,13 +16,14 @@ use futures::Stream;
 use proctor_api::{EventList, EventQuery, EventView, LIMIT, StreamQuery};
 use proctor_model::{EventKind, FieldError};
 use proctor_store::StoredEvent;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::body::{Params, bounded, page_limit};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
 use super::hosts::parse_host_param;
 use super::{ApiState, Result};
+use crate::api::error::ApiError;
+use crate::api::limits::Ticket;
 use crate::control::{Caller, Control, ControlError, Standing};
 use crate::event_json::event_view;
 
@@ -30,22 +31,25 @@ use crate::event_json::event_view;
 const WAIT_SECS_MAX: u64 = 30;
 /// A stream on which nothing happens says this often that it is there.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Each holds a connection and asks the store after every event.
-const STREAMS_MAX: usize = 512;
-
-static STREAMS: Semaphore = Semaphore::const_new(STREAMS_MAX);
 
 /// The newest events, or those after a place; on request, waits for what is to come.
 #[utoipa::path(get, path = "/events", operation_id = "events", params(EventQuery), tag = "events",
                responses((status = 200, body = EventList)))]
 pub(super) async fn list(
-    caller: Authenticated,
+    mut caller: Authenticated,
     State(state): State<ApiState>,
     Params(query): Params<EventQuery>,
 ) -> Result<Json<EventList>> {
     let wait = bounded("wait", query.wait.unwrap_or(0), WAIT_SECS_MAX)?;
     let wanted = Wanted { host: query.host, namespace: query.namespace, name: query.name, kinds: query.kinds };
     let wanted = wanted.resolve(&state.control, query.after, page_limit(query.limit)?).await?;
+    let _ticket = match wait {
+        0 => None,
+        _ => Some(state.border.waits.take(&caller.who).map_err(ApiError::from)?),
+    };
+    if wait > 0 {
+        caller.waits();
+    }
     let mut standing = state.control.standing(caller.who);
     let page = state.control.follow_events(&mut standing, wanted, Duration::from_secs(wait)).await?;
     Ok(Json(EventList { events: page.events.iter().map(event_view).collect(), next: page.next }))
@@ -65,11 +69,8 @@ pub(super) async fn stream(
     let after = last_event_id(&headers)?.or(query.after);
     let wanted = Wanted { host: query.host, namespace: query.namespace, name: query.name, kinds: query.kinds };
     let wanted = wanted.resolve(&state.control, after, LIMIT).await?;
-    let Ok(place) = STREAMS.try_acquire() else {
-        let message = format!("there are {STREAMS_MAX} streams of events already: try again later");
-        return Err(NativeError::new(Kind::TooManyRequests, message));
-    };
-    let follower = Follower::begin(state.control, caller.who, wanted, place).await?;
+    let ticket = state.border.streams.take(&caller.who).map_err(ApiError::from)?;
+    let follower = Follower::begin(state.control, caller.who, wanted, ticket).await?;
     let events = futures::stream::unfold(follower, |mut follower| async {
         let event = follower.next().await?;
         Some((Ok(sse_event(&event)), follower))
@@ -94,7 +95,7 @@ struct Follower {
     standing: Standing,
     query: proctor_store::EventQuery,
     ahead: VecDeque<StoredEvent>,
-    _place: SemaphorePermit<'static>,
+    _ticket: Ticket,
 }
 
 impl Follower {
@@ -103,7 +104,7 @@ impl Follower {
         control: Control,
         caller: Caller,
         mut query: proctor_store::EventQuery,
-        place: SemaphorePermit<'static>,
+        ticket: Ticket,
     ) -> Result<Self> {
         let mut standing = control.standing(caller);
         if query.after.is_none() {
@@ -112,7 +113,7 @@ impl Follower {
         } else {
             control.must_follow(&mut standing, &query).await?;
         }
-        Ok(Self { control, standing, query, ahead: VecDeque::new(), _place: place })
+        Ok(Self { control, standing, query, ahead: VecDeque::new(), _ticket: ticket })
     }
 
     /// None when the server ends, when the store cannot be read, or when the caller's rights have ended: the

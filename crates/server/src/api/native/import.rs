@@ -33,8 +33,8 @@ pub(super) async fn import(
 ) -> Result<Json<Imported>> {
     let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let is_csv = content_type.is_some_and(|text| text.trim_start().starts_with("text/csv"));
-    let bytes = read_body(request, &state).await?;
-    let rows = if is_csv { from_csv(&bytes)? } else { from_list(&bytes)? };
+    let body = read_body(request, &state).await?;
+    let rows = if is_csv { from_csv(&body.bytes)? } else { from_list(&body.bytes)? };
     let (placements, businesses) = checked(rows, is_csv)?;
     let imported = Imported { hosts: placements.len(), businesses: businesses.len() };
     let targets: Vec<String> = placements.iter().map(|(key, business)| placed(key, *business)).collect();

@@ -35,21 +35,16 @@ mod whoami;
 use std::any::Any;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::ApiState;
-use super::error::ApiError;
 use error::{Kind, NativeError};
 
 pub use openapi::openapi_json;
 pub use table::routes;
-
-/// As in the other dialects: room for tens of thousands of targets.
-const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 type Result<T> = std::result::Result<T, NativeError>;
 
@@ -59,18 +54,8 @@ pub(crate) fn router(state: ApiState) -> Router {
         .route("/openapi.json", get(openapi::serve))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(CatchPanicLayer::custom(after_panic))
         .with_state(state)
-}
-
-pub(super) fn serves(path: &str) -> bool {
-    path.strip_prefix(table::PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// For what is refused before a call gets here.
-pub(super) fn failure(error: ApiError) -> Response {
-    NativeError::from(error).into_response()
 }
 
 async fn unknown_path() -> NativeError {

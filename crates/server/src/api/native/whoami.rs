@@ -10,7 +10,7 @@ use super::caller::Authenticated;
 #[utoipa::path(get, path = "/whoami", operation_id = "whoami", tag = "access",
                responses((status = 200, body = Who)))]
 pub(super) async fn whoami(caller: Authenticated) -> Json<Who> {
-    let Authenticated { who } = caller;
+    let Authenticated { who, .. } = caller;
     let allowed = |class: Class| {
         let scopes: Vec<String> = who.permissions.places(class).scopes().iter().map(ToString::to_string).collect();
         (!scopes.is_empty()).then(|| Allowed { class: class.to_string(), scopes })

@@ -1,0 +1,114 @@
+//! The loop that accepts HTTP connections, and one connection from its accept to its end.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::{Request, Response, Version};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use proctor_runtime::{Backoff, Tasks};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::connections::{Admitted, Answering, Connections, Watched};
+
+/// After shutdown is asked for, requests that are under way get this long to end.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// A connection that gives way may end an answer that is almost written.
+const GOODBYE_MAX: Duration = Duration::from_secs(1);
+/// Calls at the same time on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 64;
+/// What a peer may send on one HTTP/2 connection before anybody reads it.
+const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
+/// Bounds a head, and what is read of a body ahead of its reader.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
+
+/// Until shutdown.
+pub(super) async fn accept(listener: TcpListener, router: Router, connections: Arc<Connections>, tasks: Tasks) {
+    let builder = Arc::new(builder());
+    let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept an HTTP connection");
+                tokio::time::sleep(backoff.next_wait()).await;
+                continue;
+            }
+        };
+        backoff.reset();
+        let Some(admitted) = connections.admit(peer.ip().to_canonical()) else {
+            tracing::debug!(%peer, "too many HTTP connections: a new one is closed");
+            continue;
+        };
+        let (builder, router, shutdown) = (builder.clone(), router.clone(), tasks.shutdown());
+        tasks.spawn_to_end("http connection", async move {
+            Box::pin(carry(stream, peer, admitted, &builder, router, shutdown)).await;
+        });
+    }
+}
+
+fn builder() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    // `connections` watches the time of heads; this would also end idle connections early.
+    builder.http1().header_read_timeout(None).max_buf_size(BUFFER_BYTES_MAX);
+    builder
+        .http2()
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_connection_window_size(HTTP2_WINDOW_BYTES)
+        .initial_stream_window_size(HTTP2_WINDOW_BYTES);
+    builder
+}
+
+async fn carry(
+    stream: TcpStream,
+    peer: SocketAddr,
+    admitted: Admitted,
+    builder: &Builder<TokioExecutor>,
+    router: Router,
+    shutdown: CancellationToken,
+) {
+    // Answers are small and whole: waiting to fill a segment only delays them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+    let connection = admitted.connection.clone();
+    let service = service_fn(|mut request: Request<Incoming>| {
+        let call = connection.begin_call(request.version() == Version::HTTP_2);
+        request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(connection.clone());
+        let router = router.clone();
+        async move {
+            let response = router.oneshot(request.map(Body::new)).await.unwrap_or_else(|never| match never {});
+            Ok::<Response<Answering>, Infallible>(response.map(|body| Answering { body, _call: call }))
+        }
+    });
+    let watched = Watched { stream, connection: admitted.connection.clone() };
+    let mut served = pin!(builder.serve_connection(TokioIo::new(watched), service));
+    let patience = tokio::select! {
+        ended = served.as_mut() => return told(peer, ended),
+        () = admitted.connection.gives_way.cancelled() => GOODBYE_MAX,
+        () = shutdown.cancelled() => DRAIN_MAX,
+    };
+    served.as_mut().graceful_shutdown();
+    match tokio::time::timeout(patience, served).await {
+        Ok(ended) => told(peer, ended),
+        Err(_) if shutdown.is_cancelled() => tracing::warn!(%peer, "HTTP requests were cut off by the shutdown"),
+        Err(_) => {}
+    }
+}
+
+fn told<E: std::fmt::Display>(peer: SocketAddr, ended: Result<(), E>) {
+    if let Err(error) = ended {
+        tracing::debug!(%peer, %error, "an HTTP connection ended badly");
+    }
+}

@@ -1,0 +1,226 @@
+//! Attacks on what is scarce, held while others are served.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream};
+use axum::http::{Request, StatusCode};
+use proctor_runtime::Tasks;
+use proctor_server::api::{self, ApiState, ConnectionLimits, Settings};
+use proctor_store::Store;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tower::ServiceExt;
+
+use crate::support::{APP, ESB, SECRET, World, on_host};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn served(settings: Settings) -> (World, SocketAddr, Tasks) {
+    let (world, tasks) = (World::new().await, Tasks::default());
+    let state = ApiState::new(world.control.clone(), None, settings);
+    let address = api::serve("127.0.0.1:0".parse().unwrap(), state, &tasks).await.unwrap();
+    (world, address, tasks)
+}
+
+async fn connected(address: SocketAddr, first: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(first).await.unwrap();
+    stream
+}
+
+/// A call with its credentials in the body, on a connection of its own.
+async fn call(address: SocketAddr) -> String {
+    let mut body = on_host("a", "10.0.0.1");
+    body["bk_app_code"] = json!(APP);
+    body["bk_app_secret"] = json!(SECRET);
+    body["bk_username"] = json!("admin");
+    let body = body.to_string();
+    let length = body.len();
+    let head = format!(
+        "POST {ESB}/get_proc_status HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+    );
+    let mut answer = String::new();
+    let exchange = async {
+        let mut stream = connected(address, format!("{head}{body}").as_bytes()).await;
+        stream.read_to_string(&mut answer).await.unwrap();
+    };
+    tokio::time::timeout(PATIENCE, exchange).await.expect("an answer in time");
+    answer
+}
+
+fn is_success(answer: &str) -> bool {
+    answer.starts_with("HTTP/1.1 200") && answer.contains(r#""code":0"#)
+}
+
+#[tokio::test]
+async fn hundreds_of_half_bodies_lock_nobody_out() {
+    // Fewer calls at a time than half bodies, by far.
+    let concurrency_limit = NonZeroU32::new(4).unwrap();
+    let (world, address, tasks) = served(Settings { concurrency_limit, ..Settings::default() }).await;
+    let half = format!("POST {ESB}/get_proc_status HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{{");
+    let mut held = Vec::new();
+    for _ in 0..600 {
+        held.push(connected(address, half.as_bytes()).await);
+    }
+
+    for _ in 0..3 {
+        let answer = call(address).await;
+        assert!(is_success(&answer), "{answer}");
+    }
+    drop(held);
+    assert!(tasks.end(PATIENCE).await);
+    world.end().await;
+}
+
+/// Frames of HTTP/2 that open as many calls as they can and end none.
+fn half_calls_of_http2(count: u32) -> Vec<u8> {
+    let mut frames = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    frames.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]); // SETTINGS
+    let path = format!("{ESB}/get_proc_status");
+    // :method POST, :scheme http, then :path and :authority as literals.
+    let mut headers = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
+    headers.extend(path.as_bytes());
+    headers.extend([0x01, 0x01, b'x']);
+    for number in 0..count {
+        frames.extend([0, 0, u8::try_from(headers.len()).unwrap(), 1, 4]); // HEADERS, END_HEADERS
+        frames.extend((2 * number + 1).to_be_bytes());
+        frames.extend(&headers);
+    }
+    frames
+}
+
+#[tokio::test]
+async fn http2_connections_full_of_half_calls_lock_nobody_out() {
+    let concurrency_limit = NonZeroU32::new(4).unwrap();
+    let (world, address, tasks) = served(Settings { concurrency_limit, ..Settings::default() }).await;
+    let frames = half_calls_of_http2(200);
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        held.push(connected(address, &frames).await);
+    }
+
+    for _ in 0..3 {
+        let answer = call(address).await;
+        assert!(is_success(&answer), "{answer}");
+    }
+    drop(held);
+    assert!(tasks.end(PATIENCE).await);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn idle_connections_and_half_heads_beyond_the_cap_give_way_to_calls() {
+    let connections = ConnectionLimits { total: 50, per_peer: 50 };
+    let (world, address, tasks) = served(Settings { connections, ..Settings::default() }).await;
+    let mut held = Vec::new();
+    for number in 0..200 {
+        let first: &[u8] = if number % 2 == 0 { b"" } else { b"POST / HTTP/1.1\r\nHost" };
+        held.push(connected(address, first).await);
+    }
+
+    for _ in 0..3 {
+        let answer = call(address).await;
+        assert!(is_success(&answer), "{answer}");
+    }
+    // The oldest were closed.
+    let read = tokio::time::timeout(PATIENCE, held[0].read(&mut [0; 16])).await.expect("it is closed");
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+    drop(held);
+    assert!(tasks.end(PATIENCE).await);
+    world.end().await;
+}
+
+fn native(user: &str, path: &str) -> Request<Body> {
+    let who = json!({"bk_app_code": APP, "bk_app_secret": SECRET, "bk_username": user}).to_string();
+    Request::get(format!("/api/v1{path}")).header("X-Bkapi-Authorization", who).body(Body::empty()).unwrap()
+}
+
+async fn refusal(world: &World, user: &str, path: &str) -> Value {
+    let answer = world.send(native(user, path)).await;
+    assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS, "{}", answer.json);
+    answer.json["error"]["message"].clone()
+}
+
+/// Where the app has no role of its own and calls for a reader and an administrator.
+async fn readers_world(settings: Settings) -> World {
+    let world = World::with(settings).await;
+    for binding in world.store.bindings().await.unwrap() {
+        world.store.delete_binding(binding.id).await.unwrap();
+    }
+    world.bind("user:reader", "viewer", "everything").await;
+    world.bind("user:other", "viewer", "everything").await;
+    world.bind("user:boss", "admin", "everything").await;
+    world
+}
+
+#[tokio::test]
+async fn long_polls_of_one_reader_take_neither_calls_nor_waits_from_others() {
+    let concurrency_limit = NonZeroU32::new(4).unwrap();
+    let world = readers_world(Settings { concurrency_limit, ..Settings::default() }).await;
+    let poll = "/events?after=0&wait=30";
+    let tasks = Tasks::default();
+    for _ in 0..128 {
+        let router = world.router.clone();
+        // Of the few calls at a time the reader gets two, until it waits.
+        let poll =
+            async move { while router.clone().oneshot(native("reader", poll)).await.unwrap().status() == 429 {} };
+        tasks.spawn("long poll", poll);
+    }
+    let full = async {
+        loop {
+            let answer = world.send(native("reader", "/events?after=0&wait=1")).await;
+            if answer.json["error"]["message"].as_str().is_some_and(|message| message.contains("that wait")) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, full).await.expect("the reader's part is used up");
+
+    let refused = refusal(&world, "reader", poll).await;
+    assert_eq!(refused, "too many requests that wait for events of one caller (limit 128): try again in a moment");
+    for user in ["reader", "other", "boss"] {
+        assert_eq!(world.send(native(user, "/events?after=0")).await.status, StatusCode::OK, "{user}");
+    }
+    for user in ["other", "boss"] {
+        assert_eq!(world.send(native(user, "/events?after=0&wait=1")).await.status, StatusCode::OK, "{user}");
+    }
+    assert!(tasks.end(PATIENCE).await);
+    world.end().await;
+}
+
+async fn stream(world: &World, user: &str) -> Option<BodyDataStream> {
+    let response = world.router.clone().oneshot(native(user, "/events/stream?after=0")).await.unwrap();
+    (response.status() == StatusCode::OK).then(|| response.into_body().into_data_stream())
+}
+
+#[tokio::test]
+async fn streams_of_readers_leave_some_for_others_and_for_the_administrator() {
+    let world = readers_world(Settings::default()).await;
+    let mut held = Vec::new();
+    while let Some(stream) = stream(&world, "reader").await {
+        held.push(stream);
+    }
+    assert_eq!(held.len(), 64);
+    let refused = refusal(&world, "reader", "/events/stream").await;
+    assert_eq!(refused, "too many event streams of one caller (limit 64): try again in a moment");
+    // A trusted app makes up more readers, until nothing is left but the reserve.
+    for number in 0..7 {
+        let user = format!("reader{number}");
+        world.bind(&format!("user:{user}"), "viewer", "everything").await;
+        while let Some(stream) = stream(&world, &user).await {
+            held.push(stream);
+        }
+    }
+    assert_eq!(held.len(), 512);
+    let refused = refusal(&world, "other", "/events/stream").await;
+    assert_eq!(refused, "too many event streams (limit 512): try again in a moment");
+
+    assert!(stream(&world, "boss").await.is_some(), "the administrator gets in");
+
+    drop(held);
+    assert!(stream(&world, "other").await.is_some(), "streams that ended are given back");
+    world.end().await;
+}
