@@ -128,8 +128,7 @@ impl Stage {
                 world.bind(&format!("app:{role}"), role, "everything").await;
             }
         }
-        let agent = AGENT.parse().unwrap();
-        let session = world.control.open_session(crate::support::greeting(&agent)).await.unwrap().unwrap();
+        let session = world.connect(AGENT).await;
         Self { world, session }
     }
 

@@ -12,7 +12,7 @@ use proctor_model::{AgentId, BootId, HostKey};
 use proctor_pki::hash_secret;
 use proctor_runtime::Tasks;
 use proctor_server::api::{self, ApiState, Settings};
-use proctor_server::control::{Control, Greeting};
+use proctor_server::control::{Control, Greeting, Session};
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{App, Binding, Enrolment, JoinToken, SessionOpening, Store};
 use serde_json::{Value, json};
@@ -129,6 +129,11 @@ impl World {
         self.store.enrol(enrolment, 1).await.unwrap().unwrap();
     }
 
+    /// The session of an agent that is enrolled; the test plays its part.
+    pub(crate) async fn connect(&self, agent: &str) -> Arc<Session> {
+        self.control.open_session(greeting(&agent.parse().unwrap())).await.unwrap().unwrap()
+    }
+
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (head, body) = response.into_parts();
@@ -147,6 +152,12 @@ impl World {
             .body(Body::from(body))
             .unwrap();
         self.send(request).await
+    }
+
+    /// The head of an answer that is not one JSON text, such as a stream.
+    pub(crate) async fn open(&self, credentials: &Value, path: &str) -> axum::response::Response {
+        let request = Request::get(path).header("X-Bkapi-Authorization", credentials.to_string());
+        self.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
     }
 
     /// With the credentials of the trusted app in the body.
