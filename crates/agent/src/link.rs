@@ -173,6 +173,7 @@ impl Link {
             | FromServer::Renewed { .. }
             | FromServer::EventsSeen { .. }
             | FromServer::Beat
+            | FromServer::Unreadable { .. }
             | FromServer::Unknown => Err(Ended::Closed),
         }
     }
@@ -226,6 +227,7 @@ impl Link {
                 | FromServer::Enrolled { .. }
                 | FromServer::Welcome { .. }
                 | FromServer::Busy { .. }
+                | FromServer::Unreadable { .. }
                 | FromServer::Unknown) => self.inbox.send(Input::Server(message)).await.map_err(|_| Ended::Shutdown)?,
             }
         }
@@ -251,10 +253,10 @@ impl Link {
             };
             let Some(message) = message else { continue };
             let sent = async {
-                sender.feed(message).await?;
+                feed(&mut sender, message).await?;
                 // What else waits goes into the same flush.
                 while let Ok(message) = messages.try_recv() {
-                    sender.feed(message).await?;
+                    feed(&mut sender, message).await?;
                 }
                 sender.flush().await
             };
@@ -276,5 +278,16 @@ impl Link {
             Ok(()) => tracing::info!("the certificate was renewed"),
             Err(error) => tracing::error!(%error, "the renewed certificate cannot be saved"),
         }
+    }
+}
+
+/// A message that no frame can carry is left out: the next session would fail on it too.
+async fn feed(sender: &mut SplitSink<Frames, FromAgent>, message: FromAgent) -> Result<(), WireError> {
+    match sender.feed(message).await {
+        Err(error @ (WireError::FrameTooLarge { .. } | WireError::TooManyItems { .. })) => {
+            tracing::error!(%error, "left out a message that is too large");
+            Ok(())
+        }
+        fed => fed,
     }
 }

@@ -121,7 +121,8 @@ impl Host {
             outputs,
             groups,
         };
-        let (meter, boot_millis) = (Meter::new(), AtomicI64::new(0));
+        let meter = Meter::new(Sampler::new(boot.clone(), ground.groups.clone()));
+        let boot_millis = AtomicI64::new(0);
         Ok(Self { shared: Arc::new(Shared { boot, ground, tracking, meter, boot_millis }) })
     }
 
@@ -302,27 +303,27 @@ impl Host {
         result.map_err(|source| Error::Leaf { leaf: leaf.as_str().to_owned(), source })
     }
 
-    /// What the process and its descendants use. None: that life is over.
-    pub fn usage(&self, life: &Incarnation) -> Option<Usage> {
+    /// What the process and its descendants use, measured as for limits; `leaf` is where its commands were
+    /// started. None: that life is over.
+    pub fn usage(&self, life: &Incarnation, leaf: &Leaf) -> Option<Usage> {
         if life.boot != self.shared.boot {
             return None;
         }
-        self.shared.meter.usage(life, self.now())
+        self.shared.meter.usage(life, leaf, self.now())
     }
 
-    /// What the process uses, without its descendants. None: that life is over.
-    pub fn usage_alone(&self, life: &Incarnation) -> Option<Usage> {
+    /// As [`Self::usage`], without its descendants where nobody has asked for it before. None: that life is over.
+    pub fn usage_alone(&self, life: &Incarnation, leaf: &Leaf) -> Option<Usage> {
         if life.boot != self.shared.boot {
             return None;
         }
-        self.shared.meter.usage_alone(life, self.now())
+        self.shared.meter.usage_alone(life, leaf, self.now())
     }
 
-    /// What many processes and their descendants use, for less than asking for each. In the same
-    /// order; None: that life is over.
-    pub async fn usages(&self, lives: Vec<Incarnation>) -> Vec<Option<Usage>> {
+    /// What all processes that run use, with their descendants. In the same order; None: that life is over.
+    pub async fn usages(&self, lives: Vec<(Incarnation, Leaf)>) -> Vec<Option<Usage>> {
         let (host, count) = (self.clone(), lives.len());
-        let measuring = move || host.shared.meter.usages(&host.shared.boot, &lives, host.now());
+        let measuring = move || host.shared.meter.usages(&lives, host.now());
         self.shared.ground.blocking.work(measuring).await.unwrap_or_else(|| vec![None; count])
     }
 

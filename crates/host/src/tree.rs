@@ -39,11 +39,6 @@ impl Table {
         Ok(table)
     }
 
-    /// The root and its descendants, parents first. Empty if the root does not live.
-    pub(crate) fn tree(&self, root: Member) -> Vec<Member> {
-        self.descend(self.living(root))
-    }
-
     /// The process, if it lives.
     pub(crate) fn living(&self, member: Member) -> Option<Member> {
         self.living.contains_key(&member).then_some(member)

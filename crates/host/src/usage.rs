@@ -1,26 +1,18 @@
-//! What a process tree uses of this machine.
+//! What a process tree uses of this machine, for people.
 //!
-//! Promised: percentages are of the whole machine, never above 100; memory is what the tree has
-//! for itself, without shared pages and page cache. Absent: descendants that were born within the
-//! last second, and those that re-parented to the agent.
+//! Promised: it is measured as for limits ([`crate::sampler`]); percentages are of the whole machine, never
+//! above 100; memory is what the tree has for itself, without shared pages and page cache. Absent:
+//! descendants that were born within the last second.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use proctor_model::{BootId, Incarnation, Usage};
+use proctor_model::{Incarnation, Usage};
 
+use crate::cgroup::Leaf;
 use crate::pidfd::Process;
 use crate::procfs::{self, Stat};
-use crate::tree::{Member, Table};
-
-/// One list of all processes serves all lives that are sampled together.
-const TABLE_AGE_MAX: Duration = Duration::from_secs(1);
-/// CPU time comes in ticks of 10 ms, which would be most of a shorter period.
-const SAMPLE_PERIOD_MIN: Duration = Duration::from_millis(500);
-const SAMPLES_MAX: usize = 65_536;
-const TREE_SIZE_MAX: usize = 4096;
+use crate::sampler::Sampler;
 
 /// What the kernel counts in.
 #[derive(Clone, Copy, Debug)]
@@ -44,29 +36,18 @@ impl Units {
     }
 }
 
+/// Tells what lives use, by the same means as limits do.
 #[derive(Debug)]
 pub(crate) struct Meter {
     units: Units,
     memory_bytes: u64,
-    table: Mutex<Option<(Duration, Arc<Table>)>>,
-    samples: Mutex<HashMap<Member, Sample>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Sample {
-    at: Duration,
-    ticks: u64,
-    percent: f64,
+    sampler: Mutex<Sampler>,
 }
 
 impl Meter {
-    pub(crate) fn new() -> Self {
-        Self {
-            units: Units::read(),
-            memory_bytes: procfs::memory_bytes().unwrap_or(0),
-            table: Mutex::default(),
-            samples: Mutex::default(),
-        }
+    pub(crate) fn new(sampler: Sampler) -> Self {
+        let memory_bytes = procfs::memory_bytes().unwrap_or(0);
+        Self { units: Units::read(), memory_bytes, sampler: Mutex::new(sampler) }
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
@@ -79,81 +60,45 @@ impl Meter {
     }
 
     /// Of one life and its descendants, now.
-    pub(crate) fn usage(&self, life: &Incarnation, now: Duration) -> Option<Usage> {
-        let stat = self.living(life)?;
-        let table = self.table(now);
-        let descendants = table.as_ref().map(|table| table.tree(member_of(life))).unwrap_or_default();
-        // The list may be a second old.
-        let is_same = |member: &Member, stat: &Stat| stat.start_ticks == member.start_ticks;
-        let alive = |member: Member| Stat::of(member.pid).ok().filter(|stat| is_same(&member, stat));
-        let others = descendants.into_iter().skip(1).filter_map(|member| Some((member.pid, alive(member)?)));
-        Some(self.measure(life, &stat, others, now))
+    pub(crate) fn usage(&self, life: &Incarnation, leaf: &Leaf, now: Duration) -> Option<Usage> {
+        let stat = living(life)?;
+        let mut sampler = self.sampler.lock();
+        let sample = sampler.track(life, Some(leaf)).then(|| sampler.sample_with_descriptors(life, now)).flatten();
+        drop(sampler);
+        let usage = self.describe(life, &stat, now);
+        let Some(sample) = sample else { return Some(usage) };
+        Some(Usage {
+            cpu_percent: sample.cpu_percent,
+            cpu_percent_average: sample.cpu_percent_average,
+            memory_percent: sample.memory_percent,
+            memory_bytes: sample.memory_bytes,
+            fds: sample.fds.unwrap_or(0),
+            ..usage
+        })
     }
 
-    /// Of one life without its descendants: cheap, and enough for one that has just begun. It is no
-    /// measure for the next whole one.
-    pub(crate) fn usage_alone(&self, life: &Incarnation, now: Duration) -> Option<Usage> {
-        let stat = self.living(life)?;
-        let mut usage = self.describe(life, &stat, stat.ticks(), procfs::private_pages(life.pid).unwrap_or(0), now);
-        if let Some(last) = self.samples.lock().get(&member_of(life)) {
-            usage.cpu_percent = last.percent;
+    /// Of one life without its descendants, if it was not measured before: cheap, and enough for one that has
+    /// just begun.
+    pub(crate) fn usage_alone(&self, life: &Incarnation, leaf: &Leaf, now: Duration) -> Option<Usage> {
+        if self.sampler.lock().is_tracked(life) {
+            return self.usage(life, leaf, now);
         }
-        Some(usage)
+        Some(self.describe(life, &living(life)?, now))
     }
 
-    /// Of many lives, from one list of all processes.
-    pub(crate) fn usages(&self, boot: &BootId, lives: &[Incarnation], now: Duration) -> Vec<Option<Usage>> {
-        let Ok(table) = Table::read() else { return lives.iter().map(|_| None).collect() };
-        self.samples.lock().retain(|member, _| table.stat(member).is_some());
-        let usage_of = |life: &Incarnation| {
-            let root = member_of(life);
-            let stat = table.stat(&root).filter(|_| life.boot == *boot)?;
-            let descendants = table.tree(root).into_iter().skip(1);
-            let others = descendants.filter_map(|member| Some((member.pid, table.stat(&member)?.clone())));
-            Some(self.measure(life, stat, others, now))
-        };
-        lives.iter().map(usage_of).collect()
+    /// Of many lives; all that run, so that others are forgotten.
+    pub(crate) fn usages(&self, lives: &[(Incarnation, Leaf)], now: Duration) -> Vec<Option<Usage>> {
+        let known: Vec<Incarnation> = lives.iter().map(|(life, _)| life.clone()).collect();
+        self.sampler.lock().retain(&known);
+        lives.iter().map(|(life, leaf)| self.usage(life, leaf, now)).collect()
     }
 
-    fn living(&self, life: &Incarnation) -> Option<Stat> {
-        match Process::of(life, &life.boot) {
-            Ok(Some(process)) if process.is_alive() => Some(process.stat),
-            Ok(_) | Err(_) => {
-                self.samples.lock().remove(&member_of(life));
-                None
-            }
-        }
-    }
-
-    fn measure(
-        &self,
-        life: &Incarnation,
-        stat: &Stat,
-        others: impl Iterator<Item = (i32, Stat)>,
-        now: Duration,
-    ) -> Usage {
-        let (mut ticks, mut pages) = (stat.ticks(), procfs::private_pages(life.pid).unwrap_or(0));
-        for (pid, stat) in others.take(TREE_SIZE_MAX) {
-            ticks = ticks.saturating_add(stat.ticks());
-            pages = pages.saturating_add(procfs::private_pages(pid).unwrap_or(0));
-        }
-        let mut usage = self.describe(life, stat, ticks, pages, now);
-        let last = self.samples.lock().get(&member_of(life)).copied();
-        usage.cpu_percent = match last {
-            Some(last) if now.saturating_sub(last.at) < SAMPLE_PERIOD_MIN => last.percent,
-            Some(last) => self.percent_of_cpus(ticks.saturating_sub(last.ticks), now.saturating_sub(last.at)),
-            None => usage.cpu_percent_average,
-        };
-        if last.is_none_or(|last| now.saturating_sub(last.at) >= SAMPLE_PERIOD_MIN) {
-            self.keep(life, Sample { at: now, ticks, percent: usage.cpu_percent });
-        }
-        usage
-    }
-
-    /// What these ticks and pages mean, from the beginning of the life until now.
-    fn describe(&self, life: &Incarnation, stat: &Stat, ticks: u64, pages: u64, now: Duration) -> Usage {
+    /// What the kernel says of the process itself.
+    fn describe(&self, life: &Incarnation, stat: &Stat, now: Duration) -> Usage {
         let elapsed = now.saturating_sub(self.start(life));
-        let average = self.percent_of_cpus(ticks, elapsed);
+        let whole = elapsed.as_secs_f64() * self.units.ticks_per_second as f64 * f64::from(cpus());
+        let average = percent(stat.ticks() as f64, whole);
+        let pages = procfs::private_pages(life.pid).unwrap_or(0);
         let memory_bytes = pages.saturating_mul(self.units.page_bytes);
         Usage {
             cpu_percent: average,
@@ -166,37 +111,16 @@ impl Meter {
             user_ticks: stat.user_ticks.saturating_add(stat.children_user_ticks),
             system_ticks: stat.system_ticks.saturating_add(stat.children_system_ticks),
             elapsed_secs: elapsed.as_secs(),
+            fds: 0,
         }
-    }
-
-    fn table(&self, now: Duration) -> Option<Arc<Table>> {
-        let mut kept = self.table.lock();
-        if let Some((at, table)) = &*kept
-            && now.saturating_sub(*at) < TABLE_AGE_MAX
-        {
-            return Some(Arc::clone(table));
-        }
-        let table = Arc::new(Table::read().ok()?);
-        *kept = Some((now, Arc::clone(&table)));
-        Some(table)
-    }
-
-    fn keep(&self, life: &Incarnation, sample: Sample) {
-        let mut samples = self.samples.lock();
-        // Those that have ended go with the next list of all processes.
-        if samples.len() < SAMPLES_MAX || samples.contains_key(&member_of(life)) {
-            samples.insert(member_of(life), sample);
-        }
-    }
-
-    fn percent_of_cpus(&self, ticks: u64, elapsed: Duration) -> f64 {
-        let whole = elapsed.as_secs_f64() * self.units.ticks_per_second as f64 * f64::from(cpus());
-        percent(ticks as f64, whole)
     }
 }
 
-fn member_of(life: &Incarnation) -> Member {
-    Member { pid: life.pid, start_ticks: life.start_ticks }
+fn living(life: &Incarnation) -> Option<Stat> {
+    match Process::of(life, &life.boot) {
+        Ok(Some(process)) if process.is_alive() => Some(process.stat),
+        Ok(_) | Err(_) => None,
+    }
 }
 
 pub(crate) fn percent(part: f64, whole: f64) -> f64 {
@@ -220,21 +144,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_process_uses_alone_is_no_measure_for_its_tree() {
-        let (meter, boot) = (Meter::new(), procfs::boot_id().unwrap());
+    fn what_is_measured_for_people_is_what_is_measured_for_limits() {
+        let boot = procfs::boot_id().unwrap();
         let us = Process::open(i32::try_from(std::process::id()).unwrap()).unwrap().life(&boot);
+        let (meter, leaf) = (Meter::new(Sampler::new(boot.clone(), None)), Leaf::of("none"));
+        let mut limits = Sampler::new(boot, None);
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let now = Duration::from_secs(u64::try_from(time.tv_sec).unwrap());
 
-        assert!(meter.usage_alone(&us, now).is_some());
-        assert!(meter.samples.lock().is_empty());
-        let whole = meter.usages(&boot, std::slice::from_ref(&us), now);
-        assert!(whole[0].is_some() && meter.samples.lock().contains_key(&member_of(&us)));
-        meter.samples.lock().insert(member_of(&us), Sample { at: now, ticks: 5, percent: 7.0 });
+        let alone = meter.usage_alone(&us, &leaf, now).unwrap();
+        assert_eq!((alone.fds, meter.sampler.lock().size().0), (0, 0), "nothing is kept for it");
+        assert!(limits.track(&us, None));
+        let sample = limits.sample_with_descriptors(&us, now).unwrap();
+        let usage = meter.usage(&us, &leaf, now).unwrap();
 
-        let later = meter.usage_alone(&us, now + Duration::from_secs(10)).unwrap();
-        assert!((later.cpu_percent - 7.0).abs() < f64::EPSILON, "{later:?}");
-        assert_eq!(meter.samples.lock()[&member_of(&us)].ticks, 5);
+        let near = |one: f64, other: f64| (one - other).abs() <= other.max(1.0);
+        assert!(near(usage.cpu_percent, sample.cpu_percent), "{usage:?} {sample:?}");
+        assert!(near(usage.memory_percent, sample.memory_percent), "{usage:?} {sample:?}");
+        assert!(usage.fds >= 3 && usage.fds.abs_diff(sample.fds.unwrap()) < 50, "{usage:?} {sample:?}");
+        assert!(meter.usage_alone(&us, &leaf, now).unwrap().fds > 0, "what is measured already is measured whole");
+        meter.usages(&[], now);
+        assert_eq!(meter.sampler.lock().size(), (0, 0), "who runs no more is forgotten");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use std::time::Duration;
 
+use crate::status::cut;
 use crate::{Code, Snapshot, Spec};
 
 /// The eight operations. Their numbers differ between dialects and stay at the border.
@@ -99,6 +100,12 @@ pub struct Outcome {
     pub instances: Vec<Snapshot>,
 }
 
+/// Together far below the largest frame of a link.
+const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+const SNAPSHOTS_MAX: usize = 512;
+const CUT: &str = "\n... the rest was left out ...";
+
 impl Outcome {
     pub fn success(managed: bool) -> Self {
         Self::new(Code::Success, "success", managed)
@@ -108,9 +115,45 @@ impl Outcome {
         Self { code, message: message.into(), output: String::new(), managed, snapshot: None, instances: Vec::new() }
     }
 
+    /// Cut to what a link carries, and says so where something was left out.
+    #[must_use]
+    pub fn fitted(mut self) -> Self {
+        for (text, bytes_max) in [(&mut self.message, MESSAGE_BYTES_MAX), (&mut self.output, OUTPUT_BYTES_MAX)] {
+            if text.len() > bytes_max {
+                cut(text, bytes_max - CUT.len());
+                text.push_str(CUT);
+            }
+        }
+        self.snapshot = self.snapshot.map(Snapshot::fitted);
+        self.instances = self.instances.into_iter().take(SNAPSHOTS_MAX).map(Snapshot::fitted).collect();
+        self
+    }
+
     #[must_use]
     pub fn with_output(mut self, output: String) -> Self {
         self.output = output;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_that_is_too_large_is_cut_once_and_says_so() {
+        let mut outcome = Outcome::new(Code::CommandFailed, "界".repeat(100_000), false);
+        outcome.output = "x".repeat(3_000_000);
+        let reason = "r".repeat(10_000);
+        outcome.instances = vec![Snapshot { reason, ..Snapshot::default() }; 600];
+
+        let fitted = outcome.fitted();
+
+        assert!(fitted.message.len() <= MESSAGE_BYTES_MAX && fitted.message.ends_with("left out ..."));
+        assert!(fitted.output.len() <= OUTPUT_BYTES_MAX && fitted.output.ends_with("left out ..."));
+        assert_eq!((fitted.instances.len(), fitted.instances[0].reason.len()), (SNAPSHOTS_MAX, 1024));
+        assert_eq!(fitted.clone().fitted(), fitted);
+        let small = Outcome::success(true).with_output("words".to_owned());
+        assert_eq!(small.clone().fitted(), small);
     }
 }

@@ -60,7 +60,14 @@ pub struct Usage {
     pub user_ticks: u64,
     pub system_ticks: u64,
     pub elapsed_secs: u64,
+    /// Open descriptors of the process and its descendants, where the agent may look.
+    #[serde(default)]
+    pub fds: u64,
 }
+
+/// What a snapshot carries of one text. A reason may be what a command printed.
+const TEXT_BYTES_MAX: usize = 1024;
+const COMMAND_LINE_BYTES_MAX: usize = 4096;
 
 /// The state of one process at one moment, as its agent sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -86,4 +93,20 @@ pub struct Snapshot {
     pub next_run_at: i64,
     /// The host's offset from UTC.
     pub utc_offset_secs: i32,
+}
+
+impl Snapshot {
+    /// With its texts cut to what a link carries.
+    #[must_use]
+    pub fn fitted(mut self) -> Self {
+        for text in [&mut self.version, &mut self.health, &mut self.reason, &mut self.usage.state] {
+            cut(text, TEXT_BYTES_MAX);
+        }
+        cut(&mut self.usage.command_line, COMMAND_LINE_BYTES_MAX);
+        self
+    }
+}
+
+pub(crate) fn cut(text: &mut String, bytes_max: usize) {
+    text.truncate(text.floor_char_boundary(bytes_max));
 }

@@ -170,6 +170,7 @@ impl SimAgent {
             | FromServer::Busy { .. }
             | FromServer::Renewed { .. }
             | FromServer::Beat
+            | FromServer::Unreadable { .. }
             | FromServer::Unknown => {}
         }
     }

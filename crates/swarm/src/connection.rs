@@ -240,6 +240,7 @@ fn refusal(answer: FromServer) -> Ended {
         | FromServer::Beat
         | FromServer::Renewed { .. }
         | FromServer::EventsSeen { .. }
+        | FromServer::Unreadable { .. }
         | FromServer::Unknown => Ended::Closed,
     }
 }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use proctor_model::{Code, Event, EventKind, OperationId, Outcome};
+
 use crate::message::{Assign, FromAgent, FromServer};
 use crate::proto::{from_agent, from_server};
-use crate::value::{agent_id, boot_id, bounded, kind, millis, number_of_kind, required, short, spec, spec_json};
+use crate::value::{agent_id, boot_id, bounded, each, kind, millis, number_of_kind, required, short, spec, spec_json};
 use crate::{WireError, proto};
 
 /// Room for a certificate request or certificate, with much to spare.
@@ -77,17 +79,22 @@ impl LinkMessage for FromAgent {
             Some(Kind::Hello(hello)) => hello_from(hello)?,
             Some(Kind::Settled(proto::Settled { epoch, recorded })) => Self::Settled { epoch, recorded },
             Some(Kind::Beat(proto::Beat {})) => Self::Beat,
-            Some(Kind::Outcome(proto::OperationOutcome { operation, outcome })) => Self::Outcome {
-                operation: required("operation", operation)?.try_into()?,
-                outcome: required("outcome", outcome)?.try_into()?,
-            },
-            Some(Kind::Observed(proto::Observed { observations })) => Self::Observed {
-                observations: observations.into_iter().map(observation_from).collect::<Result<_, _>>()?,
-            },
+            Some(Kind::Outcome(proto::OperationOutcome { operation, outcome })) => {
+                let outcome = required("outcome", outcome).and_then(Outcome::try_from);
+                Self::Outcome {
+                    operation: required("operation", operation)?.try_into()?,
+                    outcome: outcome.unwrap_or_else(|error| {
+                        Outcome::new(Code::CommandFailed, format!("it ended, but its outcome cannot be read: {error}"), false)
+                    }),
+                }
+            }
+            Some(Kind::Observed(proto::Observed { observations })) => {
+                Self::Observed { observations: each("observation", observations, observation_from) }
+            }
             Some(Kind::Seen(proto::Seen { generation })) => Self::Seen { generation },
             Some(Kind::Renew(proto::Renew { csr_der })) => Self::Renew { csr_der: certificate_request(csr_der)? },
             Some(Kind::Events(proto::Events { events })) => {
-                Self::Events { events: events.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()? }
+                Self::Events { events: each("event", events, event_from) }
             }
         })
     }
@@ -168,7 +175,8 @@ impl LinkMessage for FromServer {
             Self::Beat => Kind::Beat(proto::Beat {}),
             Self::Renewed { certificate_pem } => Kind::Renewed(proto::Renewed { certificate_pem }),
             Self::EventsSeen { up_to } => Kind::EventsSeen(proto::EventsSeen { up_to }),
-            Self::Unknown => return proto::FromServer { kind: None },
+            // Never sent on purpose.
+            Self::Unreadable { .. } | Self::Unknown => return proto::FromServer { kind: None },
         };
         proto::FromServer { kind: Some(kind) }
     }
@@ -190,17 +198,17 @@ impl LinkMessage for FromServer {
             },
             Some(Kind::Busy(busy)) => Self::Busy { retry_after: Duration::from_millis(busy.retry_after_ms) },
             Some(Kind::Operate(operate)) => operate_from(operate)?,
-            Some(Kind::Acknowledge(proto::Acknowledge { operations })) => Self::Acknowledge {
-                operations: operations.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
-            },
+            Some(Kind::Acknowledge(proto::Acknowledge { operations })) => {
+                Self::Acknowledge { operations: each("operation", operations, OperationId::try_from) }
+            }
             Some(Kind::Cancel(proto::Cancel { operations })) => {
-                Self::Cancel { operations: operations.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()? }
+                Self::Cancel { operations: each("operation", operations, OperationId::try_from) }
             }
             Some(Kind::Assign(proto::Assign { assignments })) => {
-                Self::Assign { assignments: assignments.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()? }
+                Self::Assign { assignments: each("assignment", assignments, Assign::try_from) }
             }
             Some(Kind::AssignPools(proto::AssignPools { pools })) => {
-                Self::AssignPools { pools: pools.into_iter().map(pool_from).collect::<Result<_, _>>()? }
+                Self::AssignPools { pools: each("pool", pools, pool_from) }
             }
             Some(Kind::Beat(proto::Beat {})) => Self::Beat,
             Some(Kind::Renewed(renewed)) => Self::Renewed { certificate_pem: certificate(renewed.certificate_pem)? },
@@ -209,14 +217,42 @@ impl LinkMessage for FromServer {
     }
 }
 
+/// One that cannot be understood is handed on as such, so that whoever asked for it hears of it.
 fn operate_from(operate: proto::Operate) -> Result<FromServer, WireError> {
-    Ok(FromServer::Operate {
-        operation: required("operation", operate.operation)?.try_into()?,
-        key: required("process key", operate.key)?.try_into()?,
-        kind: kind(operate.kind)?,
-        spec: spec(operate.spec_json)?,
-        expires_in: Duration::from_millis(operate.expires_in_ms),
-    })
+    let operation = required("operation", operate.operation)?.try_into()?;
+    let understood = || {
+        Ok(FromServer::Operate {
+            operation,
+            key: required("process key", operate.key)?.try_into()?,
+            kind: kind(operate.kind)?,
+            spec: spec(operate.spec_json)?,
+            expires_in: Duration::from_millis(operate.expires_in_ms),
+        })
+    };
+    Ok(understood().unwrap_or_else(|error: WireError| FromServer::Unreadable { operation, reason: reason(&error) }))
+}
+
+fn reason(error: &WireError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// An event that cannot be understood keeps its number, so that the agent learns that it was seen.
+fn event_from(event: proto::Event) -> Result<Event, WireError> {
+    let (sequence, at) = (event.sequence, event.at);
+    Ok(Event::try_from(event).unwrap_or_else(|error| Event {
+        sequence,
+        at,
+        process: None,
+        proc_name: String::new(),
+        report_id: None,
+        kind: EventKind::EventsDropped,
+        content: format!("event {sequence} of the agent cannot be read: {}", reason(&error)),
+        details: [("count".to_owned(), "1".to_owned())].into(),
+    }
+    .fitted()))
 }
 
 fn pool_from(assignment: proto::PoolAssignment) -> Result<(u64, proctor_model::Pool), WireError> {

@@ -117,6 +117,12 @@ pub enum FromServer {
     EventsSeen {
         up_to: u64,
     },
+    /// An operation of a kind, or with a spec, that this version does not understand: to be answered with
+    /// the reason. Never sent on purpose.
+    Unreadable {
+        operation: OperationId,
+        reason: String,
+    },
     /// A message kind of a newer version: skip it. Never sent on purpose.
     Unknown,
 }

@@ -25,6 +25,16 @@ pub(crate) fn required<T>(what: &'static str, value: Option<T>) -> Result<T, Wir
     value.ok_or(WireError::Missing { what })
 }
 
+/// Those that can be understood. One that cannot, of a newer peer perhaps, costs itself and no others.
+pub(crate) fn each<P, T>(
+    what: &'static str,
+    items: Vec<P>,
+    convert: impl Fn(P) -> Result<T, WireError>,
+) -> Vec<T> {
+    let one = |item| convert(item).inspect_err(|error| tracing::warn!(%error, what, "skipped an item of a message"));
+    items.into_iter().filter_map(|item| one(item).ok()).collect()
+}
+
 pub(crate) fn bounded<T: AsRef<[u8]>>(what: &'static str, value: T, bytes_max: usize) -> Result<T, WireError> {
     if value.as_ref().len() > bytes_max { Err(WireError::TooLong { what, bytes_max }) } else { Ok(value) }
 }
@@ -226,6 +236,7 @@ impl TryFrom<proto::ProcessKey> for ProcessKey {
 
 impl From<Outcome> for proto::Outcome {
     fn from(outcome: Outcome) -> Self {
+        let outcome = outcome.fitted();
         Self {
             code: number_of_code(outcome.code),
             message: outcome.message,
@@ -240,9 +251,15 @@ impl From<Outcome> for proto::Outcome {
 impl TryFrom<proto::Outcome> for Outcome {
     type Error = WireError;
     fn try_from(outcome: proto::Outcome) -> Result<Self, WireError> {
+        // Of a newer agent: it has ended in a way that has no name here.
+        let known = code(outcome.code);
+        let message = match &known {
+            Ok(_) => outcome.message,
+            Err(error) => format!("{error}: {}", outcome.message),
+        };
         Ok(Self {
-            code: code(outcome.code)?,
-            message: outcome.message,
+            code: known.unwrap_or(Code::CommandFailed),
+            message,
             output: outcome.output,
             managed: outcome.managed,
             snapshot: outcome.snapshot.map(Snapshot::try_from).transpose()?,
@@ -253,6 +270,7 @@ impl TryFrom<proto::Outcome> for Outcome {
 
 impl From<Snapshot> for proto::Snapshot {
     fn from(snapshot: Snapshot) -> Self {
+        let snapshot = snapshot.fitted();
         Self {
             phase: number_of_phase(snapshot.phase),
             managed: snapshot.managed,
@@ -275,7 +293,7 @@ impl TryFrom<proto::Snapshot> for Snapshot {
     type Error = WireError;
     fn try_from(snapshot: proto::Snapshot) -> Result<Self, WireError> {
         Ok(Self {
-            phase: phase(snapshot.phase)?,
+            phase: phase(snapshot.phase).unwrap_or(Phase::Unknown),
             managed: snapshot.managed,
             pid: snapshot.pid,
             usage: required("usage", snapshot.usage)?.try_into()?,
@@ -306,6 +324,7 @@ impl From<Usage> for proto::Usage {
             user_ticks: usage.user_ticks,
             system_ticks: usage.system_ticks,
             elapsed_secs: usage.elapsed_secs,
+            fds: usage.fds,
         }
     }
 }
@@ -326,6 +345,7 @@ impl TryFrom<proto::Usage> for Usage {
             user_ticks: usage.user_ticks,
             system_ticks: usage.system_ticks,
             elapsed_secs: usage.elapsed_secs,
+            fds: usage.fds,
         })
     }
 }
@@ -355,8 +375,8 @@ impl TryFrom<proto::Pool> for Pool {
             limits: PoolLimits {
                 cpu: percent("pool cpu", pool.cpu)?,
                 memory: percent("pool memory", pool.memory)?,
-                cpu_weight: weight(pool.cpu_weight)?,
-                memory_weight: weight(pool.memory_weight)?,
+                cpu_weight: weight(pool.cpu_weight).unwrap_or(Weight::Usage),
+                memory_weight: weight(pool.memory_weight).unwrap_or(Weight::Usage),
                 dry_run: pool.dry_run,
             },
         })

@@ -164,6 +164,7 @@ pub(super) fn summary(all: &[(u32, Snapshot)]) -> Snapshot {
     summary.restarts = all.iter().map(|(_, snapshot)| snapshot.restarts).sum();
     summary.usage.cpu_percent = all.iter().map(|(_, snapshot)| snapshot.usage.cpu_percent).sum();
     summary.usage.memory_percent = all.iter().map(|(_, snapshot)| snapshot.usage.memory_percent).sum();
+    summary.usage.fds = all.iter().map(|(_, snapshot)| snapshot.usage.fds).sum();
     if !summary.reason.is_empty() {
         summary.reason = format!("instance {number}: {}", summary.reason);
     }

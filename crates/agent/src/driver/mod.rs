@@ -325,6 +325,10 @@ impl Driver {
                 }
             }
             FromServer::EventsSeen { up_to } => self.events_seen(up_to),
+            FromServer::Unreadable { operation, reason } => {
+                let message = format!("this agent does not understand the operation: {reason}");
+                self.finish(operation, Outcome::new(Code::IllegalOperation, message, false));
+            }
             FromServer::Enrolled { .. }
             | FromServer::Refused { .. }
             | FromServer::Welcome { .. }

@@ -3,12 +3,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use proctor_host::Host;
+use proctor_host::{Host, Leaf};
 use proctor_model::{Incarnation, OperationId, Outcome, Phase, ProcessKey, Snapshot, Usage};
 use proctor_supervise::Process;
 use proctor_wire::FromAgent;
 use tokio::sync::mpsc::error::TrySendError;
 
+use super::limits::leaf_of;
 use super::{Driver, Input};
 
 /// Observations in one frame.
@@ -28,7 +29,7 @@ impl Usages for HashMap<ProcessKey, Usage> {
 /// For a few that have changed: measured now, without what they have forked.
 impl Usages for Host {
     fn of(&self, process: &Process) -> Usage {
-        process.life().and_then(|life| self.usage_alone(life)).unwrap_or_default()
+        process.life().and_then(|life| self.usage_alone(life, &leaf_of(process.key()))).unwrap_or_default()
     }
 }
 
@@ -71,6 +72,7 @@ impl Reports {
 
 impl Driver {
     pub(super) fn finish(&mut self, operation: OperationId, outcome: Outcome) {
+        let outcome = outcome.fitted();
         self.batch.outcomes.push((operation, outcome.clone()));
         self.outcomes.insert(operation, outcome.clone());
         self.send(FromAgent::Outcome { operation, outcome });
@@ -115,7 +117,8 @@ impl Driver {
             return;
         }
         let running = self.processes.all().filter_map(|process| Some((process.key().clone(), process.life()?.clone())));
-        let (keys, lives): (Vec<ProcessKey>, Vec<Incarnation>) = running.unzip();
+        let running = running.map(|(key, life)| (key.clone(), (life, leaf_of(&key))));
+        let (keys, lives): (Vec<ProcessKey>, Vec<(Incarnation, Leaf)>) = running.unzip();
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         self.tasks.spawn("measure", async move {
             let usages = host.usages(lives).await;

@@ -12,6 +12,7 @@ use proctor_supervise::Process;
 
 use super::act::{VERSION_TIMEOUT, command_of, look_or_known, version_from};
 use super::instances::summary;
+use super::limits::leaf_of;
 use super::owner::{Gate, Purpose};
 use super::{Driver, Input};
 
@@ -37,7 +38,8 @@ impl Driver {
                 outcome.instances = snapshots;
             }
             let looks = seen.into_iter().map(|(key, look, _)| (key, look)).collect();
-            let _ = inbox.send(Input::Inspected { operation, looks, outcome: Box::new(outcome) }).await;
+            let outcome = Box::new(outcome.fitted());
+            let _ = inbox.send(Input::Inspected { operation, looks, outcome }).await;
         });
     }
 
@@ -119,7 +121,7 @@ impl Inspection {
             Look::Running(life) => {
                 snapshot.pid = Some(life.pid);
                 snapshot.started_at = host.started_at(life);
-                snapshot.usage = host.usage(life).unwrap_or_default();
+                snapshot.usage = host.usage(life, &leaf_of(&key)).unwrap_or_default();
                 snapshot.phase = Phase::Running;
                 snapshot.reason.clear();
                 snapshot.version = match (version, gate) {

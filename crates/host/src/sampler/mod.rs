@@ -63,6 +63,8 @@ const EXACT_MEMORY_MEMBERS: usize = 64;
 pub struct Sample {
     /// Of the whole machine, since the sample before; the first is since the start of the life.
     pub cpu_percent: f64,
+    /// Of the whole machine, since the start of the life.
+    pub cpu_percent_average: f64,
     pub memory_percent: f64,
     /// What the tree has for itself: no page cache, and nothing shared as far as that is known.
     pub memory_bytes: u64,
@@ -101,6 +103,8 @@ struct Tracked {
     members: Vec<Handle>,
     counted: Option<Counted>,
     last: Option<Last>,
+    /// What the processes had used at the first sample, and what was counted then.
+    first: (u64, u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +112,8 @@ struct Last {
     at: Duration,
     cpu_nanos: u64,
     percent: f64,
+    /// Since the start of the life.
+    used: u64,
 }
 
 impl Sampler {
@@ -157,7 +163,7 @@ impl Sampler {
             self.by_leaf.insert(counted.leaf.clone(), life.pid);
         }
         self.owners.insert(life.pid, life.pid);
-        let tracked = Tracked { life: life.clone(), root, members: Vec::new(), counted, last: None };
+        let tracked = Tracked { life: life.clone(), root, members: Vec::new(), counted, last: None, first: (0, 0) };
         self.lives.insert(life.pid, tracked);
         // One that began after the last look has descendants that began after it too.
         let born = self.units.since_boot(life.start_ticks);
@@ -173,6 +179,15 @@ impl Sampler {
     pub fn forget(&mut self, life: &Incarnation) {
         if self.is_tracked(life) {
             self.drop_life(life.pid);
+        }
+    }
+
+    /// Forgets all lives but these.
+    pub(crate) fn retain(&mut self, lives: &[Incarnation]) {
+        let kept: HashMap<i32, &Incarnation> = lives.iter().map(|life| (life.pid, life)).collect();
+        let others = self.lives.values().filter(|tracked| kept.get(&tracked.life.pid) != Some(&&tracked.life));
+        for pid in others.map(|tracked| tracked.life.pid).collect::<Vec<_>>() {
+            self.drop_life(pid);
         }
     }
 
@@ -239,14 +254,23 @@ impl Sampler {
         });
 
         let cpu_nanos = counted.unwrap_or(summed);
+        let since_start = now.saturating_sub(self.units.since_boot(life.start_ticks));
+        if tracked.last.is_none() {
+            tracked.first = (summed, cpu_nanos);
+        }
+        let used = match tracked.last {
+            Some(last) if is_early => last.used,
+            Some(_) | None => tracked.first.0.saturating_add(cpu_nanos.saturating_sub(tracked.first.1)),
+        };
+        let cpu_percent_average = self.machine.percent_of_cpus(used, since_start);
         let cpu_percent = match tracked.last {
             // A leaf may have counted for earlier lives; the processes have not.
-            None => self.machine.percent_of_cpus(summed, now.saturating_sub(self.units.since_boot(life.start_ticks))),
+            None => cpu_percent_average,
             Some(last) if is_early => last.percent,
             Some(last) => self.machine.percent_of_cpus(cpu_nanos.saturating_sub(last.cpu_nanos), elapsed),
         };
         if !is_early {
-            tracked.last = Some(Last { at: now, cpu_nanos, percent: cpu_percent });
+            tracked.last = Some(Last { at: now, cpu_nanos, percent: cpu_percent, used });
         }
 
         let mut memory_bytes = memory.private.saturating_mul(self.units.page_bytes);
@@ -255,7 +279,7 @@ impl Sampler {
             memory_bytes = tracked.counted.as_ref().and_then(Counted::memory_bytes).unwrap_or(memory_bytes);
         }
         let memory_percent = self.machine.percent_of_memory(memory_bytes);
-        Some(Sample { cpu_percent, memory_percent, memory_bytes, fds })
+        Some(Sample { cpu_percent, cpu_percent_average, memory_percent, memory_bytes, fds })
     }
 
     fn drop_life(&mut self, pid: i32) {

@@ -25,6 +25,14 @@ fn agent_hears(kind: from_server::Kind) -> Result<Option<FromServer>, WireError>
     AgentCodec::new().decode(&mut framed(&proto::FromServer { kind: Some(kind) }.encode_to_vec()))
 }
 
+/// Why an operation is not understood.
+fn reason_of(heard: Result<Option<FromServer>, WireError>) -> String {
+    match heard.unwrap().unwrap() {
+        FromServer::Unreadable { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
 fn operate() -> proto::Operate {
     proto::Operate {
         operation: Some(proto::OperationId {
@@ -132,19 +140,66 @@ fn the_most_items_that_may_be_sent_are_heard() {
 }
 
 #[test]
-fn an_enum_value_that_is_not_known_is_named() {
-    for number in [0, 99, -1] {
-        let heard = agent_hears(from_server::Kind::Operate(proto::Operate { kind: number, ..operate() }));
+fn an_operation_that_is_not_understood_is_handed_on_with_the_reason() {
+    let unreadable = |change: fn(&mut proto::Operate)| {
+        let mut operate = operate();
+        change(&mut operate);
+        reason_of(agent_hears(from_server::Kind::Operate(operate)))
+    };
 
-        assert_eq!(heard.unwrap_err().to_string(), format!("operation kind has the unknown value {number}"));
-    }
+    assert_eq!(unreadable(|operate| operate.kind = 99), "operation kind has the unknown value 99");
+    assert_eq!(unreadable(|operate| operate.kind = 0), "operation kind has the unknown value 0");
+    assert_eq!(unreadable(|operate| operate.key = None), "process key is missing");
+    assert!(unreadable(|operate| operate.spec_json = Some("{}".to_owned())).starts_with("cannot read a spec: "));
+    let nameless = agent_hears(from_server::Kind::Operate(proto::Operate { operation: None, ..operate() }));
+    assert_eq!(nameless.unwrap_err().to_string(), "operation is missing");
 }
 
 #[test]
-fn a_missing_part_is_named() {
-    let heard = agent_hears(from_server::Kind::Operate(proto::Operate { key: None, ..operate() }));
+fn what_is_not_understood_of_a_list_costs_its_own_item() {
+    let observation = |name: &str, phase: i32| proto::Observation {
+        key: Some(proto::ProcessKey { namespace: "ns".to_owned(), name: name.to_owned() }),
+        snapshot: Some(proto::Snapshot { phase, usage: Some(proto::Usage::default()), ..Default::default() }),
+    };
+    let observations = vec![observation("a", 99), observation("", 1), observation("b", 1)];
+    let event = |sequence: u64, kind: i32| proto::Event { sequence, kind, ..Default::default() };
+    let events = vec![event(1, 99), event(2, proto::EventKind::Exited.into())];
+    let outcome = proto::Outcome { code: 99, message: "odd".to_owned(), ..Default::default() };
+    let operation = operate().operation;
 
-    assert_eq!(heard.unwrap_err().to_string(), "process key is missing");
+    let observed = server_hears(from_agent::Kind::Observed(proto::Observed { observations })).unwrap().unwrap();
+    let told = server_hears(from_agent::Kind::Events(proto::Events { events })).unwrap().unwrap();
+    let outcome = proto::OperationOutcome { operation, outcome: Some(outcome) };
+    let ended = server_hears(from_agent::Kind::Outcome(outcome)).unwrap().unwrap();
+
+    let FromAgent::Observed { observations } = observed else { panic!("{observed:?}") };
+    let names: Vec<&str> = observations.iter().map(|(key, _)| key.name.as_str()).collect();
+    assert_eq!((names, observations[0].1.phase), (vec!["a", "b"], proctor_model::Phase::Unknown));
+    let FromAgent::Events { events } = told else { panic!("{told:?}") };
+    let kinds: Vec<_> = events.iter().map(|event| (event.sequence, event.kind)).collect();
+    assert_eq!(kinds, [(1, proctor_model::EventKind::EventsDropped), (2, proctor_model::EventKind::Exited)]);
+    assert!(events[0].content.contains("event kind has the unknown value 99"), "{}", events[0].content);
+    let FromAgent::Outcome { outcome, .. } = ended else { panic!("{ended:?}") };
+    assert_eq!(outcome.code, proctor_model::Code::CommandFailed);
+    assert_eq!(outcome.message, "code has the unknown value 99: odd");
+}
+
+#[test]
+fn the_largest_outcome_and_observations_fit_into_a_frame() {
+    let text = || "\u{1F980}".repeat(1_000_000);
+    let mut snapshot = proctor_model::Snapshot { reason: text(), health: text(), version: text(), ..Default::default() };
+    snapshot.usage.command_line = text();
+    let mut outcome = proctor_model::Outcome::new(proctor_model::Code::CommandFailed, text(), false);
+    (outcome.output, outcome.instances) = (text(), vec![snapshot.clone(); 256]);
+    let operation = proctor_model::OperationId::first(proctor_model::TaskId::from_uuid(uuid::Uuid::nil()), 0);
+    let key: proctor_model::ProcessKey = "ns/p".parse().unwrap();
+    let observations = vec![(key, snapshot); 500];
+
+    for message in [FromAgent::Outcome { operation, outcome }, FromAgent::Observed { observations }] {
+        let mut bytes = BytesMut::new();
+        AgentCodec::new().encode(message, &mut bytes).unwrap();
+        assert!(ServerCodec::new().decode(&mut bytes).unwrap().is_some());
+    }
 }
 
 #[test]
@@ -155,8 +210,8 @@ fn texts_go_through_the_parsers_of_the_model() {
     let spec = Some(r#"{"identity":{"setup_path":"not absolute"}}"#.to_owned());
     let spec = agent_hears(from_server::Kind::Operate(proto::Operate { spec_json: spec, ..operate() }));
 
-    assert!(matches!(name, Err(WireError::Invalid { what: "namespace", .. })), "{name:?}");
-    assert!(matches!(spec, Err(WireError::Spec { .. })), "{spec:?}");
+    assert!(reason_of(name).starts_with("cannot accept namespace: "));
+    assert!(reason_of(spec).starts_with("cannot read a spec: "));
 }
 
 #[test]
@@ -168,8 +223,8 @@ fn a_spec_that_is_too_large_or_has_very_many_labels_is_refused_before_it_is_buil
     let labelled = agent_hears(from_server::Kind::Operate(proto::Operate { spec_json: Some(labelled), ..operate() }));
     let long = agent_hears(from_server::Kind::Operate(proto::Operate { spec_json: Some(long), ..operate() }));
 
-    assert!(matches!(labelled, Err(WireError::TooManyItems { items_max: 64 })), "{labelled:?}");
-    assert!(matches!(long, Err(WireError::TooLong { what: "spec", .. })), "{long:?}");
+    assert_eq!(reason_of(labelled), "a frame has more than 64 items");
+    assert!(reason_of(long).starts_with("spec is longer than "));
 }
 
 #[test]
@@ -202,28 +257,33 @@ fn a_number_that_is_not_finite_leaves_as_zero_and_is_refused_from_others() {
 
     let Some(FromAgent::Observed { observations }) = ours else { panic!("heard {ours:?}") };
     assert_eq!(observations[0].1.usage.cpu_percent, 0.0);
-    assert!(matches!(theirs, Err(WireError::NotFinite { what: "cpu_percent" })), "{theirs:?}");
+    assert_eq!(theirs.unwrap(), Some(FromAgent::Observed { observations: Vec::new() }));
 }
 
-fn server_hears_event(event: proto::Event) -> Result<Option<FromAgent>, WireError> {
-    server_hears(from_agent::Kind::Events(proto::Events { events: vec![event] }))
+/// Why an event is carried as one that was dropped.
+fn dropped(event: proto::Event) -> String {
+    match server_hears(from_agent::Kind::Events(proto::Events { events: vec![event] })).unwrap() {
+        Some(FromAgent::Events { events }) if events[0].kind == proctor_model::EventKind::EventsDropped => {
+            events[0].content.clone()
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
-fn events_that_are_too_long_have_too_many_details_or_an_unknown_kind_are_refused() {
-    let event = || proto::Event { kind: proto::EventKind::Exited.into(), ..Default::default() };
+fn events_that_are_too_long_have_too_many_details_or_an_unknown_kind_are_carried_as_dropped() {
+    let event = || proto::Event { kind: proto::EventKind::Exited.into(), sequence: 7, ..Default::default() };
     let details: std::collections::BTreeMap<_, _> = (0..33).map(|number| (number.to_string(), "x")).collect();
 
-    let long = server_hears_event(proto::Event { content: "x".repeat(4097), ..event() }).unwrap_err();
-    let many = serde_json::to_string(&details).unwrap();
-    let many = server_hears_event(proto::Event { details_json: many, ..event() }).unwrap_err();
-    let broken = server_hears_event(proto::Event { details_json: "{\"a\":1}".to_owned(), ..event() }).unwrap_err();
-    let strange = server_hears_event(proto::Event { kind: 99, ..event() }).unwrap_err();
+    let long = dropped(proto::Event { content: "x".repeat(4097), ..event() });
+    let many = dropped(proto::Event { details_json: serde_json::to_string(&details).unwrap(), ..event() });
+    let broken = dropped(proto::Event { details_json: "{\"a\":1}".to_owned(), ..event() });
+    let strange = dropped(proto::Event { kind: 99, ..event() });
 
-    assert_eq!(long.to_string(), "content of an event is longer than 4096 bytes");
-    assert!(matches!(many, WireError::TooManyItems { items_max: 32 }), "{many:?}");
-    assert!(matches!(broken, WireError::Details { .. }), "{broken:?}");
-    assert_eq!(strange.to_string(), "event kind has the unknown value 99");
+    assert_eq!(long, "event 7 of the agent cannot be read: content of an event is longer than 4096 bytes");
+    assert!(many.ends_with("a frame has more than 32 items"), "{many}");
+    assert!(broken.contains("cannot read the details of an event: "), "{broken}");
+    assert!(strange.ends_with("event kind has the unknown value 99"), "{strange}");
 }
 
 #[test]
@@ -237,7 +297,7 @@ fn the_longest_event_that_is_heard_is_said_on_unchanged() {
         ..Default::default()
     };
 
-    let heard = server_hears_event(longest).unwrap().unwrap();
+    let heard = server_hears(from_agent::Kind::Events(proto::Events { events: vec![longest] })).unwrap().unwrap();
     let mut wire = BytesMut::new();
     AgentCodec::new().encode(&heard, &mut wire).unwrap();
 

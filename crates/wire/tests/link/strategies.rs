@@ -66,7 +66,7 @@ fn finite() -> impl Strategy<Value = f64> {
 
 fn usage() -> impl Strategy<Value = Usage> {
     let numbers = (finite(), finite(), finite(), any::<u64>(), any::<u32>());
-    (numbers, text(), text(), any::<[u64; 3]>()).prop_map(|(numbers, state, command_line, times)| Usage {
+    (numbers, text(), text(), any::<[u64; 4]>()).prop_map(|(numbers, state, command_line, times)| Usage {
         cpu_percent: numbers.0,
         cpu_percent_average: numbers.1,
         memory_percent: numbers.2,
@@ -77,6 +77,7 @@ fn usage() -> impl Strategy<Value = Usage> {
         user_ticks: times[0],
         system_ticks: times[1],
         elapsed_secs: times[2],
+        fds: times[3],
     })
 }
 

@@ -158,7 +158,7 @@ fn info(record: ProcessRecord, host: Host, bk_agent_id: Option<String>) -> Info 
         report_time: snapshot.reported_at,
         cpu_usage: snapshot.usage.cpu_percent,
         mem_usage: snapshot.usage.memory_percent,
-        fd: 0,
+        fd: snapshot.usage.fds,
         disk: 0,
         net: 0,
     }
