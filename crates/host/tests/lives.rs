@@ -257,7 +257,8 @@ async fn usage_is_that_of_the_whole_tree() {
     std::fs::write(world.path("x.pid"), process.pid().to_string()).unwrap();
     let life = world.life("busy.sh", &world.path("x.pid")).await;
 
-    eventually("the child's time is seen", || world.host.usage(&life, &Leaf::of("none")).unwrap().cpu_percent > 1.0).await;
+    eventually("the child's time is seen", || world.host.usage(&life, &Leaf::of("none")).unwrap().cpu_percent > 1.0)
+        .await;
     let usage = world.host.usage(&life, &Leaf::of("none")).unwrap();
 
     assert!(usage.cpu_percent_average > 0.0 && usage.cpu_percent_average <= 100.0, "{usage:?}");

@@ -84,7 +84,11 @@ impl LinkMessage for FromAgent {
                 Self::Outcome {
                     operation: required("operation", operation)?.try_into()?,
                     outcome: outcome.unwrap_or_else(|error| {
-                        Outcome::new(Code::CommandFailed, format!("it ended, but its outcome cannot be read: {error}"), false)
+                        Outcome::new(
+                            Code::CommandFailed,
+                            format!("it ended, but its outcome cannot be read: {error}"),
+                            false,
+                        )
                     }),
                 }
             }
@@ -93,9 +97,7 @@ impl LinkMessage for FromAgent {
             }
             Some(Kind::Seen(proto::Seen { generation })) => Self::Seen { generation },
             Some(Kind::Renew(proto::Renew { csr_der })) => Self::Renew { csr_der: certificate_request(csr_der)? },
-            Some(Kind::Events(proto::Events { events })) => {
-                Self::Events { events: each("event", events, event_from) }
-            }
+            Some(Kind::Events(proto::Events { events })) => Self::Events { events: each("event", events, event_from) },
         })
     }
 }
@@ -242,17 +244,19 @@ fn reason(error: &WireError) -> String {
 /// An event that cannot be understood keeps its number, so that the agent learns that it was seen.
 fn event_from(event: proto::Event) -> Result<Event, WireError> {
     let (sequence, at) = (event.sequence, event.at);
-    Ok(Event::try_from(event).unwrap_or_else(|error| Event {
-        sequence,
-        at,
-        process: None,
-        proc_name: String::new(),
-        report_id: None,
-        kind: EventKind::EventsDropped,
-        content: format!("event {sequence} of the agent cannot be read: {}", reason(&error)),
-        details: [("count".to_owned(), "1".to_owned())].into(),
-    }
-    .fitted()))
+    Ok(Event::try_from(event).unwrap_or_else(|error| {
+        Event {
+            sequence,
+            at,
+            process: None,
+            proc_name: String::new(),
+            report_id: None,
+            kind: EventKind::EventsDropped,
+            content: format!("event {sequence} of the agent cannot be read: {}", reason(&error)),
+            details: [("count".to_owned(), "1".to_owned())].into(),
+        }
+        .fitted()
+    }))
 }
 
 fn pool_from(assignment: proto::PoolAssignment) -> Result<(u64, proctor_model::Pool), WireError> {

@@ -26,11 +26,7 @@ pub(crate) fn required<T>(what: &'static str, value: Option<T>) -> Result<T, Wir
 }
 
 /// Those that can be understood. One that cannot, of a newer peer perhaps, costs itself and no others.
-pub(crate) fn each<P, T>(
-    what: &'static str,
-    items: Vec<P>,
-    convert: impl Fn(P) -> Result<T, WireError>,
-) -> Vec<T> {
+pub(crate) fn each<P, T>(what: &'static str, items: Vec<P>, convert: impl Fn(P) -> Result<T, WireError>) -> Vec<T> {
     let one = |item| convert(item).inspect_err(|error| tracing::warn!(%error, what, "skipped an item of a message"));
     items.into_iter().filter_map(|item| one(item).ok()).collect()
 }

@@ -619,7 +619,10 @@ impl Process {
             }
             outcome.output = current.output;
             outcome.managed = self.record.managed;
-            self.actions.push_back(Action::Finish { operation: current.request.operation, outcome: Box::new(outcome.fitted()) });
+            self.actions.push_back(Action::Finish {
+                operation: current.request.operation,
+                outcome: Box::new(outcome.fitted()),
+            });
         }
         self.work = Work::Rest;
         self.rest(now);

@@ -187,7 +187,8 @@ fn what_is_not_understood_of_a_list_costs_its_own_item() {
 #[test]
 fn the_largest_outcome_and_observations_fit_into_a_frame() {
     let text = || "\u{1F980}".repeat(1_000_000);
-    let mut snapshot = proctor_model::Snapshot { reason: text(), health: text(), version: text(), ..Default::default() };
+    let mut snapshot =
+        proctor_model::Snapshot { reason: text(), health: text(), version: text(), ..Default::default() };
     snapshot.usage.command_line = text();
     let mut outcome = proctor_model::Outcome::new(proctor_model::Code::CommandFailed, text(), false);
     (outcome.output, outcome.instances) = (text(), vec![snapshot.clone(); 256]);
