@@ -164,6 +164,7 @@ fn snapshot(number: usize) -> Snapshot {
             user_ticks: 12_345,
             system_ticks: 2345,
             elapsed_secs: 86_400,
+            fds: 24,
         },
         version: "1.2.3".to_owned(),
         started_at: 1_700_000_000,
