@@ -27,10 +27,8 @@ fn agent_hears(kind: from_server::Kind) -> Result<Option<FromServer>, WireError>
 
 /// Why an operation is not understood.
 fn reason_of(heard: Result<Option<FromServer>, WireError>) -> String {
-    match heard.unwrap().unwrap() {
-        FromServer::Unreadable { reason, .. } => reason,
-        other => panic!("{other:?}"),
-    }
+    let Ok(Some(FromServer::Unreadable { reason, .. })) = heard else { panic!("heard {heard:?}") };
+    reason
 }
 
 fn operate() -> proto::Operate {
@@ -263,12 +261,11 @@ fn a_number_that_is_not_finite_leaves_as_zero_and_is_refused_from_others() {
 
 /// Why an event is carried as one that was dropped.
 fn dropped(event: proto::Event) -> String {
-    match server_hears(from_agent::Kind::Events(proto::Events { events: vec![event] })).unwrap() {
-        Some(FromAgent::Events { events }) if events[0].kind == proctor_model::EventKind::EventsDropped => {
-            events[0].content.clone()
-        }
-        other => panic!("{other:?}"),
-    }
+    let heard = server_hears(from_agent::Kind::Events(proto::Events { events: vec![event] }));
+    let Ok(Some(FromAgent::Events { mut events })) = heard else { panic!("heard {heard:?}") };
+    let event = events.remove(0);
+    assert_eq!(event.kind, proctor_model::EventKind::EventsDropped);
+    event.content
 }
 
 #[test]
