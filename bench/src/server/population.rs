@@ -194,6 +194,7 @@ async fn task(store: &SqliteStore, open: usize, limit_ms: impl Fn(usize) -> u64)
         agent: Some(agent(number % POLLED_HOSTS)),
         host: Some(host(number % POLLED_HOSTS)),
         row_key: format!("{}:bench:worker-{number}", agent(number % POLLED_HOSTS)),
+        other_row_keys: Vec::new(),
     };
     let task = NewTask {
         id,

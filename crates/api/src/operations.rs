@@ -98,6 +98,9 @@ pub struct PlannedTarget {
     /// Why nothing would be done here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refusal>,
+    /// What the spec asks for and does not get, such as more instances than can be told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -129,6 +129,9 @@ pub struct RegistrationChange {
     /// Why nothing can be registered there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<crate::Refusal>,
+    /// What the spec asks for and does not get, such as more instances than can be told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// Where a process is to be registered no longer.

@@ -61,7 +61,8 @@ impl Demo {
         };
         let (known, _) = control.processes(caller, query, None).await?;
         let hosts = [HostRef::Key(host)];
-        let outcomes = control.register(caller, &key, &Arc::new(self.spec()?), &hosts, RegisterMode::Upsert).await?;
+        let outcomes =
+            control.register(caller, &key, &Arc::new(self.spec()?).into(), &hosts, RegisterMode::Upsert).await?;
         if let Some(failed) = outcomes.iter().find(|outcome| !outcome.code.is_success()) {
             anyhow::bail!("the demo process cannot be registered: {}", failed.message);
         }
@@ -98,7 +99,7 @@ impl Demo {
                 setup_path: path(&self.dir)?,
                 pid_path: path(&self.pid_file())?,
                 config_path: None,
-                log_path: Some(path(&self.log_file())?),
+                log_path: Some(path(&self.log_file())?.into()),
                 user: self.user.parse()?,
                 index_key: String::new(),
             },

@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 
 use crate::{AgentId, FieldError, HostKey, ProcessKey};
 
+/// The detail that holds the id of a pool.
+pub const POOL_DETAIL: &str = "pool";
+
 /// The data id under which GSE reports process events where the process names no other.
 pub const GSE_DATA_ID: i64 = 1_100_008;
 
@@ -196,7 +199,8 @@ impl Event {
         self.report_id.filter(|id| *id > 0).unwrap_or(GSE_DATA_ID)
     }
 
-    /// One element of `data` in [`Self::gse_json`].
+    /// One element of `data` in [`Self::gse_json`]. The group is the pool whose limit it is about, else the one of the
+    /// whole namespace.
     pub fn gse_record(&self, host: &HostKey, agent: &AgentId) -> Option<Value> {
         let (name, process) = (self.kind.gse_name()?, self.process.as_ref()?);
         let proc_name = if self.proc_name.is_empty() { process.name.as_str() } else { &self.proc_name };
@@ -208,7 +212,7 @@ impl Event {
             "dimension": {
                 "bk_target_cloud_id": host.cloud.to_string(),
                 "bk_target_ip": host.ip.to_string(),
-                "process_group_id": process.namespace,
+                "process_group_id": self.details.get(POOL_DETAIL).map_or(process.namespace.as_str(), String::as_str),
                 "process_index": format!("{}:{}", process.namespace, process.name),
                 "process_name": proc_name,
                 "bk_agent_id": agent,
@@ -257,6 +261,19 @@ mod tests {
         let agent = told["data"][0]["dimension"].as_object_mut().unwrap().remove("bk_agent_id");
         assert_eq!(agent, Some(json!("a-1")));
         assert_eq!(told, serde_json::from_str::<Value>(DOCUMENTED).unwrap());
+    }
+
+    #[test]
+    fn the_group_of_a_pool_event_is_the_pool() {
+        let of_pool = Event {
+            details: BTreeMap::from([(POOL_DETAIL.to_owned(), "batch".to_owned())]),
+            ..event(EventKind::PoolLimitExceeded)
+        };
+
+        let group = |event: &Event| gse(event).unwrap()["data"][0]["dimension"]["process_group_id"].clone();
+
+        assert_eq!(group(&of_pool), "batch");
+        assert_eq!(group(&event(EventKind::LimitExceeded)), "nodeman");
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub use access::{Class, Classes, Grant, Permissions, Place, Places, Role, RoleNa
 pub use code::{CODES, Code, CodeEntry};
 pub use event::{
     EVENT_CONTENT_BYTES_MAX, EVENT_DETAILS_BYTES_MAX, EVENT_DETAILS_MAX, EVENT_PROC_NAME_BYTES_MAX, Event, EventKind,
-    GSE_DATA_ID,
+    GSE_DATA_ID, POOL_DETAIL,
 };
 pub use field::FieldError;
 pub use host::{HostFacts, HostKey};
@@ -34,10 +34,10 @@ pub use incarnation::{BootId, Incarnation};
 pub use key::{Namespace, ProcessKey, ProcessName};
 pub use labels::Labels;
 pub use operation::{OperationKind, Outcome};
-pub use pool::{Pool, PoolId, PoolLimits, Weight};
+pub use pool::{POOL_LABEL, Pool, PoolId, PoolLimits, Weight};
 pub use report::{CommandEnd, CommandResult, Exit, Look, Signal};
 pub use spec::{
     AbsolutePath, CommandLine, ConfigFile, Control, CronRule, HealthPolicy, Identity, LABELS_MAX, Lifetime, Limits,
-    Ownership, Percent, Policy, ProcName, SPEC_BYTES_MAX, Seconds, Spec, SpecHash, UserName,
+    Ownership, PathText, Percent, Period, Policy, ProcName, SPEC_BYTES_MAX, Seconds, Spec, SpecHash, UserName,
 };
 pub use status::{Phase, Snapshot, Usage};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::field::{FieldError, check_text, text_type};
-use crate::{Namespace, Percent};
+use crate::{Labels, Namespace, Percent};
 
 /// Equal to its namespace: all processes of the namespace. Else: those with the label
 /// `process_group` equal to it.
@@ -48,4 +48,14 @@ pub struct Pool {
     pub namespace: Namespace,
     pub id: PoolId,
     pub limits: PoolLimits,
+}
+
+/// The label that puts a process into a pool with an id of its own.
+pub const POOL_LABEL: &str = "process_group";
+
+impl PoolId {
+    /// Whether a process with these labels is a member of the pool of this id in its namespace.
+    pub fn has_member(&self, namespace: &Namespace, labels: &Labels) -> bool {
+        self.0 == namespace.as_str() || labels.get(POOL_LABEL).is_some_and(|id| id == self.0)
+    }
 }

@@ -21,6 +21,8 @@ pub const SPEC_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// A label of a few bytes takes a hundred in memory, so their number has a bound of its own.
 pub const LABELS_MAX: usize = 64;
 const SECONDS_MAX: u32 = 7 * 24 * 3600;
+/// A yearly run fits, in a leap year too.
+const PERIOD_SECONDS_MAX: u32 = 366 * 24 * 3600;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -46,8 +48,9 @@ pub struct Identity {
     pub setup_path: AbsolutePath,
     /// Its pid file; a directory stands for `<pid_path>/<proc_name>.pid`.
     pub pid_path: AbsolutePath,
-    pub config_path: Option<AbsolutePath>,
-    pub log_path: Option<AbsolutePath>,
+    /// Kept and shown; nothing is read there.
+    pub config_path: Option<PathText>,
+    pub log_path: Option<PathText>,
     pub user: UserName,
     pub index_key: String,
 }
@@ -87,7 +90,7 @@ pub struct Policy {
     pub op_timeout: Seconds,
     pub crontab_rule: Option<CronRule>,
     /// Period of a periodic process without a crontab rule.
-    pub cycle: Option<Seconds>,
+    pub cycle: Option<Period>,
     pub instances: u32,
     /// JOB's start_check_end_time: where it is later than `start_check`, the process is checked again then.
     pub start_check_end: Option<Seconds>,
@@ -150,6 +153,11 @@ impl Policy {
     pub fn has_schedule(&self) -> bool {
         self.crontab_rule.is_some() || self.cycle.is_some()
     }
+
+    /// Whether it is periodic and nothing says when it runs: it never would.
+    pub fn lacks_schedule(&self) -> bool {
+        self.lifetime == Lifetime::Periodic && !self.has_schedule()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -209,19 +217,31 @@ impl Spec {
         if tells_apart { self.policy.instances.clamp(1, INSTANCES_MAX) } else { 1 }
     }
 
+    /// Why fewer instances run than the spec asks for.
+    pub fn instances_note(&self) -> Option<String> {
+        let (asked, running) = (self.policy.instances, self.instances());
+        match running {
+            _ if asked <= running => None,
+            1 => Some(format!("1 instance runs instead of {asked}: pid_path has no {INSTANCE} to tell them apart")),
+            most => Some(format!("{most} instances run instead of {asked}: there cannot be more on a host")),
+        }
+    }
+
     /// The spec of instance `number`: every `{instance}` in its paths and commands is that number.
     pub fn instance(&self, number: u32) -> Result<Self, FieldError> {
         let text = number.to_string();
         let path = |path: &AbsolutePath| path.as_str().replace(INSTANCE, &text).parse::<AbsolutePath>();
+        let shown = |path: &PathText| path.as_str().replace(INSTANCE, &text).parse::<PathText>();
         let line = |line: &Option<CommandLine>| match line {
             Some(line) => line.as_str().replace(INSTANCE, &text).parse::<CommandLine>().map(Some),
             None => Ok(None),
         };
         let mut spec = self.clone();
+        spec.policy.instances = 1;
         spec.identity.setup_path = path(&self.identity.setup_path)?;
         spec.identity.pid_path = path(&self.identity.pid_path)?;
-        spec.identity.config_path = self.identity.config_path.as_ref().map(path).transpose()?;
-        spec.identity.log_path = self.identity.log_path.as_ref().map(path).transpose()?;
+        spec.identity.config_path = self.identity.config_path.as_ref().map(shown).transpose()?;
+        spec.identity.log_path = self.identity.log_path.as_ref().map(shown).transpose()?;
         spec.control = Control {
             start: line(&self.control.start)?,
             stop: line(&self.control.stop)?,
@@ -272,6 +292,31 @@ impl AbsolutePath {
             return Err(FieldError::new("", format!("'{text}' must not contain '..'")));
         }
         Ok(Self(text.into()))
+    }
+}
+
+/// A path that is only kept and shown, so it may be relative.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", schema(value_type = String))]
+#[serde(try_from = "String")]
+pub struct PathText(Box<str>);
+
+text_type!(PathText);
+
+impl PathText {
+    fn parse(text: String) -> Result<Self, FieldError> {
+        check_text("", &text, PATH_BYTES_MAX)?;
+        if text.len() > PATH_BYTES_MAX {
+            return Err(FieldError::new("", format!("must not be longer than {PATH_BYTES_MAX} bytes")));
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl From<AbsolutePath> for PathText {
+    fn from(path: AbsolutePath) -> Self {
+        Self(path.0)
     }
 }
 
@@ -415,39 +460,54 @@ impl From<Percent> for f64 {
     }
 }
 
-/// A bounded number of seconds.
+/// How long something may take, at most a week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(maximum = 604800))]
 #[serde(try_from = "u32", into = "u32")]
 pub struct Seconds(u32);
 
-impl Seconds {
-    pub fn get(self) -> u32 {
-        self.0
-    }
+/// The time from one run of a periodic process to the next in seconds, at most 366 days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", schema(maximum = 31622400))]
+#[serde(try_from = "u32", into = "u32")]
+pub struct Period(u32);
 
-    pub fn duration(self) -> std::time::Duration {
-        std::time::Duration::from_secs(self.0.into())
-    }
-}
+/// Whole seconds up to `$max`.
+macro_rules! seconds_type {
+    ($type:ident, $max:ident) => {
+        impl $type {
+            pub fn get(self) -> u32 {
+                self.0
+            }
 
-impl TryFrom<u32> for Seconds {
-    type Error = FieldError;
-    fn try_from(value: u32) -> Result<Self, Self::Error> {
-        if value <= SECONDS_MAX {
-            Ok(Self(value))
-        } else {
-            Err(FieldError::new("", format!("{value} is more than {SECONDS_MAX} seconds")))
+            pub fn duration(self) -> std::time::Duration {
+                std::time::Duration::from_secs(self.0.into())
+            }
         }
-    }
+
+        impl TryFrom<u32> for $type {
+            type Error = FieldError;
+            fn try_from(value: u32) -> Result<Self, Self::Error> {
+                if value <= $max {
+                    Ok(Self(value))
+                } else {
+                    Err(FieldError::new("", format!("{value} is more than {} seconds", $max)))
+                }
+            }
+        }
+
+        impl From<$type> for u32 {
+            fn from(seconds: $type) -> Self {
+                seconds.0
+            }
+        }
+    };
 }
 
-impl From<Seconds> for u32 {
-    fn from(seconds: Seconds) -> Self {
-        seconds.0
-    }
-}
+seconds_type!(Seconds, SECONDS_MAX);
+seconds_type!(Period, PERIOD_SECONDS_MAX);
 
 #[cfg(test)]
 mod tests {
@@ -460,6 +520,53 @@ mod tests {
         assert!("/data/../etc/passwd".parse::<AbsolutePath>().is_err());
         assert!("/data/a\0b".parse::<AbsolutePath>().is_err());
         assert!("/data/..hidden".parse::<AbsolutePath>().is_ok());
+    }
+
+    #[test]
+    fn a_path_that_is_only_shown_may_be_relative() {
+        for good in ["../etc/nginx.conf", "etc", "/data/etc", r"C:\nginx\nginx.conf"] {
+            assert_eq!(good.parse::<PathText>().unwrap().as_str(), good);
+        }
+        assert!("".parse::<PathText>().is_err());
+        assert!("a\nb".parse::<PathText>().is_err());
+        assert!("x".repeat(PATH_BYTES_MAX + 1).parse::<PathText>().is_err());
+    }
+
+    #[test]
+    fn a_period_is_at_most_366_days_and_other_times_a_week() {
+        assert_eq!(Period::try_from(366 * 86_400).unwrap().get(), 31_622_400);
+        assert_eq!(Period::try_from(31_622_401).unwrap_err().problem, "31622401 is more than 31622400 seconds");
+        assert_eq!(Seconds::try_from(604_801).unwrap_err().problem, "604801 is more than 604800 seconds");
+    }
+
+    #[test]
+    fn who_asks_for_more_instances_than_run_is_told_why() {
+        let spec = |pid_path: &str, instances| Spec {
+            identity: Identity {
+                proc_name: "p".parse().unwrap(),
+                setup_path: "/".parse().unwrap(),
+                pid_path: pid_path.parse().unwrap(),
+                config_path: None,
+                log_path: None,
+                user: "root".parse().unwrap(),
+                index_key: String::new(),
+            },
+            control: Control::default(),
+            limits: Limits::default(),
+            policy: Policy { instances, ..Policy::new(Lifetime::Resident) },
+            ownership: Ownership::default(),
+            report_id: None,
+            configmap: Vec::new(),
+            labels: Labels::default(),
+        };
+
+        let one = spec("/p.pid", 2).instances_note().unwrap();
+        let most = spec("/p{instance}.pid", 1000).instances_note().unwrap();
+
+        assert_eq!(one, "1 instance runs instead of 2: pid_path has no {instance} to tell them apart");
+        assert_eq!(most, "256 instances run instead of 1000: there cannot be more on a host");
+        assert_eq!(spec("/p{instance}.pid", 2).instances_note(), None);
+        assert_eq!(spec("/p{instance}.pid", 2).instance(1).unwrap().instances_note(), None);
     }
 
     #[test]

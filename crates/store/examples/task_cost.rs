@@ -242,7 +242,13 @@ fn item(key: &str, proc_name: &str, register: bool) -> TaskItem {
 fn targets(count: usize) -> Vec<Target> {
     let target = |number| {
         let host = host(number);
-        Target { item: 0, agent: Some(agent(number)), host: Some(host), row_key: format!("{host}:web:nginx") }
+        Target {
+            item: 0,
+            agent: Some(agent(number)),
+            host: Some(host),
+            row_key: format!("{host}:web:nginx"),
+            other_row_keys: Vec::new(),
+        }
     };
     (0..count).map(target).collect()
 }

@@ -34,15 +34,22 @@ impl std::fmt::Debug for App {
 pub struct HostSite {
     pub key: HostKey,
     pub agent: AgentId,
+    /// The id that it was bound to; callers see it in place of the agent's own.
+    pub alias: Option<AgentId>,
     /// The business that it belongs to.
     pub business: Option<u64>,
+}
+
+impl HostSite {
+    /// The id that callers know the agent by.
+    pub fn known_as(&self) -> &AgentId {
+        self.alias.as_ref().unwrap_or(&self.agent)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostRecord {
     pub site: HostSite,
-    /// A second id that it answers to.
-    pub alias: Option<AgentId>,
     pub facts: HostFacts,
     pub enrolled_at: Millis,
     pub online: bool,
@@ -151,6 +158,8 @@ impl LabelTerm {
 pub struct ProcessRecord {
     pub host: HostKey,
     pub agent: AgentId,
+    /// The id that the agent was bound to.
+    pub alias: Option<AgentId>,
     /// The business that the host belongs to.
     pub business: Option<u64>,
     pub online: bool,
@@ -164,6 +173,11 @@ pub struct ProcessRecord {
 }
 
 impl ProcessRecord {
+    /// The id that callers know the agent by.
+    pub fn known_as(&self) -> &AgentId {
+        self.alias.as_ref().unwrap_or(&self.agent)
+    }
+
     pub fn cursor(&self) -> ProcessCursor {
         let ProcessKey { namespace, name } = self.key.clone();
         ProcessCursor { namespace, name, cloud: self.host.cloud, ip: self.host.ip }

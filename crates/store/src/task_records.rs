@@ -148,6 +148,9 @@ pub struct Target {
     pub host: Option<HostKey>,
     /// The key of its row in the caller's dialect.
     pub row_key: String,
+    /// Of further rows with the same outcome: the caller named the host in other ways too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_row_keys: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
-use proctor_model::{CronRule, Lifetime, Policy, ProcessKey, Seconds};
+use proctor_model::{CronRule, Lifetime, Period, Policy, ProcessKey};
 use proctor_supervise::{Due, Schedule, ScheduleMachine, spread};
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn cron(rule: &str) -> Schedule {
 
 fn cycle(secs: u32) -> Schedule {
     let mut policy = Policy::new(Lifetime::Periodic);
-    policy.cycle = Some(Seconds::try_from(secs).unwrap());
+    policy.cycle = Some(Period::try_from(secs).unwrap());
     Schedule::of(&policy).unwrap()
 }
 
@@ -45,9 +45,9 @@ fn planned(schedule: &Schedule, from: &Zoned, count: usize) -> Vec<String> {
 fn a_rule_wins_over_a_cycle_and_only_periodic_processes_have_either() {
     let mut policy = Policy::new(Lifetime::Periodic);
     assert!(Schedule::of(&policy).is_none());
-    policy.cycle = Some(Seconds::try_from(0).unwrap());
+    policy.cycle = Some(Period::try_from(0).unwrap());
     assert!(Schedule::of(&policy).is_none());
-    policy.cycle = Some(Seconds::try_from(7).unwrap());
+    policy.cycle = Some(Period::try_from(7).unwrap());
     policy.crontab_rule = Some("0 3 * * *".parse().unwrap());
 
     assert_eq!(planned(&Schedule::of(&policy).unwrap(), &utc("2026-01-01T00:00:00Z"), 1), ["2026-01-01T03:00:00Z"]);
@@ -250,7 +250,7 @@ fn any_schedule() -> impl Strategy<Value = Schedule> {
     prop_oneof![
         prop::sample::select(vec!["* * * * *", "*/7 * * * *", "30 2 * * *", "0 * * * mon-fri", "15 1-4 * * *"])
             .prop_map(cron),
-        (1u32..100_000).prop_map(cycle),
+        prop_oneof![1u32..100_000, 31_000_000u32..=31_622_400].prop_map(cycle),
     ]
 }
 

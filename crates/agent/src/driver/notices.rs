@@ -1,6 +1,6 @@
 //! What machines announce, as events for the server and lines in the log.
 
-use proctor_model::{EventKind, Incarnation, ProcessKey};
+use proctor_model::{EventKind, Incarnation, POOL_DETAIL, ProcessKey};
 use proctor_runtime::clock;
 use proctor_supervise::{Excess, Notice};
 use proctor_wire::FromAgent;
@@ -31,7 +31,7 @@ impl Driver {
             }
             Verdict::PoolWarning { pool, content, would_end } => {
                 tracing::warn!(pool = %pool.id, namespace = %pool.namespace, content, "pool");
-                let mut draft = Draft::new(EventKind::PoolWarning, content.clone()).detail("pool", &pool.id);
+                let mut draft = Draft::new(EventKind::PoolWarning, content.clone()).detail(POOL_DETAIL, &pool.id);
                 if let Some((victim, ranking)) = would_end {
                     draft = draft.detail("dry_run", true).detail("victim", victim).detail("ranking", ranking);
                 }
@@ -141,5 +141,9 @@ fn exceeded(name: &str, excess: &Excess) -> Draft {
         .detail("resource", breach.resource)
         .detail("usage", format!("{:.3}", breach.usage))
         .detail("limit", format!("{:.3}", breach.limit));
+    let draft = match pool {
+        Some(pool) => draft.detail(POOL_DETAIL, pool),
+        None => draft,
+    };
     if ranking.is_empty() { draft } else { draft.detail("ranking", ranking) }
 }

@@ -143,10 +143,10 @@ impl Dressing {
         let told = Told { message: language::of_error(error), permission: error.permission.as_deref() };
         match (family, entry.gateway) {
             (Family::GseGateway, GatewayAnswer::Level { http, number, code_name, text }) => {
-                let reason = |reason: &str| format!("{text} [reason=\"{reason}\"]");
-                let told = Told { message: reason(&told.message), ..told };
+                let told = Told { message: language::of_gateway_error(error, text), ..told };
                 let mut response = gateway_failure(id, http, number, code_name, &told);
-                response.headers_mut().insert(ERROR_MESSAGE, header_text(&reason(&error.message)));
+                let in_header = format!("{text} [reason=\"{}\"]", error.message);
+                response.headers_mut().insert(ERROR_MESSAGE, header_text(&in_header));
                 if let Some(wait) = error.retry_after {
                     // Whole seconds, and not before there is room again.
                     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));

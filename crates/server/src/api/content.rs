@@ -4,13 +4,16 @@
 //! exactly -1 where the process does not run; numbers and texts have the types that the Go clients
 //! decode.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use jiff::tz::Offset;
-use proctor_model::{OperationKind, Outcome, Snapshot};
+use proctor_model::{AgentId, OperationKind, Outcome, Snapshot};
 use proctor_store::{Target, TaskItem, TaskView};
 use serde::Serialize;
 
 use super::family::SHOWS_META_NAME;
+use super::language;
 
 const DATE_TIME: &str = "%Y-%m-%d %H:%M:%S";
 /// As in `Wed May 24 15:25:48 2017`.
@@ -35,7 +38,7 @@ pub(super) struct Control<'a> {
     #[serde(rename = "instanceID")]
     instance_id: &'a str,
     /// What the command printed; clients show it to people.
-    result: &'a str,
+    result: Cow<'a, str>,
     #[serde(rename = "isAuto")]
     is_auto: bool,
     bk_agent_id: &'a str,
@@ -89,34 +92,46 @@ struct Instance<'a> {
     report_time: i64,
 }
 
-/// The content for `target`, which has `outcome`.
-pub(super) fn content<'a>(task: &'a TaskView, target: &'a Target, outcome: &'a Outcome) -> Content<'a> {
+/// The content for `target`, which has `outcome`; `agent` is the id that callers know its agent by.
+pub(super) fn content<'a>(
+    task: &'a TaskView,
+    target: &'a Target,
+    agent: Option<&'a AgentId>,
+    outcome: &'a Outcome,
+) -> Content<'a> {
     let item = &task.items[target.item as usize];
+    let bk_agent_id = agent.map_or("", AgentId::as_str);
     if item.kind == Some(OperationKind::Status) {
-        Content::Status(Box::new(status(task, item, target, outcome)))
+        Content::Status(Box::new(status(task, item, target, bk_agent_id, outcome)))
     } else {
-        Content::Control { value: [control(item, target, outcome)] }
+        Content::Control { value: [control(item, bk_agent_id, outcome)] }
     }
 }
 
-fn control<'a>(item: &'a TaskItem, target: &'a Target, outcome: &'a Outcome) -> Control<'a> {
+fn control<'a>(item: &'a TaskItem, bk_agent_id: &'a str, outcome: &'a Outcome) -> Control<'a> {
     let spec = item.spec.as_deref();
     Control {
         proc_name: spec.map_or(item.key.name.as_str(), |spec| spec.identity.proc_name.as_str()),
         setup_path: spec.map_or("", |spec| spec.identity.setup_path.as_str()),
         func_id: spec.map_or("", |spec| &spec.ownership.func_id),
         instance_id: spec.map_or("", |spec| &spec.ownership.instance_id),
-        result: if outcome.output.is_empty() { &outcome.message } else { &outcome.output },
+        result: if outcome.output.is_empty() {
+            language::of_outcome(outcome).into()
+        } else {
+            (&*outcome.output).into()
+        },
         is_auto: outcome.managed,
-        bk_agent_id: agent_of(target),
+        bk_agent_id,
     }
 }
 
-fn agent_of(target: &Target) -> &str {
-    target.agent.as_ref().map_or("", |agent| agent.as_str())
-}
-
-fn status<'a>(task: &'a TaskView, item: &'a TaskItem, target: &'a Target, outcome: &'a Outcome) -> Status<'a> {
+fn status<'a>(
+    task: &'a TaskView,
+    item: &'a TaskItem,
+    target: &'a Target,
+    bk_agent_id: &'a str,
+    outcome: &'a Outcome,
+) -> Status<'a> {
     let snapshot = outcome.snapshot.as_ref();
     let name = shown_name(&task.family, item);
     // Without a look at the host there is no time of its own; the task's is as near as any.
@@ -125,7 +140,7 @@ fn status<'a>(task: &'a TaskView, item: &'a TaskItem, target: &'a Target, outcom
     let offset = snapshot.map_or(0, |snapshot| snapshot.utc_offset_secs);
     Status {
         ip: target.host.map(|host| host.ip.to_string()).unwrap_or_default(),
-        bk_agent_id: agent_of(target),
+        bk_agent_id,
         utctime: written(DATE_TIME, at, offset),
         utctime2: written(DATE_TIME, at, 0),
         timezone: offset / 3600,

@@ -6,7 +6,7 @@
 
 use std::str::FromStr;
 
-use proctor_model::{FieldError, Percent, Seconds};
+use proctor_model::{FieldError, Percent};
 
 use super::json::{Object, Value};
 
@@ -114,8 +114,9 @@ pub(super) fn percent(value: &Value<'_>) -> Result<Percent> {
     Percent::try_from(number(value)?)
 }
 
-pub(super) fn seconds(value: &Value<'_>) -> Result<Seconds> {
-    Seconds::try_from(count::<u32>(value)?)
+/// [`proctor_model::Seconds`] or [`proctor_model::Period`].
+pub(super) fn seconds<T: TryFrom<u32, Error = FieldError>>(value: &Value<'_>) -> Result<T> {
+    T::try_from(count::<u32>(value)?)
 }
 
 /// Every element of a list; the place of a wrong one is `[index]`.

@@ -168,7 +168,21 @@ impl Caller {
     }
 
     fn missing(&self, class: Class, targets: impl IntoIterator<Item = String>) -> ControlError {
-        Missing { who: self.name(), class, targets: targets.into_iter().collect() }.into()
+        self.lacking(class, targets).into()
+    }
+
+    /// What a call lacks on these, of which the first are named, each once.
+    pub(super) fn lacking(&self, class: Class, targets: impl IntoIterator<Item = String>) -> Missing {
+        let mut named: Vec<String> = Vec::new();
+        for target in targets {
+            if named.len() == NAMED_MAX {
+                break;
+            }
+            if !named.contains(&target) {
+                named.push(target);
+            }
+        }
+        Missing { who: self.name(), class, targets: named }
     }
 
     /// The caller in words.

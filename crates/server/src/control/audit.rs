@@ -105,8 +105,10 @@ impl Control {
 
     /// Leaves a trace of a refusal.
     pub async fn permitted(&self, caller: &Caller, deed: &Deed, check: Result<()>) -> Result<()> {
-        let Err(ControlError::Forbidden(missing)) = &check else { return check };
-        let entry = caller.entry(deed, AuditPhase::Refused, missing.to_string());
+        let Err(refusal @ (ControlError::Forbidden(_) | ControlError::OutOfScope { .. })) = &check else {
+            return check;
+        };
+        let entry = caller.entry(deed, AuditPhase::Refused, refusal.to_string());
         if let Err(error) = self.write(entry).await {
             tracing::error!(%error, action = %deed.action, "a refusal is missing in the audit");
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use proctor_model::{AgentId, Class, Classes, Control as Commands, OperationKind, Spec};
 
+use super::types::Merged;
 use super::{Before, SpecSource};
 
 /// What one target is operated with.
@@ -81,13 +82,30 @@ impl Carried {
 /// The specs of an item's targets.
 #[derive(Debug)]
 pub(super) struct Specs<'a> {
-    pub(super) kind: OperationKind,
-    pub(super) source: &'a SpecSource,
-    /// None: nobody asked, because the caller may register on every target.
-    pub(super) registered: Option<HashMap<AgentId, Arc<Spec>>>,
+    kind: OperationKind,
+    source: &'a SpecSource,
+    /// None: nobody asked, because the caller may register on every target and the call omits nothing.
+    registered: Option<HashMap<AgentId, Arc<Spec>>>,
+    /// What the call carries, with the registered parts that it omits; only where it omits any.
+    merged: HashMap<AgentId, Arc<Spec>>,
 }
 
-impl Specs<'_> {
+impl<'a> Specs<'a> {
+    pub(super) fn new(
+        kind: OperationKind,
+        source: &'a SpecSource,
+        registered: Option<HashMap<AgentId, Arc<Spec>>>,
+    ) -> Self {
+        let merged = match (source, &registered) {
+            (SpecSource::Given(given), Some(registered)) if given.omitted.any() => {
+                let mut merged = Merged::new(given);
+                registered.iter().map(|(agent, spec)| (agent.clone(), merged.over(Some(spec)))).collect()
+            }
+            (SpecSource::Given(_) | SpecSource::Registered | SpecSource::Again(_), _) => HashMap::new(),
+        };
+        Self { kind, source, registered, merged }
+    }
+
     /// For the item's target `index`; `agent` is None for a host that is not known.
     pub(super) fn of(&self, index: usize, agent: Option<&AgentId>) -> Carried {
         let registered = self.registered.as_ref().zip(agent).and_then(|(specs, agent)| specs.get(agent));
@@ -95,7 +113,10 @@ impl Specs<'_> {
             SpecSource::Registered => Carried::registered(registered),
             // An unknown host keeps nothing of the call.
             SpecSource::Given(_) if agent.is_none() => Carried::by_call(None),
-            SpecSource::Given(spec) => self.given(spec, registered),
+            SpecSource::Given(given) => {
+                let spec = agent.and_then(|agent| self.merged.get(agent)).unwrap_or(&given.spec);
+                self.given(spec, registered)
+            }
             SpecSource::Again(before) => match before.get(index) {
                 Some(Before { spec: None, was_carried: true }) => Carried::by_call(None),
                 Some(Before { spec: Some(spec), was_carried: true }) if !self.kind.stores_spec() => {

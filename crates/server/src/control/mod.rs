@@ -11,6 +11,7 @@ mod carried;
 mod dispatch;
 mod events;
 mod identity;
+mod job;
 mod processes;
 mod record;
 mod rollout;
@@ -41,8 +42,8 @@ pub use identity::{REJOIN_TTL_MAX, rejoin_until};
 pub use sessions::{Greeting, Meeting, Session};
 pub use submit::Planned;
 pub use types::{
-    Before, Caller, ControlError, HostRef, IdempotencyKey, Origin, Proof, Rolling, Share, SpecSource, Submission,
-    SubmitOptions, Submitted, SubmittedItem, SubmittedTarget,
+    Before, Caller, ControlError, GivenSpec, HostRef, IdempotencyKey, JobScope, Omitted, Origin, Proof, Rolling, Share,
+    SpecSource, Submission, SubmitOptions, Submitted, SubmittedItem, SubmittedTarget,
 };
 
 use dispatch::Dispatch;
@@ -322,12 +323,18 @@ fn in_order<T>(hosts: &[HostRef], by_key: Vec<Option<T>>, by_agent: Vec<Option<T
     let next = |host: &HostRef| match host {
         HostRef::Key(_) => by_key.next().flatten(),
         HostRef::Agent(_) => by_agent.next().flatten(),
+        HostRef::Unusable(_) => None,
     };
     hosts.iter().map(next).collect()
 }
 
-fn never_enrolled(host: &HostRef) -> Outcome {
-    Outcome::new(Code::AgentAbsent, format!("host {host} has never enrolled an agent"), false)
+/// The row of a host that is not known.
+pub(crate) fn never_enrolled(host: &HostRef) -> Outcome {
+    let message = match host {
+        HostRef::Key(_) | HostRef::Agent(_) => format!("host {host} has never enrolled an agent"),
+        HostRef::Unusable(_) => format!("{host} is neither an IP address nor an agent id"),
+    };
+    Outcome::new(Code::AgentAbsent, message, false)
 }
 
 fn is_full(error: &StoreError) -> bool {

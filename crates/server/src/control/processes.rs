@@ -3,31 +3,37 @@
 //! Promised: one outcome for each host, in the caller's order; a host that the caller may not touch
 //! is refused in its own row and the others are served. Absent: operations (see `submit`).
 
-use std::sync::Arc;
+use std::collections::HashMap;
 
-use proctor_model::{AgentId, Class, Code, Namespace, Outcome, Pool, PoolId, ProcessKey, Spec};
+use proctor_model::{AgentId, Class, Code, Namespace, Outcome, Pool, PoolId, ProcessKey};
 use proctor_runtime::clock;
 use proctor_store::{
     HostQuery, HostRecord, HostSite, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration,
 };
 
 use super::audit::{Deed, counted};
-use super::{Caller, Control, HostRef, Result, never_enrolled};
+use super::types::Merged;
+use super::{Caller, Control, GivenSpec, HostRef, Result, never_enrolled};
 
 impl Control {
     pub async fn register(
         &self,
         caller: &Caller,
         key: &ProcessKey,
-        spec: &Arc<Spec>,
+        given: &GivenSpec,
         hosts: &[HostRef],
         mode: RegisterMode,
     ) -> Result<Vec<Outcome>> {
-        let (key, spec) = (key.clone(), spec.clone());
+        let (key, given) = (key.clone(), given.clone());
         let namespace = key.namespace.clone();
         let deed = Deed::new("register", [Class::Register]).on(hosts.iter().map(|host| format!("{host} {key}")));
         self.change(caller, deed, Class::Register, &[namespace], hosts, move |control, agents| async move {
-            let registration = |agent| Registration { agent, key: key.clone(), spec: spec.clone() };
+            let before = match given.omitted.any() {
+                true => control.specs_on(&key, agents.clone()).await?,
+                false => HashMap::new(),
+            };
+            let mut merged = Merged::new(&given);
+            let registration = |agent| Registration { spec: merged.over(before.get(&agent)), agent, key: key.clone() };
             let registrations: Vec<Registration> = agents.into_iter().map(registration).collect();
             let answers = control.inner.store.register(&registrations, mode, clock::unix_millis()).await?;
             control.wake(registrations.iter().map(|registration| &registration.agent));
@@ -109,19 +115,26 @@ impl Control {
         let records = self.sites(hosts).await?;
         let refused = |host: &HostSite| namespaces.iter().find(|namespace| !caller.may(class, host, Some(namespace)));
         let allowed = records.iter().flatten().filter(|host| refused(host).is_none());
-        let agents = allowed.map(|host| host.agent.clone()).collect();
+        // A host under two names is changed once and answers for both.
+        let mut order: HashMap<AgentId, usize> = HashMap::new();
+        let mut agents: Vec<AgentId> = Vec::new();
+        for host in allowed {
+            order.entry(host.agent.clone()).or_insert_with(|| {
+                agents.push(host.agent.clone());
+                agents.len() - 1
+            });
+        }
         let forbidden = records.iter().flatten().filter(|host| refused(host).is_some()).count();
         let told = move |rows: &Vec<Outcome>| match forbidden {
             0 => counted(rows),
             _ => format!("{}; {forbidden} forbidden", counted(rows)),
         };
         let answers = self.audited(caller, deed, move |control| work(control, agents), told).await?;
-        let mut answers = answers.into_iter();
         let rows = hosts.iter().zip(&records).map(|(named, host)| match host {
             None => never_enrolled(named),
             Some(host) => match refused(host) {
                 Some(namespace) => caller.refusal(class, host, namespace),
-                None => answers.next().unwrap_or_else(no_longer),
+                None => order.get(&host.agent).and_then(|index| answers.get(*index).cloned()).unwrap_or_else(no_longer),
             },
         });
         Ok(rows.collect())
@@ -145,8 +158,7 @@ impl Control {
             return Ok(records);
         }
         let hosts = self.inner.store.hosts(&HostQuery::default()).await?;
-        let by_agent: std::collections::HashMap<&AgentId, &HostRecord> =
-            hosts.iter().map(|host| (&host.agent, host)).collect();
+        let by_agent: HashMap<&AgentId, &HostRecord> = hosts.iter().map(|host| (&host.agent, host)).collect();
         let is_visible = |record: &PoolRecord| {
             let host = by_agent.get(&record.agent);
             host.is_some_and(|host| caller.may(Class::Read, host, Some(&record.pool.namespace)))

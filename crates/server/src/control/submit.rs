@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proctor_model::{AgentId, Class, Classes, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId};
+use proctor_model::{
+    AgentId, Class, Classes, Code, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId,
+};
 use proctor_runtime::clock;
 use proctor_store::{
     AuditPhase, CreatedTask, HostSite, Idempotency, Millis, NewTask, OpenTarget, ProcessQuery, Target, TaskItem,
@@ -23,12 +25,18 @@ const TRAVEL: Duration = Duration::from_secs(10);
 
 /// A task in the making.
 #[derive(Debug, Default)]
-struct Draft {
+pub(super) struct Draft {
     /// What its caller must be allowed to do.
-    classes: BTreeSet<Class>,
+    pub(super) classes: BTreeSet<Class>,
     items: Vec<TaskItem>,
-    targets: Vec<Target>,
+    pub(super) targets: Vec<Target>,
     outcomes: Vec<(u32, Outcome)>,
+    /// Which target is this process on this host.
+    taken: HashMap<(ProcessKey, AgentId), usize>,
+    /// Hosts that are placed in a business.
+    pub(super) placed: Vec<(u64, HostKey)>,
+    /// Hosts on which the caller lacks a class.
+    pub(super) forbidden: Vec<(Class, HostKey)>,
 }
 
 /// What a submission would do, target by target.
@@ -39,6 +47,8 @@ pub struct Planned {
     pub kind: Option<OperationKind>,
     /// The outcome that is known without asking the host.
     pub outcome: Option<Outcome>,
+    /// What the spec asks for and does not get.
+    pub note: Option<String>,
 }
 
 impl Control {
@@ -68,7 +78,10 @@ impl Control {
         let targets = (0..).zip(draft.targets);
         let planned = targets.map(|(index, target)| {
             let item = &items[target.item as usize];
-            Planned { key: item.key.clone(), kind: item.kind, outcome: outcomes.remove(&index), target }
+            let hosts =
+                matches!(item.kind, Some(OperationKind::Start | OperationKind::Restart | OperationKind::Manage));
+            let note = item.spec.as_ref().filter(|_| hosts).and_then(|spec| spec.instances_note());
+            Planned { key: item.key.clone(), kind: item.kind, outcome: outcomes.remove(&index), note, target }
         });
         Ok(planned.collect())
     }
@@ -80,6 +93,10 @@ impl Control {
         let mut draft = Draft::default();
         for item in items {
             self.draft_item(&mut draft, &caller, item).await?;
+        }
+        if let Some(scope) = options.scope {
+            let check = self.check_job(&caller, scope, &draft).await;
+            self.permitted(&caller, &draft.deed(), check).await?;
         }
         let open = draft.open_targets(id, created_at);
         let registers = draft.items.iter().any(|item| item.register);
@@ -140,6 +157,11 @@ impl Control {
             draft.classes.extend(needed.iter());
             let refused = host.as_ref().and_then(|host| refusal(caller, needed, host, &key, carried.origin));
             let is_refused = refused.is_some();
+            if let Some(host) = &host {
+                draft.placed.extend(host.business.map(|business| (business, host.key)));
+                let lacked = caller.lacks(needed, host, &key.namespace).filter(|_| is_refused);
+                draft.forbidden.extend(lacked.map(|class| (class, host.key)));
+            }
             if is_refused {
                 carried.spec = None;
             }
@@ -149,12 +171,21 @@ impl Control {
                 draft.items.push(task_item(&key, kind, carried));
                 u32::try_from(draft.items.len() - 1).expect("items are bounded by the body")
             });
+            // A host that the caller names in two ways is operated once.
+            if let Some(first) = draft.earlier(&key, host.as_ref()) {
+                draft.join(first, item, target.row_key)?;
+                continue;
+            }
             let number = u32::try_from(draft.targets.len()).expect("targets are bounded by the body");
+            if let Some(host) = &host {
+                draft.taken.insert((key.clone(), host.agent.clone()), draft.targets.len());
+            }
             draft.targets.push(Target {
                 item,
                 agent: host.as_ref().map(|host| host.agent.clone()),
                 host: host.as_ref().map(|host| host.key).or_else(|| target.host.key()),
                 row_key: target.row_key,
+                other_row_keys: Vec::new(),
             });
             draft.outcomes.extend(outcome.map(|outcome| (number, outcome)));
         }
@@ -162,7 +193,7 @@ impl Control {
     }
 
     /// What each target is operated with. What is registered is not asked for where a change carries its
-    /// own spec and its caller may register it on every target.
+    /// own whole spec and its caller may register it on every target.
     async fn specs<'a>(
         &self,
         caller: &Caller,
@@ -174,12 +205,12 @@ impl Control {
         let may_register =
             || hosts.iter().flatten().all(|host| caller.may(Class::Register, host, Some(&key.namespace)));
         let registered = match source {
-            SpecSource::Given(_) if kind != OperationKind::Status && may_register() => None,
+            SpecSource::Given(given) if kind != OperationKind::Status && !given.omitted.any() && may_register() => None,
             SpecSource::Given(_) | SpecSource::Registered | SpecSource::Again(_) => {
                 Some(self.registered_specs(key, hosts).await?)
             }
         };
-        Ok(Specs { kind, source, registered })
+        Ok(Specs::new(kind, source, registered))
     }
 
     async fn registered_specs(
@@ -187,10 +218,15 @@ impl Control {
         key: &ProcessKey,
         hosts: &[Option<HostSite>],
     ) -> Result<HashMap<AgentId, Arc<Spec>>> {
+        self.specs_on(key, hosts.iter().flatten().map(|host| host.agent.clone()).collect()).await
+    }
+
+    /// The registered specs of a process on hosts.
+    pub(super) async fn specs_on(&self, key: &ProcessKey, agents: Vec<AgentId>) -> Result<HashMap<AgentId, Arc<Spec>>> {
         let query = ProcessQuery {
             namespace: Some(key.namespace.clone()),
             name: Some(key.name.clone()),
-            agents: Some(hosts.iter().flatten().map(|host| host.agent.clone()).collect()),
+            agents: Some(agents),
             ..ProcessQuery::default()
         };
         let (_, records) = self.inner.store.processes(&query).await?;
@@ -259,6 +295,21 @@ fn known_outcome(
 }
 
 impl Draft {
+    /// The target of the process on this host that is there already.
+    fn earlier(&self, key: &ProcessKey, host: Option<&HostSite>) -> Option<usize> {
+        self.taken.get(&(key.clone(), host?.agent.clone())).copied()
+    }
+
+    /// Another name of the host of target `first`; the same must be asked for under both.
+    fn join(&mut self, first: usize, item: u32, row_key: String) -> Result<()> {
+        let earlier = &mut self.targets[first];
+        if self.items[earlier.item as usize] != self.items[item as usize] {
+            return Err(ControlError::Contradiction { first: earlier.row_key.clone(), second: row_key });
+        }
+        earlier.other_row_keys.push(row_key);
+        Ok(())
+    }
+
     /// What the audit says of it.
     fn deed(&self) -> Deed {
         let kinds: BTreeSet<&str> = self.items.iter().filter_map(|item| Some(item.kind?.as_str())).collect();

@@ -1,5 +1,6 @@
 //! What the border hands to the control plane, and what it gets back.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -62,19 +63,21 @@ pub struct Origin {
 pub enum HostRef {
     Key(HostKey),
     Agent(AgentId),
+    /// What the caller wrote, which can be no host's address or id.
+    Unusable(Arc<str>),
 }
 
 impl HostRef {
     pub fn key(&self) -> Option<HostKey> {
         match self {
             Self::Key(key) => Some(*key),
-            Self::Agent(_) => None,
+            Self::Agent(_) | Self::Unusable(_) => None,
         }
     }
 
     pub fn agent(&self) -> Option<AgentId> {
         match self {
-            Self::Key(_) => None,
+            Self::Key(_) | Self::Unusable(_) => None,
             Self::Agent(agent) => Some(agent.clone()),
         }
     }
@@ -85,6 +88,7 @@ impl std::fmt::Display for HostRef {
         match self {
             Self::Key(key) => key.fmt(f),
             Self::Agent(agent) => agent.fmt(f),
+            Self::Unusable(written) => write!(f, "'{written}'"),
         }
     }
 }
@@ -99,7 +103,7 @@ pub struct Submission {
     pub options: SubmitOptions,
 }
 
-/// What only our own dialect asks for.
+/// What only some dialects ask for.
 #[derive(Clone, Debug, Default)]
 pub struct SubmitOptions {
     /// Let the targets go a few at a time.
@@ -107,6 +111,25 @@ pub struct SubmitOptions {
     /// A second submission of the same app with the same key is the same task.
     pub idempotency: Option<IdempotencyKey>,
     pub retry_of: Option<TaskId>,
+    /// Of calls of JOB.
+    pub scope: Option<JobScope>,
+}
+
+/// What a call of JOB is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobScope {
+    Business(u64),
+    /// By its number.
+    BusinessSet(u64),
+}
+
+impl std::fmt::Display for JobScope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Business(id) => write!(f, "business {id}"),
+            Self::BusinessSet(id) => write!(f, "business set {id}"),
+        }
+    }
 }
 
 /// How the targets of a task are let go.
@@ -183,7 +206,7 @@ pub enum SpecSource {
     /// What is registered on each host.
     Registered,
     /// What came with the call. Start, restart and manage also register it.
-    Given(Arc<Spec>),
+    Given(GivenSpec),
     /// What an earlier task did, target by target.
     Again(Vec<Before>),
 }
@@ -194,6 +217,69 @@ pub struct Before {
     pub spec: Option<Arc<Spec>>,
     /// The spec came with the call. Without one, it was not kept.
     pub was_carried: bool,
+}
+
+/// A spec that came with a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GivenSpec {
+    pub spec: Arc<Spec>,
+    pub omitted: Omitted,
+}
+
+/// Parts that a call left out: what is registered stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Omitted {
+    pub labels: bool,
+    pub limits: bool,
+}
+
+impl Omitted {
+    pub fn any(self) -> bool {
+        self.labels || self.limits
+    }
+}
+
+impl GivenSpec {
+    /// The spec with the registered one's parts where the call has none; the registered one itself where
+    /// they are then equal.
+    pub fn over(&self, registered: Option<&Arc<Spec>>) -> Arc<Spec> {
+        let Some(registered) = registered else { return self.spec.clone() };
+        let mut spec = self.spec.clone();
+        if self.omitted.labels && spec.labels != registered.labels {
+            Arc::make_mut(&mut spec).labels = registered.labels.clone();
+        }
+        if self.omitted.limits && spec.limits != registered.limits {
+            Arc::make_mut(&mut spec).limits = registered.limits.clone();
+        }
+        if spec == *registered { registered.clone() } else { spec }
+    }
+}
+
+/// A given spec over those that are registered on many hosts: equal ones stay one.
+#[derive(Debug)]
+pub(super) struct Merged<'a> {
+    given: &'a GivenSpec,
+    /// By the address of the registered one, which is kept so that the address stays its own.
+    made: HashMap<usize, (Arc<Spec>, Arc<Spec>)>,
+}
+
+impl<'a> Merged<'a> {
+    pub(super) fn new(given: &'a GivenSpec) -> Self {
+        Self { given, made: HashMap::new() }
+    }
+
+    pub(super) fn over(&mut self, registered: Option<&Arc<Spec>>) -> Arc<Spec> {
+        let Some(registered) = registered.filter(|_| self.given.omitted.any()) else { return self.given.spec.clone() };
+        let make = || (registered.clone(), self.given.over(Some(registered)));
+        self.made.entry(Arc::as_ptr(registered).addr()).or_insert_with(make).1.clone()
+    }
+}
+
+/// Complete as it is.
+impl From<Arc<Spec>> for GivenSpec {
+    fn from(spec: Arc<Spec>) -> Self {
+        Self { spec, omitted: Omitted::default() }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -214,6 +300,12 @@ pub enum ControlError {
     Unauthenticated(String),
     #[error(transparent)]
     Forbidden(#[from] Missing),
+    /// A call of JOB on hosts that its scope does not contain.
+    #[error("{scope} does not contain host {}", .missing.targets.join(", "))]
+    OutOfScope { scope: JobScope, missing: Box<Missing> },
+    /// One host under two names, of which different things are asked for.
+    #[error("targets {first} and {second} are one host, with different operations or specs")]
+    Contradiction { first: String, second: String },
     #[error("the idempotency key was used for another request, which made task {task}")]
     KeyReused { task: TaskId },
     #[error("task {task} {problem}")]

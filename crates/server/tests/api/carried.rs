@@ -221,7 +221,14 @@ async fn check(stage: &Stage, dialect: Dialect, role: &str, op_type: i64, carrie
     let key = dialect.key(&name);
     let before = if carries == New { None } else { Some(stage.register(dialect, &name).await) };
 
-    let task = stage.submit(role, dialect, &dialect.body(&name, op_type, carries)).await;
+    let body = dialect.body(&name, op_type, carries);
+    if matches!(dialect, Job | JobScripts) && !may(role, op_type, carries) {
+        // Forbidden on its only target: JOB refuses the call.
+        let answer = stage.call(role, &dialect.path(), &body).await;
+        let found = (answer.code(), stage.deliveries().len(), stage.registered(&key).await == before);
+        return if found == (9_900_403, 0, true) { Ok(()) } else { Err(format!("must be refused: {found:?}")) };
+    }
+    let task = stage.submit(role, dialect, &body).await;
     let delivered = stage.finish(Code::CheckFailed).await;
 
     let after = stage.registered(&key).await;

@@ -7,6 +7,7 @@ mod auth;
 mod backend;
 mod captured;
 mod carried;
+mod contract;
 mod documented;
 mod envelopes;
 mod errors;

@@ -220,7 +220,7 @@ fn group() -> Value {
 
 fn job(op_type: u8) -> Value {
     let process = json!({
-        "proc_name": "m", "setup_path": "/data/m", "pid_path": "/data/m/m.pid", "start_cmd": "./a", "stop_cmd": "./b",
+        "proc_name": "m", "setup_path": "/data/m", "pid_path": "/data/m/m.pid", "start_cmd": "./a", "stop_cmd": "./b", "type": 1,
         "ip_list": [{ "bk_cloud_id": 0, "ip": "10.0.0.1" }],
     });
     json!({ "bk_biz_id": 2, "op_type": op_type, "process_infos": [process] })

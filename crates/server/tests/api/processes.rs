@@ -75,9 +75,9 @@ async fn a_request_with_one_bad_host_changes_nothing() {
     let good = json!({"ip": "10.0.0.1", "bk_cloud_id": 0});
     let cases = [
         (json!([]), "hosts: "),
-        (json!([good, {"ip": "x", "bk_cloud_id": 0}]), "hosts[1].ip: "),
+        (json!([good, {"ip": "a\tb", "bk_cloud_id": 0}]), "hosts[1].ip: "),
         (json!([good, {"ip": "10.0.0.2", "bk_cloud_id": -1}]), "hosts[1].bk_cloud_id: "),
-        (json!([good, good]), "hosts[1]: "),
+        (json!([good, {"bk_cloud_id": 0}]), "hosts[1].ip: "),
     ];
 
     for (hosts, place) in cases {

@@ -70,7 +70,14 @@ async fn a_target_that_is_forbidden_is_a_row() {
     let row = |answer: &Answer| answer.data()["0:7:10.0.0.1:web:a"].clone();
     assert_eq!((&row(&english)["error_code"], &row(&chinese)["error_code"]), (&json!(403), &json!(403)));
     assert!(row(&english)["error_msg"].as_str().unwrap().contains("register"));
-    assert!(row(&chinese)["error_msg"].as_str().unwrap().starts_with("没有权限"), "{}", row(&chinese));
+    assert!(
+        row(&chinese)["error_msg"]
+            .as_str()
+            .unwrap()
+            .starts_with("应用 stranger（用户 stranger）没有注册（register）权限"),
+        "{}",
+        row(&chinese)
+    );
     world.end().await;
 }
 
@@ -123,7 +130,7 @@ async fn messages_are_in_the_language_of_the_caller() {
     assert_eq!(field.message(), "meta: 缺失");
     assert_eq!(accepting.message(), "meta: 缺失");
     assert_eq!(job.message(), "bk_biz_id: 缺失，且没有 bk_scope_type");
-    assert_eq!(gateway.message(), "App authentication failed [reason=\"APP Code [bk_app_code] 不能为空\"]");
+    assert_eq!(gateway.message(), "应用认证失败 [reason=\"APP Code [bk_app_code] 不能为空\"]");
     let header = gateway.headers["X-Bkapi-Error-Message"].to_str().unwrap();
     assert!(header.contains("cannot be empty"), "a header is ASCII: {header}");
     let message = |answer: &Answer| answer.data()["0:7:10.9.9.9:web:a"]["error_msg"].clone();

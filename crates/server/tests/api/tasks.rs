@@ -213,11 +213,14 @@ async fn a_batch_with_one_bad_item_dispatches_nothing() {
 
     let answer =
         world.post(&format!("{ESB}/operate_proc_multi"), json!({"proc_operate_req": [good.clone(), bad]})).await;
-    let twice =
-        world.post(&format!("{ESB}/operate_proc_multi"), json!({"proc_operate_req": [good.clone(), good]})).await;
+    let mut stop = good.clone();
+    stop["op_type"] = json!(1);
+    let twice = world.post(&format!("{ESB}/operate_proc_multi"), json!({"proc_operate_req": [good, stop]})).await;
 
     assert_eq!(answer.message(), "proc_operate_req[1].spec.identity.pid_path: 'relative' must be an absolute path");
-    assert_eq!(twice.message(), "proc_operate_req[1].hosts[0]: target 0:10.0.0.1:web:a is named twice");
+    let message = "proc_operate_req[1].hosts[0]: target 0:10.0.0.1:web:a is also at proc_operate_req[0].hosts[0], \
+                   with another operation or spec";
+    assert_eq!(twice.message(), message);
     assert!(world.control.take_deliveries(&session, 100).is_empty());
     let list = world.post(&format!("{ESB}/sync_proc_status"), json!({"meta": {"namespace": "web"}})).await;
     assert_eq!(list.data()["count"], 0);

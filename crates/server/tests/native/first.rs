@@ -100,10 +100,30 @@ async fn a_plan_of_a_registration_tells_what_would_change_and_changes_nothing() 
 }
 
 #[tokio::test]
+async fn plans_say_why_one_instance_runs_where_several_are_asked_for() {
+    let world = World::new().await;
+    let mut several = registration("several");
+    several["spec"]["monitor_policy"]["instance_num"] = json!(3);
+    let note = "1 instance runs instead of 3: pid_path has no {instance} to tell them apart";
+
+    let (_, planned) = world.post("/processes/plan", several.clone()).await;
+    world.post("/processes", several).await;
+    let body = json!({ "operation": "start", "process": "web/several", "all": true, "plan": true });
+    let (_, start) = world.post("/operations", body.clone()).await;
+    let mut stop = body;
+    stop["operation"] = json!("stop");
+    let (_, stop) = world.post("/operations", stop).await;
+
+    assert_eq!(planned["hosts"][0]["note"], note, "{planned}");
+    assert_eq!(start["plan"]["targets"][0]["note"], note, "{start}");
+    assert_eq!(stop["plan"]["targets"][0].get("note"), None);
+}
+
+#[tokio::test]
 async fn a_bad_registration_names_its_field_and_changes_nothing() {
     let world = World::new().await;
     let mut bad = registration("nginx");
-    bad["hosts"][0]["ip"] = json!("ten");
+    bad["hosts"][0]["ip"] = json!(10);
 
     let (status, answer) = world.post("/processes", bad).await;
     let (_, list) = world.get("/processes").await;

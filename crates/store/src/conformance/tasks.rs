@@ -42,7 +42,13 @@ pub(super) fn task(number: u128, created_at: Millis, targets: usize) -> NewTask 
 }
 
 pub(super) fn target(item: u32, number: usize) -> Target {
-    Target { item, agent: Some(agent(number)), host: Some(host(number)), row_key: format!("row {number}") }
+    Target {
+        item,
+        agent: Some(agent(number)),
+        host: Some(host(number)),
+        row_key: format!("row {number}"),
+        other_row_keys: number.is_multiple_of(5).then(|| format!("other row {number}")).into_iter().collect(),
+    }
 }
 
 pub(super) fn failed(message: &str) -> Outcome {
@@ -67,7 +73,8 @@ pub async fn a_large_task_is_read_back_in_order_with_its_known_outcomes(store: A
         register: false,
         time_limit_ms: 1,
     });
-    new.targets[1200] = Target { item: 1, agent: None, host: None, row_key: "nowhere".to_owned() };
+    new.targets[1200] =
+        Target { item: 1, agent: None, host: None, row_key: "nowhere".to_owned(), other_row_keys: Vec::new() };
     new.outcomes = vec![(2499, failed("last")), (0, failed("first")), (1200, failed("odd")), (0, failed("again"))];
 
     store.create_task(new.clone()).await.unwrap();

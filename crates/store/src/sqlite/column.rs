@@ -55,6 +55,12 @@ pub(super) fn host_and_agent(row: &Row<'_>, first: usize) -> Tried<(HostKey, Age
     Ok((host_key(row, first)?, parsed(row, first + 3, "agent id")?))
 }
 
+/// The id that an agent was bound to.
+pub(super) fn alias(row: &Row<'_>, column: usize) -> Tried<Option<AgentId>> {
+    let is_bound = row.get_ref(column)?.data_type() != rusqlite::types::Type::Null;
+    is_bound.then(|| parsed(row, column, "agent id")).transpose()
+}
+
 /// From three columns beginning with `first`: cloud, supplier, ip.
 pub(super) fn host_key(row: &Row<'_>, first: usize) -> Tried<HostKey> {
     Ok(HostKey::new(row.get(first)?, row.get(first + 1)?, parsed(row, first + 2, "host address")?))

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use proctor_model::{AgentId, HostKey, Places};
-use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::column::{counter, exact, from_json, host_key, parsed, signed, to_json};
+use super::column::{alias, counter, exact, from_json, host_key, parsed, signed, to_json};
 use super::failure::{Failure, Tried};
 use super::narrowed::Narrowed;
 use crate::{HostQuery, HostRecord, HostSite, Millis};
@@ -16,13 +15,13 @@ use crate::{HostQuery, HostRecord, HostSite, Millis};
 macro_rules! select {
     (site, $rest:literal) => {
         concat!(
-            "SELECT cloud, supplier, ip, agent, business FROM host LEFT JOIN placement USING (cloud, ip) WHERE ",
+            "SELECT cloud, supplier, ip, agent, business, alias FROM host LEFT JOIN placement USING (cloud, ip) WHERE ",
             $rest
         )
     };
     (record, $rest:literal) => {
         concat!(
-            "SELECT cloud, supplier, ip, agent, business, facts, enrolled_at, online, epoch, presence_changed_at, alias,
+            "SELECT cloud, supplier, ip, agent, business, alias, facts, enrolled_at, online, epoch, presence_changed_at,
                     revoked_at, rejoin_until
              FROM host LEFT JOIN placement USING (cloud, ip) WHERE ",
             $rest
@@ -173,19 +172,23 @@ fn site(row: &Row<'_>) -> Tried<HostSite> {
 
 fn site_at(row: &Row<'_>, key: HostKey) -> Tried<HostSite> {
     let business: Option<i64> = row.get(4)?;
-    Ok(HostSite { key, agent: parsed(row, 3, "agent id")?, business: business.map(i64::cast_unsigned) })
+    Ok(HostSite {
+        key,
+        agent: parsed(row, 3, "agent id")?,
+        alias: alias(row, 5)?,
+        business: business.map(i64::cast_unsigned),
+    })
 }
 
 fn host_record(row: &Row<'_>) -> Tried<HostRecord> {
-    let facts = row.get_ref(5)?.as_str().map_err(|error| Failure::damaged("host facts", error))?;
+    let facts = row.get_ref(6)?.as_str().map_err(|error| Failure::damaged("host facts", error))?;
     Ok(HostRecord {
         site: site(row)?,
         facts: from_json("host facts", facts)?,
-        enrolled_at: row.get(6)?,
-        online: row.get(7)?,
-        epoch: counter(row, 8)?,
-        presence_changed_at: row.get(9)?,
-        alias: if row.get_ref(10)?.data_type() == Type::Null { None } else { Some(parsed(row, 10, "agent id")?) },
+        enrolled_at: row.get(7)?,
+        online: row.get(8)?,
+        epoch: counter(row, 9)?,
+        presence_changed_at: row.get(10)?,
         revoked_at: row.get(11)?,
         rejoin_until: row.get(12)?,
     })

@@ -3,7 +3,7 @@
 use proctor_model::AgentId;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::column::{SpecReader, counter, host_and_agent, process_key, signed, snapshot, snapshot_json};
+use super::column::{SpecReader, alias, counter, host_and_agent, process_key, signed, snapshot, snapshot_json};
 use super::failure::Tried;
 use super::process_filter::Filter;
 use crate::{Assignment, Managed, Observation, ProcessQuery, ProcessRecord};
@@ -34,7 +34,7 @@ fn page(connection: &Connection, mut filter: Filter, query: &ProcessQuery) -> Tr
 fn read(connection: &Connection, filter: &Filter, order: &str) -> Tried<Vec<ProcessRecord>> {
     let mut statement = connection.prepare_cached(&format!(
         "SELECT cloud, supplier, ip, agent, online, namespace, name, spec, process.generation, registered_at, snapshot,
-                business
+                business, alias
          {} {order}",
         filter.sql()
     ))?;
@@ -46,6 +46,7 @@ fn read(connection: &Connection, filter: &Filter, order: &str) -> Tried<Vec<Proc
         records.push(ProcessRecord {
             host,
             agent,
+            alias: alias(row, 12)?,
             business: row.get::<_, Option<i64>>(11)?.map(i64::cast_unsigned),
             online: row.get(4)?,
             key: process_key(row, 5)?,

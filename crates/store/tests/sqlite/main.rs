@@ -45,7 +45,7 @@ async fn put_apps_at_once(store: Arc<SqliteStore>, count: usize) {
 }
 
 fn task(targets: usize, row_key: &str) -> NewTask {
-    let target = Target { item: 0, agent: None, host: None, row_key: row_key.to_owned() };
+    let target = Target { item: 0, agent: None, host: None, row_key: row_key.to_owned(), other_row_keys: Vec::new() };
     NewTask {
         id: TaskId::from_uuid(uuid::Uuid::from_u128(1)),
         created_at: 0,

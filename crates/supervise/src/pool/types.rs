@@ -10,7 +10,6 @@ use crate::threshold::{Resource, effective, sound};
 /// Samples older than this are not acted upon, and a longer hole between them starts the windows
 /// anew.
 pub(super) const SAMPLE_AGE_MAX: Duration = Duration::from_secs(5);
-const LABEL: &str = "process_group";
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolEvent {
@@ -88,9 +87,7 @@ pub struct Ranked {
 
 /// Whether the process belongs to the pool.
 pub fn is_member(pool: &Pool, key: &ProcessKey, labels: &Labels) -> bool {
-    key.namespace == pool.namespace
-        && (pool.id.as_str() == pool.namespace.as_str()
-            || labels.get(LABEL).is_some_and(|label| label == pool.id.as_str()))
+    key.namespace == pool.namespace && pool.id.has_member(&pool.namespace, labels)
 }
 
 impl Member {

@@ -617,6 +617,11 @@ impl Process {
                 self.record.unwanted = None;
                 self.dirty = true;
             }
+            let hosts =
+                matches!(current.request.kind, OperationKind::Start | OperationKind::Restart | OperationKind::Manage);
+            if let Some(note) = current.spec.instances_note().filter(|_| hosts && outcome.code.is_success()) {
+                outcome.message = format!("success: {note}");
+            }
             outcome.output = current.output;
             outcome.managed = self.record.managed;
             self.actions.push_back(Action::Finish {

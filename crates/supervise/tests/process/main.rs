@@ -13,11 +13,15 @@ mod world;
 
 use std::time::Duration;
 
-use proctor_model::{Code, OperationKind, Seconds};
+use proctor_model::{Code, OperationKind, Period, Seconds};
 use world::{Habits, World, spec};
 
 fn secs(secs: u32) -> Seconds {
     Seconds::try_from(secs).unwrap()
+}
+
+fn period(secs: u32) -> Period {
+    Period::try_from(secs).unwrap()
 }
 
 fn resident(habits: Habits) -> World {

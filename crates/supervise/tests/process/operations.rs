@@ -5,7 +5,7 @@ use std::time::Duration;
 use proctor_model::{Code, Lifetime, OperationKind, Phase};
 
 use super::world::{Habits, World, spec};
-use super::{code_of, resident, running, secs};
+use super::{code_of, period, resident, running, secs};
 
 #[test]
 fn a_start_succeeds_when_the_process_has_lived_through_its_check() {
@@ -316,7 +316,7 @@ fn a_stop_or_kill_that_finds_nothing_running_still_ends_the_management() {
         for lifetime in [Lifetime::Resident, Lifetime::Periodic] {
             let spec = spec(|spec| {
                 spec.policy.lifetime = lifetime;
-                spec.policy.cycle = Some(secs(3600));
+                spec.policy.cycle = Some(period(3600));
                 spec.policy.start_retries = 1000;
             });
             let mut world = World::new(spec, Habits { appears_after_ms: None, ..Habits::default() });
@@ -429,4 +429,17 @@ fn a_second_check_holds_for_a_start_command_that_is_the_process_itself() {
     world.pass(Duration::from_secs(10));
 
     assert_eq!(world.outcome(start).unwrap().code, Code::Success);
+}
+
+#[test]
+fn one_instance_instead_of_several_is_told_with_the_success() {
+    let mut world = World::new(spec(|spec| spec.policy.instances = 3), Habits::default());
+    let start = world.request(OperationKind::Start);
+    world.pass(Duration::from_secs(6));
+    let stop = world.request(OperationKind::Stop);
+    world.pass(Duration::from_secs(6));
+
+    let message = |operation| world.outcome(operation).unwrap().message.as_str();
+    let told = "success: 1 instance runs instead of 3: pid_path has no {instance} to tell them apart";
+    assert_eq!((message(start), message(stop)), (told, "success"));
 }

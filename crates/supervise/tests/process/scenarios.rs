@@ -7,7 +7,7 @@ use proctor_model::{Code, Lifetime, OperationKind};
 use proctor_supervise::{Notice, Time};
 
 use super::world::{Habits, World, spec};
-use super::{resident, running, secs};
+use super::{period, resident, running, secs};
 
 fn relaunches(world: &World) -> Vec<Time> {
     world.launches.iter().filter(|(_, by_operation)| !by_operation).map(|(time, _)| *time).collect()
@@ -61,7 +61,7 @@ fn b4_the_processes_of_one_host_are_spread_too_and_an_operator_does_not_wait() {
 fn e3_a_run_during_which_the_agent_crashed_does_not_hold_up_the_next_ones() {
     let spec = spec(|spec| {
         spec.policy.lifetime = Lifetime::Periodic;
-        spec.policy.cycle = Some(secs(60));
+        spec.policy.cycle = Some(period(60));
     });
     let mut world = World::new(spec, Habits { appears_after_ms: None, start_takes_ms: 5000, ..Habits::default() });
     world.request(OperationKind::Manage);
@@ -88,7 +88,7 @@ fn e3_a_run_during_which_the_agent_crashed_does_not_hold_up_the_next_ones() {
 fn e3_a_run_that_outlives_the_agent_is_not_doubled() {
     let spec = spec(|spec| {
         spec.policy.lifetime = Lifetime::Periodic;
-        spec.policy.cycle = Some(secs(60));
+        spec.policy.cycle = Some(period(60));
     });
     let mut world = World::new(spec, Habits { appears_after_ms: None, start_takes_ms: 600_000, ..Habits::default() });
     world.request(OperationKind::Manage);

@@ -6,7 +6,7 @@ use proctor_model::{Lifetime, OperationKind, Phase};
 use proctor_supervise::Notice;
 
 use super::world::{Habits, World, spec};
-use super::{code_of, running, secs};
+use super::{code_of, period, running, secs};
 
 #[test]
 fn a_killed_process_is_back_at_once() {
@@ -168,7 +168,7 @@ fn g1_a_failed_check_or_two_change_nothing() {
 fn a_periodic_process_runs_when_due_and_not_while_it_runs() {
     let spec = spec(|spec| {
         spec.policy.lifetime = Lifetime::Periodic;
-        spec.policy.cycle = Some(secs(60));
+        spec.policy.cycle = Some(period(60));
     });
     let mut world = World::new(spec, Habits { appears_after_ms: None, start_takes_ms: 5000, ..Habits::default() });
     code_of(&mut world, OperationKind::Manage);

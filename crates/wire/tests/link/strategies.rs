@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proctor_model::{
     AgentId, BootId, CODES, Code, ConfigFile, Control, Event, EventKind, HostFacts, HostKey, Identity, Labels,
-    Lifetime, Limits, OperationId, OperationKind, Outcome, Ownership, Percent, Phase, Policy, Pool, PoolLimits,
+    Lifetime, Limits, OperationId, OperationKind, Outcome, Ownership, Percent, Period, Phase, Policy, Pool, PoolLimits,
     ProcessKey, Seconds, Snapshot, Spec, TaskId, Usage, Weight,
 };
 use proctor_wire::{Assign, FromAgent, FromServer};
@@ -138,7 +138,8 @@ fn seconds() -> impl Strategy<Value = Seconds> {
 
 fn identity() -> impl Strategy<Value = Identity> {
     let path = || parsed("/[a-z0-9 ]{1,10}(/[a-z进0-9]{1,10}){0,3}");
-    (parsed("[a-z]{1,20}"), path(), path(), of(path()), of(path()), parsed("[a-z]{1,8}"), text()).prop_map(
+    let shown = || parsed("(\\.\\.)?/?[a-z0-9]{1,10}(/[a-z进0-9]{1,10}){0,3}");
+    (parsed("[a-z]{1,20}"), path(), path(), of(shown()), of(shown()), parsed("[a-z]{1,8}"), text()).prop_map(
         |(proc_name, setup_path, pid_path, config_path, log_path, user, index_key)| Identity {
             proc_name,
             setup_path,
@@ -173,7 +174,8 @@ fn limits() -> impl Strategy<Value = Limits> {
 
 fn policy() -> impl Strategy<Value = Policy> {
     let lifetimes = select(vec![Lifetime::Resident, Lifetime::Periodic, Lifetime::Once]);
-    let times = (seconds(), seconds(), seconds(), seconds(), of(seconds()), of(seconds()));
+    let period = (1..=31_622_400_u32).prop_map(|period| Period::try_from(period).expect("it is at most 366 days"));
+    let times = (seconds(), seconds(), seconds(), seconds(), of(period), of(seconds()));
     (lifetimes, times, any::<u32>(), of(parsed("([0-9]|\\*/5) \\* \\* \\* [0-6]")), any::<u32>()).prop_map(
         |(lifetime, times, start_retries, crontab_rule, instances)| Policy {
             lifetime,

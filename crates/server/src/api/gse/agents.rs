@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use proctor_model::AgentId;
+use proctor_model::{AgentId, HostKey};
 use proctor_runtime::clock;
 use proctor_store::HostRecord;
 use serde::Serialize;
@@ -60,11 +60,12 @@ pub(in crate::api) async fn info(call: Call) -> Result<BTreeMap<String, Info>> {
 
 /// As the caller wrote it, or as it is known.
 fn address(named: &NamedHost, record: Option<&HostRecord>) -> (String, u32) {
-    let key = match &named.host {
-        HostRef::Key(key) => Some(*key),
-        HostRef::Agent(_) => record.map(|record| record.key),
-    };
-    key.map_or_else(|| (String::new(), 0), |key| (key.ip.to_string(), key.cloud))
+    let key = named.host.key().or_else(|| record.map(|record| record.key));
+    match (key, named.address()) {
+        (Some(key), _) => (key.ip.to_string(), key.cloud),
+        (None, Some((written, cloud))) => (written.to_owned(), cloud),
+        (None, None) => (String::new(), 0),
+    }
 }
 
 async fn resolved(call: &Call) -> Result<Vec<(NamedHost, Option<HostRecord>)>> {
@@ -136,7 +137,7 @@ struct Found<'a> {
 /// learns it, and under the id as it was written, which is what some clients look their answer up by.
 async fn list<T>(call: &Call, element: fn(&Found<'_>, String) -> T) -> Result<Vec<T>> {
     let rows = resolved(call).await?;
-    if rows.iter().all(|(_, record)| record.is_none()) {
+    if !rows.is_empty() && rows.iter().all(|(_, record)| record.is_none()) {
         return Err(ApiError::new(Problem::NoAgentFound, "none of the agents is known"));
     }
     let now = clock::unix_millis();
@@ -145,17 +146,12 @@ async fn list<T>(call: &Call, element: fn(&Found<'_>, String) -> T) -> Result<Ve
         let is_connected = record.is_some_and(|record| call.control.is_connected(&record.agent));
         let found = Found { named, record, is_connected, now };
         let real = match (&named.host, record) {
-            (HostRef::Key(_), Some(record)) => Some(element(&found, real_id(record).to_string())),
-            (HostRef::Key(_), None) | (HostRef::Agent(_), _) => None,
+            (HostRef::Key(_), Some(record)) => Some(element(&found, record.known_as().to_string())),
+            (HostRef::Key(_), None) | (HostRef::Agent(_) | HostRef::Unusable(_), _) => None,
         };
         real.into_iter().chain([element(&found, named.prefix())]).collect::<Vec<T>>()
     };
     Ok(rows.iter().flat_map(elements).collect())
-}
-
-/// What the host was told to answer to, where that was done.
-fn real_id(record: &HostRecord) -> &AgentId {
-    record.alias.as_ref().unwrap_or(&record.agent)
 }
 
 /// Hosts as `cloud:ip`.
@@ -169,7 +165,9 @@ pub(in crate::api) struct Bound {
 /// and an id that is another host's, fail.
 pub(in crate::api) async fn bind_ids(call: Call) -> Result<Bound> {
     let bindings = call.params(decode::id_bindings).await?;
-    let names: Vec<String> = bindings.iter().map(|(host, _)| host.to_string()).collect();
+    let is_usable: Vec<bool> = bindings.iter().map(|one| one.binding.is_some()).collect();
+    let (names, bindings): (Vec<String>, Vec<_>) = bindings.into_iter().map(|one| (one.name, one.binding)).unzip();
+    let bindings: Vec<(HostKey, AgentId)> = bindings.into_iter().flatten().collect();
     let targets: Vec<String> = bindings.iter().map(|(host, id)| format!("{host} is {id}")).collect();
     let work = |control: Control| async move { Ok(control.store().bind_agent_ids(&bindings).await?) };
     let told = |done: &Vec<bool>| {
@@ -177,6 +175,10 @@ pub(in crate::api) async fn bind_ids(call: Call) -> Result<Bound> {
         format!("{succeeded} of {} bound", done.len())
     };
     let done = call.control.administer(&call.caller, "upgrade_to_agent_id", targets, work, told).await?;
+    // Texts of tasks that are kept show the ids of before.
+    call.border.renditions.clear();
+    let mut done = done.into_iter();
+    let done = is_usable.into_iter().map(|is_usable| is_usable && done.next().unwrap_or(false));
     let (success, failed): (Vec<_>, Vec<_>) = names.into_iter().zip(done).partition(|(_, is_bound)| *is_bound);
     let names = |rows: Vec<(String, bool)>| rows.into_iter().map(|(name, _)| name).collect();
     Ok(Bound { success: names(success), failed: names(failed) })

@@ -24,7 +24,7 @@ use proctor_model::{FieldError, Outcome};
 type Result<T> = std::result::Result<T, ApiError>;
 
 pub(super) async fn register(call: Call, mode: RegisterMode) -> Result<Rows<&'static str>> {
-    let (process, spec) = call.params(decode::registration).await?;
+    let (process, spec) = call.params(move |params| decode::registration(params, mode)).await?;
     let outcomes = call.control.register(&call.caller, &process.key, &spec, &process.hosts, mode).await?;
     Ok(plain_rows(process.row_keys, &outcomes))
 }

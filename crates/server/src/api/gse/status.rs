@@ -4,12 +4,15 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use proctor_model::{AgentId, HostKey, Namespace, ProcessKey, ProcessName, Snapshot, Spec, Weight};
-use proctor_store::{PoolRecord, ProcessQuery, ProcessRecord};
+use proctor_model::{
+    AgentId, HostKey, Namespace, POOL_LABEL, Pool, PoolId, ProcessKey, ProcessName, Snapshot, Spec, Weight,
+};
+use proctor_store::{HostSite, PoolRecord, ProcessQuery, ProcessRecord};
 use serde::{Serialize, Serializer};
 
 use super::decode::{self, KeyStyle, NamedHost};
 use super::{Call, Result};
+use crate::api::language;
 use crate::control::HostRef;
 
 const RUNNING: u8 = 1;
@@ -98,13 +101,13 @@ pub(in crate::api) async fn of_hosts(call: Call, style: KeyStyle) -> Result<Info
     let query = ProcessQuery { namespace: Some(namespace), name: Some(name), agents, ..ProcessQuery::default() };
     let (_, records) = call.control.processes(&call.caller, query, None).await?;
     let row = |record: ProcessRecord| {
-        let named = named.get(&record.agent);
+        let named = named.get(&record.agent).map(|(_, named)| named);
         let supplier = named.and_then(|named| supplier_of(&named.host)).unwrap_or(record.host.supplier);
         let host = HostKey { supplier, ..record.host };
         match style {
             KeyStyle::WithSupplier => info(record, Host::with_supplier(&host), None),
             KeyStyle::WithoutSupplier => {
-                let id = named.and_then(NamedHost::id).map_or_else(|| record.agent.to_string(), str::to_owned);
+                let id = named.and_then(NamedHost::id).map_or_else(|| record.known_as().to_string(), str::to_owned);
                 info(record, Host::without_supplier(&host), Some(id))
             }
         }
@@ -117,25 +120,29 @@ pub(in crate::api) async fn of_namespace(call: Call) -> Result<Page> {
     let query = call.params(decode::listing).await?;
     let (count, records) = call.control.processes(&call.caller, query, None).await?;
     let row = |record: ProcessRecord| {
-        let (host, agent) = (Host::with_supplier(&record.host), record.agent.to_string());
+        let (host, agent) = (Host::with_supplier(&record.host), record.known_as().to_string());
         info(record, host, Some(agent))
     };
     Ok(Page { count, proc_infos: records.into_iter().map(row).collect() })
 }
 
 /// The enrolled ones among the hosts that the caller names, by their agent.
-async fn by_agent(call: &Call, named: Vec<NamedHost>, namespace: &Namespace) -> Result<HashMap<AgentId, NamedHost>> {
+async fn by_agent(
+    call: &Call,
+    named: Vec<NamedHost>,
+    namespace: &Namespace,
+) -> Result<HashMap<AgentId, (HostSite, NamedHost)>> {
     let refs: Vec<HostRef> = named.iter().map(|named| named.host.clone()).collect();
     let records = call.control.readable_sites(&call.caller, &refs, Some(namespace)).await?;
     let pairs = named.into_iter().zip(records);
-    Ok(pairs.filter_map(|(named, record)| Some((record?.agent, named))).collect())
+    Ok(pairs.filter_map(|(named, record)| record.map(|site| (site.agent.clone(), (site, named)))).collect())
 }
 
 /// The supplier is no part of a host's identity: the caller gets back what it wrote.
 fn supplier_of(host: &HostRef) -> Option<u32> {
     match host {
         HostRef::Key(key) => Some(key.supplier),
-        HostRef::Agent(_) => None,
+        HostRef::Agent(_) | HostRef::Unusable(_) => None,
     }
 }
 
@@ -186,6 +193,10 @@ struct Group {
     bk_agent_id: String,
     id: String,
     resource: GroupResource,
+    /// Ours: how many registered processes share it.
+    members: usize,
+    /// Ours: why it limits nobody; empty where it has members.
+    message: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -205,14 +216,26 @@ pub(in crate::api) async fn pools(call: Call) -> Result<Groups> {
     let named = by_agent(&call, named, &namespace).await?;
     let refs: Vec<HostRef> = named.keys().cloned().map(HostRef::Agent).collect();
     let records = call.control.pools(&call.caller, Some(&namespace), Some(&refs)).await?;
+    let agents = records.iter().map(|record| record.agent.clone()).collect();
+    let query = ProcessQuery { namespace: Some(namespace), agents: Some(agents), ..ProcessQuery::default() };
+    let (_, processes) = call.control.processes(&call.caller, query, None).await?;
+    let mut neighbours: HashMap<AgentId, Vec<Arc<Spec>>> = HashMap::new();
+    for process in processes {
+        neighbours.entry(process.agent).or_default().push(process.spec);
+    }
     let group = |record: PoolRecord| {
-        let supplier = named.get(&record.agent).and_then(|named| supplier_of(&named.host));
+        let site = named.get(&record.agent);
+        let supplier = site.and_then(|(_, named)| supplier_of(&named.host));
+        let Pool { namespace, id, .. } = &record.pool;
+        let neighbours = neighbours.get(&record.agent).into_iter().flatten();
+        let members = neighbours.filter(|spec| id.has_member(namespace, &spec.labels)).count();
+        let message = if members == 0 { no_member(namespace, id) } else { String::new() };
         let host = HostKey { supplier: supplier.unwrap_or(record.host.supplier), ..record.host };
         let limits = record.pool.limits;
         Group {
             meta: Meta { namespace: record.pool.namespace, name: None, labels: None },
             host: Host::with_supplier(&host),
-            bk_agent_id: record.agent.into(),
+            bk_agent_id: site.map_or(&record.agent, |(site, _)| site.known_as()).to_string(),
             id: record.pool.id.into(),
             resource: GroupResource {
                 cpu_pool_limit: limits.cpu.get(),
@@ -221,9 +244,21 @@ pub(in crate::api) async fn pools(call: Call) -> Result<Groups> {
                 mem_pool_weight: weight(limits.memory_weight),
                 dry_run: limits.dry_run,
             },
+            members,
+            message,
         }
     };
     Ok(Groups { process_group_infos: records.into_iter().map(group).collect() })
+}
+
+/// In the language of the caller.
+fn no_member(namespace: &Namespace, id: &PoolId) -> String {
+    let message = if id.as_str() == namespace.as_str() {
+        format!("no process of namespace {namespace} is registered on this host")
+    } else {
+        format!("no process of namespace {namespace} on this host has the label {POOL_LABEL}={id}")
+    };
+    language::of_sentence(&message)
 }
 
 fn weight(weight: Weight) -> u8 {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use proctor_model::{AgentId, Code, FieldError};
-use proctor_store::{TargetView, TaskView};
+use proctor_store::{HostSite, TargetView, TaskView};
 use serde::Serialize;
 
 use super::decode::{self, NamedHost};
@@ -45,7 +45,12 @@ pub(in crate::api) async fn of_task(call: Call) -> Result<TaskState> {
     let task = task(&call, &id).await?;
     let fates = fates(&task);
     let asked: Vec<(String, Fate)> = match named {
-        None => names_in_order(&task).into_iter().map(|name| (name.clone(), fates[&name])).collect(),
+        None => {
+            let names = names_in_order(&task);
+            let bound = bound_ids(&call, &task).await?;
+            let known_as = |name: String| bound.get(&name).cloned().unwrap_or(name);
+            names.into_iter().map(|name| (fates[&name], known_as(name))).map(|(fate, name)| (name, fate)).collect()
+        }
         Some(named) => {
             let names = real_names(&call, &named).await?;
             let fate = |((index, named), name): ((usize, NamedHost), String)| match fates.get(&name) {
@@ -66,11 +71,19 @@ fn stranger(index: usize, id: &str) -> ApiError {
 async fn real_names(call: &Call, named: &[NamedHost]) -> Result<Vec<String>> {
     let refs: Vec<HostRef> = named.iter().map(|named| named.host.clone()).collect();
     let records = call.control.sites(&refs).await?;
-    let name = |(host, record): (HostRef, Option<proctor_store::HostSite>)| match record {
+    let name = |(named, record): (&NamedHost, Option<HostSite>)| match record {
         Some(record) => record.agent.to_string(),
-        None => host.to_string(),
+        None => named.host.key().map_or_else(|| named.prefix(), |key| key.to_string()),
     };
-    Ok(refs.into_iter().zip(records).map(name).collect())
+    Ok(named.iter().zip(records).map(name).collect())
+}
+
+/// The ids that agents of the task were bound to, by their own.
+async fn bound_ids(call: &Call, task: &TaskView) -> Result<HashMap<String, String>> {
+    let agents: HashSet<&AgentId> = task.targets.iter().filter_map(|view| view.target.agent.as_ref()).collect();
+    let refs: Vec<HostRef> = agents.into_iter().cloned().map(HostRef::Agent).collect();
+    let bound = |site: HostSite| Some((site.agent.to_string(), site.alias?.to_string()));
+    Ok(call.control.sites(&refs).await?.into_iter().flatten().filter_map(bound).collect())
 }
 
 /// By agent id, or by `cloud:ip` for a host that has no agent.

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use proctor_model::{
-    CommandLine, Control, FieldError, HostKey, Identity, Labels, Lifetime, Limits, Namespace, OperationKind, Ownership,
-    Percent, Policy, ProcName, ProcessKey, ProcessName, Seconds, Spec, UserName,
+    CommandLine, Control, FieldError, Identity, Labels, Lifetime, Limits, Namespace, OperationKind, Ownership, Percent,
+    Period, Policy, ProcName, ProcessKey, ProcessName, Seconds, Spec, UserName,
 };
 
 use crate::api::fields::{Fields, count, each, integer, number, parsed, seconds, text};
-use crate::api::gse::decode::{Taken, address, lifetime, operation_kind, take, within_bounds};
+use crate::api::gse::decode::{
+    Count, SCHEDULE_MISSING, address, address_ref, lifetime, merge_repeated, operation_kind,
+};
 use crate::api::json::Value;
-use crate::control::{HostRef, SpecSource, SubmittedItem, SubmittedTarget};
+use crate::control::{GivenSpec, JobScope, Omitted, SpecSource, SubmittedItem, SubmittedTarget};
 
 type Result<T> = std::result::Result<T, FieldError>;
 
@@ -18,30 +20,46 @@ type Result<T> = std::result::Result<T, FieldError>;
 const NAMESPACE: &str = "job";
 const ACCOUNT: &str = "root";
 
+const INFOS: &str = "process_infos";
+const IPS: &str = "ip_list";
+const CYCLE: &str = "cycle_time";
+
 /// What operate_proc uses where its caller cannot say.
 const SCRIPT_CPU: f64 = 50.0;
 const SCRIPT_MEMORY: f64 = 30.0;
 const SCRIPT_TIMEOUT: u32 = 10;
 const SCRIPT_CHECK_END: u32 = 1;
 
+/// What a call asks for, and under which scope.
+#[derive(Debug)]
+pub(in crate::api) struct JobCall {
+    pub(in crate::api) scope: JobScope,
+    pub(in crate::api) items: Vec<SubmittedItem>,
+}
+
+type MakeScope = fn(u64) -> JobScope;
+
+/// How a call reads the fields of a process.
+type Read = fn(Fields<'_>, OperationKind) -> Result<GivenSpec>;
+
 /// Body of manage_proc, whose numbers are its own.
-pub(in crate::api) fn manage_proc(params: &Value<'_>) -> Result<Vec<SubmittedItem>> {
+pub(in crate::api) fn manage_proc(params: &Value<'_>) -> Result<JobCall> {
     let kind = |value: &Value<'_>| match integer(value)? {
         1 => Ok(OperationKind::Manage),
         2 => Ok(OperationKind::Release),
         other => Err(FieldError::new("", format!("{other} is neither 1 (manage) nor 2 (release)"))),
     };
-    items(params, kind, explicit_spec)
+    call(params, kind, managed_spec)
 }
 
 /// Body of operate_process: every command is written out.
-pub(in crate::api) fn operate_process(params: &Value<'_>) -> Result<Vec<SubmittedItem>> {
-    items(params, kind, explicit_spec)
+pub(in crate::api) fn operate_process(params: &Value<'_>) -> Result<JobCall> {
+    call(params, kind, operated_spec)
 }
 
 /// Body of operate_proc: the commands are scripts of fixed names in setup_path.
-pub(in crate::api) fn operate_proc(params: &Value<'_>) -> Result<Vec<SubmittedItem>> {
-    items(params, kind, script_spec)
+pub(in crate::api) fn operate_proc(params: &Value<'_>) -> Result<JobCall> {
+    call(params, kind, script_spec)
 }
 
 /// Body of get_proc_result.
@@ -56,71 +74,59 @@ fn kind(value: &Value<'_>) -> Result<OperationKind> {
     operation_kind(number).ok_or_else(|| FieldError::new("", format!("{number} is none of 0, 1, 2, 3, 4, 7, 8, 9")))
 }
 
-/// A business by bk_biz_id, or a scope by type and id.
-fn scope(fields: Fields<'_>) -> Result<()> {
+/// A scope by type and id, else a business by bk_biz_id. Clients send both; the original looks at the scope
+/// first.
+fn scope(fields: Fields<'_>) -> Result<JobScope> {
     let id = |value| match integer(value)? {
-        id if id > 0 => Ok(()),
+        id if id > 0 => Ok(id.unsigned_abs()),
         id => Err(FieldError::new("", format!("{id} must be greater than 0"))),
     };
-    if fields.optional("bk_biz_id", id)?.is_some() {
-        return Ok(());
-    }
     let scope_type = |value| match text(value)? {
-        "biz" | "biz_set" => Ok(()),
+        "biz" => Ok(JobScope::Business as MakeScope),
+        "biz_set" => Ok(JobScope::BusinessSet as MakeScope),
         other => Err(FieldError::new("", format!("'{other}' is neither biz nor biz_set"))),
     };
-    let Some(()) = fields.optional("bk_scope_type", scope_type)? else {
-        return Err(FieldError::new("bk_biz_id", "is missing, and so is bk_scope_type"));
-    };
-    fields.required("bk_scope_id", id)
-}
-
-fn items(
-    params: &Value<'_>,
-    kind: impl FnOnce(&Value<'_>) -> Result<OperationKind>,
-    spec: fn(Fields<'_>) -> Result<Spec>,
-) -> Result<Vec<SubmittedItem>> {
-    let fields = Fields::of(params)?;
-    scope(fields)?;
-    let kind = fields.required("op_type", kind)?;
-    let mut taken = Taken::new();
-    let infos = |value| each(value, |info| item(Fields::of(info)?, kind, spec, &mut taken));
-    let items = fields.required("process_infos", infos)?;
-    if items.is_empty() {
-        return Err(FieldError::new("process_infos", "must hold at least one process"));
+    let business = fields.optional("bk_biz_id", id)?;
+    match (fields.optional("bk_scope_type", scope_type)?, business) {
+        (Some(scope), _) => Ok(scope(fields.required("bk_scope_id", id)?)),
+        (None, Some(business)) => Ok(JobScope::Business(business)),
+        (None, None) => Err(FieldError::new("bk_biz_id", "is missing, and so is bk_scope_type")),
     }
-    Ok(items)
 }
 
-/// `taken` holds the targets of the whole request: each may be there once, however its address is
-/// written.
-fn item(
-    fields: Fields<'_>,
-    kind: OperationKind,
-    spec: fn(Fields<'_>) -> Result<Spec>,
-    taken: &mut Taken,
-) -> Result<SubmittedItem> {
-    let spec = spec(fields)?;
-    let index: Arc<str> = index_of(&spec).into();
+fn call(params: &Value<'_>, kind: impl FnOnce(&Value<'_>) -> Result<OperationKind>, spec: Read) -> Result<JobCall> {
+    let fields = Fields::of(params)?;
+    let scope = scope(fields)?;
+    let kind = fields.required("op_type", kind)?;
+    let mut count = Count::default();
+    let infos = |value| each(value, |info| item(Fields::of(info)?, kind, spec, &mut count));
+    let mut items = fields.required(INFOS, infos)?;
+    if items.is_empty() {
+        return Err(FieldError::new(INFOS, "must hold at least one process"));
+    }
+    merge_repeated(&mut items, |item, index| format!("{INFOS}[{item}].{IPS}[{index}]"))?;
+    items.retain(|item| !item.targets.is_empty());
+    Ok(JobCall { scope, items })
+}
+
+fn item(fields: Fields<'_>, kind: OperationKind, spec: Read, targets_count: &mut Count) -> Result<SubmittedItem> {
+    let spec = spec(fields, kind)?;
+    let index = index_of(&spec.spec);
     let target = |value| {
         let host = Fields::of(value)?;
         let (written, ip) = host.required("ip", address)?;
         let cloud = host.required("bk_cloud_id", count::<u32>)?;
-        let host = HostRef::Key(HostKey::new(cloud, 0, ip));
         let row_key = format!("{index}:{cloud}:{written}");
-        if !take(taken, &index, &host) {
-            return Err(FieldError::new("", format!("target {row_key} is named twice")));
-        }
-        Ok(SubmittedTarget { host, row_key })
+        Ok(SubmittedTarget { host: address_ref(written, cloud, 0, ip), row_key })
     };
-    let targets = fields.required("ip_list", |value| each(value, target))?;
-    within_bounds(taken.len())?;
+    let targets = fields.required(IPS, |value| each(value, target))?;
+    targets_count.add(targets.len())?;
     if targets.is_empty() {
-        return Err(FieldError::new("ip_list", "must name at least one host"));
+        return Err(FieldError::new(IPS, "must name at least one host"));
     }
     let namespace: Namespace = NAMESPACE.parse().expect("the constant is a legal name");
     let key = ProcessKey::new(namespace, ProcessName::from_free_text(&index));
-    Ok(SubmittedItem { key, kind: Some(kind), spec: SpecSource::Given(Arc::new(spec)), targets })
+    Ok(SubmittedItem { key, kind: Some(kind), spec: SpecSource::Given(spec), targets })
 }
 
 /// What tells processes of one host apart: the value_key, else `setup_path/proc_name`.
@@ -133,8 +139,29 @@ fn index_of(spec: &Spec) -> String {
     }
 }
 
-fn explicit_spec(fields: Fields<'_>) -> Result<Spec> {
-    let limit = |name| Ok(limit(fields, name)?.filter(|limit: &Percent| limit.get() > 0.0));
+/// Of manage_proc, where a process is periodic unless its type says otherwise.
+fn managed_spec(fields: Fields<'_>, kind: OperationKind) -> Result<GivenSpec> {
+    let lifetime = fields.optional("type", lifetime)?.unwrap_or(Lifetime::Periodic);
+    explicit_spec(fields, lifetime, kind.stores_spec())
+}
+
+/// Of operate_process, where a process with a cycle is periodic unless its type says otherwise.
+fn operated_spec(fields: Fields<'_>, kind: OperationKind) -> Result<GivenSpec> {
+    let usual = if cycle(fields)?.is_some() { Lifetime::Periodic } else { Lifetime::Resident };
+    let lifetime = fields.optional("type", lifetime)?.unwrap_or(usual);
+    explicit_spec(fields, lifetime, kind.stores_spec())
+}
+
+fn explicit_spec(fields: Fields<'_>, lifetime: Lifetime, needs_schedule: bool) -> Result<GivenSpec> {
+    let policy = explicit_policy(fields, lifetime)?;
+    if policy.lacks_schedule() && needs_schedule {
+        return Err(FieldError::new(CYCLE, SCHEDULE_MISSING));
+    }
+    let (cpu, memory) = (limit(fields, "cpu_lmt")?, limit(fields, "mem_lmt")?);
+    let own = |limit: Option<Percent>| limit.filter(|limit| limit.get() > 0.0);
+    let says = |name| fields.optional(name, |_| Ok(())).map(|given| given.is_some());
+    // There are no labels in this family.
+    let omitted = Omitted { labels: true, limits: !says("cpu_lmt")? && !says("mem_lmt")? };
     let contact = fields.text_or_empty("contact")?;
     let ownership = Ownership {
         contact: if contact.is_empty() { fields.text_or_empty("proc_owner")? } else { contact },
@@ -152,14 +179,14 @@ fn explicit_spec(fields: Fields<'_>) -> Result<Spec> {
             version: None,
             health: None,
         },
-        limits: Limits { cpu: limit("cpu_lmt")?, memory: limit("mem_lmt")?, ..Limits::default() },
-        policy: explicit_policy(fields)?,
+        limits: Limits { cpu: own(cpu), memory: own(memory), ..Limits::default() },
+        policy,
         ownership,
         report_id: None,
         configmap: Vec::new(),
         labels: Labels::default(),
     };
-    spec.bounded()
+    Ok(GivenSpec { spec: Arc::new(spec.bounded()?), omitted })
 }
 
 /// The paths and the name are required by the original even where its document calls them optional.
@@ -176,14 +203,18 @@ fn identity(fields: Fields<'_>) -> Result<Identity> {
     })
 }
 
-fn explicit_policy(fields: Fields<'_>) -> Result<Policy> {
-    let mut policy = Policy::new(fields.optional("type", lifetime)?.unwrap_or(Lifetime::Periodic));
+fn cycle(fields: Fields<'_>) -> Result<Option<Period>> {
+    Ok(fields.optional(CYCLE, seconds)?.filter(|given: &Period| given.get() > 0))
+}
+
+fn explicit_policy(fields: Fields<'_>, lifetime: Lifetime) -> Result<Policy> {
+    let mut policy = Policy::new(lifetime);
     let set = |name| Ok::<_, FieldError>(fields.optional(name, seconds)?.filter(|given: &Seconds| given.get() > 0));
     // Absent is the default; 0 is meant, as with the other families' start_check_secs.
     policy.start_check = fields.optional("start_check_begin_time", seconds)?.unwrap_or(policy.start_check);
     policy.start_check_end = fields.optional("start_check_end_time", seconds)?;
     policy.op_timeout = set("op_timeout")?.unwrap_or(policy.op_timeout);
-    policy.cycle = set("cycle_time")?;
+    policy.cycle = cycle(fields)?;
     policy.instances = fields.optional("instance_num", count::<u32>)?.filter(|given| *given > 0).unwrap_or(1);
     Ok(policy)
 }
@@ -194,7 +225,7 @@ fn limit(fields: Fields<'_>, name: &str) -> Result<Option<Percent>> {
 }
 
 /// The conventions of the original: `./start.sh NAME &` and so on, in setup_path.
-fn script_spec(fields: Fields<'_>) -> Result<Spec> {
+fn script_spec(fields: Fields<'_>, _: OperationKind) -> Result<GivenSpec> {
     let identity = Identity { index_key: String::new(), ..identity(fields)? };
     let extension = fields.optional("cmd_shell_ext", extension)?.unwrap_or(Extension::Sh);
     let mut policy = Policy::new(Lifetime::Resident);
@@ -203,7 +234,7 @@ fn script_spec(fields: Fields<'_>) -> Result<Spec> {
     let limit = |name, default| Ok::<_, FieldError>(limit(fields, name)?.unwrap_or(Percent::try_from(default)?));
     let own = |limit: Percent| Some(limit).filter(|limit| limit.get() > 0.0);
     let script = |action| script(action, &identity.proc_name, extension).map(Some);
-    Ok(Spec {
+    let spec = Spec {
         control: Control {
             start: script("start")?,
             stop: script("stop")?,
@@ -222,7 +253,8 @@ fn script_spec(fields: Fields<'_>) -> Result<Spec> {
         configmap: Vec::new(),
         labels: Labels::default(),
         identity,
-    })
+    };
+    Ok(GivenSpec { spec: Arc::new(spec.bounded()?), omitted: Omitted { labels: true, limits: false } })
 }
 
 #[derive(Clone, Copy, Debug)]

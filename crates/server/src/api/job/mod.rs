@@ -3,7 +3,7 @@
 //! Promised: the documents' meaning of every number (manage_proc's 1 is manage, not stop); one
 //! task for all process_infos of a call. A process is the one of the namespace `job` whose name is
 //! its index key, so that the other dialects see it too.
-//! Absent: permissions of businesses; the scope is checked for its form only.
+//! A call is held to its scope: see `control::job`. Absent: the scope of a result, which is checked for its form.
 
 pub(super) mod decode;
 
@@ -16,7 +16,8 @@ use super::gse::rows;
 use super::json::Value;
 use super::renditions::Shape;
 use super::request::Call;
-use crate::control::{Submission, SubmitOptions, SubmittedItem};
+use crate::control::{Submission, SubmitOptions};
+use decode::JobCall;
 use proctor_model::FieldError;
 
 type Result<T> = std::result::Result<T, ApiError>;
@@ -28,10 +29,11 @@ pub(super) struct TaskAccepted {
 
 pub(super) async fn submit(
     call: Call,
-    read: fn(&Value<'_>) -> std::result::Result<Vec<SubmittedItem>, FieldError>,
+    read: fn(&Value<'_>) -> std::result::Result<JobCall, FieldError>,
 ) -> Result<TaskAccepted> {
-    let items = call.params(read).await?;
-    let submission = Submission { caller: call.caller, family: family::JOB, items, options: SubmitOptions::default() };
+    let JobCall { scope, items } = call.params(read).await?;
+    let options = SubmitOptions { scope: Some(scope), ..SubmitOptions::default() };
+    let submission = Submission { caller: call.caller, family: family::JOB, items, options };
     let submitted = call.control.submit(submission).await?;
     Ok(TaskAccepted { bk_gse_taskid: submitted.task.to_string() })
 }

@@ -1,14 +1,14 @@
 //! English and Chinese: which one a caller wants, and the Chinese of what we say.
 //!
 //! Promised: `blueking-language` decides, then `Accept-Language`, then English. What clients compare
-//! ("success", "handling", a message that begins with `stop`) is the same in both. What has no Chinese of
-//! its own stands behind the Chinese name of its problem or code, in English; the output of a command is
-//! never touched. Absent: other languages, and the meanings of data (states, fields, names).
+//! ("success", "handling", a message that begins with `stop`) is the same in both. A message is in one
+//! language: where a part of it has no Chinese, all of it is English. The output of a command is never
+//! touched. Absent: other languages, and the meanings of data (states, fields, names).
 
 mod phrases;
 
 use axum::http::{HeaderMap, header};
-use proctor_model::{Code, Outcome};
+use proctor_model::Outcome;
 
 use super::error::ApiError;
 use phrases::{NOUNS, PHRASES};
@@ -82,9 +82,16 @@ impl Language {
 pub(super) fn of_error(error: &ApiError) -> String {
     match Language::current() {
         Language::English => error.message.clone(),
-        Language::Chinese => {
-            chinese(&error.message).unwrap_or_else(|| format!("{}：{}", problem_name(error.problem), error.message))
-        }
+        Language::Chinese => chinese(&error.message).unwrap_or_else(|| error.message.clone()),
+    }
+}
+
+/// The gateway's own text about a problem with the reason, both in one language.
+pub(super) fn of_gateway_error(error: &ApiError, text: &str) -> String {
+    let in_chinese = (Language::current() == Language::Chinese).then(|| chinese(&error.message)).flatten();
+    match in_chinese {
+        Some(reason) => format!("{} [reason=\"{reason}\"]", problem_name(error.problem)),
+        None => format!("{text} [reason=\"{}\"]", error.message),
     }
 }
 
@@ -99,18 +106,14 @@ pub(super) fn of_sentence(text: &str) -> String {
 /// What is told about a finished target. There always is a message: clients look at its beginning.
 pub(super) fn of_outcome(outcome: &Outcome) -> String {
     let message = if outcome.message.is_empty() { outcome.code.name() } else { &outcome.message };
-    match (Language::current(), outcome.code) {
-        (Language::English, _) | (Language::Chinese, Code::Success | Code::Handling) => message.to_owned(),
-        // The output of a command, unless it is a sentence of ours.
-        (Language::Chinese, Code::CommandFailed) => chinese(message).unwrap_or_else(|| message.to_owned()),
-        (Language::Chinese, code) if message.starts_with("stop") => {
-            chinese(message).unwrap_or_else(|| format!("stop: {}：{message}", code_name(code)))
-        }
-        (Language::Chinese, code) => chinese(message).unwrap_or_else(|| format!("{}：{message}", code_name(code))),
+    match Language::current() {
+        Language::English => message.to_owned(),
+        // The output of a command stays as it is.
+        Language::Chinese => chinese(message).unwrap_or_else(|| message.to_owned()),
     }
 }
 
-/// The Chinese of a sentence of ours; a field's path in front stays.
+/// The Chinese of a sentence of ours, if all of it has one; a field's path in front stays.
 fn chinese(text: &str) -> Option<String> {
     let whole = PHRASES.iter().find_map(|(english, chinese)| translated(text, english, chinese));
     whole.or_else(|| {
@@ -120,8 +123,8 @@ fn chinese(text: &str) -> Option<String> {
     })
 }
 
-/// `{}` in a phrase stands for anything, `{noun}` for one of our own words, in both languages in the
-/// same order.
+/// What stands in a phrase, in both languages in the same order: `{}` for a value or the output of a command,
+/// which is the same in every language; the others for something of ours, which must have a Chinese too.
 fn translated(text: &str, english: &str, chinese: &str) -> Option<String> {
     let mut found = Vec::new();
     let (mut rest, mut phrase) = (text, english);
@@ -133,7 +136,14 @@ fn translated(text: &str, english: &str, chinese: &str) -> Option<String> {
             (ending, None) => rest.len().checked_sub(ending.len()).filter(|end| rest.ends_with(ending) && *end > 0)?,
             (ending, Some(_)) => rest.find(ending)?,
         };
-        found.push(if place == NOUN { noun(&rest[..end])? } else { rest[..end].to_owned() });
+        let english = &rest[..end];
+        found.push(match place {
+            NOUN => noun(english)?,
+            SENTENCE => self::chinese(english)?,
+            WHO => who(english)?,
+            TARGETS => targets(english),
+            _ => english.to_owned(),
+        });
         (rest, phrase) = (&rest[end..], after);
     }
     if rest != phrase {
@@ -151,12 +161,38 @@ fn translated(text: &str, english: &str, chinese: &str) -> Option<String> {
 
 const ANYTHING: &str = "{}";
 const NOUN: &str = "{noun}";
+const SENTENCE: &str = "{sentence}";
+const WHO: &str = "{who}";
+const TARGETS: &str = "{targets}";
 
 /// What is before the first place, the place, and what is after it.
 fn next_place(phrase: &str) -> Option<(&str, &str, &str)> {
     let start = phrase.find('{')?;
-    let place = if phrase[start..].starts_with(ANYTHING) { ANYTHING } else { NOUN };
+    let is_here = |place: &&str| phrase[start..].starts_with(place);
+    let place = [ANYTHING, NOUN, SENTENCE, WHO, TARGETS].into_iter().find(is_here)?;
     Some((&phrase[..start], place, &phrase[start + place.len()..]))
+}
+
+/// A caller, as `Caller::name` says it.
+fn who(english: &str) -> Option<String> {
+    if let Some(user) = english.strip_prefix("user ") {
+        return Some(format!("用户 {user}"));
+    }
+    let app = english.strip_prefix("app ")?;
+    Some(match app.split_once(" for user ") {
+        Some((app, user)) => format!("应用 {app}（用户 {user}）"),
+        None => format!("应用 {app}"),
+    })
+}
+
+/// Hosts, or all that there is.
+fn targets(english: &str) -> String {
+    match english {
+        "everything" => "所有资源",
+        "anything" => "任何资源",
+        hosts => hosts,
+    }
+    .to_owned()
 }
 
 fn noun(english: &str) -> Option<String> {

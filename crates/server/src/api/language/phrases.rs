@@ -70,7 +70,7 @@ pub(super) const NOUNS: [(&str, &str); 18] = [
 ];
 
 /// In the order in which they are tried.
-pub(super) const PHRASES: [(&str, &str); 93] = [
+pub(super) const PHRASES: &[(&str, &str)] = &[
     // Fields.
     ("is missing", "缺失"),
     ("is missing, and so is bk_scope_type", "缺失，且没有 bk_scope_type"),
@@ -105,7 +105,17 @@ pub(super) const PHRASES: [(&str, &str); 93] = [
     ("'{}' must be an absolute path", "'{}' 必须是绝对路径"),
     ("'{}' must not contain '..'", "'{}' 不能包含 '..'"),
     ("'{}' is not one of {}", "'{}' 不是 {} 之一"),
-    ("target {} is named twice", "目标 {} 重复"),
+    ("target {} is also at {}, with another operation or spec", "目标 {} 同时出现在 {}，但操作或进程定义不同"),
+    ("target {} is also at {}, with another bk_agent_id", "目标 {} 同时出现在 {}，但 bk_agent_id 不同"),
+    (
+        "targets {} and {} are one host, with different operations or specs",
+        "目标 {} 和 {} 是同一台主机，但操作或进程定义不同",
+    ),
+    ("is missing: a periodic process needs a schedule", "缺失：周期执行进程需要指定执行周期"),
+    ("no process of namespace {} is registered on this host", "该主机上没有注册命名空间 {} 的进程"),
+    ("no process of namespace {} on this host has the label {}", "该主机上命名空间 {} 中没有标签为 {} 的进程"),
+    ("business set {} does not contain host {}", "业务集 {} 不包含主机 {}"),
+    ("business {} does not contain host {}", "业务 {} 不包含主机 {}"),
     ("group '{}' is there twice", "进程组 '{}' 重复"),
     // Requests.
     ("APP Code [bk_app_code] cannot be empty", "APP Code [bk_app_code] 不能为空"),
@@ -118,10 +128,6 @@ pub(super) const PHRASES: [(&str, &str); 93] = [
     ("the request names no user: send bk_username or bk_token", "请求没有指定用户，请提供 bk_username 或 bk_token"),
     ("the request names no user: send the header Bk-Username", "请求没有指定用户，请提供请求头 Bk-Username"),
     ("the header Bk-App-Code is empty", "请求头 Bk-App-Code 为空"),
-    (
-        "the header X-Bkapi-Authorization is not a JSON object with text values ({})",
-        "请求头 X-Bkapi-Authorization 不是值为文本的 JSON 对象（{}）",
-    ),
     ("the header {} is not a name of at most {} characters", "请求头 {} 不是长度不超过 {} 个字符的名称"),
     (
         "the signature is wrong, or the app is not known or was not made for signatures (--signing)",
@@ -141,13 +147,20 @@ pub(super) const PHRASES: [(&str, &str); 93] = [
     ("the body is not a JSON object but a list", "请求体不是 JSON 对象，而是列表"),
     ("the body is larger than {} MiB", "请求体超过 {} MiB"),
     ("the body did not arrive whole: it took longer than {} s", "请求体未完整到达：超过 {} 秒"),
-    ("the body did not arrive whole: {}", "请求体未完整到达：{}"),
     ("task '{}' is not known", "任务 '{}' 不存在"),
     ("none of the agents is known", "所有 Agent 均不存在"),
     ("nothing is served at {} {}", "{} {} 不存在"),
     ("the server is shutting down", "服务正在停止"),
-    ("the store has no space left to {}", "存储空间已满，无法执行：{}"),
     // Targets.
+    ("success: {sentence}", "success: {sentence}"),
+    (
+        "1 instance runs instead of {}: pid_path has no {instance} to tell them apart",
+        "只运行 1 个实例，而不是 {} 个：pid_path 中没有 {instance} 来区分实例",
+    ),
+    (
+        "{} instances run instead of {}: there cannot be more on a host",
+        "运行 {} 个实例，而不是 {} 个：一台主机上最多这么多",
+    ),
     ("Fail to register, for the process info already exists.", "注册失败，进程信息已存在。"),
     ("host {} has never enrolled an agent", "主机 {} 从未安装 Agent"),
     ("the host is no longer enrolled", "主机已不再注册"),
@@ -162,7 +175,14 @@ pub(super) const PHRASES: [(&str, &str); 93] = [
     ("process {} is not registered on host {}", "进程 {} 未在主机 {} 上注册"),
     ("process {} is not registered there", "进程 {} 未在该主机上注册"),
     ("process {} runs already", "进程 {} 已在运行"),
-    ("the process is not running: {}", "进程未运行：{}"),
+    ("the process is not running: {sentence}", "进程未运行：{sentence}"),
+    ("no pid file {}", "没有 pid 文件 {}"),
+    ("pid {} of {} does not run", "{} 号进程（{}）没有运行"),
+    ("pid {} of {} has just ended", "{} 号进程（{}）刚刚结束"),
+    ("pid {} of {} is dead, and its parent has not noticed", "{} 号进程（{}）已死亡，其父进程尚未回收"),
+    ("the process is not registered on this host", "进程未在该主机上注册"),
+    ("process {} ended", "进程 {} 已结束"),
+    ("{} is neither an IP address nor an agent id", "{} 既不是 IP 地址也不是 Agent ID"),
     ("stop: process {} is still alive after {} s", "stop: 进程 {} 在 {} 秒后仍在运行"),
     ("the task was cancelled before the agent heard of it", "任务在下发到 Agent 之前已取消"),
     ("the {noun} command did not end within {} s and was killed: {}", "{noun}命令在 {} 秒内未结束，已被终止：{}"),
@@ -172,9 +192,20 @@ pub(super) const PHRASES: [(&str, &str); 93] = [
     ("{} is missing from the query of a signed request", "签名请求的查询串缺少 {}"),
     ("{} is not a percentage between 0 and 100", "{} 不是 0 到 100 之间的百分比"),
     ("{} is none of 0, 1, 2, 3, 4, 7, 8, 9", "{} 不是 0、1、2、3、4、7、8、9 之一"),
-    ("{} calls too often: try again in {} ms", "{} 请求过于频繁，请在 {} 毫秒后重试"),
-    ("{noun}: the process is not alive: {}", "{noun}：进程未存活：{}"),
-    ("{} may not {noun} on {}", "{} 没有{noun}权限，目标：{}"),
+    ("{who} calls too often: try again in {} ms", "{who}请求过于频繁，请在 {} 毫秒后重试"),
+    ("{noun}: the process is not alive: {sentence}", "{noun}：进程未存活：{sentence}"),
+    ("{noun}: process {} ended between its two start checks", "{noun}：进程 {} 在两次启动检查之间已结束"),
+    (
+        "{who} may not register in namespace {} on host {}, and the call carries a spec that is not registered there: \
+         send the registered spec, or ask an administrator for a role with 'register' there",
+        "{who}没有注册（register）权限，命名空间 {}，主机 {}，而请求携带的进程定义与已注册的不同：\
+         请使用已注册的定义，或向管理员申请包含 'register' 的角色",
+    ),
+    (
+        "{who} may not {noun} in namespace {} on host {}: ask an administrator for a role with '{}' there",
+        "{who}没有{noun}权限，命名空间 {}，主机 {}：请向管理员申请包含 '{}' 的角色",
+    ),
+    ("{who} may not {noun} on {targets}", "{who}没有{noun}权限，目标：{targets}"),
     ("{} is more than {} seconds", "{} 超过 {} 秒"),
     ("{} is neither 0 nor 1", "{} 既不是 0 也不是 1"),
     ("{} must be greater than 0", "{} 必须大于 0"),

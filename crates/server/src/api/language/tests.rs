@@ -1,4 +1,5 @@
 use axum::http::HeaderValue;
+use proctor_model::Code;
 
 use super::*;
 use crate::api::error::{PROBLEMS, Problem};
@@ -49,11 +50,31 @@ fn a_field_error_keeps_its_path_and_its_values() {
 }
 
 #[test]
-fn what_has_no_chinese_stands_behind_its_problem() {
+fn what_has_no_chinese_is_told_in_english_alone() {
     let error = ApiError::new(Problem::Conflict, "something new");
 
-    assert_eq!(in_chinese(|| of_error(&error)), "与当前状态冲突：something new");
+    assert_eq!(in_chinese(|| of_error(&error)), "something new");
     assert_eq!(of_error(&error), "something new");
+    assert_eq!(in_chinese(|| of_gateway_error(&error, "Conflict")), "Conflict [reason=\"something new\"]");
+}
+
+#[test]
+fn a_message_is_in_one_language_to_its_end() {
+    let told = |message: &str| in_chinese(|| of_outcome(&Outcome::new(Code::NotRunning, message, false)));
+    let cases = [
+        ("the process is not running: no pid file /run/a.pid", "进程未运行：没有 pid 文件 /run/a.pid"),
+        ("the process is not running: something new", "the process is not running: something new"),
+        ("start: the process is not alive: pid 7 of /a does not run", "启动：进程未存活：7 号进程（/a）没有运行"),
+        ("start: the process is not alive: something new", "start: the process is not alive: something new"),
+        ("app a for user b may not operate on everything", "应用 a（用户 b）没有操作（operate）权限，目标：所有资源"),
+        (
+            "success: 1 instance runs instead of 2: pid_path has no {instance} to tell them apart",
+            "success: 只运行 1 个实例，而不是 2 个：pid_path 中没有 {instance} 来区分实例",
+        ),
+    ];
+    for (english, expected) in cases {
+        assert_eq!(told(english), expected);
+    }
 }
 
 #[test]
@@ -67,12 +88,12 @@ fn what_clients_compare_is_the_same_in_both_languages() {
     assert!(told(Code::CheckFailed, "stop and something new").starts_with("stop"));
     assert_eq!(told(Code::CommandFailed, "bash: no such file"), "bash: no such file");
     assert_eq!(told(Code::AgentAbsent, "agent a is not connected"), "Agent a 未连接");
-    assert_eq!(told(Code::AlreadyRunning, "something new"), "进程已在运行，无需启动：something new");
+    assert_eq!(told(Code::AlreadyRunning, "something new"), "something new");
 }
 
 #[test]
 fn every_phrase_has_the_same_places_in_both_languages_and_finds_itself() {
-    for (english, chinese) in PHRASES {
+    for (english, chinese) in PHRASES.iter().copied() {
         let places = |phrase: &str| {
             let mut rest = phrase;
             let mut places = Vec::new();
@@ -83,7 +104,8 @@ fn every_phrase_has_the_same_places_in_both_languages_and_finds_itself() {
             places
         };
         assert_eq!(places(english), places(chinese), "{english}");
-        let filled = english.replace(NOUN, "text").replace(ANYTHING, "7");
+        let filled = english.replace(NOUN, "text").replace(ANYTHING, "7").replace(SENTENCE, "must not be empty");
+        let filled = filled.replace(WHO, "user a").replace(TARGETS, "0:10.0.0.1");
         let first = PHRASES.iter().find(|(english, _)| translated(&filled, english, "").is_some());
         assert_eq!(first.map(|(found, _)| *found), Some(english), "another phrase comes first");
     }

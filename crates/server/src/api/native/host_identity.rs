@@ -94,7 +94,7 @@ async fn key(control: &Control, text: &str) -> Result<HostKey> {
     let host = parse_host(text).map_err(|error| error.inside("host"))?;
     match host {
         HostRef::Key(key) => Ok(key),
-        HostRef::Agent(_) => {
+        HostRef::Agent(_) | HostRef::Unusable(_) => {
             let site = control.sites(std::slice::from_ref(&host)).await?.pop().flatten();
             site.map(|site| site.key).ok_or_else(|| unknown(&host))
         }

@@ -43,6 +43,7 @@ pub(super) async fn submit(
         rolling: body.rolling.as_ref().map(rolling),
         idempotency: idempotency(&headers, &body)?,
         retry_of: None,
+        scope: None,
     };
     // Before anything is looked for: what was asked for may have changed what is found.
     if let Some(key) = options.idempotency.as_ref().filter(|_| !body.plan)
@@ -151,7 +152,7 @@ async fn selected(
 }
 
 fn plan(planned: Vec<Planned>) -> Plan {
-    let target = |Planned { target, key, kind, outcome }: Planned| {
+    let target = |Planned { target, key, kind, outcome, note }: Planned| {
         Some(PlannedTarget {
             host: target.host.map_or(target.row_key, |host| host.to_string()),
             process: key.to_string(),
@@ -161,6 +162,7 @@ fn plan(planned: Vec<Planned>) -> Plan {
                 name: outcome.code.name().to_owned(),
                 message: outcome.message,
             }),
+            note,
         })
     };
     let targets: Vec<PlannedTarget> = planned.into_iter().filter_map(target).collect();

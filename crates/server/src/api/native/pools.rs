@@ -14,9 +14,6 @@ use super::hosts::{Chosen, parse_host_param};
 use super::registration::rows;
 use super::{ApiState, Result};
 
-/// The label that puts a process into a pool which is not that of its whole namespace.
-const POOL_LABEL: &str = "process_group";
-
 /// The pools of hosts, on request with what their members use.
 #[utoipa::path(get, path = "/pools", operation_id = "pools", params(PoolQuery), tag = "pools",
                responses((status = 200, body = PoolList)))]
@@ -60,7 +57,9 @@ fn add_usage(pools: &mut [PoolView], processes: &[ProcessRecord]) {
     }
     for pool in pools {
         let neighbours = by_place.get(&(&pool.agent, &pool.namespace)).into_iter().flatten();
-        let members = neighbours.filter(|process| is_member(pool, process)).filter_map(|process| member(process));
+        let members = neighbours
+            .filter(|process| pool.id.has_member(&pool.namespace, &process.spec.labels))
+            .filter_map(|process| member(process));
         let mut usage = PoolUsage { members: members.collect(), ..PoolUsage::default() };
         for member in &usage.members {
             usage.cpu_percent += member.cpu_percent;
@@ -68,11 +67,6 @@ fn add_usage(pools: &mut [PoolView], processes: &[ProcessRecord]) {
         }
         pool.usage = Some(usage);
     }
-}
-
-fn is_member(pool: &PoolView, process: &ProcessRecord) -> bool {
-    let id = pool.id.as_str();
-    id == pool.namespace.as_str() || process.spec.labels.get(POOL_LABEL).is_some_and(|group| group == id)
 }
 
 /// None before it was seen.

@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use proctor_api::{
     Refusal, RegisterQuery, Registration, RegistrationChange, RegistrationPlan, Row, Rows, Unregistration,
 };
-use proctor_model::{AgentId, Code, FieldError, Outcome, ProcessKey, Spec};
+use proctor_model::{AgentId, FieldError, Outcome, ProcessKey, Spec};
 use proctor_store::{HostSite, ProcessQuery, ProcessRecord, RegisterMode};
 
 use super::body::{Body, Params};
@@ -17,7 +17,7 @@ use super::diff::diff;
 use super::hosts::Chosen;
 use super::{ApiState, Result};
 use crate::api::gse::decode::{Process, registration};
-use crate::control::HostRef;
+use crate::control::{HostRef, never_enrolled};
 
 /// Registers a process on hosts, or replaces its spec. The body is that of register_proc_info.
 #[utoipa::path(post, path = "/processes", operation_id = "register", params(RegisterQuery),
@@ -30,7 +30,7 @@ pub(super) async fn register(
 ) -> Result<Json<Rows>> {
     let mode = if query.update == Some(true) { RegisterMode::Upsert } else { RegisterMode::Create };
     let (process, spec) = read(&body)?;
-    let outcomes = state.control.register(&caller.who, &process.key, &spec, &process.hosts, mode).await?;
+    let outcomes = state.control.register(&caller.who, &process.key, &spec.into(), &process.hosts, mode).await?;
     Ok(rows(&process.hosts, outcomes))
 }
 
@@ -53,13 +53,13 @@ pub(super) async fn plan(
     let registered: HashMap<&AgentId, &ProcessRecord> = records.iter().map(|record| (&record.agent, record)).collect();
     let change = |(named, host): (&HostRef, Option<HostSite>)| {
         let known = host.as_ref().and_then(|host| registered.get(&host.agent));
-        let refused = host.is_none().then(|| Refusal {
-            code: Code::AgentAbsent.number(),
-            name: Code::AgentAbsent.name().to_owned(),
-            message: format!("host {named} has never enrolled an agent"),
+        let refused = host.is_none().then(|| {
+            let Outcome { code, message, .. } = never_enrolled(named);
+            Refusal { code: code.number(), name: code.name().to_owned(), message }
         });
         let changes = if refused.is_some() { Vec::new() } else { diff(known.map(|record| &*record.spec), Some(&spec)) };
-        RegistrationChange { host: named.to_string(), registered: known.is_some(), changes, refused }
+        let note = spec.instances_note().filter(|_| refused.is_none());
+        RegistrationChange { host: named.to_string(), registered: known.is_some(), changes, refused, note }
     };
     let hosts = process.hosts.iter().zip(hosts).map(change).collect();
     Ok(Json(RegistrationPlan { process: process.key.to_string(), hosts }))
@@ -82,10 +82,12 @@ pub(super) async fn unregister(
     Ok(rows(&hosts, outcomes))
 }
 
-/// What register_proc_info would read, of a body without a field that nobody knows.
+/// What register_proc_info would read, of a body without a field that nobody knows. It is the whole truth here:
+/// what it omits is not kept from an earlier registration.
 fn read(body: &Registration) -> std::result::Result<(Process, Arc<Spec>), FieldError> {
     body.check()?;
-    registration(&(&body.0).into())
+    let (process, given) = registration(&(&body.0).into(), RegisterMode::Create)?;
+    Ok((process, given.spec))
 }
 
 /// One row for each host, in the caller's order.

@@ -5,21 +5,22 @@
 //! changed, so the number of outcomes, which every poll reads, tells whether a text still is the
 //! task; where it is not, only what is new is read and written. What is kept is bounded in bytes, and
 //! what nobody has read for the longest time goes first.
+//! The ids of agents are those that they were bound to when the text was made; binding forgets all texts.
 //! Absent: anything that a restart could lose; who may read a task, which is asked before, with every
 //! poll; the texts of calls other than the result calls.
 
 mod rendition;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use proctor_model::TaskId;
-use proctor_store::{Store, StoreError, TaskSummary};
+use proctor_model::{AgentId, TaskId};
+use proctor_store::{Store, StoreError, TaskSummary, TaskView};
 
 use super::language::Language;
-use rendition::Rendition;
 pub(super) use rendition::Shape;
+use rendition::{BoundIds, Rendition};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -54,6 +55,11 @@ impl Default for Renditions {
 impl Renditions {
     fn bounded(bytes_max: usize) -> Self {
         Self { kept: Mutex::default(), bytes_max }
+    }
+
+    /// Forgets all texts: what they show beside outcomes has changed.
+    pub(super) fn clear(&self) {
+        *self.kept.lock() = Kept::default();
     }
 
     /// The task in the current language, with at least the outcomes that the summary counts; None
@@ -91,13 +97,22 @@ async fn renewed(store: &Arc<dyn Store>, key: Key, old: Option<Arc<Rendition>>) 
         }
         None => {
             let Some(task) = store.task(task).await? else { return Ok(None) };
-            Box::new(move || Rendition::new(shape, task))
+            let bound = bound_ids(store, &task).await?;
+            Box::new(move || Rendition::new(shape, task, bound))
         }
     };
     // Off the workers: a large task takes some tens of milliseconds.
     let written = tokio::task::spawn_blocking(move || language.within(write)).await;
     let failed = |error| StoreError::Failed { what: "write a task", source: Box::new(error) };
     Ok(Some(Arc::new(written.map_err(failed)?)))
+}
+
+/// The ids that agents of the task were bound to, by their own.
+async fn bound_ids(store: &Arc<dyn Store>, task: &TaskView) -> Result<BoundIds> {
+    let agents: HashSet<&AgentId> = task.targets.iter().filter_map(|view| view.target.agent.as_ref()).collect();
+    let agents: Vec<AgentId> = agents.into_iter().cloned().collect();
+    let sites = store.sites_by_agent(&agents).await?;
+    Ok(sites.into_iter().flatten().filter_map(|site| Some((site.agent, site.alias?))).collect())
 }
 
 #[derive(Debug, Default)]

@@ -1,9 +1,10 @@
 //! One task as JSON text, in pieces that are replaced one by one.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use proctor_model::{Code, Outcome};
+use proctor_model::{AgentId, Code, Outcome};
 use proctor_store::{Target, TaskView};
 use serde::Serialize;
 
@@ -39,7 +40,11 @@ struct Source {
     /// Without its targets.
     task: TaskView,
     targets: Vec<Target>,
+    bound: BoundIds,
 }
+
+/// The ids that agents were bound to, by their own.
+pub(super) type BoundIds = HashMap<AgentId, AgentId>;
 
 /// Some rows with a comma in front of each but the first of the task.
 #[derive(Clone, Debug)]
@@ -51,11 +56,11 @@ struct Piece {
 
 impl Rendition {
     /// In the current language.
-    pub(super) fn new(shape: Shape, mut task: TaskView) -> Self {
+    pub(super) fn new(shape: Shape, mut task: TaskView, bound: BoundIds) -> Self {
         let views = std::mem::take(&mut task.targets);
         let (targets, outcomes): (Vec<Target>, Vec<Option<Outcome>>) =
             views.into_iter().map(|view| (view.target, view.outcome)).unzip();
-        let source = Source { task, targets };
+        let source = Source { task, targets, bound };
         let mut pieces = Vec::new();
         for (number, outcomes) in outcomes.chunks(ROWS_PER_PIECE).enumerate() {
             let mut piece = PieceWriter::default();
@@ -145,12 +150,20 @@ impl Source {
     /// Of a target without an outcome: that it is under way.
     fn write(&self, text: &mut Vec<u8>, shape: Shape, index: usize, outcome: Option<&Outcome>) {
         let target = &self.targets[index];
-        if index > 0 {
-            text.push(b',');
+        let row_keys = std::iter::once(&target.row_key).chain(&target.other_row_keys);
+        for (number, row_key) in row_keys.enumerate() {
+            if index + number > 0 {
+                text.push(b',');
+            }
+            put(text, row_key);
+            text.push(b':');
+            self.write_row(text, shape, target, outcome);
         }
-        put(text, &target.row_key);
-        text.push(b':');
-        let content = outcome.map(|outcome| (outcome, content(&self.task, target, outcome)));
+    }
+
+    fn write_row(&self, text: &mut Vec<u8>, shape: Shape, target: &Target, outcome: Option<&Outcome>) {
+        let known_as = target.agent.as_ref().map(|agent| self.bound.get(agent).unwrap_or(agent));
+        let content = outcome.map(|outcome| (outcome, content(&self.task, target, known_as, outcome)));
         match (shape, content) {
             (Shape::Gse, None) => put(text, &Row::pending("")),
             (Shape::Gse, Some((outcome, content))) => put(text, &Row::finished(outcome, written(&content))),
@@ -160,9 +173,12 @@ impl Source {
     }
 
     fn bytes(&self) -> usize {
-        let texts =
-            |target: &Target| target.row_key.len() + target.agent.as_ref().map_or(0, |agent| agent.as_str().len());
-        size_of_val(&self.targets[..]) + self.targets.iter().map(texts).sum::<usize>()
+        let texts = |target: &Target| {
+            let others: usize = target.other_row_keys.iter().map(|key| key.len() + size_of::<String>()).sum();
+            target.row_key.len() + others + target.agent.as_ref().map_or(0, |agent| agent.as_str().len())
+        };
+        let bound = self.bound.len() * 2 * size_of::<AgentId>();
+        size_of_val(&self.targets[..]) + bound + self.targets.iter().map(texts).sum::<usize>()
     }
 }
 

@@ -38,6 +38,8 @@ async fn create(store: &Arc<dyn Store>, number: u128, targets: u32) {
         agent: Some(format!("agent-{index}").parse().unwrap()),
         host: None,
         row_key: format!("agent-{index}:web:\"nginx\""),
+        // Some hosts have a second name.
+        other_row_keys: index.is_multiple_of(7).then(|| format!("0:{index}:web:nginx")).into_iter().collect(),
     };
     let task = NewTask {
         id: id(number),
@@ -76,12 +78,16 @@ fn expected(task: &TaskView, shape: Shape) -> Value {
             (None, Shape::Gse) => json!({"error_code": 115, "error_msg": "handling", "content": ""}),
             (None, Shape::Job) => json!({"error_code": 115, "error_msg": "handling", "content": {}}),
             (Some(outcome), shape) => {
-                let content = serde_json::to_value(content(task, &view.target, outcome)).unwrap();
+                let content =
+                    serde_json::to_value(content(task, &view.target, view.target.agent.as_ref(), outcome)).unwrap();
                 let content = if shape == Shape::Gse { json!(content.to_string()) } else { content };
                 let message = language::of_outcome(outcome);
                 json!({"error_code": outcome.code.number(), "error_msg": message, "content": content})
             }
         };
+        for row_key in &view.target.other_row_keys {
+            rows.insert(row_key.clone(), row.clone());
+        }
         rows.insert(view.target.row_key.clone(), row);
     }
     let is_pending = task.targets.iter().any(|view| view.outcome.is_none());

@@ -9,13 +9,14 @@ use crate::api::json::Value;
 #[derive(Debug)]
 pub(super) struct Meta {
     pub(super) key: ProcessKey,
-    pub(super) labels: Labels,
+    /// None where the call says nothing about them.
+    pub(super) labels: Option<Labels>,
 }
 
 pub(super) fn meta(value: &Value<'_>) -> Result<Meta> {
     let fields = Fields::of(value)?;
     let key = ProcessKey::new(name(fields, "namespace")?, name(fields, "name")?);
-    Ok(Meta { key, labels: fields.optional("labels", labels)?.unwrap_or_default() })
+    Ok(Meta { key, labels: fields.optional("labels", labels)? })
 }
 
 /// For the calls that concern a whole namespace, where the name is optional and without effect.

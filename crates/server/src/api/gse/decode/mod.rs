@@ -10,26 +10,26 @@ mod pools;
 mod spec;
 mod targets;
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::HashMap;
 
-use proctor_model::{AgentId, FieldError, HostKey, Namespace, OperationKind, ProcessKey, Spec, TaskId};
+use proctor_model::{AgentId, FieldError, HostKey, Namespace, OperationKind, ProcessKey, TaskId};
 use proctor_store::ProcessQuery;
 
-use crate::api::fields::{Fields, count, each, integer, parsed};
+use crate::api::fields::{Fields, count, each, integer, parsed, text};
 use crate::api::json::Value;
-use crate::control::{HostRef, SpecSource, SubmittedItem, SubmittedTarget};
+use crate::control::{GivenSpec, HostRef, SpecSource, SubmittedItem, SubmittedTarget};
 pub(super) use pools::pool_change;
+use proctor_store::RegisterMode;
 use spec::Demand;
-pub(in crate::api) use spec::lifetime;
-pub(in crate::api) use targets::{KeyStyle, NamedHost};
-pub(in crate::api) use targets::{Taken, address, take, within_bounds};
-use targets::{bounded, hosts, unique};
+pub(in crate::api) use spec::{SCHEDULE_MISSING, lifetime};
+pub(in crate::api) use targets::{Count, KeyStyle, NamedHost, address, address_ref, merge_repeated};
+use targets::{Named, bounded, hosts, hosts_or_none, unrepeated};
 
 type Result<T> = std::result::Result<T, FieldError>;
 
 /// The most rows that one page of a listing has; the documents' number.
 const PAGE_MAX: u64 = 1000;
+const BATCH: &str = "proc_operate_req";
 
 /// The eight operations by the number that GSE and JOB's operate_process give them.
 pub(in crate::api) fn operation_kind(number: i64) -> Option<OperationKind> {
@@ -54,13 +54,17 @@ pub(in crate::api) struct Process {
     pub(in crate::api) row_keys: Vec<String>,
 }
 
-/// Body of register_proc_info and update_proc_info.
-pub(in crate::api) fn registration(params: &Value<'_>) -> Result<(Process, Arc<Spec>)> {
+/// Body of register_proc_info, and of update_proc_info where `mode` is an upsert.
+pub(in crate::api) fn registration(params: &Value<'_>, mode: RegisterMode) -> Result<(Process, GivenSpec)> {
     let fields = Fields::of(params)?;
     let meta = fields.required("meta", meta::meta)?;
     let process = process(fields, meta.key)?;
-    let spec = fields.required("spec", |value| spec::spec(value, &meta.labels, Demand::Registration))?;
-    Ok((process, Arc::new(spec)))
+    let demand = match mode {
+        RegisterMode::Create => Demand::Registration,
+        RegisterMode::Upsert => Demand::Update,
+    };
+    let spec = fields.required("spec", |value| spec::spec(value, meta.labels, demand))?;
+    Ok((process, spec))
 }
 
 /// Body of unregister_proc_info.
@@ -72,8 +76,7 @@ pub(super) fn unregistration(params: &Value<'_>) -> Result<Process> {
 
 fn process(fields: Fields<'_>, key: ProcessKey) -> Result<Process> {
     let what = written(&key);
-    let named = hosts(fields, KeyStyle::WithSupplier)?;
-    unique(fields, &named, &what, &mut Taken::new())?;
+    let named = unrepeated(hosts(fields, KeyStyle::WithSupplier)?.hosts);
     let row_keys = named.iter().map(|host| host.row_key(&what)).collect();
     Ok(Process { key, hosts: named.into_iter().map(|host| host.host).collect(), row_keys })
 }
@@ -88,64 +91,79 @@ pub(in crate::api) fn operation_v1(params: &Value<'_>) -> Result<Vec<SubmittedIt
     let fields = Fields::of(params)?;
     let meta = fields.required("meta", meta::meta)?;
     let kind = operation_kind(fields.required("op_type", integer)?);
-    let spec = SpecSource::Registered;
-    Ok(vec![item(fields, KeyStyle::WithSupplier, meta.key, kind, spec, &mut Taken::new())?])
+    let (item, _) = item(fields, KeyStyle::WithSupplier, meta.key, kind, SpecSource::Registered)?;
+    one(item)
 }
 
 /// Body of operate_proc_v2: the spec comes with the call.
 pub(in crate::api) fn operation_v2(params: &Value<'_>) -> Result<Vec<SubmittedItem>> {
-    Ok(vec![operation_with_spec(params, &mut Taken::new())?])
+    one(operation_with_spec(params)?.0)
+}
+
+/// A request of one item: a target that is there twice is one target.
+fn one(item: SubmittedItem) -> Result<Vec<SubmittedItem>> {
+    let mut items = vec![item];
+    merge_repeated(&mut items, |_, index| format!("[{index}]"))?;
+    Ok(items)
 }
 
 /// Body of operate_proc_multi.
 pub(in crate::api) fn batch(params: &Value<'_>) -> Result<Vec<SubmittedItem>> {
-    let mut taken = Taken::new();
-    let items = |value| each(value, |item| operation_with_spec(item, &mut taken));
-    let items = Fields::of(params)?.required("proc_operate_req", items)?;
+    let mut count = Count::default();
+    let operation = |value| {
+        let (item, list) = operation_with_spec(value)?;
+        count.add(item.targets.len())?;
+        Ok((item, list))
+    };
+    let items = Fields::of(params)?.required(BATCH, |value| each(value, operation))?;
     if items.is_empty() {
-        return Err(FieldError::new("proc_operate_req", "must hold at least one operation"));
+        return Err(FieldError::new(BATCH, "must hold at least one operation"));
     }
+    let (mut items, lists): (Vec<SubmittedItem>, Vec<&str>) = items.into_iter().unzip();
+    merge_repeated(&mut items, |item, index| format!("{BATCH}[{item}].{}[{index}]", lists[item]))?;
+    // One whose targets are all in others has nothing left to say.
+    items.retain(|item| !item.targets.is_empty());
     Ok(items)
 }
 
-fn operation_with_spec(value: &Value<'_>, taken: &mut Taken) -> Result<SubmittedItem> {
+/// With the field that names its hosts.
+fn operation_with_spec(value: &Value<'_>) -> Result<(SubmittedItem, &'static str)> {
     let fields = Fields::of(value)?;
     let meta = fields.required("meta", meta::meta)?;
     let kind = operation_kind(fields.required("op_type", integer)?);
-    let read = |value| spec::spec(value, &meta.labels, Demand::Operation);
+    let stores = kind.is_some_and(OperationKind::stores_spec);
+    let labels = meta.labels;
+    let read = |value| spec::spec(value, labels, Demand::Operation { stores });
     let spec = match kind {
         // Its rows end with 832 whatever the spec is.
         None => SpecSource::Registered,
         // A status query needs no spec; many clients fill it with zeroes. One that is complete
         // lets the agent look for a process that nobody has registered.
         Some(OperationKind::Status) => match fields.required("spec", read) {
-            Ok(spec) => SpecSource::Given(Arc::new(spec)),
+            Ok(spec) => SpecSource::Given(spec),
             Err(_) => SpecSource::Registered,
         },
-        Some(_) => SpecSource::Given(Arc::new(fields.required("spec", read)?)),
+        Some(_) => SpecSource::Given(fields.required("spec", read)?),
     };
-    item(fields, KeyStyle::WithoutSupplier, meta.key, kind, spec, taken)
+    item(fields, KeyStyle::WithoutSupplier, meta.key, kind, spec)
 }
 
-/// `taken` holds the targets of the whole request: each may be there once.
 fn item(
     fields: Fields<'_>,
     style: KeyStyle,
     key: ProcessKey,
     kind: Option<OperationKind>,
     spec: SpecSource,
-    taken: &mut Taken,
-) -> Result<SubmittedItem> {
+) -> Result<(SubmittedItem, &'static str)> {
     let what = written(&key);
-    let named = hosts(fields, style)?;
-    unique(fields, &named, &what, taken)?;
+    let Named { field, hosts } = hosts(fields, style)?;
     let target = |host: NamedHost| SubmittedTarget { row_key: host.row_key(&what), host: host.host };
-    Ok(SubmittedItem { key, kind, spec, targets: named.into_iter().map(target).collect() })
+    Ok((SubmittedItem { key, kind, spec, targets: hosts.into_iter().map(target).collect() }, field))
 }
 
 /// Body of the result calls.
 pub(super) fn task_id(params: &Value<'_>) -> Result<String> {
-    Fields::of(params)?.required("task_id", |value| crate::api::fields::text(value).map(str::to_owned))
+    Fields::of(params)?.required("task_id", |value| text(value).map(str::to_owned))
 }
 
 /// An id that is not of our form was never given out.
@@ -157,7 +175,7 @@ pub(in crate::api) fn known_form(text: &str) -> Option<TaskId> {
 pub(super) fn status_query(params: &Value<'_>, style: KeyStyle) -> Result<(ProcessKey, Vec<NamedHost>)> {
     let fields = Fields::of(params)?;
     let meta = fields.required("meta", meta::meta)?;
-    Ok((meta.key, hosts(fields, style)?))
+    Ok((meta.key, hosts_or_none(fields, style)?.hosts))
 }
 
 /// Body of sync_proc_status; 0, what Go clients send for nothing, is the default limit.
@@ -179,31 +197,46 @@ pub(super) fn listing(params: &Value<'_>) -> Result<ProcessQuery> {
 /// Body of get_process_group_info.
 pub(super) fn pool_query(params: &Value<'_>) -> Result<(Namespace, Vec<NamedHost>)> {
     let fields = Fields::of(params)?;
-    Ok((fields.required("meta", meta::namespace)?, hosts(fields, KeyStyle::WithSupplier)?))
+    Ok((fields.required("meta", meta::namespace)?, hosts_or_none(fields, KeyStyle::WithSupplier)?.hosts))
 }
 
-/// Body of the agent queries.
+/// Body of the agent queries. One that is asked for twice is there once.
 pub(super) fn agent_query(params: &Value<'_>) -> Result<Vec<NamedHost>> {
-    hosts(Fields::of(params)?, KeyStyle::WithoutSupplier)
+    Ok(unrepeated(hosts_or_none(Fields::of(params)?, KeyStyle::WithoutSupplier)?.hosts))
 }
 
-/// Body of proc/upgrade_to_agent_id.
-pub(super) fn id_bindings(params: &Value<'_>) -> Result<Vec<(HostKey, AgentId)>> {
-    let mut taken = HashSet::new();
+/// What proc/upgrade_to_agent_id is to do with one host.
+#[derive(Debug)]
+pub(super) struct IdBinding {
+    /// `cloud:ip` as it was written.
+    pub(super) name: String,
+    /// None where the address or the id can be none.
+    pub(super) binding: Option<(HostKey, AgentId)>,
+}
+
+/// Body of proc/upgrade_to_agent_id. A host that is there twice with one id is one host.
+pub(super) fn id_bindings(params: &Value<'_>) -> Result<Vec<IdBinding>> {
+    let mut taken: HashMap<String, (usize, String)> = HashMap::new();
+    let mut index = 0..;
     let binding = |value: &Value<'_>| {
         let fields = Fields::of(value)?;
-        let (_, ip) = fields.required("ip", address)?;
-        let host = HostKey::new(fields.required("bk_cloud_id", count::<u32>)?, 0, ip);
-        if !taken.insert(host) {
-            return Err(FieldError::new("", format!("target {host} is named twice")));
+        let (written, ip) = fields.required("ip", address)?;
+        let cloud = fields.required("bk_cloud_id", count::<u32>)?;
+        let id = fields.required("bk_agent_id", text)?;
+        let (name, index) = (format!("{cloud}:{written}"), index.next().unwrap_or_default());
+        if let Some((first, other)) = taken.get(&name) {
+            let problem = format!("target {name} is also at hosts[{first}], with another bk_agent_id");
+            return if other == id { Ok(None) } else { Err(FieldError::new("", problem)) };
         }
-        Ok((host, fields.required("bk_agent_id", parsed)?))
+        taken.insert(name.clone(), (index, id.to_owned()));
+        let host = ip.map(|ip| HostKey::new(cloud, 0, ip));
+        Ok(Some(IdBinding { name, binding: host.zip(id.parse().ok()) }))
     };
     let bindings = Fields::of(params)?.required("hosts", |hosts| each(bounded(hosts)?, binding))?;
     if bindings.is_empty() {
         return Err(FieldError::new("hosts", "must name at least one host"));
     }
-    Ok(bindings)
+    Ok(bindings.into_iter().flatten().collect())
 }
 
 /// Body of task/get_task_state: without ids, all agents of the task.
@@ -213,7 +246,7 @@ pub(super) fn task_state_query(params: &Value<'_>) -> Result<(String, Option<Vec
     let is_filled = |ids: &Value<'_>| Ok(ids.as_list().is_none_or(|ids| !ids.is_empty()));
     let has_ids = fields.optional("agent_id_list", is_filled)?.unwrap_or(false);
     let named = has_ids.then(|| hosts(fields, KeyStyle::WithoutSupplier)).transpose()?;
-    Ok((id, named))
+    Ok((id, named.map(|named| unrepeated(named.hosts))))
 }
 
 /// A single namespace or name, for the other modules here.

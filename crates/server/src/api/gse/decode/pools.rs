@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use proctor_model::{FieldError, Namespace, Pool, PoolId, PoolLimits, Weight};
 
-use super::{KeyStyle, Result, Taken, hosts, meta, unique};
+use super::{KeyStyle, Result, hosts, meta, unrepeated};
 use crate::api::fields::{Fields, each, flag, integer, parsed, percent};
 use crate::api::json::Value;
 use crate::control::HostRef;
@@ -20,8 +20,7 @@ pub(in crate::api) struct PoolChange {
 pub(in crate::api) fn pool_change(params: &Value<'_>) -> Result<PoolChange> {
     let fields = Fields::of(params)?;
     let namespace = fields.required("meta", meta::namespace)?;
-    let named = hosts(fields, KeyStyle::WithSupplier)?;
-    unique(fields, &named, namespace.as_str(), &mut Taken::new())?;
+    let named = unrepeated(hosts(fields, KeyStyle::WithSupplier)?.hosts);
     let row_keys = named.iter().map(|host| host.row_key(namespace.as_str())).collect();
     let groups = |value| Fields::of(value)?.required("process_group", |groups| pools(groups, &namespace));
     let pools = fields.required("spec", groups)?;

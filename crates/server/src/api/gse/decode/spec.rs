@@ -1,40 +1,65 @@
 //! `spec`: what the process is.
 
+use std::sync::Arc;
+
 use proctor_model::{
     AbsolutePath, ConfigFile, Control, FieldError, HealthPolicy, Identity, Labels, Lifetime, Limits, Ownership,
-    Percent, Policy, Seconds, Spec,
+    Percent, Period, Policy, Seconds, Spec,
 };
 
 use super::Result;
 use crate::api::fields::{Fields, count, each, integer, parsed, percent, seconds};
 use crate::api::json::Value;
+use crate::control::{GivenSpec, Omitted};
 
-/// For what a spec is read; registrations must be complete by the documents' rules.
+/// Without a schedule a periodic process would never run.
+pub(in crate::api) const SCHEDULE_MISSING: &str = "is missing: a periodic process needs a schedule";
+
+/// For what a spec is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Demand {
+    /// Complete by the documents' rules.
     Registration,
-    /// Clients leave `resource` out here.
-    Operation,
+    /// What it omits stays as it is registered.
+    Update,
+    /// As an update, where the operation stores its spec.
+    Operation { stores: bool },
 }
 
-pub(super) fn spec(value: &Value<'_>, labels: &Labels, demand: Demand) -> Result<Spec> {
+impl Demand {
+    /// One that is for a single stop, or for a look, needs no schedule.
+    fn is_stored(self) -> bool {
+        match self {
+            Self::Registration | Self::Update => true,
+            Self::Operation { stores } => stores,
+        }
+    }
+}
+
+pub(super) fn spec(value: &Value<'_>, labels: Option<Labels>, demand: Demand) -> Result<GivenSpec> {
     let fields = Fields::of(value)?;
     let limits = match demand {
-        Demand::Registration => fields.required("resource", limits)?,
-        Demand::Operation => fields.optional("resource", limits)?.unwrap_or_default(),
+        Demand::Registration => Some(fields.required("resource", limits)?),
+        Demand::Update | Demand::Operation { .. } => fields.optional("resource", limits)?,
     };
+    let omitted = Omitted { labels: labels.is_none(), limits: limits.is_none() };
+    let policy_name = fields.name_of(["monitor_policy", "alive_monitor_policy"]);
+    let policy = fields.required(policy_name, policy)?;
+    if policy.lacks_schedule() && demand.is_stored() {
+        return Err(FieldError::new("crontab_rule", SCHEDULE_MISSING).inside(policy_name));
+    }
     let report_id = |value| Fields::of(value)?.optional("report_id", integer);
     let spec = Spec {
         identity: fields.required("identity", identity)?,
         control: fields.required("control", control)?,
-        limits,
-        policy: fields.required(fields.name_of(["monitor_policy", "alive_monitor_policy"]), policy)?,
+        limits: limits.unwrap_or_default(),
+        policy,
         ownership: Ownership::default(),
         report_id: fields.optional("warn_report_policy", report_id)?.flatten(),
         configmap: fields.optional("configmap", configmap)?.unwrap_or_default(),
-        labels: labels.clone(),
+        labels: labels.unwrap_or_default(),
     };
-    spec.bounded()
+    Ok(GivenSpec { spec: Arc::new(spec.bounded()?), omitted })
 }
 
 fn identity(value: &Value<'_>) -> Result<Identity> {
@@ -43,8 +68,8 @@ fn identity(value: &Value<'_>) -> Result<Identity> {
         proc_name: fields.required("proc_name", parsed)?,
         setup_path: fields.required("setup_path", parsed)?,
         pid_path: fields.required("pid_path", parsed)?,
-        config_path: fields.filled("config_path")?,
-        log_path: fields.filled("log_path")?,
+        config_path: fields.filled::<AbsolutePath>("config_path")?.map(Into::into),
+        log_path: fields.filled::<AbsolutePath>("log_path")?.map(Into::into),
         user: fields.required("user", parsed)?,
         index_key: fields.text_or_empty("index_key")?,
     })
@@ -93,7 +118,7 @@ fn policy(value: &Value<'_>) -> Result<Policy> {
         None => fields.filled("crotab_rule")?,
     };
     // Ours, in the words of JOB.
-    policy.cycle = set("cycle_time")?;
+    policy.cycle = fields.optional("cycle_time", seconds)?.filter(|given: &Period| given.get() > 0);
     policy.instances = fields.optional("instance_num", count::<u32>)?.filter(|given| *given > 0).unwrap_or(1);
     policy.health = fields.optional("health_check", health)?.unwrap_or_default();
     Ok(policy)
@@ -104,7 +129,7 @@ fn health(value: &Value<'_>) -> Result<HealthPolicy> {
     let fields = Fields::of(value)?;
     let usual = HealthPolicy::default();
     let at_least_one = |name, usual: Seconds| match fields.optional(name, seconds)? {
-        Some(given) if given.get() == 0 => Err(FieldError::new(name, "must be at least 1")),
+        Some(given) if Seconds::get(given) == 0 => Err(FieldError::new(name, "must be at least 1")),
         given => Ok(given.unwrap_or(usual)),
     };
     let failures = fields.optional("failures", count)?.unwrap_or(usual.failures);

@@ -1,16 +1,18 @@
 //! `hosts` and `agent_id_list`: which hosts, and how the caller writes them.
+//!
+//! Promised: a text that can be no host's address or id is a host of its own that nobody has, so that one
+//! such entry does not spoil a batch; its row stands under the key as it was written.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use proctor_model::{FieldError, HostKey};
 
 use super::Result;
 use crate::api::fields::{Fields, count, each, parsed, text};
 use crate::api::json::Value;
-use crate::control::HostRef;
+use crate::control::{HostRef, SpecSource, SubmittedItem};
 
 /// How a host that is named by address begins the keys of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +30,26 @@ pub(in crate::api) struct NamedHost {
     /// The id or the address as it was written.
     written: String,
     /// None for a host that is named by an id.
-    style: Option<KeyStyle>,
+    address: Option<Address>,
+}
+
+/// What stands in front of an address.
+#[derive(Clone, Copy, Debug)]
+struct Address {
+    cloud: u32,
+    /// None where keys are written without it.
+    supplier: Option<u32>,
 }
 
 impl NamedHost {
     /// The id as it was written; None for a host that is named by address.
     pub(in crate::api) fn id(&self) -> Option<&str> {
-        self.style.is_none().then_some(&*self.written)
+        self.address.is_none().then_some(&*self.written)
+    }
+
+    /// The address as it was written, with its cloud area; None for a host that is named by an id.
+    pub(in crate::api) fn address(&self) -> Option<(&str, u32)> {
+        self.address.map(|address| (&*self.written, address.cloud))
     }
 
     /// How the keys of its rows begin: for an id, the id as it was written.
@@ -54,31 +69,39 @@ impl NamedHost {
     }
 
     fn begin(&self, key: &mut String) {
-        let numbers = match (&self.host, self.style) {
-            (HostRef::Key(host), Some(KeyStyle::WithSupplier)) => write!(key, "{}:{}:", host.cloud, host.supplier),
-            (HostRef::Key(host), Some(KeyStyle::WithoutSupplier)) => write!(key, "{}:", host.cloud),
-            (HostRef::Key(_) | HostRef::Agent(_), None) | (HostRef::Agent(_), Some(_)) => Ok(()),
+        let numbers = match self.address {
+            Some(Address { cloud, supplier: Some(supplier) }) => write!(key, "{cloud}:{supplier}:"),
+            Some(Address { cloud, supplier: None }) => write!(key, "{cloud}:"),
+            None => Ok(()),
         };
         numbers.expect("a text takes all that is written");
         key.push_str(&self.written);
     }
 }
 
-/// Targets of one request: what they are about, and their hosts, however these are written.
-pub(in crate::api) type Taken = HashSet<(Arc<str>, HostRef)>;
+/// The hosts of a request, and the field that named them.
+#[derive(Debug)]
+pub(in crate::api) struct Named {
+    pub(in crate::api) field: &'static str,
+    pub(in crate::api) hosts: Vec<NamedHost>,
+}
 
-/// False if the target is there already.
-pub(in crate::api) fn take(taken: &mut Taken, what: &Arc<str>, host: &HostRef) -> bool {
-    let host = match host {
-        // The supplier is no part of a host's identity.
-        HostRef::Key(key) => HostRef::Key(HostKey { supplier: 0, ..*key }),
-        HostRef::Agent(agent) => HostRef::Agent(agent.clone()),
-    };
-    taken.insert((Arc::clone(what), host))
+/// Counts the targets of one request.
+#[derive(Debug, Default)]
+pub(in crate::api) struct Count(usize);
+
+impl Count {
+    pub(in crate::api) fn add(&mut self, targets: usize) -> Result<()> {
+        self.0 += targets;
+        within_bounds(self.0)
+    }
 }
 
 /// Room for a cloud and a supplier with their colons.
 const NUMBERS_CHARS: usize = 8;
+
+/// Of a text that can be no address or id: it is given back in a row.
+const UNUSABLE_CHARS_MAX: usize = 128;
 
 /// Targets of one request. Clients send up to 30,000 in one item; beyond this, several requests are
 /// better for everybody.
@@ -88,17 +111,27 @@ const IDS: &str = "agent_id_list";
 const HOSTS: &str = "hosts";
 
 /// `agent_id_list` where it names anything, else `hosts`; at least one.
-pub(super) fn hosts(fields: Fields<'_>, style: KeyStyle) -> Result<Vec<NamedHost>> {
-    let by_id = fields.optional(IDS, |ids| each(bounded(ids)?, by_id))?.unwrap_or_default();
-    if !by_id.is_empty() {
-        return Ok(by_id);
-    }
-    let named = fields.optional(HOSTS, |hosts| each(bounded(hosts)?, |host| by_address(host, style)))?;
-    let named = named.ok_or_else(|| FieldError::new(HOSTS, "is missing"))?;
-    if named.is_empty() {
-        return Err(FieldError::new(HOSTS, "must name at least one host"));
+pub(super) fn hosts(fields: Fields<'_>, style: KeyStyle) -> Result<Named> {
+    let named = hosts_or_none(fields, style)?;
+    if named.hosts.is_empty() {
+        return Err(FieldError::new(named.field, "must name at least one host"));
     }
     Ok(named)
+}
+
+/// As [`hosts`], for a query: no host is no answer.
+pub(super) fn hosts_or_none(fields: Fields<'_>, style: KeyStyle) -> Result<Named> {
+    let ids = fields.optional(IDS, |ids| each(bounded(ids)?, by_id))?;
+    let ids = match ids {
+        Some(hosts) if !hosts.is_empty() => return Ok(Named { field: IDS, hosts }),
+        ids => ids,
+    };
+    let named = fields.optional(HOSTS, |hosts| each(bounded(hosts)?, |host| by_address(host, style)))?;
+    match (named, ids) {
+        (Some(hosts), _) => Ok(Named { field: HOSTS, hosts }),
+        (None, Some(hosts)) => Ok(Named { field: IDS, hosts }),
+        (None, None) => Err(FieldError::new(HOSTS, "is missing")),
+    }
 }
 
 /// A list that is not too long; whatever is no list is left to be refused for that.
@@ -121,45 +154,102 @@ fn by_address(value: &Value<'_>, style: KeyStyle) -> Result<NamedHost> {
     let (written, ip) = fields.required("ip", address)?;
     let cloud = fields.required("bk_cloud_id", count::<u32>)?;
     let supplier = fields.optional("bk_supplier_id", count::<u32>)?.unwrap_or(0);
-    let host = HostRef::Key(HostKey::new(cloud, supplier, ip));
-    Ok(NamedHost { host, written: written.to_owned(), style: Some(style) })
+    let host = address_ref(written, cloud, supplier, ip);
+    let supplier = (style == KeyStyle::WithSupplier).then_some(supplier);
+    Ok(NamedHost { host, written: written.to_owned(), address: Some(Address { cloud, supplier }) })
 }
 
-pub(in crate::api) fn address<'a>(value: &'a Value<'_>) -> Result<(&'a str, IpAddr)> {
+/// An address as it was written; None where it can be none.
+pub(in crate::api) fn address<'a>(value: &'a Value<'_>) -> Result<(&'a str, Option<IpAddr>)> {
     let written = text(value)?;
-    let ip = written.parse().map_err(|_| FieldError::new("", format!("'{written}' is not an IP address")))?;
-    Ok((written, ip))
+    match written.parse() {
+        Ok(ip) => Ok((written, Some(ip))),
+        Err(_) => Ok((presentable(written)?, None)),
+    }
+}
+
+pub(in crate::api) fn address_ref(written: &str, cloud: u32, supplier: u32, ip: Option<IpAddr>) -> HostRef {
+    match ip {
+        Some(ip) => HostRef::Key(HostKey::new(cloud, supplier, ip)),
+        None => HostRef::Unusable(written.into()),
+    }
+}
+
+/// A text that is no address or id, if it may stand in a row.
+fn presentable(written: &str) -> Result<&str> {
+    if written.chars().count() > UNUSABLE_CHARS_MAX {
+        return Err(FieldError::new("", format!("must not be longer than {UNUSABLE_CHARS_MAX} characters")));
+    }
+    if written.chars().any(char::is_control) {
+        return Err(FieldError::new("", "must not contain control characters"));
+    }
+    Ok(written)
 }
 
 /// An agent id, or `cloud:ip`, which stands for the agent of that host.
 fn by_id(value: &Value<'_>) -> Result<NamedHost> {
     let written = text(value)?;
-    let host = if written.contains(':') { HostRef::Key(address_id(written)?) } else { HostRef::Agent(parsed(value)?) };
-    Ok(NamedHost { host, written: written.to_owned(), style: None })
+    let host = if written.contains(':') {
+        address_id(written).map(HostRef::Key)
+    } else {
+        parsed(value).ok().map(HostRef::Agent)
+    };
+    let host = match host {
+        Some(host) => host,
+        None => HostRef::Unusable(presentable(written)?.into()),
+    };
+    Ok(NamedHost { host, written: written.to_owned(), address: None })
 }
 
 /// Stricter than [`HostKey`]'s own form: an address alone is no id.
-fn address_id(written: &str) -> Result<HostKey> {
-    let parts = written.split_once(':').and_then(|(cloud, ip)| Some((cloud.parse().ok()?, ip.parse().ok()?)));
-    let (cloud, ip) =
-        parts.ok_or_else(|| FieldError::new("", format!("'{written}' is neither an agent id nor CLOUD:IP")))?;
-    Ok(HostKey::new(cloud, 0, ip))
+fn address_id(written: &str) -> Option<HostKey> {
+    let (cloud, ip) = written.split_once(':')?;
+    Some(HostKey::new(cloud.parse().ok()?, 0, ip.parse().ok()?))
 }
 
-/// Each target at most once in a request, however its host is written; the place of a second one is
-/// named. `taken` holds those that came before. A host that is named once by its address and once
-/// by its agent's id cannot be told here: it has two rows, which the agent works off one by one.
-pub(super) fn unique(fields: Fields<'_>, named: &[NamedHost], what: &str, taken: &mut Taken) -> Result<()> {
-    within_bounds(taken.len() + named.len())?;
-    taken.reserve(named.len());
-    let about: Arc<str> = what.into();
-    for (index, named) in named.iter().enumerate() {
-        if !take(taken, &about, &named.host) {
-            let has_ids = fields.optional(IDS, |ids| Ok(ids.as_list().is_some_and(|ids| !ids.is_empty())))?;
-            let list = if has_ids == Some(true) { IDS } else { HOSTS };
-            let problem = format!("target {} is named twice", named.row_key(what));
-            return Err(FieldError::new(format!("{list}[{index}]"), problem));
+/// Each row once: a host that is written twice in the same way is one host.
+pub(super) fn unrepeated(named: Vec<NamedHost>) -> Vec<NamedHost> {
+    let mut taken = HashSet::with_capacity(named.len());
+    named.into_iter().filter(|named| taken.insert(named.prefix())).collect()
+}
+
+/// Each row once in a request. A target that is there again with the same operation and an equal spec is
+/// one target; with another operation or spec the request contradicts itself, and both places are named.
+/// `place` tells where the target of an item is. Two names of one host are not told from two hosts here.
+pub(in crate::api) fn merge_repeated(
+    items: &mut [SubmittedItem],
+    place: impl Fn(usize, usize) -> String,
+) -> Result<()> {
+    let mut taken: HashMap<&str, (usize, usize)> = HashMap::new();
+    let mut repeated: Vec<HashSet<usize>> = vec![HashSet::new(); items.len()];
+    for (item, submitted) in items.iter().enumerate() {
+        for (index, target) in submitted.targets.iter().enumerate() {
+            let Some((first, first_index)) = taken.insert(&target.row_key, (item, index)) else { continue };
+            if first != item && !is_same_request(&items[first], submitted) {
+                let problem = format!(
+                    "target {} is also at {}, with another operation or spec",
+                    target.row_key,
+                    place(first, first_index)
+                );
+                return Err(FieldError::new(place(item, index), problem));
+            }
+            taken.insert(&target.row_key, (first, first_index));
+            repeated[item].insert(index);
         }
     }
+    drop(taken);
+    for (submitted, repeated) in items.iter_mut().zip(repeated).filter(|(_, repeated)| !repeated.is_empty()) {
+        let mut index = 0..;
+        submitted.targets.retain(|_| index.next().is_some_and(|index| !repeated.contains(&index)));
+    }
     Ok(())
+}
+
+fn is_same_request(one: &SubmittedItem, other: &SubmittedItem) -> bool {
+    let has_same_spec = match (&one.spec, &other.spec) {
+        (SpecSource::Given(one), SpecSource::Given(other)) => one == other,
+        (SpecSource::Registered, SpecSource::Registered) => true,
+        (SpecSource::Given(_) | SpecSource::Registered | SpecSource::Again(_), _) => false,
+    };
+    has_same_spec && one.key == other.key && one.kind == other.kind
 }

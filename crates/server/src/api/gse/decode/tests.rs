@@ -1,10 +1,18 @@
 //! The documents' own examples, what clients send instead, and what is refused.
 
-use proctor_model::{Lifetime, Limits, OperationKind, Percent, Policy, Seconds, Weight};
+use std::sync::Arc;
+
+use proctor_model::{Lifetime, Limits, OperationKind, Percent, Policy, Seconds, Spec, Weight};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::api::fields::testing::with;
+
+/// As register_proc_info reads it.
+fn registration(params: &crate::api::json::Value<'_>) -> Result<(Process, Arc<Spec>)> {
+    let (process, given) = super::registration(params, RegisterMode::Create)?;
+    Ok((process, given.spec))
+}
 
 fn secs(number: u32) -> Seconds {
     Seconds::try_from(number).unwrap()
@@ -207,20 +215,17 @@ fn what_does_not_fit_a_registration_is_refused_by_its_path() {
         ("/hosts", json!([]), "hosts: must name at least one host"),
         ("/hosts", json!("10.0.0.1"), "hosts: must be a list, not text"),
         ("/hosts/0", json!("10.0.0.1"), "hosts[0]: must be an object, not text"),
-        ("/hosts/0/ip", json!("host-a"), "hosts[0].ip: 'host-a' is not an IP address"),
+        ("/hosts/0/ip", json!(7), "hosts[0].ip: must be text, not a number"),
+        ("/hosts/0/ip", json!("a\tb"), "hosts[0].ip: must not contain control characters"),
+        ("/hosts/0/ip", json!(long), "hosts[0].ip: must not be longer than 128 characters"),
         ("/hosts/0/ip", json!(null), "hosts[0].ip: is missing"),
         ("/hosts/0/bk_cloud_id", json!(-1), "hosts[0].bk_cloud_id: -1 must not be negative"),
         ("/hosts/0/bk_cloud_id", json!(0.5), "hosts[0].bk_cloud_id: 0.5 is not an integer"),
         ("/hosts/0/bk_cloud_id", json!("x"), "hosts[0].bk_cloud_id: \"x\" is not an integer"),
         ("/hosts/0/bk_cloud_id", json!(null), "hosts[0].bk_cloud_id: is missing"),
         ("/hosts/0/bk_supplier_id", json!(-2), "hosts[0].bk_supplier_id: -2 must not be negative"),
-        ("/agent_id_list", json!(["a b"]), "agent_id_list[0]: may contain only letters, digits, '-', '_' and '.'"),
-        (
-            "/agent_id_list",
-            json!(["a", "x:10.0.0.1"]),
-            "agent_id_list[1]: 'x:10.0.0.1' is neither an agent id nor CLOUD:IP",
-        ),
-        ("/agent_id_list", json!(["a", "a"]), "agent_id_list[1]: target a:gse:proc-test is named twice"),
+        ("/agent_id_list", json!([7]), "agent_id_list[0]: must be text, not a number"),
+        ("/agent_id_list", json!(["a", long]), "agent_id_list[1]: must not be longer than 128 characters"),
         ("/spec", json!(null), "spec: is missing"),
         ("/spec/identity", json!(null), "spec.identity: is missing"),
         ("/spec/identity/user", json!(null), "spec.identity.user: is missing"),
@@ -241,6 +246,11 @@ fn what_does_not_fit_a_registration_is_refused_by_its_path() {
             "/spec/monitor_policy/auto_type",
             json!(3),
             "spec.monitor_policy.auto_type: 3 is none of 0 (periodic), 1 (resident), 2 (once)",
+        ),
+        (
+            "/spec/monitor_policy/auto_type",
+            json!(0),
+            "spec.monitor_policy.crontab_rule: is missing: a periodic process needs a schedule",
         ),
         (
             "/spec/monitor_policy/start_check_secs",
@@ -273,31 +283,131 @@ fn a_bad_schedule_is_refused_under_either_spelling() {
 }
 
 #[test]
-fn a_target_may_be_in_a_batch_once() {
+fn a_target_that_is_repeated_with_the_same_request_is_one() {
     let one = operation_with_spec_example();
     let twice = with(one.clone(), "/hosts", json!([one["hosts"][0], one["hosts"][0]]));
+    let elsewhere = with(one.clone(), "/hosts/0/ip", json!("10.0.0.2"));
 
-    let in_one_item = operation_v2(&(&twice).into()).unwrap_err();
-    let in_two_items = batch(&(&json!({"proc_operate_req": [one, one]})).into()).unwrap_err();
+    let in_one_item = operation_v2(&(&twice).into()).unwrap();
+    let in_items = batch(&(&json!({"proc_operate_req": [one, elsewhere, twice]})).into()).unwrap();
+    let v1 = operation_v1(&(&with(operate_example(0), "/hosts", twice["hosts"].clone())).into()).unwrap();
+    let (registered, _) = registration(&(&with(register_example(), "/hosts", twice["hosts"].clone())).into()).unwrap();
 
-    assert_eq!(in_one_item.to_string(), "hosts[1]: target 1:10.0.0.1:gse:proc-test is named twice");
-    assert_eq!(
-        in_two_items.to_string(),
-        "proc_operate_req[1].hosts[0]: target 1:10.0.0.1:gse:proc-test is named twice"
-    );
+    assert_eq!(in_one_item[0].targets.len(), 1);
+    let keys: Vec<&str> = in_items.iter().flat_map(|item| &item.targets).map(|target| &*target.row_key).collect();
+    assert_eq!(keys, ["1:10.0.0.1:gse:proc-test", "1:10.0.0.2:gse:proc-test"]);
+    assert_eq!((v1[0].targets.len(), registered.row_keys.len()), (1, 1));
 }
 
 #[test]
-fn a_host_is_the_same_whatever_its_supplier_and_spelling() {
+fn a_target_that_is_repeated_with_another_request_is_refused_by_both_places() {
+    let one = operation_with_spec_example();
+    let stop = with(one.clone(), "/op_type", json!(1));
+    let other_spec = with(one.clone(), "/spec/control/start_cmd", json!("./other.sh"));
+    let other_labels = with(one.clone(), "/meta/labels", json!(null));
+    let by_id = |body: &Value| with(with(body.clone(), "/agent_id_list", json!(["a", "b"])), "/hosts", json!(null));
+
+    for other in [stop.clone(), other_spec, other_labels] {
+        let error = batch(&(&json!({"proc_operate_req": [one, other]})).into()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "proc_operate_req[1].hosts[0]: target 1:10.0.0.1:gse:proc-test is also at proc_operate_req[0].hosts[0], \
+             with another operation or spec"
+        );
+    }
+    let mixed = batch(&(&json!({"proc_operate_req": [by_id(&one), by_id(&stop)]})).into()).unwrap_err();
+    assert_eq!(mixed.field, "proc_operate_req[1].agent_id_list[0]");
+    assert!(mixed.problem.contains(" at proc_operate_req[0].agent_id_list[0],"), "{mixed}");
+}
+
+#[test]
+fn names_of_one_host_that_differ_have_a_row_each() {
     let by_supplier =
         json!([{"ip": "10.0.0.1", "bk_cloud_id": 0, "bk_supplier_id": 1}, {"ip": "10.0.0.1", "bk_cloud_id": 0}]);
     let by_spelling = json!([{"ip": "fe80::1", "bk_cloud_id": 0}, {"ip": "fe80:0::1", "bk_cloud_id": 0}]);
 
-    for hosts in [by_supplier, by_spelling] {
-        let error = registration(&(&with(register_example(), "/hosts", hosts)).into()).unwrap_err();
+    let keys = |hosts| registration(&(&with(register_example(), "/hosts", hosts)).into()).unwrap().0.row_keys;
 
-        assert_eq!(error.field, "hosts[1]");
+    assert_eq!(keys(by_supplier), ["0:1:10.0.0.1:gse:proc-test", "0:0:10.0.0.1:gse:proc-test"]);
+    assert_eq!(keys(by_spelling), ["0:0:fe80::1:gse:proc-test", "0:0:fe80:0::1:gse:proc-test"]);
+}
+
+#[test]
+fn an_address_or_id_that_can_be_none_keeps_its_row() {
+    let address = with(operation_with_spec_example(), "/hosts/0/ip", json!(""));
+    let ids = with(operation_with_spec_example(), "/agent_id_list", json!(["0:", "x:10.0.0.1", "a b", "", "0:None"]));
+
+    let by_address = operation_v2(&(&address).into()).unwrap();
+    let by_id = operation_v2(&(&ids).into()).unwrap();
+    let (registered, _) = registration(&(&with(register_example(), "/hosts/0/ip", json!("host-a"))).into()).unwrap();
+
+    assert_eq!(by_address[0].targets[0].row_key, "1::gse:proc-test");
+    let keys: Vec<&str> = by_id[0].targets.iter().map(|target| target.row_key.split(":gse").next().unwrap()).collect();
+    assert_eq!(keys, ["0:", "x:10.0.0.1", "a b", "", "0:None"]);
+    assert!(by_id[0].targets.iter().all(|target| matches!(target.host, HostRef::Unusable(_))));
+    assert_eq!(registered.row_keys, ["1:2:host-a:gse:proc-test"]);
+}
+
+#[test]
+fn an_operation_on_no_host_is_refused_by_the_field_that_the_caller_used() {
+    let one = operation_with_spec_example();
+    let of = |hosts: Value, ids: Value| {
+        let body = with(with(one.clone(), "/hosts", hosts), "/agent_id_list", ids);
+        operation_v2(&(&body).into()).unwrap_err().to_string()
+    };
+
+    assert_eq!(of(json!([]), json!(null)), "hosts: must name at least one host");
+    assert_eq!(of(json!([]), json!([])), "hosts: must name at least one host");
+    assert_eq!(of(json!(null), json!([])), "agent_id_list: must name at least one host");
+    assert_eq!(of(json!(null), json!(null)), "hosts: is missing");
+}
+
+#[test]
+fn a_query_of_no_host_is_no_mistake() {
+    let none = json!({"meta": {"namespace": "a", "name": "b"}, "agent_id_list": []});
+
+    assert!(status_query(&(&none).into(), KeyStyle::WithoutSupplier).unwrap().1.is_empty());
+    assert!(agent_query(&(&none).into()).unwrap().is_empty());
+    assert!(pool_query(&(&none).into()).unwrap().1.is_empty());
+    assert_eq!(agent_query(&(&json!({})).into()).unwrap_err().to_string(), "hosts: is missing");
+}
+
+#[test]
+fn a_periodic_process_needs_a_schedule_where_its_spec_is_stored() {
+    let periodic = with(operation_with_spec_example(), "/spec/monitor_policy", json!(null));
+    let periodic = with(periodic, "/spec/alive_monitor_policy", json!({"auto_type": 0}));
+    let of = |op_type: i64, body: &Value| operation_v2(&(&with(body.clone(), "/op_type", json!(op_type))).into());
+
+    for stores in [0, 3, 7] {
+        assert_eq!(
+            of(stores, &periodic).unwrap_err().to_string(),
+            "spec.alive_monitor_policy.crontab_rule: is missing: a periodic process needs a schedule"
+        );
+        for (field, value) in [("crontab_rule", json!("* * * * *")), ("cycle_time", json!(31_622_400))] {
+            let scheduled = with(periodic.clone(), &format!("/spec/alive_monitor_policy/{field}"), value);
+            assert!(of(stores, &scheduled).is_ok(), "{field}");
+        }
     }
+    for only_uses in [1, 2, 4, 8, 9] {
+        assert!(matches!(of(only_uses, &periodic).unwrap()[0].spec, SpecSource::Given(_)), "{only_uses}");
+    }
+}
+
+#[test]
+fn what_a_call_omits_is_known_to_be_omitted() {
+    let omitted = |body: &Value| match &operation_v2(&body.into()).unwrap()[0].spec {
+        SpecSource::Given(given) => (given.omitted.labels, given.omitted.limits),
+        SpecSource::Registered | SpecSource::Again(_) => panic!("the spec is given"),
+    };
+    let whole = operation_with_spec_example();
+    let empty = with(with(whole.clone(), "/meta/labels", json!({})), "/spec/resource", json!({}));
+    let less = with(with(whole.clone(), "/meta/labels", json!(null)), "/spec/resource", json!(null));
+    let update = with(register_example(), "/spec/resource", json!(null));
+
+    assert_eq!((omitted(&whole), omitted(&empty), omitted(&less)), ((false, false), (false, false), (true, true)));
+    let (_, given) = super::registration(&(&update).into(), RegisterMode::Upsert).unwrap();
+    assert!(given.omitted.limits && !given.omitted.labels);
+    assert_eq!(registration(&(&update).into()).unwrap_err().to_string(), "spec.resource: is missing");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::fields::testing::with;
+use crate::control::HostRef;
 
 /// The example of manage_proc, on a host of ours.
 fn manage_example() -> Value {
@@ -34,14 +35,14 @@ fn operate_example() -> Value {
 
 fn spec_of(item: &SubmittedItem) -> &Spec {
     match &item.spec {
-        SpecSource::Given(spec) => spec,
+        SpecSource::Given(given) => &given.spec,
         SpecSource::Registered | SpecSource::Again(_) => panic!("every call of this family has a spec"),
     }
 }
 
 #[test]
 fn the_example_of_manage_is_kept_field_by_field() {
-    let items = manage_proc(&(&manage_example()).into()).unwrap();
+    let items = manage_proc(&(&manage_example()).into()).unwrap().items;
 
     let spec = spec_of(&items[0]);
     assert_eq!(items[0].kind, Some(OperationKind::Manage));
@@ -60,7 +61,7 @@ fn the_example_of_manage_is_kept_field_by_field() {
 
 #[test]
 fn manage_releases_by_2_and_knows_no_other_number() {
-    let items = manage_proc(&(&with(manage_example(), "/op_type", json!(2))).into()).unwrap();
+    let items = manage_proc(&(&with(manage_example(), "/op_type", json!(2))).into()).unwrap().items;
     let error = manage_proc(&(&with(manage_example(), "/op_type", json!(3))).into()).unwrap_err();
 
     assert_eq!(items[0].kind, Some(OperationKind::Release));
@@ -69,20 +70,143 @@ fn manage_releases_by_2_and_knows_no_other_number() {
 
 #[test]
 fn the_example_of_operate_takes_the_defaults() {
-    let items = operate_process(&(&operate_example()).into()).unwrap();
+    let items = operate_process(&(&operate_example()).into()).unwrap().items;
 
     let spec = spec_of(&items[0]);
     assert_eq!(items[0].kind, Some(OperationKind::Stop));
     assert_eq!(items[0].key.name.as_str(), "/usr/local/xxx/gseagent");
     assert_eq!(items[0].targets[0].row_key, "/usr/local/xxx/gseagent:0:10.0.0.1");
-    assert_eq!(spec.policy, Policy::new(Lifetime::Periodic));
+    assert_eq!(spec.policy, Policy::new(Lifetime::Resident));
+}
+
+#[test]
+fn a_managed_process_without_a_type_is_periodic_and_needs_its_cycle() {
+    let of = |op_type: i64, lifetime: Value, cycle: Value| {
+        let body = with(manage_example(), "/op_type", json!(op_type));
+        let body = with(body, "/process_infos/0/type", lifetime);
+        let body = with(body, "/process_infos/0/cycle_time", cycle);
+        manage_proc(&(&body).into()).map(|call| spec_of(&call.items[0]).policy.clone())
+    };
+
+    for lifetime in [json!(null), json!(0)] {
+        for cycle in [json!(null), json!(0)] {
+            assert_eq!(of(2, lifetime.clone(), cycle.clone()).unwrap().lifetime, Lifetime::Periodic);
+            let error = of(1, lifetime.clone(), cycle).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "process_infos[0].cycle_time: is missing: a periodic process needs a schedule"
+            );
+        }
+        assert_eq!(of(1, lifetime, json!(60)).unwrap().lifetime, Lifetime::Periodic);
+    }
+    assert_eq!(of(1, json!(1), json!(null)).unwrap().lifetime, Lifetime::Resident);
+}
+
+#[test]
+fn an_operated_process_without_a_type_is_periodic_where_it_has_a_cycle() {
+    let of = |op_type: i64, lifetime: Value, cycle: Value| {
+        let body = with(operate_example(), "/op_type", json!(op_type));
+        let body = with(body, "/process_infos/0/type", lifetime);
+        let body = with(body, "/process_infos/0/cycle_time", cycle);
+        operate_process(&(&body).into()).map(|call| spec_of(&call.items[0]).policy.clone())
+    };
+
+    assert_eq!(of(0, json!(null), json!(60)).unwrap().lifetime, Lifetime::Periodic);
+    assert_eq!(of(0, json!(null), json!(0)).unwrap().lifetime, Lifetime::Resident);
+    for stores in [0, 3, 7] {
+        let error = of(stores, json!(0), json!(null)).unwrap_err();
+        assert_eq!(error.to_string(), "process_infos[0].cycle_time: is missing: a periodic process needs a schedule");
+    }
+    for only_uses in [1, 2, 4, 8, 9] {
+        assert_eq!(of(only_uses, json!(0), json!(null)).unwrap().lifetime, Lifetime::Periodic);
+    }
+}
+
+#[test]
+fn a_cycle_has_up_to_366_days() {
+    let of = |cycle: u32| {
+        let body = with(manage_example(), "/process_infos/0/cycle_time", json!(cycle));
+        manage_proc(&(&body).into()).map(|call| spec_of(&call.items[0]).policy.cycle.unwrap().get())
+    };
+
+    assert_eq!(of(31_622_400), Ok(31_622_400));
+    assert_eq!(
+        of(31_622_401).unwrap_err().to_string(),
+        "process_infos[0].cycle_time: 31622401 is more than 31622400 seconds"
+    );
+}
+
+#[test]
+fn the_paths_of_configuration_and_log_may_be_relative() {
+    let body = with(operate_example(), "/process_infos/0/cfg_path", json!("../etc/x.conf"));
+    let body = with(body, "/process_infos/0/log_path", json!("log"));
+
+    let items = operate_process(&(&body).into()).unwrap().items;
+
+    let Identity { config_path, log_path, .. } = &spec_of(&items[0]).identity;
+    assert_eq!((config_path.as_ref().unwrap().as_str(), log_path.as_ref().unwrap().as_str()), ("../etc/x.conf", "log"));
+}
+
+#[test]
+fn a_scope_is_looked_at_before_a_business() {
+    let scope = |body: Value| operate_process(&(&body).into()).unwrap().scope;
+    let set = with(with(operate_example(), "/bk_scope_type", json!("biz_set")), "/bk_scope_id", json!("7"));
+    let same = with(with(operate_example(), "/bk_scope_type", json!("biz")), "/bk_scope_id", json!("1"));
+
+    assert_eq!(scope(operate_example()), JobScope::Business(1));
+    assert_eq!(scope(set), JobScope::BusinessSet(7));
+    assert_eq!(scope(same), JobScope::Business(1));
+}
+
+#[test]
+fn limits_and_labels_that_a_call_omits_are_known_to_be_omitted() {
+    let omitted = |body: Value| match &operate_process(&(&body).into()).unwrap().items[0].spec {
+        SpecSource::Given(given) => given.omitted,
+        SpecSource::Registered | SpecSource::Again(_) => panic!("every call of this family has a spec"),
+    };
+    let without =
+        with(with(operate_example(), "/process_infos/0/cpu_lmt", json!(null)), "/process_infos/0/mem_lmt", json!(null));
+
+    assert_eq!(omitted(operate_example()), Omitted { labels: true, limits: false });
+    assert_eq!(omitted(without), Omitted { labels: true, limits: true });
+}
+
+#[test]
+fn a_target_that_is_repeated_is_one_unless_it_contradicts_itself() {
+    let info = operate_example()["process_infos"][0].clone();
+    let body = |infos: Value| with(operate_example(), "/process_infos", infos);
+    let host = info["ip_list"][0].clone();
+    let twice = with(info.clone(), "/ip_list", json!([host, host]));
+    let other = with(info.clone(), "/stop_cmd", json!("./stop.sh"));
+
+    let merged = operate_process(&(&body(json!([twice, info]))).into()).unwrap().items;
+    let error = operate_process(&(&body(json!([info, other]))).into()).unwrap_err();
+
+    assert_eq!((merged.len(), merged[0].targets.len()), (1, 1));
+    assert_eq!(
+        error.to_string(),
+        "process_infos[1].ip_list[0]: target /usr/local/xxx/gseagent:0:10.0.0.1 is also at \
+         process_infos[0].ip_list[0], with another operation or spec"
+    );
+}
+
+#[test]
+fn an_address_that_can_be_none_keeps_its_row() {
+    for written in ["", "x"] {
+        let body = with(operate_example(), "/process_infos/0/ip_list/0/ip", json!(written));
+
+        let items = operate_process(&(&body).into()).unwrap().items;
+
+        assert_eq!(items[0].targets[0].row_key, format!("/usr/local/xxx/gseagent:0:{written}"));
+        assert_eq!(items[0].targets[0].host, HostRef::Unusable(written.into()));
+    }
 }
 
 #[test]
 fn a_setup_path_with_a_slash_at_its_end_makes_the_same_index() {
     let body = with(operate_example(), "/process_infos/0/setup_path", json!("/usr/local/xxx/"));
 
-    let items = operate_process(&(&body).into()).unwrap();
+    let items = operate_process(&(&body).into()).unwrap().items;
 
     assert_eq!(items[0].targets[0].row_key, "/usr/local/xxx/gseagent:0:10.0.0.1");
 }
@@ -93,7 +217,7 @@ fn limits_outside_the_range_are_none_and_a_blank_account_is_root() {
     let body = with(body, "/process_infos/0/mem_lmt", json!(-1));
     let body = with(body, "/process_infos/0/account", json!(""));
 
-    let items = operate_process(&(&body).into()).unwrap();
+    let items = operate_process(&(&body).into()).unwrap().items;
 
     assert_eq!(spec_of(&items[0]).limits, Limits::default());
     assert_eq!(spec_of(&items[0]).identity.user.as_str(), "root");
@@ -104,7 +228,7 @@ fn operate_proc_runs_scripts_of_fixed_names() {
     let body = with(operate_example(), "/process_infos/0/proc_name", json!("it's; rm"));
     let body = with(body, "/process_infos/0/cpu_lmt", json!(null));
 
-    let items = operate_proc(&(&body).into()).unwrap();
+    let items = operate_proc(&(&body).into()).unwrap().items;
 
     let spec = spec_of(&items[0]);
     assert_eq!(spec.control.start.as_ref().unwrap().as_str(), r"./start.sh 'it'\''s; rm' &");
@@ -117,7 +241,7 @@ fn operate_proc_runs_scripts_of_fixed_names() {
 fn operate_proc_knows_the_scripts_of_windows() {
     let body = with(operate_example(), "/process_infos/0/cmd_shell_ext", json!("bat"));
 
-    let items = operate_proc(&(&body).into()).unwrap();
+    let items = operate_proc(&(&body).into()).unwrap().items;
 
     assert_eq!(spec_of(&items[0]).control.stop.as_ref().unwrap().as_str(), "stop.bat gseagent");
 }
@@ -130,7 +254,6 @@ fn a_result_is_asked_for_with_text_from_a_query() {
 
 #[test]
 fn what_does_not_fit_is_refused_by_its_path() {
-    let host = json!({"bk_cloud_id": 0, "ip": "10.0.0.1"});
     let cases = [
         ("/bk_biz_id", json!(0), "bk_biz_id: 0 must be greater than 0"),
         ("/bk_biz_id", json!(null), "bk_biz_id: is missing, and so is bk_scope_type"),
@@ -143,16 +266,15 @@ fn what_does_not_fit_is_refused_by_its_path() {
         ("/process_infos/0/type", json!(7), "process_infos[0].type: 7 is none of 0 (periodic), 1 (resident), 2 (once)"),
         ("/process_infos/0/ip_list", json!([]), "process_infos[0].ip_list: must name at least one host"),
         ("/process_infos/0/ip_list", json!(null), "process_infos[0].ip_list: is missing"),
-        ("/process_infos/0/ip_list/0/ip", json!("x"), "process_infos[0].ip_list[0].ip: 'x' is not an IP address"),
+        (
+            "/process_infos/0/ip_list/0/ip",
+            json!("a\nb"),
+            "process_infos[0].ip_list[0].ip: must not contain control characters",
+        ),
         (
             "/process_infos/0/ip_list/0/bk_cloud_id",
             json!(-1),
             "process_infos[0].ip_list[0].bk_cloud_id: -1 must not be negative",
-        ),
-        (
-            "/process_infos/0/ip_list",
-            json!([host, host]),
-            "process_infos[0].ip_list[1]: target /usr/local/xxx/gseagent:0:10.0.0.1 is named twice",
         ),
     ];
     for (pointer, value, expected) in cases {
