@@ -5,12 +5,11 @@
 //! server. All four make an identity. `identity/session` holds the epoch of the last session: by it the
 //! server tells the directory from an older copy of it.
 
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use proctor_model::{AgentId, HostKey};
 use proctor_pki::AgentKey;
+use proctor_runtime::private;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug)]
@@ -66,28 +65,28 @@ impl Identity {
     ) -> std::io::Result<()> {
         let dir = state_dir.join("identity");
         let card = serde_json::to_string_pretty(&Card { agent: agent.clone(), host }).map_err(std::io::Error::other)?;
-        write_private(&dir.join("agent.json"), &card)?;
-        write_private(&dir.join("authority.pem"), authority_pem)?;
-        write_private(&dir.join("certificate.pem"), certificate_pem)
+        private::write(&dir.join("agent.json"), &card)?;
+        private::write(&dir.join("authority.pem"), authority_pem)?;
+        private::write(&dir.join("certificate.pem"), certificate_pem)
     }
 
     /// The key for a new identity: made once, so that a repeated enrolment is recognised.
     pub(crate) fn key(state_dir: &Path) -> Result<AgentKey, std::io::Error> {
         let dir = state_dir.join("identity");
-        make_private_dir(&dir)?;
+        private::dir(&dir).map_err(std::io::Error::other)?;
         let path = dir.join("key.pem");
         match std::fs::read_to_string(&path) {
             Ok(pem) => AgentKey::from_pem(&pem).map_err(std::io::Error::other),
             Err(_) => {
                 let key = AgentKey::generate().map_err(std::io::Error::other)?;
-                write_private(&path, &key.to_pem())?;
+                private::write(&path, &key.to_pem())?;
                 Ok(key)
             }
         }
     }
 
     pub(crate) fn renew(&self, certificate_pem: &str) -> std::io::Result<()> {
-        write_private(&self.dir.join("certificate.pem"), certificate_pem)
+        private::write(&self.dir.join("certificate.pem"), certificate_pem)
     }
 
     /// The epoch of the last session; 0 before the first.
@@ -97,24 +96,11 @@ impl Identity {
     }
 
     pub(crate) fn record_epoch(&self, epoch: u64) -> std::io::Result<()> {
-        write_private(&self.dir.join("session"), &epoch.to_string())
+        private::write(&self.dir.join("session"), &epoch.to_string())
     }
 
     /// The newest certificate: renewals replace the file while the agent runs.
     pub(crate) fn current_certificate(&self) -> String {
         std::fs::read_to_string(self.dir.join("certificate.pem")).unwrap_or_else(|_| self.certificate_pem.clone())
     }
-}
-
-pub(crate) fn make_private_dir(path: &Path) -> std::io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-/// Whole or not at all: written beside, synced, renamed.
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    let beside = path.with_extension("new");
-    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&beside, path)
 }

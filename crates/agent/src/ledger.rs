@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use proctor_model::{BootId, Event, OperationId, OperationKind, Outcome, Pool, ProcessKey};
+use proctor_runtime::private;
 use proctor_supervise::Record;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -53,6 +54,8 @@ pub enum LedgerError {
     Open { path: PathBuf, source: rusqlite::Error },
     #[error("the ledger {path} was written by a newer agent (schema {found}, this agent knows {SCHEMA})")]
     Newer { path: PathBuf, found: u32 },
+    #[error("cannot open the ledger {path} for its owner alone")]
+    Private { path: PathBuf, source: std::io::Error },
     #[error("cannot put the damaged ledger {path} aside")]
     PutAside { path: PathBuf, source: std::io::Error },
     #[error("cannot write the ledger: {0}")]
@@ -153,7 +156,7 @@ impl LedgerError {
         match self {
             Self::Newer { .. } => true,
             Self::Open { source, .. } => is_of_the_file(source),
-            Self::PutAside { .. } | Self::Write(_) => false,
+            Self::Private { .. } | Self::PutAside { .. } | Self::Write(_) => false,
         }
     }
 }
@@ -244,6 +247,7 @@ fn put_aside(path: &Path) -> Result<(), LedgerError> {
 }
 
 fn open_and_read(path: &Path) -> Result<(Connection, Memory), LedgerError> {
+    make_private(path).map_err(|source| LedgerError::Private { path: path.to_owned(), source })?;
     let failed = |source| LedgerError::Open { path: path.to_owned(), source };
     let mut connection = Connection::open(path).map_err(failed)?;
     let found = configure(&connection).map_err(failed)?;
@@ -254,6 +258,20 @@ fn open_and_read(path: &Path) -> Result<(Connection, Memory), LedgerError> {
     migrate(&mut connection, found).map_err(failed)?;
     let memory = read(&connection).map_err(failed)?;
     Ok((connection, memory))
+}
+
+/// SQLite gives new side files the mode of the ledger; old ones may have another.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    private::file(path)?;
+    for suffix in ["-wal", "-shm"] {
+        let mut side = path.as_os_str().to_owned();
+        side.push(suffix);
+        let side = PathBuf::from(side);
+        if side.exists() {
+            private::file(&side)?;
+        }
+    }
+    Ok(())
 }
 
 /// Sets how the file is used and returns its schema's number; 0 for a new file.

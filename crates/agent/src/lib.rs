@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use proctor_host::{Host, Prefer};
 use proctor_model::AgentId;
-use proctor_runtime::Tasks;
+use proctor_runtime::{Tasks, private};
 use tokio::sync::oneshot;
 
 pub use identity::{enrolled_id, is_enrolled};
@@ -68,6 +68,8 @@ pub enum Tracking {
 pub enum AgentError {
     #[error("cannot use the state directory {path}")]
     StateDir { path: PathBuf, source: std::io::Error },
+    #[error("cannot keep state")]
+    Private(#[from] private::PrivateError),
     #[error("another agent uses the state directory {path}: stop that one first, or give this one its own --state-dir")]
     Locked { path: PathBuf },
     #[error(
@@ -171,8 +173,8 @@ async fn watch_driver(inbox: driver::Inbox, turns: Arc<AtomicU64>, mut is_gone: 
 /// Held as long as the agent runs; the kernel lets go of it when the agent dies.
 fn lock(state_dir: &Path) -> Result<std::fs::File, AgentError> {
     let failed = |source| AgentError::StateDir { path: state_dir.to_owned(), source };
-    identity::make_private_dir(state_dir).map_err(failed)?;
-    let file = std::fs::File::create(state_dir.join("lock")).map_err(failed)?;
+    private::dir(state_dir)?;
+    let file = private::file(&state_dir.join("lock")).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => Err(AgentError::Locked { path: state_dir.to_owned() }),

@@ -140,6 +140,20 @@ impl Policy {
         Ok(())
     }
 
+    /// Whether a file is inside the allowed paths, as it is named and where its links lead. Asks the file
+    /// system, which may hang.
+    pub(crate) fn allows_file(&self, namespace: &Namespace, path: &Path) -> bool {
+        let allowed =
+            |roots: &Vec<AbsolutePath>| paths::is_inside(path, roots) && paths::stays_inside(path, roots).is_ok();
+        self.lists(namespace).all(|(_, lists)| lists.paths.as_ref().is_none_or(allowed))
+    }
+
+    /// As [`Self::allows_file`], for where an open file really is.
+    pub(crate) fn allows_opened(&self, namespace: &Namespace, real: &Path) -> bool {
+        let allowed = |roots: &Vec<AbsolutePath>| paths::stays_inside(real, roots).is_ok();
+        self.lists(namespace).all(|(_, lists)| lists.paths.as_ref().is_none_or(allowed))
+    }
+
     /// What counts for a namespace: the lists of the file itself, then those of the first rule that
     /// names it, with the number of that rule.
     fn lists(&self, namespace: &Namespace) -> impl Iterator<Item = (Option<usize>, &Lists)> {

@@ -108,6 +108,8 @@ pub(crate) enum Command {
     Dev(DevArgs),
     /// The control plane
     Server(ServerArgs),
+    /// Copy the store of a server, which may be running, to a file for its owner alone
+    Backup(BackupArgs),
     /// Join tokens for new agents
     #[command(subcommand)]
     Token(TokenCommand),
@@ -281,6 +283,15 @@ pub(crate) struct ServerArgs {
     pub(crate) data_dir: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) border: BorderArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    /// Where the copy goes; it must not be there yet
+    pub(crate) file: PathBuf,
+    /// Data directory of the server [default: /var/lib/proctor; ~/.local/share/proctor/server unless root]
+    #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

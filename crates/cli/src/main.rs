@@ -52,6 +52,7 @@ async fn run(cli: Cli) -> Result<Ended> {
     match cli.command {
         Command::Dev(args) => dev::run(args, &connection).await,
         Command::Server(args) => serve::run(args).await,
+        Command::Backup(args) => serve::back_up(args).await,
         Command::Token(TokenCommand::Create(args)) => admin::create_token(args, &connection).await,
         Command::App(AppCommand::Create(args)) => admin::create_app(args, &connection).await,
         Command::App(AppCommand::Rotate(args)) => admin::rotate_app(args, &connection).await,

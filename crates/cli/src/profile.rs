@@ -1,8 +1,7 @@
 //! Profiles: which server, and who we are to it.
 
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -46,7 +45,7 @@ impl Profile {
     /// Replaces the file as a whole; only its owner can read it.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let text = toml::to_string(self).context("cannot write a profile as TOML")?;
-        write_private(path, &text).with_context(|| format!("cannot write profile {}", path.display()))
+        proctor_runtime::private::write(path, &text).with_context(|| format!("cannot write profile {}", path.display()))
     }
 
     /// What the command line and the environment say goes before what the file says.
@@ -61,15 +60,6 @@ impl Profile {
             user_token: connection.user_token.clone().or(in_file),
         }
     }
-}
-
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    let beside = path.with_extension("new");
-    let _ = fs::remove_file(&beside); // it may have another mode
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&beside, path)
 }
 
 /// The client that a command of a person speaks through.

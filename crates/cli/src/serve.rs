@@ -1,20 +1,18 @@
 //! `proctor server`, and what `proctor dev` shares with it: the data directory, the store, and the
 //! way to the end.
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use proctor_runtime::Tasks;
+use proctor_runtime::{Tasks, private};
 use proctor_server::{Options, Server};
 use proctor_store::Store;
 use proctor_store::sqlite::SqliteStore;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::args::ServerArgs;
+use crate::args::{BackupArgs, ServerArgs};
 use crate::commands::Ended;
 use crate::profile;
 
@@ -41,6 +39,18 @@ pub(crate) async fn run(args: ServerArgs) -> Result<Ended> {
     };
     end(&tasks).await;
     ended
+}
+
+/// Copies the store, with every secret of the server.
+pub(crate) async fn back_up(args: BackupArgs) -> Result<Ended> {
+    let dir = args.data_dir.map_or_else(default_dir, Ok)?;
+    let store = store_file(&dir);
+    if !store.exists() {
+        bail!("{} holds no store: give --data-dir", dir.display());
+    }
+    SqliteStore::back_up(&store, &args.file).await?;
+    eprintln!("{} holds a copy of the store, the authority's key included. Keep it private.", args.file.display());
+    Ok(Ended::Well)
 }
 
 /// SIGTERM and SIGINT, noticed from the moment that this exists.
@@ -119,9 +129,5 @@ pub(crate) fn below_data_home(path: &str) -> Result<PathBuf> {
 
 /// For its owner only: it holds the authority's key.
 pub(crate) fn make_dir(dir: &Path) -> Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .with_context(|| format!("cannot make the directory {}", dir.display()))
+    Ok(private::dir(dir)?)
 }

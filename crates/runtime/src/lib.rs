@@ -7,6 +7,7 @@
 mod backoff;
 pub mod clock;
 mod log;
+pub mod private;
 mod tasks;
 
 pub use backoff::Backoff;

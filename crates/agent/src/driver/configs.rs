@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 
 use super::{Driver, Input};
 use crate::spool::Draft;
-use files::{Change, FILE_BYTES_MAX, State, Watched};
+use files::{Bounds, Change, FILE_BYTES_MAX, State, Watched};
 
 /// A stat of a file is about a microsecond.
 const PERIOD: Duration = Duration::from_secs(30);
@@ -177,13 +177,15 @@ impl Driver {
         if self.configs.next().is_none_or(|at| at > now) {
             return;
         }
+        let policy = self.policy();
         for mut job in self.configs.take_due(now) {
+            let bounds = Bounds::new(policy.clone(), &job.key.namespace);
             let (checks, inbox) = (self.configs.checks.clone(), self.inbox.clone());
             self.tasks.spawn("configs", async move {
                 let Ok(permit) = checks.acquire_owned().await else { return };
                 let working = tokio::task::spawn_blocking(move || {
                     let _permit = permit; // until the work is really over
-                    let changes = files::check(&mut job.files, clock::unix_millis() / 1000);
+                    let changes = files::check(&mut job.files, clock::unix_millis() / 1000, &bounds);
                     Checked { job, changes }
                 });
                 match working.await {
@@ -222,6 +224,7 @@ fn draft_of(key: &ProcessKey, change: &Change) -> Draft {
         State::Missing => "is missing".to_owned(),
         State::TooLarge => format!("is too large to be checked: more than {FILE_BYTES_MAX} bytes"),
         State::Unreadable(reason) => format!("cannot be checked: {reason}"),
+        State::Outside => "is not checked: it is outside the paths that the host's policy allows".to_owned(),
     };
     Draft::new(EventKind::ConfigChanged, format!("configuration file {path} of process {key} {word}"))
         .detail("path", path)

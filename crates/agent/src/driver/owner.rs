@@ -172,7 +172,7 @@ impl Driver {
         Gate { policy, resolver, key: key.clone(), spec, purpose }
     }
 
-    fn policy(&self) -> Option<Arc<Policy>> {
+    pub(super) fn policy(&self) -> Option<Arc<Policy>> {
         self.owner.file.current(self.now())
     }
 

@@ -210,3 +210,19 @@ fn a_row_that_cannot_be_understood_costs_that_row_and_everything_is_assigned_aga
     assert_eq!((names, memory.generation, memory.unfinished.len()), (vec!["a", "c"], 0, 0));
     assert!(!dir.path().join("ledger.db.damaged").exists());
 }
+
+#[test]
+fn a_ledger_is_for_its_owner_alone_also_one_that_was_not() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ledger.db");
+    drop(Ledger::open(&path).unwrap());
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+
+    let _ledger = Ledger::open(&path).unwrap();
+
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().mode() & 0o777, 0o600, "{:?}", entry.file_name());
+    }
+}

@@ -100,6 +100,7 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<End
         Command::Token(TokenCommand::Revoke(args)) => tokens::revoke(&session, &args.id).await,
         Command::Dev(_)
         | Command::Server(_)
+        | Command::Backup(_)
         | Command::Token(TokenCommand::Create(_))
         | Command::Swarm(_)
         | Command::Completion(_)

@@ -1,14 +1,14 @@
 //! How the file is opened, locked and brought to the newest schema.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use super::failure::Tried;
+use super::failure::{Failure, Tried};
 use crate::{Result, StoreError};
 
 const OPEN: &str = "open its file";
@@ -99,9 +99,41 @@ fn open(path: &Path) -> Tried<Connection> {
     Ok(connection)
 }
 
+/// A copy of the store as it is now, also beside a server that writes to it. The file must not be there yet;
+/// it is for its owner alone, as it holds every secret of the server.
+pub(super) fn back_up(path: &Path, to: &Path) -> Result<()> {
+    const BACK_UP: &str = "write a backup";
+    let failed = |error: std::io::Error| StoreError::Failed {
+        what: BACK_UP,
+        source: format!("cannot create {}: {error}", to.display()).into(),
+    };
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(failed)?;
+    let copied = copy_into(path, to).map_err(|failure| failure.of(BACK_UP));
+    if copied.is_err() {
+        let _ = std::fs::remove_file(to);
+    }
+    copied?;
+    file.sync_all().map_err(failed)
+}
+
+fn copy_into(path: &Path, to: &Path) -> Tried<()> {
+    let target = to.to_str().ok_or_else(|| Failure::Argument(format!("{} is not UTF-8", to.display())))?;
+    open(path)?.execute("VACUUM INTO ?1", [target])?;
+    Ok(())
+}
+
 fn private_file(path: &Path) -> Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(|error| {
-        StoreError::Failed { what: OPEN, source: format!("cannot open {}: {error}", path.display()).into() }
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    // One that was restored or copied here may have another mode.
+    let closed = opened.and_then(|file| {
+        if file.metadata()?.mode() & 0o077 != 0 {
+            file.set_permissions(Permissions::from_mode(0o600))?;
+        }
+        Ok(file)
+    });
+    closed.map_err(|error| StoreError::Failed {
+        what: OPEN,
+        source: format!("cannot open {}: {error}", path.display()).into(),
     })
 }
 

@@ -88,6 +88,15 @@ impl SqliteStore {
         Ok(store)
     }
 
+    /// Copies the store in `path` to a new file, for its owner alone; also while a server has it open.
+    pub async fn back_up(path: &Path, to: &Path) -> Result<()> {
+        const WHAT: &str = "write a backup";
+        let (path, to) = (path.to_owned(), to.to_owned());
+        tokio::task::spawn_blocking(move || connection::back_up(&path, &to))
+            .await
+            .map_err(|error| StoreError::Failed { what: WHAT, source: error.into() })?
+    }
+
     async fn open_with(path: &Path, pages_max: Option<u32>, sharing: Sharing) -> Result<Self> {
         const WHAT: &str = "open its file";
         let path = path.to_owned();

@@ -245,3 +245,20 @@ async fn a_tool_beside_the_server_adds_an_app_that_the_server_sees() {
 
     assert!(server.app("a").await.unwrap().is_some());
 }
+
+#[tokio::test]
+async fn a_backup_of_an_open_store_is_whole_and_for_its_owner_alone() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let (store, directory) = empty_store().await;
+    store.put_app(app(1)).await.unwrap();
+    let copy = directory.path().join("copy.db");
+
+    SqliteStore::back_up(&file(&directory), &copy).await.unwrap();
+    let again = SqliteStore::back_up(&file(&directory), &copy).await;
+
+    assert!(again.is_err(), "what is there is not overwritten");
+    assert_eq!(std::fs::metadata(&copy).unwrap().mode() & 0o777, 0o600);
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(SqliteStore::open(&copy).await.unwrap().apps().await.unwrap(), store.apps().await.unwrap());
+    assert_eq!(std::fs::metadata(&copy).unwrap().mode() & 0o777, 0o600, "a restored file is closed again");
+}

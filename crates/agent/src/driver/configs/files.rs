@@ -5,12 +5,16 @@
 //! right. Absent: a limit of time, so this runs on a thread where it may hang; what a wrong file
 //! holds, which is told to nobody.
 
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use md5::{Digest, Md5};
-use proctor_model::ConfigFile;
+use proctor_model::{ConfigFile, Namespace};
 
+use crate::policy::Policy;
 use crate::regular::{Stamp, open_regular};
 
 /// A configuration is smaller; whatever is larger is not worth a minute of the disk.
@@ -20,6 +24,34 @@ const CHECK_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// A file that changed so recently may change again without another time stamp.
 const SETTLED_SECS: i64 = 2;
 const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Which files may be looked at: those inside the paths of the host's policy.
+#[derive(Debug, Default)]
+pub(super) struct Bounds(Option<(Arc<Policy>, Namespace)>);
+
+impl Bounds {
+    pub(super) fn new(policy: Option<Arc<Policy>>, namespace: &Namespace) -> Self {
+        Self(policy.map(|policy| (policy, namespace.clone())))
+    }
+
+    fn has_policy(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn allow(&self, path: &Path) -> bool {
+        self.0.as_ref().is_none_or(|(policy, namespace)| policy.allows_file(namespace, path))
+    }
+
+    /// A link may have been changed since.
+    fn check_opened(&self, file: &File) -> io::Result<()> {
+        let Some((policy, namespace)) = &self.0 else { return Ok(()) };
+        let real = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+        match policy.allows_opened(namespace, &real) {
+            true => Ok(()),
+            false => Err(ErrorKind::PermissionDenied.into()),
+        }
+    }
+}
 
 /// One file, as it was seen last.
 #[derive(Clone, Debug)]
@@ -38,6 +70,8 @@ pub(super) enum State {
     Missing,
     TooLarge,
     Unreadable(String),
+    /// Not looked at: its md5 would be told of a file that is none of the caller's business.
+    Outside,
 }
 
 #[derive(Debug)]
@@ -54,6 +88,7 @@ impl State {
             Self::Missing => "missing",
             Self::TooLarge => "too_large",
             Self::Unreadable(_) => "unreadable",
+            Self::Outside => "outside",
         }
     }
 
@@ -83,8 +118,8 @@ impl Watched {
         self
     }
 
-    fn check(&mut self, now_secs: i64, budget: &mut u64) -> Option<Change> {
-        let (state, stamp) = self.look(budget)?;
+    fn check(&mut self, now_secs: i64, budget: &mut u64, bounds: &Bounds) -> Option<Change> {
+        let (state, stamp) = self.look(budget, bounds)?;
         self.stamp = stamp.filter(|stamp| now_secs.saturating_sub(stamp.changed_at()) >= SETTLED_SECS);
         let is_right = state == State::Right;
         let was_right = self.state.replace(state.clone()).is_none_or(|before| before == State::Right);
@@ -92,8 +127,11 @@ impl Watched {
     }
 
     /// None: as before, or to be read another time.
-    fn look(&self, budget: &mut u64) -> Option<(State, Option<Stamp>)> {
+    fn look(&self, budget: &mut u64, bounds: &Bounds) -> Option<(State, Option<Stamp>)> {
         let path = Path::new(self.path());
+        if !bounds.allow(path) {
+            return Some((State::Outside, None));
+        }
         let metadata = match std::fs::metadata(path) {
             Ok(metadata) => metadata,
             Err(error) => return Some((State::of_error(&error), None)),
@@ -109,24 +147,26 @@ impl Watched {
             return Some((State::TooLarge, Some(stamp)));
         }
         *budget = budget.checked_sub(metadata.len())?;
-        Some(match md5_of(path) {
+        Some(match md5_of(path, bounds) {
             Ok((Some(md5), stamp)) if md5.eq_ignore_ascii_case(self.file.md5.trim()) => (State::Right, Some(stamp)),
             Ok((Some(_), stamp)) => (State::Differs, Some(stamp)),
             Ok((None, stamp)) => (State::TooLarge, Some(stamp)),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && bounds.has_policy() => (State::Outside, None),
             Err(error) => (State::of_error(&error), None),
         })
     }
 }
 
 /// What has become wrong or right since the last check.
-pub(super) fn check(files: &mut [Watched], now_secs: i64) -> Vec<Change> {
+pub(super) fn check(files: &mut [Watched], now_secs: i64, bounds: &Bounds) -> Vec<Change> {
     let mut budget = CHECK_BYTES_MAX;
-    files.iter_mut().filter_map(|file| file.check(now_secs, &mut budget)).collect()
+    files.iter_mut().filter_map(|file| file.check(now_secs, &mut budget, bounds)).collect()
 }
 
 /// None: it has grown too large since it was looked at.
-fn md5_of(path: &Path) -> io::Result<(Option<String>, Stamp)> {
+fn md5_of(path: &Path, bounds: &Bounds) -> io::Result<(Option<String>, Stamp)> {
     let (file, metadata) = open_regular(path)?;
+    bounds.check_opened(&file)?;
     let mut file = file.take(FILE_BYTES_MAX + 1);
     let (mut hasher, mut buffer, mut bytes) = (Md5::new(), vec![0; BUFFER_BYTES], 0);
     loop {
@@ -155,13 +195,18 @@ mod tests {
     struct World {
         dir: tempfile::TempDir,
         files: Vec<Watched>,
+        bounds: Bounds,
     }
 
     impl World {
         fn new(md5: &str) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("app.conf").to_str().unwrap().parse().unwrap();
-            let world = Self { dir, files: vec![Watched::new(ConfigFile { path, md5: md5.to_owned() })] };
+            let world = Self {
+                dir,
+                files: vec![Watched::new(ConfigFile { path, md5: md5.to_owned() })],
+                bounds: Bounds::default(),
+            };
             world.write("one");
             world
         }
@@ -175,7 +220,7 @@ mod tests {
         }
 
         fn check_at(&mut self, now_secs: i64) -> Vec<State> {
-            check(&mut self.files, now_secs).into_iter().map(|change| change.state).collect()
+            check(&mut self.files, now_secs, &self.bounds).into_iter().map(|change| change.state).collect()
         }
 
         fn check(&mut self) -> Vec<State> {
@@ -229,7 +274,7 @@ mod tests {
     #[test]
     fn a_huge_file_is_not_read() {
         let mut world = World::new(MD5_OF_ONE);
-        std::fs::File::create(world.path()).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
+        File::create(world.path()).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
 
         assert_eq!(world.check(), [State::TooLarge]);
     }
@@ -254,7 +299,7 @@ mod tests {
         world.check_at(changed_at + 2);
         let stamp = world.files[0].stamp;
         assert!(stamp.is_some());
-        let nothing_left = world.files[0].look(&mut 0);
+        let nothing_left = world.files[0].look(&mut 0, &world.bounds);
         assert_eq!(nothing_left, None, "it costs nothing of the budget");
     }
 
@@ -263,9 +308,31 @@ mod tests {
         let mut world = World::new(MD5_OF_ONE);
         world.write("three");
 
-        assert!(world.files[0].check(LATER, &mut 2).is_none());
+        assert!(world.files[0].check(LATER, &mut 2, &world.bounds).is_none());
         assert_eq!(world.files[0].state, None);
         assert_eq!(world.check(), [State::Differs]);
+    }
+
+    #[test]
+    fn a_file_outside_the_policys_paths_tells_nothing_about_itself() {
+        let mut world = World::new(MD5_OF_ONE);
+        let elsewhere = tempfile::tempdir().unwrap();
+        let text = format!("paths = [{:?}]", elsewhere.path());
+        let policy = Arc::new(Policy::parse(Path::new("/policy.toml"), &text).unwrap());
+        let link = elsewhere.path().join("link");
+        std::os::unix::fs::symlink(world.path(), &link).unwrap();
+        world.bounds = Bounds::new(Some(policy), &"web".parse().unwrap());
+        let mut told = Vec::new();
+
+        for path in [world.path(), world.path().with_extension("missing"), link] {
+            let path = path.to_str().unwrap().parse().unwrap();
+            world.files = vec![Watched::new(ConfigFile { path, md5: MD5_OF_ONE.to_owned() })];
+            told.extend(world.check());
+        }
+        let opened = File::open(world.path()).unwrap();
+
+        assert_eq!(told, [State::Outside, State::Outside, State::Outside]);
+        assert!(world.bounds.check_opened(&opened).is_err(), "a link that was changed after the look");
     }
 
     #[test]
