@@ -10,6 +10,7 @@ mod dev;
 mod docs;
 mod documents;
 mod errors;
+mod exhaustion;
 mod faults;
 mod identity;
 mod job;

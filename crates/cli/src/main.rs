@@ -26,6 +26,9 @@ use commands::{AppCommand, Ended};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let is_service = cli.command.is_service();
+    if is_service {
+        proctor_host::memory::use_few_heaps();
+    }
     // Kept until everything is said.
     let _log = match logging::start(&cli.logging, &cli.command) {
         Ok(log) => log,

@@ -20,6 +20,10 @@ const STORE_FILE: &str = "proctor.db";
 /// More than the HTTP server gives to the requests that are under way.
 const END_MAX: Duration = Duration::from_secs(12);
 
+/// How often memory that nobody uses is looked for, and how much of it may be kept for the next request.
+const MEMORY_PERIOD: Duration = Duration::from_secs(5);
+const MEMORY_SLACK: u64 = 32 * 1024 * 1024;
+
 pub(crate) async fn run(args: ServerArgs) -> Result<Ended> {
     let mut stop = StopSignal::install()?;
     let dir = args.data_dir.map_or_else(default_dir, Ok)?;
@@ -32,6 +36,7 @@ pub(crate) async fn run(args: ServerArgs) -> Result<Ended> {
     tracing::info!(descriptors, http_connections = connections.total, of_one_peer = connections.per_peer, "limits");
     let options = Options { http: args.http, link: args.link, wait_for: None, border };
     let server = Server::start(options, store, &tasks).await?;
+    tasks.spawn("memory", give_back_memory());
     tracing::info!(http = %server.http, link = %server.link, data = %dir.display(), "the server serves");
     let ended = tokio::select! {
         () = stop.received() => Ok(Ended::Well),
@@ -51,6 +56,21 @@ pub(crate) async fn back_up(args: BackupArgs) -> Result<Ended> {
     SqliteStore::back_up(&store, &args.file).await?;
     eprintln!("{} holds a copy of the store, the authority's key included. Keep it private.", args.file.display());
     Ok(Ended::Well)
+}
+
+/// What a large request took goes back to the host a moment after it.
+async fn give_back_memory() {
+    let mut period = tokio::time::interval(MEMORY_PERIOD);
+    period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        period.tick().await;
+        // Goes through every heap, which may take some milliseconds.
+        let freed = tokio::task::spawn_blocking(|| proctor_host::memory::give_back_beyond(MEMORY_SLACK)).await;
+        match freed {
+            Ok(0) | Err(_) => {}
+            Ok(bytes) => tracing::debug!(bytes, "memory was given back"),
+        }
+    }
 }
 
 /// SIGTERM and SIGINT, noticed from the moment that this exists.

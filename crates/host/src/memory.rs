@@ -19,15 +19,61 @@ pub fn use_one_heap() {
     }
 }
 
-/// Gives freed pages back, and those of the program itself that were needed only then. Takes some
-/// milliseconds of a large heap.
+/// Few heaps, for a program with many threads that must not keep one for each. To be called before the first
+/// thread is started.
 #[cfg(target_env = "gnu")]
-pub fn give_back() {
+pub fn use_few_heaps() {
+    const HEAPS: libc::c_int = 4;
+    const MAPPED_BYTES: libc::c_int = 1024 * 1024;
+    #[allow(unsafe_code, reason = "there is no other way to tell the allocator")]
+    // SAFETY: mallopt takes two numbers.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, HEAPS);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES);
+    }
+}
+
+/// Gives freed pages back where more than `slack` bytes are resident that nothing uses. Returns how many bytes
+/// that freed.
+#[cfg(target_env = "gnu")]
+pub fn give_back_beyond(slack: u64) -> u64 {
+    let Some(before) = resident().filter(|resident| *resident > in_use() + slack) else { return 0 };
+    trim();
+    before.saturating_sub(resident().unwrap_or(before))
+}
+
+/// Bytes of our own, without those of files.
+#[cfg(target_env = "gnu")]
+fn resident() -> Option<u64> {
+    const PAGE: u64 = 4096;
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let mut pages = statm.split(' ').skip(1).map_while(|field| field.parse::<u64>().ok());
+    let (resident, shared) = (pages.next()?, pages.next()?);
+    Some(resident.saturating_sub(shared) * PAGE)
+}
+
+#[cfg(target_env = "gnu")]
+fn in_use() -> u64 {
+    #[allow(unsafe_code, reason = "only the allocator knows")]
+    // SAFETY: mallinfo2 takes nothing and returns numbers.
+    let info = unsafe { libc::mallinfo2() };
+    (info.uordblks + info.hblkhd) as u64
+}
+
+#[cfg(target_env = "gnu")]
+fn trim() {
     #[allow(unsafe_code, reason = "there is no other way to tell the allocator")]
     // SAFETY: malloc_trim takes a number and touches only what is free.
     unsafe {
         libc::malloc_trim(0);
     }
+}
+
+/// Gives freed pages back, and those of the program itself that were needed only then. Takes some
+/// milliseconds of a large heap.
+#[cfg(target_env = "gnu")]
+pub fn give_back() {
+    trim();
     crate::spawn::forget_left();
     give_back_program();
 }
@@ -61,3 +107,13 @@ pub fn use_one_heap() {}
 /// Other allocators do as they do.
 #[cfg(not(target_env = "gnu"))]
 pub fn give_back() {}
+
+/// Other allocators do as they do.
+#[cfg(not(target_env = "gnu"))]
+pub fn use_few_heaps() {}
+
+/// Other allocators do as they do.
+#[cfg(not(target_env = "gnu"))]
+pub fn give_back_beyond(_: u64) -> u64 {
+    0
+}

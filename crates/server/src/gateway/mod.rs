@@ -6,6 +6,7 @@
 //! only carries them.
 
 mod enrol;
+mod greetings;
 mod session;
 
 use std::net::SocketAddr;
@@ -14,20 +15,20 @@ use std::time::Duration;
 
 use proctor_pki::{Authority, AuthoritySecret};
 use proctor_runtime::{Backoff, Tasks, clock};
-use proctor_store::Store;
+use proctor_store::{HostQuery, Store};
 use proctor_wire::{ALPN_ENROL, ALPN_SESSION};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::ServerError;
 use crate::control::Control;
+use greetings::Greetings;
 
 const AUTHORITY: &str = "authority";
-/// Connections that have not finished their handshake and greeting.
-const GREETINGS_MAX: usize = 512;
+/// For the handshake and the greeting; for the first word of it.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
+const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The server's own authority: read from the store, made on first use.
 pub async fn authority(store: &Arc<dyn Store>) -> Result<Authority, ServerError> {
@@ -47,7 +48,7 @@ fn now() -> jiff::Timestamp {
 struct Gateway {
     control: Control,
     authority: Authority,
-    greetings: Arc<Semaphore>,
+    greetings: Arc<Greetings>,
     strangers: enrol::Strangers,
 }
 
@@ -60,39 +61,57 @@ pub(crate) async fn serve(address: SocketAddr, control: Control, tasks: &Tasks) 
     let listen_error = |source| ServerError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
-    let gateway = Arc::new(Gateway {
-        control,
-        authority,
-        greetings: Arc::new(Semaphore::new(GREETINGS_MAX)),
-        strangers: enrol::Strangers::default(),
-    });
+    let gateway =
+        Arc::new(Gateway { control, authority, greetings: Arc::default(), strangers: enrol::Strangers::default() });
     let of_tasks = tasks.clone();
     tasks.spawn_critical("link listener", async move { accept(listener, acceptor, gateway, of_tasks).await });
     Ok(address)
 }
 
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, gateway: Arc<Gateway>, tasks: Tasks) {
+    know_hosts(&gateway).await;
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     loop {
-        let permit = gateway.greetings.clone().acquire_owned().await.expect("the semaphore is never closed");
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                backoff.reset();
-                let (gateway, acceptor, of_tasks) = (gateway.clone(), acceptor.clone(), tasks.clone());
-                tasks.spawn("link greeting", async move {
-                    let greeting = Box::pin(greet(stream, peer, acceptor, gateway, of_tasks));
-                    if tokio::time::timeout(GREETING_LIMIT, greeting).await.is_err() {
-                        tracing::debug!(%peer, "a peer did not finish its greeting in time");
-                    }
-                    drop(permit);
-                });
-            }
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Out of descriptors, mostly: the sessions that are there live on.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(backoff.next_wait()).await;
+                continue;
             }
-        }
+        };
+        backoff.reset();
+        let Some(admitted) = gateway.greetings.admit(peer.ip()).await else {
+            tracing::debug!(%peer, "too many link handshakes: a new connection is closed");
+            continue;
+        };
+        let (gateway, acceptor, of_tasks) = (gateway.clone(), acceptor.clone(), tasks.clone());
+        tasks.spawn("link greeting", async move {
+            let greeting = Box::pin(async {
+                if tokio::time::timeout(SILENCE_LIMIT, stream.readable()).await.is_err() {
+                    return;
+                }
+                admitted.greeting.hears();
+                greet(stream, peer, acceptor, gateway, of_tasks).await;
+            });
+            tokio::select! {
+                ended = tokio::time::timeout(GREETING_LIMIT, greeting) => if ended.is_err() {
+                    tracing::debug!(%peer, "a peer did not finish its greeting in time");
+                },
+                () = admitted.greeting.gives_way.cancelled() => {
+                    tracing::debug!(%peer, "a peer that stalled in its greeting gives way");
+                }
+            }
+        });
+    }
+}
+
+/// Agents come from the addresses of their hosts, where nothing translates them.
+async fn know_hosts(gateway: &Gateway) {
+    match gateway.control.store().hosts(&HostQuery::default()).await {
+        Ok(hosts) => gateway.greetings.know(hosts.iter().map(|host| host.key.ip)),
+        Err(error) => tracing::warn!(%error, "cannot read the addresses of hosts"),
     }
 }
 

@@ -101,6 +101,7 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
         }
         Err(error) => return tracing::debug!(%peer, %agent, %error, "a session did not open"),
     };
+    gateway.greetings.know([peer.ip()]);
     tracing::info!(%peer, %agent, epoch = session.epoch(), "an agent is connected");
     let shutdown = tasks.shutdown();
     tasks.spawn_to_end("link session", async move {

@@ -1,0 +1,201 @@
+//! Connections of agents that have not finished their handshake and greeting: how many, and which give way.
+//!
+//! Promised: peers that say nothing, or stop in the middle, keep nobody off the link. When all greetings are
+//! taken, one that has stalled gives way to a new one, and of two the one from an address that is not known.
+//! Addresses are known by the sessions and hosts that they have; each has a few greetings that nobody else
+//! can take. Where nothing stalls, a new peer waits for a moment and is closed then; agents try again.
+//! Absent: who a peer is; that is proved by its certificate.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// Greetings at the same time of addresses that are not known, and of those that are.
+const OF_UNKNOWN_MAX: usize = 512;
+const OF_KNOWN_MAX: usize = 512;
+/// Greetings of one known address that count as such: a host has one agent, which may come back before its old
+/// connection is gone; agents behind one address share the greetings of the unknown beyond this.
+const OF_KNOWN_ADDRESS_MAX: usize = 8;
+/// A peer that has said nothing at all may be made to give way after this; an agent speaks first, at once.
+const SILENT_AFTER: Duration = Duration::from_millis(250);
+/// One that has spoken and not greeted yet, after this; an agent needs some milliseconds.
+const STALLED_AFTER: Duration = Duration::from_secs(3);
+/// Addresses that are remembered; those of the first are kept.
+const KNOWN_ADDRESSES_MAX: usize = 200_000;
+/// How long a new peer waits, and how often it looks meanwhile for one that has stalled.
+const WAIT_MAX: Duration = Duration::from_millis(500);
+const LOOK_PERIOD: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Default)]
+pub(super) struct Greetings {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: BTreeMap<u64, Arc<Greeting>>,
+    known: HashSet<IpAddr>,
+    next: u64,
+}
+
+/// One peer that has not greeted yet.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    peer: IpAddr,
+    is_known: bool,
+    since: Instant,
+    /// Milliseconds after `since` at which something was heard first; 0 is never.
+    heard: AtomicU64,
+    pub(super) gives_way: CancellationToken,
+}
+
+impl Greeting {
+    /// The peer has said something.
+    pub(super) fn hears(&self) {
+        let now = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+        self.heard.store(now, Ordering::Relaxed);
+    }
+
+    /// For how long nothing has come, where that is longer than it should be.
+    fn stalled(&self, now: Instant) -> Option<Duration> {
+        let heard = self.heard.load(Ordering::Relaxed);
+        let quiet = now.duration_since(self.since).saturating_sub(Duration::from_millis(heard));
+        let limit = if heard == 0 { SILENT_AFTER } else { STALLED_AFTER };
+        (quiet >= limit).then_some(quiet)
+    }
+}
+
+impl Greetings {
+    /// Addresses from which agents come, or came.
+    pub(super) fn know(&self, addresses: impl IntoIterator<Item = IpAddr>) {
+        let mut state = self.state.lock();
+        for address in addresses {
+            if state.known.len() < KNOWN_ADDRESSES_MAX {
+                state.known.insert(address.to_canonical());
+            }
+        }
+    }
+
+    /// None where everything is taken by peers that do not stall.
+    pub(super) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
+        let (peer, begun) = (peer.to_canonical(), Instant::now());
+        loop {
+            let changed = self.changed.notified();
+            let admitted = self.try_admit(peer, Instant::now());
+            if admitted.is_some() || begun.elapsed() >= WAIT_MAX {
+                return admitted;
+            }
+            let _ = tokio::time::timeout(LOOK_PERIOD, changed).await;
+        }
+    }
+
+    fn try_admit(self: &Arc<Self>, peer: IpAddr, now: Instant) -> Option<Admitted> {
+        let mut state = self.state.lock();
+        let of_address = state.open.values().filter(|open| open.is_known && open.peer == peer).count();
+        let count = |is_known: bool| state.open.values().filter(|open| open.is_known == is_known).count();
+        let has_own = state.known.contains(&peer) && of_address < OF_KNOWN_ADDRESS_MAX;
+        let is_known = has_own && count(true) < OF_KNOWN_MAX;
+        if !is_known && count(false) >= OF_UNKNOWN_MAX {
+            state.evict_stalled(now)?;
+        }
+        let greeting = Arc::new(Greeting {
+            peer,
+            is_known,
+            since: now,
+            heard: AtomicU64::new(0),
+            gives_way: CancellationToken::new(),
+        });
+        let id = state.next;
+        state.next += 1;
+        state.open.insert(id, greeting.clone());
+        Some(Admitted { greetings: self.clone(), id, greeting })
+    }
+}
+
+impl State {
+    /// Those that are silent go first, then the longest stalled; only among the unknown, whose turn it is.
+    fn evict_stalled(&mut self, now: Instant) -> Option<()> {
+        let unknown = self.open.iter().filter(|(_, open)| !open.is_known);
+        let stalled = unknown.filter_map(|(id, open)| {
+            let quiet = open.stalled(now)?;
+            Some(((open.heard.load(Ordering::Relaxed) == 0, quiet), *id))
+        });
+        let (_, victim) = stalled.max()?;
+        self.open.remove(&victim)?.gives_way.cancel();
+        Some(())
+    }
+}
+
+/// A greeting that is under way; dropped at its end.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    greetings: Arc<Greetings>,
+    id: u64,
+    pub(super) greeting: Arc<Greeting>,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.greetings.state.lock().open.remove(&self.id);
+        self.greetings.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(number: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, number])
+    }
+
+    fn filled(greetings: &Arc<Greetings>, from: u8, at: Instant) -> Vec<Admitted> {
+        std::iter::repeat_with(|| greetings.try_admit(peer(from), at)).take(OF_UNKNOWN_MAX).flatten().collect()
+    }
+
+    #[test]
+    fn silent_peers_give_way_to_new_ones_after_a_moment() {
+        let (greetings, now) = (Arc::new(Greetings::default()), Instant::now());
+        let silent = filled(&greetings, 1, now);
+
+        assert!(greetings.try_admit(peer(2), now).is_none());
+        let admitted = greetings.try_admit(peer(2), now + SILENT_AFTER);
+
+        assert!(admitted.is_some());
+        assert_eq!(silent.iter().filter(|silent| silent.greeting.gives_way.is_cancelled()).count(), 1);
+    }
+
+    #[test]
+    fn a_peer_in_the_middle_of_its_handshake_gives_way_only_when_it_stalls() {
+        let (greetings, now) = (Arc::new(Greetings::default()), Instant::now());
+        let speaking = filled(&greetings, 1, now);
+        for admitted in &speaking {
+            admitted.greeting.hears();
+        }
+
+        assert!(greetings.try_admit(peer(2), now + STALLED_AFTER / 2).is_none());
+        assert!(greetings.try_admit(peer(2), now + 2 * STALLED_AFTER).is_some());
+    }
+
+    #[test]
+    fn a_known_address_has_greetings_of_its_own_and_only_a_few() {
+        let (greetings, now) = (Arc::new(Greetings::default()), Instant::now());
+        greetings.know([peer(2)]);
+        let silent = filled(&greetings, 1, now);
+
+        let own: Vec<_> =
+            std::iter::repeat_with(|| greetings.try_admit(peer(2), now)).take(OF_KNOWN_ADDRESS_MAX + 1).collect();
+
+        assert_eq!(own.iter().flatten().count(), OF_KNOWN_ADDRESS_MAX);
+        assert!(silent.iter().all(|silent| !silent.greeting.gives_way.is_cancelled()));
+        drop(own);
+        assert!(greetings.try_admit(peer(2), now).is_some(), "what is over is given back");
+    }
+}

@@ -1,0 +1,115 @@
+//! Attacks on a real server, held while others are served.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use proctor_testkit::{APP, Fleet, eventually};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use crate::hosts;
+
+const MIB: u64 = 1024 * 1024;
+const STATUS: &str = "/api/c/compapi/v2/gse/get_proc_status/";
+
+/// Memory of the server that is no file's, in bytes.
+fn resident(fleet: &Fleet) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", fleet.server.program.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+/// A call with its credentials in the body.
+async fn call(fleet: &Fleet, padding: usize) -> i64 {
+    let body = json!({"bk_app_code": APP, "bk_app_secret": fleet.secret, "bk_username": "admin",
+        "meta": {"namespace": "e2e", "name": "nobody"}, "hosts": hosts(&["10.9.9.9"]), "padding": vec![1; padding]});
+    let answer = fleet.client.post(fleet.url(STATUS)).body(body.to_string()).send().await.unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+    answer["code"].as_i64().unwrap()
+}
+
+#[tokio::test]
+async fn large_bodies_of_strangers_take_bounded_memory_and_lock_nobody_out() {
+    let fleet = Fleet::start().await.unwrap();
+    let (mut senders, sent) = (JoinSet::new(), Arc::new(AtomicU64::new(0)));
+    for _ in 0..20 {
+        let (port, sent) = (fleet.server.http, sent.clone());
+        senders.spawn(async move {
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            let head = format!("POST {STATUS} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", 63 * MIB);
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let chunk = vec![b' '; 64 * 1024];
+            // All but the last byte, as far as the server takes it.
+            for _ in 0..(63 * MIB / 65_536 - 1) {
+                if stream.write_all(&chunk).await.is_err() {
+                    return;
+                }
+                sent.fetch_add(65_536, Ordering::Relaxed);
+            }
+            let _ = stream.read(&mut [0; 1024]).await;
+        });
+    }
+    eventually("large bodies are being read", || async { (sent.load(Ordering::Relaxed) > 130 * MIB).then_some(()) })
+        .await;
+
+    for _ in 0..5 {
+        assert_eq!(call(&fleet, 0).await, 0);
+        let resident = resident(&fleet);
+        assert!(resident < 300 * MIB, "{} MiB", resident / MIB);
+    }
+    senders.abort_all();
+}
+
+#[tokio::test]
+async fn memory_that_a_large_request_took_is_given_back() {
+    let fleet = Fleet::start().await.unwrap();
+    assert_eq!(call(&fleet, 0).await, 0);
+    let before = resident(&fleet);
+
+    // 40 MiB of JSON, and several times that once it is parsed.
+    assert_eq!(call(&fleet, 20 * 1024 * 1024).await, 0);
+
+    eventually("the memory is given back", || async { (resident(&fleet) < before + 48 * MIB).then_some(()) }).await;
+}
+
+/// Opens silent connections again and again, as soon as they are closed.
+async fn stay_silent(port: u16) {
+    loop {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)).await else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let _ = stream.read(&mut [0; 16]).await;
+    }
+}
+
+#[tokio::test]
+async fn hundreds_of_silent_peers_do_not_keep_agents_off_the_link() {
+    let fleet = Fleet::start().await.unwrap();
+    let mut silent = JoinSet::new();
+    for _ in 0..700 {
+        silent.spawn(stay_silent(fleet.server.link));
+    }
+
+    let mut agent = fleet.agent("127.0.0.1").await.unwrap();
+    agent.restart().unwrap();
+    fleet.until_online("127.0.0.1", true).await;
+
+    silent.abort_all();
+}
+
+#[tokio::test]
+async fn the_server_says_how_many_descriptors_it_got() {
+    let fleet = Fleet::start().await.unwrap();
+
+    let log = eventually("the limits are logged", || async {
+        let log = fleet.server.program.log();
+        log.lines().find(|line| line.contains("http_connections=")).map(str::to_owned)
+    })
+    .await;
+
+    assert!(log.contains("descriptors="), "{log}");
+}
