@@ -35,6 +35,7 @@ unit: build
 	$(CARGO) nextest run --workspace
 	@scripts/report-skips
 
+## Licences, bans and sources of the dependencies, and advisories where the database can be fetched.
 deny:
 	scripts/check-dependencies $(DENY_VERSION)
 
