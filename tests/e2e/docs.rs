@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use proctor_testkit::{APP, Fleet, eventually};
+use proctor_testkit::{APP, Fleet, eventually, running_from};
 
 /// The shell blocks of the page, in order.
 fn blocks() -> Vec<String> {
@@ -18,7 +18,10 @@ async fn every_curl_of_the_api_page_works() {
         r#"X-Bkapi-Authorization: {{"bk_app_code":"{APP}","bk_app_secret":"{}","bk_username":"admin"}}"#,
         fleet.secret
     );
-    let script: String = blocks().iter().map(|block| format!("{block}\necho; echo '--- end of block ---'\n")).collect();
+    let dir = fleet.dir().join("page");
+    let own = |block: &String| block.replace("/tmp/proctor-doc", dir.to_str().unwrap());
+    let script: String =
+        blocks().iter().map(own).map(|block| format!("{block}\necho; echo '--- end of block ---'\n")).collect();
 
     let output = Command::new("bash")
         .args(["-euo", "pipefail", "-c", &script])
@@ -37,9 +40,5 @@ async fn every_curl_of_the_api_page_works() {
         }
     }
     assert!(answers >= 12, "only {answers} answers were seen");
-    eventually("the stop at the end has worked", || async {
-        let alive = Command::new("pgrep").args(["-f", "^./napper 100000"]).output().unwrap().status.success();
-        (!alive).then_some(())
-    })
-    .await;
+    eventually("the stop at the end has worked", || async { running_from(&dir).is_empty().then_some(()) }).await;
 }

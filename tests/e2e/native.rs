@@ -1,9 +1,9 @@
 //! The native API as its documents show it: docs/native-api.md and the OpenAPI document.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use proctor_testkit::{Fleet, Subject, eventually};
+use proctor_testkit::{Fleet, Subject, eventually, running_from};
 use serde_json::{Value, json};
 
 use crate::hosts;
@@ -36,24 +36,22 @@ fn every_call_is_on_the_page_of_the_native_api() {
 }
 
 /// Ends the process that the page starts, also where the page fails half way.
-struct Dozer;
+struct Dozer(PathBuf);
 
 impl Drop for Dozer {
     fn drop(&mut self) {
-        let Ok(pid) = std::fs::read_to_string("/tmp/proctor-native/dozer.pid") else { return };
-        let exe = std::fs::read_link(format!("/proc/{}/exe", pid.trim())).unwrap_or_default();
-        if exe.starts_with("/tmp/proctor-native") {
-            let _ = Command::new("kill").args(["-9", pid.trim()]).status();
+        for pid in running_from(&self.0) {
+            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_curl_of_the_native_page_works() {
-    let _dozer = Dozer;
     let fleet = Fleet::start().await.unwrap();
+    let dozer = Dozer(fleet.dir().join("page"));
     let _agent = fleet.agent(IP).await.unwrap();
-    let page = read("docs/native-api.md");
+    let page = read("docs/native-api.md").replace("/tmp/proctor-native", dozer.0.to_str().unwrap());
     let blocks: String = page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     // A refusal ends the script, whatever the page does with the answer.
     let script = format!("curl() {{ command curl --fail-with-body \"$@\" && echo; }}\n{blocks}");
@@ -69,11 +67,7 @@ async fn every_curl_of_the_native_page_works() {
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     assert!(!text.contains("\"error\":{"), "{text}");
     assert!(text.contains("event: started"), "{text}");
-    eventually("the stop at the end has worked", || async {
-        let alive = Command::new("pgrep").args(["-f", "^./dozer 100000"]).output().unwrap().status.success();
-        (!alive).then_some(())
-    })
-    .await;
+    eventually("the stop at the end has worked", || async { running_from(&dozer.0).is_empty().then_some(()) }).await;
 }
 
 /// Requests that are made up from the document, right and wrong ones: no defect, no answer that the

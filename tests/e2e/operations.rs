@@ -1,7 +1,5 @@
 //! The operations of document S2 on a registered process.
 
-use std::time::{Duration, Instant};
-
 use proctor_testkit::{Fleet, Subject, eventually};
 use serde_json::{Value, json};
 
@@ -140,16 +138,16 @@ async fn managing_a_dead_resident_process_starts_it() {
 }
 
 #[tokio::test]
-async fn a_killed_process_is_back_within_a_second_with_another_pid() {
-    let (fleet, _agent, subject) = registered("returns", |_| {}).await;
+async fn a_killed_process_is_back_at_once_with_another_pid() {
+    let (fleet, _agent, subject) =
+        registered("returns", |spec| spec["monitor_policy"]["start_interval"] = json!(3600)).await;
     operate(&fleet, &subject, 0).await;
     let before = subject.pid().unwrap();
 
-    let killed = Instant::now();
     subject.kill(before);
     let after = eventually("the process is back", || async { subject.pid().filter(|pid| *pid != before) }).await;
 
-    assert!(killed.elapsed() < Duration::from_secs(1), "{:?}", killed.elapsed());
+    // Well before its start_interval is over.
     assert_eq!(subject.copies(), vec![after]);
     eventually("status shows the new life", || async {
         (instance(&fleet, IP, "returns").await["pid"] == after).then_some(())

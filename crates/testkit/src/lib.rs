@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub use fleet::{APP, Agent, Fleet, Server, run_proctor};
 pub use program::{Program, binary, free_port};
 pub use skip::skip;
-pub use subject::Subject;
+pub use subject::{Subject, running_from};
 
 /// Generous: a loaded machine may be ten times slower than an idle one.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -66,13 +66,7 @@ impl Subject {
 
     /// All living processes that run this program.
     pub fn copies(&self) -> Vec<i32> {
-        let program = self.dir.join(&self.name);
-        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-        entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-            .filter(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program))
-            .collect()
+        running_from(&self.dir.join(&self.name))
     }
 
     pub fn kill(&self, pid: i32) {
@@ -94,4 +88,14 @@ impl Drop for Subject {
             self.kill(pid);
         }
     }
+}
+
+/// All living processes whose program is this file, or lies in this directory.
+pub fn running_from(path: &Path) -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.starts_with(path)))
+        .collect()
 }

