@@ -50,8 +50,8 @@ impl Driver {
         match action {
             Action::Look { ticket, spec, known } => self.look(key, ticket, &spec, known),
             Action::Run { ticket, command, line, spec, timeout, operation } => {
-                let mut run = command_of(&key, command.as_str(), line.as_str(), &spec, timeout);
-                run.environment = self.environment_of(&key);
+                let environment = self.environment_of(&key);
+                let run = command_of(&key, command.as_str(), line.as_str(), &spec, timeout, environment);
                 let queue = self.queues.of(operation.map(|(_, expires)| expires.since(self.now())));
                 let gate = self.gate(&key, spec, Purpose::of(command, operation.is_some()));
                 self.run_command(key, ticket, command, run, queue, gate);
@@ -191,8 +191,7 @@ impl Driver {
     }
 
     fn check_health(&self, key: ProcessKey, ticket: Ticket, line: &str, spec: Arc<Spec>, timeout: Duration) {
-        let mut run = command_of(&key, "health", line, &spec, timeout);
-        run.environment = self.environment_of(&key);
+        let run = command_of(&key, "health", line, &spec, timeout, self.environment_of(&key));
         let (host, inbox, queue) = (self.host.clone(), self.inbox.clone(), self.queues.questions());
         let gate = self.gate(&key, spec, Purpose::Other);
         self.tasks.spawn("health", async move {
@@ -291,12 +290,12 @@ impl Driver {
         self.tasks.spawn("sweep outputs", async move { host.retain_outputs(names).await });
     }
 
-    /// Asks a new life of a registered process for its version, once.
-    fn learn_version(&self, key: &ProcessKey, life: &Incarnation) {
+    /// Asks a life of a registered process for its version: once, and again when its command has changed.
+    pub(super) fn learn_version(&self, key: &ProcessKey, life: &Incarnation) {
         let process = self.processes.get(key).filter(|process| process.is_registered());
         let Some(spec) = process.map(|process| process.spec().clone()) else { return };
-        let Some(line) = &spec.control.version else { return };
-        let command = command_of(key, "version", line.as_str(), &spec, VERSION_TIMEOUT);
+        let Some(line) = spec.control.version.clone() else { return };
+        let command = command_of(key, "version", line.as_str(), &spec, VERSION_TIMEOUT, self.environment_of(key));
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         let (key, life, queue) = (key.clone(), life.clone(), self.queues.questions());
         let gate = self.gate(&key, spec, Purpose::Other);
@@ -305,7 +304,7 @@ impl Driver {
                 return;
             }
             let version = version_from(queue.run(&host, command).await);
-            let _ = inbox.send(Input::Version { key, life, version }).await;
+            let _ = inbox.send(Input::Version { key, life, line, version }).await;
         });
     }
 }
@@ -341,13 +340,20 @@ pub(super) fn version_from(end: CommandEnd) -> String {
     }
 }
 
-pub(super) fn command_of(key: &ProcessKey, name: &str, line: &str, spec: &Spec, timeout: Duration) -> Command {
+pub(super) fn command_of(
+    key: &ProcessKey,
+    name: &str,
+    line: &str,
+    spec: &Spec,
+    timeout: Duration,
+    environment: Vec<(String, String)>,
+) -> Command {
     Command {
         line: line.to_owned(),
         user: spec.identity.user.as_str().to_owned(),
         directory: spec.identity.setup_path.as_str().into(),
         timeout,
-        environment: Vec::new(),
+        environment,
         output_name: output_name(key, name),
         leaf: Some(leaf_of(key)),
     }

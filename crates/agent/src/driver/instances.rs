@@ -79,8 +79,7 @@ impl Driver {
                     let of_instance = Arc::new(of_instance);
                     let is_new = !self.processes.contains(&key.instance(number));
                     let of_key = self.make_instance(key, number, &of_instance);
-                    let managed = is_new && managed;
-                    self.feed(&of_key, Event::Assigned { spec: of_instance, managed, registered_at });
+                    self.assign_spec(&of_key, of_instance, is_new && managed, registered_at);
                 }
                 Err(error) => tracing::error!(process = %key, number, %error, "an instance cannot be made"),
             }
@@ -125,9 +124,10 @@ impl Driver {
         (key, summary(&all))
     }
 
+    /// What every command of a process finds in its environment; the only instance is the first.
     pub(super) fn environment_of(&self, key: &ProcessKey) -> Vec<(String, String)> {
         let instance = self.processes.get(key).and_then(Process::instance);
-        instance.map(|instance| (INSTANCE_VARIABLE.to_owned(), instance.number.to_string())).into_iter().collect()
+        vec![(INSTANCE_VARIABLE.to_owned(), instance.map_or(1, |instance| instance.number).to_string())]
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Watchman {
     /// By the time of their next sample; whoever is due at another time by now is passed over.
     due: BTreeMap<Time, Vec<ProcessKey>>,
     pools: BTreeMap<(Namespace, PoolId), Pooled>,
+    /// What pools had to say between two turns.
+    said: Vec<Verdict>,
 }
 
 #[derive(Debug)]
@@ -67,8 +69,13 @@ pub(super) enum Verdict {
 
 impl Watchman {
     pub(super) fn new(host: &Host, pools: &[Pool], now: Time) -> Self {
-        let mut watchman =
-            Self { sampler: host.sampler(), watched: HashMap::new(), due: BTreeMap::new(), pools: BTreeMap::new() };
+        let mut watchman = Self {
+            sampler: host.sampler(),
+            watched: HashMap::new(),
+            due: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            said: Vec::new(),
+        };
         for pool in pools {
             watchman.set_pool(pool.clone(), now);
         }
@@ -98,17 +105,27 @@ impl Watchman {
     pub(super) fn forget(&mut self, key: &ProcessKey, now: Time) {
         let Some(watched) = self.watched.remove(key) else { return };
         self.sampler.forget(&watched.life);
-        for pooled in self.pools.values_mut().filter(|pooled| pooled.machine.pool().namespace == key.namespace) {
-            pooled.machine.handle(now, PoolEvent::Gone { key: key.clone() });
+        let names: Vec<_> = self.pools.keys().filter(|(namespace, _)| *namespace == key.namespace).cloned().collect();
+        for name in names {
+            self.tell_pool(&name, now, PoolEvent::Gone { key: key.clone() });
         }
+    }
+
+    /// Hands an event to a pool; what it says to that is told with the next turn.
+    fn tell_pool(&mut self, name: &(Namespace, PoolId), now: Time, event: PoolEvent) {
+        let Some(pooled) = self.pools.get_mut(name) else { return };
+        let actions = pooled.machine.handle(now, event);
+        let pool = pooled.machine.pool().clone();
+        let verdicts: Vec<Verdict> = actions.into_iter().filter_map(|action| self.verdict_of(&pool, action)).collect();
+        self.said.extend(verdicts);
     }
 
     pub(super) fn set_pool(&mut self, pool: Pool, now: Time) {
         let name = (pool.namespace.clone(), pool.id.clone());
         match self.pools.get_mut(&name) {
             Some(pooled) => {
-                pooled.machine.handle(now, PoolEvent::Changed(pool.limits));
                 pooled.due = now;
+                self.tell_pool(&name, now, PoolEvent::Changed(pool.limits));
             }
             None => drop(self.pools.insert(name, Pooled { machine: PoolMachine::new(pool), due: now })),
         }
@@ -118,12 +135,13 @@ impl Watchman {
     pub(super) fn next(&self) -> Option<Time> {
         let of_process = self.due.keys().next().copied();
         let of_pool = self.pools.values().filter(|pooled| pooled.has_limits()).map(|pooled| pooled.due).min();
-        [of_process, of_pool].into_iter().flatten().min()
+        let of_said = (!self.said.is_empty()).then(Time::default);
+        [of_process, of_pool, of_said].into_iter().flatten().min()
     }
 
     /// Measures what is due and judges it.
     pub(super) fn turn(&mut self, now: Time, boot_time: Duration, processes: &Processes) -> Vec<Verdict> {
-        let mut verdicts = Vec::new();
+        let mut verdicts = std::mem::take(&mut self.said);
         let names: Vec<(Namespace, PoolId)> =
             self.pools.iter().filter(|(_, p)| p.has_limits() && p.due <= now).map(|(name, _)| name.clone()).collect();
         for name in names {
@@ -154,7 +172,9 @@ impl Watchman {
         verdicts: &mut Vec<Verdict>,
     ) {
         let Some(pool) = self.pools.get(name).map(|pooled| pooled.machine.pool().clone()) else { return };
-        let is_member = |process: &&Process| is_member(&pool, process.key(), &process.spec().labels);
+        // Who is not managed may not be ended, so nobody else is for what it uses.
+        let is_member =
+            |process: &&Process| process.managed() && is_member(&pool, process.key(), &process.spec().labels);
         let mut members = Vec::new();
         for process in processes.all().filter(is_member) {
             if let Some(sample) = self.sample(process, now, boot_time, verdicts) {
@@ -298,6 +318,9 @@ fn warning_text(warning: &PoolWarning) -> String {
     match warning {
         PoolWarning::Lowered => "its limit was lowered below the present use and has effect in 10 s".to_owned(),
         PoolWarning::NoVictim => "it is over its limit, and there is nobody to end".to_owned(),
+        PoolWarning::Blocked(key) => {
+            format!("it is over its limit; {key} uses the most and cannot be ended now, so nobody is")
+        }
         PoolWarning::KillsCapped => "six members were ended within a minute; no more for now".to_owned(),
         PoolWarning::VictimSurvives(key) => format!("{key} had to go and is still there"),
     }

@@ -26,7 +26,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proctor_host::{Ends, Host};
-use proctor_model::{Code, Incarnation, Look, OperationId, OperationKind, Outcome, ProcessKey, Spec, Usage};
+use proctor_model::{
+    Code, CommandLine, Incarnation, Look, OperationId, OperationKind, Outcome, ProcessKey, Spec, Usage,
+};
 use proctor_runtime::{Tasks, clock};
 use proctor_supervise::{Event, Process, Request, Time};
 use proctor_wire::{Assign, FromAgent, FromServer};
@@ -73,9 +75,11 @@ pub(crate) enum Input {
         looks: Vec<(ProcessKey, Look)>,
         outcome: Box<Outcome>,
     },
+    /// What `line`, a version command, said of that life.
     Version {
         key: ProcessKey,
         life: Incarnation,
+        line: CommandLine,
         version: String,
     },
     /// The paths of the oldest operation that waits for it are resolved; the error says why not.
@@ -289,10 +293,13 @@ impl Driver {
                 self.send(FromAgent::Outcome { operation, outcome: *outcome });
             }
             Input::LeafReleased(key) => drop(self.leaves.remove(&key)),
-            Input::Version { key, life, version } => {
-                self.versions.insert(key.clone(), (life, version));
-                self.reports.forget(&key);
-                self.touched.insert(key);
+            Input::Version { key, life, line, version } => {
+                let process = self.processes.get(&key);
+                if process.is_some_and(|process| process.spec().control.version.as_ref() == Some(&line)) {
+                    self.versions.insert(key.clone(), (life, version));
+                    self.reports.forget(&key);
+                    self.touched.insert(key);
+                }
             }
             Input::Admitted { key, operation, verdict } => self.admitted(key, operation, verdict).await,
             Input::Measured(measured) => self.report_all(&measured),
@@ -380,7 +387,20 @@ impl Driver {
             let process = Process::new(key.clone(), spec.clone(), self.seed);
             self.processes.insert(process);
         }
-        self.feed(&key, Event::Assigned { spec, managed: is_new && managed, registered_at });
+        self.assign_spec(&key, spec, is_new && managed, registered_at);
+    }
+
+    /// A changed version command is asked in the present life.
+    fn assign_spec(&mut self, key: &ProcessKey, spec: Arc<Spec>, managed: bool, registered_at: i64) {
+        let before = self.processes.get(key).map(|process| process.spec().clone());
+        let is_asked_otherwise = before.is_some_and(|before| before.control.version != spec.control.version);
+        self.feed(key, Event::Assigned { spec, managed, registered_at });
+        if is_asked_otherwise {
+            self.versions.remove(key);
+            if let Some(life) = self.processes.get(key).and_then(|process| process.life().cloned()) {
+                self.learn_version(key, &life);
+            }
+        }
     }
 
     fn see(&mut self, generation: u64) {

@@ -2,7 +2,7 @@
 
 use proctor_model::{EventKind, Incarnation, POOL_DETAIL, ProcessKey};
 use proctor_runtime::clock;
-use proctor_supervise::{Excess, Notice};
+use proctor_supervise::{Excess, HealthState, Notice};
 use proctor_wire::FromAgent;
 
 use super::Driver;
@@ -109,10 +109,18 @@ fn draft_of(key: &ProcessKey, name: &str, notice: &Notice) -> Draft {
             Draft::new(EventKind::CancelRestart, content).detail("attempts", attempts)
         }
         Notice::Exceeded(excess) => exceeded(name, excess),
-        Notice::HealthChanged { healthy, reason } => {
-            let word = if *healthy { "healthy again" } else { "unhealthy" };
-            Draft::new(EventKind::HealthChanged, format!("process {key} is {word}: {reason}"))
-                .detail("healthy", healthy)
+        Notice::HealthChanged { state, reason } => {
+            let content = match state {
+                HealthState::Healthy => format!("process {key} is healthy again"),
+                HealthState::Unhealthy => format!("process {key} is unhealthy: {reason}"),
+                HealthState::CannotRun => format!("the health of process {key} is not known: {reason}"),
+            };
+            let draft = Draft::new(EventKind::HealthChanged, content).detail("state", state.as_str());
+            match state {
+                HealthState::Healthy => draft.detail("healthy", true),
+                HealthState::Unhealthy => draft.detail("healthy", false),
+                HealthState::CannotRun => draft,
+            }
         }
         Notice::RunEnded { exit } => {
             let how = exit.map_or_else(|| "did not run".to_owned(), |exit| format!("ended with {exit}"));

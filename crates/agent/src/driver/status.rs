@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use proctor_host::{Command, Host};
+use proctor_host::Host;
 use proctor_model::{Incarnation, Look, OperationId, Outcome, Phase, ProcessKey, Snapshot, Spec, Usage};
 use proctor_runtime::clock;
 use proctor_supervise::Process;
@@ -152,8 +152,8 @@ async fn ask_version(
         return String::new();
     }
     // A name of its own: another ask may be under way.
-    let command = command_of(key, "version-now", line.as_str(), spec, VERSION_TIMEOUT);
-    version_from(host.run(Command { environment, ..command }).await)
+    let command = command_of(key, "version-now", line.as_str(), spec, VERSION_TIMEOUT, environment);
+    version_from(host.run(command).await)
 }
 
 fn bare_snapshot() -> Snapshot {

@@ -8,9 +8,10 @@
 //! newest samples put the pool above its limit. One victim at a time: after a kill nothing happens
 //! until its death is reported (or 60 s have passed), and then only samples from after the death
 //! count. No decision rests on a sample older than 5 s: such a member counts as using nothing, so
-//! doubt spares. At most six kills a minute. Members over their own limit, or on their way out with
-//! the highest score of all, are dealt with elsewhere: the pool waits for that, at most 10 s. A
-//! limit that is lowered below the present use is warned of 10 s before it has effect.
+//! doubt spares. At most six kills a minute. Members over their own limit are dealt with elsewhere:
+//! the pool waits for that, at most 10 s. Nobody is ended in the place of a member with a higher score
+//! that may not be ended: after 10 s the pool says so once. A limit that is lowered below the present
+//! use is warned of 10 s before it has effect.
 //! What "over its limit" means is the table in [`crate::threshold`]; memory comes before CPU.
 //! Absent: killing and restarting. An observation of the pool is complete when every member has
 //! been sampled since the last one, so the driver samples the members of a pool together.
@@ -75,6 +76,7 @@ struct Side {
 struct Told {
     dry_run: bool,
     no_victim: bool,
+    blocked: bool,
     capped: bool,
 }
 
@@ -290,6 +292,13 @@ impl PoolMachine {
         let Breach { resource, usage, limit } = breach;
         let ranking = self.rank(now, breach);
         if self.is_for_others(now, &ranking) && now.since(*self.waiting.get_or_insert(now)) < PATIENCE {
+            return false;
+        }
+        if let Some((first, _)) = ranking.first().filter(|(first, eligible)| !eligible && first.usage > 0.0) {
+            if !std::mem::replace(&mut self.side(resource).told.blocked, true) {
+                let warning = PoolWarning::Blocked(first.key.clone());
+                actions.push(PoolAction::Warn { resource, usage, limit, warning });
+            }
             return false;
         }
         let candidates: Vec<Ranked> = ranking.into_iter().filter(|(_, eligible)| *eligible).map(|(r, _)| r).collect();

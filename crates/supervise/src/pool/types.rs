@@ -14,7 +14,7 @@ pub(super) const SAMPLE_AGE_MAX: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolEvent {
     Changed(PoolLimits),
-    /// The running members, all of them, with their newest samples.
+    /// The running members that are managed, all of them, with their newest samples.
     Sampled {
         at: Time,
         members: Vec<Member>,
@@ -35,7 +35,7 @@ pub struct Member {
     pub cpu_limit: Option<f64>,
     pub memory_limit: Option<f64>,
     pub sampled_at: Time,
-    /// Running, managed and not already being ended.
+    /// Nothing is under way for it, so that it may be ended.
     pub eligible: bool,
 }
 
@@ -72,6 +72,9 @@ pub enum PoolWarning {
     Lowered,
     /// No eligible member uses anything of it.
     NoVictim,
+    /// The member with the highest score may not be ended now (an operation or a start is under way),
+    /// and nobody else is ended for it.
+    Blocked(ProcessKey),
     /// Six members were killed within a minute.
     KillsCapped,
     /// The victim is still there after a minute; the pool goes on without its death.

@@ -1,17 +1,22 @@
 //! The health command: run from time to time beside a running process.
 //!
 //! One failure means little; `failures` in a row make it unhealthy, which counts as an abnormal end
-//! under the restart policy. Nothing is asked during the grace after a start, nor while an
-//! operation is under way.
+//! under the restart policy. A command that cannot be run (exit 126 or 127, or no such user) says
+//! nothing about the process: that is a state of its own and ends nobody. Nothing is asked during the
+//! grace after a start, nor while an operation is under way. A changed command takes effect in the
+//! present life; answers to a check of an earlier life or command are ignored.
 
-use proctor_model::{CommandEnd, CommandResult, Exit};
+use proctor_model::{CommandEnd, CommandResult, Exit, Spec};
 
 use super::work::{Eviction, Work};
-use super::{Action, Notice, Process, Ticket};
+use super::{Action, HealthState, Notice, Process, Ticket};
 use crate::Time;
 
 /// What the reason for people holds of the command's output.
 const REASON_CHARS_MAX: usize = 200;
+/// The shell's exit codes for a command that it found but could not execute, and did not find.
+const NOT_EXECUTABLE: i32 = 126;
+const NOT_FOUND: i32 = 127;
 
 #[derive(Debug, Default)]
 pub(super) struct Health {
@@ -19,24 +24,26 @@ pub(super) struct Health {
     next: Option<Time>,
     /// The check under way.
     checking: Option<Ticket>,
+    /// Counts over all lives: the answer to an earlier one never has the ticket of a later one.
     checks: Ticket,
     failures: u32,
-    healthy: Option<bool>,
+    state: Option<HealthState>,
     /// When it was last found well.
     well_at: Option<Time>,
 }
 
 impl Health {
     pub(super) fn word(&self) -> &'static str {
-        match self.healthy {
-            Some(true) => "healthy",
-            Some(false) => "unhealthy",
-            None => "",
-        }
+        self.state.map_or("", HealthState::as_str)
     }
 
     pub(super) fn is_ill(&self) -> bool {
-        self.healthy == Some(false)
+        self.state == Some(HealthState::Unhealthy)
+    }
+
+    /// Nothing is known, and answers that are still to come do not count.
+    pub(super) fn reset(&mut self) {
+        *self = Self { checks: self.checks, ..Self::default() };
     }
 
     pub(super) fn last_well(&self) -> Option<Time> {
@@ -51,11 +58,20 @@ impl Process {
 
     /// A life begins: the first check comes after its grace.
     pub(super) fn expect_health(&mut self, now: Time) {
-        // Answers to checks of an earlier life must not count for this one.
-        let checks = self.health.checks;
-        let policy = &self.record.spec.policy.health;
-        let next = self.record.spec.control.health.as_ref().map(|_| now + policy.grace.duration());
-        self.health = Health { next, checks, ..Health::default() };
+        self.health.reset();
+        let grace = self.record.spec.policy.health.grace.duration();
+        self.health.next = self.record.spec.control.health.as_ref().map(|_| now + grace);
+    }
+
+    /// The spec has changed: the present life is asked by the new command, or no longer.
+    pub(super) fn follow_health(&mut self, now: Time, before: &Spec) {
+        let (spec, since) = (&self.record.spec, self.running_since);
+        let is_same = before.control.health == spec.control.health && before.policy.health == spec.policy.health;
+        let Some(since) = since.filter(|_| !is_same) else { return };
+        let first = since + spec.policy.health.grace.duration();
+        let is_asked = spec.control.health.is_some();
+        self.health.reset();
+        self.health.next = is_asked.then(|| first.max(now));
     }
 
     pub(super) fn check_health(&mut self, now: Time) {
@@ -79,19 +95,30 @@ impl Process {
         self.health.checking = None;
         let policy = self.record.spec.policy.health;
         self.health.next = Some(now + policy.interval.duration());
-        if end.result == CommandResult::Postponed {
-            return; // it was not asked, so nothing is known
+        match &end.result {
+            CommandResult::Exited(Exit::Code(0)) => {
+                self.health.failures = 0;
+                self.health.well_at = Some(now);
+                self.set_health(HealthState::Healthy, "");
+            }
+            CommandResult::Exited(Exit::Code(NOT_EXECUTABLE | NOT_FOUND)) | CommandResult::NotRun(_) => {
+                self.health.failures = 0; // no longer in a row
+                self.set_health(HealthState::CannotRun, &reason_of(end));
+            }
+            CommandResult::Exited(Exit::Code(_) | Exit::Signal(_)) | CommandResult::TimedOut => {
+                self.found_ill(now, end, policy.failures);
+            }
+            // Nobody was asked, or the answer was lost: nothing is known.
+            CommandResult::Postponed | CommandResult::Cancelled | CommandResult::Lost => {}
         }
-        if end.result == CommandResult::Exited(Exit::Code(0)) {
-            self.health.failures = 0;
-            self.health.well_at = Some(now);
-            return self.set_health(true, "");
-        }
+    }
+
+    fn found_ill(&mut self, now: Time, end: &CommandEnd, failures_max: u32) {
         self.health.failures += 1;
-        if self.health.failures < policy.failures {
+        if self.health.failures < failures_max {
             return;
         }
-        self.set_health(false, &reason_of(end));
+        self.set_health(HealthState::Unhealthy, &reason_of(end));
         let life = self.record.life.clone().filter(|_| self.may_be_evicted());
         if let Some(life) = life {
             self.reason = format!("ended as unhealthy: {}", reason_of(end));
@@ -99,11 +126,11 @@ impl Process {
         }
     }
 
-    fn set_health(&mut self, healthy: bool, reason: &str) {
-        let before = self.health.healthy.replace(healthy);
-        // A first good word is no change.
-        if before.unwrap_or(true) != healthy {
-            self.actions.push_back(Action::Announce(Notice::HealthChanged { healthy, reason: reason.to_owned() }));
+    fn set_health(&mut self, state: HealthState, reason: &str) {
+        let before = self.health.state.replace(state);
+        // A first good answer is no change.
+        if before.unwrap_or(HealthState::Healthy) != state {
+            self.actions.push_back(Action::Announce(Notice::HealthChanged { state, reason: reason.to_owned() }));
         }
     }
 }

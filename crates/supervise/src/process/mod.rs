@@ -30,7 +30,7 @@ use crate::Time;
 use health::Health;
 use operate::seek_window;
 pub use record::{Instance, Launch, Record, Running};
-pub use types::{Action, CommandKind, Event, Excess, Notice, Request, Ticket};
+pub use types::{Action, CommandKind, Event, Excess, HealthState, Notice, Request, Ticket};
 use work::{Eviction, Work};
 
 /// Operations that may wait behind the current one; more are refused at once.
@@ -256,7 +256,7 @@ impl Process {
         match event {
             Event::Requested(request) => self.request(now, request),
             Event::Cancelled { operation } => self.cancel(now, operation),
-            Event::Assigned { spec, managed, registered_at } => self.assign(spec, managed, registered_at),
+            Event::Assigned { spec, managed, registered_at } => self.assign(now, spec, managed, registered_at),
             Event::Forgotten => self.forget(now),
             Event::Noticed(look) => self.notice(now, look),
             Event::Ended { life, exit } => self.ended(now, &life, exit),
@@ -378,12 +378,13 @@ impl Process {
         }
     }
 
-    fn assign(&mut self, spec: Arc<Spec>, managed: bool, registered_at: i64) {
+    fn assign(&mut self, now: Time, spec: Arc<Spec>, managed: bool, registered_at: i64) {
         // Registered anew since we last heard: it was released in between.
         if self.record.registered && self.record.registered_at != registered_at {
             self.release();
         }
-        self.record.spec = spec;
+        let before = std::mem::replace(&mut self.record.spec, spec);
+        self.follow_health(now, &before);
         self.record.registered = true;
         self.record.registered_at = registered_at;
         self.dirty = true;
@@ -463,7 +464,7 @@ impl Process {
             self.record.attempts = 0;
             self.record.evictions = 0;
         }
-        self.health = Health::default();
+        self.health.reset();
         if self.record.unwanted.take_if(|unwanted| *unwanted == life).is_some() {
             self.release();
         }

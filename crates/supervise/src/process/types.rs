@@ -189,6 +189,25 @@ impl CommandKind {
     }
 }
 
+/// What the health command says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HealthState {
+    Healthy,
+    Unhealthy,
+    /// The command could not be run, so nothing is known of the process.
+    CannotRun,
+}
+
+impl HealthState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Unhealthy => "unhealthy",
+            Self::CannotRun => "cannot_run",
+        }
+    }
+}
+
 /// What people may want to hear of.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
@@ -224,7 +243,7 @@ pub enum Notice {
     /// It is ended for its use of resources and comes back later.
     Exceeded(Excess),
     HealthChanged {
-        healthy: bool,
+        state: HealthState,
         reason: String,
     },
     /// A run by schedule has ended.

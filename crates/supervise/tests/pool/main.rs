@@ -249,8 +249,8 @@ fn a_victim_that_does_not_die_is_given_up_after_a_minute() {
 
     world.pass(15);
 
-    assert_eq!(world.warnings(), [PoolWarning::VictimSurvives(key("a"))]);
-    assert_eq!(world.victims(), ["a", "b"]);
+    assert_eq!(world.warnings(), [PoolWarning::VictimSurvives(key("a")), PoolWarning::Blocked(key("a"))]);
+    assert_eq!(world.victims(), ["a"], "its neighbour is not ended in its place");
 }
 
 #[test]
@@ -372,8 +372,22 @@ fn a_pool_without_anybody_to_end_says_so_once() {
 
     world.pass(60);
 
-    assert_eq!(world.warnings(), [PoolWarning::NoVictim]);
+    assert_eq!(world.warnings(), [PoolWarning::Blocked(key("a"))]);
     assert_eq!(world.actions.len(), 1);
+}
+
+#[test]
+fn nobody_is_ended_in_the_place_of_a_member_that_may_not_be() {
+    let mut world = World::memory(22.0, Weight::Usage, &[15.0, 8.0, 5.0]);
+    world.member("a").eligible = false;
+
+    world.pass(120);
+
+    assert_eq!(world.victims(), [""; 0]);
+    assert_eq!(world.warnings(), [PoolWarning::Blocked(key("a"))]);
+    world.member("a").eligible = true;
+    world.pass(5);
+    assert_eq!(world.victims(), ["a"]);
 }
 
 #[test]

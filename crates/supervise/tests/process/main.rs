@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod cancel;
+mod health;
 mod operations;
 mod properties;
 mod scenarios;

@@ -48,8 +48,8 @@ fn any_habits() -> impl Strategy<Value = Habits> {
                     kill_sent_after_ms: kills.0,
                     killed_after_ms: kills.1,
                     foreground: false,
-                    healthy: true,
-                    health_postponed: false,
+                    health_exit: Some(0),
+                    health_takes_ms: 10,
                 }
             },
         )

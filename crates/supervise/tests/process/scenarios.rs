@@ -142,7 +142,7 @@ fn e3_a_start_during_which_the_agent_crashed_ends_with_its_real_outcome() {
 #[test]
 fn g3_an_illness_that_shows_late_still_ends_after_the_retries() {
     let spec = spec(|spec| spec.control.health = Some("health".parse().unwrap()));
-    let mut world = World::new(spec, Habits { healthy: false, ..Habits::default() });
+    let mut world = World::new(spec, Habits { health_exit: Some(1), ..Habits::default() });
     world.request(OperationKind::Start);
 
     world.pass(Duration::from_secs(24 * 3600));
@@ -160,12 +160,12 @@ fn g3_one_illness_a_day_is_always_the_first() {
 
     for _ in 0..10 {
         world.pass(Duration::from_secs(12 * 3600));
-        world.habits.healthy = false;
+        world.habits.health_exit = Some(1);
         let ill = world.pid();
         while world.pid() == ill {
             world.pass(Duration::from_secs(1));
         }
-        world.habits.healthy = true;
+        world.habits.health_exit = Some(0);
         world.pass(Duration::from_secs(12 * 3600));
     }
 

@@ -13,9 +13,9 @@ pub(crate) struct Habits {
     pub appears_after_ms: Option<u64>,
     /// The start command is the process itself and ends with it.
     pub foreground: bool,
-    pub healthy: bool,
-    /// Health commands get no turn.
-    pub health_postponed: bool,
+    /// How the health command exits; None: it gets no turn.
+    pub health_exit: Option<i32>,
+    pub health_takes_ms: u64,
     /// None: lives for ever.
     pub lives_ms: Option<u64>,
     pub stop_takes_ms: u64,
@@ -35,8 +35,8 @@ impl Default for Habits {
             start_exit: 0,
             appears_after_ms: Some(30),
             foreground: false,
-            healthy: true,
-            health_postponed: false,
+            health_exit: Some(0),
+            health_takes_ms: 10,
             lives_ms: None,
             stop_takes_ms: 20,
             stop_exit: 0,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proctor_model::{Lifetime, OperationKind, Phase};
-use proctor_supervise::Notice;
+use proctor_supervise::{HealthState, Notice};
 
 use super::world::{Habits, World, spec};
 use super::{code_of, period, running, secs};
@@ -109,7 +109,7 @@ fn checked_by_health(healthy: bool) -> World {
     let mut world = World::new(spec, Habits::default());
     world.request(OperationKind::Start);
     world.pass(Duration::from_secs(10));
-    world.habits.healthy = healthy;
+    world.habits.health_exit = Some(i32::from(!healthy));
     world
 }
 
@@ -119,7 +119,9 @@ fn g3_an_unhealthy_process_is_restarted_inside_its_retry_limits() {
 
     world.pass(Duration::from_secs(3600));
 
-    assert!(world.notices.iter().any(|(_, n)| matches!(n, Notice::HealthChanged { healthy: false, .. })));
+    assert!(
+        world.notices.iter().any(|(_, n)| matches!(n, Notice::HealthChanged { state: HealthState::Unhealthy, .. }))
+    );
     let relaunches = world.launches.iter().filter(|(_, by_operation)| !by_operation).count();
     assert!(relaunches >= 4, "{relaunches}");
 }
@@ -127,7 +129,7 @@ fn g3_an_unhealthy_process_is_restarted_inside_its_retry_limits() {
 #[test]
 fn a_health_command_that_got_no_turn_says_nothing_of_the_process() {
     let mut world = checked_by_health(false);
-    world.habits.health_postponed = true;
+    world.habits.health_exit = None;
     let before = world.pid();
 
     world.pass(Duration::from_secs(3600));
@@ -142,7 +144,7 @@ fn g2_health_is_not_asked_during_the_grace_after_a_start() {
         spec.control.health = Some("health".parse().unwrap());
         spec.policy.health.grace = secs(100);
     });
-    let mut world = World::new(spec, Habits { healthy: false, ..Habits::default() });
+    let mut world = World::new(spec, Habits { health_exit: Some(1), ..Habits::default() });
     world.request(OperationKind::Start);
 
     world.pass(Duration::from_secs(99));
@@ -157,7 +159,7 @@ fn g1_a_failed_check_or_two_change_nothing() {
     let before = world.pid();
     world.pass(Duration::from_secs(60));
 
-    world.habits.healthy = true;
+    world.habits.health_exit = Some(0);
     world.pass(Duration::from_secs(600));
 
     assert_eq!(world.pid(), before);

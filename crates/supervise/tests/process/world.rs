@@ -17,6 +17,9 @@ use proctor_supervise::{Action, Breach, CommandKind, Event, Excess, Notice, Proc
 
 pub(crate) use super::setting::{Habits, spec};
 
+/// So many ticks in a row, each leaving a timeout that is over already, are a busy loop.
+const IDLE_TICKS_MAX: u32 = 8;
+
 #[derive(Debug)]
 enum Due {
     ToMachine {
@@ -66,6 +69,8 @@ pub(crate) struct World {
     pub outcomes: BTreeMap<OperationId, Outcome>,
     pub launches: Vec<(Time, bool)>,
     pub history: Vec<Mark>,
+    /// When the health command was run.
+    pub checks: Vec<Time>,
     /// Executes this many actions, then crashes the agent.
     pub crash_after: Option<usize>,
     seed: u64,
@@ -124,6 +129,7 @@ impl World {
             outcomes: BTreeMap::new(),
             launches: Vec::new(),
             history: Vec::new(),
+            checks: Vec::new(),
             crash_after: None,
             seed,
             spec,
@@ -277,6 +283,7 @@ impl World {
     /// Lets `duration` pass.
     pub(crate) fn pass(&mut self, duration: Duration) {
         let end = self.now + duration;
+        let mut idle_ticks = 0;
         loop {
             let next_due = self.due.keys().next().map(|(time, _)| *time);
             let next = [next_due, self.machine.poll_timeout()].into_iter().flatten().min();
@@ -287,6 +294,9 @@ impl World {
                 self.happen(due);
             } else {
                 self.feed(Event::Tick);
+                let wants_again = self.machine.poll_timeout().is_some_and(|at| at <= self.now);
+                idle_ticks = if wants_again { idle_ticks + 1 } else { 0 };
+                assert!(idle_ticks < IDLE_TICKS_MAX, "the machine asks to be woken for nothing");
             }
         }
         self.now = end;
@@ -408,11 +418,10 @@ impl World {
                 self.tell(5, Event::Swept { ticket, killed });
             }
             Action::Check { ticket, .. } => {
-                let mut end = end_of(i32::from(!self.habits.healthy));
-                if self.habits.health_postponed {
-                    end.result = CommandResult::Postponed;
-                }
-                self.tell(10, Event::Checked { ticket, end });
+                self.checks.push(self.now);
+                let postponed = || CommandEnd { result: CommandResult::Postponed, output: String::new() };
+                let end = self.habits.health_exit.map_or_else(postponed, end_of);
+                self.tell(self.habits.health_takes_ms, Event::Checked { ticket, end });
             }
             Action::Begin { .. } | Action::Finish { .. } => {}
         }
