@@ -27,6 +27,7 @@ use crate::output::{Capture, OutputDirectory};
 use crate::pidfd;
 use crate::procfs::Stat;
 use crate::reaper::{CHILDREN, Shell};
+use crate::remains;
 use crate::spawn::{self, Newborn, Plan};
 use crate::tree::Member;
 use crate::user::{self, Account, Accounts};
@@ -70,6 +71,8 @@ pub struct Reins {
 pub(crate) struct Ground {
     pub(crate) boot: BootId,
     pub(crate) killer: Killer,
+    /// Tells what this agent has started from what others have.
+    pub(crate) mark: String,
     pub(crate) blocking: Blocking,
     pub(crate) accounts: Accounts,
     pub(crate) outputs: OutputDirectory,
@@ -229,12 +232,15 @@ impl Running {
             (Some(groups), Some(leaf)) => groups.attach(leaf),
             (None, _) | (_, None) => Attach::Nowhere,
         };
+        let mut environment = command.environment.clone();
+        environment
+            .extend(command.leaf.as_ref().map(|leaf| (remains::MARK.to_owned(), remains::mark(&ground.mark, leaf))));
         let plan = Plan {
             line: &command.line,
             directory: &command.directory,
             account,
             changes_user,
-            environment: &command.environment,
+            environment: &environment,
             output: capture.as_ref().map(Capture::file),
             attach,
         };

@@ -13,6 +13,7 @@ use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use proctor_model::Remains;
 use rustix::process::Signal;
 use rustix::time::Timespec;
 use tokio::sync::oneshot;
@@ -21,6 +22,7 @@ use crate::cgroup::{Groups, Leaf};
 use crate::journal::Journal;
 use crate::pidfd::{Process, Refused};
 use crate::procfs::Stat;
+use crate::remains::{Kin, Marks};
 use crate::tree::{Member, Table};
 
 /// A fork bomb may be faster than we are; then what was found is killed and the rest stays.
@@ -35,13 +37,21 @@ const BATCH_MAX: usize = 1024;
 /// What is killed together.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// A process with its descendants, and everything else in the leaf. Nothing if that process has ended:
-    /// what is in the leaf then may be a next life.
-    Tree(Member, Option<Leaf>),
+    /// A process with its descendants, and everything else in the leaf that began then or later. Nothing if
+    /// that process has ended: what is in the leaf then may be a next life.
+    Tree(Member, Option<(Leaf, u64)>),
     /// A command with its descendants and everything in the session that it leads or has led.
     Session(Member),
-    /// Whatever is in the leaf.
-    Leaf(Leaf),
+    /// What is left of a life of this leaf.
+    Remains(Leaf, Remains),
+}
+
+/// What is done to a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    Count,
+    Terminate,
+    Kill,
 }
 
 #[derive(Clone, Debug)]
@@ -52,6 +62,8 @@ pub(crate) struct Killer {
 #[derive(Debug)]
 struct Shared {
     groups: Option<Arc<Groups>>,
+    /// The scope of the marks of this agent.
+    scope: String,
     journal: Journal,
     waiting: Mutex<Waiting>,
 }
@@ -65,12 +77,13 @@ struct Waiting {
 #[derive(Debug)]
 struct Job {
     target: Target,
+    deed: Deed,
     done: oneshot::Sender<io::Result<usize>>,
 }
 
 impl Killer {
-    pub(crate) fn new(groups: Option<Arc<Groups>>, journal: Journal) -> Self {
-        Self { shared: Arc::new(Shared { groups, journal, waiting: Mutex::default() }) }
+    pub(crate) fn new(groups: Option<Arc<Groups>>, scope: String, journal: Journal) -> Self {
+        Self { shared: Arc::new(Shared { groups, scope, journal, waiting: Mutex::default() }) }
     }
 
     /// Kills what an agent before this one had begun to kill: it may be frozen.
@@ -86,10 +99,24 @@ impl Killer {
 
     /// How many were signalled. Returns when they are.
     pub(crate) async fn kill(&self, target: Target) -> io::Result<usize> {
+        self.ask(target, Deed::Kill).await
+    }
+
+    /// Asks all of the target to end: SIGTERM. How many that are.
+    pub(crate) async fn terminate(&self, target: Target) -> io::Result<usize> {
+        self.ask(target, Deed::Terminate).await
+    }
+
+    /// How many of the target live.
+    pub(crate) async fn count(&self, target: Target) -> io::Result<usize> {
+        self.ask(target, Deed::Count).await
+    }
+
+    async fn ask(&self, target: Target, deed: Deed) -> io::Result<usize> {
         let (done, is_done) = oneshot::channel();
         let needs_thread = {
             let mut waiting = self.shared.waiting.lock();
-            waiting.jobs.push(Job { target, done });
+            waiting.jobs.push(Job { target, deed, done });
             !std::mem::replace(&mut waiting.has_thread, true)
         };
         if needs_thread {
@@ -110,7 +137,7 @@ impl Shared {
     fn work(&self) {
         let _relief = Relief(self);
         loop {
-            let jobs: Vec<Job> = {
+            let mut jobs: Vec<Job> = {
                 let mut waiting = self.waiting.lock();
                 let count = waiting.jobs.len().min(BATCH_MAX);
                 if count == 0 {
@@ -120,11 +147,32 @@ impl Shared {
                 }
                 waiting.jobs.drain(..count).collect()
             };
-            let (targets, done): (Vec<Target>, Vec<_>) = jobs.into_iter().map(|job| (job.target, job.done)).unzip();
-            for (done, result) in done.into_iter().zip(self.kill(&targets)) {
-                let _ = done.send(result);
+            for deed in [Deed::Count, Deed::Terminate, Deed::Kill] {
+                let of_deed = jobs.extract_if(.., |job| job.deed == deed).map(|job| (job.target, job.done));
+                let (targets, done): (Vec<Target>, Vec<_>) = of_deed.unzip();
+                let results = if deed == Deed::Kill { self.kill(&targets) } else { self.find_once(&targets, deed) };
+                for (done, result) in done.into_iter().zip(results) {
+                    let _ = done.send(result);
+                }
             }
         }
+    }
+
+    /// Counts what belongs to each target now, and asks it to end if that is wanted.
+    fn find_once(&self, targets: &[Target], deed: Deed) -> Vec<io::Result<usize>> {
+        let mut hunts: Vec<Hunt<'_>> = targets.iter().map(Hunt::new).collect();
+        if !hunts.is_empty() {
+            self.find(&mut hunts, &mut HashSet::new(), true);
+        }
+        let tell = |hunt: Hunt<'_>| match (hunt.failed, deed) {
+            (Some(error), _) => Err(error),
+            (None, Deed::Count) => Ok(hunt.found.len()),
+            (None, Deed::Terminate | Deed::Kill) => {
+                let sent = hunt.found.iter().filter(|member| matches!(signal(**member, Signal::TERM), Ok(true)));
+                Ok(sent.count())
+            }
+        };
+        hunts.into_iter().map(tell).collect()
     }
 
     fn kill(&self, targets: &[Target]) -> Vec<io::Result<usize>> {
@@ -151,14 +199,20 @@ impl Shared {
 
     /// Lists for every target that is not complete who belongs to it; those that nobody knew before.
     fn find(&self, hunts: &mut [Hunt<'_>], seen: &mut HashSet<Member>, is_first: bool) -> Vec<Member> {
-        let is_listed = |hunt: &&Hunt<'_>| !hunt.is_complete && !matches!(hunt.target, Target::Leaf(_));
-        let table = if hunts.iter().any(|hunt| is_listed(&hunt)) { Table::read() } else { Ok(Table::default()) };
+        let table = Table::read();
+        let nobody = Table::default();
+        let mut kin = Kin {
+            groups: self.groups.as_deref(),
+            scope: &self.scope,
+            table: table.as_ref().unwrap_or(&nobody),
+            marks: Marks::default(),
+        };
         // Stopped, we could not go on to kill; and a command may have started our own parent.
         let us = i32::try_from(std::process::id()).unwrap_or_default();
         let mut all_new = Vec::new();
         for hunt in hunts.iter_mut().filter(|hunt| !hunt.is_complete) {
             let listed = match &table {
-                Ok(table) => self.list(hunt.target, table, is_first),
+                Ok(_) => list(hunt.target, &mut kin, is_first),
                 Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
             };
             let listed = listed.unwrap_or_else(|error| {
@@ -174,21 +228,21 @@ impl Shared {
         }
         all_new
     }
+}
 
-    fn list(&self, target: &Target, table: &Table, is_first: bool) -> io::Result<Vec<Member>> {
-        let in_leaf = |leaf: &Leaf| self.groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.members(leaf));
-        match target {
-            Target::Tree(root, _) if is_first && table.stat(root).is_none() => Ok(Vec::new()),
-            Target::Tree(root, leaf) => {
-                let others = leaf.as_ref().and_then(|leaf| in_leaf(leaf).ok()).unwrap_or_default();
-                Ok(table.descend(table.living(*root).into_iter().chain(others)))
-            }
-            Target::Session(shell) => {
-                let session = table.session(shell.pid).iter().copied();
-                Ok(table.descend(table.living(*shell).into_iter().chain(session)))
-            }
-            Target::Leaf(leaf) => in_leaf(leaf),
+fn list(target: &Target, kin: &mut Kin<'_>, is_first: bool) -> io::Result<Vec<Member>> {
+    let table = kin.table;
+    match target {
+        Target::Tree(root, _) if is_first && table.stat(root).is_none() => Ok(Vec::new()),
+        Target::Tree(root, leaf) => {
+            let others = leaf.as_ref().and_then(|(leaf, since)| kin.younger(leaf, *since).ok()).unwrap_or_default();
+            Ok(table.descend(table.living(*root).into_iter().chain(others)))
         }
+        Target::Session(shell) => {
+            let session = table.session(shell.pid).iter().copied();
+            Ok(table.descend(table.living(*shell).into_iter().chain(session)))
+        }
+        Target::Remains(leaf, remains) => kin.left_behind(leaf, remains),
     }
 }
 
@@ -286,7 +340,7 @@ mod tests {
     }
 
     fn killer(directory: &tempfile::TempDir) -> Killer {
-        Killer::new(None, Journal::open(directory.path(), procfs::boot_id().unwrap()))
+        Killer::new(None, "test".to_owned(), Journal::open(directory.path(), procfs::boot_id().unwrap()))
     }
 
     #[tokio::test]

@@ -29,6 +29,7 @@ mod pidfile;
 mod procfs;
 mod raw;
 mod reaper;
+mod remains;
 mod sampler;
 mod spawn;
 mod tree;
@@ -42,7 +43,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use proctor_model::{BootId, CommandEnd, Exit, HostFacts, Identity, Incarnation, Look, Signal, Usage};
+use proctor_model::{BootId, CommandEnd, Exit, HostFacts, Identity, Incarnation, Look, Remains, Signal, Usage};
 use proctor_runtime::{Tasks, clock};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
 use rustix::time::{ClockId, clock_gettime};
@@ -52,6 +53,7 @@ pub use cgroup::{Leaf, Method, Prefer, Tracking};
 pub use command::{Command, Reins};
 pub use ends::{Ended, Ends};
 pub use error::Error;
+pub use remains::Cleared;
 pub use sampler::{Sample, Sampler};
 
 use blocking::Blocking;
@@ -111,11 +113,13 @@ impl Host {
         tasks.spawn_critical("reaper", reaper::run());
         tasks.spawn_critical("output-trimmer", outputs.clone().trim_for_ever());
         let groups = groups.map(Arc::new);
-        let killer = Killer::new(groups.clone(), Journal::open(&options.state_dir, boot.clone()));
+        let mark = cgroup::scope_of(&options.state_dir);
+        let killer = Killer::new(groups.clone(), mark.clone(), Journal::open(&options.state_dir, boot.clone()));
         killer.finish_interrupted();
         let ground = Ground {
             boot: boot.clone(),
             killer,
+            mark,
             blocking: Blocking::default(),
             accounts: Accounts::default(),
             outputs,
@@ -262,13 +266,14 @@ impl Host {
         self.kill_life(life, None).await
     }
 
-    /// As [`Self::kill_tree`], and everything else in the leaf. What enters the leaf after that
-    /// life has ended, as a next life does, is not touched.
-    pub async fn kill_tree_in(&self, life: &Incarnation, leaf: &Leaf) -> Result<usize, Error> {
-        self.kill_life(life, Some(leaf.clone())).await
+    /// As [`Self::kill_tree`], and everything else in the leaf that began at `since` (in ticks) or later and
+    /// does not descend from what is older. What enters the leaf after that life has ended, as a next life
+    /// does, is not touched.
+    pub async fn kill_tree_in(&self, life: &Incarnation, leaf: &Leaf, since: u64) -> Result<usize, Error> {
+        self.kill_life(life, Some((leaf.clone(), since))).await
     }
 
-    async fn kill_life(&self, life: &Incarnation, leaf: Option<Leaf>) -> Result<usize, Error> {
+    async fn kill_life(&self, life: &Incarnation, leaf: Option<(Leaf, u64)>) -> Result<usize, Error> {
         let pid = life.pid;
         let failed = move |source| Error::Signal { pid, source };
         let process = Process::of(life, &self.shared.boot).map_err(failed)?;
@@ -279,10 +284,15 @@ impl Host {
         self.shared.ground.killer.kill(Target::Tree(root, leaf)).await.map_err(failed)
     }
 
-    /// Kills whatever is in the leaf, of any life; how many there were. Without cgroups: none.
-    pub async fn kill_leaf(&self, leaf: &Leaf) -> Result<usize, Error> {
-        let killed = self.shared.ground.killer.kill(Target::Leaf(leaf.clone())).await;
-        killed.map_err(|source| Error::Leaf { leaf: leaf.as_str().to_owned(), source })
+    /// Whether there are cgroups and nothing lives in the leaf. Does not block.
+    pub fn is_leaf_empty(&self, leaf: &Leaf) -> bool {
+        self.shared.ground.groups.as_ref().is_some_and(|groups| groups.is_empty(leaf))
+    }
+
+    /// Ends what a life that is over, or a failed start, has left behind: SIGTERM, and SIGKILL after `grace`.
+    pub async fn end_remains(&self, leaf: &Leaf, remains: &Remains, grace: Duration) -> Result<Cleared, Error> {
+        let failed = |source| Error::Leaf { leaf: leaf.as_str().to_owned(), source };
+        remains::end(&self.shared.ground.killer, leaf, remains, grace).await.map_err(failed)
     }
 
     /// Removes the leaf of a process that has ended. False: something is still in it, and it stays.

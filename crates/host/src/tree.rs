@@ -22,6 +22,7 @@ pub(crate) struct Table {
     children: HashMap<i32, Vec<Member>>,
     sessions: HashMap<i32, Vec<Member>>,
     living: HashMap<Member, Stat>,
+    starts: HashMap<i32, u64>,
 }
 
 impl Table {
@@ -34,6 +35,7 @@ impl Table {
             let member = Member { pid, start_ticks: stat.start_ticks };
             table.children.entry(stat.parent).or_default().push(member);
             table.sessions.entry(stat.session).or_default().push(member);
+            table.starts.insert(pid, stat.start_ticks);
             table.living.insert(member, stat);
         }
         Ok(table)
@@ -47,6 +49,15 @@ impl Table {
     /// Who is in the session of that leader, which may have ended.
     pub(crate) fn session(&self, leader: i32) -> &[Member] {
         self.sessions.get(&leader).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = Member> {
+        self.living.keys().copied()
+    }
+
+    /// When the process that has this pid now began.
+    pub(crate) fn start_of(&self, pid: i32) -> Option<u64> {
+        self.starts.get(&pid).copied()
     }
 
     /// What was read of a process that lived.

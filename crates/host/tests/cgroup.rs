@@ -6,7 +6,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{World, eventually, exited, is_dead, is_root, numbers, our_zombies};
+use common::{World, eventually, exited, is_dead, is_root, kill_leaf, numbers, our_zombies};
 use proctor_host::{Command, Leaf, Method, Prefer};
 use proctor_model::Incarnation;
 use proctor_testkit::skip;
@@ -53,7 +53,7 @@ async fn started(world: &World, leaf: &Leaf) -> (Incarnation, i32) {
 
 /// Kills what is in a leaf and removes it.
 async fn clear(world: &World, leaf: &Leaf) {
-    world.host.kill_leaf(leaf).await.unwrap();
+    kill_leaf(&world.host, leaf).await;
     eventually("it is empty", || numbers(&directory(world, leaf).join("cgroup.procs")).is_empty()).await;
     assert!(world.host.release_leaf(leaf).await.unwrap());
 }
@@ -80,7 +80,7 @@ async fn a_daemon_that_forked_twice_is_in_its_leaf_and_killed_with_it() {
         let members = numbers(&directory(&world, &leaf).join("cgroup.procs"));
         let early = world.host.release_leaf(&leaf).await.unwrap();
 
-        let killed = world.host.kill_leaf(&leaf).await.unwrap();
+        let killed = kill_leaf(&world.host, &leaf).await;
         eventually("all are dead", || is_dead(life.pid) && is_dead(child)).await;
         let released = world.host.release_leaf(&leaf).await.unwrap();
 
@@ -100,10 +100,10 @@ async fn a_leaf_that_was_killed_takes_the_next_life() {
         for _ in 0..2 {
             let (life, child) = started(&world, &leaf).await;
             assert!(world.host.is_alive(&life));
-            assert_eq!(world.host.kill_leaf(&leaf).await.unwrap(), 2, "{:?}", world.host.tracking());
+            assert_eq!(kill_leaf(&world.host, &leaf).await, 2, "{:?}", world.host.tracking());
             eventually("all are dead", || is_dead(life.pid) && is_dead(child)).await;
         }
-        assert_eq!(world.host.kill_leaf(&leaf).await.unwrap(), 0);
+        assert_eq!(kill_leaf(&world.host, &leaf).await, 0);
         exited(&world.host.run(command(&world, &leaf, "true")).await);
         clear(&world, &leaf).await;
         assert_eq!(left_of(&world), Vec::<PathBuf>::new());
@@ -120,10 +120,10 @@ async fn killing_a_tree_gets_who_left_it_for_its_leaf_but_no_later_life() {
         let root = world.life("sleep", &world.path("root.pid")).await;
         let (bystander, _) = started(&world, &other).await;
 
-        let killed = world.host.kill_tree_in(&root, &leaf).await.unwrap();
+        let killed = world.host.kill_tree_in(&root, &leaf, 0).await.unwrap();
         eventually("all are dead", || [root.pid, left.pid, left_child].into_iter().all(is_dead)).await;
         let (next, _) = started(&world, &leaf).await;
-        let late = world.host.kill_tree_in(&root, &leaf).await.unwrap();
+        let late = world.host.kill_tree_in(&root, &leaf, 0).await.unwrap();
 
         assert_eq!(killed, 3);
         assert_eq!(late, 0, "the life was over");
@@ -151,7 +151,7 @@ async fn a_leaf_outlives_the_agent_and_its_remains_are_swept() {
 
         assert!(again.is_alive(&life));
         assert!(!directory(&world, &empty).exists(), "an empty leaf is left");
-        assert_eq!(again.kill_leaf(&kept).await.unwrap(), 2);
+        assert_eq!(kill_leaf(&again, &kept).await, 2);
         clear(&world, &kept).await;
         assert_eq!(left_of(&world), Vec::<PathBuf>::new());
     }
@@ -166,7 +166,7 @@ async fn a_process_that_makes_cgroups_of_its_own_is_killed_and_cleared_away() {
         std::fs::create_dir(&inner).unwrap();
         std::fs::write(inner.join("cgroup.procs"), child.to_string()).unwrap();
 
-        let killed = world.host.kill_leaf(&leaf).await.unwrap();
+        let killed = kill_leaf(&world.host, &leaf).await;
         eventually("all are dead", || is_dead(life.pid) && is_dead(child)).await;
 
         assert_eq!(killed, 2);
@@ -201,10 +201,9 @@ async fn without_cgroups_everything_goes_on_by_descent() {
     let leaf = Leaf::of("test:none");
 
     let (life, child) = started(&world, &leaf).await;
-    let in_leaf = world.host.kill_leaf(&leaf).await.unwrap();
-    let killed = world.host.kill_tree_in(&life, &leaf).await.unwrap();
+    let killed = world.host.kill_tree_in(&life, &leaf, 0).await.unwrap();
 
-    assert_eq!((in_leaf, killed), (0, 2));
+    assert_eq!(killed, 2);
     eventually("all are dead", || is_dead(life.pid) && is_dead(child)).await;
     assert!(world.host.release_leaf(&leaf).await.unwrap());
 }

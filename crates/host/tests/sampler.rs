@@ -7,7 +7,7 @@ mod common;
 use std::io::Write;
 use std::time::Duration;
 
-use common::{PATIENCE, Started, World, eventually, exited, is_dead, numbers, stat};
+use common::{PATIENCE, Started, World, eventually, exited, is_dead, kill_leaf, numbers, stat};
 use proctor_host::{Command, Leaf, Method, Prefer, Sample, Sampler};
 use proctor_model::{BootId, Incarnation};
 use proctor_testkit::skip;
@@ -30,8 +30,8 @@ async fn started(world: &World, leaf: &Leaf, script: &str) -> Incarnation {
 
 /// Ends everything of a life.
 async fn end(world: &World, life: &Incarnation, leaf: &Leaf) {
-    world.host.kill_tree_in(life, leaf).await.unwrap();
-    world.host.kill_leaf(leaf).await.unwrap();
+    world.host.kill_tree_in(life, leaf, 0).await.unwrap();
+    kill_leaf(&world.host, leaf).await;
     eventually("it is dead", || is_dead(life.pid)).await;
     let released = async {
         while !world.host.release_leaf(leaf).await.unwrap() {

@@ -17,6 +17,7 @@ mod key;
 mod labels;
 mod operation;
 mod pool;
+mod remains;
 mod report;
 mod spec;
 mod status;
@@ -35,6 +36,7 @@ pub use key::{Namespace, ProcessKey, ProcessName};
 pub use labels::Labels;
 pub use operation::{OperationKind, Outcome};
 pub use pool::{POOL_LABEL, Pool, PoolId, PoolLimits, Weight};
+pub use remains::Remains;
 pub use report::{CommandEnd, CommandResult, Exit, Look, Signal};
 pub use spec::{
     AbsolutePath, CommandLine, ConfigFile, Control, CronRule, HealthPolicy, Identity, LABELS_MAX, Lifetime, Limits,

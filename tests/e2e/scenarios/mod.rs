@@ -9,6 +9,7 @@ mod d_restarts;
 mod e_schedules;
 mod f_limits;
 mod g_misc;
+mod h_leftovers;
 mod scene;
 mod zero;
 

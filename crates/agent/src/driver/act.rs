@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_host::{Command, Ended, Reins};
-use proctor_model::{CommandEnd, CommandResult, Exit, Incarnation, Look, ProcessKey, Spec};
+use proctor_model::{CommandEnd, CommandResult, Exit, Incarnation, Look, ProcessKey, Remains, Spec};
 use proctor_supervise::{Action, CommandKind, Event, Notice, Process, Ticket, Time};
 use proctor_wire::FromAgent;
 use tokio::sync::oneshot;
@@ -90,7 +90,10 @@ impl Driver {
                 Err(error) => tracing::warn!(process = %key, pid = life.pid, ?signal, %error, "a signal failed"),
             },
             Action::KillTree(life) => self.kill_tree(key, life),
-            Action::Sweep { ticket } => self.sweep(key, ticket),
+            Action::Clear { ticket, .. } if self.spares(&key) => {
+                self.feed(&key, Event::Cleared { ticket, ended: 0, left: 0 });
+            }
+            Action::Clear { ticket, remains, grace } => self.clear(key, ticket, remains, grace),
             Action::Begin { operation, kind } => tracing::info!(process = %key, %operation, %kind, "operation begins"),
             Action::Finish { operation, outcome } => {
                 let (code, message) = (outcome.code.name(), &outcome.message);
@@ -248,28 +251,32 @@ impl Driver {
         });
     }
 
-    /// Ends what is in the cgroup of a process that has no life. Without cgroups nothing is known.
-    fn sweep(&self, key: ProcessKey, ticket: Ticket) {
+    /// Ends what an earlier life has left behind. Mostly that is nothing, and known at once.
+    fn clear(&mut self, key: ProcessKey, ticket: Ticket, remains: Remains, grace: Duration) {
+        if remains.launched && self.host.is_leaf_empty(&leaf_of(&key)) {
+            return self.feed(&key, Event::Cleared { ticket, ended: 0, left: 0 });
+        }
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
-        self.tasks.spawn("sweep", async move {
-            let killed = match host.kill_leaf(&leaf_of(&key)).await {
-                Ok(killed) => killed,
+        self.tasks.spawn("clear", async move {
+            let (ended, left) = match host.end_remains(&leaf_of(&key), &remains, grace).await {
+                Ok(cleared) => (cleared.ended, cleared.left),
                 Err(error) => {
-                    tracing::warn!(process = %key, %error, "what a start left behind cannot be ended");
-                    0
+                    tracing::warn!(process = %key, %error, "leftover processes could not be ended");
+                    (0, 0)
                 }
             };
-            if killed > 0 {
-                tracing::warn!(process = %key, killed, "what a failed start left behind was killed");
+            if ended > 0 {
+                tracing::warn!(process = %key, ended, left, "leftover processes ended");
             }
-            let _ = inbox.send(Input::Machine(key, Event::Swept { ticket, killed })).await;
+            let _ = inbox.send(Input::Machine(key, Event::Cleared { ticket, ended, left })).await;
         });
     }
 
     fn kill_tree(&self, key: ProcessKey, life: Incarnation) {
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
+        let since = self.processes.get(&key).and_then(Process::since).unwrap_or(life.start_ticks);
         self.tasks.spawn("kill tree", async move {
-            match host.kill_tree_in(&life, &leaf_of(&key)).await {
+            match host.kill_tree_in(&life, &leaf_of(&key), since).await {
                 Ok(killed) => tracing::info!(process = %key, pid = life.pid, killed, "the tree was killed"),
                 Err(error) => tracing::warn!(process = %key, pid = life.pid, %error, "the tree cannot be killed"),
             }

@@ -200,7 +200,9 @@ impl Watchman {
         let (key, limits) = (process.key(), &process.spec().limits);
         self.watch(process, now)?;
         let watched = self.watched.get_mut(key)?;
-        if !self.sampler.is_tracked(&watched.life) && !self.sampler.track(&watched.life, Some(&leaf_of(key))) {
+        if !self.sampler.is_tracked(&watched.life)
+            && !self.sampler.track_in(&watched.life, &leaf_of(key), process.since())
+        {
             self.set_due(key, now + Duration::from_secs(1));
             return None;
         }

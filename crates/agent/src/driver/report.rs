@@ -29,7 +29,7 @@ impl Usages for HashMap<ProcessKey, Usage> {
 /// For a few that have changed: measured now, without what they have forked.
 impl Usages for Host {
     fn of(&self, process: &Process) -> Usage {
-        process.life().and_then(|life| self.usage_alone(life, &leaf_of(process.key()))).unwrap_or_default()
+        process.shown().and_then(|life| self.usage_alone(life, &leaf_of(process.key()))).unwrap_or_default()
     }
 }
 
@@ -65,7 +65,7 @@ impl Reports {
 
     /// True: the server has not heard of this.
     fn is_new(&mut self, process: &Process) -> bool {
-        let essence = (process.phase(), process.managed(), process.life().map(|life| life.pid), process.restarts());
+        let essence = (process.phase(), process.managed(), process.shown().map(|life| life.pid), process.restarts());
         self.told.insert(process.key().clone(), essence) != Some(essence)
     }
 }
@@ -116,7 +116,8 @@ impl Driver {
         if self.link.is_none() || std::mem::replace(&mut self.reports.measuring, true) {
             return;
         }
-        let running = self.processes.all().filter_map(|process| Some((process.key().clone(), process.life()?.clone())));
+        let running =
+            self.processes.all().filter_map(|process| Some((process.key().clone(), process.shown()?.clone())));
         let running = running.map(|(key, life)| (key.clone(), (life, leaf_of(&key))));
         let (keys, lives): (Vec<ProcessKey>, Vec<(Incarnation, Leaf)>) = running.unzip();
         let (host, inbox) = (self.host.clone(), self.inbox.clone());

@@ -65,6 +65,7 @@ impl Driver {
             gate: may_run.then(|| spec.clone()).flatten().map(|spec| self.gate(&key, spec, Purpose::Other)),
             spec,
             known: process.and_then(|process| process.life().cloned()),
+            run: process.and_then(|process| process.shown().cloned()),
             snapshot: process.map_or_else(bare_snapshot, |process| self.snapshot_of(process, Usage::default())),
             version: self.versions.get(&key).cloned(),
             environment: self.environment_of(&key),
@@ -74,7 +75,7 @@ impl Driver {
 
     /// What is known of a process without a look; `usage` is that of its present life.
     pub(super) fn snapshot_of(&self, process: &Process, usage: Usage) -> Snapshot {
-        let life = process.life();
+        let life = process.shown();
         let version = life.and_then(|life| self.versions.get(process.key()).filter(|(of, _)| of == life));
         let mut snapshot = Snapshot {
             phase: process.phase(),
@@ -103,6 +104,8 @@ struct Inspection {
     /// None where no command may run.
     gate: Option<Gate>,
     known: Option<Incarnation>,
+    /// The scheduled run under way.
+    run: Option<Incarnation>,
     snapshot: Snapshot,
     /// The version of a life that was asked already.
     version: Option<(Incarnation, String)>,
@@ -111,7 +114,7 @@ struct Inspection {
 
 impl Inspection {
     async fn look(self, host: &Host) -> (ProcessKey, Look, Snapshot) {
-        let Self { key, spec, gate, known, mut snapshot, version, environment } = self;
+        let Self { key, spec, gate, known, run, mut snapshot, version, environment } = self;
         let Some(spec) = spec else {
             let reason = "the process is not registered on this host".to_owned();
             return (key, Look::Absent(reason.clone()), Snapshot { reason, ..snapshot });
@@ -129,6 +132,9 @@ impl Inspection {
                     (Some(_) | None, Some(gate)) => ask_version(host, gate, &key, &spec, environment).await,
                     (Some(_) | None, None) => String::new(),
                 };
+            }
+            Look::Absent(_) | Look::Dead { .. } if run.as_ref().is_some_and(|run| host.is_alive(run)) => {
+                snapshot.usage = run.and_then(|run| host.usage(&run, &leaf_of(&key))).unwrap_or_default();
             }
             Look::Absent(reason) | Look::Dead { reason, .. } => {
                 snapshot.pid = None;

@@ -110,13 +110,14 @@ impl Driver {
                 refused.insert(key.clone(), *operation);
                 false
             }
-            Action::Run { .. } | Action::Signal(..) | Action::KillTree(_) => !refused.contains_key(key),
+            Action::Run { .. } | Action::Signal(..) | Action::KillTree(_) | Action::Clear { .. } => {
+                !refused.contains_key(key)
+            }
             Action::Look { .. }
             | Action::Proceed { .. }
             | Action::EndCommand { .. }
             | Action::Rejoin { .. }
             | Action::Detach { .. }
-            | Action::Sweep { .. }
             | Action::Check { .. }
             | Action::Watch(_)
             | Action::Finish { .. }
@@ -143,7 +144,7 @@ impl Driver {
                 | Action::EndCommand { .. }
                 | Action::Rejoin { .. }
                 | Action::Detach { .. }
-                | Action::Sweep { .. }
+                | Action::Clear { .. }
                 | Action::Check { .. }
                 | Action::Run { .. }
                 | Action::Watch(_)
@@ -217,7 +218,6 @@ fn is_final(action: &Action) -> bool {
         Action::Begin { .. }
         | Action::Proceed { .. }
         | Action::EndCommand { .. }
-        | Action::Sweep { .. }
         | Action::Signal(..)
         | Action::KillTree(_)
         | Action::Finish { .. } => true,
@@ -226,6 +226,8 @@ fn is_final(action: &Action) -> bool {
         | Action::Rejoin { .. }
         | Action::Detach { .. }
         | Action::Check { .. }
+        // An operation's comes after its Begin; what supervision clears is found again after a crash.
+        | Action::Clear { .. }
         | Action::Watch(_)
         | Action::Announce(_) => false,
     }

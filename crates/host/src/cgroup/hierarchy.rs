@@ -126,6 +126,17 @@ impl Hierarchy {
         Ok(found)
     }
 
+    /// Whether a leaf has members, as version 2 tells by one small file; a leaf that is not there has none.
+    pub(crate) fn is_populated(&self, leaf: &Leaf) -> Option<bool> {
+        if !self.is_v2() {
+            return None;
+        }
+        match procfs::read(&self.directory(leaf).join("cgroup.events"), PROCS_BYTES_MAX) {
+            Ok(text) => Some(!String::from_utf8_lossy(&text).lines().any(|line| line == "populated 0")),
+            Err(error) => is_gone(&error).then_some(false),
+        }
+    }
+
     /// Removes a leaf without members. False: it has some, and stays.
     pub(crate) fn remove(&self, leaf: &Leaf) -> io::Result<bool> {
         let directory = self.directory(leaf);

@@ -211,6 +211,20 @@ impl Groups {
         Ok(members.collect())
     }
 
+    /// Whether nothing lives in the leaf. Cheap: cgroup files never hang.
+    pub(crate) fn is_empty(&self, leaf: &Leaf) -> bool {
+        if self.tree.is_populated(leaf) == Some(false) {
+            return true;
+        }
+        let is_dead = |pid: &i32| Stat::of(*pid).is_ok_and(|stat| stat.is_dead());
+        self.tree.pids(leaf).is_ok_and(|pids| pids.iter().all(is_dead))
+    }
+
+    /// Whether something lives in the leaf that began before.
+    pub(crate) fn has_older(&self, leaf: &Leaf, since: u64) -> bool {
+        self.members(leaf).is_ok_and(|members| members.iter().any(|member| member.start_ticks < since))
+    }
+
     /// False: the leaf has members, and stays.
     pub(crate) fn release(&self, leaf: &Leaf) -> io::Result<bool> {
         let is_empty = self.tree.remove(leaf)?;
@@ -242,7 +256,7 @@ impl Groups {
 
 /// The same for every life of one agent, and no other's on this machine, also in containers that
 /// see the same paths and hierarchies.
-fn scope_of(state_dir: &Path) -> String {
+pub(crate) fn scope_of(state_dir: &Path) -> String {
     let path = fs::canonicalize(state_dir).unwrap_or_else(|_| state_dir.to_owned());
     let inode = fs::metadata(&path).map_or((0, 0), |metadata| (metadata.dev(), metadata.ino()));
     let mut text = path.as_os_str().as_bytes().to_vec();

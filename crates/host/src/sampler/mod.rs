@@ -143,6 +143,16 @@ impl Sampler {
     /// it, because somebody else has started it, is known by descent. False: that life is over,
     /// or cannot be looked at now.
     pub fn track(&mut self, life: &Incarnation, leaf: Option<&Leaf>) -> bool {
+        self.track_since(life, leaf, None)
+    }
+
+    /// As [`Self::track`]. What is in the leaf and began before `since` is not charged to this life: then
+    /// it is known by descent.
+    pub fn track_in(&mut self, life: &Incarnation, leaf: &Leaf, since: Option<u64>) -> bool {
+        self.track_since(life, Some(leaf), since)
+    }
+
+    fn track_since(&mut self, life: &Incarnation, leaf: Option<&Leaf>, since: Option<u64>) -> bool {
         if self.is_tracked(life) {
             return true;
         }
@@ -157,7 +167,10 @@ impl Sampler {
 
         self.drop_life(life.pid);
         self.disown(life.pid);
-        let leaf = self.groups.as_ref().zip(leaf).filter(|(groups, leaf)| groups.holds(leaf, life.pid));
+        let leaf = self.groups.as_ref().zip(leaf).filter(|(groups, leaf)| {
+            let has_others = |since| groups.has_older(leaf, since);
+            groups.holds(leaf, life.pid) && !since.is_some_and(has_others)
+        });
         let counted = leaf.map(|(groups, leaf)| Counted::open(groups, leaf, &self.slots));
         if let Some(counted) = &counted {
             self.by_leaf.insert(counted.leaf.clone(), life.pid);

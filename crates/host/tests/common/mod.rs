@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use proctor_host::{Command, Host, Options, Prefer};
-use proctor_model::{CommandEnd, Exit, Identity, Incarnation, Look};
+use proctor_host::{Command, Host, Leaf, Options, Prefer};
+use proctor_model::{CommandEnd, Exit, Identity, Incarnation, Look, Remains};
 use proctor_runtime::Tasks;
 
 /// Generous: the machine may be busy.
@@ -205,4 +205,10 @@ pub fn not_run(end: &CommandEnd) -> &str {
             panic!("{other:?}: {}", end.output)
         }
     }
+}
+
+/// Kills whatever is in the leaf, of any life; how many there were.
+pub async fn kill_leaf(host: &Host, leaf: &Leaf) -> usize {
+    let all = Remains { since: 0, launched: true, sessions: Vec::new() };
+    host.end_remains(leaf, &all, Duration::ZERO).await.unwrap().ended
 }

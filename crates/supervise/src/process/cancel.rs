@@ -7,7 +7,7 @@
 use proctor_model::{Code, Exit, OperationId, Outcome};
 
 use super::operate::FIRST_PAUSE;
-use super::work::{Failure, Mood, Work};
+use super::work::{AfterClear, Failure, Mood, Work};
 use super::{Action, Process};
 use crate::Time;
 
@@ -51,11 +51,13 @@ impl Process {
                 self.dirty |= self.record.launch.take().is_some();
                 self.fail(now, failure.code, failure.message);
             }
-            // It fails in a moment by itself.
-            Work::Sweep { mut failure } => {
-                failure = Failure::new(Code::Cancelled, format!("cancelled after a failure: {}", failure.message));
-                self.work = Work::Sweep { failure };
+            // It fails in a moment by itself; what is to be started after the clearing is not.
+            Work::Clear { next: AfterClear::LaunchFailed(failure) } => {
+                let message = format!("cancelled after a failure: {}", failure.message);
+                let next = AfterClear::LaunchFailed(Failure::new(Code::Cancelled, message));
+                self.work = Work::Clear { next };
             }
+            clearing @ Work::Clear { .. } => self.work = clearing,
             // After a restart of the agent: what the look finds decides what there is to end.
             other @ (Work::Rest | Work::Wait { .. } | Work::Look) => self.work = other,
         }

@@ -1,6 +1,7 @@
 //! Ending a life that supervision wants back: too much of a resource, or ill.
 //!
-//! The stop command gets a bounded time, then the whole tree is killed. The process stays managed.
+//! The stop command gets a bounded time, then the whole tree is killed; what the life leaves behind is
+//! ended with it. The process stays managed.
 //! After an end for resources it comes back later each time; after one for illness the restart
 //! policy decides, as after any abnormal end.
 
@@ -67,12 +68,12 @@ impl Process {
     /// The stop command of an eviction has ended, however it did.
     pub(super) fn evict_halted(&mut self, now: Time, life: Incarnation) {
         if self.record.life.as_ref() != Some(&life) {
-            return self.evicted(now);
+            return self.faded(now);
         }
         self.work = Work::Fade { life, until: now + GRACE, fallback: Fallback::KillTree };
     }
 
-    /// The condemned life is over.
+    /// The condemned life is over, and nothing of it is left.
     pub(super) fn evicted(&mut self, now: Time) {
         if self.evicting.take() == Some(Eviction::Excess) {
             let wait = WAIT_FIRST * 2u32.saturating_pow(self.record.evictions.min(16));

@@ -8,10 +8,12 @@
 //! Operations come one after the other; supervision acts only between them.
 
 mod cancel;
+mod clear;
 mod evict;
 mod health;
 mod operate;
 mod periodic;
+mod preempt;
 mod record;
 mod relaunch;
 mod types;
@@ -31,7 +33,7 @@ use health::Health;
 use operate::seek_window;
 pub use record::{Instance, Launch, Record, Running};
 pub use types::{Action, CommandKind, Event, Excess, HealthState, Notice, Request, Ticket};
-use work::{Eviction, Work};
+use work::{AfterClear, Eviction, Work};
 
 /// Operations that may wait behind the current one; more are refused at once.
 const QUEUE_MAX: usize = 64;
@@ -67,6 +69,12 @@ pub struct Process {
     evicting: Option<Eviction>,
     /// Whether the launch under way is a run by schedule.
     scheduled: bool,
+    /// A stop or kill has ended the run by schedule that it found: it has reached its goal.
+    run_ended_by_hand: bool,
+    /// The session of the newest start command, and when the last life was lost: by these, what is left of
+    /// it is known also where there are no cgroups.
+    session: Option<(i32, u64)>,
+    lost_at: Option<Time>,
     /// The newest command, until it has begun: what it is and how long it may take.
     announced: Option<(CommandKind, Duration)>,
     /// A command of the agent before this one, until the first look has told what is there.
@@ -130,6 +138,9 @@ impl Process {
             health: Health::default(),
             evicting: None,
             scheduled: false,
+            run_ended_by_hand: false,
+            session: None,
+            lost_at: None,
             announced: None,
             interrupted: None,
             running_since: None,
@@ -171,6 +182,11 @@ impl Process {
         self.running_since
     }
 
+    /// When the start command of the present life began, in ticks since boot, where we started it.
+    pub fn since(&self) -> Option<u64> {
+        self.record.since
+    }
+
     pub fn restarts(&self) -> u32 {
         self.record.attempts
     }
@@ -208,11 +224,19 @@ impl Process {
         self.record.life.is_some() || !matches!(self.work, Work::Rest | Work::Wait { .. })
     }
 
+    /// Who is to be shown as the process: its life, or the command of a scheduled run under way.
+    pub fn shown(&self) -> Option<&Incarnation> {
+        let run = self.record.running.as_ref().filter(|running| running.scheduled).map(|running| &running.command);
+        self.record.life.as_ref().or(run)
+    }
+
     pub fn phase(&self) -> Phase {
         match (&self.work, &self.record.life) {
+            (Work::Launch { .. }, _) if self.scheduled => Phase::Running,
             (Work::Look, None) if self.reason.is_empty() && self.current.is_none() => Phase::Unknown,
-            (Work::Launch { .. } | Work::Seek { .. } | Work::Sweep { .. } | Work::Settle { .. }, _) => Phase::Starting,
-            (Work::Halt { .. } | Work::Fade { .. }, _) => Phase::Stopping,
+            (Work::Launch { .. } | Work::Seek { .. } | Work::Settle { .. }, _) => Phase::Starting,
+            (Work::Clear { next: AfterClear::Launch { .. } | AfterClear::LaunchFailed(_) }, _) => Phase::Starting,
+            (Work::Halt { .. } | Work::Fade { .. } | Work::Clear { .. }, _) => Phase::Stopping,
             (Work::Wait { .. }, _) => Phase::Waiting,
             (Work::Rest | Work::Look | Work::Reload { .. }, Some(_)) => Phase::Running,
             (Work::Rest | Work::Look | Work::Reload { .. }, None) if self.record.failed => Phase::Failed,
@@ -264,9 +288,9 @@ impl Process {
             Event::Looked { ticket, look } if ticket == self.looks => self.looked(now, look),
             Event::CommandBegun { ticket, command } if ticket == self.commands => self.command_begun(now, command),
             Event::CommandEnded { ticket, end } if ticket == self.commands => self.command_ended(now, end),
-            Event::Swept { ticket, killed } if ticket == self.commands => self.swept(now, killed),
+            Event::Cleared { ticket, ended, left } if ticket == self.commands => self.cleared(now, ended, left),
             Event::Checked { ticket, end } => self.checked(now, ticket, &end),
-            Event::Looked { .. } | Event::CommandBegun { .. } | Event::CommandEnded { .. } | Event::Swept { .. } => {}
+            Event::Looked { .. } | Event::CommandBegun { .. } | Event::CommandEnded { .. } | Event::Cleared { .. } => {}
             Event::Refused { operation, reason } => self.refused(now, operation, &reason),
             Event::Exceeded(excess) => self.exceeded(now, excess),
             Event::Due { planned } => self.due(now, planned),
@@ -281,7 +305,7 @@ impl Process {
             Work::Launch { old, pause, since, .. } => self.seen_while_launching(now, look, old, pause, since),
             other @ (Work::Rest
             | Work::Wait { .. }
-            | Work::Sweep { .. }
+            | Work::Clear { .. }
             | Work::Settle { .. }
             | Work::Halt { .. }
             | Work::Fade { .. }
@@ -294,7 +318,8 @@ impl Process {
         let Some((kind, timeout)) = self.announced.take() else { return };
         let until = now + timeout + seek_window(self.policy_of_current());
         if let (CommandKind::Start | CommandKind::Restart, Some(launch)) = (kind, &mut self.record.launch) {
-            (launch.begun, launch.until) = (true, until);
+            (launch.begun, launch.until, launch.since) = (true, until, Some(command.start_ticks));
+            self.session = Some((command.pid, command.start_ticks));
         }
         self.record.running = Some(Running { command, kind, until: now + timeout, scheduled: self.scheduled });
         self.dirty = true;
@@ -312,7 +337,7 @@ impl Process {
             | Work::Wait { .. }
             | Work::Look
             | Work::Seek { .. }
-            | Work::Sweep { .. }
+            | Work::Clear { .. }
             | Work::Settle { .. }
             | Work::Fade { .. }) => self.work = other,
         }
@@ -332,7 +357,7 @@ impl Process {
             | Work::Look
             | Work::Launch { .. }
             | Work::Seek { .. }
-            | Work::Sweep { .. }
+            | Work::Clear { .. }
             | Work::Halt { .. }
             | Work::Reload { .. }) => self.work = other,
         }
@@ -352,7 +377,7 @@ impl Process {
             Work::Launch { old, pause, since, .. } => self.look_while_launching(old, pause, since),
             Work::Settle { .. } => self.settled(now),
             Work::Fade { life, fallback, .. } => self.still_there(now, life, fallback),
-            other @ (Work::Rest | Work::Look | Work::Sweep { .. } | Work::Halt { .. } | Work::Reload { .. }) => {
+            other @ (Work::Rest | Work::Look | Work::Clear { .. } | Work::Halt { .. } | Work::Reload { .. }) => {
                 self.work = other;
             }
         }
@@ -362,19 +387,20 @@ impl Process {
         if self.has_operation(&request.operation) {
             return; // delivered again
         }
-        if self.current.is_none() && matches!(self.work, Work::Seek { .. }) {
-            self.hurry(now, request.kind);
-        }
+        let Some(request) = self.answer_at_once(now, request) else { return };
         if self.queue.len() >= QUEUE_MAX {
             let message = format!("{QUEUE_MAX} operations are waiting for this process already");
             let outcome = Box::new(Outcome::new(Code::CommandFailed, message, self.record.managed));
             self.actions.push_back(Action::Finish { operation: request.operation, outcome });
             return;
         }
+        let (kind, is_first) = (request.kind, self.queue.is_empty());
         self.queue.push_back(request);
         if self.current.is_none() && matches!(self.work, Work::Rest | Work::Wait { .. }) {
             self.work = Work::Rest;
             self.rest(now);
+        } else if is_first {
+            self.preempt(now, kind);
         }
     }
 
@@ -445,6 +471,7 @@ impl Process {
         };
         self.actions.push_back(Action::Watch(life.clone()));
         self.actions.push_back(Action::Announce(notice));
+        self.belong();
         self.record.life = Some(life);
         self.record.failed = false;
         self.running_since = Some(now);
@@ -455,6 +482,7 @@ impl Process {
     fn lose_life(&mut self, now: Time, exit: Option<Exit>) {
         let Some(life) = self.record.life.take() else { return };
         self.dirty = true;
+        self.leave_behind(now, &life);
         self.last_exit = exit;
         self.reason = match exit {
             Some(exit) => format!("process {} ended with {exit}", life.pid),

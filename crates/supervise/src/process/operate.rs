@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use proctor_model::{
-    Code, CommandEnd, CommandResult, Exit, Incarnation, Lifetime, Look, OperationId, OperationKind, Outcome, Signal,
-    Spec,
+    Code, CommandEnd, CommandResult, Exit, Incarnation, Lifetime, Look, OperationId, OperationKind, Outcome, Remains,
+    Signal, Spec,
 };
 
-use super::work::{Failure, Fallback, Mood, Work};
+use super::work::{AfterClear, Failure, Fallback, Mood, Work};
 use super::{Action, CommandKind, Launch, Process, Request};
 use crate::Time;
 
@@ -103,9 +103,15 @@ impl Process {
             (OperationKind::Start, None) => self.launch(now, CommandKind::Start, None),
             (OperationKind::Restart, life) => self.restart(now, life),
             (OperationKind::Stop | OperationKind::Kill, Some(life)) => self.halt(now, life),
+            (OperationKind::Stop | OperationKind::Kill, None) if self.run_ended_by_hand => {
+                self.run_ended_by_hand = false;
+                self.release();
+                self.faded(now);
+            }
             (OperationKind::Stop | OperationKind::Kill, None) => {
                 self.release();
-                self.fail(now, Code::NotRunning, format!("the process is not running: {}", self.reason));
+                let failure = Failure::new(Code::NotRunning, format!("the process is not running: {}", self.reason));
+                self.clear(now, AfterClear::NotRunning(failure));
             }
             (OperationKind::Reload, Some(life)) => self.reload(now, life),
             (OperationKind::Reload, None) => {
@@ -170,6 +176,11 @@ impl Process {
     }
 
     pub(super) fn launch_for(&mut self, now: Time, command: CommandKind, old: Option<Incarnation>, timeout: Duration) {
+        self.clear(now, AfterClear::Launch { command, old, timeout });
+    }
+
+    /// Nothing of an earlier life is left.
+    pub(super) fn launch_now(&mut self, now: Time, command: CommandKind, old: Option<Incarnation>, timeout: Duration) {
         let control = &self.policy_of_current().control;
         let line = if command == CommandKind::Restart { control.restart.clone() } else { control.start.clone() };
         self.last_exit = None;
@@ -186,7 +197,7 @@ impl Process {
     /// Written before the command runs, so that a crash of the agent cannot lead to a second copy.
     fn expect_life(&mut self, now: Time, old: Option<Incarnation>, timeout: Duration) {
         let until = now + timeout + seek_window(self.policy_of_current());
-        self.record.launch = Some(Launch { until, old, begun: false });
+        self.record.launch = Some(Launch { until, old, begun: false, since: None });
         self.record.last_launch = Some(now);
         self.dirty = true;
     }
@@ -352,9 +363,8 @@ impl Process {
 
     /// Somebody wants it down while supervision still searches for what it started: the search is
     /// cut short, so that a long check cannot hold up a stop.
-    pub(super) fn hurry(&mut self, now: Time, kind: OperationKind) {
-        let ends = matches!(kind, OperationKind::Stop | OperationKind::Kill | OperationKind::Release);
-        if let (true, Work::Seek { until, .. }) = (ends, &mut self.work) {
+    pub(super) fn hurry(&mut self, now: Time) {
+        if let Work::Seek { until, .. } = &mut self.work {
             *until = (*until).min(now + SEEK_WITHOUT_CHECK);
         }
     }
@@ -399,26 +409,26 @@ impl Process {
     /// Without a life that is known, what the start left behind must go: nobody would ever find it,
     /// and the next start would make a second copy.
     fn launch_failed(&mut self, now: Time, failure: Failure) {
-        let ran = self.record.launch.is_some();
-        if ran && self.record.life.is_none() {
-            self.commands += 1;
-            self.actions.push_back(Action::Sweep { ticket: self.commands });
-            self.work = Work::Sweep { failure };
-            return;
+        let since = self.record.launch.as_ref().and_then(|launch| launch.since);
+        match since.filter(|_| self.record.life.is_none()) {
+            Some(since) => {
+                let mut remains =
+                    Remains { since, launched: true, sessions: self.session.take().into_iter().collect() };
+                // A restart command may have ended the life before and left some of that behind.
+                if let Some(before) = &self.record.remains {
+                    remains.since = since.min(before.since);
+                    remains.launched = before.launched;
+                    remains.sessions.extend(&before.sessions);
+                }
+                self.lost_at = Some(now);
+                self.clear_of(now, remains, AfterClear::LaunchFailed(failure));
+            }
+            None if self.record.life.is_none() => self.clear(now, AfterClear::LaunchFailed(failure)),
+            None => self.end_failed_launch(now, failure),
         }
-        self.end_failed_launch(now, failure);
     }
 
-    pub(super) fn swept(&mut self, now: Time, killed: usize) {
-        let Work::Sweep { failure } = &mut self.work else { return };
-        if killed > 0 {
-            failure.message.push_str(&format!(" ({killed} processes that the start left behind were killed)"));
-        }
-        let failure = Failure::new(failure.code, std::mem::take(&mut failure.message));
-        self.end_failed_launch(now, failure);
-    }
-
-    fn end_failed_launch(&mut self, now: Time, failure: Failure) {
+    pub(super) fn end_failed_launch(&mut self, now: Time, failure: Failure) {
         self.record.launch = None;
         self.dirty = true;
         match &self.current {
@@ -523,11 +533,14 @@ impl Process {
         }
     }
 
-    /// The life is over: a stop or kill has reached its goal, a restart goes on.
+    /// The life is over; what it has left behind goes too.
     pub(super) fn faded(&mut self, now: Time) {
-        if self.evicting.is_some() {
-            return self.evicted(now);
-        }
+        let next = if self.evicting.is_some() { AfterClear::Evicted } else { AfterClear::Faded };
+        self.clear(now, next);
+    }
+
+    /// Nothing of the life is left: a stop or kill has reached its goal, a restart goes on.
+    pub(super) fn gone(&mut self, now: Time) {
         let is_restart = self.current.as_ref().is_some_and(|current| current.request.kind == OperationKind::Restart);
         if is_restart {
             return self.launch(now, CommandKind::Start, None);
@@ -568,7 +581,7 @@ impl Process {
         self.current.as_ref().map_or(&self.record.spec, |current| &current.spec)
     }
 
-    fn mark_begun(&mut self) {
+    pub(super) fn mark_begun(&mut self) {
         let Some(current) = &mut self.current else { return };
         if !std::mem::replace(&mut current.begun, true) {
             let (operation, kind) = (current.request.operation, current.request.kind);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{Incarnation, ProcessName, Spec};
+use proctor_model::{Incarnation, ProcessName, Remains, Spec};
 use serde::{Deserialize, Serialize};
 
 use super::CommandKind;
@@ -25,6 +25,12 @@ pub struct Record {
     /// Given up after the last retry.
     pub failed: bool,
     pub life: Option<Incarnation>,
+    /// When the start command of the present life began, in ticks since boot; None: nobody here started it.
+    #[serde(default)]
+    pub since: Option<u64>,
+    /// What the last life may have left behind: ended before the next one is started.
+    #[serde(default)]
+    pub remains: Option<Box<Remains>>,
     /// The life that an operator's stop or kill was carried out on. Its end is wanted, however late it
     /// comes and whatever the operation's outcome was: nothing is started after it.
     #[serde(default)]
@@ -69,6 +75,9 @@ pub struct Launch {
     /// Whether its command has run. Ledgers of before do not tell: it may have.
     #[serde(default = "yes")]
     pub begun: bool,
+    /// When its command began, in ticks since boot.
+    #[serde(default)]
+    pub since: Option<u64>,
 }
 
 fn yes() -> bool {
@@ -95,6 +104,8 @@ impl Record {
             managed: false,
             failed: false,
             life: None,
+            since: None,
+            remains: None,
             unwanted: None,
             attempts: 0,
             last_launch: None,
@@ -110,6 +121,8 @@ impl Record {
     /// After a reboot no process of before lives, and times of before mean nothing.
     pub(super) fn forget_boot(&mut self) {
         self.life = None;
+        self.since = None;
+        self.remains = None;
         self.unwanted = None;
         self.launch = None;
         self.running = None;

@@ -67,7 +67,7 @@ impl Process {
     pub(super) fn supervise(&mut self, now: Time) {
         if self.record.life.is_some() {
             self.record.launch = None;
-        } else if let Some(Launch { until, old, begun: true }) = self.record.launch.clone()
+        } else if let Some(Launch { until, old, begun: true, .. }) = self.record.launch.clone()
             && until > now
         {
             // A start from before the agent's restart may still bear fruit: nothing else, not even

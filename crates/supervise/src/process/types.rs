@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    CommandEnd, CommandLine, Exit, Incarnation, Look, OperationId, OperationKind, Outcome, PoolId, Signal, Spec,
+    CommandEnd, CommandLine, Exit, Incarnation, Look, OperationId, OperationKind, Outcome, PoolId, Remains, Signal,
+    Spec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -55,10 +56,11 @@ pub enum Event {
         ticket: Ticket,
         end: CommandEnd,
     },
-    /// What a failed start had left behind is ended; how many that were.
-    Swept {
+    /// What was left behind is ended: how many that were, and how many are there after SIGKILL.
+    Cleared {
         ticket: Ticket,
-        killed: usize,
+        ended: usize,
+        left: usize,
     },
     /// The health command ended.
     Checked {
@@ -151,9 +153,12 @@ pub enum Action {
     Signal(Incarnation, Signal),
     /// Answered by [`Event::TreeKilled`]: many kills may be waiting for their turn.
     KillTree(Incarnation),
-    /// End whatever a failed start has left behind; nothing that is known as the process runs.
-    Sweep {
+    /// End what an earlier life or a failed start has left behind: SIGTERM, and SIGKILL after `grace`.
+    /// Nothing that is known as the process runs, and nothing is started before the answer.
+    Clear {
         ticket: Ticket,
+        remains: Remains,
+        grace: Duration,
     },
     /// The operation begins to have effects: to be on disk before the next action is carried out.
     Begin {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use proctor_model::{Code, Incarnation};
 
+use super::CommandKind;
 use crate::Time;
 
 /// Exactly one of these at any time. Whether an operation or supervision is behind it is told by
@@ -36,8 +37,8 @@ pub(super) enum Work {
         pause: Duration,
         mood: Mood,
     },
-    /// A start has failed; what it may have left behind is being ended.
-    Sweep { failure: Failure },
+    /// What an earlier life or a failed start has left behind is being ended; `next` comes after it.
+    Clear { next: AfterClear },
     /// An operation's start: alive, and must be so until `until`. `first` is the first check; without a second
     /// one it is `until`.
     Settle { first: Time, until: Time },
@@ -47,6 +48,21 @@ pub(super) enum Work {
     Fade { life: Incarnation, until: Time, fallback: Fallback },
     /// The reload command runs.
     Reload { life: Incarnation },
+}
+
+/// What goes on when nothing of an earlier life is left.
+#[derive(Debug)]
+pub(super) enum AfterClear {
+    /// The start or restart command runs, for at most so long.
+    Launch { command: CommandKind, old: Option<Incarnation>, timeout: Duration },
+    /// The start has failed with this.
+    LaunchFailed(Failure),
+    /// A stop, kill or the first half of a restart has reached its goal.
+    Faded,
+    /// There was nothing to stop or kill.
+    NotRunning(Failure),
+    /// Supervision has ended a life that it wants back.
+    Evicted,
 }
 
 /// How the search for a life goes on when a look finds none.
@@ -77,7 +93,7 @@ impl Work {
             Self::Seek { next, .. } | Self::Launch { next, .. } => *next,
             Self::Settle { until, .. } | Self::Fade { until, .. } => Some(*until),
             // These end with an answer of the host, which bounds every look and command.
-            Self::Rest | Self::Look | Self::Sweep { .. } | Self::Halt { .. } | Self::Reload { .. } => None,
+            Self::Rest | Self::Look | Self::Clear { .. } | Self::Halt { .. } | Self::Reload { .. } => None,
         }
     }
 }

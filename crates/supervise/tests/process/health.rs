@@ -24,11 +24,13 @@ fn started(spec: std::sync::Arc<Spec>, habits: Habits) -> World {
 }
 
 fn states(world: &World) -> Vec<HealthState> {
-    let state = |(_, notice): &(_, Notice)| match notice {
-        Notice::HealthChanged { state, .. } => Some(*state),
-        _ => None,
-    };
-    world.notices.iter().filter_map(state).collect()
+    let mut states = Vec::new();
+    for (_, notice) in &world.notices {
+        if let Notice::HealthChanged { state, .. } = notice {
+            states.push(*state);
+        }
+    }
+    states
 }
 
 #[test]

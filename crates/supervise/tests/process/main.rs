@@ -4,7 +4,9 @@
 
 mod cancel;
 mod health;
+mod leftovers;
 mod operations;
+mod preempt;
 mod properties;
 mod scenarios;
 mod setting;

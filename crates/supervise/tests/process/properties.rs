@@ -31,7 +31,7 @@ fn any_habits() -> impl Strategy<Value = Habits> {
         0..3000u64,
         prop_oneof![4 => Just(0), 1 => Just(1)],
         prop_oneof![4 => (0..8000u64).prop_map(Some), 1 => Just(None)],
-        (0..20_000u64, 0..8000u64),
+        (0..20_000u64, 0..8000u64, 0..3u32),
     )
         .prop_map(
             |(start_takes_ms, start_exit, appears, lives_ms, stop_takes_ms, stop_exit, dies_after_ms, kills)| {
@@ -47,6 +47,8 @@ fn any_habits() -> impl Strategy<Value = Habits> {
                     dies_after_ms,
                     kill_sent_after_ms: kills.0,
                     killed_after_ms: kills.1,
+                    children: kills.2,
+                    children_resist: false,
                     foreground: false,
                     health_exit: Some(0),
                     health_takes_ms: 10,
@@ -76,7 +78,8 @@ proptest! {
 
     /// The world itself asserts: never two start commands in flight, never a second copy, no
     /// signal to a life that was not looked up, no operation that ends or begins twice, no command
-    /// of an operation that was cancelled before it began.
+    /// of an operation that was cancelled before it began; no start beside what an earlier life has left
+    /// behind, and no stop or kill that succeeds while something of that life is there.
     #[test]
     fn whatever_happens_every_operation_ends_once_and_retries_stay_inside_policy(
         first in any_habits(),
@@ -89,6 +92,7 @@ proptest! {
             }
         });
         let mut world = World::new(spec, first);
+        world.add_elder();
         let mut operations = Vec::new();
         let mut disturbed = false;
         for step in steps {
@@ -114,6 +118,7 @@ proptest! {
         for operation in operations {
             prop_assert!(world.outcome(operation).is_some(), "an operation never ended");
         }
+        prop_assert!(world.has_elder(), "what is older than every launch was ended");
         if !disturbed {
             check_retries(&world)?;
         }

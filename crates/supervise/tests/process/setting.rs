@@ -16,6 +16,10 @@ pub(crate) struct Habits {
     /// How the health command exits; None: it gets no turn.
     pub health_exit: Option<i32>,
     pub health_takes_ms: u64,
+    /// What a life forks; they outlive it.
+    pub children: u32,
+    /// Not even SIGKILL ends them.
+    pub children_resist: bool,
     /// None: lives for ever.
     pub lives_ms: Option<u64>,
     pub stop_takes_ms: u64,
@@ -37,6 +41,8 @@ impl Default for Habits {
             foreground: false,
             health_exit: Some(0),
             health_takes_ms: 10,
+            children: 0,
+            children_resist: false,
             lives_ms: None,
             stop_takes_ms: 20,
             stop_exit: 0,

@@ -80,6 +80,11 @@ pub(crate) struct World {
     agent: u32,
     life: Option<Incarnation>,
     born: Time,
+    by_hand: bool,
+    starts_by_hand: bool,
+    /// When each process began that lives forked and that is there.
+    descendants: Vec<u64>,
+    elder: Option<u64>,
     known_lives: BTreeSet<i32>,
     next_pid: i32,
     /// The pid file.
@@ -138,6 +143,10 @@ impl World {
             agent: 0,
             life: None,
             born: Time::default(),
+            by_hand: false,
+            starts_by_hand: false,
+            descendants: Vec::new(),
+            elder: None,
             known_lives: BTreeSet::new(),
             next_pid: 100,
             named: 0,
@@ -215,6 +224,14 @@ impl World {
         }
     }
 
+    /// A limit condemns the present life, with time to end.
+    pub(crate) fn exceed_cpu(&mut self) {
+        if let Some(life) = self.life.clone() {
+            let breach = Breach { resource: Resource::Cpu, usage: 20.0, limit: 10.0 };
+            self.feed(Event::Exceeded(Excess { life, breach, pool: None, ranking: String::new() }));
+        }
+    }
+
     /// A limit condemns a life of before.
     pub(crate) fn exceed_as(&mut self, pid: i32) {
         let Some(mut life) = self.life.clone() else { return };
@@ -227,6 +244,7 @@ impl World {
     pub(crate) fn start_by_hand(&mut self) {
         assert!(self.life.is_none());
         self.launch_commands += 1;
+        self.starts_by_hand = true;
         self.happen(Due::Appears);
     }
 
@@ -245,6 +263,12 @@ impl World {
         }
     }
 
+    /// As [`Self::kill_outside`], and the agent does not hear of it any more.
+    pub(crate) fn kill_outside_unheard(&mut self) {
+        self.watched.clear();
+        self.kill_outside();
+    }
+
     /// SIGKILL to the agent, and a new one on the same disk.
     pub(crate) fn crash_agent(&mut self, same_boot: bool) {
         self.crash_after = None;
@@ -253,6 +277,7 @@ impl World {
         self.commands.retain(|command| command.proceeds);
         if !same_boot {
             self.life = None;
+            self.descendants.clear();
             self.launch_commands = 0;
             self.commands.clear();
             self.foreground = None;
@@ -334,11 +359,15 @@ impl World {
                 Action::Finish { operation, outcome } => {
                     let earlier = self.outcomes.insert(*operation, (**outcome).clone());
                     assert!(earlier.is_none(), "operation {operation} ended twice");
+                    let kind = self.requested[operation].kind;
+                    if matches!(kind, OperationKind::Stop | OperationKind::Kill) && outcome.code == Code::Success {
+                        assert!(self.descendants.is_empty(), "a {kind} left something behind");
+                    }
                     self.history.push(Mark::Anew);
                 }
                 Action::Look { .. }
                 | Action::Detach { .. }
-                | Action::Sweep { .. }
+                | Action::Clear { .. }
                 | Action::Check { .. }
                 | Action::Run { .. }
                 | Action::Proceed { .. }
@@ -406,16 +435,19 @@ impl World {
                 self.notices.push((self.now, notice));
             }
             Action::Detach { .. } => self.launch_commands -= 1,
-            Action::Sweep { ticket } => {
+            Action::Clear { ticket, remains, .. } => {
                 assert!(self.life.is_none() || self.watched.is_empty(), "a known life is swept away");
-                let mut killed = usize::from(self.life.take().is_some());
+                let is_swept = |life: &mut Incarnation| life.start_ticks >= remains.since;
+                let mut ended = usize::from(!self.by_hand && self.life.take_if(is_swept).is_some());
                 // All that the start left behind is in its cgroup, also what is still to show itself.
                 let before = self.due.len();
                 self.due.retain(|_, due| !matches!(due, Due::Appears));
                 let unborn = before - self.due.len();
                 self.launch_commands -= u32::try_from(unborn).unwrap();
-                killed += unborn;
-                self.tell(5, Event::Swept { ticket, killed });
+                let descendants = self.end_descendants(remains.since);
+                ended += unborn + descendants;
+                let left = if self.habits.children_resist { descendants } else { 0 };
+                self.tell(5, Event::Cleared { ticket, ended, left });
             }
             Action::Check { ticket, .. } => {
                 self.checks.push(self.now);
@@ -425,6 +457,33 @@ impl World {
             }
             Action::Begin { .. } | Action::Finish { .. } => {}
         }
+    }
+
+    /// Kills what began at `since` or later; how many there were.
+    fn end_descendants(&mut self, since: u64) -> usize {
+        self.elder.take_if(|elder| *elder >= since);
+        let before = self.descendants.len();
+        let found = self.descendants.iter().filter(|start| **start >= since).count();
+        if !self.habits.children_resist {
+            self.descendants.retain(|start| *start < since);
+            assert_eq!(before - found, self.descendants.len());
+        }
+        found
+    }
+
+    /// Something in the cgroup of the process that is older than all it was ever launched for: an earlier
+    /// registration of its name still runs.
+    pub(crate) fn add_elder(&mut self) {
+        self.elder = Some(1);
+    }
+
+    pub(crate) fn has_elder(&self) -> bool {
+        self.elder.is_some()
+    }
+
+    /// What the lives so far have forked and is still there.
+    pub(crate) fn descendants(&self) -> usize {
+        self.descendants.len()
     }
 
     fn next_life(&mut self) -> Incarnation {
@@ -452,6 +511,9 @@ impl World {
         let takes = match kind {
             CommandKind::Start | CommandKind::Restart => {
                 assert_eq!(self.launch_commands, 0, "two start commands in flight");
+                if kind == CommandKind::Start && !self.habits.children_resist {
+                    assert!(self.descendants.is_empty(), "a start beside what an earlier life has left behind");
+                }
                 if kind == CommandKind::Start {
                     assert!(self.life.is_none(), "a second copy is started");
                 }
@@ -521,6 +583,11 @@ impl World {
                 let life = self.next_life();
                 self.named = life.pid;
                 self.life = Some(life.clone());
+                self.by_hand = std::mem::take(&mut self.starts_by_hand);
+                for _ in 0..self.habits.children {
+                    let child = self.next_life().start_ticks;
+                    self.descendants.push(child);
+                }
                 self.born = self.now;
                 if let Some(after) = self.habits.lives_ms {
                     self.later(after, Due::Dies(life, Some(Exit::Code(1))));

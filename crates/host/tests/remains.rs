@@ -1,0 +1,118 @@
+//! What a life leaves behind, with cgroups and by descent.
+
+#![allow(clippy::unwrap_used, reason = "test code, outside of test functions")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{World, eventually, exited, is_dead, kill_leaf, numbers};
+use proctor_host::{Cleared, Command, Leaf, Prefer};
+use proctor_model::{Incarnation, Remains};
+
+const METHODS: [Prefer; 3] = [Prefer::Best, Prefer::CgroupV1, Prefer::Descendants];
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A master that forks three workers by `script`, which write their pids; when its pid file is there all are.
+async fn started(world: &World, leaf: &Leaf, name: &str, script: &str) -> (Incarnation, Vec<i32>) {
+    let (path, pids) = (world.path(&format!("{name}.sh")), world.path(&format!("{name}.workers")));
+    let pid = world.path(&format!("{name}.pid"));
+    let workers = pids.display();
+    let text = format!(
+        "rm -f {workers}\nfor i in 1 2 3; do {script} & echo $! >> {workers}; done\necho $$ > {}\nwait\n",
+        pid.display()
+    );
+    std::fs::write(&path, text).unwrap();
+    let line = format!("(setsid sh {} < /dev/null > /dev/null 2>&1 &)", path.display());
+    exited(&world.host.run(Command { leaf: Some(leaf.clone()), ..world.command(&line) }).await);
+    let life = world.life(&format!("{name}.sh"), &pid).await;
+    eventually("the workers are there", || numbers(&pids).len() == 3).await;
+    (life, numbers(&pids))
+}
+
+fn remains_of(life: &Incarnation) -> Remains {
+    // Its start command began a little earlier.
+    Remains { since: life.start_ticks.saturating_sub(20), launched: true, sessions: vec![(life.pid, life.start_ticks)] }
+}
+
+/// SIGKILL to the main process alone.
+async fn kill_main(world: &World, life: &Incarnation) {
+    world.host.signal(life, proctor_model::Signal::Kill).unwrap();
+    eventually("the main process is dead", || is_dead(life.pid)).await;
+}
+
+#[tokio::test]
+async fn the_workers_of_a_killed_master_are_ended() {
+    for method in METHODS {
+        let world = World::with_tracking(method);
+        let leaf = Leaf::of("remains:workers");
+        let (life, workers) = started(&world, &leaf, "master", "sleep 1000").await;
+        kill_main(&world, &life).await;
+        assert!(workers.iter().all(|pid| !is_dead(*pid)), "they outlive it");
+
+        let cleared = world.host.end_remains(&leaf, &remains_of(&life), GRACE).await.unwrap();
+
+        assert_eq!(cleared, Cleared { ended: 3, left: 0 }, "{method:?}");
+        assert!(workers.into_iter().all(is_dead));
+        let again = world.host.end_remains(&leaf, &remains_of(&life), GRACE).await.unwrap();
+        assert_eq!(again, Cleared::default());
+    }
+}
+
+#[tokio::test]
+async fn workers_that_ignore_sigterm_or_have_left_the_session_are_killed() {
+    for method in METHODS {
+        let world = World::with_tracking(method);
+        let leaf = Leaf::of("remains:deaf");
+        let script = "setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; done'";
+        let (life, _) = started(&world, &leaf, "deaf", script).await;
+        kill_main(&world, &life).await;
+
+        let cleared = world.host.end_remains(&leaf, &remains_of(&life), Duration::from_millis(100)).await.unwrap();
+
+        assert!(cleared.ended >= 3 && cleared.left == 0, "{method:?}: {cleared:?}");
+        assert_eq!(kill_leaf(&world.host, &leaf).await, 0, "{method:?}: something is left");
+    }
+}
+
+#[tokio::test]
+async fn workers_that_have_overwritten_their_environment_are_known_by_their_session() {
+    let world = World::with_tracking(Prefer::Descendants);
+    let leaf = Leaf::of("remains:bare");
+    let (life, workers) = started(&world, &leaf, "bare", "env -i /bin/sleep 1000").await;
+    kill_main(&world, &life).await;
+
+    let cleared = world.host.end_remains(&leaf, &remains_of(&life), GRACE).await.unwrap();
+
+    assert_eq!(cleared, Cleared { ended: 3, left: 0 });
+    assert!(workers.into_iter().all(is_dead));
+}
+
+#[tokio::test]
+async fn what_is_older_and_what_it_has_forked_since_is_never_touched() {
+    for method in METHODS {
+        let world = World::with_tracking(method);
+        let leaf = Leaf::of("remains:elder");
+        // Forks anew all the time, so that some of what it has is younger than the other life.
+        let (elder, _) = started(&world, &leaf, "elder", "while :; do sleep 0.2; done").await;
+        let begun = elder.start_ticks;
+        let (life, workers) = loop {
+            let (life, workers) = started(&world, &leaf, "younger", "sleep 1000").await;
+            if life.start_ticks > begun + 50 {
+                break (life, workers);
+            }
+            world.host.kill_tree(&life).await.unwrap();
+            eventually("it is dead", || is_dead(life.pid) && workers.iter().copied().all(is_dead)).await;
+        };
+        let elders = numbers(&world.path("elder.workers"));
+        let remains = Remains { since: begun + 45, ..remains_of(&life) };
+
+        let killed = world.host.kill_tree_in(&life, &leaf, remains.since).await.unwrap();
+        eventually("the life is dead", || is_dead(life.pid) && workers.iter().copied().all(is_dead)).await;
+        let cleared = world.host.end_remains(&leaf, &remains, GRACE).await.unwrap();
+
+        assert_eq!((killed, cleared), (4, Cleared::default()), "{method:?}");
+        assert!(world.host.is_alive(&elder) && elders.iter().all(|pid| !is_dead(*pid)), "{method:?}");
+        assert!(kill_leaf(&world.host, &leaf).await >= 4);
+    }
+}

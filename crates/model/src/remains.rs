@@ -1,0 +1,15 @@
+use serde::{Deserialize, Serialize};
+
+/// How what a life that is over, or a start that failed, has left behind is told from everything else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remains {
+    /// Nothing that began before belongs to it, nor what descends from that. In ticks since boot, as
+    /// [`crate::Incarnation::start_ticks`].
+    pub since: u64,
+    /// Whether a command of ours began it, so that it is in the cgroup of the process where there is one.
+    pub launched: bool,
+    /// Leaders of sessions of its own, pid and start. Only while their pids cannot have come round: not
+    /// over a restart of the agent.
+    #[serde(skip)]
+    pub sessions: Vec<(i32, u64)>,
+}

@@ -1,0 +1,123 @@
+//! Operators against supervision's own commands: a relaunch or a scheduled run that takes long.
+
+use std::time::Duration;
+
+use proctor_model::{Code, Lifetime, OperationKind, Phase};
+
+use super::world::{Habits, World, spec};
+use super::{code_of, running, secs};
+
+/// A managed process that has died, and whose start command takes ten minutes.
+fn relaunching() -> World {
+    let mut world = running(Habits::default());
+    world.habits.start_takes_ms = 600_000;
+    world.kill_outside();
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.machine.phase(), Phase::Starting);
+    world
+}
+
+/// A periodic process whose run takes ten minutes.
+fn on_schedule() -> World {
+    let spec = spec(|spec| {
+        spec.policy.lifetime = Lifetime::Periodic;
+        spec.policy.cycle = Some(secs(60));
+    });
+    let mut world = World::new(spec, Habits { appears_after_ms: None, start_takes_ms: 600_000, ..Habits::default() });
+    code_of(&mut world, OperationKind::Manage);
+    world.due();
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.machine.phase(), Phase::Running);
+    assert!(world.machine.shown().is_some(), "a run under way shows its pid");
+    world
+}
+
+#[test]
+fn a_stop_or_kill_during_a_relaunch_ends_its_command_and_releases() {
+    for kind in [OperationKind::Stop, OperationKind::Kill] {
+        let mut world = relaunching();
+        let operation = world.request(kind);
+
+        world.pass(Duration::from_secs(3));
+
+        let outcome = world.outcome(operation).expect("it does not wait for the start command");
+        assert_eq!(outcome.code, Code::NotRunning);
+        assert!(!outcome.managed);
+        world.pass(Duration::from_secs(3600));
+        assert!(!world.is_alive(), "nothing is started after it");
+    }
+}
+
+#[test]
+fn a_restart_during_a_relaunch_does_not_wait_for_its_command() {
+    let mut world = relaunching();
+    world.habits.start_takes_ms = 20;
+    let restart = world.request(OperationKind::Restart);
+
+    world.pass(Duration::from_secs(20));
+
+    assert_eq!(world.outcome(restart).unwrap().code, Code::Success);
+    assert!(world.is_alive());
+}
+
+#[test]
+fn a_release_takes_effect_at_once_during_a_relaunch_and_a_run() {
+    for mut world in [relaunching(), on_schedule()] {
+        let operation = world.request(OperationKind::Release);
+
+        let outcome = world.outcome(operation).expect("at once");
+        assert_eq!(outcome.code, Code::Success);
+        assert!(!world.machine.managed());
+        world.pass(Duration::from_secs(700));
+        assert!(!world.machine.managed(), "what was under way has ended and changes nothing");
+    }
+}
+
+#[test]
+fn a_stop_or_kill_of_a_scheduled_run_ends_it() {
+    for kind in [OperationKind::Stop, OperationKind::Kill] {
+        let mut world = on_schedule();
+        let operation = world.request(kind);
+
+        world.pass(Duration::from_secs(3));
+
+        assert_eq!(world.outcome(operation).expect("it does not wait for the run").code, Code::Success);
+        assert!(!world.machine.managed() && !world.machine.is_busy());
+        assert!(world.machine.shown().is_none());
+    }
+}
+
+#[test]
+fn a_start_during_a_scheduled_run_is_told_that_it_runs() {
+    let mut world = on_schedule();
+
+    let start = world.request(OperationKind::Start);
+
+    assert_eq!(world.outcome(start).expect("at once").code, Code::AlreadyRunning);
+}
+
+#[test]
+fn an_unregistered_run_goes_on_to_its_end_and_none_follows() {
+    let mut world = on_schedule();
+
+    world.forget();
+    world.pass(Duration::from_secs(300));
+    assert!(world.machine.is_busy(), "it goes on");
+    world.pass(Duration::from_secs(400));
+
+    assert!(world.machine.is_forgettable());
+}
+
+#[test]
+fn a_kill_during_an_eviction_does_not_wait_for_its_stop_command() {
+    let mut world = running(Habits { stop_takes_ms: 9000, dies_after_ms: None, ..Habits::default() });
+    world.exceed_cpu();
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.machine.phase(), Phase::Stopping);
+    let kill = world.request(OperationKind::Kill);
+
+    world.pass(Duration::from_secs(2));
+
+    assert_eq!(world.outcome(kill).expect("it does not wait").code, Code::NotRunning);
+    assert!(!world.is_alive() && !world.machine.managed());
+}
