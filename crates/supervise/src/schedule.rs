@@ -11,7 +11,8 @@
 //!
 //! Daylight saving as croner defines it: a rule with fixed times runs once a day, in a gap at its
 //! end, in an overlap at the first pass; a rule with wildcards or steps follows the wall clock.
-//! Absent: reading the clock and the zone, and waiting. The caller asks [`ScheduleMachine::due`]
+//! A crontab rule is asked by the wall clock; a cycle by the time since boot, which nobody sets, as a time
+//! stamp counted from zero. Absent: reading the clock and the zone, and waiting. The caller asks [`ScheduleMachine::due`]
 //! at [`ScheduleMachine::next_run`], after the clock was set, and at least every minute.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -92,6 +93,14 @@ impl Schedule {
             (Some(rule), _) => Cron::from_str(rule.as_str().trim()).ok().map(|cron| Self(Rule::Cron(Box::new(cron)))),
             (None, Some(cycle)) => (cycle.get() > 0).then(|| Self(Rule::Cycle(cycle.duration()))),
             (None, None) => None,
+        }
+    }
+
+    /// How long a cycle is; None for a crontab rule.
+    pub fn cycle(&self) -> Option<Duration> {
+        match &self.0 {
+            Rule::Cron(_) => None,
+            Rule::Cycle(cycle) => Some(*cycle),
         }
     }
 

@@ -113,3 +113,31 @@ async fn e5_bad_rules_are_refused_at_registration_and_change_nothing() {
     assert_eq!(known["processes"].as_array().unwrap().len(), 1, "only the one of before: {known}");
     scene.zero_list(0).await;
 }
+
+#[tokio::test]
+async fn e7_a_scheduled_run_under_way_shows_its_pid_and_is_ended_by_a_stop() {
+    let scene = Scene::new("unrelated", |_, _| {}).await;
+    let line = "echo $$ > runner; date +%s%N >> runs; until [ -e go ]; do sleep 0.05; done";
+    let job = cyclic(&scene, "long", 1, line).await;
+    until("it runs", || runs(&job).len() == 1).await;
+    let runner: i64 = fs::read_to_string(job.dir.join("runner")).unwrap().trim().parse().unwrap();
+
+    let shown = eventually("its pid is shown", || async {
+        let shown = scene.fleet.get("/api/v1/processes/job/long").await.ok()?["processes"][0].clone();
+        (shown["pid"] == runner).then_some(shown)
+    })
+    .await;
+    assert_eq!(shown["phase"], "running", "{shown}");
+
+    let info = json!({
+        "setup_path": job.dir, "proc_name": "long", "pid_path": job.pid_file(), "account": "root",
+        "type": 0, "cycle_time": 1, "start_cmd": line, "value_key": "long",
+        "ip_list": [{"bk_cloud_id": 0, "ip": IP}]
+    });
+    let body = json!({"bk_biz_id": 1, "op_type": 1, "process_infos": [info]});
+    let answer = scene.fleet.job("operate_process", &body).await.unwrap();
+    assert_eq!(answer["code"], 0, "{answer}");
+    until("the run is ended", || !std::path::Path::new(&format!("/proc/{runner}")).exists()).await;
+    assert_eq!(runs(&job).len(), 1, "and none follows");
+    scene.zero_list(0).await;
+}

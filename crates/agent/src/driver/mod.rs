@@ -43,7 +43,7 @@ use owner::Owner;
 use processes::Processes;
 use queues::Queues;
 use report::Reports;
-use schedules::{Plan, Schedules};
+use schedules::{Clocks, Plan, Schedules};
 
 use crate::ledger::{Batch, Ledger, Memory};
 use crate::policy::PolicyFile;
@@ -473,9 +473,10 @@ impl Driver {
 
     fn run_schedules(&mut self) {
         let processes = &self.processes;
-        for plan in self.schedules.turn(self.host.now(), |key| processes.get(key).is_some_and(Process::is_busy)) {
+        let is_busy = |key: &ProcessKey| processes.get(key).is_some_and(Process::is_busy);
+        for plan in self.schedules.turn(&Clocks::read(&self.host), is_busy) {
             match plan {
-                Plan::Run { key, planned } => self.feed(&key, Event::Due { planned }),
+                Plan::Run { key, planned, since_boot } => self.feed(&key, Event::Due { planned, since_boot }),
                 Plan::Skipped { key, planned, skipped } => self.skipped(&key, planned, skipped),
             }
         }

@@ -85,7 +85,7 @@ impl Driver {
             restarts: process.restarts(),
             reason: process.reason().to_owned(),
             health: process.health().to_owned(),
-            next_run_at: self.schedules.next_run(process.key()).unwrap_or(0),
+            next_run_at: self.schedules.next_run(process.key(), &self.host).unwrap_or(0),
             ..bare_snapshot()
         };
         if let Some(life) = life {

@@ -17,6 +17,7 @@ use proctor_supervise::{Action, Event, Process};
 use proctor_wire::FromAgent;
 
 use super::Driver;
+use super::schedules::Clocks;
 use crate::ledger::Unwritten;
 
 /// What may wait is written and told after this.
@@ -50,7 +51,7 @@ impl Driver {
             for key in touched {
                 self.set_timer(&key);
                 if let Some(process) = self.processes.get(&key) {
-                    self.schedules.follow(process, self.seed);
+                    self.schedules.follow(process, self.seed, &Clocks::read(&self.host));
                     self.configs.follow(process, now);
                     self.watchman.follow(process, now);
                 }

@@ -200,6 +200,11 @@ impl Process {
         self.record.planned_at
     }
 
+    /// The same in time since boot, for a cycle; None after a reboot.
+    pub fn planned_since_boot(&self) -> Option<Time> {
+        self.record.planned
+    }
+
     pub fn reason(&self) -> &str {
         if self.record.life.is_some() { "" } else { &self.reason }
     }
@@ -293,7 +298,7 @@ impl Process {
             Event::Looked { .. } | Event::CommandBegun { .. } | Event::CommandEnded { .. } | Event::Cleared { .. } => {}
             Event::Refused { operation, reason } => self.refused(now, operation, &reason),
             Event::Exceeded(excess) => self.exceeded(now, excess),
-            Event::Due { planned } => self.due(now, planned),
+            Event::Due { planned, since_boot } => self.due(now, planned, since_boot),
             Event::Tick => self.tick(now),
         }
     }

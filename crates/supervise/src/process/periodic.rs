@@ -13,8 +13,9 @@ use crate::Time;
 const RUN_MAX: Duration = Duration::from_secs(24 * 3600);
 
 impl Process {
-    pub(super) fn due(&mut self, now: Time, planned: i64) {
+    pub(super) fn due(&mut self, now: Time, planned: i64, since_boot: Option<Time>) {
         self.record.planned_at = Some(planned);
+        self.record.planned = since_boot;
         self.dirty = true;
         let is_periodic = self.record.spec.policy.lifetime == Lifetime::Periodic;
         if !is_periodic || !self.record.managed || self.is_busy() {

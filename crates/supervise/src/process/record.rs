@@ -55,6 +55,9 @@ pub struct Record {
     /// The planned time of the last run by schedule, in Unix seconds.
     #[serde(default)]
     pub planned_at: Option<i64>,
+    /// The same in time since boot, for a cycle.
+    #[serde(default)]
+    pub planned: Option<Time>,
 }
 
 /// One of several processes of one spec.
@@ -115,6 +118,7 @@ impl Record {
             evictions: 0,
             not_before: None,
             planned_at: None,
+            planned: None,
         }
     }
 
@@ -130,6 +134,7 @@ impl Record {
         self.attempts = 0;
         self.evictions = 0;
         self.not_before = None;
+        self.planned = None;
     }
 
     pub(super) fn stable_run(&self) -> Duration {

@@ -85,9 +85,11 @@ pub enum Event {
     Noticed(Look),
     /// The life uses more than it may, or more than its pool can bear.
     Exceeded(Excess),
-    /// The schedule says that a periodic process runs now, for this planned time (Unix seconds).
+    /// The schedule says that a periodic process runs now, for this planned time (Unix seconds); a cycle
+    /// is counted in time since boot.
     Due {
         planned: i64,
+        since_boot: Option<Time>,
     },
     Tick,
 }

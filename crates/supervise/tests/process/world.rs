@@ -249,7 +249,7 @@ impl World {
     }
 
     pub(crate) fn due(&mut self) {
-        self.feed(Event::Due { planned: 0 });
+        self.feed(Event::Due { planned: 0, since_boot: None });
     }
 
     pub(crate) fn outcome(&self, operation: OperationId) -> Option<&Outcome> {
