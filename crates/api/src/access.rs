@@ -183,6 +183,12 @@ pub struct BindingView {
     pub subject: String,
     /// `everything`, `business:3`, `set:2`, `namespace:web` or `cloud:0`.
     pub scope: String,
+    /// The only values of `identity.user` in specs that are registered by it; empty: any.
+    #[serde(default)]
+    pub allow_users: Vec<String>,
+    /// The only directories below which paths of such specs may lie; empty: any.
+    #[serde(default)]
+    pub allow_roots: Vec<String>,
     pub created_at: i64,
 }
 
@@ -199,6 +205,15 @@ pub struct NewBinding {
     pub subject: String,
     /// `everything`, `business:3`, `set:2`, `namespace:web` or `cloud:0`.
     pub scope: String,
+    /// The only values of `identity.user` in specs that are registered by it; empty: any.
+    #[serde(default)]
+    #[schema(max_items = 64)]
+    pub allow_users: Vec<String>,
+    /// The only directories below which paths of such specs may lie: setup_path, pid_path, config_path,
+    /// log_path and the paths of the configmap; empty: any. Commands are not bounded by it.
+    #[serde(default)]
+    #[schema(max_items = 64)]
+    pub allow_roots: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]

@@ -1,15 +1,19 @@
 //! Who may do what where: classes of operations, scopes, roles, and what they amount to.
 //!
-//! Promised: a place is allowed exactly where one of the grants covers it; classes do not imply
-//! each other; more grants never allow less. Absent: who asks (an app, a user or both; the caller
+//! Promised: a place is allowed exactly where one of the grants covers it; a spec may be registered where
+//! one of those also admits it; classes do not imply each other; more grants never allow less. Absent: who asks (an app, a user or both; the caller
 //! collects the grants of all that vouch for a call), and which class a call needs.
+
+mod bounds;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::Namespace;
 use crate::field::{FieldError, check_text, text_type};
+use crate::{Namespace, Spec};
+
+pub use bounds::Bounds;
 
 const ROLE_NAME_CHARS_MAX: usize = 64;
 const SUBJECT_CHARS_MAX: usize = 128;
@@ -249,11 +253,12 @@ impl Role {
     }
 }
 
-/// What one binding gives: the classes of its role, in its scope.
+/// What one binding gives: the classes of its role, in its scope; where it registers, within its bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub classes: Classes,
     pub scope: Scope,
+    pub bounds: Bounds,
 }
 
 /// Where something is done. A host that belongs to no business is in no business's scope; what
@@ -311,6 +316,10 @@ impl Places {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
     places: [Places; Class::ALL.len()],
+    /// Where any spec may be registered.
+    unbounded: Places,
+    /// Where some specs may be.
+    bounded: Vec<(Places, Bounds)>,
 }
 
 impl Permissions {
@@ -321,13 +330,26 @@ impl Permissions {
             for class in grant.classes.iter() {
                 permissions.places[class as usize].add(&grant.scope, sets);
             }
+            if grant.classes.contains(Class::Register) {
+                permissions.add_bounds(grant, sets);
+            }
         }
         permissions
     }
 
+    fn add_bounds(&mut self, grant: &Grant, sets: &BTreeMap<u64, BTreeSet<u64>>) {
+        if grant.bounds.is_unbounded() {
+            return self.unbounded.add(&grant.scope, sets);
+        }
+        let mut places = Places::default();
+        places.add(&grant.scope, sets);
+        self.bounded.push((places, grant.bounds.clone()));
+    }
+
     /// Every class, everywhere.
     pub fn everything() -> Self {
-        let everything = Grant { classes: Class::ALL.into_iter().collect(), scope: Scope::Everything };
+        let classes = Class::ALL.into_iter().collect();
+        let everything = Grant { classes, scope: Scope::Everything, bounds: Bounds::default() };
         Self::new([&everything], &BTreeMap::new())
     }
 
@@ -338,6 +360,27 @@ impl Permissions {
 
     pub fn allows(&self, class: Class, place: &Place<'_>) -> bool {
         self.places(class).contains(place)
+    }
+
+    /// Whether any spec may be registered there.
+    pub fn registers_unbounded(&self, place: &Place<'_>) -> bool {
+        self.unbounded.contains(place)
+    }
+
+    /// Whether this spec may be registered there: one grant must allow `register` and admit the spec. Says what
+    /// is outside the first grant that covers the place.
+    pub fn admit(&self, place: &Place<'_>, spec: &Spec) -> Result<(), FieldError> {
+        if self.registers_unbounded(place) {
+            return Ok(());
+        }
+        let mut outside = None;
+        for (_, bounds) in self.bounded.iter().filter(|(places, _)| places.contains(place)) {
+            match bounds.admit(spec) {
+                Ok(()) => return Ok(()),
+                Err(error) => _ = outside.get_or_insert(error),
+            }
+        }
+        Err(outside.unwrap_or_else(|| FieldError::new("spec", "no binding allows to register there")))
     }
 
     /// By a grant on everything; the sum of smaller scopes is never everywhere.

@@ -22,7 +22,7 @@ mod report;
 mod spec;
 mod status;
 
-pub use access::{Class, Classes, Grant, Permissions, Place, Places, Role, RoleName, Scope, Subject};
+pub use access::{Bounds, Class, Classes, Grant, Permissions, Place, Places, Role, RoleName, Scope, Subject};
 pub use code::{CODES, Code, CodeEntry};
 pub use event::{
     EVENT_CONTENT_BYTES_MAX, EVENT_DETAILS_BYTES_MAX, EVENT_DETAILS_MAX, EVENT_PROC_NAME_BYTES_MAX, Event, EventKind,

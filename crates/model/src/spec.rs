@@ -271,7 +271,7 @@ impl Spec {
 }
 
 /// An absolute path without `..`, in UTF-8.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(value_type = String))]
 #[serde(try_from = "String")]
@@ -340,7 +340,7 @@ impl ProcName {
 }
 
 /// An account of the host's operating system.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(value_type = String))]
 #[serde(try_from = "String")]

@@ -8,7 +8,7 @@ mod local;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{FieldError, HostKey, Scope, Subject};
+use proctor_model::{Bounds, FieldError, HostKey, Scope, Subject};
 use proctor_pki::{JoinToken, hash_secret, random_secret};
 use proctor_runtime::clock;
 use proctor_store::{App, Binding, Millis, Refusal, Store, UserToken};
@@ -203,6 +203,7 @@ fn all_powers(code: &AppCode) -> Binding {
         role: "admin".parse().expect("a constant that is well formed"),
         subject: Subject::App(code.0.clone()),
         scope: Scope::Everything,
+        bounds: Bounds::default(),
         created_at: clock::unix_millis(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use proctor_model::{RoleName, Scope, Subject};
+use proctor_model::{Bounds, RoleName, Scope, Subject};
 use uuid::Uuid;
 
 use crate::Millis;
@@ -29,6 +29,8 @@ pub struct Binding {
     pub role: RoleName,
     pub subject: Subject,
     pub scope: Scope,
+    /// Of the specs that may be registered by it.
+    pub bounds: Bounds,
     pub created_at: Millis,
 }
 

@@ -45,6 +45,7 @@ macro_rules! conformance_suite {
             access::permissions_are_those_of_all_subjects_together,
             access::a_disabled_user_refuses_whoever_acts_in_their_name,
             access::a_nonce_is_taken_once_until_its_end,
+            access::a_binding_keeps_its_bounds_and_other_bounds_make_another_binding,
             access::a_binding_on_a_set_follows_its_members,
             access::what_was_given_does_not_come_back_with_the_name,
             apps::an_app_is_read_back_and_replaced_by_its_code,

@@ -134,7 +134,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Whether it was there; a built-in one never goes. Its bindings go with it.
     async fn delete_role(&self, name: &RoleName) -> Result<bool>;
     /// Keeps the binding and returns its id. One that gives the same role to the same subject in the
-    /// same scope stays as it is, and its id is returned. The role, and a business or set that the
+    /// same scope within the same bounds stays as it is, and its id is returned. The role, and a business or set that the
     /// scope names, must be there; the subject need not.
     async fn put_binding(&self, binding: Binding) -> Result<std::result::Result<Uuid, Refusal>>;
     /// The oldest first.

@@ -124,6 +124,7 @@ pub(crate) enum BindingCommand {
     /// The bindings
     List(BindingListArgs),
     /// Give a role to an app or a user, on a scope
+    #[command(visible_alias = "create")]
     Add(BindingArgs),
     /// Take a role away
     Delete(BindingIdArgs),
@@ -144,6 +145,12 @@ pub(crate) struct BindingArgs {
     role: String,
     /// everything, business:3, set:2, namespace:web or cloud:0
     scope: String,
+    /// Allow only specs with this identity.user to be registered; may be repeated or a list with commas
+    #[arg(long = "allow-user", env = "PROCTOR_ALLOW_USER", value_name = "USER", value_delimiter = ',')]
+    allow_users: Vec<String>,
+    /// Allow only specs whose paths lie below this directory; may be repeated or a list with commas
+    #[arg(long = "allow-root", env = "PROCTOR_ALLOW_ROOT", value_name = "DIR", value_delimiter = ',')]
+    allow_roots: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -293,8 +300,9 @@ pub(super) async fn binding(session: &Session, command: BindingCommand) -> Resul
             output::print(session.output, &bindings, |bindings| binding_sheet(bindings))?;
         }
         BindingCommand::Add(args) => {
-            let BindingArgs { subject, role, scope } = args;
-            let binding = session.client.create_binding(&NewBinding { role, subject, scope }).await?;
+            let BindingArgs { subject, role, scope, allow_users, allow_roots } = args;
+            let binding = NewBinding { role, subject, scope, allow_users, allow_roots };
+            let binding = session.client.create_binding(&binding).await?;
             output::print(session.output, &binding, |binding| binding_sheet(std::slice::from_ref(binding)))?;
         }
         BindingCommand::Delete(args) => {
@@ -306,15 +314,21 @@ pub(super) async fn binding(session: &Session, command: BindingCommand) -> Resul
 }
 
 fn binding_sheet(bindings: &[BindingView]) -> Sheet {
-    let mut sheet = Sheet::new(&["ID", "SUBJECT", "ROLE", "SCOPE", "CREATED"]);
+    let mut sheet = Sheet::new(&["ID", "SUBJECT", "ROLE", "SCOPE", "USERS", "ROOTS", "CREATED"]);
     for binding in bindings {
         sheet.row([
             plain(&binding.id),
             plain(&binding.subject),
             plain(&binding.role),
             plain(&binding.scope),
+            plain(any_or(&binding.allow_users)),
+            plain(any_or(&binding.allow_roots)),
             plain(moment(binding.created_at)),
         ]);
     }
     sheet
+}
+
+fn any_or(allowed: &[String]) -> String {
+    if allowed.is_empty() { "any".to_owned() } else { allowed.join(",") }
 }

@@ -23,7 +23,11 @@ fn scope() -> impl Strategy<Value = Scope> {
 }
 
 fn grant() -> impl Strategy<Value = Grant> {
-    (vec(class(), 0..4), scope()).prop_map(|(classes, scope)| Grant { classes: classes.into(), scope })
+    (vec(class(), 0..4), scope()).prop_map(|(classes, scope)| Grant {
+        classes: classes.into(),
+        scope,
+        bounds: Bounds::default(),
+    })
 }
 
 fn sets() -> impl Strategy<Value = BTreeMap<u64, BTreeSet<u64>>> {
@@ -95,10 +99,10 @@ proptest! {
             .get(&id)
             .into_iter()
             .flatten()
-            .map(|member| Grant { classes, scope: Scope::Business(*member) })
+            .map(|member| Grant { classes, scope: Scope::Business(*member), bounds: Bounds::default() })
             .collect();
 
-        let of_set = Permissions::new([&Grant { classes, scope: Scope::BusinessSet(id) }], &sets);
+        let of_set = Permissions::new([&Grant { classes, scope: Scope::BusinessSet(id), bounds: Bounds::default() }], &sets);
 
         prop_assert_eq!(of_set, Permissions::new(&of_members, &BTreeMap::new()));
     }
@@ -123,7 +127,8 @@ proptest! {
 #[test]
 fn classes_do_not_imply_each_other() {
     for granted in Class::ALL {
-        let grant = Grant { classes: [granted].into_iter().collect(), scope: Scope::Everything };
+        let grant =
+            Grant { classes: [granted].into_iter().collect(), scope: Scope::Everything, bounds: Bounds::default() };
 
         let permissions = Permissions::new([&grant], &BTreeMap::new());
 
@@ -135,7 +140,8 @@ fn classes_do_not_imply_each_other() {
 
 #[test]
 fn an_empty_set_is_nowhere() {
-    let grant = Grant { classes: Class::ALL.into_iter().collect(), scope: Scope::BusinessSet(2) };
+    let grant =
+        Grant { classes: Class::ALL.into_iter().collect(), scope: Scope::BusinessSet(2), bounds: Bounds::default() };
 
     let permissions = Permissions::new([&grant], &BTreeMap::from([(2, BTreeSet::new())]));
 

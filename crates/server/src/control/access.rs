@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proctor_model::{Class, Classes, Code, Namespace, Outcome, Permissions, Place, Subject};
+use proctor_model::{Class, Classes, Code, Namespace, Outcome, Permissions, Place, Spec, Subject};
 use proctor_runtime::clock;
 use proctor_store::{HostSite, Refusal};
 use tokio::sync::watch;
@@ -113,6 +113,10 @@ impl Standing {
     }
 }
 
+fn place<'a>(host: &HostSite, namespace: &'a Namespace) -> Place<'a> {
+    Place { business: host.business, cloud: host.key.cloud, namespace: Some(namespace) }
+}
+
 impl Caller {
     pub(super) fn may(&self, class: Class, host: &HostSite, namespace: Option<&Namespace>) -> bool {
         let place = Place { business: host.business, cloud: host.key.cloud, namespace };
@@ -122,6 +126,22 @@ impl Caller {
     /// The first of the classes that is not allowed there.
     pub(super) fn lacks(&self, classes: Classes, host: &HostSite, namespace: &Namespace) -> Option<Class> {
         classes.iter().find(|class| !self.may(*class, host, Some(namespace)))
+    }
+
+    /// Whether any spec may be registered there, without a look at its bounds.
+    pub(super) fn may_register_any(&self, host: &HostSite, namespace: &Namespace) -> bool {
+        self.permissions.registers_unbounded(&place(host, namespace))
+    }
+
+    /// The row of a target where the caller may register, but not this spec.
+    pub(super) fn out_of_bounds(&self, host: &HostSite, namespace: &Namespace, spec: &Spec) -> Option<Outcome> {
+        let outside = self.permissions.admit(&place(host, namespace), spec).err()?;
+        let message = format!(
+            "{} may not register this spec in namespace {namespace} on host {}: {outside}",
+            self.name(),
+            host.key
+        );
+        Some(Outcome::new(Code::Forbidden, message, false))
     }
 
     /// The row of a target that the caller may not touch.
@@ -137,6 +157,12 @@ impl Caller {
     /// Whether this is an administrator, who gets in where others have to wait.
     pub(crate) fn may_administer(&self) -> bool {
         self.permissions.allows_everywhere(Class::Admin)
+    }
+
+    /// The row of a target where the class is missing in one of the namespaces.
+    pub(super) fn refused(&self, class: Class, host: &HostSite, namespaces: &[Namespace]) -> Option<Outcome> {
+        let namespace = namespaces.iter().find(|namespace| !self.may(class, host, Some(namespace)))?;
+        Some(self.refusal(class, host, namespace))
     }
 
     /// For what concerns no single host.

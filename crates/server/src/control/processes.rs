@@ -27,7 +27,12 @@ impl Control {
         let (key, given) = (key.clone(), given.clone());
         let namespace = key.namespace.clone();
         let deed = Deed::new("register", [Class::Register]).on(hosts.iter().map(|host| format!("{host} {key}")));
-        self.change(caller, deed, Class::Register, &[namespace], hosts, move |control, agents| async move {
+        let carried = given.spec.clone();
+        let refusal = |host: &HostSite| {
+            let refused = caller.refused(Class::Register, host, std::slice::from_ref(&namespace));
+            refused.or_else(|| caller.out_of_bounds(host, &namespace, &carried))
+        };
+        self.change(caller, deed, refusal, hosts, move |control, agents| async move {
             let before = match given.omitted.any() {
                 true => control.specs_on(&key, agents.clone()).await?,
                 false => HashMap::new(),
@@ -47,7 +52,8 @@ impl Control {
         let key = key.clone();
         let namespace = key.namespace.clone();
         let deed = Deed::new("unregister", [Class::Register]).on(hosts.iter().map(|host| format!("{host} {key}")));
-        self.change(caller, deed, Class::Register, &[namespace], hosts, move |control, agents| async move {
+        let refusal = |host: &HostSite| caller.refused(Class::Register, host, std::slice::from_ref(&namespace));
+        self.change(caller, deed, refusal, hosts, move |control, agents| async move {
             let processes: Vec<(AgentId, ProcessKey)> = agents.into_iter().map(|agent| (agent, key.clone())).collect();
             let answers = control.inner.store.unregister(&processes, clock::unix_millis()).await?;
             control.wake(processes.iter().map(|(agent, _)| agent));
@@ -66,7 +72,8 @@ impl Control {
         let ids: Vec<String> = pools.iter().map(|pool| format!("{}/{}", pool.namespace, pool.id)).collect();
         let named = hosts.iter().map(|host| format!("{host} {}", ids.join(" ")));
         let deed = Deed::new("set_pools", [Class::Limits]).on(named);
-        self.change(caller, deed, Class::Limits, &namespaces, hosts, move |control, agents| async move {
+        let refusal = |host: &HostSite| caller.refused(Class::Limits, host, &namespaces);
+        self.change(caller, deed, refusal, hosts, move |control, agents| async move {
             let answers = control.inner.store.set_pools(&agents, &pools, clock::unix_millis()).await?;
             control.wake(agents.iter());
             Ok(answers.into_iter().map(|known| if known { Outcome::success(false) } else { no_longer() }).collect())
@@ -86,7 +93,8 @@ impl Control {
         let of = [namespace.clone()];
         let deed =
             Deed::new("delete_pool", [Class::Limits]).on(hosts.iter().map(|host| format!("{host} {namespace}/{id}")));
-        self.change(caller, deed, Class::Limits, &of, hosts, move |control, agents| async move {
+        let refusal = |host: &HostSite| caller.refused(Class::Limits, host, &of);
+        self.change(caller, deed, refusal, hosts, move |control, agents| async move {
             let answers = control.inner.store.delete_pool(&agents, &namespace, &id, clock::unix_millis()).await?;
             control.wake(agents.iter());
             let missing = || Outcome::new(Code::NotRunning, format!("there is no pool {namespace}/{id} there"), false);
@@ -103,8 +111,7 @@ impl Control {
         &self,
         caller: &Caller,
         deed: Deed,
-        class: Class,
-        namespaces: &[Namespace],
+        refusal: impl Fn(&HostSite) -> Option<Outcome>,
         hosts: &[HostRef],
         work: F,
     ) -> Result<Vec<Outcome>>
@@ -113,8 +120,9 @@ impl Control {
         Fut: Future<Output = Result<Vec<Outcome>>> + Send + 'static,
     {
         let records = self.sites(hosts).await?;
-        let refused = |host: &HostSite| namespaces.iter().find(|namespace| !caller.may(class, host, Some(namespace)));
-        let allowed = records.iter().flatten().filter(|host| refused(host).is_none());
+        let refusals: Vec<Option<Outcome>> = records.iter().map(|host| refusal(host.as_ref()?)).collect();
+        let allowed = records.iter().zip(&refusals).filter(|(_, refused)| refused.is_none());
+        let allowed = allowed.filter_map(|(host, _)| host.as_ref());
         // A host under two names is changed once and answers for both.
         let mut order: HashMap<AgentId, usize> = HashMap::new();
         let mut agents: Vec<AgentId> = Vec::new();
@@ -124,18 +132,18 @@ impl Control {
                 agents.len() - 1
             });
         }
-        let forbidden = records.iter().flatten().filter(|host| refused(host).is_some()).count();
+        let forbidden = refusals.iter().flatten().count();
         let told = move |rows: &Vec<Outcome>| match forbidden {
             0 => counted(rows),
             _ => format!("{}; {forbidden} forbidden", counted(rows)),
         };
         let answers = self.audited(caller, deed, move |control| work(control, agents), told).await?;
-        let rows = hosts.iter().zip(&records).map(|(named, host)| match host {
-            None => never_enrolled(named),
-            Some(host) => match refused(host) {
-                Some(namespace) => caller.refusal(class, host, namespace),
-                None => order.get(&host.agent).and_then(|index| answers.get(*index).cloned()).unwrap_or_else(no_longer),
-            },
+        let rows = hosts.iter().zip(&records).zip(refusals).map(|((named, host), refused)| match (host, refused) {
+            (None, _) => never_enrolled(named),
+            (Some(_), Some(refused)) => refused,
+            (Some(host), None) => {
+                order.get(&host.agent).and_then(|index| answers.get(*index).cloned()).unwrap_or_else(no_longer)
+            }
         });
         Ok(rows.collect())
     }

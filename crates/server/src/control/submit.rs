@@ -155,7 +155,7 @@ impl Control {
             let mut carried = specs.as_ref().map_or_else(Carried::nothing, |specs| specs.of(index, agent));
             let needed = kind.map(|kind| carried.required(kind)).unwrap_or_default();
             draft.classes.extend(needed.iter());
-            let refused = host.as_ref().and_then(|host| refusal(caller, needed, host, &key, carried.origin));
+            let refused = host.as_ref().and_then(|host| refusal(caller, needed, host, &key, &carried));
             let is_refused = refused.is_some();
             if let Some(host) = &host {
                 draft.placed.extend(host.business.map(|business| (business, host.key)));
@@ -202,8 +202,7 @@ impl Control {
         source: &'a SpecSource,
         hosts: &[Option<HostSite>],
     ) -> Result<Specs<'a>> {
-        let may_register =
-            || hosts.iter().flatten().all(|host| caller.may(Class::Register, host, Some(&key.namespace)));
+        let may_register = || hosts.iter().flatten().all(|host| caller.may_register_any(host, &key.namespace));
         let registered = match source {
             SpecSource::Given(given) if kind != OperationKind::Status && !given.omitted.any() && may_register() => None,
             SpecSource::Given(_) | SpecSource::Registered | SpecSource::Again(_) => {
@@ -242,10 +241,13 @@ impl Caller {
     }
 }
 
-/// The row of a target on which the caller lacks a class.
-fn refusal(caller: &Caller, needed: Classes, host: &HostSite, key: &ProcessKey, origin: Origin) -> Option<Outcome> {
-    let class = caller.lacks(needed, host, &key.namespace)?;
-    if class != Class::Register || origin != Origin::Call {
+/// The row of a target on which the caller lacks a class, or may register but not this spec.
+fn refusal(caller: &Caller, needed: Classes, host: &HostSite, key: &ProcessKey, carried: &Carried) -> Option<Outcome> {
+    let Some(class) = caller.lacks(needed, host, &key.namespace) else {
+        let spec = carried.spec.as_ref().filter(|_| needed.contains(Class::Register))?;
+        return caller.out_of_bounds(host, &key.namespace, spec);
+    };
+    if class != Class::Register || carried.origin != Origin::Call {
         return Some(caller.refusal(class, host, &key.namespace));
     }
     let message = format!(

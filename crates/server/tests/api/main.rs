@@ -5,6 +5,7 @@
 mod agents;
 mod auth;
 mod backend;
+mod bounds;
 mod captured;
 mod carried;
 mod contract;

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
-use proctor_model::{AgentId, BootId, HostKey};
+use proctor_model::{AgentId, BootId, Bounds, HostKey};
 use proctor_pki::hash_secret;
 use proctor_runtime::Tasks;
 use proctor_server::api::{self, ApiState, Settings};
@@ -91,7 +91,7 @@ impl World {
     /// Gives a role to an app or a user.
     pub(crate) async fn bind(&self, subject: &str, role: &str, scope: &str) {
         let (subject, role, scope) = (subject.parse().unwrap(), role.parse().unwrap(), scope.parse().unwrap());
-        let binding = Binding { id: Uuid::now_v7(), role, subject, scope, created_at: 0 };
+        let binding = Binding { id: Uuid::now_v7(), role, subject, scope, bounds: Bounds::default(), created_at: 0 };
         self.store.put_binding(binding).await.unwrap().unwrap();
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proctor_model::{Class, Permissions, Place, Role, RoleName, Scope, Subject};
+use proctor_model::{Bounds, Class, Namespace, Permissions, Place, Role, RoleName, Scope, Subject};
 use uuid::Uuid;
 
 use super::business;
@@ -26,6 +26,7 @@ fn binding(number: u128, role: &str, whom: &str, scope: &str) -> Binding {
         role: name(role),
         subject: subject(whom),
         scope: scope.parse().unwrap(),
+        bounds: Bounds::default(),
         created_at: 5,
     }
 }
@@ -210,4 +211,24 @@ pub async fn a_nonce_is_taken_once_until_its_end(store: Arc<dyn Store>) {
     ];
 
     assert_eq!(taken, [true, false, true, true, false]);
+}
+
+pub async fn a_binding_keeps_its_bounds_and_other_bounds_make_another_binding(store: Arc<dyn Store>) {
+    let bounds = |user: &str| Bounds { users: [user.parse().unwrap()].into(), roots: ["/opt".parse().unwrap()].into() };
+    let bounded =
+        |number, user: &str| Binding { bounds: bounds(user), ..binding(number, "owner", "user:ana", "namespace:web") };
+    let web: Namespace = "web".parse().unwrap();
+    let place = Place { namespace: Some(&web), ..in_business(3) };
+
+    let first = store.put_binding(bounded(1, "web")).await.unwrap().unwrap();
+    let same = store.put_binding(bounded(2, "web")).await.unwrap().unwrap();
+    let other = store.put_binding(bounded(3, "app")).await.unwrap().unwrap();
+    let only_bounded = may(&*store, &["user:ana"]).await;
+    bind(&*store, 4, "owner", "user:ana", "namespace:web").await;
+
+    assert_eq!((first, same, other), (Uuid::from_u128(1), Uuid::from_u128(1), Uuid::from_u128(3)));
+    let kept: Vec<Bounds> = store.bindings().await.unwrap().into_iter().map(|binding| binding.bounds).collect();
+    assert_eq!(kept, [bounds("web"), bounds("app"), Bounds::default()]);
+    assert!(only_bounded.allows(Class::Register, &place) && !only_bounded.registers_unbounded(&place));
+    assert!(may(&*store, &["user:ana"]).await.registers_unbounded(&place));
 }

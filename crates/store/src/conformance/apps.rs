@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proctor_model::{Scope, Subject};
+use proctor_model::{Bounds, Scope, Subject};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -31,7 +31,14 @@ pub async fn an_app_is_read_back_and_replaced_by_its_code(store: Arc<dyn Store>)
 
 fn binding(number: u128, role: &str) -> Binding {
     let (id, role) = (Uuid::from_u128(number), role.parse().unwrap());
-    Binding { id, role, subject: Subject::App("job".to_owned()), scope: Scope::Everything, created_at: 5 }
+    Binding {
+        id,
+        role,
+        subject: Subject::App("job".to_owned()),
+        scope: Scope::Everything,
+        bounds: Bounds::default(),
+        created_at: 5,
+    }
 }
 
 pub async fn a_new_app_comes_with_its_bindings_or_not_at_all(store: Arc<dyn Store>) {

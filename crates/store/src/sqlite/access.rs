@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use proctor_model::{Classes, Grant, Permissions, Role, RoleName, Scope, Subject};
+use proctor_model::{Bounds, Classes, Grant, Permissions, Role, RoleName, Scope, Subject};
 use rusqlite::{Connection, OptionalExtension, Row};
 use uuid::Uuid;
 
@@ -51,19 +51,21 @@ pub(super) fn put_binding(connection: &Connection, binding: &Binding) -> Tried<R
     if let Some(refusal) = refusal(connection, binding)? {
         return Ok(Err(refusal));
     }
-    let words = (binding.subject.to_string(), binding.role.as_str(), binding.scope.to_string());
+    let bounds = if binding.bounds.is_unbounded() { String::new() } else { to_json(&binding.bounds) };
+    let words = (binding.subject.to_string(), binding.role.as_str(), binding.scope.to_string(), bounds);
     let present = connection
-        .prepare_cached("SELECT id FROM binding WHERE subject = ?1 AND role = ?2 AND scope = ?3")?
-        .query_row((&words.0, words.1, &words.2), |row| row.get::<_, [u8; 16]>(0))
+        .prepare_cached("SELECT id FROM binding WHERE subject = ?1 AND role = ?2 AND scope = ?3 AND bounds = ?4")?
+        .query_row((&words.0, words.1, &words.2, &words.3), |row| row.get::<_, [u8; 16]>(0))
         .optional()?;
     if let Some(id) = present {
         return Ok(Ok(Uuid::from_bytes(id)));
     }
     connection
         .prepare_cached(
-            "INSERT OR REPLACE INTO binding (id, subject, role, scope, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT OR REPLACE INTO binding (id, subject, role, scope, bounds, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
-        .execute((binding.id.as_bytes().as_slice(), words.0, words.1, words.2, binding.created_at))?;
+        .execute((binding.id.as_bytes().as_slice(), words.0, words.1, words.2, words.3, binding.created_at))?;
     Ok(Ok(binding.id))
 }
 
@@ -82,7 +84,7 @@ pub(super) fn refusal(connection: &Connection, binding: &Binding) -> Tried<Optio
     })
 }
 
-const SELECT_BINDING: &str = "SELECT id, role, subject, scope, created_at FROM binding";
+const SELECT_BINDING: &str = "SELECT id, role, subject, scope, bounds, created_at FROM binding";
 
 pub(super) fn bindings(connection: &Connection) -> Tried<Vec<Binding>> {
     let mut statement = connection.prepare_cached(&format!("{SELECT_BINDING} ORDER BY created_at, id"))?;
@@ -100,8 +102,14 @@ fn binding(row: &Row<'_>) -> Tried<Binding> {
         role: parsed(row, 1, "binding")?,
         subject: parsed(row, 2, "binding")?,
         scope: parsed(row, 3, "binding")?,
-        created_at: row.get(4)?,
+        bounds: bounds(row, 4)?,
+        created_at: row.get(5)?,
     })
+}
+
+fn bounds(row: &Row<'_>, column: usize) -> Tried<Bounds> {
+    let text = row.get_ref(column)?.as_str().map_err(|error| Failure::damaged("binding", error))?;
+    if text.is_empty() { Ok(Bounds::default()) } else { from_json("binding", text) }
 }
 
 pub(super) fn delete_binding(connection: &Connection, id: Uuid) -> Tried<bool> {
@@ -136,9 +144,9 @@ pub(super) fn permissions(connection: &Connection, subjects: &[Subject]) -> Trie
     for subject in subjects {
         let mut rows = statement.query([subject.to_string()])?;
         while let Some(row) = rows.next()? {
-            let Binding { role, scope, .. } = binding(row)?;
+            let Binding { role, scope, bounds, .. } = binding(row)?;
             let classes = classes.get(&role).copied().unwrap_or_default();
-            grants.push(Grant { classes, scope });
+            grants.push(Grant { classes, scope, bounds });
         }
     }
     Ok(Ok(Permissions::new(&grants, &businesses::members(connection)?)))

@@ -1,10 +1,12 @@
 //! Roles, and who has them where.
 
+use std::collections::BTreeSet;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use proctor_api::{BindingList, BindingQuery, BindingView, ID_MAX, NewBinding, NewRole, Removed, RoleList, RoleView};
-use proctor_model::{Class, Classes, FieldError, Role, RoleName, Scope, Subject};
+use proctor_model::{Bounds, Class, Classes, FieldError, Role, RoleName, Scope, Subject};
 use proctor_runtime::clock;
 use proctor_store::{Binding, Refusal};
 use uuid::Uuid;
@@ -13,6 +15,9 @@ use super::body::{Body, Params};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
+
+/// Allowed users, and allowed directories, of one binding: all are looked through for every spec.
+const BOUNDS_MAX: usize = 64;
 
 /// All roles, those first that are built in.
 #[utoipa::path(get, path = "/roles", operation_id = "roles", tag = "access", responses((status = 200, body = RoleList)))]
@@ -82,9 +87,13 @@ pub(super) async fn bind(
         role: role_name("role", &body.role)?,
         subject: body.subject.parse()?,
         scope: scope(&body.scope)?,
+        bounds: bounds(&body)?,
         created_at: clock::unix_millis(),
     };
-    let target = format!("{} as {} on {}", binding.subject, binding.role, binding.scope);
+    let mut target = format!("{} as {} on {}", binding.subject, binding.role, binding.scope);
+    if !binding.bounds.is_unbounded() {
+        target += &format!(" within {}", binding.bounds);
+    }
     let wanted = binding.clone();
     let id = caller
         .administer(&state, "create_binding", [target], async move |store| store.put_binding(wanted).await)
@@ -127,6 +136,23 @@ pub(super) fn scope(text: &str) -> std::result::Result<Scope, FieldError> {
     Ok(scope)
 }
 
+fn bounds(body: &NewBinding) -> std::result::Result<Bounds, FieldError> {
+    Ok(Bounds { users: each("allow_users", &body.allow_users)?, roots: each("allow_roots", &body.allow_roots)? })
+}
+
+fn each<T>(field: &str, texts: &[String]) -> std::result::Result<BTreeSet<T>, FieldError>
+where
+    T: std::str::FromStr<Err = FieldError> + Ord,
+{
+    if texts.len() > BOUNDS_MAX {
+        return Err(FieldError::new(field, format!("must not have more than {BOUNDS_MAX} entries")));
+    }
+    let one = |(index, text): (usize, &String)| {
+        text.parse().map_err(|error: FieldError| FieldError::new(format!("{field}[{index}]"), error.problem))
+    };
+    texts.iter().enumerate().map(one).collect()
+}
+
 fn classes(names: &[String]) -> std::result::Result<Classes, FieldError> {
     if names.is_empty() {
         return Err(FieldError::new("classes", "must not be empty"));
@@ -151,6 +177,8 @@ fn binding_view(binding: &Binding) -> BindingView {
         role: binding.role.to_string(),
         subject: binding.subject.to_string(),
         scope: binding.scope.to_string(),
+        allow_users: binding.bounds.users.iter().map(ToString::to_string).collect(),
+        allow_roots: binding.bounds.roots.iter().map(ToString::to_string).collect(),
         created_at: binding.created_at / 1000,
     }
 }
