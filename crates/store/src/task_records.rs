@@ -70,6 +70,9 @@ pub struct Rollout {
     /// Why it ended before all targets were released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whose rights it goes on with; none for the server's own, and for those of an earlier version.
+    #[serde(default)]
+    pub makers: Vec<Subject>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

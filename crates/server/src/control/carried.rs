@@ -66,6 +66,11 @@ impl Carried {
         }
     }
 
+    /// As a task keeps it.
+    pub(super) fn kept(spec: Option<Arc<Spec>>, was_carried: bool) -> Self {
+        Self { spec, origin: if was_carried { Origin::Call } else { Origin::Registered } }
+    }
+
     pub(super) fn nothing() -> Self {
         Self::registered(None)
     }

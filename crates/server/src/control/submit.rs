@@ -100,7 +100,7 @@ impl Control {
         }
         let open = draft.open_targets(id, created_at);
         let registers = draft.items.iter().any(|item| item.register);
-        let rollout = options.rolling.map(|rolling| rolling.begin(draft.targets.len()));
+        let rollout = options.rolling.map(|rolling| rolling.begin(draft.targets.len(), &caller.subjects));
         let known = if rollout.is_some() { draft.outcomes.clone() } else { Vec::new() };
         let task = NewTask {
             id,

@@ -7,10 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use proctor_model::{Class, Code, OperationId, OperationKind, Outcome, ProcessKey, Subject, TaskId};
+use proctor_model::{
+    AgentId, Class, Code, Namespace, OperationId, OperationKind, Outcome, ProcessKey, Subject, TaskId,
+};
 use proctor_store::{TargetQuery, TargetRow, TargetView, TaskQuery, TaskSummary, TaskView, owners};
 
 use super::audit::Deed;
+use super::carried::Carried;
 use super::{
     Before, Caller, Control, ControlError, HostRef, Result, SpecSource, Submission, SubmitOptions, Submitted,
     SubmittedItem, SubmittedTarget,
@@ -62,13 +65,34 @@ impl Control {
         self.audited(caller, deed, work, |was_open| if *was_open { "cancelled" } else { "was over" }.to_owned()).await
     }
 
-    /// Whoever made a task may steer it, and whoever may operate everything.
+    /// Whoever made a task may steer it, and whoever may operate everything; either needs what its open
+    /// targets take, now.
     async fn must_steer(&self, caller: &Caller, deed: &Deed, task: TaskId) -> Result<()> {
-        let Some(summary) = self.inner.store.task_summary(task).await? else {
+        let Some(view) = self.inner.store.task(task).await? else {
             return Err(ControlError::TaskState { task, problem: "is not known" });
         };
-        let check = caller.must_own_or(Class::Operate, &summary.app, &summary.user);
+        let mut check = caller.must_own_or(Class::Operate, &view.app, &view.user);
+        if check.is_ok() {
+            check = self.must_on_open(caller, &view).await;
+        }
         self.permitted(caller, deed, check).await
+    }
+
+    async fn must_on_open(&self, caller: &Caller, task: &TaskView) -> Result<()> {
+        let mut by_need: BTreeMap<(Class, &Namespace), Vec<AgentId>> = BTreeMap::new();
+        for TargetView { target, .. } in task.targets.iter().filter(|view| view.outcome.is_none()) {
+            let item = task.items.get(target.item as usize);
+            let Some((item, agent)) = item.zip(target.agent.as_ref()) else { continue };
+            let Some(kind) = item.kind else { continue };
+            for class in Carried::kept(item.spec.clone(), item.carried).required(kind).iter() {
+                by_need.entry((class, &item.key.namespace)).or_default().push(agent.clone());
+            }
+        }
+        for ((class, namespace), agents) in by_need {
+            let sites = self.inner.store.sites_by_agent(&agents).await?;
+            caller.must_on(class, sites.iter().flatten(), Some(namespace))?;
+        }
+        Ok(())
     }
 
     /// Once the store knows that the task is cancelled.

@@ -146,7 +146,7 @@ pub struct Rolling {
 }
 
 impl Rolling {
-    pub(super) fn begin(self, targets: usize) -> Rollout {
+    pub(super) fn begin(self, targets: usize, makers: &[Subject]) -> Rollout {
         let total = u32::try_from(targets).expect("targets are bounded by the body");
         Rollout {
             max_parallel: self.max_parallel.of(total),
@@ -157,6 +157,7 @@ impl Rolling {
             released_at: 0,
             state: RolloutState::Running,
             reason: None,
+            makers: makers.to_vec(),
         }
     }
 }

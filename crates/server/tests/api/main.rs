@@ -24,6 +24,7 @@ mod proofs;
 mod refusals;
 mod rolling;
 mod rolling_crash;
+mod rolling_rights;
 mod serving;
 mod support;
 mod tasks;

@@ -61,7 +61,7 @@ fn deliveries(world: &World, sessions: &[Arc<Session>]) -> Vec<(usize, Delivery)
 }
 
 /// Waits for the next deliveries; there must be exactly so many.
-async fn expect(world: &World, sessions: &[Arc<Session>], count: usize) -> Vec<(usize, Delivery)> {
+pub(crate) async fn expect(world: &World, sessions: &[Arc<Session>], count: usize) -> Vec<(usize, Delivery)> {
     let mut all = Vec::new();
     let patience = async {
         while all.len() < count {
@@ -74,12 +74,17 @@ async fn expect(world: &World, sessions: &[Arc<Session>], count: usize) -> Vec<(
     all
 }
 
-async fn answer(world: &World, sessions: &[Arc<Session>], (number, delivery): &(usize, Delivery), code: Code) {
+pub(crate) async fn answer(
+    world: &World,
+    sessions: &[Arc<Session>],
+    (number, delivery): &(usize, Delivery),
+    code: Code,
+) {
     let outcome = Outcome::new(code, "said the test", true);
     world.control.arrived(&sessions[*number], delivery.operation, outcome).await.unwrap();
 }
 
-async fn until(world: &World, task: TaskId, what: &str, is_so: impl Fn(&TaskView) -> bool) -> TaskView {
+pub(crate) async fn until(world: &World, task: TaskId, what: &str, is_so: impl Fn(&TaskView) -> bool) -> TaskView {
     let caller = Caller::local("test");
     let patience = async {
         loop {

@@ -24,6 +24,7 @@ fn rollout(released: u32, state: RolloutState) -> Rollout {
         released_at: 4,
         state,
         reason: None,
+        makers: Vec::new(),
     }
 }
 

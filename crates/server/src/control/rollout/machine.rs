@@ -8,9 +8,11 @@
 //! been taken. A roll is rebuilt by [`Roll::new`] from what the store holds, with nothing forgotten but
 //! how long settling targets have been waited for. Absent: IO and clocks.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use proctor_model::Subject;
 use proctor_store::{Millis, Rollout, RolloutState};
 
 /// How long a process may take to become healthy after its operation succeeded. Counts anew after a
@@ -35,16 +37,19 @@ pub(super) enum Step {
 }
 
 /// Why a rolling task ends before all of its targets were released.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StopReason {
     TooManyFailures,
+    /// Who made it may not operate all of the rest any more; in words.
+    RightsWithdrawn(String),
 }
 
 impl StopReason {
     /// The message of the targets that are skipped.
-    pub(super) fn message(self) -> &'static str {
+    pub(super) fn message(&self) -> Cow<'static, str> {
         match self {
-            Self::TooManyFailures => "skipped: too many targets before this one failed",
+            Self::TooManyFailures => "skipped: too many targets before this one failed".into(),
+            Self::RightsWithdrawn(lost) => format!("skipped: {lost}, so the rolling task was stopped").into(),
         }
     }
 }
@@ -111,6 +116,11 @@ impl Roll {
         self.rollout.released
     }
 
+    /// Who must have the right to what is released.
+    pub(super) fn makers(&self) -> &[Subject] {
+        &self.rollout.makers
+    }
+
     pub(super) fn waits_healthy(&self) -> bool {
         self.rollout.wait_healthy
     }
@@ -157,7 +167,7 @@ impl Roll {
             Step::Pause => Rollout { state: RolloutState::Paused, ..rollout },
             Step::Resume => Rollout { state: RolloutState::Running, canary: 0, ..rollout },
             Step::Stop(reason) => {
-                Rollout { state: RolloutState::Failed, reason: Some(reason.message().to_owned()), ..rollout }
+                Rollout { state: RolloutState::Failed, reason: Some(reason.message().into_owned()), ..rollout }
             }
             Step::Finish => Rollout { state: RolloutState::Done, ..rollout },
         }
@@ -226,6 +236,7 @@ mod tests {
             released_at: 0,
             state: RolloutState::Running,
             reason: None,
+            makers: Vec::new(),
         }
     }
 
@@ -308,7 +319,7 @@ mod tests {
 
         assert_eq!(take(&mut roll, now), Some(Step::Stop(StopReason::TooManyFailures)));
         assert_eq!(roll.rollout.state, RolloutState::Failed);
-        assert_eq!(roll.rollout.reason.as_deref(), Some(StopReason::TooManyFailures.message()));
+        assert_eq!(roll.rollout.reason.as_deref(), Some(&*StopReason::TooManyFailures.message()));
     }
 
     #[test]
@@ -396,6 +407,7 @@ mod tests {
                         Step::Pause => prop_assert!(canary > 0 && stored.released == canary),
                         Step::Resume => {}
                         Step::Stop(StopReason::TooManyFailures) => break prop_assert!(failures > max_failures),
+                        Step::Stop(StopReason::RightsWithdrawn(_)) => unreachable!("the machine knows no rights"),
                         Step::Finish => break prop_assert_eq!((stored.released, outcomes.len() as u32), (total, total)),
                     }
                     stored = after.clone();

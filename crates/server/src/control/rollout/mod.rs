@@ -5,9 +5,10 @@
 //! a target nor releases more than `max_parallel`, leaves no row open, and never goes on with a rollout
 //! that was stopped or cancelled. Whether a target became healthy is stored, too. One transition at a
 //! time ([`Rollouts::turn`]), whoever asks for it; one that the store cannot take is tried again.
-//! Absent: the choice of targets, which was frozen when the task was submitted.
+//! Who made a task must keep the right to it (`rights`). Absent: the choice of targets, which was frozen when the task was submitted.
 
 mod machine;
+mod rights;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -192,14 +193,18 @@ impl Control {
 
     pub(super) async fn run_rollouts(self) {
         let mut period = tokio::time::interval(LOOK_PERIOD);
+        let mut rights_period = tokio::time::interval(rights::RIGHTS_PERIOD);
         period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        rights_period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut access = self.access_bell();
         loop {
             tokio::select! {
                 () = self.inner.rollouts.wake.notified() => {}
                 _ = period.tick() => self.look_at_settling().await,
+                _ = rights_period.tick() => self.stop_withdrawn().await,
+                Ok(()) = access.changed() => self.stop_withdrawn().await,
             }
-            let tasks: Vec<TaskId> = self.inner.rollouts.by_task.lock().keys().copied().collect();
-            for task in tasks {
+            for task in self.inner.rollouts.tasks() {
                 if let Err(error) = self.advance(task).await {
                     tracing::error!(%error, %task, "rollout step not written; trying again");
                 }
@@ -218,7 +223,12 @@ impl Control {
         loop {
             let _turn = self.inner.rollouts.turn.lock().await;
             let step = self.with_rolling(task, |rolling| rolling.roll.next(Instant::now())).flatten();
-            let Some(step) = step else { return Ok(()) };
+            let Some(mut step) = step else { return Ok(()) };
+            if let Step::Release { below } = step
+                && let Some(reason) = self.withdrawn(task, below).await?
+            {
+                step = Step::Stop(reason);
+            }
             if !self.take(task, &step).await? {
                 return Ok(());
             }

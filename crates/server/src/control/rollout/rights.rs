@@ -1,0 +1,95 @@
+//! Rolling tasks end with the rights of who made them.
+//!
+//! Promised: a target is released only if who made the task may operate it at that moment; where a right on
+//! a target that waits was taken away, the whole rollout stops and says why. Asked before every release, after
+//! every change of access through this server, and every [`RIGHTS_PERIOD`]. Absent: targets that were
+//! released; they are under way, and a cancel is what stops them.
+
+use std::time::Duration;
+
+use proctor_model::{AgentId, Class, Namespace, OperationKind, Permissions, Place, ProcessKey, Subject, TaskId};
+use proctor_store::HostSite;
+
+use super::super::carried::Carried;
+use super::super::{Control, Result};
+use super::machine::{Step, StopReason};
+use super::{Rolling, Rollouts};
+
+/// A tool may change rights beside the server.
+pub(super) const RIGHTS_PERIOD: Duration = Duration::from_secs(30);
+
+/// The targets of a rolling task that wait, and who made it.
+struct Waiting {
+    makers: Vec<Subject>,
+    targets: Vec<(AgentId, ProcessKey, OperationKind)>,
+}
+
+impl Waiting {
+    fn below(rolling: &Rolling, below: u32) -> Self {
+        let targets = rolling.held.iter().take_while(|target| target.operation.index < below);
+        let targets = targets.filter_map(|target| Some((target.agent.clone()?, target.key.clone(), target.kind)));
+        Self { makers: rolling.roll.makers().to_vec(), targets: targets.collect() }
+    }
+
+    fn makers(&self) -> String {
+        self.makers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+    }
+}
+
+impl Control {
+    /// Stops the rolling tasks on whose waiting targets a right was taken away.
+    pub(super) async fn stop_withdrawn(&self) {
+        for task in self.inner.rollouts.tasks() {
+            let _turn = self.inner.rollouts.turn.lock().await;
+            let stopped = async {
+                match self.withdrawn(task, u32::MAX).await? {
+                    Some(reason) => self.take(task, &Step::Stop(reason)).await,
+                    None => Ok(false),
+                }
+            };
+            if let Err(error) = stopped.await {
+                tracing::error!(%error, %task, "rights behind a rolling task not checked; trying again");
+            }
+        }
+    }
+
+    /// Why the targets below this index that wait must not be released.
+    pub(super) async fn withdrawn(&self, task: TaskId, below: u32) -> Result<Option<StopReason>> {
+        let Some(waiting) = self.with_rolling(task, |rolling| Waiting::below(rolling, below)) else { return Ok(None) };
+        if waiting.makers.is_empty() || waiting.targets.is_empty() {
+            return Ok(None);
+        }
+        let permissions = match self.inner.store.permissions(&waiting.makers).await? {
+            Ok(permissions) => permissions,
+            Err(refusal) => return Ok(Some(StopReason::RightsWithdrawn(refusal.to_string()))),
+        };
+        if Class::ALL.into_iter().all(|class| permissions.allows_everywhere(class)) {
+            return Ok(None);
+        }
+        let agents: Vec<AgentId> = waiting.targets.iter().map(|(agent, _, _)| agent.clone()).collect();
+        let sites = self.inner.store.sites_by_agent(&agents).await?;
+        let lost = waiting.targets.iter().zip(sites).find_map(|((_, key, kind), site)| {
+            let site = site?;
+            let class = lacked(&permissions, *kind, &site, &key.namespace)?;
+            Some(format!(
+                "{} may no longer {class} in namespace {} on host {}",
+                waiting.makers(),
+                key.namespace,
+                site.key
+            ))
+        });
+        Ok(lost.map(StopReason::RightsWithdrawn))
+    }
+}
+
+/// A class that the operation takes and the permissions lack. Rolling tasks carry no specs.
+fn lacked(permissions: &Permissions, kind: OperationKind, site: &HostSite, namespace: &Namespace) -> Option<Class> {
+    let place = Place { business: site.business, cloud: site.key.cloud, namespace: Some(namespace) };
+    Carried::nothing().required(kind).iter().find(|class| !permissions.allows(*class, &place))
+}
+
+impl Rollouts {
+    pub(super) fn tasks(&self) -> Vec<TaskId> {
+        self.by_task.lock().keys().copied().collect()
+    }
+}
