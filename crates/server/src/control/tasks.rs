@@ -127,9 +127,13 @@ impl Control {
     }
 
     /// A new task with the targets of an earlier one that failed. The caller needs what it would take to
-    /// make the same call now.
+    /// make the same call now; and the task must be theirs, or they may read or operate everything: the new
+    /// one names its hosts.
     pub async fn retry(&self, caller: &Caller, task: TaskView, options: SubmitOptions) -> Result<Submitted> {
         let id = task.id;
+        let is_theirs = |class| caller.must_own_or(class, &task.app, &task.user);
+        let check = is_theirs(Class::Read).or_else(|_| is_theirs(Class::Operate));
+        self.permitted(caller, &Deed::new("retry_task", [Class::Operate]).on([id]), check).await?;
         let problem = |problem| ControlError::TaskState { task: id, problem };
         if task.targets.iter().any(|target| target.outcome.is_none()) {
             return Err(problem("is not over: wait for its end, or cancel it"));
