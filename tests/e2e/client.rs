@@ -223,7 +223,13 @@ async fn access_and_audit_through_the_client() {
     let ana = Client::new(&world.fleet.url(""), Credentials::user_token(&token.token)).unwrap();
     let before = ana.hosts(&HostQuery::default()).await.unwrap_err();
     client.put_role("looker", vec!["read".into()]).await.unwrap();
-    let binding = NewBinding { role: "looker".into(), subject: "user:ana".into(), scope: "everything".into() };
+    let binding = NewBinding {
+        role: "looker".into(),
+        subject: "user:ana".into(),
+        scope: "everything".into(),
+        allow_users: vec!["web".into()],
+        allow_roots: vec!["/opt/web".into()],
+    };
     let binding = client.create_binding(&binding).await.unwrap();
     let seen = ana.hosts(&HostQuery::default()).await.unwrap();
     let refused = ana.users().await.unwrap_err();
