@@ -314,11 +314,11 @@ async fn let_go(
 
 /// Keeps the output of a running command bounded.
 async fn trim_for_ever(mut capture: Option<&mut Capture>) -> Infallible {
+    let Some(capture) = &mut capture else { return std::future::pending().await };
+    let mut pause = TRIM_PERIOD;
     loop {
-        tokio::time::sleep(TRIM_PERIOD).await;
-        if let Some(capture) = &mut capture {
-            capture.trim();
-        }
+        tokio::time::sleep(pause).await;
+        pause = capture.trim().min(TRIM_PERIOD);
     }
 }
 

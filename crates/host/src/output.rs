@@ -1,20 +1,29 @@
 //! What commands print: one file each, bounded in size, of which head and tail are kept.
 //!
 //! A file and not a pipe, because a daemon that a command leaves behind may inherit it: it must
-//! neither block on us nor die of SIGPIPE when we end. Promised: a file is cut soon after it has
-//! grown over its bound, and a file that is replaced while a daemon still writes to it is cut until
+//! neither block on us nor die of SIGPIPE when we end. Promised: a file that grows over its bound is cut
+//! within [`PAUSE`], and one that grows fast within [`PAUSE_GROWING`], as long as the agent runs, and at its
+//! start otherwise; and a file that is replaced while a daemon still writes to it is cut until
 //! the daemon ends, then removed. Absent: what was cut; only its size is told.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::OFlags;
+use parking_lot::Mutex;
+use rustix::fs::{OFlags, inotify};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::Instant;
 
 const HEAD_BYTES: usize = 4096;
 const TAIL_BYTES: usize = 4096;
@@ -26,11 +35,20 @@ const OLD_MAX: u32 = 64;
 const MODE: u32 = 0o600;
 /// Chooses the signal of a descriptor; libc does not name it for every target.
 const F_SETSIG: libc::c_int = 10;
+/// All files are looked at this often, whatever the kernel tells.
 const TRIM_PERIOD: Duration = Duration::from_secs(30);
+/// Between a write and the look at its file: writes come in crowds.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The same, after a file had to be cut: what writes 100 MB/s has written 2 MB by then.
+const PAUSE_GROWING: Duration = Duration::from_millis(20);
 
 /// The directory of all captures.
 #[derive(Clone, Debug)]
-pub(crate) struct OutputDirectory(PathBuf);
+pub(crate) struct OutputDirectory {
+    path: PathBuf,
+    /// Files of commands that run: they are cut by [`Capture::trim`], which keeps their head and tail.
+    running: Arc<Mutex<HashMap<PathBuf, usize>>>,
+}
 
 impl OutputDirectory {
     pub(crate) fn make(state_dir: &Path) -> Result<Self, crate::Error> {
@@ -38,30 +56,32 @@ impl OutputDirectory {
         let failed = |source| crate::Error::Directory { path: path.clone(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o700)).map_err(failed)?;
-        Ok(Self(path))
+        Ok(Self { path, running: Arc::default() })
     }
 
     /// An empty capture; an old one of that name to which somebody still writes is put aside.
     pub(crate) fn open(&self, name: &str, owner: Option<u32>) -> io::Result<Capture> {
-        let path = self.0.join(format!("{}.out", file_stem(name)));
+        let path = self.path.join(format!("{}.out", file_stem(name)));
         let file = match emptied(&path, owner)? {
             Some(file) => file,
             None => make(&path, owner)?,
         };
-        Ok(Capture { file, head: Vec::new(), tail: Vec::new(), cut: 0 })
+        *self.running.lock().entry(path.clone()).or_default() += 1;
+        let running = Arc::clone(&self.running);
+        Ok(Capture { file, path, running, head: Vec::new(), tail: Vec::new(), cut: 0 })
     }
 
     /// The captures of these names go, or are put aside while somebody writes to them.
     pub(crate) fn remove(&self, names: &[String]) {
         for name in names {
-            discard(&self.0.join(format!("{}.out", file_stem(name))));
+            discard(&self.path.join(format!("{}.out", file_stem(name))));
         }
     }
 
     /// As [`Self::remove`], of all names but these.
     pub(crate) fn retain(&self, names: &HashSet<String>) {
         let stems: HashSet<String> = names.iter().map(|name| format!("{}.out", file_stem(name))).collect();
-        let Ok(entries) = std::fs::read_dir(&self.0) else { return };
+        let Ok(entries) = std::fs::read_dir(&self.path) else { return };
         for entry in entries.flatten() {
             let is_kept =
                 entry.file_name().to_str().is_some_and(|name| !name.ends_with(".out") || stems.contains(name));
@@ -71,28 +91,86 @@ impl OutputDirectory {
         }
     }
 
-    /// Cuts what daemons have written since, for ever.
+    /// Cuts what daemons have written since, for ever: where the kernel tells of writes, soon after them.
     pub(crate) async fn trim_for_ever(self) {
+        let writes = watch_writes(&self.path).inspect_err(|error| {
+            tracing::warn!(%error, "cannot watch the captures; they are cut every {TRIM_PERIOD:?}");
+        });
+        let writes = writes.ok();
+        let mut looked_at = None;
+        let mut written = None;
         loop {
-            tokio::time::sleep(TRIM_PERIOD).await;
             let directory = self.clone();
-            let _ = tokio::task::spawn_blocking(move || directory.trim()).await;
+            let cut = tokio::task::spawn_blocking(move || match written {
+                Some(paths) => directory.trim_these(paths),
+                None => directory.trim(),
+            });
+            let pause = if cut.await.unwrap_or(0) > 0 { PAUSE_GROWING } else { PAUSE };
+            let all_at = *looked_at.get_or_insert_with(|| Instant::now() + TRIM_PERIOD);
+            let wrote = async {
+                match &writes {
+                    Some(writes) => writes.readable().await.map(drop),
+                    None => std::future::pending().await,
+                }
+            };
+            let is_written = tokio::time::timeout_at(all_at, wrote).await.is_ok();
+            tokio::time::sleep(pause).await; // writes come in crowds
+            let heard = writes.as_ref().filter(|_| is_written).map(written_to);
+            written = heard.map(|names| names.into_iter().map(|name| self.path.join(name)).collect());
+            if written.is_none() {
+                looked_at = None;
+            }
         }
     }
 
-    fn trim(&self) {
-        let Ok(entries) = std::fs::read_dir(&self.0) else { return };
-        for entry in entries.flatten() {
-            let path = entry.path();
+    /// How many files had to be cut.
+    fn trim(&self) -> usize {
+        let Ok(entries) = std::fs::read_dir(&self.path) else { return 0 };
+        self.trim_these(entries.flatten().map(|entry| entry.path()).collect())
+    }
+
+    fn trim_these(&self, paths: Vec<PathBuf>) -> usize {
+        let mut cut = 0;
+        for path in paths {
+            if self.running.lock().contains_key(&path) {
+                continue;
+            }
             let options = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&path);
             let Ok(file) = options else { continue };
             if path.extension().is_some_and(|extension| extension == "old") && !is_open_elsewhere(&file) {
                 let _ = std::fs::remove_file(&path);
             } else if file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > FILE_BYTES_MAX) {
-                let _ = file.set_len(0);
+                cut += usize::from(file.set_len(0).is_ok());
             }
         }
+        cut
     }
+}
+
+/// Hears of every write to a file of the directory.
+fn watch_writes(directory: &Path) -> io::Result<AsyncFd<OwnedFd>> {
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
+    inotify::add_watch(&watch, directory, inotify::WatchFlags::MODIFY)?;
+    #[allow(unsafe_code, reason = "tokio leaves it to us that the descriptor stays open")]
+    // SAFETY: the registration owns the descriptor and nobody else has it, so that it stays open and the same
+    // for as long as it is registered.
+    unsafe {
+        Ok(AsyncFd::register_with_interest(watch, Interest::READABLE)?)
+    }
+}
+
+/// The files that were written to since the last time. Where the kernel has lost count, the others are
+/// looked at with the next whole look.
+fn written_to(writes: &AsyncFd<OwnedFd>) -> HashSet<OsString> {
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut events = inotify::Reader::new(writes.get_ref(), &mut buffer);
+    let mut names = HashSet::new();
+    while let Ok(event) = events.next() {
+        names.extend(event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()).to_owned()));
+    }
+    // Nothing is left to read; the next write makes it readable again.
+    let _ = writes.try_io(Interest::READABLE, |_| Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+    names
 }
 
 fn discard(path: &Path) {
@@ -186,6 +264,8 @@ fn file_stem(name: &str) -> String {
 #[derive(Debug)]
 pub(crate) struct Capture {
     file: File,
+    path: PathBuf,
+    running: Arc<Mutex<HashMap<PathBuf, usize>>>,
     /// The first and the last bytes of what was cut away, where something was.
     head: Vec<u8>,
     tail: Vec<u8>,
@@ -197,11 +277,12 @@ impl Capture {
         &self.file
     }
 
-    /// Cuts the file if it has grown over its bound. Writers append, so they go on at its start.
-    pub(crate) fn trim(&mut self) {
+    /// Cuts the file if it has grown over its bound. Writers append, so they go on at its start. How long to
+    /// wait for the next time.
+    pub(crate) fn trim(&mut self) -> Duration {
         let len = self.len();
         if len <= FILE_BYTES_MAX {
-            return;
+            return PAUSE;
         }
         if self.cut == 0 {
             self.head = self.read(0, HEAD_BYTES);
@@ -210,6 +291,7 @@ impl Capture {
         if self.file.set_len(0).is_ok() {
             self.cut += len;
         }
+        PAUSE_GROWING
     }
 
     /// What people see of it.
@@ -242,6 +324,18 @@ impl Capture {
         }
         bytes.truncate(filled);
         bytes
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        let mut running = self.running.lock();
+        if let Some(count) = running.get_mut(&self.path) {
+            *count -= 1;
+            if *count == 0 {
+                running.remove(&self.path);
+            }
+        }
     }
 }
 
@@ -324,12 +418,81 @@ mod tests {
         (&mut first.file()).write_all(&vec![b'.'; 2 * 1024 * 1024]).unwrap();
 
         let second = directory.open("x", None).unwrap();
-        directory.trim();
+        assert_eq!(directory.trim(), 1);
 
         assert_eq!((first.len(), second.len()), (0, 0));
         assert_eq!(std::fs::read_dir(root.path().join("output")).unwrap().count(), 2);
         drop(first);
         directory.trim();
         assert_eq!(std::fs::read_dir(root.path().join("output")).unwrap().count(), 1);
+    }
+    #[tokio::test]
+    async fn a_daemon_that_writes_as_fast_as_it_can_never_fills_the_disk() {
+        let (_root, directory) = directory();
+        let capture = directory.open("x", None).unwrap();
+        let mut writer = capture.file().try_clone().unwrap();
+        drop(capture); // its command has ended, and the daemon writes on
+        let trimming = directory.clone().trim_for_ever();
+        let is_over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let told = Arc::clone(&is_over);
+        let writing = tokio::task::spawn_blocking(move || {
+            let (block, mut written, mut largest) = (vec![b'.'; 256 * 1024], 0_u64, 0);
+            while !told.load(std::sync::atomic::Ordering::Relaxed) && written < 4 << 30 {
+                writer.write_all(&block).unwrap();
+                written += block.len() as u64;
+                largest = largest.max(writer.metadata().unwrap().len());
+                if writer.metadata().unwrap().len() < block.len() as u64 * 2 && written > 64 << 20 {
+                    break; // it was cut
+                }
+            }
+            (written, largest)
+        });
+
+        let (written, largest) = tokio::select! {
+            () = trimming => unreachable!("it trims for ever"),
+            ended = writing => ended.unwrap(),
+        };
+
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(written < 4 << 30, "it was never cut: {largest} bytes");
+    }
+
+    #[test]
+    fn the_capture_of_a_command_that_runs_is_cut_by_its_command_alone() {
+        let (_root, directory) = directory();
+        let mut capture = directory.open("x", None).unwrap();
+        (&mut capture.file()).write_all(b"first").unwrap();
+        (&mut capture.file()).write_all(&vec![b'.'; 2 * 1024 * 1024]).unwrap();
+
+        assert_eq!(directory.trim(), 0);
+        assert_eq!(capture.trim(), PAUSE_GROWING);
+        assert!(capture.text().starts_with("first"));
+        (&mut capture.file()).write_all(&vec![b'.'; 2 * 1024 * 1024]).unwrap();
+        drop(capture);
+
+        assert_eq!(directory.trim(), 1);
+    }
+
+    #[test]
+    fn captures_of_forgotten_names_go_and_what_is_written_to_is_put_aside() {
+        let (root, directory) = directory();
+        let names = || {
+            let entries = std::fs::read_dir(root.path().join("output")).unwrap().flatten();
+            let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        for name in ["a.start", "b.start", "c.start"] {
+            directory.open(name, None).unwrap();
+        }
+        let daemon = OpenOptions::new().append(true).open(root.path().join("output/c.start.out")).unwrap();
+
+        directory.remove(&["b.start".to_owned(), "none".to_owned()]);
+        assert_eq!(names(), ["a.start.out", "c.start.out"]);
+        directory.retain(&["a.start".to_owned()].into());
+        assert_eq!(names(), ["a.start.out", "c.start.0.old"]);
+        drop(daemon);
+        directory.trim();
+        assert_eq!(names(), ["a.start.out"]);
     }
 }
