@@ -5,6 +5,7 @@ mod bench;
 mod burst;
 mod figures;
 mod idle;
+mod many;
 mod memory;
 mod peers;
 mod procs;
@@ -60,6 +61,11 @@ enum Which {
         #[arg(long, default_value_t = 3)]
         rounds: usize,
     },
+    /// A thousand starts, stops, kills, status queries, timeouts and failures in one call each
+    Many {
+        #[arg(long, default_value_t = 1000)]
+        count: usize,
+    },
     /// CPU time of the supervisor while nothing happens, with limits on its processes
     Idle {
         #[arg(long, default_value_t = 1000)]
@@ -104,6 +110,7 @@ async fn main() -> Result<()> {
     let all = [
         Which::Restart { rounds: 200 },
         Which::Burst { count: 1000, rounds: 3 },
+        Which::Many { count: 1000 },
         Which::Memory { counts: vec![100, 1000] },
         Which::Survival,
         Which::Idle { count: 1000, seconds: 60 },
@@ -127,6 +134,7 @@ async fn measure(bench: &Bench, which: Which) -> Result<Vec<Table>> {
     match which {
         Which::Restart { rounds } => restart::measure(bench, rounds).await,
         Which::Burst { count, rounds } => burst::measure(bench, count, rounds).await,
+        Which::Many { count } => many::measure(count).await,
         Which::Idle { count, seconds } => idle::measure(bench, count, seconds).await,
         Which::Memory { counts } => memory::measure(bench, &counts).await,
         Which::Survival => survival::measure(bench).await,

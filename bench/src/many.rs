@@ -1,0 +1,157 @@
+//! A thousand of one thing in one call: what is asked of every process must not cost a walk over all of them.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use proctor_testkit::Fleet;
+use serde_json::{Value, json};
+
+use crate::figures::{Table, millis};
+
+const IP: &str = "127.0.0.1";
+const PATIENCE: Duration = Duration::from_secs(300);
+const POLL_PERIOD: Duration = Duration::from_millis(20);
+/// Of start commands that hang; taken off what is shown.
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// How long a start without a pid file is waited for; taken off what is shown.
+const SEEK: Duration = Duration::from_secs(5);
+
+/// What is done to all of them at once.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    Start,
+    Status,
+    Kill,
+    Stop,
+    /// Start commands that hang until their time is over.
+    TimedOut,
+    /// Starts that leave something behind and no pid file.
+    Swept,
+}
+
+impl Deed {
+    /// In this order: what is stopped or killed was started before.
+    const ALL: [Self; 7] =
+        [Self::Start, Self::Status, Self::Kill, Self::Start, Self::Stop, Self::TimedOut, Self::Swept];
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Status => "status",
+            Self::Kill => "kill by SIGKILL",
+            Self::Stop => "stop by SIGTERM",
+            Self::TimedOut => "start that times out, after its time",
+            Self::Swept => "failed start with leftovers, after its search",
+        }
+    }
+
+    fn op_type(self) -> i64 {
+        match self {
+            Self::Start | Self::TimedOut | Self::Swept => 0,
+            Self::Stop => 1,
+            Self::Status => 2,
+            Self::Kill => 9,
+        }
+    }
+
+    fn succeeds(self) -> bool {
+        match self {
+            Self::Start | Self::Status | Self::Kill | Self::Stop => true,
+            Self::TimedOut | Self::Swept => false,
+        }
+    }
+
+    /// What it takes in any case.
+    fn expected(self) -> Duration {
+        match self {
+            Self::Start | Self::Status | Self::Kill | Self::Stop => Duration::ZERO,
+            Self::TimedOut => TIMEOUT,
+            Self::Swept => SEEK,
+        }
+    }
+
+    fn start_cmd(self, pid_file: &Path) -> String {
+        match self {
+            Self::Start | Self::Status | Self::Kill | Self::Stop => {
+                format!("sleep 100000 > /dev/null 2>&1 & echo $! > {}", pid_file.display())
+            }
+            Self::TimedOut => "sleep 100000".to_owned(),
+            Self::Swept => "sleep 100000 > /dev/null 2>&1 &".to_owned(),
+        }
+    }
+}
+
+pub(crate) async fn measure(count: usize) -> Result<Vec<Table>> {
+    let columns = ["", "by", "time", "rows that failed", "alive afterwards"];
+    let mut table = Table::new(format!("{count} processes in one call"), &columns);
+    for tracking in ["best", "descent"] {
+        let fleet = Fleet::start().await?;
+        let _agent = fleet.agent_with(IP, &["--tracking", tracking]).await?;
+        for deed in Deed::ALL {
+            let begun = Instant::now();
+            let failed = done(&fleet, deed, count).await?;
+            let took = begun.elapsed().saturating_sub(deed.expected());
+            let expected = if deed.succeeds() { 0 } else { count };
+            ensure!(failed == expected, "{}: {failed} of {count} rows failed", deed.title());
+            let alive = alive(&fleet, count).to_string();
+            table.row([deed.title().to_owned(), tracking.to_owned(), millis(took), failed.to_string(), alive]);
+        }
+    }
+    table.notes.push("The floor of a start is that of `proctor-bench burst`.".to_owned());
+    Ok(vec![table.finish()])
+}
+
+/// How many rows of the call did not end with 0.
+async fn done(fleet: &Fleet, deed: Deed, count: usize) -> Result<usize> {
+    let items: Vec<Value> = (0..count).map(|number| item(fleet, deed, number)).collect();
+    let submitted = fleet.gse("operate_proc_multi", &json!({"proc_operate_req": items})).await?;
+    let task = submitted["data"]["task_id"].as_str().with_context(|| format!("a task id: {submitted}"))?.to_owned();
+    let polled = async {
+        loop {
+            let answer = fleet.gse("get_proc_operate_result_v2", &json!({"task_id": task})).await?;
+            let rows = answer["data"].as_object().with_context(|| format!("rows: {answer}"))?;
+            if rows.values().all(|row| row["error_code"] != 115) {
+                return anyhow::Ok(rows.values().filter(|row| row["error_code"] != 0).count());
+            }
+            tokio::time::sleep(POLL_PERIOD).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, polled).await.context("the rows are not all final")?
+}
+
+fn item(fleet: &Fleet, deed: Deed, number: usize) -> Value {
+    // What fails is another process: it has no life that a later deed could end.
+    let name = if deed.succeeds() { format!("many-{number}") } else { format!("{deed:?}-{number}") };
+    let pid_file = fleet.dir().join(format!("{name}.pid"));
+    json!({
+        "meta": {"namespace": "bench", "name": name, "labels": {"proc_name": "sleep"}},
+        "op_type": deed.op_type(),
+        "hosts": [{"ip": IP, "bk_cloud_id": 0}],
+        "spec": {
+            "identity": {
+                "proc_name": "sleep", "setup_path": fleet.dir(), "pid_path": pid_file, "user": "root",
+                "config_path": "", "log_path": "", "index_key": "",
+            },
+            "control": {
+                "start_cmd": deed.start_cmd(&pid_file), "stop_cmd": "", "restart_cmd": "", "reload_cmd": "",
+                "kill_cmd": "", "version_cmd": "", "health_cmd": "",
+            },
+            "resource": {},
+            "monitor_policy": {
+                "auto_type": 1, "start_check_secs": 0, "start_retries": 1_000_000, "start_interval": 0,
+                "op_timeout": if deed.succeeds() { 60 } else { TIMEOUT.as_secs() },
+            },
+        },
+    })
+}
+
+/// How many of the pid files name a process that lives.
+fn alive(fleet: &Fleet, count: usize) -> usize {
+    let is_alive = |number: &usize| {
+        let text = std::fs::read_to_string(fleet.dir().join(format!("many-{number}.pid"))).unwrap_or_default();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", text.trim())).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+    };
+    (0..count).filter(is_alive).count()
+}
