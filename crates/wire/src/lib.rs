@@ -15,12 +15,14 @@ mod convert;
 mod error;
 mod event;
 mod message;
+mod progress;
 mod value;
 
 pub use codec::{AgentCodec, FRAME_BYTES_MAX, FRAME_BYTES_MAX_ENROL, ITEMS_MAX, MessageCodec, ServerCodec};
 pub use convert::LinkMessage;
 pub use error::WireError;
 pub use message::{Assign, FromAgent, FromServer};
+pub use progress::{Counted, Counter};
 
 /// The ALPN name of a session of an enrolled agent, which presents its certificate.
 pub const ALPN_SESSION: &[u8] = b"proctor/1";
