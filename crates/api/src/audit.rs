@@ -81,6 +81,12 @@ pub struct AuditVerdict {
     pub intact: bool,
     /// Entries that were looked at.
     pub entries: u64,
+    /// Entries up to this number are in the archive, not in the store.
+    #[serde(default)]
+    pub archived: u64,
+    /// The hash of the last archived entry, which the first one in the store holds.
+    #[serde(default)]
+    pub archived_hash: String,
     /// The hash of the last entry: kept elsewhere, it shows whether later entries were taken out.
     pub last_hash: String,
     /// The first entry that does not fit.

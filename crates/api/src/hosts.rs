@@ -80,6 +80,22 @@ pub struct ServerView {
     pub link_certificate_expires_at: Option<i64>,
 }
 
+/// What the server's store takes, the largest table first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StorageView {
+    /// Of all tables together. The file may be larger: deleted rows leave space that is used again.
+    pub bytes: u64,
+    pub tables: Vec<TableView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TableView {
+    pub table: String,
+    pub rows: u64,
+    /// With its indexes.
+    pub bytes: u64,
+}
+
 /// Which hosts; a field that is absent does not narrow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -33,6 +33,7 @@ pub use events::{
 };
 pub use hosts::{
     HostPage, HostQuery, HostView, ImportRow, Imported, Placed, Placement, RejoinRequest, RejoinView, ServerView,
+    StorageView, TableView,
 };
 pub use id::ID_MAX;
 pub use object::Object;

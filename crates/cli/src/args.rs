@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use proctor_client::{NewGrant, ProcessSort};
 use proctor_model::{HostKey, OperationKind, ProcessKey, TaskId, Weight};
 use proctor_server::api::{ConnectionLimits, GatewayKey, Networks, RateLimit, Settings};
+use proctor_server::control::{Retention, TASKS_KEPT_MIN};
 
 use crate::commands::{
     AppCommand, ApplyArgs, AuditCommand, BindingCommand, BusinessCommand, BusinessSetCommand, EventsArgs, FilesArgs,
@@ -283,6 +284,49 @@ pub(crate) struct ServerArgs {
     pub(crate) data_dir: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) border: BorderArgs,
+    #[command(flatten)]
+    pub(crate) retention: RetentionArgs,
+}
+
+/// How long things are kept, in time that the server runs.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Retention")]
+pub(crate) struct RetentionArgs {
+    /// Finished tasks with their results, at least 24h
+    #[arg(long, env = "PROCTOR_KEEP_TASKS", value_name = "TIME", default_value = "72h", value_parser = parse_keep_tasks)]
+    keep_tasks: Duration,
+    /// Events
+    #[arg(long, env = "PROCTOR_KEEP_EVENTS", value_name = "TIME", default_value = "30d", value_parser = parse_duration)]
+    keep_events: Duration,
+    /// Events; the oldest beyond this many go before their time
+    #[arg(long, env = "PROCTOR_EVENTS_MAX", value_name = "N", default_value_t = 1_000_000)]
+    events_max: u64,
+    /// Audit entries in the store; older ones are moved to the archive
+    #[arg(long, env = "PROCTOR_KEEP_AUDIT", value_name = "TIME", default_value = "365d", value_parser = parse_duration)]
+    keep_audit: Duration,
+    /// Where older audit entries are moved, in files of 10,000 [default: audit in the data directory]
+    #[arg(long, env = "PROCTOR_AUDIT_ARCHIVE", value_name = "DIR")]
+    audit_archive: Option<PathBuf>,
+}
+
+impl RetentionArgs {
+    pub(crate) fn retention(self, data_dir: &Path) -> Retention {
+        Retention {
+            tasks: self.keep_tasks,
+            events: self.keep_events,
+            events_max: self.events_max,
+            audit: self.keep_audit,
+            audit_archive: Some(self.audit_archive.unwrap_or_else(|| data_dir.join("audit"))),
+        }
+    }
+}
+
+fn parse_keep_tasks(text: &str) -> Result<Duration, String> {
+    let kept = parse_duration(text)?;
+    if kept < TASKS_KEPT_MIN {
+        return Err(format!("'{text}' is less than 24h: clients rely on results for that long"));
+    }
+    Ok(kept)
 }
 
 #[derive(Debug, Args)]
@@ -548,6 +592,12 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn results_are_kept_for_a_day_at_least() {
+        assert_eq!(parse_keep_tasks("24h"), Ok(Duration::from_secs(24 * 3600)));
+        assert!(parse_keep_tasks("23h").unwrap_err().contains("less than 24h"));
+    }
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(line.split(' '))

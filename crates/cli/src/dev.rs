@@ -15,7 +15,7 @@ use proctor_model::{AgentId, HostKey};
 use proctor_pki::random_secret;
 use proctor_runtime::Tasks;
 use proctor_server::admin::{AppCode, AppOptions, LocalAdmin, TokenRequest};
-use proctor_server::control::{Caller, Control};
+use proctor_server::control::{Caller, Control, Retention};
 use proctor_server::{Options, Server};
 use proctor_store::Store;
 use tokio::sync::oneshot;
@@ -61,7 +61,8 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
     let agent_dir = dir.join("agent");
     let agent = proctor_agent::enrolled_id(&agent_dir).map_or_else(new_agent_id, Ok)?;
     let border = args.border.settings(proctor_host::descriptors::raise())?;
-    let options = Options { http: args.http, link: args.link, wait_for: Some(agent.clone()), border };
+    let retention = Retention { audit_archive: Some(dir.join("audit")), ..Retention::default() };
+    let options = Options { http: args.http, link: args.link, wait_for: Some(agent.clone()), border, retention };
     let server = Server::start(options, store.clone(), tasks).await?;
     profile.server = Some(format!("http://{}", reachable(server.http)));
     let profile_file = dir.join(PROFILE_FILE);

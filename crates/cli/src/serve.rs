@@ -34,7 +34,8 @@ pub(crate) async fn run(args: ServerArgs) -> Result<Ended> {
     let border = args.border.settings(descriptors)?;
     let connections = border.connections;
     tracing::info!(descriptors, http_connections = connections.total, of_one_peer = connections.per_peer, "limits");
-    let options = Options { http: args.http, link: args.link, wait_for: None, border };
+    let retention = args.retention.retention(&dir);
+    let options = Options { http: args.http, link: args.link, wait_for: None, border, retention };
     let server = Server::start(options, store, &tasks).await?;
     tasks.spawn("memory", give_back_memory());
     tracing::info!(http = %server.http, link = %server.link, data = %dir.display(), "the server serves");

@@ -6,7 +6,7 @@ use futures::Stream;
 use proctor_api::{
     BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView, CreatedToken,
     HostPage, HostQuery, HostView, ImportRow, Imported, NewToken, Placed, Placement, RejoinRequest, RejoinView,
-    ServerView, TokenList, TokenView,
+    ServerView, StorageView, TokenList, TokenView,
 };
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
@@ -18,6 +18,11 @@ impl Client {
     /// The server itself.
     pub async fn server_view(&self) -> Result<ServerView> {
         self.get(&["server"], NOTHING).await
+    }
+
+    /// What the server's store takes.
+    pub async fn storage(&self) -> Result<StorageView> {
+        self.get(&["storage"], NOTHING).await
     }
 
     /// One page of the hosts.

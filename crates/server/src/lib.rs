@@ -27,6 +27,7 @@ pub struct Options {
     /// `/healthz` and `/readyz` answer 503 until this agent is connected.
     pub wait_for: Option<AgentId>,
     pub border: api::Settings,
+    pub retention: control::Retention,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +55,7 @@ pub struct Server {
 impl Server {
     /// Binds both ports and serves until `tasks` end.
     pub async fn start(options: Options, store: Arc<dyn Store>, tasks: &Tasks) -> Result<Self, ServerError> {
-        let control = control::Control::start(store, tasks).await?;
+        let control = control::Control::start_with(store, tasks, options.retention).await?;
         let store = control.store().clone();
         tasks.spawn_critical("store writer", async move { store.closed().await });
         webhooks::start(&control, tasks);

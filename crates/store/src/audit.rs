@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use proctor_model::{Classes, FieldError};
 use serde::{Deserialize, Serialize};
 
-use crate::Millis;
+use crate::{AuditAnchor, Millis};
 
 /// Beyond these, targets are only counted.
 pub const AUDIT_TARGETS_MAX: usize = 1000;
@@ -146,12 +146,23 @@ impl AuditEntry {
         serde_json::to_string(&canonical).expect("texts and numbers serialise without error")
     }
 
-    fn expected_hash(&self) -> [u8; 32] {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.prev_hash);
-        hasher.update(self.canonical().as_bytes());
-        *hasher.finalize().as_bytes()
+    /// The entry with its hash as a line of JSON, for an archive; see [`verify_line`].
+    pub fn to_line(&self) -> String {
+        let canonical = self.canonical();
+        let hash = blake3::Hash::from_bytes(self.hash);
+        format!("{},\"hash\":\"{hash}\"}}", canonical.strip_suffix('}').unwrap_or(&canonical))
     }
+
+    fn expected_hash(&self) -> [u8; 32] {
+        hash_of(&self.prev_hash, &self.canonical())
+    }
+}
+
+fn hash_of(prev_hash: &[u8; 32], canonical: &str) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(prev_hash);
+    hasher.update(canonical.as_bytes());
+    *hasher.finalize().as_bytes()
 }
 
 /// Which entries; a field that is None does not narrow.
@@ -180,6 +191,57 @@ pub enum AuditBreak {
     Unlinked { seq: u64 },
     #[error("entry {seq} was changed: its hash does not fit")]
     Changed { seq: u64 },
+    #[error("the line after entry {seq} is not an entry")]
+    Unreadable { seq: u64 },
+}
+
+impl AuditBreak {
+    /// The number of the first entry that does not fit.
+    pub fn at(self) -> u64 {
+        match self {
+            Self::Missing { expected, .. } => expected,
+            Self::Unlinked { seq } | Self::Changed { seq } => seq,
+            Self::Unreadable { seq } => seq + 1,
+        }
+    }
+}
+
+/// Checks entries that follow an older one, in their order and without anything left out.
+pub fn verify_after(anchor: AuditAnchor, entries: &[AuditEntry]) -> Result<(), AuditBreak> {
+    let Some(first) = entries.first() else { return Ok(()) };
+    if first.seq != anchor.seq + 1 {
+        return Err(AuditBreak::Missing { expected: anchor.seq + 1, found: first.seq });
+    }
+    if first.prev_hash != anchor.hash {
+        return Err(AuditBreak::Unlinked { seq: first.seq });
+    }
+    verify(entries)
+}
+
+/// Checks a line of an archive or an export that follows an older entry, and returns what it adds.
+pub fn verify_line(anchor: AuditAnchor, line: &str) -> Result<AuditAnchor, AuditBreak> {
+    let unreadable = || AuditBreak::Unreadable { seq: anchor.seq };
+    // Sorted by name, as what is hashed.
+    let mut fields: std::collections::BTreeMap<String, serde_json::Value> =
+        serde_json::from_str(line).map_err(|_| unreadable())?;
+    let hex = |value: Option<&serde_json::Value>| {
+        let hash = blake3::Hash::from_hex(value?.as_str()?).ok()?;
+        Some(*hash.as_bytes())
+    };
+    let seq = fields.get("seq").and_then(serde_json::Value::as_u64).ok_or_else(unreadable)?;
+    let hash = hex(fields.remove("hash").as_ref()).ok_or_else(unreadable)?;
+    let prev_hash = hex(fields.get("prev_hash")).ok_or_else(unreadable)?;
+    if seq != anchor.seq + 1 {
+        return Err(AuditBreak::Missing { expected: anchor.seq + 1, found: seq });
+    }
+    if prev_hash != anchor.hash {
+        return Err(AuditBreak::Unlinked { seq });
+    }
+    let canonical = serde_json::to_string(&fields).map_err(|_| unreadable())?;
+    if hash != hash_of(&prev_hash, &canonical) {
+        return Err(AuditBreak::Changed { seq });
+    }
+    Ok(AuditAnchor { seq, hash })
 }
 
 /// Checks a piece of the log, in its order and without anything left out. The hash that the first
@@ -295,6 +357,27 @@ mod tests {
                 r#"{{"action":"action 1","app":"job","at":5,"classes":["operate"],"of":null,"outcome":"ok","phase":"done","prev_hash":"{zeros}","remote":"10.0.0.1","request_id":"r-1","seq":1,"target_count":2,"targets":["0:10.0.0.1 web/\"a\"\n"],"user":"张三"}}"#
             )
         );
+    }
+
+    #[test]
+    fn lines_of_an_archive_are_a_chain_of_their_own() {
+        let begin = AuditAnchor { seq: 0, hash: FIRST_HASH };
+        let lines: Vec<String> = chain(3).iter().map(AuditEntry::to_line).collect();
+
+        let whole = lines.iter().try_fold(begin, |anchor, line| verify_line(anchor, line));
+        let first = verify_line(begin, &lines[0]).unwrap();
+        let changed = lines[1].replace("action 2", "action 9");
+
+        assert_eq!(whole, Ok(AuditAnchor { seq: 3, hash: chain(3)[2].hash }));
+        assert_eq!(verify_line(first, &lines[2]), Err(AuditBreak::Missing { expected: 2, found: 3 }));
+        assert_eq!(verify_line(first, &changed), Err(AuditBreak::Changed { seq: 2 }));
+        assert_eq!(
+            verify_line(AuditAnchor { hash: [7; 32], ..first }, &lines[1]),
+            Err(AuditBreak::Unlinked { seq: 2 })
+        );
+        assert_eq!(verify_line(first, "{}"), Err(AuditBreak::Unreadable { seq: 1 }));
+        assert_eq!(verify_after(first, &chain(3)[1..]), Ok(()));
+        assert_eq!(verify_after(begin, &chain(3)[1..]), Err(AuditBreak::Missing { expected: 1, found: 2 }));
     }
 
     #[test]

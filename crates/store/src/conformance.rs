@@ -16,6 +16,7 @@ pub mod hosts;
 pub mod pools;
 pub mod process_queries;
 pub mod processes;
+pub mod retention;
 pub mod revisions;
 pub mod task_control;
 pub mod task_pages;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 
 use proctor_model::{AgentId, Control, HostKey, Identity, Limits, Ownership, Policy, ProcessKey, Spec};
 
-use crate::{Business, Enrolment, JoinToken, Millis, Registration, SessionOpening, Store};
+use crate::{Business, Enrolment, JoinToken, Millis, Prune, Registration, SessionOpening, Store};
 
 /// Makes one `#[tokio::test]` of each case. `$open` is an `async fn` without arguments that returns
 /// an empty store and whatever must live as long as it (a temporary directory, a database).
@@ -105,7 +106,6 @@ macro_rules! conformance_suite {
             events::events_are_narrowed_by_every_field_of_the_query,
             events::a_page_says_where_to_go_on_past_what_does_not_match,
             events::without_a_place_the_newest_are_read,
-            events::old_events_and_those_beyond_the_bound_are_forgotten,
             events::ids_are_not_given_out_again_after_everything_was_forgotten,
             hosts::hosts_are_found_by_cloud_and_ip_whatever_the_supplier,
             hosts::hosts_are_found_by_agent_and_unknown_ones_are_none,
@@ -156,6 +156,16 @@ macro_rules! conformance_suite {
             processes::processes_are_sorted_by_namespace_name_cloud_and_ip_as_bytes,
             processes::processes_are_narrowed_by_every_field_of_the_query,
             processes::a_page_comes_with_the_number_before_paging,
+            retention::a_finished_task_goes_when_servers_have_run_long_enough_and_an_open_one_never,
+            retention::a_large_task_goes_slice_by_slice_and_cannot_be_read_meanwhile,
+            retention::old_events_and_those_beyond_the_bound_go,
+            retention::what_is_young_by_uptime_stays_whatever_the_clock_says,
+            retention::a_tombstone_stays_until_its_agent_knows_of_it,
+            retention::tokens_go_a_while_after_they_are_over,
+            retention::a_token_that_is_good_again_starts_anew,
+            retention::specs_go_when_nothing_refers_to_them,
+            retention::archived_audit_entries_go_and_the_chain_goes_on,
+            retention::every_table_has_a_size,
             revisions::every_change_of_a_spec_is_a_revision_newest_first,
             revisions::a_task_that_registers_makes_a_revision,
             revisions::the_last_twenty_revisions_are_kept,
@@ -194,7 +204,6 @@ macro_rules! conformance_suite {
             tasks::outcomes_that_arrive_at_once_are_each_recorded_by_one_caller,
             tasks::an_outcome_is_read_back_exactly,
             tasks::the_newest_tasks_are_listed_first,
-            tasks::pruning_forgets_old_finished_tasks_and_keeps_unfinished_ones,
             tasks::what_is_new_in_a_task_is_what_was_not_known,
             users::users_are_listed_by_name_and_disabled,
             users::a_name_is_given_to_one_user_however_many_ask_at_once,
@@ -303,6 +312,17 @@ async fn enrol(store: &dyn Store, count: usize) {
     }
 }
 
+/// Deletes all slices; how many rows that were.
+async fn prune(store: &dyn Store, what: Prune) -> u64 {
+    let mut all = 0;
+    loop {
+        match store.prune(what).await.unwrap() {
+            0 => return all,
+            rows => all += rows,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -318,6 +338,7 @@ mod tests {
             ("pools", include_str!("conformance/pools.rs")),
             ("process_queries", include_str!("conformance/process_queries.rs")),
             ("processes", include_str!("conformance/processes.rs")),
+            ("retention", include_str!("conformance/retention.rs")),
             ("revisions", include_str!("conformance/revisions.rs")),
             ("task_control", include_str!("conformance/task_control.rs")),
             ("task_pages", include_str!("conformance/task_pages.rs")),

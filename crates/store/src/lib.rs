@@ -19,6 +19,7 @@ pub mod conformance;
 mod enrolment_records;
 mod event_records;
 mod records;
+mod retention;
 pub mod sqlite;
 mod task_records;
 
@@ -34,10 +35,13 @@ pub use records::{
     PoolAssignment, PoolRecord, ProcessCursor, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration,
     SpecRevision,
 };
+pub use retention::{AuditAnchor, Prune, TableSize, Uptime};
 pub use task_records::{
     CreatedTask, EndedTarget, Idempotency, NewTask, OpenRollout, OpenTarget, Rollout, RolloutState, RolloutStep,
     Target, TargetQuery, TargetRow, TargetView, TaskItem, TaskQuery, TaskSummary, TaskView, WhichTargets, owners,
 };
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use proctor_model::{
@@ -169,10 +173,15 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // Audit.
 
-    /// Appends the entry to the chain and returns its number. Entries are never changed or removed.
+    /// Appends the entry to the chain and returns its number. Entries are never changed, and removed only
+    /// from the beginning, once they are archived ([`Prune::Audit`]).
     async fn append_audit(&self, draft: AuditDraft, now: Millis) -> Result<u64>;
     /// The matching entries, oldest first.
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>>;
+    /// The last entry that was removed; the oldest that is here follows it.
+    async fn audit_anchor(&self) -> Result<AuditAnchor>;
+    /// The newest entry that was written before; 0 where none was. May be a while too low.
+    async fn audit_before(&self, before: Uptime) -> Result<u64>;
 
     // Hosts.
 
@@ -306,8 +315,6 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// The outcomes of targets of the task for which `known` does not say true, by index. Of a task that
     /// somebody has read before, this is what has changed.
     async fn new_outcomes(&self, id: TaskId, known: &[bool]) -> Result<Vec<(u32, Outcome)>>;
-    /// Forgets finished tasks created before `before`; returns how many.
-    async fn prune_tasks(&self, before: Millis) -> Result<u64>;
 
     // Events.
 
@@ -315,13 +322,22 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// highest sequence that is kept of it. Those of an older epoch than the agent's, and of an agent
     /// that is bound to no host, are dropped.
     async fn append_events(&self, agent: &AgentId, epoch: u64, events: &[Event], now: Millis) -> Result<u64>;
-    /// Keeps an event that the server made about the agent's host; its sequence is kept as 0. False
-    /// for an agent that is bound to no host.
-    async fn append_server_event(&self, agent: &AgentId, event: &Event, now: Millis) -> Result<bool>;
+    /// Keeps events that the server made about the agents' hosts; their sequence is kept as 0. Returns how
+    /// many: those of agents that are bound to no host are dropped.
+    async fn append_server_events(&self, events: &[(AgentId, Event)], now: Millis) -> Result<u64>;
     /// The matching events, oldest first, and where to go on.
     async fn events(&self, query: &EventQuery) -> Result<EventPage>;
-    /// Forgets events that were stored before `before`, and the oldest beyond `keep`; returns how many.
-    async fn prune_events(&self, before: Millis, keep: u64) -> Result<u64>;
+
+    // Retention.
+
+    /// Adds to the time that servers have run on this store and returns it. Called about once a minute.
+    async fn advance_uptime(&self, by: Duration) -> Result<Uptime>;
+    /// The generations that agents have on disk: tombstones up to there are no longer needed.
+    async fn note_generations(&self, seen: &[(AgentId, u64)]) -> Result<()>;
+    /// Deletes a slice of what is old and returns how many rows that were; 0: nothing is left to delete.
+    async fn prune(&self, what: Prune) -> Result<u64>;
+    /// What each table takes, the largest first.
+    async fn sizes(&self) -> Result<Vec<TableSize>>;
 
     // Webhooks.
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use proctor_model::{AgentId, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Spec, Subject, TaskId};
 use serde::{Deserialize, Serialize};
@@ -110,7 +111,8 @@ pub struct RolloutStep {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenRollout {
     pub task: TaskId,
-    pub created_at: Millis,
+    /// How long servers have run since the task was made.
+    pub age: Duration,
     pub cancelled_at: Option<Millis>,
     pub rollout: Rollout,
     pub total: u32,

@@ -11,6 +11,8 @@ use jiff::Timestamp;
 use proctor_client::{AuditFilter, AuditView};
 use proctor_runtime::clock;
 
+mod archive;
+
 use super::{Ended, Session};
 use crate::args::parse_duration;
 use crate::output::{self, Sheet, Tone, or_dash, plain};
@@ -19,10 +21,17 @@ use crate::output::{self, Sheet, Tone, or_dash, plain};
 pub(crate) enum AuditCommand {
     /// Who changed what, oldest first
     List(ListArgs),
-    /// Look through the whole chain of hashes; ends with 1 where it is broken
-    Verify,
+    /// Check the whole chain of hashes; ends with 1 where it is broken
+    Verify(VerifyArgs),
     /// Every entry that matches, one JSON object a line, as it is hashed
     Export(ExportArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// Also check these files of the archive, or all in a directory, and that the store goes on from them
+    #[arg(long, env = "PROCTOR_AUDIT_ARCHIVE", value_name = "FILE|DIR", num_args = 1..)]
+    archive: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -88,8 +97,17 @@ pub(super) async fn run(session: &Session, command: AuditCommand) -> Result<Ende
             output::print(session.output, &entries, |entries| sheet(entries))?;
             Ok(Ended::Well)
         }
-        AuditCommand::Verify => {
+        AuditCommand::Verify(args) => {
             let verdict = session.client.verify_audit().await?;
+            if !args.archive.is_empty() {
+                match archive::verify(&args.archive, &verdict) {
+                    Ok(files) => eprintln!("{} archived entries in {files} files are intact.", verdict.archived),
+                    Err(problem) => {
+                        eprintln!("the archive is broken: {problem:#}");
+                        return Ok(Ended::well_if(false));
+                    }
+                }
+            }
             output::print_or(session.output, &verdict, || match &verdict.problem {
                 None if verdict.intact => {
                     format!("{} entries are intact; the last hash is {}\n", verdict.entries, verdict.last_hash)

@@ -52,7 +52,7 @@ fn sheet(hosts: &[HostView], now: i64) -> Sheet {
     sheet
 }
 
-fn mebibytes(bytes: u64) -> String {
+pub(super) fn mebibytes(bytes: u64) -> String {
     format!("{}M", bytes / (1024 * 1024))
 }
 

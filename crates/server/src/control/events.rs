@@ -15,12 +15,10 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::record::BATCH_MAX;
 use super::{Control, Result, Session, Standing};
 use crate::webhooks::WebhookUrl;
 
-/// Events are readable for this long, and no more than so many.
-const EVENTS_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
-const EVENTS_KEPT_MAX: u64 = 1_000_000;
 /// Each is a task of its own that reads every event that may concern it.
 pub const WEBHOOKS_MAX: usize = 100;
 /// Followers that look again soon after an event; the ones beyond wait [`CROWD_PAUSE`] in between.
@@ -200,32 +198,35 @@ impl Control {
         self.tell(agent, EventKind::AgentOffline, content, BTreeMap::new()).await;
     }
 
-    /// Those that went away while the server was away.
+    /// Those that went away while the server was away, in few writes: it may be all of them.
     pub(super) async fn tell_lost(&self) {
-        let lost = self.inner.dispatch.lock().take_lost(Instant::now());
-        for agent in lost {
-            let content = format!("agent {agent} did not come back after a restart of the server");
-            self.tell(&agent, EventKind::AgentOffline, content, BTreeMap::new()).await;
+        let lost: Vec<AgentId> = self.inner.dispatch.lock().take_lost(Instant::now());
+        for batch in lost.chunks(BATCH_MAX) {
+            let events: Vec<(AgentId, Event)> = batch
+                .iter()
+                .map(|agent| {
+                    let content = format!("agent {agent} did not come back after a restart of the server");
+                    (agent.clone(), presence(EventKind::AgentOffline, content, BTreeMap::new()))
+                })
+                .collect();
+            self.tell_all(&events).await;
         }
+    }
+
+    async fn tell(&self, agent: &AgentId, kind: EventKind, content: String, details: BTreeMap<String, String>) {
+        self.tell_all(&[(agent.clone(), presence(kind, content, details))]).await;
     }
 
     /// A presence that cannot be told changes nothing about the presence.
-    async fn tell(&self, agent: &AgentId, kind: EventKind, content: String, details: BTreeMap<String, String>) {
-        let at = clock::unix_millis();
-        let proc_name = String::new();
-        let event = Event { sequence: 0, at, process: None, proc_name, report_id: None, kind, content, details };
-        match self.inner.store.append_server_event(agent, &event.fitted(), at).await {
+    async fn tell_all(&self, events: &[(AgentId, Event)]) {
+        match self.inner.store.append_server_events(events, clock::unix_millis()).await {
             Ok(_) => self.inner.bells.events.send_replace(()),
-            Err(error) => tracing::warn!(%agent, %kind, %error, "an event cannot be kept"),
+            Err(error) => tracing::warn!(events = events.len(), %error, "presence events not stored"),
         }
     }
+}
 
-    pub(super) async fn prune_events(&self) {
-        let kept_ms = i64::try_from(EVENTS_KEPT.as_millis()).expect("thirty days fit");
-        match self.inner.store.prune_events(clock::unix_millis() - kept_ms, EVENTS_KEPT_MAX).await {
-            Ok(0) => {}
-            Ok(events) => tracing::info!(events, "old events were forgotten"),
-            Err(error) => tracing::warn!(%error, "old events cannot be forgotten"),
-        }
-    }
+fn presence(kind: EventKind, content: String, details: BTreeMap<String, String>) -> Event {
+    let (at, proc_name) = (clock::unix_millis(), String::new());
+    Event { sequence: 0, at, process: None, proc_name, report_id: None, kind, content, details }.fitted()
 }

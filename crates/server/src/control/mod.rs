@@ -14,6 +14,7 @@ mod identity;
 mod job;
 mod processes;
 mod record;
+mod retention;
 mod rollout;
 mod sessions;
 mod submit;
@@ -39,6 +40,7 @@ pub(crate) use audit::audited_on;
 pub use dispatch::Delivery;
 pub use events::{NewWebhook, WEBHOOKS_MAX};
 pub use identity::{REJOIN_TTL_MAX, rejoin_until};
+pub use retention::{Retention, TASKS_KEPT_MIN};
 pub use sessions::{Greeting, Meeting, Session};
 pub use submit::Planned;
 pub use types::{
@@ -54,9 +56,6 @@ type Result<T> = std::result::Result<T, ControlError>;
 
 /// Outcomes on their way to the store; beyond this many, sessions wait.
 const OUTCOMES_QUEUED_MAX: usize = 10_000;
-/// Finished tasks are readable for this long.
-const TASKS_KEPT: Duration = Duration::from_secs(72 * 3600);
-const PRUNE_PERIOD: Duration = Duration::from_secs(3600);
 const SWEEP_PERIOD: Duration = Duration::from_millis(200);
 
 /// A cheap handle; clones share one control plane.
@@ -80,8 +79,13 @@ struct Inner {
 }
 
 impl Control {
-    /// Reads what is open from the store and starts the recorder, the sweeper and the pruner.
+    /// As [`Self::start_with`], and keeps things as long as usual.
     pub async fn start(store: Arc<dyn Store>, tasks: &Tasks) -> Result<Self> {
+        Self::start_with(store, tasks, Retention::default()).await
+    }
+
+    /// Reads what is open from the store and starts the recorder, the sweeper, the rollouts and retention.
+    pub async fn start_with(store: Arc<dyn Store>, tasks: &Tasks, retention: Retention) -> Result<Self> {
         let now = clock::unix_millis();
         let (expected, presence) = match store.reset_presence(now).await {
             Ok(agents) => (agents, OnceCell::new_with(Some(()))),
@@ -112,7 +116,7 @@ impl Control {
         control.take_up(now).await?;
         tasks.spawn_critical("outcome recorder", control.clone().record_outcomes(receiver));
         tasks.spawn_critical("sweeper", control.clone().sweep());
-        tasks.spawn_critical("pruner", control.clone().prune());
+        tasks.spawn_critical("retention", control.clone().retain(retention));
         tasks.spawn_critical("rollouts", control.clone().run_rollouts());
         Ok(control)
     }

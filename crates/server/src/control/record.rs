@@ -1,4 +1,4 @@
-//! The loops that bring targets to their end: recorder, sweeper, pruner.
+//! The loops that bring targets to their end: recorder and sweeper.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use proctor_runtime::{chain, clock};
 use proctor_store::Managed;
 use tokio::sync::mpsc;
 
-use super::{Control, PRUNE_PERIOD, SWEEP_PERIOD, TASKS_KEPT, is_full};
+use super::{Control, SWEEP_PERIOD, is_full};
 
 /// Outcomes written in one transaction.
 pub(super) const BATCH_MAX: usize = 500;
@@ -90,20 +90,6 @@ impl Control {
             for batch in overdue.chunks(BATCH_MAX) {
                 self.record(batch).await;
             }
-        }
-    }
-
-    pub(super) async fn prune(self) {
-        let mut period = tokio::time::interval(PRUNE_PERIOD);
-        loop {
-            period.tick().await;
-            let kept_ms = i64::try_from(TASKS_KEPT.as_millis()).expect("three days fit");
-            match self.inner.store.prune_tasks(clock::unix_millis() - kept_ms).await {
-                Ok(0) => {}
-                Ok(tasks) => tracing::info!(tasks, "old tasks were forgotten"),
-                Err(error) => tracing::warn!(%error, "old tasks cannot be forgotten"),
-            }
-            self.prune_events().await;
         }
     }
 }

@@ -56,6 +56,8 @@ pub struct Session {
     acknowledged: Mutex<Vec<OperationId>>,
     reassign: AtomicBool,
     sent_generation: AtomicU64,
+    /// What the agent had on disk when it connected.
+    seen_generation: u64,
     /// The last stored event that the agent has not been told of; 0 is none.
     events_seen: AtomicU64,
 }
@@ -78,6 +80,7 @@ impl Session {
             acknowledged: Mutex::default(),
             reassign: AtomicBool::new(true),
             sent_generation: AtomicU64::new(seen_generation),
+            seen_generation,
             events_seen: AtomicU64::new(0),
         }
     }
@@ -207,6 +210,11 @@ pub(super) struct Sessions {
 impl Sessions {
     pub(super) fn get(&self, agent: &AgentId) -> Option<Arc<Session>> {
         self.by_agent.read().get(agent).cloned()
+    }
+
+    /// What the connected agents had on disk when they connected.
+    pub(super) fn seen_generations(&self) -> Vec<(AgentId, u64)> {
+        self.by_agent.read().values().map(|session| (session.agent.clone(), session.seen_generation)).collect()
     }
 
     /// The newest epoch stays; the other is fenced.

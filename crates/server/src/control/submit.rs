@@ -108,7 +108,7 @@ impl Control {
             app: caller.app.clone(),
             user: caller.user.clone(),
             family: family.to_owned(),
-            audit: Some(caller.entry(&draft.deed(), AuditPhase::Done, id.to_string())),
+            audit: (!draft.only_reads()).then(|| caller.entry(&draft.deed(), AuditPhase::Done, id.to_string())),
             idempotency: options.idempotency.map(|key| caller.idempotency(key)),
             retry_of: options.retry_of,
             rollout: rollout.clone(),
@@ -310,6 +310,12 @@ impl Draft {
         }
         earlier.other_row_keys.push(row_key);
         Ok(())
+    }
+
+    /// Status queries change nothing and leave no audit entry; what is refused does.
+    fn only_reads(&self) -> bool {
+        let is_refused = self.outcomes.iter().any(|(_, outcome)| outcome.code == Code::Forbidden);
+        !is_refused && self.items.iter().all(|item| item.kind == Some(OperationKind::Status))
     }
 
     /// What the audit says of it.

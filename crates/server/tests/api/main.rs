@@ -22,6 +22,7 @@ mod mutated;
 mod processes;
 mod proofs;
 mod refusals;
+mod retention;
 mod rolling;
 mod rolling_crash;
 mod rolling_rights;

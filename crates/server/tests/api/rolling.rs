@@ -32,7 +32,7 @@ fn host(number: usize) -> HostKey {
     format!("0:10.0.1.{number}").parse().unwrap()
 }
 
-async fn connect(control: &Control, agent: &str) -> Arc<Session> {
+pub(crate) async fn connect(control: &Control, agent: &str) -> Arc<Session> {
     control.open_session(greeting(&agent.parse().unwrap())).await.unwrap().unwrap()
 }
 

@@ -11,7 +11,7 @@ use crate::support::{ESB, GATEWAY, World, greeting, on_host, registered, spec};
 const AGENT: &str = "020000000052540a9b2c1641";
 const PENDING: &str = r#"{"error_code":115,"error_msg":"handling","content":""}"#;
 
-fn operate(name: &str, ip: &str, op_type: i64) -> Value {
+pub(crate) fn operate(name: &str, ip: &str, op_type: i64) -> Value {
     let mut body = on_host(name, ip);
     body["op_type"] = json!(op_type);
     body

@@ -10,6 +10,7 @@ use proctor_pki::{AgentKey, JoinToken};
 use proctor_runtime::Tasks;
 use proctor_server::admin::{self, TokenRequest};
 use proctor_server::api::Settings;
+use proctor_server::control::Retention;
 use proctor_server::{Options, Server};
 use proctor_store::Store;
 use proctor_store::sqlite::SqliteStore;
@@ -71,7 +72,13 @@ impl World {
 async fn start(store: &Arc<dyn Store>) -> (Server, Tasks) {
     let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let tasks = Tasks::default();
-    let options = Options { http: loopback, link: loopback, wait_for: None, border: Settings::default() };
+    let options = Options {
+        http: loopback,
+        link: loopback,
+        wait_for: None,
+        border: Settings::default(),
+        retention: Retention::default(),
+    };
     (Server::start(options, store.clone(), &tasks).await.unwrap(), tasks)
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use proctor_model::{Event, EventKind};
 
-use super::{agent, enrol, host, key, opening};
-use crate::{EventPage, EventQuery, Store, StoredEvent};
+use super::{agent, enrol, host, key, opening, prune};
+use crate::{EventPage, EventQuery, Prune, Store, StoredEvent};
 
 pub(super) fn event(sequence: u64, kind: EventKind, process: Option<&str>) -> Event {
     Event {
@@ -20,7 +20,7 @@ pub(super) fn event(sequence: u64, kind: EventKind, process: Option<&str>) -> Ev
     }
 }
 
-fn exits(sequences: impl IntoIterator<Item = u64>) -> Vec<Event> {
+pub(super) fn exits(sequences: impl IntoIterator<Item = u64>) -> Vec<Event> {
     sequences.into_iter().map(|sequence| event(sequence, EventKind::Exited, Some("web/a"))).collect()
 }
 
@@ -36,7 +36,7 @@ async fn all(store: &dyn Store) -> Vec<StoredEvent> {
     read(store, EventQuery { after: Some(0), ..EventQuery::default() }).await.events
 }
 
-fn sequences(events: &[StoredEvent]) -> Vec<u64> {
+pub(super) fn sequences(events: &[StoredEvent]) -> Vec<u64> {
     events.iter().map(|stored| stored.event.sequence).collect()
 }
 
@@ -72,7 +72,7 @@ pub async fn what_was_seen_stays_seen_after_it_is_forgotten(store: Arc<dyn Store
     enrol(&*store, 1).await;
     let epoch = open(&*store, 0).await;
     store.append_events(&agent(0), epoch, &exits([1, 2]), 1).await.unwrap();
-    store.prune_events(100, u64::MAX).await.unwrap();
+    prune(&*store, Prune::Events { before: 0, keep: 0 }).await;
 
     let highest = store.append_events(&agent(0), epoch, &exits([1, 2, 3]), 200).await.unwrap();
 
@@ -110,12 +110,11 @@ pub async fn events_of_the_server_are_kept_beside_those_of_the_agent(store: Arc<
     let epoch = open(&*store, 0).await;
     let online = event(77, EventKind::AgentOnline, None);
 
-    let kept = store.append_server_event(&agent(0), &online, 1).await.unwrap();
-    let again = store.append_server_event(&agent(0), &online, 2).await.unwrap();
-    let unbound = store.append_server_event(&agent(9), &online, 2).await.unwrap();
+    let made = [(agent(0), online.clone()), (agent(9), online.clone()), (agent(0), online)];
+    let kept = store.append_server_events(&made, 1).await.unwrap();
     let highest = store.append_events(&agent(0), epoch, &exits([1]), 3).await.unwrap();
 
-    assert_eq!((kept, again, unbound, highest), (true, true, false, 1));
+    assert_eq!((kept, highest), (2, 1), "agent 9 is bound to no host");
     assert_eq!(sequences(&all(&*store).await), [0, 0, 1]);
 }
 
@@ -186,28 +185,12 @@ pub async fn without_a_place_the_newest_are_read(store: Arc<dyn Store>) {
     assert_eq!((end.events.len(), end.next), (0, newest.next));
 }
 
-pub async fn old_events_and_those_beyond_the_bound_are_forgotten(store: Arc<dyn Store>) {
-    enrol(&*store, 1).await;
-    let epoch = open(&*store, 0).await;
-    for sequence in 1..=6_u64 {
-        let now = i64::try_from(sequence).unwrap() * 10;
-        store.append_events(&agent(0), epoch, &exits([sequence]), now).await.unwrap();
-    }
-
-    let nothing = store.prune_events(10, 6).await.unwrap();
-    let old = store.prune_events(30, u64::MAX).await.unwrap();
-    let beyond = store.prune_events(0, 3).await.unwrap();
-
-    assert_eq!((nothing, old, beyond), (0, 2, 1));
-    assert_eq!(sequences(&all(&*store).await), [4, 5, 6]);
-}
-
 pub async fn ids_are_not_given_out_again_after_everything_was_forgotten(store: Arc<dyn Store>) {
     enrol(&*store, 1).await;
     let epoch = open(&*store, 0).await;
     store.append_events(&agent(0), epoch, &exits([1, 2]), 1).await.unwrap();
     let before = all(&*store).await[1].id;
-    store.prune_events(100, 0).await.unwrap();
+    prune(&*store, Prune::Events { before: 0, keep: 0 }).await;
     let empty = read(&*store, EventQuery { after: Some(0), ..EventQuery::default() }).await;
 
     store.append_events(&agent(0), epoch, &exits([3]), 200).await.unwrap();

@@ -7,7 +7,7 @@ use proctor_model::{Pool, PoolLimits, Weight};
 use super::{agent, enrol, host, registration};
 use crate::{PoolRecord, RegisterMode, Registered, Store};
 
-fn pool(namespace: &str, id: &str, cpu: f64) -> Pool {
+pub(super) fn pool(namespace: &str, id: &str, cpu: f64) -> Pool {
     Pool {
         namespace: namespace.parse().unwrap(),
         id: id.parse().unwrap(),

@@ -6,8 +6,10 @@ use proctor_model::TaskId;
 use tokio::task::JoinSet;
 
 use super::tasks::{failed, id, operation, read, task};
-use super::{agent, enrol};
-use crate::{CreatedTask, EndedTarget, Idempotency, NewTask, ProcessQuery, Rollout, RolloutState, RolloutStep, Store};
+use super::{agent, enrol, prune};
+use crate::{
+    CreatedTask, EndedTarget, Idempotency, NewTask, ProcessQuery, Prune, Rollout, RolloutState, RolloutStep, Store,
+};
 
 fn keyed(number: u128, app: &str, key: &str, body: u8) -> NewTask {
     let idempotency = Idempotency { app: app.to_owned(), key: key.to_owned(), body_hash: [body; 32] };
@@ -93,7 +95,7 @@ pub async fn of_many_calls_with_one_key_one_makes_the_task(store: Arc<dyn Store>
 pub async fn a_key_is_free_again_when_its_task_is_forgotten(store: Arc<dyn Store>) {
     store.create_task(keyed(1, "job", "k", 1)).await.unwrap();
     store.record_outcomes(&[(operation(1, 0), failed("x"))], 6).await.unwrap();
-    store.prune_tasks(10).await.unwrap();
+    prune(&*store, Prune::Tasks { before: 1 }).await;
 
     assert_eq!(store.create_task(keyed(2, "job", "k", 2)).await.unwrap(), CreatedTask::Created);
 }
@@ -243,5 +245,5 @@ pub async fn what_was_judged_is_kept_and_the_first_verdict_counts(store: Arc<dyn
     let ended = |is_success, healthy| EndedTarget { is_success, recorded_at: 6, healthy };
     let expected = [ended(true, Some(true)), ended(true, Some(false)), ended(true, None), ended(false, None)];
     assert_eq!(open.ended, (0..).zip(expected).collect());
-    assert_eq!((open.task, open.created_at, open.cancelled_at, open.total), (id(1), 5, None, 4));
+    assert_eq!((open.task, open.age, open.cancelled_at, open.total), (id(1), std::time::Duration::ZERO, None, 4));
 }

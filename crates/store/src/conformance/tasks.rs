@@ -237,7 +237,7 @@ pub async fn outcomes_that_arrive_at_once_are_each_recorded_by_one_caller(store:
 
     assert_eq!(recorded.len(), 10);
     assert!(open(&*store).await.is_empty());
-    assert_eq!(store.prune_tasks(1).await.unwrap(), 1);
+    assert_eq!(store.task_summary(id(1)).await.unwrap().unwrap().pending, 0);
 }
 
 pub async fn an_outcome_is_read_back_exactly(store: Arc<dyn Store>) {
@@ -260,22 +260,6 @@ pub async fn the_newest_tasks_are_listed_first(store: Arc<dyn Store>) {
     assert_eq!(store.task_ids(3).await.unwrap(), [id(4), id(2), id(1)]);
     assert_eq!(store.task_ids(100).await.unwrap().len(), 4);
     assert!(store.task_ids(0).await.unwrap().is_empty());
-}
-
-pub async fn pruning_forgets_old_finished_tasks_and_keeps_unfinished_ones(store: Arc<dyn Store>) {
-    for (number, created_at) in [(1, 10), (2, 10), (3, 20)] {
-        store.create_task(task(number, created_at, 2)).await.unwrap();
-    }
-    let done = [(1, 0), (1, 1), (2, 0), (3, 0), (3, 1)];
-    let done: Vec<_> = done.map(|(task, index)| (operation(task, index), Outcome::success(true))).into();
-    store.record_outcomes(&done, 30).await.unwrap();
-
-    let pruned = store.prune_tasks(20).await.unwrap();
-
-    assert_eq!(pruned, 1);
-    assert_eq!(store.task(id(1)).await.unwrap(), None);
-    assert_eq!(store.task_ids(9).await.unwrap(), [id(3), id(2)]);
-    assert_eq!(open(&*store).await, [operation(2, 1)]);
 }
 
 pub async fn what_is_new_in_a_task_is_what_was_not_known(store: Arc<dyn Store>) {

@@ -5,20 +5,25 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::column::{counter, from_json, parsed, signed, to_json};
 use super::failure::{Failure, Tried};
 use super::narrowed::Narrowed;
-use crate::Millis;
-use crate::audit::{AuditDraft, AuditEntry, AuditQuery, FIRST_HASH};
+use super::retention;
+use crate::audit::{AuditDraft, AuditEntry, AuditQuery};
+use crate::{AuditAnchor, Millis};
 
 /// Nobody else writes between the newest entry and this one: there is one writing transaction at a
 /// time, also where a second process has the file open.
 pub(super) fn append(connection: &Connection, draft: AuditDraft, now: Millis) -> Tried<u64> {
-    let newest = connection
-        .prepare_cached("SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1")?
-        .query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 32]>(1)?)))
-        .optional()?;
-    let (newest, prev_hash) = newest.unwrap_or((0, FIRST_HASH));
-    let entry = AuditEntry::new(newest.cast_unsigned() + 1, now, draft.bounded(), prev_hash);
+    let AuditAnchor { seq, hash } = retention::newest_audit(connection)?;
+    let entry = AuditEntry::new(seq + 1, now, draft.bounded(), hash);
     insert(connection, &entry)?;
     Ok(entry.seq)
+}
+
+pub(super) fn newest(connection: &Connection) -> Tried<Option<AuditAnchor>> {
+    let newest = connection
+        .prepare_cached("SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1")?
+        .query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))
+        .optional()?;
+    Ok(newest.map(|(seq, hash)| AuditAnchor { seq: seq.cast_unsigned(), hash }))
 }
 
 fn insert(connection: &Connection, entry: &AuditEntry) -> Tried<()> {

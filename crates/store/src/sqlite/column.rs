@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::failure::{Failure, Tried};
+use super::retention;
 
 /// SQLite has no unsigned numbers. None of ours reaches the border, except an argument that means
 /// "no limit", for which the largest number is as good.
@@ -110,9 +111,13 @@ impl SpecWriter {
             Entry::Vacant(place) => {
                 let hash = spec.hash();
                 connection
-                    .prepare_cached("INSERT INTO spec (hash, json) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+                    .prepare_cached(
+                        "INSERT INTO spec (hash, json, used_uptime) SELECT ?1, ?2, ms FROM uptime WHERE TRUE
+                         ON CONFLICT DO NOTHING",
+                    )?
                     .execute((hash.as_str(), spec.to_json()))?;
                 let number = number_of(connection, hash.as_str())?.ok_or_else(|| missing(hash.as_str()))?;
+                retention::use_spec(connection, number)?;
                 place.insert(WrittenSpec { number, hash, _spec: Arc::clone(spec) })
             }
         };

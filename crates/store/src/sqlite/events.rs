@@ -36,11 +36,15 @@ pub(super) fn append(
     Ok(newest.sequence)
 }
 
-pub(super) fn append_own(connection: &Connection, agent: &AgentId, mut event: Event, now: Millis) -> Tried<bool> {
-    let Some((host, _)) = host_of(connection, agent)? else { return Ok(false) };
-    event.sequence = 0;
-    insert(connection, &host, agent, &event, now)?;
-    Ok(true)
+pub(super) fn append_own(connection: &Connection, events: Vec<(AgentId, Event)>, now: Millis) -> Tried<u64> {
+    let mut kept = 0;
+    for (agent, mut event) in events {
+        let Some((host, _)) = host_of(connection, &agent)? else { continue };
+        event.sequence = 0;
+        insert(connection, &host, &agent, &event, now)?;
+        kept += 1;
+    }
+    Ok(kept)
 }
 
 fn highest(connection: &Connection, agent: &AgentId) -> Tried<u64> {
@@ -125,17 +129,4 @@ fn read(narrowed: Narrowed, connection: &Connection, order: &str, limit: u32) ->
         let event = from_json("event", event)?;
         Ok(StoredEvent { id: counter(row, 0)?, host, agent, event, stored_at: row.get(6)? })
     })
-}
-
-/// Walks only over what it forgets: ids grow with time.
-pub(super) fn prune(connection: &Connection, before: Millis, keep: u64) -> Tried<u64> {
-    let newest = newest(connection)?;
-    let first_kept: Option<i64> = connection
-        .prepare_cached("SELECT id FROM event WHERE stored_at >= ?1 ORDER BY id LIMIT 1")?
-        .query_row([before], |row| row.get(0))
-        .optional()?;
-    let by_age = first_kept.unwrap_or_else(|| signed(newest + 1));
-    let by_count = signed((newest + 1).saturating_sub(keep));
-    let forgotten = connection.prepare_cached("DELETE FROM event WHERE id < ?1")?.execute([by_age.max(by_count)])?;
-    Ok(forgotten as u64)
 }

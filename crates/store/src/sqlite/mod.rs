@@ -25,6 +25,7 @@ mod process_filter;
 mod processes;
 mod readers;
 mod registrations;
+mod retention;
 mod rollouts;
 mod tasks;
 mod users;
@@ -34,6 +35,7 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use proctor_model::{
@@ -46,12 +48,12 @@ use uuid::Uuid;
 use self::readers::Readers;
 use self::writer::Writer;
 use crate::{
-    App, Assignments, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, CreatedTask, EnrolRefusal,
-    Enrolled, Enrolment, EventPage, EventQuery, HostQuery, HostRecord, HostSite, Idempotency, JoinToken,
+    App, Assignments, AuditAnchor, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, CreatedTask,
+    EnrolRefusal, Enrolled, Enrolment, EventPage, EventQuery, HostQuery, HostRecord, HostSite, Idempotency, JoinToken,
     JoinTokenRecord, Managed, Millis, NewTask, Observation, OpenRollout, OpenTarget, PoolRecord, ProcessQuery,
-    ProcessRecord, Refusal, RegisterMode, Registered, Registration, Result, RolloutStep, SessionOpening,
-    SessionRefusal, SpecRevision, Store, StoreError, TargetQuery, TargetRow, TaskQuery, TaskSummary, TaskView, User,
-    UserToken, Webhook,
+    ProcessRecord, Prune, Refusal, RegisterMode, Registered, Registration, Result, RolloutStep, SessionOpening,
+    SessionRefusal, SpecRevision, Store, StoreError, TableSize, TargetQuery, TargetRow, TaskQuery, TaskSummary,
+    TaskView, Uptime, User, UserToken, Webhook,
 };
 
 #[derive(Debug)]
@@ -312,6 +314,14 @@ impl Store for SqliteStore {
         self.readers.run("read the audit log", move |c| audit::list(c, &query)).await
     }
 
+    async fn audit_anchor(&self) -> Result<AuditAnchor> {
+        self.readers.run("read the audit log", retention::anchor).await
+    }
+
+    async fn audit_before(&self, before: Uptime) -> Result<u64> {
+        self.readers.run("read the audit log", move |c| retention::audit_before(c, before)).await
+    }
+
     async fn put_token(&self, token: JoinToken) -> Result<()> {
         self.writer.run("keep a join token", move |c| enrolment::put_token(c, &token)).await
     }
@@ -524,18 +534,14 @@ impl Store for SqliteStore {
         self.readers.run("read outcomes of a task", move |c| outcomes::besides(c, id, &known)).await
     }
 
-    async fn prune_tasks(&self, before: Millis) -> Result<u64> {
-        self.writer.run("forget old tasks", move |c| tasks::prune(c, before)).await
-    }
-
     async fn append_events(&self, agent: &AgentId, epoch: u64, events: &[Event], now: Millis) -> Result<u64> {
         let (agent, events) = (agent.clone(), events.to_vec());
         self.writer.run("keep events", move |c| events::append(c, &agent, epoch, &events, now)).await
     }
 
-    async fn append_server_event(&self, agent: &AgentId, event: &Event, now: Millis) -> Result<bool> {
-        let (agent, event) = (agent.clone(), event.clone());
-        self.writer.run("keep an event", move |c| events::append_own(c, &agent, event, now)).await
+    async fn append_server_events(&self, events: &[(AgentId, Event)], now: Millis) -> Result<u64> {
+        let events = events.to_vec();
+        self.writer.run("keep events", move |c| events::append_own(c, events, now)).await
     }
 
     async fn events(&self, query: &EventQuery) -> Result<EventPage> {
@@ -543,8 +549,31 @@ impl Store for SqliteStore {
         self.readers.run("read the events", move |c| events::list(c, &query)).await
     }
 
-    async fn prune_events(&self, before: Millis, keep: u64) -> Result<u64> {
-        self.writer.run("forget old events", move |c| events::prune(c, before, keep)).await
+    async fn advance_uptime(&self, by: Duration) -> Result<Uptime> {
+        let by = Uptime::try_from(by.as_millis()).unwrap_or(Uptime::MAX / 2);
+        self.writer.run("count the uptime", move |c| retention::advance(c, by)).await
+    }
+
+    async fn note_generations(&self, seen: &[(AgentId, u64)]) -> Result<()> {
+        let seen = seen.to_vec();
+        self.writer.run("note what agents know", move |c| retention::note_generations(c, &seen)).await
+    }
+
+    async fn prune(&self, what: Prune) -> Result<u64> {
+        const WHAT: &str = "delete what is old";
+        let Prune::Specs { before } = what else {
+            return self.writer.run(WHAT, move |c| retention::prune(c, what)).await;
+        };
+        let unused = self.readers.run(WHAT, move |c| retention::unused_specs(c, before)).await?;
+        let mut deleted = 0;
+        for id in unused {
+            deleted += self.writer.run(WHAT, move |c| retention::delete_spec(c, id, before)).await?;
+        }
+        Ok(deleted)
+    }
+
+    async fn sizes(&self) -> Result<Vec<TableSize>> {
+        self.readers.run("measure its tables", retention::sizes).await
     }
 
     async fn put_webhook(&self, webhook: Webhook) -> Result<()> {

@@ -86,7 +86,7 @@ pub(super) fn end_from(
 
 fn task(connection: &Connection, id: TaskId) -> Tried<Option<Task>> {
     let task = connection
-        .prepare_cached("SELECT seq, target_count FROM task WHERE id = ?1")?
+        .prepare_cached("SELECT seq, target_count FROM task WHERE id = ?1 AND forgotten = 0")?
         .query_row([id.as_uuid().as_bytes().as_slice()], |row| {
             Ok(Task { seq: row.get(0)?, target_count: row.get(1)?, added: Added::default() })
         })
@@ -120,8 +120,8 @@ fn close(connection: &Connection, task: i64, added: &Added, now: Millis) -> Trie
         connection
             .prepare_cached(
                 "UPDATE task SET open_count = open_count - ?2, failed_count = failed_count + ?3,
-                        finished_at = iif(open_count = ?2, ?4, NULL)
-                 WHERE seq = ?1",
+                        finished_at = iif(open_count = ?2, ?4, NULL), finished_uptime = iif(open_count = ?2, ms, NULL)
+                 FROM uptime WHERE seq = ?1",
             )?
             .execute((task, added.count, added.failed, now))?;
     }

@@ -1,6 +1,7 @@
 //! Rolling tasks: each transition is one transaction, so that a crash leaves either all of it or nothing.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use proctor_model::{Code, Outcome, TaskId};
 use rusqlite::Connection;
@@ -14,19 +15,18 @@ use crate::{EndedTarget, Millis, OpenRollout, Rollout, RolloutState, RolloutStep
 struct Task {
     seq: i64,
     id: TaskId,
-    created_at: Millis,
+    age_ms: i64,
     cancelled_at: Option<Millis>,
     rollout: Option<Rollout>,
     target_count: u32,
     open_count: u32,
 }
 
-const SELECT_TASK: &str =
-    "SELECT seq, id, created_at, cancelled_at, rollout, target_count, open_count FROM task WHERE ";
+const SELECT_TASK: &str = "SELECT seq, task.id, ms - created_uptime, cancelled_at, rollout, target_count, open_count FROM task, uptime WHERE ";
 
 impl Task {
     fn find(connection: &Connection, id: TaskId) -> Tried<Option<Self>> {
-        let mut statement = connection.prepare_cached(&format!("{SELECT_TASK} id = ?1"))?;
+        let mut statement = connection.prepare_cached(&format!("{SELECT_TASK} task.id = ?1"))?;
         let mut rows = statement.query([id.as_uuid().as_bytes().as_slice()])?;
         rows.next()?.map(Self::from_row).transpose()
     }
@@ -35,7 +35,7 @@ impl Task {
         Ok(Self {
             seq: row.get(0)?,
             id: tasks::task_id(row.get(1)?),
-            created_at: row.get(2)?,
+            age_ms: row.get(2)?,
             cancelled_at: row.get(3)?,
             rollout: tasks::rollout(row, 4)?,
             target_count: row.get(5)?,
@@ -103,10 +103,17 @@ pub(super) fn open(connection: &Connection) -> Tried<Vec<OpenRollout>> {
     let mut rows = statement.query([])?;
     let mut open = Vec::new();
     while let Some(row) = rows.next()? {
-        let Task { seq, id, created_at, cancelled_at, rollout, target_count, .. } = Task::from_row(row)?;
+        let Task { seq, id, age_ms, cancelled_at, rollout, target_count, .. } = Task::from_row(row)?;
         let Some(rollout) = rollout else { continue };
         let ended = ended(connection, seq)?;
-        open.push(OpenRollout { task: id, created_at, cancelled_at, rollout, total: target_count, ended });
+        open.push(OpenRollout {
+            task: id,
+            age: Duration::from_millis(age_ms.max(0).cast_unsigned()),
+            cancelled_at,
+            rollout,
+            total: target_count,
+            ended,
+        });
     }
     Ok(open)
 }

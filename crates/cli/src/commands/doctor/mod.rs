@@ -12,6 +12,7 @@ use proctor_client::{Client, ClientError, Who};
 use proctor_runtime::clock;
 use serde::Serialize;
 
+use super::hosts::mebibytes;
 use super::{Ended, Session};
 use crate::output::{self, Sheet, Tone, plain};
 
@@ -20,6 +21,8 @@ const CLOCK_WARN_SECS: i64 = 30;
 /// Beyond this, signed requests are refused.
 const CLOCK_FAIL_SECS: i64 = 300;
 const DAY_SECS: i64 = 24 * 3600;
+/// Tables that are named with their size.
+const LARGEST_TABLES: usize = 5;
 /// Time enough to get a new certificate.
 const CERTIFICATE_WARN_DAYS: i64 = 30;
 
@@ -130,6 +133,7 @@ async fn all(client: &Client, checks: &mut Vec<Check>) {
     checks.push(link(client, now).await);
     fleet::all(client, now, checks).await;
     checks.push(audit(client).await.unwrap_or_else(|error| Check::of_error("audit", &error)));
+    checks.push(storage(client).await.unwrap_or_else(|error| Check::of_error("storage", &error)));
 }
 
 fn name(who: &Who) -> String {
@@ -211,10 +215,26 @@ fn clock_check(date: Option<&str>, now: i64) -> Check {
     }
 }
 
+/// The whole, and the tables that take the most.
+async fn storage(client: &Client) -> Result<Check, ClientError> {
+    let storage = client.storage().await?;
+    let largest = storage
+        .tables
+        .iter()
+        .take(LARGEST_TABLES)
+        .map(|table| format!("{} {} ({} rows)", table.table, mebibytes(table.bytes), table.rows));
+    let largest: Vec<String> = largest.collect();
+    Ok(Check::ok("storage", format!("{}: {}", mebibytes(storage.bytes), largest.join(", "))))
+}
+
 async fn audit(client: &Client) -> Result<Check, ClientError> {
     let verdict = client.verify_audit().await?;
     if verdict.intact {
-        return Ok(Check::ok("audit", format!("{} entries are intact", verdict.entries)));
+        let archived = match verdict.archived {
+            0 => String::new(),
+            archived => format!(", {archived} are archived"),
+        };
+        return Ok(Check::ok("audit", format!("{} entries are intact{archived}", verdict.entries)));
     }
     let problem = verdict.problem.unwrap_or_else(|| "the chain is broken".to_owned());
     Ok(Check::fail("audit", problem, "somebody changed the store: compare with an export"))

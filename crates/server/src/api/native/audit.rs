@@ -9,7 +9,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use proctor_api::{AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView, LIMIT_MAX};
 use proctor_model::Class;
-use proctor_store::{AuditEntry, audit};
+use proctor_store::{AuditAnchor, AuditEntry, audit};
 
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
@@ -77,33 +77,33 @@ impl Reader {
 #[utoipa::path(get, path = "/audit/verify", operation_id = "verify_audit", tag = "audit",
                responses((status = 200, body = AuditVerdict)))]
 pub(super) async fn verify(_: Authenticated, State(state): State<ApiState>) -> Result<Json<AuditVerdict>> {
-    let mut entries = 0;
-    let mut last: Option<AuditEntry> = None;
+    let store = state.control.store();
+    let begin = store.audit_anchor().await?;
+    let mut last = begin;
+    let mut verdict = AuditVerdict {
+        intact: true,
+        entries: 0,
+        last_hash: String::new(),
+        broken_at: None,
+        problem: None,
+        archived: begin.seq,
+        archived_hash: hex(&begin.hash),
+    };
     loop {
-        let after = last.as_ref().map_or(0, |entry| entry.seq);
-        let page = state.control.store().audit(&wanted(&AuditFilter::default(), after, LIMIT_MAX)).await?;
-        let Some(newest) = page.last().cloned() else { break };
-        entries += page.len() as u64;
-        // The last entry of the page before is looked at again, as what this page goes on from; of the
-        // first page, the first entry must be the first of all.
-        let piece: Vec<AuditEntry> = last.into_iter().chain(page).collect();
-        let broken = if after == 0 && piece[0].seq != 1 {
-            Err(audit::AuditBreak::Missing { expected: 1, found: piece[0].seq })
-        } else {
-            audit::verify(&piece)
-        };
-        if let Err(broken) = broken {
-            let at = match broken {
-                audit::AuditBreak::Missing { expected, .. } => expected,
-                audit::AuditBreak::Unlinked { seq } | audit::AuditBreak::Changed { seq } => seq,
-            };
-            let (last_hash, problem) = (hex(&newest.hash), Some(broken.to_string()));
-            return Ok(Json(AuditVerdict { intact: false, entries, last_hash, broken_at: Some(at), problem }));
+        let page = store.audit(&wanted(&AuditFilter::default(), last.seq, LIMIT_MAX)).await?;
+        let Some(newest) = page.last() else { break };
+        verdict.entries += page.len() as u64;
+        if let Err(broken) = audit::verify_after(last, &page) {
+            verdict.intact = false;
+            verdict.broken_at = Some(broken.at());
+            verdict.problem = Some(broken.to_string());
         }
-        last = Some(newest);
+        last = AuditAnchor { seq: newest.seq, hash: newest.hash };
+        if !verdict.intact {
+            break;
+        }
     }
-    let last_hash = hex(&last.map_or(audit::FIRST_HASH, |entry| entry.hash));
-    Ok(Json(AuditVerdict { intact: true, entries, last_hash, broken_at: None, problem: None }))
+    Ok(Json(AuditVerdict { last_hash: hex(&last.hash), ..verdict }))
 }
 
 fn wanted(filter: &AuditFilter, after: u64, limit: u32) -> proctor_store::AuditQuery {

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use proctor_api::ServerView;
+use proctor_api::{ServerView, StorageView, TableView};
 use proctor_model::Class;
 use proctor_runtime::clock;
 
@@ -19,4 +19,19 @@ pub(super) async fn show(caller: Authenticated, State(state): State<ApiState>) -
         time_ms: clock::unix_millis(),
         link_certificate_expires_at: state.control.link_expires_at(),
     }))
+}
+
+/// What each table of the store takes. Reads the whole file.
+#[utoipa::path(get, path = "/storage", operation_id = "storage", tag = "hosts",
+               responses((status = 200, body = StorageView)))]
+pub(super) async fn storage(_: Authenticated, State(state): State<ApiState>) -> Result<Json<StorageView>> {
+    let tables: Vec<TableView> = state
+        .control
+        .store()
+        .sizes()
+        .await?
+        .into_iter()
+        .map(|size| TableView { table: size.table, rows: size.rows, bytes: size.bytes })
+        .collect();
+    Ok(Json(StorageView { bytes: tables.iter().map(|table| table.bytes).sum(), tables }))
 }

@@ -117,6 +117,7 @@ fn table() -> Vec<Route> {
         change(Admin, routes!(webhooks::remove)),
         look_at_oneself(routes!(whoami::whoami)),
         look(Read, routes!(server::show)),
+        look(Admin, routes!(server::storage)),
         look(Admin, routes!(apps::list)),
         change(Admin, routes!(apps::create)).or(Kind::Conflict),
         change(Admin, routes!(apps::rotate)),

@@ -29,7 +29,7 @@ use machine::{Ended, Roll, Step};
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// An agent reports what a command did a moment before the outcome is written here.
 const REPORT_SLACK_SECS: i64 = 2;
-/// A rolling task that is not over by then (paused and forgotten) is cancelled.
+/// A rolling task that is not over when servers ran for so long (paused and forgotten) is cancelled.
 const ROLLOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The rolling tasks that are under way.
@@ -371,8 +371,7 @@ fn rebuilt(left: OpenRollout, task: &TaskView, open: Vec<OpenTarget>) -> Rolling
         };
         ended.insert(index, end);
     }
-    let age = u64::try_from(clock::unix_millis() - left.created_at).unwrap_or(0);
-    let left_time = ROLLOUT_MAX.saturating_sub(Duration::from_millis(age));
+    let left_time = ROLLOUT_MAX.saturating_sub(left.age);
     let roll = Roll::new(left.rollout, left.total, &ended, Instant::now());
     Rolling::new(roll, open, places, left_time)
 }

@@ -41,7 +41,7 @@ pub(super) const SELECT_HEADER: &str =
 
 impl Header {
     pub(super) fn find(connection: &Connection, id: TaskId) -> Tried<Option<Self>> {
-        let mut statement = connection.prepare_cached(&format!("{SELECT_HEADER} WHERE id = ?1"))?;
+        let mut statement = connection.prepare_cached(&format!("{SELECT_HEADER} WHERE id = ?1 AND forgotten = 0"))?;
         let mut rows = statement.query([id.as_uuid().as_bytes().as_slice()])?;
         rows.next()?.map(Self::from_row).transpose()
     }

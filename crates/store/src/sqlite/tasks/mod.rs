@@ -18,7 +18,7 @@ use super::column::{signed, to_json};
 use super::failure::{Failure, Tried};
 use super::outcomes;
 use super::registrations::{Registrar, Wanted};
-use crate::{CreatedTask, Idempotency, Millis, NewTask, RegisterMode, Target, TaskItem};
+use crate::{CreatedTask, Idempotency, NewTask, RegisterMode, Target, TaskItem};
 
 /// Large enough that a chunk costs little beside its targets, small enough to be parsed at once.
 const TARGETS_PER_CHUNK: usize = 1000;
@@ -69,8 +69,9 @@ fn insert(connection: &Connection, task: &NewTask, items: &str) -> Tried<i64> {
     let seq = connection
         .prepare_cached(
             "INSERT INTO task (id, created_at, app, user, family, items, target_count, open_count, finished_at,
-                               retry_of, rollout, kinds)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, iif(?7 = 0, ?2, NULL), ?8, ?9, ?10) RETURNING seq",
+                               retry_of, rollout, kinds, created_uptime, finished_uptime)
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, iif(?7 = 0, ?2, NULL), ?8, ?9, ?10, ms, iif(?7 = 0, ms, NULL)
+             FROM uptime RETURNING seq",
         )?
         .query_row(
             (
@@ -139,10 +140,4 @@ fn register_targets(registrar: &mut Registrar<'_>, task: &NewTask) -> Tried<()> 
     }
     registrar.change(&wanted, RegisterMode::Upsert)?;
     Ok(())
-}
-
-pub(super) fn prune(connection: &Connection, before: Millis) -> Tried<u64> {
-    let pruned =
-        connection.prepare_cached("DELETE FROM task WHERE open_count = 0 AND created_at < ?1")?.execute([before])?;
-    Ok(pruned as u64)
 }

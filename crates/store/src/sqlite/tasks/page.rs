@@ -36,15 +36,16 @@ fn task_summary(row: &Row<'_>) -> Tried<TaskSummary> {
 }
 
 pub(in super::super) fn summary(connection: &Connection, id: TaskId) -> Tried<Option<TaskSummary>> {
-    let mut statement = connection.prepare_cached(&format!("{SELECT_SUMMARY} WHERE id = ?1"))?;
+    let mut statement = connection.prepare_cached(&format!("{SELECT_SUMMARY} WHERE id = ?1 AND forgotten = 0"))?;
     let mut rows = statement.query([id.as_uuid().as_bytes().as_slice()])?;
     rows.next()?.map(task_summary).transpose()
 }
 
 pub(in super::super) fn list(connection: &Connection, query: &TaskQuery) -> Tried<Vec<TaskSummary>> {
     let mut narrowed = Narrowed::default();
+    narrowed.by_fact("forgotten = 0");
     let before = query.before.map(|id| id.as_uuid().into_bytes());
-    narrowed.by_some("(created_at, seq) < (SELECT created_at, seq FROM task WHERE id = ?)", before);
+    narrowed.by_some("(created_at, seq) < (SELECT created_at, seq FROM task WHERE id = ? AND forgotten = 0)", before);
     narrowed.by_some("app = ?", query.app.clone());
     narrowed.by_some("user = ?", query.user.clone());
     match query.owner.clone() {

@@ -20,7 +20,8 @@ pub(in super::super) fn get(connection: &Connection, id: TaskId) -> Tried<Option
 }
 
 pub(in super::super) fn ids(connection: &Connection, limit: u32) -> Tried<Vec<TaskId>> {
-    let mut statement = connection.prepare_cached("SELECT id FROM task ORDER BY created_at DESC, seq DESC LIMIT ?1")?;
+    let mut statement = connection
+        .prepare_cached("SELECT id FROM task WHERE forgotten = 0 ORDER BY created_at DESC, seq DESC LIMIT ?1")?;
     let ids = statement.query_map([limit], |row| row.get(0).map(task_id))?;
     Ok(ids.collect::<rusqlite::Result<_>>()?)
 }

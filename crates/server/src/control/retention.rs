@@ -1,0 +1,202 @@
+//! What is deleted, and when: old tasks, events, audit entries, tombstones, tokens and specs.
+//!
+//! Promised: age is the time that servers ran on the store, measured by the monotonic clock and added up
+//! there, so no reading of the wall clock ever deletes anything; deletion goes in small slices with
+//! pauses, so others get the store in between; an audit entry is removed only after it was archived and
+//! synced, and a chain that does not hold is neither archived nor removed. Absent: giving space back to
+//! the file system; SQLite uses it again.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use proctor_runtime::{chain, clock};
+use proctor_store::{AuditAnchor, AuditEntry, AuditQuery, Prune, Uptime, audit};
+
+use super::Control;
+
+/// Whatever goes wrong, the entries stay and the log says why.
+type Archived<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Results of tasks are readable for at least this long, whatever is configured.
+pub const TASKS_KEPT_MIN: Duration = Duration::from_secs(24 * 3600);
+/// How much of its uptime a server that crashes may lose.
+const UPTIME_PERIOD: Duration = Duration::from_secs(60);
+const PRUNE_PERIOD: Duration = Duration::from_secs(600);
+/// After each slice, so that callers get the writer.
+const SLICE_PAUSE: Duration = Duration::from_millis(20);
+/// Entries in one file of the archive: some megabytes.
+const ARCHIVE_ENTRIES: u64 = 10_000;
+/// Entries read at a time; each may name a thousand targets.
+const ARCHIVE_PAGE: u32 = 200;
+/// Unregistered processes keep their history this long.
+const TOMBSTONES_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Somebody may want to know why a token no longer works.
+const TOKENS_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A spec that nothing refers to is often used again soon.
+const SPECS_KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// How long things are kept, in time that the server runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// After they were finished; at least [`TASKS_KEPT_MIN`].
+    pub tasks: Duration,
+    pub events: Duration,
+    /// The oldest beyond this many go before their time.
+    pub events_max: u64,
+    pub audit: Duration,
+    /// Where audit entries go that are removed; None: they stay.
+    pub audit_archive: Option<PathBuf>,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            tasks: Duration::from_secs(72 * 3600),
+            events: Duration::from_secs(30 * 24 * 3600),
+            events_max: 1_000_000,
+            audit: Duration::from_secs(365 * 24 * 3600),
+            audit_archive: None,
+        }
+    }
+}
+
+impl Control {
+    /// Counts the uptime and deletes what is old, until the end.
+    pub(super) async fn retain(self, retention: Retention) {
+        let mut period = tokio::time::interval(UPTIME_PERIOD);
+        period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut counted = Instant::now();
+        let mut pruned: Option<Instant> = None;
+        loop {
+            period.tick().await;
+            let now = Instant::now();
+            let uptime = match self.inner.store.advance_uptime(now - counted).await {
+                Ok(uptime) => uptime,
+                Err(error) => {
+                    tracing::warn!(error = %chain(&error), "uptime not counted; retention waits");
+                    continue;
+                }
+            };
+            counted = now;
+            if pruned.is_none_or(|last| now - last >= PRUNE_PERIOD) {
+                self.prune(&retention, uptime).await;
+                pruned = Some(now);
+            }
+        }
+    }
+
+    /// Deletes everything that is old at this uptime.
+    pub async fn prune(&self, retention: &Retention, uptime: Uptime) {
+        let before = |kept: Duration| uptime - Uptime::try_from(kept.as_millis()).unwrap_or(Uptime::MAX / 2);
+        if let Err(error) = self.inner.store.note_generations(&self.inner.sessions.seen_generations()).await {
+            tracing::warn!(error = %chain(&error), "generations of agents not noted; tombstones stay");
+        }
+        let (keep, now) = (retention.events_max, clock::unix_millis());
+        for (what, prune) in [
+            ("tasks", Prune::Tasks { before: before(retention.tasks.max(TASKS_KEPT_MIN)) }),
+            ("events", Prune::Events { before: before(retention.events), keep }),
+            ("tombstones", Prune::Tombstones { before: before(TOMBSTONES_KEPT) }),
+            ("tokens", Prune::Tokens { before: before(TOKENS_KEPT), now }),
+            ("specs", Prune::Specs { before: before(SPECS_KEPT) }),
+        ] {
+            self.prune_all(what, prune).await;
+        }
+        if let Some(dir) = &retention.audit_archive
+            && let Err(error) = self.archive_audit(dir, before(retention.audit)).await
+        {
+            tracing::error!(error = %chain(&*error), dir = %dir.display(), "audit entries not archived; they stay");
+        }
+    }
+
+    async fn prune_all(&self, what: &'static str, prune: Prune) {
+        let mut rows = 0;
+        loop {
+            match self.inner.store.prune(prune).await {
+                Ok(0) => break,
+                Ok(deleted) => rows += deleted,
+                Err(error) => {
+                    tracing::warn!(what, error = %chain(&error), "old rows not deleted; trying again later");
+                    break;
+                }
+            }
+            tokio::time::sleep(SLICE_PAUSE).await;
+        }
+        if rows > 0 {
+            tracing::info!(what, rows, "old rows deleted");
+        }
+    }
+
+    /// Moves whole blocks of entries that were written before to files. A block has the same entries
+    /// whenever it is written, so one that was written before a crash is simply written again.
+    async fn archive_audit(&self, dir: &Path, before: Uptime) -> Archived<()> {
+        let old = self.inner.store.audit_before(before).await?;
+        loop {
+            let anchor = self.inner.store.audit_anchor().await?;
+            let last = (anchor.seq / ARCHIVE_ENTRIES + 1) * ARCHIVE_ENTRIES;
+            if last > old {
+                return Ok(());
+            }
+            let mut file = Archive::create(dir, anchor.seq + 1, last)?;
+            let mut newest = anchor;
+            while newest.seq < last {
+                let entries = self.audit_page(newest, last).await?;
+                let end = entries.last().map(|entry| AuditAnchor { seq: entry.seq, hash: entry.hash });
+                file = tokio::task::spawn_blocking(move || file.append(&entries)).await??;
+                newest = end.ok_or("audit entries are missing")?;
+            }
+            let path = tokio::task::spawn_blocking(move || file.finish()).await??;
+            self.prune_all("audit", Prune::Audit { through: last }).await;
+            tracing::info!(path = %path.display(), last, "audit entries archived");
+            if self.inner.store.audit_anchor().await?.seq < last {
+                return Err("archived audit entries could not be removed".into());
+            }
+        }
+    }
+
+    /// The entries that follow, if they continue the chain.
+    async fn audit_page(&self, after: AuditAnchor, last: u64) -> Archived<Vec<AuditEntry>> {
+        let limit = u32::try_from(last - after.seq).unwrap_or(u32::MAX).min(ARCHIVE_PAGE);
+        let query = AuditQuery { after: after.seq, limit, ..AuditQuery::default() };
+        let entries = self.inner.store.audit(&query).await?;
+        audit::verify_after(after, &entries)?;
+        Ok(entries)
+    }
+}
+
+/// A file of the archive, under another name until it is whole.
+#[derive(Debug)]
+struct Archive {
+    file: File,
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+impl Archive {
+    fn create(dir: &Path, first: u64, last: u64) -> std::io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        let path = dir.join(format!("audit-{first:012}-{last:012}.jsonl"));
+        let temporary = path.with_extension("tmp");
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        Ok(Self { file, temporary, path })
+    }
+
+    fn append(mut self, entries: &[AuditEntry]) -> std::io::Result<Self> {
+        for entry in entries {
+            self.file.write_all((entry.to_line() + "\n").as_bytes())?;
+        }
+        Ok(self)
+    }
+
+    /// Once this returns, the file survives a power loss.
+    fn finish(self) -> std::io::Result<PathBuf> {
+        self.file.sync_all()?;
+        std::fs::rename(&self.temporary, &self.path)?;
+        if let Some(dir) = self.path.parent() {
+            File::open(dir)?.sync_all()?;
+        }
+        Ok(self.path)
+    }
+}

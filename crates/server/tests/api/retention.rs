@@ -1,0 +1,202 @@
+//! What is deleted when it is old, and what the wall clock has to do with it: nothing.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::rolling::{connect, fleet, restart};
+use crate::support::{ESB, World};
+use crate::tasks::operate;
+use proctor_model::{Code, Outcome};
+use proctor_runtime::Tasks;
+use proctor_server::control::{Caller, Control, Retention};
+use proctor_store::audit::{FIRST_HASH, verify_line};
+use proctor_store::{AuditAnchor, AuditDraft, AuditPhase, AuditQuery, EventQuery, Store, Uptime};
+
+const HOUR: Uptime = 3_600_000;
+const DAY: Uptime = 24 * HOUR;
+
+async fn finished_task(world: &World) -> proctor_model::TaskId {
+    let session = connect(&world.control, "agent-0").await;
+    let task = world.control.submit(restart(Default::default())).await.unwrap().task;
+    let operations: Vec<_> = (0..4).map(|index| proctor_model::OperationId::first(task, index)).collect();
+    let outcomes: Vec<_> = operations.iter().map(|id| (*id, Outcome::new(Code::Success, "", true))).collect();
+    world.store.record_outcomes(&outcomes, 1).await.unwrap();
+    drop(session);
+    task
+}
+
+#[tokio::test]
+async fn a_task_goes_after_its_time_of_uptime_and_not_a_moment_sooner() {
+    let (world, _sessions) = fleet().await;
+    let task = finished_task(&world).await;
+    let caller = Caller::local("test");
+    let retention = Retention { tasks: Duration::from_secs(36 * 3600), ..Retention::default() };
+    let is_there = async || world.control.task(&caller, task).await.unwrap().is_some();
+
+    world.control.prune(&retention, 36 * HOUR).await;
+    let kept = is_there().await;
+    world.control.prune(&retention, 36 * HOUR + 60_000).await;
+
+    assert!(kept);
+    assert!(!is_there().await);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn results_are_kept_for_a_day_whatever_is_configured() {
+    let (world, _sessions) = fleet().await;
+    let task = finished_task(&world).await;
+    let retention = Retention { tasks: Duration::ZERO, ..Retention::default() };
+
+    world.control.prune(&retention, DAY).await;
+
+    assert!(world.control.task(&Caller::local("test"), task).await.unwrap().is_some());
+    world.end().await;
+}
+
+/// As it looks to a server whose clock is forty days ahead: all that it finds is forty days old.
+#[tokio::test]
+async fn a_server_whose_clock_is_forty_days_ahead_deletes_nothing() {
+    let (world, _sessions) = fleet().await;
+    let forty_days_ago = proctor_runtime::clock::unix_millis() - 40 * DAY;
+    let new = proctor_store::NewTask {
+        id: proctor_model::TaskId::from_uuid(uuid::Uuid::from_u128(1)),
+        created_at: forty_days_ago,
+        app: "a".to_owned(),
+        user: "u".to_owned(),
+        family: "native".to_owned(),
+        items: Vec::new(),
+        targets: Vec::new(),
+        outcomes: Vec::new(),
+        audit: None,
+        idempotency: None,
+        retry_of: None,
+        rollout: None,
+    };
+    world.store.create_task(new).await.unwrap();
+    let event = proctor_model::Event {
+        sequence: 0,
+        at: forty_days_ago,
+        process: None,
+        proc_name: String::new(),
+        report_id: None,
+        kind: proctor_model::EventKind::AgentOnline,
+        content: "long ago".to_owned(),
+        details: Default::default(),
+    };
+    let agent: proctor_model::AgentId = "agent-0".parse().unwrap();
+    world.store.append_server_events(&[(agent, event)], forty_days_ago).await.unwrap();
+
+    let tasks = Tasks::default();
+    let control = Control::start(Arc::<proctor_store::sqlite::SqliteStore>::clone(&world.store), &tasks).await.unwrap();
+    let uptime = world.store.advance_uptime(Duration::from_secs(3600)).await.unwrap();
+    control.prune(&Retention::default(), uptime).await;
+
+    assert!(
+        world.store.task_summary(proctor_model::TaskId::from_uuid(uuid::Uuid::from_u128(1))).await.unwrap().is_some()
+    );
+    let query = EventQuery { after: Some(0), limit: 100, ..EventQuery::default() };
+    let events = world.store.events(&query).await.unwrap().events;
+    assert!(events.iter().any(|stored| stored.event.content == "long ago"));
+    assert!(tasks.end(Duration::from_secs(60)).await);
+    world.end().await;
+}
+
+fn lines(dir: &Path) -> Vec<(String, String)> {
+    let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    files.iter().map(|path| (name(path), std::fs::read_to_string(path).unwrap())).collect()
+}
+
+#[tokio::test]
+async fn old_audit_entries_move_to_a_file_that_the_store_goes_on_from() {
+    let world = World::new().await;
+    let draft = AuditDraft {
+        phase: AuditPhase::Done,
+        of: None,
+        app: "a".to_owned(),
+        user: "u".to_owned(),
+        remote: None,
+        request_id: String::new(),
+        action: "start".to_owned(),
+        classes: [].into_iter().collect(),
+        target_count: 1,
+        targets: vec!["0:10.0.0.1 web/网关".to_owned()],
+        outcome: "\"quoted\"\n".to_owned(),
+    };
+    let mut appended = 0;
+    while appended < 10_007 {
+        appended = world.store.append_audit(draft.clone(), 7).await.unwrap();
+    }
+    let uptime = world.store.advance_uptime(Duration::from_secs(3600)).await.unwrap();
+    let dir = tempfile::TempDir::new().unwrap();
+    let archive = dir.path().join("archive");
+    let retention =
+        Retention { audit: Duration::from_secs(60), audit_archive: Some(archive.clone()), ..Retention::default() };
+
+    world.control.prune(&retention, uptime + 2 * HOUR).await;
+
+    let files = lines(&archive);
+    assert_eq!(files.len(), 1);
+    assert_eq!(files[0].0, "audit-000000000001-000000010000.jsonl");
+    let begin = AuditAnchor { seq: 0, hash: FIRST_HASH };
+    let last = files[0].1.lines().try_fold(begin, |last, line| verify_line(last, line)).unwrap();
+    assert_eq!(world.store.audit_anchor().await.unwrap(), last);
+    let left = world.store.audit(&AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap();
+    assert_eq!(left.iter().map(|entry| entry.seq).collect::<Vec<_>>(), (10_001..=appended).collect::<Vec<_>>());
+    assert_eq!(left[0].prev_hash, last.hash);
+    world.control.prune(&retention, uptime + 3 * HOUR).await;
+    assert_eq!(lines(&archive), files, "nothing more to move");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_archive_that_cannot_be_written_removes_nothing() {
+    let world = World::new().await;
+    let draft = AuditDraft {
+        phase: AuditPhase::Done,
+        of: None,
+        app: String::new(),
+        user: String::new(),
+        remote: None,
+        request_id: String::new(),
+        action: "start".to_owned(),
+        classes: [].into_iter().collect(),
+        target_count: 0,
+        targets: Vec::new(),
+        outcome: String::new(),
+    };
+    let mut appended = 0;
+    while appended < 10_001 {
+        appended = world.store.append_audit(draft.clone(), 7).await.unwrap();
+    }
+    let uptime = world.store.advance_uptime(Duration::from_secs(3600)).await.unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let archive = Some(file.path().join("not-a-directory"));
+    let retention = Retention { audit: Duration::from_secs(60), audit_archive: archive, ..Retention::default() };
+
+    world.control.prune(&retention, uptime + 2 * HOUR).await;
+
+    assert_eq!(world.store.audit_anchor().await.unwrap().seq, 0);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_status_query_leaves_no_audit_entry_and_a_start_does() {
+    let (world, _sessions) = fleet().await;
+    let newest = async || {
+        let query = AuditQuery { limit: 1, newest: true, ..AuditQuery::default() };
+        world.store.audit(&query).await.unwrap().last().map(|entry| entry.seq)
+    };
+    let before = newest().await;
+
+    world.post(&format!("{ESB}/operate_proc"), operate("m", "10.0.1.0", 2)).await.data();
+    let after_status = newest().await;
+    world.post(&format!("{ESB}/operate_proc"), operate("m", "10.0.1.0", 0)).await.data();
+
+    assert_eq!(after_status, before);
+    assert_eq!(newest().await, before.map(|seq| seq + 1));
+    world.end().await;
+}

@@ -1,0 +1,241 @@
+//! What is old goes, by the time that servers ran.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_model::Outcome;
+
+use super::events::{exits, sequences};
+use super::pools::pool;
+use super::tasks::{id, operation, task};
+use super::{agent, enrol, key, opening, prune, registration, token};
+use crate::audit::verify;
+use crate::{
+    AuditAnchor, AuditDraft, AuditPhase, AuditQuery, EventQuery, JoinToken, NewTask, Prune, RegisterMode, Store,
+    TaskItem, Uptime, User, UserToken,
+};
+
+const HOUR: Uptime = 3_600_000;
+
+async fn run_for(store: &dyn Store, hours: u64) -> Uptime {
+    store.advance_uptime(Duration::from_secs(hours * 3600)).await.unwrap()
+}
+
+async fn finish(store: &dyn Store, number: u128, targets: u32) {
+    let outcomes: Vec<_> = (0..targets).map(|index| (operation(number, index), Outcome::success(true))).collect();
+    store.record_outcomes(&outcomes, 5).await.unwrap();
+}
+
+fn draft(action: &str) -> AuditDraft {
+    AuditDraft {
+        phase: AuditPhase::Done,
+        of: None,
+        app: String::new(),
+        user: "admin".to_owned(),
+        remote: None,
+        request_id: String::new(),
+        action: action.to_owned(),
+        classes: [].into_iter().collect(),
+        target_count: 0,
+        targets: Vec::new(),
+        outcome: String::new(),
+    }
+}
+
+pub async fn a_finished_task_goes_when_servers_have_run_long_enough_and_an_open_one_never(store: Arc<dyn Store>) {
+    for number in 1..=3 {
+        store.create_task(task(number, 5, 2)).await.unwrap();
+    }
+    finish(&*store, 1, 2).await;
+    finish(&*store, 2, 1).await;
+    let begun = run_for(&*store, 10).await;
+    finish(&*store, 3, 2).await;
+
+    let early = prune(&*store, Prune::Tasks { before: 0 }).await;
+    prune(&*store, Prune::Tasks { before: begun }).await;
+
+    assert_eq!((early, begun), (0, 10 * HOUR));
+    assert_eq!(store.task(id(1)).await.unwrap(), None);
+    assert_eq!(store.task_ids(9).await.unwrap(), [id(3), id(2)], "2 is open; 3 was finished a moment ago");
+    let open = store.open_targets().await.unwrap();
+    assert_eq!(open.iter().map(|target| target.operation).collect::<Vec<_>>(), [operation(2, 1)]);
+}
+
+pub async fn a_large_task_goes_slice_by_slice_and_cannot_be_read_meanwhile(store: Arc<dyn Store>) {
+    store.create_task(task(1, 5, 2500)).await.unwrap();
+    finish(&*store, 1, 2500).await;
+
+    let mut slices = Vec::new();
+    loop {
+        let rows = store.prune(Prune::Tasks { before: 1 }).await.unwrap();
+        slices.push(rows);
+        assert_eq!(store.task(id(1)).await.unwrap(), None);
+        assert_eq!(store.task_summary(id(1)).await.unwrap(), None);
+        assert!(store.task_ids(9).await.unwrap().is_empty());
+        assert!(store.tasks(&crate::TaskQuery { limit: 9, ..Default::default() }).await.unwrap().is_empty());
+        if rows == 0 {
+            break;
+        }
+    }
+
+    assert_eq!(slices, [1, 1000, 1000, 500, 1, 0], "it is marked, its outcomes go, then itself");
+}
+
+pub async fn old_events_and_those_beyond_the_bound_go(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    let epoch = store.open_session(&opening(0), 0).await.unwrap().unwrap();
+    for sequence in 1..=6 {
+        store.append_events(&agent(0), epoch, &exits([sequence]), 1).await.unwrap();
+        run_for(&*store, 1).await;
+    }
+
+    let nothing = prune(&*store, Prune::Events { before: HOUR, keep: 6 }).await;
+    let old = prune(&*store, Prune::Events { before: 2 * HOUR + 1, keep: u64::MAX }).await;
+    let beyond = prune(&*store, Prune::Events { before: 0, keep: 3 }).await;
+
+    assert_eq!((nothing, old, beyond), (0, 2, 1));
+    let left = store.events(&EventQuery { after: Some(0), limit: 9, ..EventQuery::default() }).await.unwrap();
+    assert_eq!(sequences(&left.events), [4, 5, 6]);
+}
+
+pub async fn what_is_young_by_uptime_stays_whatever_the_clock_says(store: Arc<dyn Store>) {
+    let ages_ago = -1_000_000_000_000;
+    store.create_task(task(1, ages_ago, 1)).await.unwrap();
+    finish(&*store, 1, 1).await;
+    store.append_audit(draft("old by its clock"), ages_ago).await.unwrap();
+    let uptime = run_for(&*store, 2).await;
+
+    for before in [0, uptime - 3 * HOUR] {
+        assert_eq!(prune(&*store, Prune::Tasks { before }).await, 0);
+        assert_eq!(store.audit_before(before).await.unwrap(), 0);
+    }
+}
+
+pub async fn a_tombstone_stays_until_its_agent_knows_of_it(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    let both = [registration(0, "web/a", "a"), registration(1, "web/a", "a")];
+    store.register(&both, RegisterMode::Upsert, 1).await.unwrap();
+    let namespace = key("web/a").namespace;
+    let pool = pool("web", "p", 50.0);
+    store.set_pools(&[agent(0), agent(1)], std::slice::from_ref(&pool), 1).await.unwrap();
+    store.unregister(&[(agent(0), key("web/a")), (agent(1), key("web/a"))], 2).await.unwrap();
+    store.delete_pool(&[agent(0), agent(1)], &namespace, &pool.id, 2).await.unwrap();
+    let newest = store.assignments(&agent(1), 1).await.unwrap();
+    let newest = newest.pools.iter().map(|pool| pool.generation).max().unwrap();
+    let uptime = run_for(&*store, 1).await + 1;
+
+    let unheard = prune(&*store, Prune::Tombstones { before: uptime }).await;
+    store.note_generations(&[(agent(0), newest)]).await.unwrap();
+    let young = prune(&*store, Prune::Tombstones { before: HOUR }).await;
+    let heard = prune(&*store, Prune::Tombstones { before: uptime }).await;
+
+    assert_eq!((unheard, young, heard), (0, 0, 2));
+    let told = async |number| {
+        let told = store.assignments(&agent(number), 1).await.unwrap();
+        (told.processes.len(), told.pools.len())
+    };
+    assert_eq!((told(0).await, told(1).await), ((0, 0), (1, 1)));
+}
+
+fn user_token(id: &str, expires_at: Option<i64>) -> UserToken {
+    UserToken {
+        id: id.to_owned(),
+        user: "a".to_owned(),
+        secret_hash: String::new(),
+        note: String::new(),
+        created_at: 1,
+        expires_at,
+    }
+}
+
+pub async fn tokens_go_a_while_after_they_are_over(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    store.put_token(JoinToken { expires_at: 50, ..token("expired", 1) }).await.unwrap();
+    store.put_token(JoinToken { expires_at: 500, ..token("good", 1) }).await.unwrap();
+    store.create_user(User { name: "a".to_owned(), created_at: 1, disabled: false }).await.unwrap().unwrap();
+    for token in [user_token("expired", Some(50)), user_token("good", Some(500)), user_token("eternal", None)] {
+        store.put_user_token(token).await.unwrap().unwrap();
+    }
+
+    let noticed = prune(&*store, Prune::Tokens { before: 0, now: 100 }).await;
+    let uptime = run_for(&*store, 1).await;
+    let gone = prune(&*store, Prune::Tokens { before: uptime, now: 100 }).await;
+
+    assert_eq!((noticed, gone), (0, 2));
+    let left: Vec<String> = store.user_tokens(None).await.unwrap().into_iter().map(|token| token.id).collect();
+    assert_eq!(left.len(), 2);
+    assert!(!left.contains(&"expired".to_owned()));
+}
+
+pub async fn a_token_that_is_good_again_starts_anew(store: Arc<dyn Store>) {
+    store.create_user(User { name: "a".to_owned(), created_at: 1, disabled: false }).await.unwrap().unwrap();
+    store.put_user_token(user_token("t", Some(50))).await.unwrap().unwrap();
+    let far_ahead = 1_000_000;
+
+    prune(&*store, Prune::Tokens { before: 0, now: far_ahead }).await;
+    let later = run_for(&*store, 5).await;
+    let set_back = prune(&*store, Prune::Tokens { before: later, now: 10 }).await;
+    let expired = prune(&*store, Prune::Tokens { before: later, now: 60 }).await;
+
+    assert_eq!((set_back, expired), (0, 0));
+    assert!(store.user_token("t").await.unwrap().is_some());
+}
+
+pub async fn specs_go_when_nothing_refers_to_them(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    for proc_name in ["history", "registered"] {
+        store.register(&[registration(0, "web/a", proc_name)], RegisterMode::Upsert, 1).await.unwrap();
+    }
+    let item = |proc_name: &str| TaskItem { spec: Some(super::spec(proc_name)), ..task(1, 5, 1).items.remove(0) };
+    for (number, proc_name) in [(1, "old task"), (2, "open task")] {
+        store.create_task(NewTask { items: vec![item(proc_name)], ..task(number, 5, 1) }).await.unwrap();
+    }
+    finish(&*store, 1, 1).await;
+    let uptime = run_for(&*store, 10).await;
+
+    let kept = prune(&*store, Prune::Specs { before: uptime }).await;
+    prune(&*store, Prune::Tasks { before: uptime }).await;
+    let young = prune(&*store, Prune::Specs { before: 0 }).await;
+    let gone = prune(&*store, Prune::Specs { before: uptime }).await;
+
+    assert_eq!((kept, young, gone), (0, 0, 1));
+    assert_eq!(store.task(id(2)).await.unwrap().unwrap().items[0].spec, Some(super::spec("open task")));
+    assert_eq!(store.spec_history(&agent(0), &key("web/a"), 9).await.unwrap().len(), 2);
+    store.register(&[registration(0, "web/b", "old task")], RegisterMode::Upsert, 1).await.unwrap();
+    assert_eq!(prune(&*store, Prune::Specs { before: uptime + 1 }).await, 0, "it was made anew and is used");
+}
+
+pub async fn archived_audit_entries_go_and_the_chain_goes_on(store: Arc<dyn Store>) {
+    for number in 1..=5 {
+        store.append_audit(draft(&format!("action {number}")), number).await.unwrap();
+    }
+    let all = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
+    let uptime = run_for(&*store, 1).await + 1;
+    store.append_audit(draft("young"), 6).await.unwrap();
+
+    let old = store.audit_before(uptime).await.unwrap();
+    let gone = prune(&*store, Prune::Audit { through: 3 }).await;
+
+    assert_eq!((old, gone), (5, 3));
+    assert_eq!(store.audit_anchor().await.unwrap(), AuditAnchor { seq: 3, hash: all[2].hash });
+    let left = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
+    assert_eq!(left.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [4, 5, 6]);
+    assert_eq!(left[0].prev_hash, all[2].hash);
+    prune(&*store, Prune::Audit { through: 6 }).await;
+    assert_eq!(store.append_audit(draft("after all were removed"), 7).await.unwrap(), 7);
+    let last = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
+    let chain: Vec<_> = all[..3].iter().chain(&left).chain(&last).cloned().collect();
+    assert_eq!(verify(&chain), Ok(()));
+}
+
+pub async fn every_table_has_a_size(store: Arc<dyn Store>) {
+    store.create_task(task(1, 5, 3)).await.unwrap();
+    finish(&*store, 1, 3).await;
+
+    let sizes = store.sizes().await.unwrap();
+
+    let outcomes = sizes.iter().find(|size| size.table == "outcome").unwrap();
+    assert_eq!(outcomes.rows, 3);
+    assert!(outcomes.bytes >= 512);
+    assert!(sizes.is_sorted_by(|one, next| one.bytes >= next.bytes));
+}
