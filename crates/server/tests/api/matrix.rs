@@ -346,9 +346,13 @@ fn expected(route: &RouteInfo, who: &Who) -> Expected {
     match (method, route.path.rsplit('/').next().unwrap_or_default()) {
         (_, "register_proc_info" | "update_proc_info" | "unregister_proc_info" | "set_process_group_info")
         | ("POST" | "PUT" | "DELETE", "procinfo" | "groupinfo") => of("200 rows 0", "200 rows 403"),
-        (_, "operate_proc" | "operate_proc_v2" | "operate_proc_multi" | "multioperate")
-        | (_, "operate_process" | "manage_proc")
-        | ("POST", "operate") => of("200 task open", "200 task forbidden"),
+        // Forbidden on its only target, a call of JOB is refused as a whole.
+        (_, "operate_proc" | "operate_process" | "manage_proc") if route.path.contains("/job") => {
+            of("200 task open", whole)
+        }
+        (_, "operate_proc" | "operate_proc_v2" | "operate_proc_multi" | "multioperate") | ("POST", "operate") => {
+            of("200 task open", "200 task forbidden")
+        }
         (_, "get_proc_operate_result" | "get_proc_operate_result_v2") | ("GET", "operate") => of("200 rows 115", whole),
         _ => of("200 code 0", whole),
     }
