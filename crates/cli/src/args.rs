@@ -14,6 +14,7 @@ use proctor_client::{NewGrant, ProcessSort};
 use proctor_model::{HostKey, OperationKind, ProcessKey, TaskId, Weight};
 use proctor_server::api::{ConnectionLimits, GatewayKey, Networks, RateLimit, Settings};
 use proctor_server::control::{Retention, TASKS_KEPT_MIN};
+use proctor_server::webhooks::Reach;
 
 use crate::commands::{
     AppCommand, ApplyArgs, AuditCommand, BindingCommand, BusinessCommand, BusinessSetCommand, EventsArgs, FilesArgs,
@@ -220,6 +221,10 @@ pub(crate) struct BorderArgs {
     /// Public key (PEM) of an API gateway in front, whose X-Bkapi-JWT is believed [default: none]
     #[arg(long, env = "PROCTOR_GATEWAY_PUBLIC_KEY", value_name = "FILE")]
     gateway_public_key: Option<PathBuf>,
+    /// Networks that webhooks may reach although they are loopback, link-local or a cloud's metadata, such as
+    /// 127.0.0.0/8 [default: none]
+    #[arg(long, env = "PROCTOR_WEBHOOK_ALLOW", value_name = "CIDR,…", default_value = "", hide_default_value = true, value_parser = parse_networks)]
+    webhook_allow: Networks,
     /// Calls of one app in a second, such as 100/s [default: no limit]
     #[arg(long, env = "PROCTOR_RATE_LIMIT", value_name = "N/s", value_parser = parse_rate)]
     rate_limit: Option<RateLimit>,
@@ -247,6 +252,7 @@ impl BorderArgs {
             rate_limit: self.rate_limit,
             concurrency_limit: self.concurrency_limit.unwrap_or(usual.concurrency_limit),
             connections: ConnectionLimits { per_peer, ..limits },
+            webhooks: Reach::new(self.webhook_allow.clone()),
         })
     }
 }

@@ -58,7 +58,7 @@ impl Server {
         let control = control::Control::start_with(store, tasks, options.retention).await?;
         let store = control.store().clone();
         tasks.spawn_critical("store writer", async move { store.closed().await });
-        webhooks::start(&control, tasks);
+        webhooks::start(&control, options.border.webhooks.clone(), tasks);
         let link = gateway::serve(options.link, control.clone(), tasks).await?;
         let state = api::ApiState::new(control.clone(), options.wait_for, options.border);
         let http = api::serve(options.http, state, tasks).await?;

@@ -189,6 +189,8 @@ impl Fleet {
 fn start_server(dir: &Path, http: u16, link: u16, extra: &[String]) -> Result<Program> {
     let own = [
         "server",
+        "--webhook-allow",
+        "127.0.0.0/8",
         "--http",
         &format!("127.0.0.1:{http}"),
         "--link",

@@ -15,6 +15,7 @@ use super::health::StoreHealth;
 use super::limits::{self, Quota, RateLimit, Rates};
 use super::renditions::Renditions;
 use crate::control::Control;
+use crate::webhooks::Reach;
 
 /// The border as an operator wants it.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct Settings {
     pub concurrency_limit: NonZeroU32,
     /// Connections at the same time.
     pub connections: ConnectionLimits,
+    /// Where webhooks may point.
+    pub webhooks: Reach,
 }
 
 impl Default for Settings {
@@ -39,6 +42,7 @@ impl Default for Settings {
             rate_limit: None,
             concurrency_limit: limits::CONCURRENCY,
             connections: ConnectionLimits::default(),
+            webhooks: Reach::default(),
         }
     }
 }
@@ -64,7 +68,7 @@ impl FromStr for Networks {
             let single = || text.parse::<IpAddr>().map(IpNet::from);
             text.parse().or_else(|_| single()).map_err(|_| {
                 let problem = format!("'{text}' is not a network such as 10.0.0.0/8 or fd00::/8");
-                FieldError::new("procapi_from", problem)
+                FieldError::new("networks", problem)
             })
         };
         text.split(',').filter(|part| !part.trim().is_empty()).map(network).collect::<Result<_, _>>().map(Self)

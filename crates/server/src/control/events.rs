@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::record::BATCH_MAX;
 use super::{Control, Result, Session, Standing};
-use crate::webhooks::WebhookUrl;
+use crate::webhooks::{WebhookUrl, seal};
 
 /// Each is a task of its own that reads every event that may concern it.
 pub const WEBHOOKS_MAX: usize = 100;
@@ -153,8 +153,13 @@ impl Control {
             return Ok(None);
         }
         let NewWebhook { url, namespace, report_id, kinds, format, secret } = new;
+        let id = Uuid::new_v4();
+        let secret = match secret {
+            Some(secret) => Some(seal(store.as_ref(), id, &secret).await?),
+            None => None,
+        };
         let webhook = Webhook {
-            id: Uuid::new_v4(),
+            id,
             url: url.to_string(),
             namespace,
             report_id,

@@ -53,10 +53,15 @@ fn bytes(value: &Value) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
-/// `sha256=` and the hexadecimal HMAC of the body, as other services sign theirs.
-pub(super) fn signature(secret: &str, body: &[u8]) -> String {
+/// `sha256=` and the hexadecimal HMAC of the time stamp, a dot and the body: an old request cannot be sent
+/// again with a new time.
+pub(super) fn signature(secret: &str, timestamp: &str, body: &[u8]) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
-    let tag = hmac::sign(&key, body);
+    let mut context = hmac::Context::with_key(&key);
+    for part in [timestamp.as_bytes(), b".", body] {
+        context.update(part);
+    }
+    let tag = context.sign();
     let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256={hex}")
 }
@@ -120,12 +125,12 @@ mod tests {
         assert_eq!(nothing, Message { body: None, cursor: 9 });
     }
 
-    /// RFC 4231, test case 2.
+    // python3: import hmac; hmac.digest(b"Jefe", b"1700000000.what do ya want for nothing?", "sha256").hex()
     #[test]
-    fn a_signature_is_the_well_known_one() {
+    fn a_signature_covers_the_time_and_the_body() {
         assert_eq!(
-            signature("Jefe", b"what do ya want for nothing?"),
-            "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+            signature("Jefe", "1700000000", b"what do ya want for nothing?"),
+            "sha256=1cdd0650c8be1cb0974b1788d458b1e781206cfef59b85faafc582d2e182c57e"
         );
     }
 }

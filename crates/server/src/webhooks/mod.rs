@@ -8,9 +8,12 @@
 //! Absent: receivers' answers beyond their status, and any change of the events themselves.
 
 mod message;
+mod reach;
+mod sealed;
 mod url;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::EventKind;
@@ -24,10 +27,14 @@ use uuid::Uuid;
 
 use crate::control::{Control, ControlError};
 use message::Message;
+pub use reach::Reach;
+pub(crate) use sealed::seal;
 pub use url::WebhookUrl;
 
-/// The HMAC of the body, where the webhook has a secret.
+/// The HMAC of the time stamp and the body, where the webhook has a secret.
 pub const SIGNATURE: &str = "x-proctor-signature";
+/// When the request was made, in Unix seconds; refuse what is older than a few minutes.
+pub const TIMESTAMP: &str = "x-proctor-timestamp";
 /// The id of the webhook, in every request.
 pub const WEBHOOK_ID: &str = "x-proctor-webhook";
 
@@ -46,20 +53,24 @@ const UNWRITTEN_MAX: u64 = 1000;
 const RECONCILE_PERIOD: Duration = Duration::from_secs(60);
 
 /// Starts the forwarder, which ends with `tasks`.
-pub fn start(control: &Control, tasks: &Tasks) {
-    let forwarder = Forwarder { control: control.clone(), tasks: tasks.clone(), running: HashMap::new() };
+pub fn start(control: &Control, reach: Reach, tasks: &Tasks) {
+    let forwarder = Forwarder { control: control.clone(), reach, tasks: tasks.clone(), running: HashMap::new() };
     tasks.spawn_critical("webhook forwarder", forwarder.run());
 }
 
 /// Keeps one sender for each webhook that there is.
 struct Forwarder {
     control: Control,
+    reach: Reach,
     tasks: Tasks,
     running: HashMap<Uuid, CancellationToken>,
 }
 
 impl Forwarder {
     async fn run(mut self) {
+        if let Err(error) = sealed::seal_old(self.control.store().as_ref()).await {
+            tracing::warn!(%error, "webhook secrets of an older version not sealed yet");
+        }
         let mut changed = self.control.webhooks_bell();
         loop {
             changed.mark_unchanged();
@@ -88,7 +99,7 @@ impl Forwarder {
                 continue;
             }
             let id = webhook.id;
-            match Sender::new(self.control.clone(), webhook) {
+            match Sender::new(self.control.clone(), webhook, self.reach.clone()) {
                 Ok(sender) => {
                     let stop = CancellationToken::new();
                     self.running.insert(id, stop.clone());
@@ -107,7 +118,11 @@ impl Forwarder {
 enum SendError {
     #[error("cannot read or write the store")]
     Control(#[from] ControlError),
-    #[error("its address is not one")]
+    #[error("its secret cannot be opened: add the webhook again")]
+    Sealed,
+    #[error("cannot read the server's keys")]
+    Keys(#[from] proctor_store::StoreError),
+    #[error("its address cannot be used")]
     Url(#[from] proctor_model::FieldError),
     /// Without the address in the cause: it may hold a key.
     #[error("cannot reach the receiver")]
@@ -140,11 +155,15 @@ struct Sender {
 }
 
 impl Sender {
-    fn new(control: Control, webhook: Webhook) -> Result<Self, SendError> {
+    fn new(control: Control, webhook: Webhook, reach: Reach) -> Result<Self, SendError> {
         let url: WebhookUrl = webhook.url.parse()?;
+        reach.check(&url)?;
         let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(REQUEST_TIMEOUT)
+            // A proxy would resolve names by itself, and reach what we must not.
+            .no_proxy()
+            .dns_resolver(Arc::new(reach))
             .redirect(reqwest::redirect::Policy::none());
         if url.is_plain() {
             // A machine without root certificates can speak plain HTTP all the same.
@@ -233,7 +252,10 @@ impl Sender {
             .header(CONTENT_TYPE, "application/json")
             .header(WEBHOOK_ID, self.webhook.id.to_string());
         if let Some(secret) = &self.webhook.secret {
-            request = request.header(SIGNATURE, message::signature(secret, &body));
+            let timestamp = (clock::unix_millis() / 1000).to_string();
+            let secret = sealed::open(self.control.store().as_ref(), self.webhook.id, secret).await?;
+            request = request.header(SIGNATURE, message::signature(&secret, &timestamp, &body));
+            request = request.header(TIMESTAMP, timestamp);
         }
         let status = request.body(body).send().await?.status();
         if status.is_success() { Ok(()) } else { Err(SendError::Status(status)) }

@@ -19,6 +19,12 @@ impl WebhookUrl {
         self.0.origin().ascii_serialization()
     }
 
+    /// Where it stands in the URL itself; names are resolved when they are connected to.
+    pub(super) fn address(&self) -> Option<std::net::IpAddr> {
+        let host = self.0.host_str()?;
+        host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+    }
+
     pub(super) fn is_plain(&self) -> bool {
         self.0.scheme() == "http"
     }

@@ -106,7 +106,7 @@ async fn prepare(world: &World, route: &RouteInfo) -> String {
             return id_of(by_admin(world, Method::POST, "/bindings", binding).await);
         }
         "/webhooks/{id}" => {
-            let webhook = json!({ "url": "http://127.0.0.1:9/" });
+            let webhook = json!({ "url": "http://192.0.2.1/" });
             return id_of(by_admin(world, Method::POST, "/webhooks", webhook).await);
         }
         "/tokens/{id}" => {

@@ -131,7 +131,12 @@ async fn what_is_sent_is_signed_with_the_secret() {
     let signed = request.headers["x-proctor-signature"].to_str().unwrap().strip_prefix("sha256=").unwrap();
     let tag: Vec<u8> =
         (0..signed.len()).step_by(2).map(|at| u8::from_str_radix(&signed[at..at + 2], 16).unwrap()).collect();
-    assert!(aws_lc_rs::hmac::verify(&key, &request.bytes, &tag).is_ok());
+    let timestamp = request.headers["x-proctor-timestamp"].to_str().unwrap();
+    let signed = [timestamp.as_bytes(), b".", &request.bytes].concat();
+    assert!(aws_lc_rs::hmac::verify(&key, &signed, &tag).is_ok());
+    assert!(timestamp.parse::<i64>().unwrap() > 1_700_000_000);
+    let kept = scene.world.store.webhooks().await.unwrap().remove(0).secret.unwrap();
+    assert!(kept.starts_with("sealed-v1:") && !kept.contains("hush"), "{kept}");
 }
 
 #[tokio::test]

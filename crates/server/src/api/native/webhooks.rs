@@ -34,6 +34,7 @@ pub(super) async fn add(
     Body(body): Body<proctor_api::NewWebhook>,
 ) -> Result<(StatusCode, Json<WebhookView>)> {
     let new = webhook(body)?;
+    state.border.settings.webhooks.check(&new.url)?;
     let url = new.url.shown();
     let work = |control: Control| async move { control.add_webhook(new).await };
     let added = |webhook: &Option<Webhook>| if webhook.is_some() { "done" } else { "too many" }.to_owned();
