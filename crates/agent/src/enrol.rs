@@ -15,6 +15,7 @@ use tokio_util::codec::Framed;
 use uuid::Uuid;
 
 use crate::identity::Identity;
+use crate::words;
 use crate::{AgentError, Options};
 
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(15);
@@ -65,13 +66,19 @@ async fn attempt(options: &Options, token: &JoinToken, agent: &AgentId) -> Resul
     let config = proctor_pki::enrol_config(&token.authority_fingerprint).map_err(|e| Failure::ForGood(e.into()))?;
     let key = Identity::key(&options.state_dir)?;
     let csr_der = key.csr_der().map_err(|error| Failure::ForGood(error.into()))?;
-    let tcp = TcpStream::connect(&options.server).await?;
+    let passing = |error: std::io::Error| Failure::Passing(words::explain(&error, &options.server));
+    let tcp = TcpStream::connect(&options.server).await.map_err(passing)?;
     let ip = match options.ip {
         Some(ip) => ip,
         None => tcp.local_addr()?.ip(),
     };
     let host = HostKey::new(options.cloud, options.supplier, ip);
-    let tls = TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), tcp).await?;
+    let tls = TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), tcp).await.map_err(|error| {
+        if words::is_other_authority(&error) {
+            return Failure::ForGood(AgentError::Refused { reason: words::explain(&error, &options.server) });
+        }
+        passing(error)
+    })?;
     let mut frames = Framed::new(tls, AgentCodec::enrolment());
     let request = FromAgent::Enrol {
         token_id: token.id.clone(),

@@ -16,6 +16,7 @@ mod regular;
 #[cfg(test)]
 mod specs;
 mod spool;
+mod words;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ use proctor_runtime::{Tasks, private};
 use tokio::sync::oneshot;
 
 pub use identity::{enrolled_id, is_enrolled};
+pub use words::parse_link;
 
 /// How often the driver is asked whether it still turns.
 const PROBE_PERIOD: Duration = Duration::from_secs(10);

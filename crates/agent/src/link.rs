@@ -20,6 +20,7 @@ use uuid::Uuid;
 use crate::driver::{Inbox, Input};
 use crate::identity::Identity;
 use crate::policy::PolicyFile;
+use crate::words;
 use crate::{AgentError, Options};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -65,6 +66,8 @@ enum Ended {
     Refused { reason: String, retry: bool },
     #[error("the link broke")]
     Wire(#[from] WireError),
+    #[error("{0}")]
+    Expired(String),
     #[error("the identity cannot be used")]
     Pki(#[from] proctor_pki::PkiError),
     #[error("the agent ends")]
@@ -121,10 +124,22 @@ impl Link {
                 | Ended::Closed
                 | Ended::Refused { .. }
                 | Ended::Wire(_)
+                | Ended::Expired(_)
                 | Ended::Pki(_) => backoff.next_wait(),
             };
-            let cause = std::error::Error::source(&ended).map(ToString::to_string);
-            tracing::warn!(server = %self.server, why = %ended, cause, ?wait, "no session with the server");
+            let why = match &ended {
+                Ended::Connect(error) => words::explain(error, &self.server),
+                Ended::Wire(error) => words::explain(error, &self.server),
+                Ended::Silent
+                | Ended::Stuck
+                | Ended::Closed
+                | Ended::Busy(_)
+                | Ended::Refused { .. }
+                | Ended::Expired(_)
+                | Ended::Pki(_)
+                | Ended::Shutdown => proctor_runtime::chain(&ended),
+            };
+            tracing::warn!(server = %self.server, why, ?wait, "no session with the server");
             tokio::time::sleep(wait).await;
         }
     }
@@ -136,6 +151,11 @@ impl Link {
 
     async fn greet(&self) -> Result<(Frames, Duration), Ended> {
         let identity = &self.identity;
+        if let Ok(expires_at) = proctor_pki::expires_at(&identity.current_certificate())
+            && expires_at.as_millisecond() <= clock::unix_millis()
+        {
+            return Err(Ended::Expired(words::expired(expires_at)));
+        }
         let config =
             proctor_pki::session_config(&identity.authority_pem, &identity.current_certificate(), &identity.key)?;
         let tcp = TcpStream::connect(&self.server).await?;

@@ -52,9 +52,21 @@ fn told(error: &Error) -> String {
     }
 }
 
+/// What hyper says of an answer that is no HTTP.
+fn is_no_http(error: &Error) -> bool {
+    let words = ["invalid HTTP version", "message head", "connection closed before message", "HTTP/0.9"];
+    error.chain().any(|cause| words.iter().any(|word| cause.to_string().contains(word)))
+}
+
 fn hint(error: &Error) -> Option<&'static str> {
     if let Some(client) = client_error(error) {
         return match (client, client.status()) {
+            (ClientError::Unreachable { .. }, _) if error.root_cause().to_string().contains("InvalidContentType") => {
+                Some("This port does not speak TLS: write http:// instead of https://.")
+            }
+            (ClientError::Unreachable { .. }, _) if is_no_http(error) => {
+                Some("This port does not speak HTTP: is it the link of the agents, or does it want https://?")
+            }
             (ClientError::Unreachable { .. }, _) if error.root_cause().to_string().contains("certificate") => {
                 Some("The server's certificate is not believed here: proctor doctor tells more.")
             }

@@ -49,6 +49,10 @@ impl Client {
     /// `base_url` is what stands before `/api/v1`: `http://127.0.0.1:8080`.
     pub fn new(base_url: &str, credentials: Credentials) -> Result<Self> {
         let bad = |problem: String| ClientError::Url { url: base_url.to_owned(), problem };
+        if !base_url.contains("://") {
+            let rest = if base_url.is_empty() { "127.0.0.1:8080" } else { base_url };
+            return Err(bad(format!("it has no scheme; write http://{rest} (or https://)")));
+        }
         let base = Url::parse(base_url).map_err(|error| bad(error.to_string()))?;
         if !matches!(base.scheme(), "http" | "https") {
             return Err(bad(format!("the scheme is '{}', not http or https", base.scheme())));

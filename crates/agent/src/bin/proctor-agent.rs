@@ -22,7 +22,7 @@ const FLUSH_MAX: Duration = Duration::from_secs(1);
 #[command(name = "proctor-agent", version)]
 struct Arguments {
     /// The server's link
-    #[arg(long, value_name = "HOST:PORT", env = "PROCTOR_SERVER")]
+    #[arg(long, value_name = "HOST:PORT", env = "PROCTOR_SERVER", value_parser = proctor_agent::parse_link)]
     server: String,
     /// A join token of the server; needed only for the first start
     #[arg(long, env = "PROCTOR_TOKEN", hide_env_values = true)]

@@ -96,14 +96,72 @@ struct Unlogged {
 
 impl Strangers {
     fn log(&self, peer: SocketAddr, host: HostKey, refused: &Refused) {
-        let mut unlogged = self.0.lock();
-        let is_soon = unlogged.logged_at.is_some_and(|at| at.elapsed() < STRANGER_LOG_PERIOD);
-        if is_soon {
-            unlogged.count += 1;
-            return;
+        if let Some(unlogged) = self.turn() {
+            tracing::warn!(%peer, %host, reason = %refused, unlogged, "enrolment refused");
         }
-        let more = std::mem::take(&mut unlogged.count);
+    }
+
+    /// What people can do something about; port scanners and broken connections are for debugging.
+    pub(super) fn log_handshake(&self, peer: SocketAddr, error: &std::io::Error) {
+        let Some(why) = error.get_ref().and_then(|error| error.downcast_ref()).and_then(handshake_words) else {
+            return tracing::debug!(%peer, %error, "TLS handshake failed");
+        };
+        if let Some(unlogged) = self.turn() {
+            tracing::warn!(%peer, why, unlogged, "TLS handshake failed");
+        }
+    }
+
+    /// How many lines were left out since the last one; None where this one is left out too.
+    fn turn(&self) -> Option<u64> {
+        let mut unlogged = self.0.lock();
+        if unlogged.logged_at.is_some_and(|at| at.elapsed() < STRANGER_LOG_PERIOD) {
+            unlogged.count += 1;
+            return None;
+        }
         unlogged.logged_at = Some(Instant::now());
-        tracing::warn!(%peer, %host, reason = %refused, unlogged_before = more, "enrolment refused");
+        Some(std::mem::take(&mut unlogged.count))
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "foreign enums; the others are for debugging")]
+fn handshake_words(error: &rustls::Error) -> Option<&'static str> {
+    match error {
+        rustls::Error::InvalidMessage(_) => Some(
+            "the peer does not speak TLS: HTTP is served at --http, the link is for agents (proctor-agent --server)",
+        ),
+        rustls::Error::InvalidCertificate(
+            rustls::CertificateError::Expired | rustls::CertificateError::ExpiredContext { .. },
+        ) => Some(
+            "the agent's certificate has expired: check its clock and ours; else remove identity/certificate.pem from its \
+             state directory and start it with a join token",
+        ),
+        rustls::Error::InvalidCertificate(_) => {
+            Some("the agent's certificate is not of this server's authority: it enrolled with another server")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handshakes_that_people_can_mend_are_told_in_words() {
+        let expired = handshake_words(&rustls::CertificateError::Expired.into()).unwrap();
+        let http = handshake_words(&rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)).unwrap();
+
+        assert!(expired.contains("has expired") && expired.contains("join token"), "{expired}");
+        assert!(http.contains("does not speak TLS"), "{http}");
+        assert_eq!(handshake_words(&rustls::Error::HandshakeNotComplete), None);
+    }
+
+    #[test]
+    fn strangers_get_one_line_a_second() {
+        let strangers = Strangers::default();
+
+        assert_eq!((strangers.turn(), strangers.turn(), strangers.turn()), (Some(0), None, None));
+        strangers.0.lock().logged_at = None;
+        assert_eq!(strangers.turn(), Some(2));
     }
 }

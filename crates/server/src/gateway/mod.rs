@@ -121,7 +121,7 @@ async fn greet(stream: TcpStream, peer: SocketAddr, acceptor: TlsAcceptor, gatew
     let tls = match acceptor.accept(stream).await {
         Ok(tls) => tls,
         Err(error) => {
-            tracing::debug!(%peer, %error, "a TLS handshake failed");
+            gateway.strangers.log_handshake(peer, &error);
             return;
         }
     };
