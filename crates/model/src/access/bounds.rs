@@ -5,11 +5,11 @@
 //! run as the spec's user), and symbolic links on hosts.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AbsolutePath, FieldError, Spec, UserName};
+use crate::{AbsolutePath, FieldError, PathText, Spec, UserName};
 
 /// An empty set does not narrow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ impl Bounds {
         if self.roots.is_empty() {
             return Ok(());
         }
-        match paths(spec).find(|(_, path)| !self.is_below_a_root(path)) {
+        match paths(spec).find(|(_, path)| !self.is_below_a_root(Path::new(path))) {
             None => Ok(()),
             Some((field, path)) => {
                 let problem = format!("'{path}' is not below one of the allowed directories: {}", listed(&self.roots));
@@ -44,8 +44,10 @@ impl Bounds {
         }
     }
 
-    fn is_below_a_root(&self, path: &AbsolutePath) -> bool {
-        self.roots.iter().any(|root| Path::new(path.as_str()).starts_with(root.as_str()))
+    /// A relative path counts from setup_path, which is looked at itself.
+    fn is_below_a_root(&self, path: &Path) -> bool {
+        let climbs = path.components().any(|part| part == Component::ParentDir);
+        !climbs && (path.is_relative() || self.roots.iter().any(|root| path.starts_with(root.as_str())))
     }
 }
 
@@ -66,17 +68,18 @@ fn listed<T: ToString>(values: &BTreeSet<T>) -> String {
 }
 
 /// Every path that a spec names, with its field. A new one must be added here.
-fn paths(spec: &Spec) -> impl Iterator<Item = (String, &AbsolutePath)> {
+fn paths(spec: &Spec) -> impl Iterator<Item = (String, &str)> {
     let Spec { identity, control: _, limits: _, policy: _, ownership: _, report_id: _, configmap, labels: _ } = spec;
     let crate::Identity { proc_name: _, setup_path, pid_path, config_path, log_path, user: _, index_key: _ } = identity;
     let named = [
-        ("identity.setup_path", Some(setup_path)),
-        ("identity.pid_path", Some(pid_path)),
-        ("identity.config_path", config_path.as_ref()),
-        ("identity.log_path", log_path.as_ref()),
+        ("identity.setup_path", Some(setup_path.as_str())),
+        ("identity.pid_path", Some(pid_path.as_str())),
+        ("identity.config_path", config_path.as_ref().map(PathText::as_str)),
+        ("identity.log_path", log_path.as_ref().map(PathText::as_str)),
     ];
     let named = named.into_iter().filter_map(|(field, path)| Some((field.to_owned(), path?)));
-    let files = configmap.iter().enumerate().map(|(index, file)| (format!("configmap[{index}].path"), &file.path));
+    let files =
+        configmap.iter().enumerate().map(|(index, file)| (format!("configmap[{index}].path"), file.path.as_str()));
     named.chain(files)
 }
 
@@ -142,8 +145,8 @@ mod tests {
         let fields: [(&str, Change); 5] = [
             ("identity.setup_path", |spec, path| spec.identity.setup_path = path),
             ("identity.pid_path", |spec, path| spec.identity.pid_path = path),
-            ("identity.config_path", |spec, path| spec.identity.config_path = Some(path)),
-            ("identity.log_path", |spec, path| spec.identity.log_path = Some(path)),
+            ("identity.config_path", |spec, path| spec.identity.config_path = Some(path.into())),
+            ("identity.log_path", |spec, path| spec.identity.log_path = Some(path.into())),
             ("configmap[0].path", |spec, path| spec.configmap = vec![ConfigFile { path, md5: String::new() }]),
         ];
 
@@ -160,5 +163,10 @@ mod tests {
             }
         }
         assert!("/opt/web/../../etc".parse::<AbsolutePath>().is_err(), "a path with '..' is no path here");
+        for (text, admitted) in [("etc/nginx.conf", true), ("../etc", false), ("/opt/web/../etc", false), (".", true)] {
+            let mut spec = spec();
+            spec.identity.log_path = Some(text.parse().unwrap());
+            assert_eq!(web.admit(&spec).is_ok(), admitted, "{text}");
+        }
     }
 }
