@@ -165,6 +165,11 @@ impl Caller {
         Some(self.refusal(class, host, namespace))
     }
 
+    /// False for a caller without any role.
+    pub(super) fn may_anything(&self) -> bool {
+        Class::ALL.iter().any(|class| self.permissions.allows_anywhere(*class))
+    }
+
     /// For what concerns no single host.
     pub fn must(&self, class: Class) -> Result<()> {
         if self.permissions.allows_everywhere(class) {
@@ -193,7 +198,7 @@ impl Caller {
         if named.peek().is_none() { Ok(()) } else { Err(self.missing(class, named)) }
     }
 
-    fn missing(&self, class: Class, targets: impl IntoIterator<Item = String>) -> ControlError {
+    pub(super) fn missing(&self, class: Class, targets: impl IntoIterator<Item = String>) -> ControlError {
         self.lacking(class, targets).into()
     }
 

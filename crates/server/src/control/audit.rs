@@ -16,6 +16,9 @@ use super::{Caller, Control, ControlError, Result};
 /// So many targets are named in an entry; their number is always whole.
 const TARGETS_NAMED_MAX: usize = 1000;
 
+/// Of what was refused no more are named: whoever may do nothing must not fill the store by asking.
+const REFUSED_TARGETS_NAMED_MAX: usize = 20;
+
 /// What is done to what, in the words of the audit.
 #[derive(Clone, Debug)]
 pub struct Deed {
@@ -108,7 +111,8 @@ impl Control {
         let Err(refusal @ (ControlError::Forbidden(_) | ControlError::OutOfScope { .. })) = &check else {
             return check;
         };
-        let entry = caller.entry(deed, AuditPhase::Refused, refusal.to_string());
+        let mut entry = caller.entry(deed, AuditPhase::Refused, refusal.to_string());
+        entry.targets.truncate(REFUSED_TARGETS_NAMED_MAX);
         if let Err(error) = self.write(entry).await {
             tracing::error!(%error, action = %deed.action, "a refusal is missing in the audit");
         }

@@ -137,7 +137,15 @@ impl Control {
             0 => counted(rows),
             _ => format!("{}; {forbidden} forbidden", counted(rows)),
         };
-        let answers = self.audited(caller, deed, move |control| work(control, agents), told).await?;
+        let class = deed.classes.iter().next().unwrap_or(Class::Register);
+        let answers = if agents.is_empty() && (forbidden > 0 || caller.must_somewhere(class).is_err()) {
+            // Nothing is changed, so nothing begins: the rows say why.
+            let forbidden = caller.missing(class, hosts.iter().map(ToString::to_string));
+            let _ = self.permitted(caller, &deed, Err(forbidden)).await;
+            Vec::new()
+        } else {
+            self.audited(caller, deed, move |control| work(control, agents), told).await?
+        };
         let rows = hosts.iter().zip(&records).zip(refusals).map(|((named, host), refused)| match (host, refused) {
             (None, _) => never_enrolled(named),
             (Some(_), Some(refused)) => refused,

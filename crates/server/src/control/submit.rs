@@ -23,6 +23,9 @@ use super::{
 /// Beyond its own time an operation gets this long for the way there and back.
 const TRAVEL: Duration = Duration::from_secs(10);
 
+/// Refused targets of a task that consists of nothing else.
+const REFUSED_MAX: usize = 100;
+
 /// A task in the making.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
@@ -94,6 +97,7 @@ impl Control {
         for item in items {
             self.draft_item(&mut draft, &caller, item).await?;
         }
+        self.permitted(&caller, &draft.deed(), draft.is_kept(&caller)).await?;
         if let Some(scope) = options.scope {
             let check = self.check_job(&caller, scope, &draft).await;
             self.permitted(&caller, &draft.deed(), check).await?;
@@ -297,6 +301,20 @@ fn known_outcome(
 }
 
 impl Draft {
+    /// A few refused targets are rows of a task, as callers expect. A task that does nothing is not stored for
+    /// callers who may do nothing at all, nor with more refused targets than [`REFUSED_MAX`].
+    fn is_kept(&self, caller: &Caller) -> Result<()> {
+        let class = self.classes.first().copied().unwrap_or(Class::Operate);
+        if !caller.may_anything() {
+            return caller.must_somewhere(class);
+        }
+        let refused = self.outcomes.iter().filter(|(_, outcome)| outcome.code == Code::Forbidden).count();
+        if refused == self.targets.len() && refused > REFUSED_MAX {
+            return Err(caller.missing(class, self.targets.iter().filter_map(|target| Some(target.host?.to_string()))));
+        }
+        Ok(())
+    }
+
     /// The target of the process on this host that is there already.
     fn earlier(&self, key: &ProcessKey, host: Option<&HostSite>) -> Option<usize> {
         self.taken.get(&(key.clone(), host?.agent.clone())).copied()

@@ -222,11 +222,17 @@ async fn check(stage: &Stage, dialect: Dialect, role: &str, op_type: i64, carrie
     let before = if carries == New { None } else { Some(stage.register(dialect, &name).await) };
 
     let body = dialect.body(&name, op_type, carries);
-    if matches!(dialect, Job | JobScripts) && !may(role, op_type, carries) {
-        // Forbidden on its only target: JOB refuses the call.
+    let is_job = matches!(dialect, Job | JobScripts);
+    if (is_job || role == "nobody") && !may(role, op_type, carries) {
+        // Forbidden on its only target: JOB refuses the call. So does every dialect where the caller has no role.
         let answer = stage.call(role, &dialect.path(), &body).await;
         let found = (answer.code(), stage.deliveries().len(), stage.registered(&key).await == before);
-        return if found == (9_900_403, 0, true) { Ok(()) } else { Err(format!("must be refused: {found:?}")) };
+        let code = match dialect {
+            Job | JobScripts => 9_900_403,
+            V2 | Multi | Backend => 1_306_403,
+            Gateway => 1_640_301,
+        };
+        return if found == (code, 0, true) { Ok(()) } else { Err(format!("must be refused: {found:?}")) };
     }
     let task = stage.submit(role, dialect, &body).await;
     let delivered = stage.finish(Code::CheckFailed).await;

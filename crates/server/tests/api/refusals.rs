@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use proctor_store::{ProcessQuery, Store};
+use proctor_store::{AuditEntry, AuditPhase, AuditQuery, ProcessQuery, Store};
 use serde_json::{Value, json};
 
 use crate::support::{APP, Answer, ESB, GATEWAY, JOB, SECRET, World, on_host, registered, spec};
@@ -84,6 +84,7 @@ async fn a_target_that_is_forbidden_is_a_row() {
 #[tokio::test]
 async fn an_operation_on_a_forbidden_target_registers_nothing_there() {
     let world = World::new().await;
+    world.bind("app:stranger", "operator", "namespace:elsewhere").await;
     world.post(&format!("{ESB}/register_proc_info"), registered("a", "10.0.0.1")).await;
     let before = world.store.processes(&ProcessQuery::default()).await.unwrap();
     let item = |name: &str| {
@@ -103,6 +104,62 @@ async fn an_operation_on_a_forbidden_target_registers_nothing_there() {
         assert_eq!(result.data()[format!("0:10.0.0.1:web:{name}")]["error_code"], 403, "{}", result.json);
     }
     assert_eq!(world.store.processes(&ProcessQuery::default()).await.unwrap(), before);
+    world.end().await;
+}
+
+/// Tasks, and the newest entry of the audit.
+async fn stored(world: &World) -> (usize, AuditEntry) {
+    let query = AuditQuery { limit: 100_000, ..AuditQuery::default() };
+    let tasks = world.store.task_ids(10).await.unwrap().len();
+    (tasks, world.store.audit(&query).await.unwrap().pop().unwrap())
+}
+
+#[tokio::test]
+async fn what_an_app_without_any_role_asks_for_stores_nothing_but_a_small_audit_entry() {
+    let world = World::new().await;
+    let agents: Vec<Value> = (0..5000).map(|number| json!(format!("agent-{number}"))).collect();
+    let operation =
+        json!({"meta": {"namespace": "web", "name": "a"}, "op_type": 0, "spec": spec(), "agent_id_list": agents});
+    let hosts: Vec<Value> = (0..5000)
+        .map(|number| json!({"ip": format!("10.0.{}.{}", number / 250, number % 250), "bk_cloud_id": 0, "bk_supplier_id": 0}))
+        .collect();
+    let mut registration = registered("a", "10.0.0.1");
+    registration["hosts"] = json!(hosts);
+
+    let submitted = as_stranger(&world, &format!("{ESB}/operate_proc_v2"), operation, "en").await;
+    let (tasks, of_task) = stored(&world).await;
+    let registered = as_stranger(&world, &format!("{ESB}/register_proc_info"), registration, "en").await;
+    let (_, of_registration) = stored(&world).await;
+
+    assert_eq!((submitted.status, submitted.code()), (StatusCode::OK, 1_306_403), "{}", submitted.json);
+    assert_eq!(registered.data()["0:0:10.0.0.1:web:a"]["error_code"], 403);
+    assert_eq!(tasks, 0);
+    for entry in [of_task, of_registration] {
+        assert_eq!((entry.draft.phase, entry.draft.target_count), (AuditPhase::Refused, 5000), "{entry:?}");
+        assert_eq!(entry.draft.targets.len(), 20);
+        assert!(entry.draft.outcome.len() < 1000, "{}", entry.draft.outcome);
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_task_of_more_than_a_hundred_refused_targets_and_nothing_else_is_refused_as_a_whole() {
+    let world = World::new().await;
+    world.bind("app:stranger", "viewer", "namespace:elsewhere").await;
+    for number in 0..101 {
+        world.enrol(&format!("0:10.1.0.{number}"), &format!("agent-{number}")).await;
+    }
+    let operation = |count: u32| {
+        let agents: Vec<Value> = (0..count).map(|number| json!(format!("agent-{number}"))).collect();
+        json!({"meta": {"namespace": "web", "name": "a"}, "op_type": 0, "spec": spec(), "agent_id_list": agents})
+    };
+
+    let few = as_stranger(&world, &format!("{ESB}/operate_proc_v2"), operation(100), "en").await;
+    let many = as_stranger(&world, &format!("{ESB}/operate_proc_v2"), operation(101), "en").await;
+
+    assert!(few.data()["task_id"].is_string());
+    assert_eq!((many.status, many.code()), (StatusCode::OK, 1_306_403), "{}", many.json);
+    assert_eq!(stored(&world).await.0, 1);
     world.end().await;
 }
 
