@@ -183,7 +183,7 @@ fn time_of(planned: Timestamp) -> Time {
 
 #[cfg(test)]
 mod tests {
-    use proctor_model::{Lifetime, Seconds};
+    use proctor_model::{Lifetime, Period};
     use proctor_supervise::Event;
 
     use super::*;
@@ -194,7 +194,7 @@ mod tests {
     fn managed(cycle: u32) -> Process {
         let spec = spec(|spec| {
             spec.policy.lifetime = Lifetime::Periodic;
-            spec.policy.cycle = Some(Seconds::try_from(cycle).unwrap());
+            spec.policy.cycle = Some(Period::try_from(cycle).unwrap());
         });
         let mut process = Process::new("ns/p".parse().unwrap(), spec.clone(), 1);
         process.handle(Time::default(), Event::Assigned { spec, managed: true, registered_at: 1 });

@@ -142,7 +142,7 @@ async fn old_audit_entries_move_to_a_file_that_the_store_goes_on_from() {
     assert_eq!(files.len(), 1);
     assert_eq!(files[0].0, "audit-000000000001-000000010000.jsonl");
     let begin = AuditAnchor { seq: 0, hash: FIRST_HASH };
-    let last = files[0].1.lines().try_fold(begin, |last, line| verify_line(last, line)).unwrap();
+    let last = files[0].1.lines().try_fold(begin, verify_line).unwrap();
     assert_eq!(world.store.audit_anchor().await.unwrap(), last);
     let left = world.store.audit(&AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap();
     assert_eq!(left.iter().map(|entry| entry.seq).collect::<Vec<_>>(), (10_001..=appended).collect::<Vec<_>>());
