@@ -5,7 +5,7 @@ use std::time::Duration;
 use proctor_model::{Code, Lifetime, OperationKind, Phase};
 
 use super::world::{Habits, World, spec};
-use super::{code_of, running, secs};
+use super::{code_of, period, running};
 
 /// A managed process that has died, and whose start command takes ten minutes.
 fn relaunching() -> World {
@@ -21,7 +21,7 @@ fn relaunching() -> World {
 fn on_schedule() -> World {
     let spec = spec(|spec| {
         spec.policy.lifetime = Lifetime::Periodic;
-        spec.policy.cycle = Some(secs(60));
+        spec.policy.cycle = Some(period(60));
     });
     let mut world = World::new(spec, Habits { appears_after_ms: None, start_takes_ms: 600_000, ..Habits::default() });
     code_of(&mut world, OperationKind::Manage);
