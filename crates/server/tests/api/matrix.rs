@@ -255,7 +255,7 @@ fn native_sample(method: &Method, path: &str, task: &str, id: &str) -> Option<(S
         ("POST", "/users") => json!({ "name": "m" }),
         ("POST", "/users/{name}/tokens") => json!({ "note": "x" }),
         ("PUT", "/users/{name}") => json!({ "disabled": false }),
-        ("POST", "/webhooks") => json!({ "url": "http://127.0.0.1:9/" }),
+        ("POST", "/webhooks") => json!({ "url": "http://192.0.2.1/" }),
         ("POST", "/tasks/{task_id}/cancel" | "/tasks/{task_id}/retry" | "/tasks/{task_id}/resume") => json!({}),
         ("POST", "/apps/{code}/secret") | ("DELETE", _) => json!({}),
         _ => return None,
