@@ -37,6 +37,8 @@ const MODE: u32 = 0o600;
 const F_SETSIG: libc::c_int = 10;
 /// All files are looked at this often, whatever the kernel tells.
 const TRIM_PERIOD: Duration = Duration::from_secs(30);
+/// The same, where the kernel tells of no writes: inotify may be used up or forbidden.
+const TRIM_PERIOD_UNWATCHED: Duration = Duration::from_secs(1);
 /// Between a write and the look at its file: writes come in crowds.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The same, after a file had to be cut: what writes 100 MB/s has written 2 MB by then.
@@ -94,9 +96,10 @@ impl OutputDirectory {
     /// Cuts what daemons have written since, for ever: where the kernel tells of writes, soon after them.
     pub(crate) async fn trim_for_ever(self) {
         let writes = watch_writes(&self.path).inspect_err(|error| {
-            tracing::warn!(%error, "cannot watch the captures; they are cut every {TRIM_PERIOD:?}");
+            tracing::warn!(%error, "cannot watch captures; looking at all of them every {TRIM_PERIOD_UNWATCHED:?}");
         });
         let writes = writes.ok();
+        let period = if writes.is_some() { TRIM_PERIOD } else { TRIM_PERIOD_UNWATCHED };
         let mut looked_at = None;
         let mut written = None;
         loop {
@@ -106,7 +109,7 @@ impl OutputDirectory {
                 None => directory.trim(),
             });
             let pause = if cut.await.unwrap_or(0) > 0 { PAUSE_GROWING } else { PAUSE };
-            let all_at = *looked_at.get_or_insert_with(|| Instant::now() + TRIM_PERIOD);
+            let all_at = *looked_at.get_or_insert_with(|| Instant::now() + period);
             let wrote = async {
                 match &writes {
                     Some(writes) => writes.readable().await.map(drop),
