@@ -24,7 +24,7 @@ async fn every_bad_register_names_its_field_and_changes_nothing() {
         ("/meta/name", json!(""), "name"),
         ("/meta/name", json!("x".repeat(129)), "name"),
         ("/hosts", json!([]), "hosts"),
-        ("/hosts/0/ip", json!("not an ip"), "hosts[0].ip"),
+        ("/hosts/0/ip", Value::Null, "hosts[0].ip"),
         ("/spec/identity/setup_path", json!("relative"), "setup_path"),
         ("/spec/identity/pid_path", json!("/run/../etc/x"), "pid_path"),
         ("/spec/identity/proc_name", Value::Null, "proc_name"),
