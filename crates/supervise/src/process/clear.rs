@@ -98,8 +98,8 @@ impl Process {
                 let failure = self.cancellation("start");
                 self.fail(now, failure.code, failure.message);
             }
-            // An operator's word comes first.
-            AfterClear::Launch { .. } if self.current.is_none() && !self.queue.is_empty() => {
+            // An operator's word comes first, also one that was answered meanwhile: a release.
+            AfterClear::Launch { .. } if self.current.is_none() && (!self.queue.is_empty() || !self.record.managed) => {
                 self.scheduled = false;
                 self.record.attempts = self.record.attempts.saturating_sub(1);
                 self.work = Work::Rest;

@@ -97,3 +97,20 @@ fn a_failed_start_does_not_touch_what_is_older_than_it() {
 
     assert!(world.has_elder());
 }
+
+#[test]
+fn a_release_while_leftovers_are_ended_is_followed_by_no_start() {
+    let mut world = running(forking());
+    let launches = world.launches.len();
+    world.kill_outside();
+    while world.descendants() > 0 {
+        world.pass(Duration::from_millis(1));
+    }
+
+    let release = world.request(OperationKind::Release);
+    world.pass(Duration::from_secs(60));
+
+    assert_eq!(world.outcome(release).map(|outcome| outcome.code), Some(Code::Success));
+
+    assert_eq!((world.launches.len(), world.is_alive()), (launches, false));
+}
