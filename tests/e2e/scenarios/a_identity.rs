@@ -8,8 +8,10 @@ use proctor_runtime::clock;
 use proctor_testkit::{Subject, eventually, skip};
 use serde_json::Value;
 
+use super::d_restarts::storm;
 use super::zero::stat;
-use super::{Scene, numbers, perl, until};
+use super::{IP, Scene, numbers, perl, until};
+use crate::code;
 
 pub(super) fn set(spec: &mut Value, pointer: &str, value: impl Into<Value>) {
     *spec.pointer_mut(pointer).unwrap() = value.into();
@@ -213,6 +215,29 @@ async fn a6_a_pid_that_belongs_to_somebody_else_by_now_is_never_signalled() {
 }
 
 #[tokio::test]
+async fn a6_a_pid_file_that_names_another_managed_process_sends_that_one_no_signal() {
+    let scene = Scene::new("stormy", |_, _| {}).await;
+    let operate = |count: usize, op_type: i64| {
+        let body = storm(&scene.subject, count, op_type);
+        let fleet = &scene.fleet;
+        async move { fleet.operate("operate_proc_multi", &body).await.unwrap() }
+    };
+    let started = operate(2, 0).await;
+    assert_eq!((code(&started, IP, "stormy-0"), code(&started, IP, "stormy-1")), (0, 0), "{started}");
+    let (own, others) = (numbers(&scene.path("0.pid"))[0], numbers(&scene.path("1.pid"))[0]);
+    std::fs::write(scene.path("0.pid"), others.to_string()).unwrap();
+
+    let killed = operate(1, 9).await;
+    until("its own life is over", || !scene.subject.copies().contains(&own)).await;
+    let stopped = operate(1, 1).await;
+
+    assert_eq!((code(&killed, IP, "stormy-0"), code(&stopped, IP, "stormy-0")), (0, 829), "{killed} {stopped}");
+    assert_eq!(scene.subject.copies(), [others], "the other one lives on, in the same life");
+    operate(2, 4).await;
+    scene.zero_list(1).await;
+}
+
+#[tokio::test]
 async fn a8_a_pid_path_that_is_a_directory_means_a_file_named_after_the_process() {
     for slash in ["/", ""] {
         let scene = Scene::new("dired", |subject, spec| {
@@ -393,7 +418,7 @@ async fn a13_a_script_and_a_binary_that_was_replaced_are_still_known() {
     scene.restart_agent().await;
 
     assert_eq!(scene.status().await["pid"], script);
-    assert_eq!(crate::instance(&scene.fleet, super::IP, "replaced").await["pid"], pid);
+    assert_eq!(crate::instance(&scene.fleet, IP, "replaced").await["pid"], pid);
     assert_eq!(scene.operate_on(&binary, 1).await["error_code"], 0);
     assert_eq!(scene.operate(9).await["error_code"], 0);
     // Orphans of the first agent: whether anybody reaps them is not ours to say.

@@ -11,8 +11,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use proctor_model::{Identity, OperationKind, ProcessKey, Spec};
-use proctor_supervise::{Process, Request};
+use proctor_model::{Identity, Look, OperationKind, ProcessKey, Spec};
+use proctor_supervise::{Event, Process, Request};
 
 use super::Driver;
 
@@ -136,5 +136,38 @@ impl Driver {
 
     fn is_instance_of(&self, process: &Process, key: &ProcessKey) -> bool {
         process.key().namespace == key.namespace && process.instance().is_some_and(|instance| instance.of == key.name)
+    }
+}
+
+impl Driver {
+    /// A pid file may name the life of another process that is managed: a stale one, after the kernel gave the
+    /// pid out again. That life is not this process's, whatever its name, and gets none of its signals.
+    pub(super) fn unless_anothers(&self, key: &ProcessKey, mut event: Event) -> Event {
+        if let Event::Looked { look, .. } | Event::Noticed(look) = &mut event
+            && let Some(own) = self.look_without_others(key, look)
+        {
+            *look = own;
+        }
+        event
+    }
+
+    fn look_without_others(&self, key: &ProcessKey, look: &Look) -> Option<Look> {
+        let (Look::Running(life), Some(own)) = (look, self.processes.get(key)) else { return None };
+        let pid_path = &own.spec().identity.pid_path;
+        // Two registrations of one pid file are one process, and another rule's business.
+        let is_anothers = |other: &Process| {
+            other.life() == Some(life)
+                && other.managed()
+                && other.key() != key
+                && other.spec().identity.pid_path != *pid_path
+        };
+        if own.life() == Some(life) || !self.processes.all().any(is_anothers) {
+            return None;
+        }
+        tracing::warn!(process = %key, pid = life.pid, "pid file names another managed process");
+        match own.life().filter(|own| self.host.is_alive(own)) {
+            Some(own) => Some(Look::Running(own.clone())),
+            None => Some(Look::Absent(format!("the pid in {pid_path} is that of another managed process"))),
+        }
     }
 }

@@ -411,6 +411,7 @@ impl Driver {
     }
 
     fn feed(&mut self, key: &ProcessKey, event: Event) {
+        let event = self.unless_anothers(key, event);
         let now = self.now();
         if let Some(process) = self.processes.get_mut(key) {
             process.handle(now, event);
