@@ -5,7 +5,7 @@ use proctor_server::control::{Caller, ControlError, Missing};
 use proctor_store::{RolloutState, Store, TaskView, User};
 
 use crate::rolling::{answer, codes, expect, fleet, is_over, restart, rolling, until};
-use crate::support::World;
+use crate::support::{ESB, World, registered};
 
 /// Somebody with these rights as of now.
 async fn caller(world: &World, subjects: &[&str]) -> Caller {
@@ -179,4 +179,31 @@ async fn a_rolling_task_goes_on_with_the_right_that_its_maker_still_has_from_els
     let done = until(&world, task, "it is over", is_over).await;
     assert!(codes(&done).iter().all(|code| *code == Some(Code::Success)), "{done:?}");
     world.end().await;
+}
+
+#[tokio::test]
+async fn a_rolling_task_releases_nothing_with_a_spec_that_is_no_longer_registered() {
+    for is_removed in [true, false] {
+        let (world, sessions) = fleet().await;
+        let mut submission = restart(rolling(1, 0, 1));
+        submission.caller = ana(&world).await;
+        let maker = submission.caller.clone();
+        let task = world.control.submit(submission).await.unwrap().task;
+        answer(&world, &sessions, &expect(&world, &sessions, 1).await[0], Code::Success).await;
+        until(&world, task, "it pauses", is_paused).await;
+
+        let mut body = registered("m", "10.0.1.1");
+        body["spec"]["control"]["start_cmd"] = serde_json::json!("./other.sh");
+        let call = if is_removed { "unregister_proc_info" } else { "update_proc_info" };
+        world.post(&format!("{ESB}/{call}"), body).await.data();
+        world.control.resume(&maker, task).await.unwrap();
+
+        let over = until(&world, task, "it is over", is_over).await;
+        let skipped = Some(Code::Skipped);
+        assert_eq!(codes(&over), [Some(Code::Success), skipped, skipped, skipped], "removed: {is_removed}");
+        let message = "skipped: the registration of process web/m changed while the task waited, \
+                       so the rolling task was stopped";
+        assert_eq!(over.targets[1].outcome.as_ref().unwrap().message, message);
+        world.end().await;
+    }
 }

@@ -42,6 +42,8 @@ pub(super) enum StopReason {
     TooManyFailures,
     /// Who made it may not operate all of the rest any more; in words.
     RightsWithdrawn(String),
+    /// What a target that waits would be operated with is no longer registered; in words.
+    SpecChanged(String),
 }
 
 impl StopReason {
@@ -49,7 +51,9 @@ impl StopReason {
     pub(super) fn message(&self) -> Cow<'static, str> {
         match self {
             Self::TooManyFailures => "skipped: too many targets before this one failed".into(),
-            Self::RightsWithdrawn(lost) => format!("skipped: {lost}, so the rolling task was stopped").into(),
+            Self::RightsWithdrawn(why) | Self::SpecChanged(why) => {
+                format!("skipped: {why}, so the rolling task was stopped").into()
+            }
         }
     }
 }
@@ -407,7 +411,7 @@ mod tests {
                         Step::Pause => prop_assert!(canary > 0 && stored.released == canary),
                         Step::Resume => {}
                         Step::Stop(StopReason::TooManyFailures) => break prop_assert!(failures > max_failures),
-                        Step::Stop(StopReason::RightsWithdrawn(_)) => unreachable!("the machine knows no rights"),
+                        Step::Stop(StopReason::RightsWithdrawn(_) | StopReason::SpecChanged(_)) => unreachable!("the machine knows no rights"),
                         Step::Finish => break prop_assert_eq!((stored.released, outcomes.len() as u32), (total, total)),
                     }
                     stored = after.clone();

@@ -224,10 +224,12 @@ impl Control {
             let _turn = self.inner.rollouts.turn.lock().await;
             let step = self.with_rolling(task, |rolling| rolling.roll.next(Instant::now())).flatten();
             let Some(mut step) = step else { return Ok(()) };
-            if let Step::Release { below } = step
-                && let Some(reason) = self.withdrawn(task, below).await?
-            {
-                step = Step::Stop(reason);
+            if let Step::Release { below } = step {
+                let reason = match self.withdrawn(task, below).await? {
+                    Some(reason) => Some(reason),
+                    None => self.outdated(task, below).await?,
+                };
+                step = reason.map_or(step, Step::Stop);
             }
             if !self.take(task, &step).await? {
                 return Ok(());

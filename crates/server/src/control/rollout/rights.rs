@@ -2,12 +2,15 @@
 //!
 //! Promised: a target is released only if who made the task may operate it at that moment; where a right on
 //! a target that waits was taken away, the whole rollout stops and says why. Asked before every release, after
-//! every change of access through this server, and every [`RIGHTS_PERIOD`]. Absent: targets that were
-//! released; they are under way, and a cancel is what stops them.
+//! every change of access through this server, and every [`RIGHTS_PERIOD`]. A target is released only with
+//! the spec that is registered at that moment: the right to operate is one to operate what is registered.
+//! Absent: targets that were released; they are under way, and a cancel is what stops them.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{AgentId, Class, Namespace, OperationKind, Permissions, Place, ProcessKey, Subject, TaskId};
+use proctor_model::{AgentId, Class, Namespace, OperationKind, Permissions, Place, ProcessKey, Spec, Subject, TaskId};
 use proctor_store::HostSite;
 
 use super::super::carried::Carried;
@@ -51,6 +54,27 @@ impl Control {
                 tracing::error!(%error, %task, "rights behind a rolling task not checked; trying again");
             }
         }
+    }
+
+    /// Why the targets below this index that wait would be operated with a spec that is not registered any more.
+    pub(super) async fn outdated(&self, task: TaskId, below: u32) -> Result<Option<StopReason>> {
+        let held = |rolling: &mut Rolling| {
+            let mut by_process: BTreeMap<ProcessKey, Vec<(AgentId, Arc<Spec>)>> = BTreeMap::new();
+            for target in rolling.held.iter().take_while(|target| target.operation.index < below) {
+                if let (Some(agent), Some(spec)) = (target.agent.clone(), target.spec.clone()) {
+                    by_process.entry(target.key.clone()).or_default().push((agent, spec));
+                }
+            }
+            by_process
+        };
+        for (key, targets) in self.with_rolling(task, held).unwrap_or_default() {
+            let registered = self.specs_on(&key, targets.iter().map(|(agent, _)| agent.clone()).collect()).await?;
+            if targets.iter().any(|(agent, spec)| registered.get(agent) != Some(spec)) {
+                let why = format!("the registration of process {key} changed while the task waited");
+                return Ok(Some(StopReason::SpecChanged(why)));
+            }
+        }
+        Ok(None)
     }
 
     /// Why the targets below this index that wait must not be released.
