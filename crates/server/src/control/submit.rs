@@ -76,6 +76,8 @@ impl Control {
         for item in submission.items {
             self.draft_item(&mut draft, &submission.caller, item).await?;
         }
+        // Who would get no task gets no plan either: its rows tell which hosts there are.
+        draft.is_kept(&submission.caller)?;
         let mut outcomes: HashMap<u32, Outcome> = draft.outcomes.into_iter().collect();
         let items = draft.items;
         let targets = (0..).zip(draft.targets);
