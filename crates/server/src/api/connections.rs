@@ -2,8 +2,9 @@
 //!
 //! Promised: no more than [`ConnectionLimits`] are open; when a new one comes beyond that, the one that
 //! gives way is, in this order, a connection on which nobody was authenticated and that is idle, then one
-//! that is slow to send its request, then one that is idle after authenticated calls; the longest quiet first.
-//! A connection that is at work for somebody known never gives way. A head that does not come whole,
+//! that is slow to send its request, then one that is idle after authenticated calls, then one on which nothing
+//! moves while its peer should take an answer; the longest quiet first. A connection never gives way while a
+//! handler is at work for somebody known. A head that does not come whole,
 //! an idle connection and a peer that does not read are closed after a while whether there is room or not.
 //! Absent: limits on bodies (`bodies`) and on calls (`limits`).
 
@@ -83,11 +84,13 @@ pub(super) struct Connection {
     /// Cancelled when it has to go.
     pub(super) gives_way: CancellationToken,
     in_flight: AtomicU32,
+    /// Those of them whose handler has not answered yet.
+    in_handler: AtomicU32,
     is_known: AtomicBool,
     is_http2: AtomicBool,
     /// Since when a head is expected or coming; none while a call is under way or nothing has come.
     head_since: AtomicU64,
-    last_read: AtomicU64,
+    last_progress: AtomicU64,
     /// The end of the last call.
     idle_since: AtomicU64,
     write_blocked_since: AtomicU64,
@@ -108,13 +111,14 @@ impl Connection {
 
     fn rank(&self, now: u64) -> Option<Rank> {
         let is_busy = self.in_flight.load(Ordering::Relaxed) > 0;
-        let last_read = self.last_read.load(Ordering::Relaxed);
-        let is_slow = now.saturating_sub(last_read) >= millis(SLOW_AFTER);
+        let last_progress = self.last_progress.load(Ordering::Relaxed);
+        let is_slow = now.saturating_sub(last_progress) >= millis(SLOW_AFTER);
         match (self.is_known.load(Ordering::Relaxed), is_busy) {
-            (false, false) => Some((0, last_read)),
-            (false, true) => is_slow.then_some((1, last_read)),
-            (true, false) => Some((2, last_read)),
-            (true, true) => None,
+            (false, false) => Some((0, last_progress)),
+            (false, true) => is_slow.then_some((1, last_progress)),
+            (true, false) => Some((2, last_progress)),
+            (true, true) if self.in_handler.load(Ordering::Relaxed) > 0 => None,
+            (true, true) => is_slow.then_some((3, last_progress)),
         }
     }
 
@@ -127,7 +131,9 @@ impl Connection {
             return true;
         }
         if self.in_flight.load(Ordering::Relaxed) > 0 {
-            return false;
+            // A window of zero blocks an answer of HTTP/2 without a write that blocks.
+            let is_answering = self.in_handler.load(Ordering::Relaxed) == 0;
+            return is_answering && since(&self.last_progress, WRITE_STALL_MAX);
         }
         // Of HTTP/2 there are frames besides heads.
         let has_slow_head = !self.is_http2.load(Ordering::Relaxed) && since(&self.head_since, HEAD_TIME_MAX);
@@ -135,15 +141,21 @@ impl Connection {
     }
 
     pub(super) fn begin_call(self: &Arc<Self>, is_http2: bool) -> InFlight {
+        self.in_handler.fetch_add(1, Ordering::Relaxed);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.is_http2.store(is_http2, Ordering::Relaxed);
         self.head_since.store(0, Ordering::Relaxed);
-        InFlight(self.clone())
+        InFlight { connection: self.clone(), is_answered: false }
+    }
+
+    /// Nobody waits for anything on it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) == 0
     }
 
     fn has_read(&self, bytes: usize) {
         let now = self.now();
-        self.last_read.store(now, Ordering::Relaxed);
+        self.last_progress.store(now, Ordering::Relaxed);
         if bytes > 0 && self.in_flight.load(Ordering::Relaxed) == 0 {
             let _ = self.head_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -151,6 +163,7 @@ impl Connection {
 
     fn has_written(&self, is_blocked: bool) {
         if !is_blocked {
+            self.last_progress.store(self.now(), Ordering::Relaxed);
             self.write_blocked_since.store(0, Ordering::Relaxed);
         } else {
             let since = &self.write_blocked_since;
@@ -165,12 +178,26 @@ fn millis(duration: Duration) -> u64 {
 
 /// A call until its answer is written.
 #[derive(Debug)]
-pub(super) struct InFlight(Arc<Connection>);
+pub(super) struct InFlight {
+    connection: Arc<Connection>,
+    is_answered: bool,
+}
+
+impl InFlight {
+    /// The handler is done; from now on it is the peer who is waited for.
+    pub(super) fn answers(&mut self) {
+        if !std::mem::replace(&mut self.is_answered, true) {
+            self.connection.last_progress.store(self.connection.now(), Ordering::Relaxed);
+            self.connection.in_handler.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.idle_since.store(self.0.now(), Ordering::Relaxed);
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.answers();
+        self.connection.idle_since.store(self.connection.now(), Ordering::Relaxed);
+        self.connection.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -199,16 +226,17 @@ impl Connections {
             started: self.started,
             gives_way: CancellationToken::new(),
             in_flight: AtomicU32::new(0),
+            in_handler: AtomicU32::new(0),
             is_known: AtomicBool::new(false),
             is_http2: AtomicBool::new(false),
             head_since: AtomicU64::new(0),
-            last_read: AtomicU64::new(0),
+            last_progress: AtomicU64::new(0),
             idle_since: AtomicU64::new(0),
             write_blocked_since: AtomicU64::new(0),
         });
         let now = connection.now();
         connection.head_since.store(now, Ordering::Relaxed);
-        connection.last_read.store(now, Ordering::Relaxed);
+        connection.last_progress.store(now, Ordering::Relaxed);
         open.insert(connection.id, connection.clone());
         Some(Admitted { connections: self.clone(), connection })
     }
@@ -352,7 +380,7 @@ mod tests {
         let [idle_caller, slow, idle] = [0; 3].map(|_| connections.admit(peer(1)).unwrap());
         idle_caller.connection.is_of_somebody_known();
         let _call = slow.connection.begin_call(false);
-        slow.connection.last_read.store(0, Ordering::Relaxed);
+        slow.connection.last_progress.store(0, Ordering::Relaxed);
         let gone = || [&idle_caller, &slow, &idle].map(|admitted| admitted.connection.gives_way.is_cancelled());
 
         let first = connections.admit(peer(2)).unwrap();
@@ -379,6 +407,27 @@ mod tests {
 
         drop(calls);
         assert!(connections.admit(peer(3)).is_some());
+    }
+
+    #[test]
+    fn an_answer_that_nobody_takes_gives_way_and_is_overdue() {
+        let started = Instant::now().checked_sub(2 * SLOW_AFTER).unwrap();
+        let connections = Connections::started_at(ConnectionLimits { total: 1, per_peer: 1 }, started);
+        let admitted = connections.admit(peer(1)).unwrap();
+        let connection = &admitted.connection;
+        connection.is_of_somebody_known();
+        let mut call = connection.begin_call(true);
+        connection.last_progress.store(1, Ordering::Relaxed);
+        assert!(connections.admit(peer(2)).is_none(), "its handler is at work");
+
+        call.answers();
+
+        assert!(!connection.is_overdue(connection.now()));
+        assert!(connection.is_overdue(connection.now() + millis(WRITE_STALL_MAX) + 10));
+        assert!(connections.admit(peer(2)).is_none(), "it has just begun to answer");
+        connection.last_progress.store(1, Ordering::Relaxed);
+        assert!(connections.admit(peer(2)).is_some());
+        assert!(connection.gives_way.is_cancelled());
     }
 
     #[test]

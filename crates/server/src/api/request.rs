@@ -49,23 +49,29 @@ impl Call {
             Ok(found) => found,
             Err(error) => return Err(early(&state, body, error).await),
         };
-        let (caller, body) = match in_headers {
+        // Where the caller is known before the body, its slow bodies count as calls.
+        let (caller, body, ticket) = match in_headers {
             Some(credentials) => {
                 let caller = match known(&state, &credentials, &head.extensions, origin).await {
                     Ok(caller) => caller,
                     Err(error) => return Err(early(&state, body, error).await),
                 };
+                let ticket = match state.border.calls.take(&caller) {
+                    Ok(ticket) => ticket,
+                    Err(busy) => return Err(early(&state, body, busy.into()).await),
+                };
                 let sender = Sender::Caller(key_of(&caller));
-                (caller, state.border.bodies.read(body, &sender).await?)
+                (caller, state.border.bodies.read(body, &sender).await?, ticket)
             }
             None => {
                 let peer = origin.remote.map(|remote| remote.to_string()).unwrap_or_default();
                 let body = state.border.bodies.read(body, &Sender::Stranger(peer)).await?;
                 let credentials = in_body(behind_esb, &head, &body.bytes).await?;
-                (known(&state, &credentials, &head.extensions, origin).await?, body)
+                let caller = known(&state, &credentials, &head.extensions, origin).await?;
+                let ticket = state.border.calls.take(&caller)?;
+                (caller, body, ticket)
             }
         };
-        let ticket = state.border.calls.take(&caller)?;
         Ok(Self { control: state.control, caller, uri: head.uri, body, border: state.border, _ticket: ticket })
     }
 

@@ -83,12 +83,13 @@ async fn carry(
     }
     let connection = admitted.connection.clone();
     let service = service_fn(|mut request: Request<Incoming>| {
-        let call = connection.begin_call(request.version() == Version::HTTP_2);
+        let mut call = connection.begin_call(request.version() == Version::HTTP_2);
         request.extensions_mut().insert(ConnectInfo(peer));
         request.extensions_mut().insert(connection.clone());
         let router = router.clone();
         async move {
             let response = router.oneshot(request.map(Body::new)).await.unwrap_or_else(|never| match never {});
+            call.answers();
             Ok::<Response<Answering>, Infallible>(response.map(|body| Answering { body, _call: call }))
         }
     });
@@ -99,6 +100,9 @@ async fn carry(
         () = admitted.connection.gives_way.cancelled() => GOODBYE_MAX,
         () = shutdown.cancelled() => DRAIN_MAX,
     };
+    if !shutdown.is_cancelled() && admitted.connection.is_idle() {
+        return; // nothing to end: its descriptor is wanted at once
+    }
     served.as_mut().graceful_shutdown();
     match tokio::time::timeout(patience, served).await {
         Ok(ended) => told(peer, ended),
