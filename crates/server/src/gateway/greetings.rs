@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 /// Greetings at the same time of addresses that are not known, and of those that are.
@@ -31,11 +31,20 @@ const KNOWN_ADDRESSES_MAX: usize = 200_000;
 /// How long a new peer waits, and how often it looks meanwhile for one that has stalled.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
+/// Peers that wait for a greeting; beyond it a new one is closed at once.
+const WAITING_MAX: usize = 512;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Greetings {
     state: Mutex<State>,
     changed: Notify,
+    waiting: Semaphore,
+}
+
+impl Default for Greetings {
+    fn default() -> Self {
+        Self { state: Mutex::default(), changed: Notify::new(), waiting: Semaphore::new(WAITING_MAX) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -94,6 +103,16 @@ impl Greetings {
             }
             let _ = tokio::time::timeout(LOOK_PERIOD, changed).await;
         }
+    }
+
+    /// At once, or not at all.
+    pub(super) fn admit_now(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
+        self.try_admit(peer.to_canonical(), Instant::now())
+    }
+
+    /// The right to wait in [`Self::admit`]; None where too many do.
+    pub(super) fn wait(&self) -> Option<SemaphorePermit<'_>> {
+        self.waiting.try_acquire().ok()
     }
 
     fn try_admit(self: &Arc<Self>, peer: IpAddr, now: Instant) -> Option<Admitted> {

@@ -82,12 +82,20 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, gateway: Arc<Gatew
             }
         };
         backoff.reset();
-        let Some(admitted) = gateway.greetings.admit(peer.ip()).await else {
-            tracing::debug!(%peer, "too many link handshakes: a new connection is closed");
-            continue;
-        };
+        // Nobody is waited for here: known agents stand in the same queue as strangers until they are accepted.
+        let at_once = gateway.greetings.admit_now(peer.ip());
         let (gateway, acceptor, of_tasks) = (gateway.clone(), acceptor.clone(), tasks.clone());
         tasks.spawn("link greeting", async move {
+            let admitted = match at_once {
+                Some(admitted) => Some(admitted),
+                None => match gateway.greetings.wait() {
+                    Some(_waiting) => gateway.greetings.admit(peer.ip()).await,
+                    None => None,
+                },
+            };
+            let Some(admitted) = admitted else {
+                return tracing::debug!(%peer, "too many link handshakes: a new connection is closed");
+            };
             let greeting = Box::pin(async {
                 if tokio::time::timeout(SILENCE_LIMIT, stream.readable()).await.is_err() {
                     return;
