@@ -15,8 +15,9 @@ pub struct HostKey {
 }
 
 impl HostKey {
+    /// An IPv4 address that is written as an IPv6 one is the same address.
     pub fn new(cloud: u32, supplier: u32, ip: IpAddr) -> Self {
-        Self { cloud, supplier, ip }
+        Self { cloud, supplier, ip: ip.to_canonical() }
     }
 }
 
@@ -65,6 +66,7 @@ mod tests {
     fn a_host_is_an_ip_or_cloud_and_ip() {
         assert_eq!("3:10.0.0.1".parse::<HostKey>().unwrap().to_string(), "3:10.0.0.1");
         assert_eq!("10.0.0.1".parse::<HostKey>().unwrap().to_string(), "0:10.0.0.1");
+        assert_eq!("0:::ffff:10.0.0.1".parse::<HostKey>().unwrap().to_string(), "0:10.0.0.1");
         assert!("x:10.0.0.1".parse::<HostKey>().is_err());
         assert!("host-a".parse::<HostKey>().is_err());
     }
