@@ -3,7 +3,7 @@
 //! Promised: no more than [`ConnectionLimits`] are open; when a new one comes beyond that, the one that
 //! gives way is, in this order, a connection on which nobody was authenticated and that is idle, then one
 //! that is slow to send its request, then one that is idle after authenticated calls, then one on which nothing
-//! moves while its peer should take an answer; the longest quiet first. A connection never gives way while a
+//! moves while its peer should send a body or take an answer; the longest quiet first. A connection never gives way while a
 //! handler is at work for somebody known. A head that does not come whole,
 //! an idle connection and a peer that does not read are closed after a while whether there is room or not.
 //! Absent: limits on bodies (`bodies`) and on calls (`limits`).
@@ -84,7 +84,7 @@ pub(super) struct Connection {
     /// Cancelled when it has to go.
     pub(super) gives_way: CancellationToken,
     in_flight: AtomicU32,
-    /// Those of them whose handler has not answered yet.
+    /// Those of them that a handler is at work on: their body is there, their answer is not.
     in_handler: AtomicU32,
     is_known: AtomicBool,
     is_http2: AtomicBool,
@@ -148,6 +148,12 @@ impl Connection {
         InFlight { connection: self.clone(), is_answered: false }
     }
 
+    /// Until the guard is dropped it is the peer who is waited for: the body of a call is being read.
+    pub(super) fn reads_body(self: &Arc<Self>) -> ReadingBody {
+        self.in_handler.fetch_sub(1, Ordering::Relaxed);
+        ReadingBody(self.clone())
+    }
+
     /// Nobody waits for anything on it.
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) == 0
@@ -181,6 +187,16 @@ fn millis(duration: Duration) -> u64 {
 pub(super) struct InFlight {
     connection: Arc<Connection>,
     is_answered: bool,
+}
+
+/// The body of a call that is being read.
+#[derive(Debug)]
+pub(super) struct ReadingBody(Arc<Connection>);
+
+impl Drop for ReadingBody {
+    fn drop(&mut self) {
+        self.0.in_handler.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl InFlight {
@@ -419,6 +435,10 @@ mod tests {
         let mut call = connection.begin_call(true);
         connection.last_progress.store(1, Ordering::Relaxed);
         assert!(connections.admit(peer(2)).is_none(), "its handler is at work");
+        let body = connection.reads_body();
+        assert!(connection.rank(connection.now()).is_some(), "its body comes slowly");
+        drop(body);
+        assert!(connection.rank(connection.now()).is_none());
 
         call.answers();
 

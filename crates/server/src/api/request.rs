@@ -45,6 +45,8 @@ impl Call {
     pub(super) async fn read(state: ApiState, family: Family, request: Request) -> Result<Self, ApiError> {
         let origin = origin_of(request.headers(), request.extensions());
         let (head, body) = request.into_parts();
+        let connection = head.extensions.get::<Arc<Connection>>().cloned();
+        let reading = connection.as_ref().map(Connection::reads_body);
         let (behind_esb, in_headers) = match in_headers(&state, family, &head, &origin) {
             Ok(found) => found,
             Err(error) => return Err(early(&state, body, error).await),
@@ -72,6 +74,7 @@ impl Call {
                 (caller, body, ticket)
             }
         };
+        drop(reading);
         Ok(Self { control: state.control, caller, uri: head.uri, body, border: state.border, _ticket: ticket })
     }
 
