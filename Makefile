@@ -1,5 +1,5 @@
-# Two commands: `make run` starts the product, `make test` runs everything that must hold.
-# Both install what they need.
+# Start with `make run` (the product, locally) and `make test` (all checks); `make help` lists the targets.
+# Targets install the tools they need.
 
 CARGO ?= cargo
 NEXTEST_VERSION := 0.9.143
@@ -9,43 +9,52 @@ FUZZ_SECONDS ?= 300
 SCHEMATHESIS_EXAMPLES ?= 40
 FUZZ_TARGETS ?= pidfile proc cron ledger frames
 
-.PHONY: run release build test lint unit deny bench fuzz docs schemathesis tools system
+.DEFAULT_GOAL := run
 
-## Starts a server, a local agent and a demo process, on an embedded store.
+.PHONY: help run release build test lint unit deny bench fuzz docs schemathesis tools system
+
+## List the targets
+help:
+	@awk '/^## /{text=substr($$0,4)} /^[a-z]+:/&&text{split($$0,name,":"); printf "%-14s%s\n",name[1],text; text=""}' $(MAKEFILE_LIST)
+
+## Start a server, a local agent and a demo process on an embedded store
 run: system
 	$(CARGO) run --bin proctor -- dev $(DEV_ARGS)
 
-## Optimised programs for a real installation, in target/release.
+## Build the optimised programs in target/release
 release: system
 	$(CARGO) build --release --bins
 
+## Build the whole workspace, tests included
 build:
 	$(CARGO) build --workspace --all-targets
 
-## Everything: format, lints, dependency rules, unit, property, conformance and end-to-end tests.
+## Run all checks: format, lints, crate direction, all tests, dependency audit
 test: system tools lint unit deny
 
+## Check format, clippy and the direction of crate dependencies
 lint:
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/check-direction
 
+## Run unit, property, conformance and end-to-end tests, and list skipped ones
 unit: build
 	@rm -rf $${CARGO_TARGET_DIR:-target}/skipped-tests
 	$(CARGO) nextest run --workspace
 	@scripts/report-skips
 
-## Licences, bans and sources of the dependencies, and advisories where the database can be fetched.
+## Check licences, bans, sources and advisories of the dependencies
 deny:
 	scripts/check-dependencies $(DENY_VERSION)
 
-## Measures everything beside peers, which it installs under target; see docs/benchmarks.md.
+## Benchmark against peers, which are installed under target; see docs/benchmarks.md
 bench: system
 	scripts/install-bench-peers target/bench-peers
 	$(CARGO) build --release --bins
 	target/release/proctor-bench all $(BENCH_ARGS) | tee target/benchmarks.md
 
-## Fuzzes every target for FUZZ_SECONDS, one after the other. What is new goes to fuzz/target/corpus.
+## Fuzz each of FUZZ_TARGETS for FUZZ_SECONDS; new inputs go to fuzz/target/corpus
 fuzz: system
 	@rustup run nightly rustc --version > /dev/null 2>&1 || rustup toolchain install nightly --profile minimal
 	@command -v cargo-fuzz > /dev/null || $(CARGO) install --locked cargo-fuzz@$(FUZZ_VERSION)
@@ -55,18 +64,19 @@ fuzz: system
 			-timeout=10 -print_final_stats=1 $$(test ! -f $$words || echo -dict=$$words); \
 	done
 
-## Rewrites the documents that come from the code.
+## Regenerate docs/errors.md and docs/openapi.json from the code
 docs:
 	PROCTOR_UPDATE_DOCS=1 $(CARGO) nextest run --package proctor-server errors openapi
 
-## A C compiler for SQLite and the TLS library; what the tests use from the system.
+## Install missing system packages: a C compiler for SQLite and TLS, and what the tests use
 system:
 	@scripts/install-system-packages
 
-## Puts the OpenAPI document to the test for longer than `make test` does.
+## Test the API against its OpenAPI document for longer than `make test` does
 schemathesis: system build
 	SCHEMATHESIS_EXAMPLES=$(SCHEMATHESIS_EXAMPLES) $(CARGO) nextest run --package proctor-e2e openapi
 
+## Install schemathesis and cargo-nextest
 tools:
 	@scripts/schemathesis
 	@command -v cargo-nextest > /dev/null || $(CARGO) install --locked cargo-nextest@$(NEXTEST_VERSION)
