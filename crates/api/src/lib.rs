@@ -1,9 +1,11 @@
-//! The words of the native API, `/api/v1`: what is asked and what is answered.
+//! Request and response types of the native API, `/api/v1`.
 //!
-//! Server and client use the same types, and the OpenAPI document is made from them. Promised: a
-//! request refuses fields that it does not know, so that a misspelt one is noticed; an answer is read
-//! also where a newer server says more. Times are Unix seconds, unless a name ends in `_ms`. A host
-//! is written `CLOUD:IP`, a process `NAMESPACE/NAME`. Absent: what the calls do, and who may.
+//! Server and client use the same types, and the OpenAPI document is generated from them. Promised: a
+//! request rejects unknown fields, so that a typo is noticed; a response may have fields of a newer
+//! server. Times are Unix seconds, unless a name ends in `_ms`. A host is written `CLOUD:IP`, a process
+//! `NAMESPACE/NAME`. Absent: what the calls do, and permissions.
+//!
+//! Start at `operations` and `tasks`; the table of registration fields is in `registration`.
 
 mod access;
 mod audit;

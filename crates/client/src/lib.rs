@@ -1,8 +1,10 @@
 //! The typed client of the native API, for the CLI and for tests.
 //!
 //! Promised: one method for each call of `/api/v1`, in the types of `proctor-api`; every request has a
-//! time limit; an error says which server, and what the server said. Absent: retries (the caller knows
-//! whether a call may be repeated), and any meaning: what the answers mean is said by `proctor-model`.
+//! time limit; an error names the server and says what it answered. Absent: retries (the caller knows
+//! whether a call may be repeated) and interpretation (that is `proctor-model`).
+//!
+//! Start at [`Client`]; its methods are grouped by file as the API is.
 
 mod access;
 mod credentials;

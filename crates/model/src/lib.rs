@@ -1,10 +1,12 @@
-//! The meaning of Proctor: hosts, processes, specs, operations, tasks, outcomes and pools, and who
-//! may do what.
+//! The domain types of Proctor: hosts, processes, specs, operations, tasks, outcomes, pools, events and
+//! permissions.
 //!
 //! Promised: a value of a type in this crate is valid; everything that comes from outside is
 //! parsed into these types once, at the border, with an error that names the field.
 //! Absent: input and output, clocks, randomness, and any number of a wire dialect except in
-//! [`Code`], whose numbers all dialects share, and in the form that GSE gives to an [`Event`].
+//! [`Code`], whose numbers all dialects share, and in the format that GSE uses for an [`Event`].
+//!
+//! Start at `spec`, `operation` and `incarnation`.
 
 mod access;
 mod code;

@@ -1,14 +1,16 @@
-//! Who is who on the link: the server's own authority, the keys and certificates of agents, join
-//! tokens, and the TLS configurations made of them.
+//! Identities on the link: the server's own certificate authority, the keys and certificates of agents,
+//! join tokens, and the TLS configurations made from them.
 //!
 //! Promised: TLS 1.3 only, through the aws-lc-rs provider that every configuration names itself
-//! (no process-wide install is needed); no session is resumed, so a certificate is looked at on
+//! (no process-wide install is needed); no session is resumed, so the certificate is verified on
 //! every connection; an agent's certificate says only what the authority decided, never what the
 //! request asked for; Debug of anything secret shows no secret.
 //!
-//! Absent: storage, sockets, and the clock (times are arguments; only rustls itself looks at the
-//! system's clock when it verifies a peer). Nothing here revokes: whoever has a verified
-//! certificate is told by [`agent_of`], and the server decides whether that agent may still speak.
+//! Absent: storage, sockets, and the clock (times are arguments; only rustls itself reads the
+//! system's clock when it verifies a peer). Nothing here revokes: [`agent_of`] says whom a verified
+//! certificate names, and the server decides whether that agent may still connect.
+//!
+//! Start at `authority` and `tls`.
 
 mod agent_key;
 mod authority;

@@ -1,8 +1,11 @@
-//! What every long-running program of ours needs: named tasks that end, back-off, and the clock.
+//! What every long-running program of ours needs: named tasks that end, backoff, the clock, logging
+//! that never blocks, and private files.
 //!
 //! Promised: a task that was spawned here ends when its program shuts down, and its panic is logged with
-//! its name; the end of a critical one is told to the program, which must not go on without it; the log
-//! stops nobody. Absent: any knowledge of what the tasks do.
+//! its name; when a critical one ends, the program is told and must not continue without it; logging
+//! never blocks. Absent: any knowledge of what the tasks do.
+//!
+//! Start at [`Tasks`].
 
 mod backoff;
 pub mod clock;

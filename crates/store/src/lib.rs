@@ -1,17 +1,19 @@
-//! The store is the truth of the control plane; memory is only speed.
+//! The store is the source of truth of the control plane; memory is only a cache.
 //!
-//! Promised: a call that returned `Ok` has been written durably; every call is atomic; both
-//! implementations pass [`conformance`]. Absent: any knowledge of HTTP, links or agents' sessions
+//! Promised: a call that returned `Ok` has been written durably; every call is atomic; every
+//! implementation passes [`conformance`]. Absent: any knowledge of HTTP, links or agents' sessions
 //! beyond their epoch, and any clock: times are arguments, in Unix milliseconds.
 //!
 //! What is stored: apps, users with their tokens, roles and bindings, businesses, sets of them and
 //! the placement of hosts, the audit log, join tokens, secrets of the server, hosts with the epoch of
 //! their newest session, specs (content-addressed), registrations with their generation, the last observation
 //! of each registered process, pools, tasks with their targets, outcomes, events with the last
-//! sequence of each agent, and webhooks with how far each has come.
+//! sequence of each agent, and webhooks with their cursors.
 //! What is not: sessions and heartbeats (memory), queues (rebuilt from the targets without an
 //! outcome by [`Store::open_targets`]).
 //! Hot: `create_task`, `record_outcomes`, `task`, `append_events`, `events`.
+//!
+//! Start at [`Store`]; its implementation is `sqlite`.
 
 mod access_records;
 pub mod audit;

@@ -1,10 +1,12 @@
 //! Thousands of simulated agents in one process, for load and fault tests of a real server.
 //!
-//! Promised: every agent has its own key, certificate and TLS connection, speaks the real link and
-//! follows the rules of a real agent's ledger ([`agent`]); only its host is made up, with the latencies
-//! and faults of a [`Behaviour`]. What the server promises to agents is checked on the way
+//! Promised: every agent has its own key, certificate and TLS connection, uses the real link protocol
+//! and follows the rules of a real agent's ledger ([`agent`]); only its host is simulated, with the
+//! latencies and faults of a [`Behaviour`]. What the server guarantees to agents is checked on the way
 //! ([`Violation`]). The same options give the same agents the same faults.
 //! Absent: real processes; use `proctor-agent` for those.
+//!
+//! Start at [`agent`] (the simulated agent, without IO) and `connection` (its socket).
 
 mod agent;
 mod behaviour;

@@ -1,8 +1,10 @@
 //! Real programs for tests and benchmarks: a server, agents, and processes to supervise.
 //!
 //! Promised: everything lives in a temporary directory and on ports of its own, and is gone when
-//! the value is dropped, supervised processes included. Waiting means asking again until a
-//! condition holds, up to a generous limit. Absent: fakes.
+//! the value is dropped, supervised processes included. Waiting means polling until a condition
+//! holds, up to a generous limit. Absent: fakes.
+//!
+//! Start at [`Fleet`].
 
 mod fleet;
 mod program;

@@ -1,14 +1,16 @@
-//! The language of the link between agents and servers: messages, and frames that carry them.
+//! The protocol of the link between agents and servers: messages, and frames that carry them.
 //!
 //! Promised: what the codecs yield is made of valid model types; a frame is at most
 //! [`FRAME_BYTES_MAX`] bytes with at most [`ITEMS_MAX`] items; no input makes a codec panic; a
-//! message kind of a newer peer yields `Unknown`, and a value that is not understood (an unknown number of
-//! an enum, a text over its bound) costs its own item: it is carried as far as that has a meaning, or
-//! skipped; what is no frame or no message is a [`WireError`] after which the stream is of no more use;
-//! what is sent is cut to its bounds; Debug never shows a token's secret.
+//! message kind of a newer peer yields `Unknown`, and a value that is not understood (an unknown number
+//! of an enum, a text over its bound) costs its own item: it is carried as far as it has a meaning, or
+//! skipped; what is no frame or no message is a [`WireError`], after which the stream is unusable;
+//! what is sent is truncated to its bounds; Debug never shows a token's secret.
 //!
 //! Absent: input and output, TLS, clocks, and any rule about which message may follow which.
 //! Durations travel in whole milliseconds; a finer part is dropped.
+//!
+//! Start at `message` (as the code sees it) and `proto/link.proto` (as the wire does).
 
 mod codec;
 mod convert;
