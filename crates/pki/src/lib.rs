@@ -24,7 +24,7 @@ pub use agent_key::{AgentKey, requested_fingerprint};
 pub use authority::{Authority, AuthoritySecret};
 pub use certificate::{agent_of, expires_at, expires_at_der, key_fingerprint_der};
 pub use error::{PkiError, Result, TokenProblem};
-pub use secret::{hash_secret, random_bytes, random_secret, secrets_match};
+pub use secret::{hash_secret, hex, random_bytes, random_secret, secrets_match};
 pub use tls::{enrol_config, server_config, server_name, session_config};
 pub use token::JoinToken;
 

@@ -6,7 +6,7 @@
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::hmac;
-use proctor_pki::{hash_secret, random_bytes, secrets_match};
+use proctor_pki::{hash_secret, hex, random_bytes, secrets_match};
 use proctor_store::{Result, Store};
 
 /// Its name in the store.
@@ -44,7 +44,7 @@ impl Keys {
         Ok(Self::from_master(&store.secret_or_insert(MASTER, fresh).await?))
     }
 
-    fn from_master(master: &[u8]) -> Self {
+    pub(crate) fn from_master(master: &[u8]) -> Self {
         let master = hmac::Key::new(hmac::HMAC_SHA256, master);
         let derived = |purpose: &str| hmac::sign(&master, purpose.as_bytes());
         let key = |purpose| hmac::Key::new(hmac::HMAC_SHA256, derived(purpose).as_ref());
@@ -59,8 +59,7 @@ impl Keys {
     /// What is stored of a secret.
     pub fn hash(&self, secret: &str) -> String {
         let tag = hmac::sign(&self.secrets, secret.as_bytes());
-        let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{KEYED}{hex}")
+        format!("{KEYED}{}", hex(tag.as_ref()))
     }
 
     /// In constant time; both hashes are made whatever the stored one is.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use proctor_pki::{random_bytes, random_secret};
+use proctor_pki::{hex, random_bytes, random_secret};
 
 const PREFIX: &str = "pt_";
 const ID_BYTES: usize = 8;
@@ -17,7 +17,7 @@ pub struct TokenText {
 
 impl TokenText {
     pub(crate) fn generate() -> Self {
-        let id = random_bytes::<ID_BYTES>().iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = hex(&random_bytes::<ID_BYTES>());
         Self { id, secret: random_secret() }
     }
 

@@ -1,6 +1,7 @@
 //! What one request carries: its body, its signature, and how far the webhook has come with it.
 
 use aws_lc_rs::hmac;
+use proctor_pki::hex;
 use proctor_store::{StoredEvent, WebhookFormat};
 use serde_json::{Value, json};
 
@@ -62,8 +63,7 @@ pub(super) fn signature(secret: &str, timestamp: &str, body: &[u8]) -> String {
         context.update(part);
     }
     let tag = context.sign();
-    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256={hex}")
+    format!("sha256={}", hex(tag.as_ref()))
 }
 
 #[cfg(test)]

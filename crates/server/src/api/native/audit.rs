@@ -9,6 +9,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use proctor_api::{AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView, LIMIT_MAX};
 use proctor_model::Class;
+use proctor_pki::hex;
 use proctor_store::{AuditAnchor, AuditEntry, audit};
 
 use super::body::{Params, page_limit};
@@ -138,8 +139,4 @@ fn view(entry: &AuditEntry) -> AuditView {
         prev_hash: hex(&entry.prev_hash),
         hash: hex(&entry.hash),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
