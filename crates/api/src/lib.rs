@@ -19,6 +19,7 @@ mod places;
 mod pools;
 mod processes;
 mod registration;
+mod session;
 mod share;
 mod tasks;
 mod text;
@@ -47,6 +48,7 @@ pub use processes::{
     RegistrationChange, RegistrationPlan, Revision, Row, Rows, ShowQuery, SpecDiff, SpecHistory, Unregistration,
 };
 pub use registration::Registration;
+pub use session::{NewPassword, OwnPassword, Session, SignIn, SignInLink};
 pub use share::Share;
 pub use tasks::{
     RolloutState, RolloutView, TargetPage, TargetQuery, TargetRow, TargetState, TaskPage, TaskQuery, TaskView,

@@ -3,8 +3,8 @@
 use futures::Stream;
 use proctor_api::{
     AppList, AppQuery, AppView, AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView, BindingList, BindingQuery,
-    BindingView, CreatedApp, CreatedUserToken, NewApp, NewBinding, NewRole, NewUser, NewUserToken, RoleList, RoleView,
-    UserChange, UserList, UserTokenList, UserTokenView, UserView, Who,
+    BindingView, CreatedApp, CreatedUserToken, NewApp, NewBinding, NewPassword, NewRole, NewUser, NewUserToken,
+    RoleList, RoleView, SignInLink, UserChange, UserList, UserTokenList, UserTokenView, UserView, Who,
 };
 use reqwest::Method;
 
@@ -52,6 +52,16 @@ impl Client {
     /// With its tokens and bindings.
     pub async fn delete_user(&self, name: &str) -> Result<()> {
         self.remove(&["users", name]).await
+    }
+
+    /// None removes the password. The user's sessions are closed.
+    pub async fn set_user_password(&self, name: &str, password: Option<String>) -> Result<()> {
+        self.done(Method::PUT, &["users", name, "password"], &NewPassword { password }).await
+    }
+
+    /// Signs the user in at the console, once.
+    pub async fn sign_in_link(&self, name: &str) -> Result<SignInLink> {
+        self.send(Method::POST, &["users", name, "sign-in-link"], NOTHING, &serde_json::json!({})).await
     }
 
     pub async fn user_tokens(&self, user: &str) -> Result<Vec<UserTokenView>> {

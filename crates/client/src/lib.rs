@@ -106,6 +106,18 @@ impl Client {
         self.read(request.timeout(REQUEST_TIMEOUT).send().await, REQUEST_TIMEOUT).await
     }
 
+    /// A call whose answer has no body.
+    async fn done(&self, method: Method, path: &[&str], body: &(impl Serialize + ?Sized)) -> Result<()> {
+        let request = self.request(method, self.url(path, NOTHING)).json(body).timeout(REQUEST_TIMEOUT);
+        let response = request.send().await.map_err(|source| self.unreachable(source, REQUEST_TIMEOUT))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(());
+        }
+        let body = response.bytes().await.map_err(|source| self.unreachable(source, REQUEST_TIMEOUT))?;
+        Err(error::refused(self.server(), status, &body))
+    }
+
     async fn remove(&self, path: &[&str]) -> Result<()> {
         let request = self.request(Method::DELETE, self.url(path, NOTHING));
         let Removed { .. } = self.send_request(request).await?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use proctor_model::{Bounds, FieldError, HostKey, Scope, Subject};
 use proctor_pki::{JoinToken, hash_secret, random_secret};
 use proctor_runtime::clock;
-use proctor_store::{App, Binding, Millis, Refusal, Store, UserToken};
+use proctor_store::{App, Binding, Millis, Refusal, Store, TokenKind, UserToken};
 use uuid::Uuid;
 
 use crate::keys::Keys;
@@ -23,6 +23,8 @@ pub use local::{LOCAL_APP, LocalAdmin};
 const USES_MAX: u32 = 100_000;
 const TTL_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 const CODE_BYTES_MAX: usize = 64;
+/// A working day with its breaks.
+pub(crate) const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 
 /// A join token to be made.
 #[derive(Clone, Debug)]
@@ -149,7 +151,7 @@ pub async fn create_app(
 ) -> Result<Result<String, Refusal>, ServerError> {
     let secret = random_secret();
     let app = app(&Keys::load(store.as_ref()).await?, code, &secret, options);
-    bindings.extend(options.trusted.then(|| all_powers(code)));
+    bindings.extend(options.trusted.then(|| all_powers(Subject::App(code.0.clone()))));
     Ok(store.create_app(app, &bindings).await?.map(|()| secret))
 }
 
@@ -180,7 +182,7 @@ pub async fn put_app(
 ) -> Result<(), ServerError> {
     store.put_app(app(&Keys::load(store.as_ref()).await?, code, secret, options)).await?;
     if options.trusted {
-        let refused = store.put_binding(all_powers(code)).await?;
+        let refused = store.put_binding(all_powers(Subject::App(code.0.clone()))).await?;
         refused.map_err(|refusal| ServerError::Refused(refusal.to_string()))?;
     }
     Ok(())
@@ -196,16 +198,33 @@ fn app(keys: &Keys, code: &AppCode, secret: &str, options: AppOptions) -> App {
     }
 }
 
-/// For trusted apps: whoever may speak for everybody may do what everybody may.
-fn all_powers(code: &AppCode) -> Binding {
+/// For trusted apps, since whoever may speak for everybody may do what everybody may, and for first users.
+fn all_powers(subject: Subject) -> Binding {
     Binding {
         id: Uuid::now_v7(),
         role: "admin".parse().expect("a constant that is well formed"),
-        subject: Subject::App(code.0.clone()),
+        subject,
         scope: Scope::Everything,
         bounds: Bounds::default(),
         created_at: clock::unix_millis(),
     }
+}
+
+/// A session of a user, to be kept; it ends no later than the token that opened it.
+pub(crate) fn new_session(keys: &Keys, user: &str, by: &str, parent: Option<&UserToken>) -> (TokenText, UserToken) {
+    let text = TokenText::generate();
+    let created_at = clock::unix_millis();
+    let end = created_at + i64::try_from(SESSION_LIFETIME.as_millis()).expect("it is a few hours");
+    let token = UserToken {
+        id: text.id.clone(),
+        user: user.to_owned(),
+        secret_hash: keys.hash(&text.secret),
+        note: format!("console session, opened by {by}"),
+        created_at,
+        expires_at: Some(parent.and_then(|parent| parent.expires_at).map_or(end, |of_parent| of_parent.min(end))),
+        kind: TokenKind::Session { parent: parent.map(|parent| parent.id.clone()) },
+    };
+    (text, token)
 }
 
 /// Makes a token for a user, whose text is returned once; without `ttl` it has no end.
@@ -226,6 +245,7 @@ pub async fn create_user_token(
         note: note.to_owned(),
         created_at,
         expires_at: ttl.map(end),
+        kind: TokenKind::Call,
     };
     let kept = store.put_user_token(token.clone()).await?;
     Ok(kept.map(|()| (text, token)))

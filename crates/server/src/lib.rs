@@ -13,6 +13,7 @@ pub mod control;
 mod event_json;
 pub mod gateway;
 pub mod keys;
+mod passwords;
 pub mod user_token;
 pub mod webhooks;
 
@@ -54,6 +55,7 @@ pub struct Server {
     pub control: control::Control,
     pub http: SocketAddr,
     pub link: SocketAddr,
+    api: api::ApiState,
 }
 
 impl Server {
@@ -65,7 +67,12 @@ impl Server {
         webhooks::start(&control, options.border.webhooks.clone(), tasks);
         let link = gateway::serve(options.link, control.clone(), tasks).await?;
         let state = api::ApiState::new(control.clone(), options.wait_for, options.border);
-        let http = api::serve(options.http, state, tasks).await?;
-        Ok(Self { control, http, link })
+        let http = api::serve(options.http, state.clone(), tasks).await?;
+        Ok(Self { control, http, link, api: state })
+    }
+
+    /// The path of a console page that signs this user in, once.
+    pub fn sign_in_path(&self, user: &str) -> String {
+        self.api.sign_in_link(user).path
     }
 }

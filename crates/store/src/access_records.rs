@@ -53,7 +53,21 @@ pub struct UserToken {
     pub created_at: Millis,
     /// None: never.
     pub expires_at: Option<Millis>,
+    pub kind: TokenKind,
 }
+
+/// What a user token is used as.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TokenKind {
+    /// Sent by programs in a header.
+    #[default]
+    Call,
+    /// Kept by a browser in a cookie. One that was opened with another token ends with that token.
+    Session { parent: Option<String> },
+}
+
+/// Open console sessions of one user; the oldest is closed for one more.
+pub const SESSIONS_PER_USER_MAX: u32 = 20;
 
 impl std::fmt::Debug for UserToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -74,6 +88,8 @@ pub enum Refusal {
     BuiltInRole(RoleName),
     #[error("user {0} is not known")]
     UnknownUser(String),
+    #[error("user token {0} is not known")]
+    UnknownToken(String),
     #[error("app {0} exists already: rotate its secret (`proctor app rotate {0}`)")]
     AppExists(String),
     #[error("app {0} is not known")]

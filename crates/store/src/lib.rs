@@ -25,7 +25,7 @@ mod retention;
 pub mod sqlite;
 mod task_records;
 
-pub use access_records::{Binding, Business, BusinessSet, Refusal, User, UserToken};
+pub use access_records::{Binding, Business, BusinessSet, Refusal, SESSIONS_PER_USER_MAX, TokenKind, User, UserToken};
 pub use audit::{AuditDraft, AuditEntry, AuditPhase, AuditQuery};
 pub use enrolment_records::{
     ENROLMENT_ACTOR, EnrolRefusal, Enrolled, Enrolment, JoinToken, JoinTokenRecord, REFUSALS_AUDITED_MAX,
@@ -165,13 +165,19 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn users(&self) -> Result<Vec<User>>;
     /// Whether it was there. The user's tokens and bindings go with it.
     async fn delete_user(&self, name: &str) -> Result<bool>;
-    /// Inserts the token, or replaces the one of the same id. The user must be there.
+    /// Inserts the token, or replaces the one of the same id. The user must be there, and the parent of a
+    /// session too, or [`Refusal::UnknownToken`]. Of sessions the newest [`SESSIONS_PER_USER_MAX`] are kept.
     async fn put_user_token(&self, token: UserToken) -> Result<std::result::Result<(), Refusal>>;
     /// Of one user or of all, the oldest first.
     async fn user_tokens(&self, user: Option<&str>) -> Result<Vec<UserToken>>;
     async fn user_token(&self, id: &str) -> Result<Option<UserToken>>;
-    /// Whether it was there.
+    /// Whether it was there. Sessions that were opened with it go too.
     async fn delete_user_token(&self, id: &str) -> Result<bool>;
+    /// Sets the hash of the user's password, or removes it; either closes the user's sessions. False for a
+    /// user that is not there.
+    async fn set_user_password(&self, name: &str, hash: Option<String>, now: Millis) -> Result<bool>;
+    /// None for a user that is not there or has no password.
+    async fn user_password(&self, name: &str) -> Result<Option<String>>;
 
     // Audit.
 

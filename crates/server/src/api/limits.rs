@@ -19,6 +19,8 @@ use crate::control::Caller;
 
 /// Calls at the same time where nothing else is said.
 pub(super) const CONCURRENCY: NonZeroU32 = NonZeroU32::new(512).expect("it is not zero");
+/// Attempts to sign in, of one address or on one user's password.
+pub(super) const SIGN_INS: RateLimit = RateLimit(NonZeroU32::new(10).expect("it is not zero"));
 /// Callers whose rate is remembered; those who were quiet for a second are forgotten first.
 const CALLERS_MAX: usize = 10_000;
 

@@ -6,8 +6,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use proctor_api::SignInLink;
 use proctor_model::{AgentId, FieldError};
+use proctor_runtime::clock;
 
+use super::auth::session::{self, Links};
 use super::auth::{GatewayKey, Verifier};
 use super::bodies::Bodies;
 use super::connections::{ConnectionLimits, Connections};
@@ -15,6 +18,7 @@ use super::health::StoreHealth;
 use super::limits::{self, Quota, RateLimit, Rates};
 use super::renditions::Renditions;
 use crate::control::Control;
+use crate::passwords::Passwords;
 use crate::webhooks::Reach;
 
 /// The border as an operator wants it.
@@ -88,6 +92,10 @@ pub struct ApiState {
 pub(super) struct Border {
     pub(super) settings: Settings,
     pub(super) verifier: Verifier,
+    pub(super) passwords: Passwords,
+    pub(super) links: Links,
+    /// Attempts to sign in, of one address or on one user's password.
+    pub(super) sign_ins: Rates,
     pub(super) rates: Rates,
     pub(super) connections: Arc<Connections>,
     pub(super) bodies: Bodies,
@@ -108,11 +116,21 @@ impl ApiState {
             waits: Quota::waits(),
             streams: Quota::streams(),
             verifier: Verifier::default(),
+            passwords: Passwords::default(),
+            links: Links::default(),
+            sign_ins: Rates::new(Some(limits::SIGN_INS)),
             renditions: Renditions::default(),
             store_health: StoreHealth::default(),
             settings,
         };
         Self { control, wait_for, border: Arc::new(border) }
+    }
+
+    /// A link that signs the user in once.
+    pub(crate) fn sign_in_link(&self, user: &str) -> SignInLink {
+        let code = self.border.links.create(user, std::time::Instant::now());
+        let expires_at = clock::unix_millis() / 1000 + session::LINK_LIFETIME.as_secs().cast_signed();
+        SignInLink { path: format!("/sign-in#link={code}"), expires_at }
     }
 
     /// Has every caller verified anew; after a change of apps, users or tokens.

@@ -92,7 +92,11 @@ async fn prepare(world: &World, route: &RouteInfo) -> String {
         "/users" if method == "POST" => {
             by_admin(world, Method::DELETE, "/users/m", json!({})).await;
         }
-        "/users/{name}" | "/users/{name}/tokens" | "/users/{name}/tokens/{id}" => {
+        "/users/{name}"
+        | "/users/{name}/password"
+        | "/users/{name}/sign-in-link"
+        | "/users/{name}/tokens"
+        | "/users/{name}/tokens/{id}" => {
             by_admin(world, Method::POST, "/users", json!({ "name": "m" })).await;
             if path.ends_with("{id}") {
                 return id_of(by_admin(world, Method::POST, "/users/m/tokens", json!({ "note": "x" })).await);
@@ -252,6 +256,8 @@ fn native_sample(method: &Method, path: &str, task: &str, id: &str) -> Option<(S
         ("PUT", "/roles/{name}") => json!({ "classes": ["read"] }),
         ("POST", "/hosts/{host}/rejoin") => json!({ "ttl_secs": 60 }),
         ("POST", "/tokens") => json!({ "uses": 1, "ttl_secs": 60 }),
+        ("PUT", "/users/{name}/password") => json!({ "password": null }),
+        ("POST", "/users/{name}/sign-in-link") => json!({}),
         ("POST", "/users") => json!({ "name": "m" }),
         ("POST", "/users/{name}/tokens") => json!({ "note": "x" }),
         ("PUT", "/users/{name}") => json!({ "disabled": false }),
@@ -334,9 +340,17 @@ fn expected(route: &RouteInfo, who: &Who) -> Expected {
             ("GET", "/tasks/{task_id}") => of("200 task open", "403 permission_denied"),
             ("POST", "/processes") | ("DELETE", "/processes/{namespace}/{name}") => of("200 rows 0", "200 rows 403"),
             ("PUT", "/pools") | ("DELETE", "/pools/{namespace}/{id}") => of("200 rows 0", "200 rows 403"),
-            ("POST", "/apps" | "/bindings" | "/tokens" | "/users" | "/users/{name}/tokens" | "/webhooks") => {
-                of("201", "403 permission_denied")
-            }
+            ("PUT", "/users/{name}/password") => of("204", "403 permission_denied"),
+            (
+                "POST",
+                "/apps"
+                | "/bindings"
+                | "/tokens"
+                | "/users"
+                | "/users/{name}/sign-in-link"
+                | "/users/{name}/tokens"
+                | "/webhooks",
+            ) => of("201", "403 permission_denied"),
             // Their bodies are no JSON text, so the status is all that is read.
             ("GET", "/events/stream" | "/audit/export") => of("200", "403"),
             _ => of("200", "403 permission_denied"),

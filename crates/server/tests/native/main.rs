@@ -11,5 +11,6 @@ mod places;
 mod processes;
 mod registration;
 mod rights;
+mod session;
 mod stream;
 mod support;

@@ -12,7 +12,7 @@ use super::{agent, enrol, key, opening, prune, registration, token};
 use crate::audit::verify;
 use crate::{
     AuditAnchor, AuditDraft, AuditPhase, AuditQuery, EventQuery, JoinToken, NewTask, Prune, RegisterMode, Store,
-    TaskItem, Uptime, User, UserToken,
+    TaskItem, TokenKind, Uptime, User, UserToken,
 };
 
 const HOUR: Uptime = 3_600_000;
@@ -145,6 +145,7 @@ fn user_token(id: &str, expires_at: Option<i64>) -> UserToken {
         note: String::new(),
         created_at: 1,
         expires_at,
+        kind: TokenKind::Call,
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use crate::{Refusal, Store, User, UserToken};
+use crate::{Refusal, SESSIONS_PER_USER_MAX, Store, TokenKind, User, UserToken};
 
 fn user(name: &str) -> User {
     User { name: name.to_owned(), created_at: 5, disabled: false }
@@ -18,6 +18,7 @@ fn token(id: &str, user: &str) -> UserToken {
         note: "for the night shift".to_owned(),
         created_at: 5,
         expires_at: Some(9),
+        kind: TokenKind::Call,
     }
 }
 
@@ -96,4 +97,64 @@ pub async fn a_user_token_that_is_deleted_is_gone(store: Arc<dyn Store>) {
 
     assert_eq!((first, second), (true, false));
     assert_eq!(store.user_token("1").await.unwrap(), None);
+}
+
+fn session(id: &str, user: &str, parent: Option<&str>) -> UserToken {
+    UserToken { kind: TokenKind::Session { parent: parent.map(str::to_owned) }, ..token(id, user) }
+}
+
+pub async fn a_session_ends_with_the_token_that_opened_it(store: Arc<dyn Store>) {
+    store.create_user(user("a")).await.unwrap().unwrap();
+    store.put_user_token(token("1", "a")).await.unwrap().unwrap();
+    let (child, other) = (session("2", "a", Some("1")), session("3", "a", None));
+    for session in [child.clone(), other.clone()] {
+        store.put_user_token(session).await.unwrap().unwrap();
+    }
+    let kept = store.user_token("2").await.unwrap();
+
+    store.delete_user_token("1").await.unwrap();
+
+    assert_eq!(kept, Some(child));
+    assert_eq!(store.user_tokens(Some("a")).await.unwrap(), [other]);
+    let orphan = store.put_user_token(session("4", "a", Some("1"))).await.unwrap();
+    assert_eq!(orphan, Err(Refusal::UnknownToken("1".to_owned())));
+    assert_eq!(store.user_token("4").await.unwrap(), None);
+}
+
+pub async fn a_user_keeps_the_newest_sessions_and_every_token(store: Arc<dyn Store>) {
+    for name in ["a", "b"] {
+        store.create_user(user(name)).await.unwrap().unwrap();
+    }
+    let others = [token("0", "a"), session("b", "b", None)];
+    for token in others.clone() {
+        store.put_user_token(token).await.unwrap().unwrap();
+    }
+    let sessions: Vec<UserToken> = (0..=SESSIONS_PER_USER_MAX)
+        .map(|number| UserToken { created_at: 6 + i64::from(number), ..session(&format!("s{number:02}"), "a", None) })
+        .collect();
+
+    for session in &sessions {
+        store.put_user_token(session.clone()).await.unwrap().unwrap();
+    }
+
+    assert_eq!(store.user_tokens(None).await.unwrap(), [&others[..], &sessions[1..]].concat());
+}
+
+pub async fn a_new_password_closes_the_users_sessions_and_no_others(store: Arc<dyn Store>) {
+    for name in ["a", "b"] {
+        store.create_user(user(name)).await.unwrap().unwrap();
+    }
+    let before = store.user_password("a").await.unwrap();
+    for token in [token("1", "a"), session("2", "a", None), session("3", "b", None)] {
+        store.put_user_token(token).await.unwrap().unwrap();
+    }
+
+    let known = store.set_user_password("a", Some("hash".to_owned()), 7).await.unwrap();
+    let unknown = store.set_user_password("c", Some("hash".to_owned()), 7).await.unwrap();
+
+    assert_eq!((before, known, unknown), (None, true, false));
+    assert_eq!(store.user_password("a").await.unwrap().as_deref(), Some("hash"));
+    assert_eq!(store.user_tokens(None).await.unwrap(), [token("1", "a"), session("3", "b", None)]);
+    assert!(store.set_user_password("a", None, 8).await.unwrap());
+    assert_eq!(store.user_password("a").await.unwrap(), None);
 }

@@ -305,6 +305,16 @@ impl Store for SqliteStore {
         self.writer.run("remove a user's token", move |c| users::delete_token(c, &id)).await
     }
 
+    async fn set_user_password(&self, name: &str, hash: Option<String>, now: Millis) -> Result<bool> {
+        let name = name.to_owned();
+        self.writer.run("set a user's password", move |c| users::set_password(c, &name, hash.as_deref(), now)).await
+    }
+
+    async fn user_password(&self, name: &str) -> Result<Option<String>> {
+        let name = name.to_owned();
+        self.readers.run("read a user's password", move |c| users::password(c, &name)).await
+    }
+
     async fn append_audit(&self, draft: AuditDraft, now: Millis) -> Result<u64> {
         self.writer.run("write the audit log", move |c| audit::append(c, draft, now)).await
     }

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::access::forget_subject;
 use super::failure::Tried;
-use crate::{Refusal, User, UserToken};
+use crate::{Millis, Refusal, SESSIONS_PER_USER_MAX, TokenKind, User, UserToken};
 
 pub(super) fn create(connection: &Connection, user: &User) -> Tried<Result<(), Refusal>> {
     let created = connection
@@ -46,16 +46,49 @@ pub(super) fn put_token(connection: &Connection, token: &UserToken) -> Tried<Res
     if get(connection, &token.user)?.is_none() {
         return Ok(Err(Refusal::UnknownUser(token.user.clone())));
     }
+    let (is_session, parent) = match &token.kind {
+        TokenKind::Call => (false, None),
+        TokenKind::Session { parent } => (true, parent.as_deref()),
+    };
+    if let Some(parent) = parent
+        && self::token(connection, parent)?.is_none()
+    {
+        return Ok(Err(Refusal::UnknownToken(parent.to_owned())));
+    }
     connection
         .prepare_cached(
-            "INSERT OR REPLACE INTO user_token (id, user, secret_hash, note, created_at, expires_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT OR REPLACE INTO user_token
+                 (id, user, secret_hash, note, created_at, expires_at, is_session, parent)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?
-        .execute((&token.id, &token.user, &token.secret_hash, &token.note, token.created_at, token.expires_at))?;
+        .execute((
+            &token.id,
+            &token.user,
+            &token.secret_hash,
+            &token.note,
+            token.created_at,
+            token.expires_at,
+            is_session,
+            parent,
+        ))?;
+    if is_session {
+        close_oldest_sessions(connection, &token.user)?;
+    }
     Ok(Ok(()))
 }
 
-const SELECT_TOKEN: &str = "SELECT id, user, secret_hash, note, created_at, expires_at FROM user_token";
+fn close_oldest_sessions(connection: &Connection, user: &str) -> Tried<()> {
+    let mut statement = connection.prepare_cached(
+        "DELETE FROM user_token WHERE id IN (
+             SELECT id FROM user_token WHERE user = ?1 AND is_session
+             ORDER BY created_at DESC, id DESC LIMIT -1 OFFSET ?2)",
+    )?;
+    statement.execute((user, SESSIONS_PER_USER_MAX))?;
+    Ok(())
+}
+
+const SELECT_TOKEN: &str =
+    "SELECT id, user, secret_hash, note, created_at, expires_at, is_session, parent FROM user_token";
 
 fn user_token(row: &Row<'_>) -> rusqlite::Result<UserToken> {
     Ok(UserToken {
@@ -65,6 +98,7 @@ fn user_token(row: &Row<'_>) -> rusqlite::Result<UserToken> {
         note: row.get(3)?,
         created_at: row.get(4)?,
         expires_at: row.get(5)?,
+        kind: if row.get(6)? { TokenKind::Session { parent: row.get(7)? } } else { TokenKind::Call },
     })
 }
 
@@ -83,4 +117,23 @@ pub(super) fn token(connection: &Connection, id: &str) -> Tried<Option<UserToken
 pub(super) fn delete_token(connection: &Connection, id: &str) -> Tried<bool> {
     let deleted = connection.prepare_cached("DELETE FROM user_token WHERE id = ?1")?.execute([id])?;
     Ok(deleted == 1)
+}
+
+pub(super) fn set_password(connection: &Connection, name: &str, hash: Option<&str>, now: Millis) -> Tried<bool> {
+    if get(connection, name)?.is_none() {
+        return Ok(false);
+    }
+    match hash {
+        Some(hash) => connection
+            .prepare_cached("INSERT OR REPLACE INTO user_password (user, hash, changed_at) VALUES (?1, ?2, ?3)")?
+            .execute((name, hash, now))?,
+        None => connection.prepare_cached("DELETE FROM user_password WHERE user = ?1")?.execute([name])?,
+    };
+    connection.prepare_cached("DELETE FROM user_token WHERE user = ?1 AND is_session")?.execute([name])?;
+    Ok(true)
+}
+
+pub(super) fn password(connection: &Connection, name: &str) -> Tried<Option<String>> {
+    let mut statement = connection.prepare_cached("SELECT hash FROM user_password WHERE user = ?1")?;
+    Ok(statement.query_row([name], |row| row.get(0)).optional()?)
 }

@@ -10,6 +10,7 @@
 mod cache;
 mod gateway;
 mod plain;
+pub(super) mod session;
 mod signature;
 mod verify;
 
@@ -23,6 +24,7 @@ use crate::control::{Caller, Origin, Proof};
 
 pub use gateway::GatewayKey;
 pub(super) use plain::{FIELDS, Plain};
+pub(super) use session::SessionProof;
 pub(super) use signature::Signed;
 pub(super) use verify::Verifier;
 
@@ -43,6 +45,8 @@ pub(crate) enum Credentials {
     Signed(Box<Signed>, Plain),
     /// In the token of a gateway.
     Gateway(String),
+    /// In the cookie of a browser.
+    Session(SessionProof),
     /// In the headers of an ESB, from an address that is believed.
     Backend { app: String, user: String },
 }
@@ -52,6 +56,7 @@ impl std::fmt::Debug for Credentials {
         match self {
             Self::Plain(plain) | Self::Signed(_, plain) => plain.fmt(f),
             Self::Gateway(_) => f.write_str("Gateway"),
+            Self::Session(_) => f.write_str("Session"),
             Self::Backend { app, user } => f.debug_struct("Backend").field("app", app).field("user", user).finish(),
         }
     }

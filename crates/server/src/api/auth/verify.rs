@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use proctor_runtime::clock;
-use proctor_store::App;
+use proctor_store::{App, TokenKind, UserToken};
 use tokio::sync::OnceCell;
 
 use super::cache::Cache;
 use super::signature::{AGE_MAX, Nonces, Noted, Signed};
-use super::{ApiState, Credentials, Identity, Plain};
+use super::{ApiState, Credentials, Identity, Plain, SessionProof};
 use crate::api::error::{ApiError, Problem};
 use crate::control::{ControlError, Proof};
 use crate::keys::{Compared, Keys};
@@ -52,6 +52,31 @@ struct Shown {
     token: String,
 }
 
+/// How a user token came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// In a header or a body.
+    Call,
+    /// In a cookie.
+    Session,
+}
+
+impl Use {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Call => "token",
+            Self::Session => "session",
+        }
+    }
+
+    fn fits(self, kind: &TokenKind) -> bool {
+        match kind {
+            TokenKind::Call => self == Self::Call,
+            TokenKind::Session { .. } => self == Self::Session,
+        }
+    }
+}
+
 impl Verifier {
     pub(super) async fn identify(&self, state: &ApiState, credentials: &Credentials) -> Result<Identity> {
         match credentials {
@@ -61,6 +86,7 @@ impl Verifier {
                 self.with_user(state, app, plain).await
             }
             Credentials::Gateway(token) => by_gateway(state, token),
+            Credentials::Session(proof) => self.by_session(state, proof).await,
             Credentials::Backend { app, user } => behind_esb(app, user),
         }
     }
@@ -71,7 +97,7 @@ impl Verifier {
         self.users.forget();
     }
 
-    async fn keys(&self, state: &ApiState) -> Result<&Keys> {
+    pub(in crate::api) async fn keys(&self, state: &ApiState) -> Result<&Keys> {
         let load = || Keys::load(state.control.store().as_ref());
         Ok(self.keys.get_or_try_init(load).await.map_err(ControlError::from)?)
     }
@@ -80,7 +106,7 @@ impl Verifier {
     async fn by_secret(&self, state: &ApiState, plain: &Plain) -> Result<Identity> {
         let own_token = plain.token().filter(|token| TokenText::is_meant(token));
         if let (None, None, Some(token)) = (plain.app(), plain.secret(), own_token) {
-            let Shown { user, token } = self.user_of_token(state, token).await?;
+            let Shown { user, token } = self.user_of_token(state, token, Use::Call).await?;
             let proof = Proof { user_token: Some(token), ..Proof::default() };
             return Ok(Identity::user(user).with(proof));
         }
@@ -149,7 +175,7 @@ impl Verifier {
     async fn with_user(&self, state: &ApiState, app: Proved, plain: &Plain) -> Result<Identity> {
         let app_secret = Some(app.secret_hash);
         if let Some(token) = plain.token().filter(|token| TokenText::is_meant(token)) {
-            let Shown { user, token } = self.user_of_token(state, token).await?;
+            let Shown { user, token } = self.user_of_token(state, token, Use::Call).await?;
             return Ok(Identity::both(app.code, user).with(Proof { app_secret, user_token: Some(token) }));
         }
         let proof = Proof { app_secret, user_token: None };
@@ -165,28 +191,48 @@ impl Verifier {
         }
     }
 
-    async fn user_of_token(&self, state: &ApiState, text: &str) -> Result<Shown> {
-        let refused = || ApiError::new(Problem::UserUnverified, USER_UNVERIFIED);
-        let token: TokenText = text.parse().map_err(|_| refused())?;
+    async fn by_session(&self, state: &ApiState, proof: &SessionProof) -> Result<Identity> {
+        let Shown { user, token } = self.user_of_token(state, proof.token(), Use::Session).await?;
+        proof.check_csrf(self.keys(state).await?)?;
+        Ok(Identity::user(user).with(Proof { user_token: Some(token), ..Proof::default() }))
+    }
+
+    async fn user_of_token(&self, state: &ApiState, text: &str, used_as: Use) -> Result<Shown> {
         let keys = self.keys(state).await?;
-        let (fingerprint, now) = (keys.fingerprint(&["token", text]), Instant::now());
+        let (fingerprint, now) = (keys.fingerprint(&[used_as.name(), text]), Instant::now());
         if let Some(shown) = self.users.get(&fingerprint, now) {
             return Ok(shown);
         }
         let age = self.users.age();
+        let UserToken { id, user, .. } = self.stored_token(state, text, used_as).await?;
+        let shown = Shown { user, token: id };
+        self.users.put(fingerprint, shown.clone(), now, age);
+        Ok(shown)
+    }
+
+    /// The token of this text that programs send; a browser's session is none.
+    pub(in crate::api) async fn call_token(&self, state: &ApiState, text: &str) -> Result<UserToken> {
+        self.stored_token(state, text, Use::Call).await
+    }
+
+    /// One that is good and whose user may act, from the store.
+    async fn stored_token(&self, state: &ApiState, text: &str, used_as: Use) -> Result<UserToken> {
+        let refused = || ApiError::new(Problem::UserUnverified, USER_UNVERIFIED);
+        let token: TokenText = text.parse().map_err(|_| refused())?;
+        let keys = self.keys(state).await?;
         let store = state.control.store();
         let stored = store.user_token(&token.id).await.map_err(ControlError::from)?;
         let hash = stored.as_ref().map_or(NO_HASH, |stored| stored.secret_hash.as_str());
         let is_right = keys.compare(&token.secret, hash) != Compared::Wrong;
-        let stored = stored.filter(|_| is_right).ok_or_else(refused)?;
+        let stored = stored.filter(|stored| is_right && used_as.fits(&stored.kind)).ok_or_else(refused)?;
         if stored.expires_at.is_some_and(|end| end <= clock::unix_millis()) {
             return Err(refused());
         }
         let user = store.user(&stored.user).await.map_err(ControlError::from)?;
-        let user = user.filter(|user| !user.disabled).ok_or_else(refused)?;
-        let shown = Shown { user: user.name, token: stored.id };
-        self.users.put(fingerprint, shown.clone(), now, age);
-        Ok(shown)
+        if user.is_none_or(|user| user.disabled) {
+            return Err(refused());
+        }
+        Ok(stored)
     }
 }
 

@@ -12,7 +12,7 @@ use proctor_store::{Refusal, Store};
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
 use crate::ServerError;
-use crate::api::auth::Credentials;
+use crate::api::auth::{Credentials, SessionProof};
 use crate::api::bodies::Sender;
 use crate::api::error::ApiError;
 use crate::api::limits::{Ticket, key_of};
@@ -36,7 +36,8 @@ impl FromRequestParts<ApiState> for Authenticated {
     type Rejection = NativeError;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self> {
-        let credentials = Credentials::from_headers(&parts.headers)?.unwrap_or_default();
+        let session = || SessionProof::from_headers(&parts.method, &parts.headers).map(Credentials::Session);
+        let credentials = Credentials::from_headers(&parts.headers)?.or_else(session).unwrap_or_default();
         let origin = origin_of(&parts.headers, &parts.extensions);
         let who = known(state, &credentials, &parts.extensions, origin).await?;
         let ticket = state.border.calls.take(&who).map_err(ApiError::from)?;

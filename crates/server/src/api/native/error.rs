@@ -11,6 +11,7 @@ use crate::ServerError;
 use crate::api::error::{ApiError, Problem};
 use crate::api::language;
 use crate::control::ControlError;
+use crate::passwords::PasswordError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -122,7 +123,6 @@ impl NativeError {
         self.field.as_deref()
     }
 
-    #[cfg(test)]
     pub(super) fn message(&self) -> &str {
         &self.message
     }
@@ -149,6 +149,15 @@ impl From<ApiError> for NativeError {
 impl From<ControlError> for NativeError {
     fn from(error: ControlError) -> Self {
         ApiError::from(error).into()
+    }
+}
+
+impl From<PasswordError> for NativeError {
+    fn from(error: PasswordError) -> Self {
+        match error {
+            PasswordError::Length => FieldError::new("password", error.to_string()).into(),
+            PasswordError::Busy => ApiError::busy(error.to_string()).into(),
+        }
     }
 }
 
@@ -182,7 +191,8 @@ impl From<Refusal> for NativeError {
             | Refusal::UnknownBusinessSet(_)
             | Refusal::UnknownRole(_)
             | Refusal::UnknownApp(_)
-            | Refusal::UnknownUser(_) => Kind::NotFound,
+            | Refusal::UnknownUser(_)
+            | Refusal::UnknownToken(_) => Kind::NotFound,
         };
         Self::new(kind, refusal.to_string())
     }

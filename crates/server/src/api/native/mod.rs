@@ -25,6 +25,7 @@ mod registration;
 mod roles;
 mod selector;
 mod server;
+mod session;
 mod table;
 mod tasks;
 mod tokens;

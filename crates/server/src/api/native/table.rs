@@ -15,7 +15,7 @@ use super::{
     apps, audit, events, history, host_identity, hosts, import, openapi, operations, places, pools, processes,
     registration,
 };
-use super::{roles, server, tasks, tokens, users, webhooks, whoami};
+use super::{roles, server, session, tasks, tokens, users, webhooks, whoami};
 use crate::api::{ApiState, RouteInfo};
 
 pub(super) const PREFIX: &str = "/api/v1";
@@ -129,6 +129,8 @@ fn table() -> Vec<Route> {
         look(Admin, routes!(users::tokens)),
         change(Admin, routes!(users::create_token)),
         change(Admin, routes!(users::delete_token)),
+        change(Admin, routes!(session::set_password)),
+        change(Admin, routes!(session::create_link)),
         look(Admin, routes!(roles::list)),
         change(Admin, routes!(roles::put)).or(Kind::Conflict),
         change(Admin, routes!(roles::delete)).or(Kind::Conflict),
@@ -156,7 +158,19 @@ pub(super) fn document() -> OpenApi {
 }
 
 fn assembled() -> OpenApiRouter<ApiState> {
-    table().into_iter().fold(OpenApiRouter::new(), |router, route| router.routes(route.guarded()))
+    let sessions = sessions().into_iter().map(|routes| with_errors(routes, &COMMON));
+    let guarded = table().into_iter().map(Route::guarded);
+    guarded.chain(sessions).fold(OpenApiRouter::new(), |router, routes| router.routes(routes))
+}
+
+/// The calls by which a browser becomes somebody; what they need is not a class, and they check it themselves.
+fn sessions() -> [UtoipaMethodRouter<ApiState>; 4] {
+    [
+        routes!(session::sign_in),
+        routes!(session::show),
+        routes!(session::sign_out),
+        routes!(session::change_own_password),
+    ]
 }
 
 /// Adds the errors that a call may answer with, beside those that it says itself.

@@ -5,17 +5,22 @@ use proctor_api::{Allowed, Who};
 use proctor_model::Class;
 
 use super::caller::Authenticated;
+use crate::control::Caller;
 
 /// Who the caller is, and what they may do where. Everybody may ask who has proved who they are.
 #[utoipa::path(get, path = "/whoami", operation_id = "whoami", tag = "access",
                responses((status = 200, body = Who)))]
 pub(super) async fn whoami(caller: Authenticated) -> Json<Who> {
-    let Authenticated { who, .. } = caller;
+    Json(who(&caller.who))
+}
+
+/// What a caller may do where.
+pub(super) fn who(who: &Caller) -> Who {
     let allowed = |class: Class| {
         let scopes: Vec<String> = who.permissions.places(class).scopes().iter().map(ToString::to_string).collect();
         (!scopes.is_empty()).then(|| Allowed { class: class.to_string(), scopes })
     };
     let allowed = Class::ALL.into_iter().filter_map(allowed).collect();
     let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    Json(Who { app: filled(&who.app), user: filled(&who.user), allowed })
+    Who { app: filled(&who.app), user: filled(&who.user), allowed }
 }

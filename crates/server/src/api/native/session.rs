@@ -1,0 +1,232 @@
+//! Signing in with a browser, and out again; passwords.
+//!
+//! Promised: a session may do what its user may, and ends with what it was opened with; every sign-in
+//! that succeeds is in the audit, one that fails is in the log and costs the store nothing; attempts of
+//! one address have a rate. Another way to prove who one is (single sign-on) belongs into [`prove`].
+//! Absent: what a session is and what it takes to use one; see `auth::session`.
+
+use std::time::Instant;
+
+use axum::Json;
+use axum::extract::{FromRequest, Path, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::response::{AppendHeaders, IntoResponse};
+use proctor_api::{NewPassword, OwnPassword, Session, SignIn, SignInLink};
+use proctor_model::{FieldError, Subject};
+use proctor_runtime::clock;
+use proctor_store::{Refusal, StoreError, TokenKind, UserToken};
+
+use super::body::{Body, malformed};
+use super::caller::{Authenticated, BodyOf};
+use super::error::{Kind, NativeError};
+use super::{ApiState, Result, whoami};
+use crate::admin;
+use crate::api::auth::{SessionProof, session};
+use crate::api::bodies::Sender;
+use crate::api::error::ApiError;
+use crate::api::request::origin_of;
+use crate::control::{Caller, Control, Deed, Origin, Proof};
+use crate::user_token::TokenText;
+
+/// Somebody who has proved who they are.
+struct Proved {
+    user: String,
+    /// In the words of the audit.
+    by: &'static str,
+    /// The token that the session ends with.
+    parent: Option<UserToken>,
+}
+
+/// Opens a session, which the browser keeps in a cookie.
+#[utoipa::path(post, path = "/session", operation_id = "sign_in", request_body = SignIn, tag = "session",
+               responses((status = 200, body = Session)), security(()))]
+pub(super) async fn sign_in(State(state): State<ApiState>, request: Request) -> Result<impl IntoResponse> {
+    let headers = request.headers().clone();
+    let origin = origin_of(&headers, request.extensions());
+    let attempt = read_attempt(&state, &origin, request).await?;
+    let proved = prove(&state, attempt).await.inspect_err(|error| {
+        tracing::warn!(remote = ?origin.remote, error = error.message(), "sign-in failed");
+    })?;
+    let (text, token, caller) = open(&state, proved, origin).await?;
+    let keys = state.border.verifier.keys(&state).await?;
+    let session = view(&caller, session::csrf_token(keys, &text.to_string()), &token);
+    let cookie = session::set_cookie(Some(&text.to_string()), &headers);
+    Ok((AppendHeaders([(header::SET_COOKIE, cookie)]), Json(session)))
+}
+
+/// The session of the cookie.
+#[utoipa::path(get, path = "/session", operation_id = "session", tag = "session",
+               responses((status = 200, body = Session)))]
+pub(super) async fn show(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    headers: HeaderMap,
+) -> Result<Json<Session>> {
+    let (proof, token) = own(&state, &caller.who, &headers).await?;
+    let keys = state.border.verifier.keys(&state).await?;
+    Ok(Json(view(&caller.who, session::csrf_token(keys, proof.token()), &token)))
+}
+
+/// Closes the session of the cookie.
+#[utoipa::path(delete, path = "/session", operation_id = "sign_out", tag = "session", responses((status = 204)))]
+pub(super) async fn sign_out(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse> {
+    let (_, UserToken { id, .. }) = own(&state, &caller.who, &headers).await?;
+    let deed = Deed::new("sign_out", None).on([format!("session {id} of user {}", caller.who.user)]);
+    let work = |control: Control| async move { Ok(control.store().delete_user_token(&id).await?) };
+    state.control.audited(&caller.who, deed, work, |_| "done".to_owned()).await?;
+    state.forget_verified();
+    Ok((StatusCode::NO_CONTENT, AppendHeaders([(header::SET_COOKIE, session::set_cookie(None, &headers))])))
+}
+
+/// Changes the password of the user who calls, and closes all their sessions.
+#[utoipa::path(put, path = "/session/password", operation_id = "change_own_password", request_body = OwnPassword,
+               tag = "session", responses((status = 204)))]
+pub(super) async fn change_own_password(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Body(body): Body<OwnPassword>,
+) -> Result<StatusCode> {
+    // An app that calls for a user has not shown that the user agrees.
+    let user = caller.who.user.clone();
+    if !caller.who.app.is_empty() {
+        return Err(NativeError::new(Kind::PermissionDenied, "a user changes their password without an app"));
+    }
+    limit_attempts(&state, &format!("password of user {user}"))?;
+    let stored = state.control.store().user_password(&user).await?;
+    if !state.border.passwords.is_right(body.current, stored).await? {
+        return Err(FieldError::new("current", "is not the present password").into());
+    }
+    let hash = state.border.passwords.hash(body.password).await?;
+    let deed = Deed::new("change_own_password", None).on([format!("user {user}")]);
+    let work = move |control: Control| async move {
+        Ok(control.store().set_user_password(&user, Some(hash), clock::unix_millis()).await?)
+    };
+    state.control.audited(&caller.who, deed, work, |_| "done".to_owned()).await?;
+    state.forget_verified();
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Sets or removes a user's password, and closes all their sessions.
+#[utoipa::path(put, path = "/users/{name}/password", operation_id = "set_user_password",
+               params(("name" = String, Path)), request_body = NewPassword, tag = "access",
+               responses((status = 204)))]
+pub(super) async fn set_password(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(name): Path<String>,
+    Body(body): Body<NewPassword>,
+) -> Result<StatusCode> {
+    let hash = match body.password {
+        Some(password) => Some(state.border.passwords.hash(password).await?),
+        None => None,
+    };
+    let what = format!("user {name}{}", if hash.is_some() { "" } else { ", no password" });
+    let work = async move |store: std::sync::Arc<dyn proctor_store::Store>| {
+        let is_known = store.set_user_password(&name, hash, clock::unix_millis()).await?;
+        Ok::<_, StoreError>(if is_known { Ok(()) } else { Err(Refusal::UnknownUser(name)) })
+    };
+    caller.administer(&state, "set_user_password", [what], work).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Makes a link that signs a user in once.
+#[utoipa::path(post, path = "/users/{name}/sign-in-link", operation_id = "create_sign_in_link",
+               params(("name" = String, Path)), tag = "access", responses((status = 201, body = SignInLink)))]
+pub(super) async fn create_link(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(name): Path<String>,
+) -> Result<(StatusCode, Json<SignInLink>)> {
+    let what = format!("sign-in link of user {name}");
+    let work = async move |store: std::sync::Arc<dyn proctor_store::Store>| {
+        let user = store.user(&name).await?;
+        Ok::<_, StoreError>(user.ok_or(Refusal::UnknownUser(name)))
+    };
+    let user = caller.administer(&state, "create_sign_in_link", [what], work).await?;
+    Ok((StatusCode::CREATED, Json(state.sign_in_link(&user.name))))
+}
+
+/// Nothing is known of the sender yet. A page of another origin cannot send JSON without being asked
+/// first, so nobody is signed in as somebody else behind their back.
+async fn read_attempt(state: &ApiState, origin: &Origin, mut request: Request) -> Result<SignIn> {
+    let peer = origin.remote.map(|remote| remote.to_string()).unwrap_or_default();
+    limit_attempts(state, &peer)?;
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if !kind.is_some_and(|kind| kind.trim_start().starts_with("application/json")) {
+        return Err(malformed("the header Content-Type must be application/json"));
+    }
+    request.extensions_mut().insert(BodyOf(Sender::Stranger(peer)));
+    let Body(attempt) = Body::from_request(request, state).await?;
+    Ok(attempt)
+}
+
+fn limit_attempts(state: &ApiState, who: &str) -> Result<()> {
+    let taken = state.border.sign_ins.take(who, Instant::now());
+    Ok(taken.map_err(|wait| ApiError::too_often("sign-in", wait))?)
+}
+
+async fn prove(state: &ApiState, attempt: SignIn) -> Result<Proved> {
+    let wrong = |what: &str| NativeError::new(Kind::Unauthenticated, format!("{what} is not known or no longer good"));
+    match attempt {
+        SignIn { token: Some(token), user: None, password: None, link: None } => {
+            let token = state.border.verifier.call_token(state, token.trim()).await?;
+            Ok(Proved { user: token.user.clone(), by: "token", parent: Some(token) })
+        }
+        SignIn { token: None, user: Some(user), password: Some(password), link: None } => {
+            limit_attempts(state, &format!("password of user {user}"))?;
+            let stored = state.control.store().user_password(&user).await?;
+            if !state.border.passwords.is_right(password, stored).await? {
+                return Err(wrong("the user with this password"));
+            }
+            Ok(Proved { user, by: "password", parent: None })
+        }
+        SignIn { token: None, user: None, password: None, link: Some(link) } => {
+            let user = state.border.links.take(&link, Instant::now()).ok_or_else(|| wrong("the link"))?;
+            Ok(Proved { user, by: "link", parent: None })
+        }
+        SignIn { .. } => Err(malformed("send either token, or user and password, or link")),
+    }
+}
+
+/// The session, and its user as a caller.
+async fn open(state: &ApiState, proved: Proved, origin: Origin) -> Result<(TokenText, UserToken, Caller)> {
+    let Proved { user, by, parent } = proved;
+    let known = state.control.store().user(&user).await?;
+    if known.is_none_or(|known| known.disabled) {
+        return Err(NativeError::new(Kind::Unauthenticated, format!("user {user} is disabled or gone")));
+    }
+    let subjects = vec![Subject::User(user.clone())];
+    let permissions = state.control.permissions(&subjects).await?;
+    let mut caller = Caller { app: String::new(), user, subjects, proof: Proof::default(), permissions, origin };
+    let made = admin::new_session(state.border.verifier.keys(state).await?, &caller.user, by, parent.as_ref());
+    let (text, token) = made;
+    let deed = Deed::new("sign_in", None).on([format!("session {} of user {}, by {by}", token.id, caller.user)]);
+    let kept = token.clone();
+    let work = |control: Control| async move { Ok(control.store().put_user_token(kept).await?) };
+    let told = |kept: &std::result::Result<(), Refusal>| match kept {
+        Ok(()) => "done".to_owned(),
+        Err(refusal) => format!("refused: {refusal}"),
+    };
+    state.control.audited(&caller, deed, work, told).await??;
+    caller.proof.user_token = Some(token.id.clone());
+    Ok((text, token, caller))
+}
+
+/// The session that the caller came with.
+async fn own(state: &ApiState, who: &Caller, headers: &HeaderMap) -> Result<(SessionProof, UserToken)> {
+    let none = || NativeError::new(Kind::Unauthenticated, "there is no session: sign in");
+    let proof = SessionProof::from_headers(&Method::GET, headers).ok_or_else(none)?;
+    let id = who.proof.user_token.as_deref().ok_or_else(none)?;
+    let token = state.control.store().user_token(id).await?;
+    let token = token.filter(|token| matches!(token.kind, TokenKind::Session { .. })).ok_or_else(none)?;
+    Ok((proof, token))
+}
+
+fn view(caller: &Caller, csrf: String, token: &UserToken) -> Session {
+    let expires_at = token.expires_at.unwrap_or_default() / 1000;
+    Session { who: whoami::who(caller), csrf, expires_at }
+}
