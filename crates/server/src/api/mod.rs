@@ -10,6 +10,7 @@ mod answer;
 mod auth;
 mod bodies;
 mod connections;
+mod console;
 mod content;
 pub mod error;
 mod family;
@@ -93,8 +94,12 @@ pub fn router(state: ApiState) -> Router {
     Router::new().fallback_service(NormalizePath::trim_trailing_slash(routes))
 }
 
-/// A path or a method that nothing serves. Mounted by the families too, for their methods.
+/// A path or a method that no API serves: the console's page for a browser, an error for a program. Mounted
+/// by the families too, for their methods.
 async fn unknown_path(request: Request) -> Response {
+    if let Some(page) = console::answer(&request) {
+        return page;
+    }
     let path =
         request.extensions().get::<axum::extract::OriginalUri>().map_or_else(|| request.uri(), |uri| &uri.0).path();
     let error = ApiError::new(Problem::NotFound, format!("nothing is served at {} {path}", request.method()));
