@@ -57,6 +57,7 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
     let demo = Demo::prepare(dir.join("demo"), user.clone())?;
     let store = serve::open_store(&dir).await?;
     let mut profile = app(&dir, connection, &store).await?;
+    LocalAdmin::new(store.clone(), &serve::system_user()).ensure_admin(USER).await?;
 
     let agent_dir = dir.join("agent");
     let agent = proctor_agent::enrolled_id(&agent_dir).map_or_else(new_agent_id, Ok)?;
@@ -73,7 +74,9 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
         ready = ready(&server.control, &agent, &demo) => ready?,
         error = &mut failed => return Err(agent_failed(error)),
     }
-    let greeting = greeting::Greeting { server: &server, dir: &dir, profile: &profile, demo: &demo, user: &user };
+    let console = server.sign_in_path(USER);
+    let greeting =
+        greeting::Greeting { server: &server, dir: &dir, profile: &profile, demo: &demo, user: &user, console };
     // Everything is up; that nobody can read about it is no reason to end it.
     if let Err(error) = crate::output::write_out(&greeting.text()?) {
         tracing::warn!("{error:#}");

@@ -1,10 +1,11 @@
 //! Who may do what: `proctor app`, `proctor user`, `proctor role`, `proctor binding`. A secret is the
 //! only thing on stdout, so that scripts can catch it.
 
+use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
 use proctor_client::{
@@ -14,6 +15,9 @@ use proctor_client::{
 use super::{Ended, Session};
 use crate::args::{AppArgs, parse_duration};
 use crate::output::{self, Sheet, moment, plain, yes_no};
+
+/// More than the server takes.
+const PASSWORD_BYTES_MAX: u64 = 64 * 1024;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AppCommand {
@@ -55,9 +59,21 @@ pub(crate) enum UserCommand {
     Enable(NameArgs),
     /// Forget a user with its tokens and bindings
     Delete(NameArgs),
+    /// Set a user's console password, read from standard input
+    Password(PasswordArgs),
+    /// Print a link that signs a user in to the console, once
+    SignInLink(NameArgs),
     /// Tokens with which a user calls
     #[command(subcommand)]
     Token(UserTokenCommand),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PasswordArgs {
+    name: String,
+    /// Remove the password instead: the user signs in with a token or a link
+    #[arg(long)]
+    remove: bool,
 }
 
 #[derive(Debug, Args)]
@@ -216,12 +232,38 @@ pub(super) async fn user(session: &Session, command: UserCommand) -> Result<Ende
             eprintln!("User {} is gone.", args.name);
             return Ok(Ended::Well);
         }
+        UserCommand::Password(args) => return password(session, args).await,
+        UserCommand::SignInLink(args) => {
+            let link = client.sign_in_link(&args.name).await?;
+            output::print_or(session.output, &link, || format!("{}{}\n", client.server(), link.path))?;
+            eprintln!("Works once, until {}.", moment(link.expires_at));
+            return Ok(Ended::Well);
+        }
         UserCommand::Create(args) => client.create_user(&args.name).await?,
         UserCommand::Disable(args) => client.disable_user(&args.name, true).await?,
         UserCommand::Enable(args) => client.disable_user(&args.name, false).await?,
     };
     output::print(session.output, &changed, |user| user_sheet(std::slice::from_ref(user)))?;
     Ok(Ended::Well)
+}
+
+async fn password(session: &Session, args: PasswordArgs) -> Result<Ended> {
+    let password = if args.remove { None } else { Some(read_password()?) };
+    session.client.set_user_password(&args.name, password).await?;
+    let done = if args.remove { "removed" } else { "set" };
+    eprintln!("Password of {} {done}; open console sessions are closed.", args.name);
+    Ok(Ended::Well)
+}
+
+/// Never an argument: those are seen in lists of processes and in the shell's history.
+fn read_password() -> Result<String> {
+    if std::io::stdin().is_terminal() {
+        return rpassword::prompt_password("New password: ").context("cannot read the password from the terminal");
+    }
+    let mut line = String::new();
+    let mut input = BufReader::new(std::io::stdin().take(PASSWORD_BYTES_MAX));
+    input.read_line(&mut line).context("cannot read the password from standard input")?;
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 fn user_sheet(users: &[UserView]) -> Sheet {

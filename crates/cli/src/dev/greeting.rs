@@ -18,6 +18,8 @@ pub(super) struct Greeting<'a> {
     pub(super) demo: &'a Demo,
     /// The account that the pasted process runs as.
     pub(super) user: &'a str,
+    /// Where a browser is signed in, once.
+    pub(super) console: String,
 }
 
 impl Greeting<'_> {
@@ -33,6 +35,7 @@ impl Greeting<'_> {
         Ok(format!(
             "Proctor serves.\n\
              \n\
+             \x20 console     {url}{console}   (signs in once; later: proctor user sign-in-link)\n\
              \x20 HTTP        {url}   ({url}/healthz)\n\
              \x20 agents      {link}\n\
              \x20 data        {dir}\n\
@@ -51,6 +54,7 @@ impl Greeting<'_> {
              \n\
              {program} --profile {profile} ps\n\
              \n",
+            console = self.console,
             link = self.server.link,
             demo = Demo::key(),
             log = quoted(&self.demo.log_file().to_string_lossy()),

@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
-use proctor_model::Class;
+use proctor_model::{Class, Subject};
 use proctor_pki::JoinToken;
-use proctor_store::{App, Millis, Refusal, Store};
+use proctor_runtime::clock;
+use proctor_store::{App, Millis, Refusal, Store, User};
 
 use super::{AppCode, AppOptions, TokenRequest};
 use crate::ServerError;
@@ -58,6 +59,23 @@ impl LocalAdmin {
         let target = options.describe(code);
         let work = async { super::put_app(&self.store, code, secret, options).await.map(Ok) };
         self.audited("put_app", target, work).await
+    }
+
+    /// Sees to it that the user is there and may do everything; one that is there is left alone.
+    pub async fn ensure_admin(&self, user: &str) -> Result<(), ServerError> {
+        if self.store.user(user).await?.is_some() {
+            return Ok(());
+        }
+        let created_at = clock::unix_millis();
+        let made = User { name: user.to_owned(), created_at, disabled: false };
+        let binding = super::all_powers(Subject::User(user.to_owned()));
+        let work = async {
+            Ok(match self.store.create_user(made).await? {
+                Ok(()) => self.store.put_binding(binding).await?,
+                Err(refusal) => Err(refusal),
+            })
+        };
+        self.audited("create_user", format!("user {user}, admin of everything"), work).await.map(drop)
     }
 
     async fn audited<T>(
@@ -133,6 +151,21 @@ mod tests {
         assert!(!texts.contains(&secret) && !texts.contains(&rotated));
         assert_eq!(again.to_string(), "app first exists already: rotate its secret (`proctor app rotate first`)");
         assert_eq!(unknown.to_string(), "app second is not known");
+    }
+
+    #[tokio::test]
+    async fn an_administrator_is_made_once_and_never_given_back_what_was_taken() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let store = store(&dir).await;
+        let local = LocalAdmin::new(store.clone(), "root");
+        local.ensure_admin("admin").await.unwrap();
+        let binding = store.bindings().await.unwrap().remove(0);
+
+        store.delete_binding(binding.id).await.unwrap();
+        local.ensure_admin("admin").await.unwrap();
+
+        assert_eq!(binding.subject, Subject::User("admin".to_owned()));
+        assert_eq!(store.bindings().await.unwrap(), []);
     }
 
     #[tokio::test]
