@@ -1,0 +1,59 @@
+import { queryOptions } from "@tanstack/react-query";
+import { api, data, type Schemas } from "./client";
+import { fetchAll, type Page, pageLimit } from "./paged";
+
+export type Host = Schemas["HostView"];
+export type HostFilter = { business?: number; cloud?: number; online?: boolean };
+
+export async function fetchHosts(
+  filter: HostFilter,
+  after: string | null,
+  limit = pageLimit,
+  signal?: AbortSignal,
+): Promise<Page<Host>> {
+  const query = { ...filter, after: after ?? undefined, limit };
+  const page = await data(api.GET("/api/v1/hosts", { params: { query }, signal }));
+  return { rows: page.hosts, next: page.next ?? null };
+}
+
+const HOSTS_MAX = 30_000;
+
+/** Every host that the caller may read: for the fleet map, host pages and pickers. */
+export const allHostsQuery = queryOptions({
+  queryKey: ["hosts", "all"],
+  queryFn: ({ signal }) => fetchAll((after) => fetchHosts({}, after, 1000, signal), HOSTS_MAX),
+  staleTime: 10_000,
+  refetchInterval: 15_000,
+});
+
+export const businessesQuery = queryOptions({
+  queryKey: ["businesses"],
+  queryFn: async ({ signal }) => (await data(api.GET("/api/v1/businesses", { signal }))).businesses,
+  staleTime: 60_000,
+});
+
+export const businessSetsQuery = queryOptions({
+  queryKey: ["business-sets"],
+  queryFn: async ({ signal }) => (await data(api.GET("/api/v1/business-sets", { signal }))).business_sets,
+  staleTime: 60_000,
+});
+
+export function placeHosts(hosts: string[], business: number | null) {
+  return data(api.PUT("/api/v1/hosts/placements", { body: { hosts, business } }));
+}
+
+export function removeHost(host: string) {
+  return data(api.DELETE("/api/v1/hosts/{host}", { params: { path: { host } } }));
+}
+
+export function revokeHost(host: string) {
+  return data(api.DELETE("/api/v1/hosts/{host}/certificate", { params: { path: { host } } }));
+}
+
+export function allowRejoin(host: string, ttl_secs: number) {
+  return data(api.POST("/api/v1/hosts/{host}/rejoin", { params: { path: { host } }, body: { ttl_secs } }));
+}
+
+export function withdrawRejoin(host: string) {
+  return data(api.DELETE("/api/v1/hosts/{host}/rejoin", { params: { path: { host } } }));
+}

@@ -1,0 +1,104 @@
+import { type InfiniteData, type QueryKey, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
+import { useCallback, useEffect, useMemo, useRef } from "react";
+
+export type Page<Row> = { rows: Row[]; next: string | null };
+type Cursor = string | null;
+type FetchPage<Row> = (after: Cursor, signal?: AbortSignal) => Promise<Page<Row>>;
+
+const PAGE_ROWS = 500;
+export const pageLimit = PAGE_ROWS;
+
+/**
+ * A list that the server hands out page by page. The pages that are on the screen are fetched again
+ * every `refreshMs`; the others keep what they had, so a list of 100,000 rows costs no more than a short one.
+ */
+export function usePaged<Row>(key: QueryKey, fetchPage: FetchPage<Row>, refreshMs = 5000) {
+  const client = useQueryClient();
+  const query = useInfiniteQuery({
+    queryKey: key,
+    queryFn: ({ pageParam, signal }) => fetchPage(pageParam, signal),
+    initialPageParam: null as Cursor,
+    getNextPageParam: (last: Page<Row>) => last.next,
+    staleTime: refreshMs,
+    refetchOnWindowFocus: false,
+  });
+  const rows = useMemo(() => query.data?.pages.flatMap((page) => page.rows) ?? [], [query.data]);
+  const visible = useRef<[number, number]>([0, 0]);
+  const onVisible = useCallback((first: number, last: number) => {
+    visible.current = [first, last];
+  }, []);
+
+  const refresh = useCallback(async () => {
+    const held = client.getQueryData<InfiniteData<Page<Row>, Cursor>>(key);
+    if (!held || document.hidden) return;
+    for (const index of pagesWithin(held.pages, visible.current)) {
+      const after = held.pageParams[index] ?? null;
+      const page = await fetchPage(after);
+      client.setQueryData<InfiniteData<Page<Row>, Cursor>>(key, (now) =>
+        replacePage(now, index, after, page),
+      );
+    }
+  }, [client, key, fetchPage]);
+
+  useEffect(() => {
+    const timer = setInterval(() => refresh().catch(() => undefined), refreshMs);
+    return () => clearInterval(timer);
+  }, [refresh, refreshMs]);
+
+  return {
+    rows,
+    error: query.error,
+    isLoading: query.isLoading,
+    isComplete: query.isSuccess && !query.hasNextPage,
+    isFetchingMore: query.isFetchingNextPage,
+    updatedAt: query.dataUpdatedAt,
+    fetchMore: query.fetchNextPage,
+    retry: query.refetch,
+    refresh,
+    onVisible,
+  };
+}
+
+function pagesWithin<Row>(pages: Page<Row>[], [first, last]: [number, number]): number[] {
+  const indices: number[] = [];
+  let start = 0;
+  pages.forEach((page, index) => {
+    const end = start + page.rows.length;
+    if (start <= last && end > first) indices.push(index);
+    start = end;
+  });
+  return indices.length > 0 ? indices : [0];
+}
+
+/** The page changes in place; a page whose end moved keeps its cursor, so that the ones behind it still fit. */
+function replacePage<Row>(
+  held: InfiniteData<Page<Row>, Cursor> | undefined,
+  index: number,
+  after: Cursor,
+  page: Page<Row>,
+): InfiniteData<Page<Row>, Cursor> | undefined {
+  if (!held || (held.pageParams[index] ?? null) !== after) return held;
+  const isLast = index === held.pages.length - 1;
+  const pages = held.pages.slice(0, index + 1);
+  pages[index] = page;
+  const moved = !isLast && page.next !== held.pages[index]?.next;
+  if (moved) return { pages, pageParams: held.pageParams.slice(0, index + 1) };
+  return { pages: [...pages, ...held.pages.slice(index + 1)], pageParams: held.pageParams };
+}
+
+/** All rows, page after page; at most `max`. */
+export async function fetchAll<Row>(
+  fetchPage: FetchPage<Row>,
+  max: number,
+  onProgress?: (count: number) => void,
+): Promise<{ rows: Row[]; isComplete: boolean }> {
+  const rows: Row[] = [];
+  let after: Cursor = null;
+  do {
+    const page: Page<Row> = await fetchPage(after);
+    rows.push(...page.rows);
+    onProgress?.(rows.length);
+    after = page.next;
+  } while (after !== null && rows.length < max);
+  return { rows, isComplete: after === null };
+}

@@ -1,0 +1,84 @@
+import { queryOptions } from "@tanstack/react-query";
+import { api, data, type Schemas } from "./client";
+import type { Page } from "./paged";
+import { pageLimit } from "./paged";
+
+export type Process = Schemas["ProcessView"];
+export type Phase = Schemas["Phase"];
+export type Spec = Schemas["Spec"];
+export type Registration = Schemas["Registration"];
+export type ProcessSort = Schemas["ProcessSort"];
+
+export const phases: readonly Phase[] = [
+  "failed",
+  "unknown",
+  "starting",
+  "stopping",
+  "waiting",
+  "running",
+  "stopped",
+];
+
+export type ProcessFilter = {
+  namespace?: string;
+  name?: string;
+  host?: string;
+  business?: number;
+  selector?: string;
+  phase?: string;
+  sort?: ProcessSort;
+  full?: boolean;
+};
+
+export function splitProcess(process: string): { namespace: string; name: string } {
+  const slash = process.indexOf("/");
+  return { namespace: process.slice(0, slash), name: process.slice(slash + 1) };
+}
+
+export async function fetchProcesses(
+  filter: ProcessFilter,
+  after: string | null,
+  limit = pageLimit,
+  signal?: AbortSignal,
+): Promise<Page<Process>> {
+  const query = { ...filter, after: after ?? undefined, limit };
+  const page = await data(api.GET("/api/v1/processes", { params: { query }, signal }));
+  return { rows: page.processes, next: page.next ?? null };
+}
+
+export const processQuery = (namespace: string, name: string) =>
+  queryOptions({
+    queryKey: ["process", namespace, name],
+    queryFn: ({ signal }) =>
+      data(
+        api.GET("/api/v1/processes/{namespace}/{name}", { params: { path: { namespace, name } }, signal }),
+      ),
+    refetchInterval: 5000,
+    staleTime: 2000,
+  });
+
+export const historyQuery = (namespace: string, name: string, host: string) =>
+  queryOptions({
+    queryKey: ["process", namespace, name, "history", host],
+    queryFn: ({ signal }) =>
+      data(
+        api.GET("/api/v1/processes/{namespace}/{name}/history", {
+          params: { path: { namespace, name }, query: { host } },
+          signal,
+        }),
+      ),
+    staleTime: 10_000,
+  });
+
+export function register(registration: Registration, update: boolean) {
+  return data(api.POST("/api/v1/processes", { params: { query: { update } }, body: registration }));
+}
+
+export function planRegistration(registration: Registration, signal?: AbortSignal) {
+  return data(api.POST("/api/v1/processes/plan", { body: registration, signal }));
+}
+
+export function unregister(process: string, hosts: string[]) {
+  const path = splitProcess(process);
+  return data(api.DELETE("/api/v1/processes/{namespace}/{name}", { params: { path }, body: { hosts } }));
+}

@@ -1,0 +1,5 @@
+import { NotFound } from "@/ui/states";
+
+export function Component() {
+  return <NotFound />;
+}

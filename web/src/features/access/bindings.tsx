@@ -1,0 +1,140 @@
+import { useQuery } from "@tanstack/react-query";
+import { AutoComplete, Button, Form, Modal, Select } from "antd";
+import { useState } from "react";
+import {
+  appsQuery,
+  type Binding,
+  bindingsQuery,
+  createBinding,
+  deleteBinding,
+  rolesQuery,
+  usersQuery,
+} from "@/api/access";
+import type { Schemas } from "@/api/client";
+import { businessesQuery, businessSetsQuery } from "@/api/hosts";
+import { useMessages } from "@/settings/context";
+import { FilterInput } from "@/ui/filter-input";
+import { SimpleTable } from "@/ui/simple-table";
+import { useUrlValue } from "@/ui/url-state";
+import { useAction } from "@/ui/use-action";
+import { useScopeName } from "./scope-name";
+import { Section } from "./section";
+
+export function Bindings() {
+  const { access, common } = useMessages();
+  const text = access.bindings;
+  const query = useQuery(bindingsQuery);
+  const scopeName = useScopeName();
+  const { ask } = useAction();
+  const [isAdding, setAdding] = useState(false);
+  const [search] = useUrlValue("q");
+  const remove = (binding: Binding) =>
+    ask(
+      {
+        title: text.deleteTitle,
+        text: text.deleteText(binding.subject, binding.role, binding.scope),
+        yes: common.delete,
+      },
+      () => deleteBinding(binding.id),
+      ["bindings"],
+    );
+  return (
+    <>
+      <FilterInput name="q" label={`${text.subject}, ${text.role}, ${text.scope}`} width={260} />
+      <Section query={query} action={{ label: text.create, onClick: () => setAdding(true) }}>
+        {(bindings) => (
+          <SimpleTable
+            label={access.tab.bindings}
+            rows={bindings.filter((each) => `${each.subject} ${each.role} ${each.scope}`.includes(search))}
+            rowKey={(binding) => binding.id}
+            columns={[
+              {
+                key: "subject",
+                title: text.subject,
+                render: (binding) => <span className="mono">{binding.subject}</span>,
+              },
+              { key: "role", title: text.role, render: (binding) => binding.role },
+              { key: "scope", title: text.scope, render: (binding) => scopeName(binding.scope) },
+              {
+                key: "bounds",
+                title: text.bounds,
+                isMinor: true,
+                render: (binding) => <span className="mono">{boundsOf(binding)}</span>,
+              },
+              {
+                key: "delete",
+                title: "",
+                isNumber: true,
+                render: (binding) => (
+                  <Button size="small" type="text" danger onClick={() => remove(binding)}>
+                    {common.delete}
+                  </Button>
+                ),
+              },
+            ]}
+          />
+        )}
+      </Section>
+      {isAdding && <AddBinding onClose={() => setAdding(false)} />}
+    </>
+  );
+}
+
+function boundsOf(binding: Binding): string {
+  return [...(binding.allow_users ?? []), ...(binding.allow_roots ?? [])].join(", ");
+}
+
+function AddBinding({ onClose }: { onClose: () => void }) {
+  const { access, common } = useMessages();
+  const text = access.bindings;
+  const { act } = useAction();
+  const [form] = Form.useForm<Schemas["NewBinding"]>();
+  const users = useQuery(usersQuery).data ?? [];
+  const apps = useQuery(appsQuery).data ?? [];
+  const roles = useQuery(rolesQuery).data ?? [];
+  const businesses = useQuery(businessesQuery).data ?? [];
+  const sets = useQuery(businessSetsQuery).data ?? [];
+  const subjects = [...users.map((user) => `user:${user.name}`), ...apps.map((app) => `app:${app.code}`)];
+  const scopes = [
+    { value: "everything", label: "everything" },
+    ...businesses.map((each) => ({
+      value: `business:${each.id}`,
+      label: `business:${each.id} (${each.name})`,
+    })),
+    ...sets.map((each) => ({ value: `set:${each.id}`, label: `set:${each.id} (${each.name})` })),
+    { value: "namespace:", label: "namespace:…" },
+    { value: "cloud:0", label: "cloud:0" },
+  ];
+  const add = async (fields: Schemas["NewBinding"]) => {
+    if (await act(() => createBinding(fields), ["bindings"])) onClose();
+  };
+  const needed = [{ required: true, message: "" }];
+  return (
+    <Modal
+      open
+      title={text.create}
+      okText={common.create}
+      cancelText={common.cancel}
+      onCancel={onClose}
+      onOk={() => form.submit()}
+    >
+      <Form form={form} layout="vertical" onFinish={(fields) => void add(fields)}>
+        <Form.Item name="subject" label={text.subject} extra={text.subjectHelp} rules={needed}>
+          <AutoComplete options={subjects.map((value) => ({ value }))} showSearch={{ filterOption: true }} />
+        </Form.Item>
+        <Form.Item name="role" label={text.role} rules={needed}>
+          <Select options={roles.map((role) => ({ value: role.name, label: role.name }))} />
+        </Form.Item>
+        <Form.Item name="scope" label={text.scope} extra={text.scopeHelp} rules={needed}>
+          <AutoComplete options={scopes} />
+        </Form.Item>
+        <Form.Item name="allow_users" label={text.allowUsers}>
+          <Select mode="tags" tokenSeparators={[",", " "]} open={false} suffixIcon={null} />
+        </Form.Item>
+        <Form.Item name="allow_roots" label={text.allowRoots}>
+          <Select mode="tags" tokenSeparators={[",", " "]} open={false} suffixIcon={null} />
+        </Form.Item>
+      </Form>
+    </Modal>
+  );
+}

@@ -1,0 +1,122 @@
+import { useQuery } from "@tanstack/react-query";
+import { Button, Form, Input, InputNumber, Modal } from "antd";
+import { useState } from "react";
+import { Link } from "react-router";
+import { api, data, type Schemas } from "@/api/client";
+import { allHostsQuery, businessesQuery, businessSetsQuery } from "@/api/hosts";
+import { useMessages } from "@/settings/context";
+import { useNumbers } from "@/ui/format";
+import { SimpleTable } from "@/ui/simple-table";
+import { linkTo } from "@/ui/url-state";
+import { useAction } from "@/ui/use-action";
+import { Section } from "./section";
+
+type Business = Schemas["BusinessView"];
+
+export function Businesses() {
+  const { access, common } = useMessages();
+  const text = access.businesses;
+  const number = useNumbers();
+  const query = useQuery(businessesQuery);
+  const hosts = useQuery(allHostsQuery).data?.rows ?? [];
+  const sets = useQuery(businessSetsQuery).data ?? [];
+  const { ask } = useAction();
+  const [editing, setEditing] = useState<Business | "new" | null>(null);
+  const remove = ({ id, name }: Business) =>
+    ask(
+      { title: text.deleteTitle(name), text: text.deleteText, yes: common.delete },
+      () => data(api.DELETE("/api/v1/businesses/{id}", { params: { path: { id } } })),
+      ["businesses"],
+    );
+  return (
+    <Section query={query} action={{ label: text.create, onClick: () => setEditing("new") }}>
+      {(businesses) => (
+        <>
+          <SimpleTable
+            label={access.tab.businesses}
+            rows={businesses}
+            rowKey={(business) => String(business.id)}
+            columns={[
+              { key: "id", title: text.id, isNumber: true, render: (business) => business.id },
+              { key: "name", title: text.name, render: (business) => business.name },
+              {
+                key: "hosts",
+                title: text.hosts,
+                isNumber: true,
+                render: (business) => (
+                  <Link to={linkTo("/hosts", { business: business.id })}>
+                    {number(hosts.filter((host) => host.business === business.id).length)}
+                  </Link>
+                ),
+              },
+              {
+                key: "sets",
+                title: text.sets,
+                isMinor: true,
+                render: (business) =>
+                  sets
+                    .filter((set) => set.members.includes(business.id))
+                    .map((set) => set.name)
+                    .join(", "),
+              },
+              {
+                key: "actions",
+                title: "",
+                isNumber: true,
+                render: (business) => (
+                  <>
+                    <Button size="small" type="text" onClick={() => setEditing(business)}>
+                      {common.edit}
+                    </Button>
+                    <Button size="small" type="text" danger onClick={() => remove(business)}>
+                      {common.delete}
+                    </Button>
+                  </>
+                ),
+              },
+            ]}
+          />
+          {editing && (
+            <BusinessDialog business={editing === "new" ? null : editing} onClose={() => setEditing(null)} />
+          )}
+        </>
+      )}
+    </Section>
+  );
+}
+
+function BusinessDialog({ business, onClose }: { business: Business | null; onClose: () => void }) {
+  const { access, common } = useMessages();
+  const { act } = useAction();
+  const [form] = Form.useForm<Business>();
+  const save = async ({ id, name }: Business) => {
+    const put = () =>
+      data(api.PUT("/api/v1/businesses/{id}", { params: { path: { id } }, body: { name: name.trim() } }));
+    if (await act(put, ["businesses"])) onClose();
+  };
+  const needed = [{ required: true, message: "" }];
+  return (
+    <Modal
+      open
+      title={business?.name ?? access.businesses.create}
+      okText={common.save}
+      cancelText={common.cancel}
+      onCancel={onClose}
+      onOk={() => form.submit()}
+    >
+      <Form
+        form={form}
+        layout="vertical"
+        initialValues={business ?? {}}
+        onFinish={(fields) => void save(fields)}
+      >
+        <Form.Item name="id" label={access.businesses.id} rules={needed}>
+          <InputNumber min={0} disabled={business !== null} />
+        </Form.Item>
+        <Form.Item name="name" label={access.businesses.name} rules={needed}>
+          <Input />
+        </Form.Item>
+      </Form>
+    </Modal>
+  );
+}

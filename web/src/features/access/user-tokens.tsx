@@ -1,0 +1,92 @@
+import { useQuery } from "@tanstack/react-query";
+import { Button, Form, Input, Select } from "antd";
+import { useState } from "react";
+import { createUserToken, deleteUserToken, userTokensQuery } from "@/api/access";
+import { useMessages } from "@/settings/context";
+import { Secret } from "@/ui/secret";
+import { SimpleTable } from "@/ui/simple-table";
+import { Time } from "@/ui/time";
+import { useAction } from "@/ui/use-action";
+
+const DAY_SECS = 86_400;
+
+/** The tokens of a user, and a new one, which is shown once. */
+export function UserTokens({ name }: { name: string }) {
+  const { access, common } = useMessages();
+  const text = access.users;
+  const { act } = useAction();
+  const tokens = useQuery(userTokensQuery(name));
+  const [secret, setSecret] = useState("");
+  const key = ["users", name, "tokens"];
+  const make = async ({ note, days }: { note?: string; days: number }) => {
+    const body = { note: note ?? "", ttl_secs: days > 0 ? days * DAY_SECS : undefined };
+    const made = await act(() => createUserToken(name, body), key);
+    if (made) setSecret(made.token);
+  };
+  return (
+    <div className="stack">
+      <Form layout="vertical" initialValues={{ days: 30 }} onFinish={(fields) => void make(fields)}>
+        <div className="row wrap">
+          <Form.Item name="note" label={text.note} className="grow">
+            <Input />
+          </Form.Item>
+          <Form.Item name="days" label={text.ttl}>
+            <Select
+              style={{ width: 140 }}
+              options={[1, 7, 30, 90, 365, 0].map((days) => ({
+                value: days,
+                label: days === 0 ? text.noEnd : text.days(days),
+              }))}
+            />
+          </Form.Item>
+          <Form.Item label=" ">
+            <Button type="primary" htmlType="submit">
+              {text.newToken}
+            </Button>
+          </Form.Item>
+        </div>
+      </Form>
+      {secret && <Secret note={text.tokenOnce} value={secret} />}
+      <SimpleTable
+        label={text.tokens}
+        rows={tokens.data ?? []}
+        rowKey={(token) => token.id}
+        empty={tokens.isPending ? undefined : text.noTokens}
+        columns={[
+          {
+            key: "note",
+            title: text.note,
+            render: (token) => token.note || <span className="mono muted">{token.id}</span>,
+          },
+          {
+            key: "created",
+            title: text.created,
+            isNumber: true,
+            render: (token) => <Time at={token.created_at} />,
+          },
+          {
+            key: "ends",
+            title: text.ttl,
+            isNumber: true,
+            render: (token) => (token.expires_at ? <Time at={token.expires_at} /> : text.noEnd),
+          },
+          {
+            key: "delete",
+            title: "",
+            isNumber: true,
+            render: (token) => (
+              <Button
+                size="small"
+                type="text"
+                danger
+                onClick={() => void act(() => deleteUserToken(name, token.id), key)}
+              >
+                {common.delete}
+              </Button>
+            ),
+          },
+        ]}
+      />
+    </div>
+  );
+}

@@ -1,0 +1,114 @@
+import { useQuery } from "@tanstack/react-query";
+import { Button, Drawer, Form, Input, Modal } from "antd";
+import { useState } from "react";
+import { createUser, deleteUser, disableUser, type User, usersQuery } from "@/api/access";
+import { useMessages } from "@/settings/context";
+import { Badge } from "@/ui/phase";
+import { SimpleTable } from "@/ui/simple-table";
+import { Time } from "@/ui/time";
+import { useAction } from "@/ui/use-action";
+import { Section } from "./section";
+import { UserTokens } from "./user-tokens";
+
+export function Users() {
+  const { access, common } = useMessages();
+  const text = access.users;
+  const query = useQuery(usersQuery);
+  const { act, ask } = useAction();
+  const [isAdding, setAdding] = useState(false);
+  const [tokensOf, setTokensOf] = useState<string | null>(null);
+  const remove = (user: User) =>
+    ask(
+      { title: text.deleteTitle(user.name), text: text.deleteText, yes: common.delete },
+      () => deleteUser(user.name),
+      ["users"],
+    );
+  return (
+    <Section query={query} action={{ label: text.create, onClick: () => setAdding(true) }}>
+      {(users) => (
+        <>
+          <SimpleTable
+            label={access.tab.users}
+            rows={users}
+            rowKey={(user) => user.name}
+            columns={[
+              { key: "name", title: text.name, render: (user) => user.name },
+              {
+                key: "state",
+                title: "",
+                render: (user) => (
+                  <Badge tone={user.disabled ? "idle" : "running"}>
+                    {user.disabled ? text.disabled : text.active}
+                  </Badge>
+                ),
+              },
+              {
+                key: "created",
+                title: text.created,
+                isNumber: true,
+                isMinor: true,
+                render: (user) => <Time at={user.created_at} />,
+              },
+              {
+                key: "actions",
+                title: "",
+                isNumber: true,
+                render: (user) => (
+                  <>
+                    <Button size="small" type="text" onClick={() => setTokensOf(user.name)}>
+                      {text.tokens}
+                    </Button>
+                    <Button
+                      size="small"
+                      type="text"
+                      onClick={() => void act(() => disableUser(user.name, !user.disabled), ["users"])}
+                    >
+                      {user.disabled ? text.enable : text.disable}
+                    </Button>
+                    <Button size="small" type="text" danger onClick={() => remove(user)}>
+                      {common.delete}
+                    </Button>
+                  </>
+                ),
+              },
+            ]}
+          />
+          {isAdding && <AddUser onClose={() => setAdding(false)} />}
+          <Drawer
+            open={tokensOf !== null}
+            onClose={() => setTokensOf(null)}
+            size="large"
+            title={`${text.tokens}: ${tokensOf ?? ""}`}
+          >
+            {tokensOf && <UserTokens name={tokensOf} />}
+          </Drawer>
+        </>
+      )}
+    </Section>
+  );
+}
+
+function AddUser({ onClose }: { onClose: () => void }) {
+  const { access, common } = useMessages();
+  const { act } = useAction();
+  const [form] = Form.useForm<{ name: string }>();
+  const add = async ({ name }: { name: string }) => {
+    if (await act(() => createUser(name.trim()), ["users"])) onClose();
+  };
+  return (
+    <Modal
+      open
+      title={access.users.create}
+      okText={common.create}
+      cancelText={common.cancel}
+      onCancel={onClose}
+      onOk={() => form.submit()}
+    >
+      <Form form={form} layout="vertical" onFinish={(fields) => void add(fields)}>
+        <Form.Item name="name" label={access.users.name} rules={[{ required: true, message: "" }]}>
+          <Input autoFocus />
+        </Form.Item>
+      </Form>
+    </Modal>
+  );
+}

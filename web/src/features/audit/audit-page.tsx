@@ -1,0 +1,174 @@
+import { DownloadOutlined } from "@ant-design/icons";
+import { useQuery } from "@tanstack/react-query";
+import { Button, Drawer } from "antd";
+import { useMemo, useState } from "react";
+import { type AuditEntry, auditVerdictQuery } from "@/api/server";
+import { useMessages } from "@/settings/context";
+import { CopyText } from "@/ui/copy";
+import { type Column, DataTable } from "@/ui/data-table";
+import { FilterInput } from "@/ui/filter-input";
+import { useNumbers } from "@/ui/format";
+import { JsonView } from "@/ui/json-view";
+import { Page } from "@/ui/page";
+import { Badge, type Tone } from "@/ui/phase";
+import { Empty, Failure } from "@/ui/states";
+import { TimeMs } from "@/ui/time";
+import { linkTo, useUrlValue } from "@/ui/url-state";
+import { useAudit } from "./use-audit";
+
+export function Component() {
+  const { audit: text } = useMessages();
+  const verdict = useQuery(auditVerdictQuery);
+  const [user] = useUrlValue("user");
+  const [app] = useUrlValue("app");
+  const [action] = useUrlValue("action");
+  const [open, setOpen] = useState<AuditEntry | null>(null);
+  const filter = useMemo(
+    () => ({ user: user || undefined, app: app || undefined, action: action || undefined }),
+    [user, app, action],
+  );
+  const archived = verdict.data?.archived ?? 0;
+  const last = verdict.data ? archived + verdict.data.entries : undefined;
+  const columns = useAuditColumns();
+  const list = useAudit(filter, last, archived);
+  return (
+    <Page
+      title={text.title}
+      isFilled
+      beside={<Verdict />}
+      actions={
+        <Button
+          icon={<DownloadOutlined />}
+          href={linkTo("/api/v1/audit/export", filter)}
+          download="audit.jsonl"
+        >
+          {text.exportAll}
+        </Button>
+      }
+    >
+      <div className="filters">
+        <FilterInput name="user" label={text.filter.user} />
+        <FilterInput name="app" label={text.filter.app} />
+        <FilterInput name="action" label={text.filter.action} />
+        <span className="grow" />
+        {verdict.data && (
+          <span className="row muted" title={text.lastHashHelp}>
+            {text.lastHash}{" "}
+            <CopyText text={verdict.data.last_hash} shown={`${verdict.data.last_hash.slice(0, 12)}…`} />
+          </span>
+        )}
+      </div>
+      {(list.error ?? verdict.error) && list.entries.length === 0 ? (
+        <Failure error={list.error ?? verdict.error} onRetry={() => void verdict.refetch()} />
+      ) : (
+        <DataTable
+          label={text.title}
+          isMain
+          columns={columns}
+          rows={list.entries}
+          rowKey={(entry) => String(entry.seq)}
+          isLoading={list.isPending}
+          onOpen={setOpen}
+          onEnd={list.hasNextPage && !list.isFetchingNextPage ? () => void list.fetchNextPage() : undefined}
+          isFetchingMore={list.isFetchingNextPage}
+          empty={<Empty title={text.empty} />}
+        />
+      )}
+      <Drawer
+        open={open !== null}
+        onClose={() => setOpen(null)}
+        size="large"
+        title={`${text.entry} ${open?.seq ?? ""}`}
+      >
+        {open && <JsonView value={open} label={text.entry} />}
+      </Drawer>
+    </Page>
+  );
+}
+
+/** Whether the chain of hashes holds, and when that was checked. */
+function Verdict() {
+  const { audit: text } = useMessages();
+  const number = useNumbers();
+  const { data, dataUpdatedAt, isFetching, refetch } = useQuery(auditVerdictQuery);
+  if (!data) return <span className="muted">{isFetching ? text.verifying : ""}</span>;
+  const state = data.intact ? text.intact(number(data.entries)) : text.broken(number(data.broken_at ?? 0));
+  return (
+    <span className="row wrap">
+      <Badge tone={data.intact ? "running" : "failed"}>{state}</Badge>
+      <span className="muted">
+        {text.verifiedAt} <TimeMs at={dataUpdatedAt} />
+      </span>
+      <Button size="small" type="link" loading={isFetching} onClick={() => void refetch()}>
+        {text.verify}
+      </Button>
+    </span>
+  );
+}
+
+const tones: Record<string, Tone> = {
+  begun: "changing",
+  ended: "running",
+  done: "running",
+  refused: "failed",
+};
+
+function useAuditColumns(): Column<AuditEntry>[] {
+  const { audit: text } = useMessages();
+  const number = useNumbers();
+  const { column } = text;
+  const phases: Record<string, string> = text.phase;
+  return [
+    { key: "seq", title: column.seq, width: "76px", isNumber: true, from: 500, render: (entry) => entry.seq },
+    {
+      key: "time",
+      title: column.time,
+      width: "110px",
+      isNumber: true,
+      render: (entry) => <TimeMs at={entry.at} />,
+    },
+    { key: "user", title: column.user, width: "minmax(80px, 0.8fr)", render: (entry) => entry.user },
+    { key: "app", title: column.app, width: "minmax(80px, 0.8fr)", from: 640, render: (entry) => entry.app },
+    {
+      key: "action",
+      title: column.action,
+      width: "minmax(110px, 1fr)",
+      render: (entry) => <span className="mono">{entry.action}</span>,
+    },
+    {
+      key: "phase",
+      title: column.phase,
+      width: "108px",
+      from: 460,
+      render: (entry) => (
+        <Badge tone={tones[entry.phase] ?? "idle"}>{phases[entry.phase] ?? entry.phase}</Badge>
+      ),
+    },
+    {
+      key: "targets",
+      title: column.targets,
+      width: "minmax(150px, 2fr)",
+      from: 800,
+      render: (entry) => (
+        <span title={entry.targets.slice(0, 20).join("\n")}>
+          {entry.target_count > 1 && <b>{number(entry.target_count)} · </b>}
+          {entry.targets.slice(0, 3).join(", ")}
+        </span>
+      ),
+    },
+    {
+      key: "outcome",
+      title: column.outcome,
+      width: "minmax(100px, 1fr)",
+      from: 1000,
+      render: (entry) => <span title={entry.outcome}>{entry.outcome}</span>,
+    },
+    {
+      key: "remote",
+      title: column.remote,
+      width: "110px",
+      from: 1100,
+      render: (entry) => <span className="mono">{entry.remote ?? ""}</span>,
+    },
+  ];
+}

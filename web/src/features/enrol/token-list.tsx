@@ -1,0 +1,88 @@
+import { useQuery } from "@tanstack/react-query";
+import { Button } from "antd";
+import { deleteJoinToken, joinTokensQuery } from "@/api/access";
+import { useMessages } from "@/settings/context";
+import { Panel } from "@/ui/page";
+import { SimpleTable } from "@/ui/simple-table";
+import { Failure, Skeleton } from "@/ui/states";
+import { Time } from "@/ui/time";
+import { useAction } from "@/ui/use-action";
+import { useBusinessName } from "@/ui/use-business-name";
+
+/** Every join token, without its secret. */
+export function TokenList() {
+  const { enrol: text, common } = useMessages();
+  const { act } = useAction();
+  const businessName = useBusinessName();
+  const { data, error, isPending, refetch } = useQuery(joinTokensQuery);
+  return (
+    <Panel title={text.tokens}>
+      {isPending && <Skeleton lines={3} />}
+      {error && !data && <Failure error={error} onRetry={() => void refetch()} />}
+      {data && (
+        <SimpleTable
+          label={text.tokens}
+          rows={data}
+          rowKey={(token) => token.id}
+          empty={text.noTokens}
+          columns={[
+            { key: "id", title: text.column.id, render: (token) => <span className="mono">{token.id}</span> },
+            {
+              key: "used",
+              title: text.column.used,
+              isNumber: true,
+              render: (token) => `${token.used} / ${token.uses}`,
+            },
+            {
+              key: "refused",
+              title: text.column.refused,
+              isNumber: true,
+              isMinor: true,
+              render: (token) => token.refused,
+            },
+            {
+              key: "cloud",
+              title: text.column.cloud,
+              isNumber: true,
+              isMinor: true,
+              render: (token) => token.cloud_id ?? common.any,
+            },
+            {
+              key: "business",
+              title: text.column.business,
+              isMinor: true,
+              render: (token) => businessName(token.business),
+            },
+            {
+              key: "host",
+              title: text.column.host,
+              isMinor: true,
+              render: (token) => <span className="mono">{token.host ?? ""}</span>,
+            },
+            {
+              key: "expires",
+              title: text.column.expires,
+              isNumber: true,
+              render: (token) => <Time at={token.expires_at} />,
+            },
+            {
+              key: "revoke",
+              title: "",
+              isNumber: true,
+              render: (token) => (
+                <Button
+                  size="small"
+                  type="text"
+                  danger
+                  onClick={() => void act(() => deleteJoinToken(token.id), ["join-tokens"])}
+                >
+                  {text.revoke}
+                </Button>
+              ),
+            },
+          ]}
+        />
+      )}
+    </Panel>
+  );
+}

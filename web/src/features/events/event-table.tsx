@@ -1,0 +1,95 @@
+import { Drawer } from "antd";
+import { useState } from "react";
+import { Link } from "react-router";
+import type { Event, EventFilter } from "@/api/events";
+import { useMessages } from "@/settings/context";
+import { type Column, DataTable } from "@/ui/data-table";
+import { EventKindLabel } from "@/ui/event-kind";
+import { JsonView } from "@/ui/json-view";
+import { hostPath, processPath } from "@/ui/paths";
+import { Empty, Failure } from "@/ui/states";
+import { TimeMs } from "@/ui/time";
+import { useTail } from "./use-tail";
+
+type ListProps = { events: Event[]; isLoading: boolean };
+
+/** Events as rows; a click shows the exact JSON. */
+export function EventList({ events, isLoading }: ListProps) {
+  const { events: text } = useMessages();
+  const [open, setOpen] = useState<Event | null>(null);
+  return (
+    <>
+      <DataTable
+        label={text.title}
+        isMain
+        columns={useEventColumns()}
+        rows={events}
+        rowKey={(event) => String(event.id)}
+        isLoading={isLoading}
+        onOpen={setOpen}
+        empty={<Empty title={text.emptyTitle}>{text.emptyText}</Empty>}
+      />
+      <Drawer open={open !== null} onClose={() => setOpen(null)} size="large" title={text.json}>
+        {open && <JsonView value={open} label={text.json} />}
+      </Drawer>
+    </>
+  );
+}
+
+/** The live events of one host or process. */
+export function EventTable({ filter }: { filter: EventFilter }) {
+  const { events, isLoading, error, retry } = useTail(filter, false);
+  if (error && events.length === 0) return <Failure error={error} onRetry={() => void retry()} />;
+  return <EventList events={events} isLoading={isLoading} />;
+}
+
+function useEventColumns(): Column<Event>[] {
+  const { events: text } = useMessages();
+  const { column } = text;
+  return [
+    {
+      key: "time",
+      title: column.time,
+      width: "84px",
+      render: (event) => <TimeMs at={event.at_ms} form="clock" />,
+    },
+    {
+      key: "age",
+      title: "",
+      width: "100px",
+      isNumber: true,
+      from: 800,
+      render: (event) => (
+        <span className="muted">
+          <TimeMs at={event.at_ms} />
+        </span>
+      ),
+    },
+    { key: "type", title: column.type, width: "156px", render: (event) => <EventKindLabel event={event} /> },
+    {
+      key: "process",
+      title: column.process,
+      width: "minmax(110px, 1fr)",
+      from: 420,
+      render: (event) => (event.process ? <Link to={processPath(event.process)}>{event.process}</Link> : ""),
+    },
+    {
+      key: "host",
+      title: column.host,
+      width: "minmax(118px, 0.8fr)",
+      from: 560,
+      render: (event) => (
+        <Link to={hostPath(event.host)} className="mono">
+          {event.host}
+        </Link>
+      ),
+    },
+    {
+      key: "content",
+      title: column.content,
+      width: "minmax(140px, 2.4fr)",
+      from: 700,
+      render: (event) => <span title={event.content}>{event.content}</span>,
+    },
+  ];
+}

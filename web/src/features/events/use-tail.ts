@@ -1,0 +1,67 @@
+import { useQuery } from "@tanstack/react-query";
+import { useEffect, useMemo, useRef, useState } from "react";
+import { type Event, type EventFilter, eventsQuery } from "@/api/events";
+import { splitProcess } from "@/api/processes";
+import { eventStream } from "@/api/stream";
+
+const KEPT = 5000;
+const FLUSH_MS = 250;
+
+/** Whether an event of the stream belongs into a filtered list; hosts are compared as `CLOUD:IP`, address or agent. */
+export function matches(filter: EventFilter, event: Event): boolean {
+  const { namespace, name } = splitProcess(event.process ?? "/");
+  if (filter.namespace && filter.namespace !== namespace) return false;
+  if (filter.name && filter.name !== name) return false;
+  if (filter.type && !filter.type.split(",").includes(event.type)) return false;
+  if (!filter.host) return true;
+  return filter.host === event.host || `0:${filter.host}` === event.host || filter.host === event.agent;
+}
+
+/** The newest events, and those that come; while paused they are counted and wait. */
+export function useTail(filter: EventFilter, isPaused: boolean) {
+  const text = JSON.stringify(filter);
+  const stable = useMemo(() => JSON.parse(text) as EventFilter, [text]);
+  const base = useQuery(eventsQuery({ ...stable, limit: 500 }));
+  const [fresh, setFresh] = useState<Event[]>([]);
+  const [waiting, setWaiting] = useState(0);
+  const pending = useRef<Event[]>([]);
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another filter begins anew
+  useEffect(() => {
+    pending.current = [];
+    setFresh([]);
+    setWaiting(0);
+  }, [text]);
+
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const flush = () => {
+      timer = undefined;
+      if (isPaused) {
+        setWaiting(pending.current.length);
+        return;
+      }
+      const add = pending.current.reverse();
+      pending.current = [];
+      setWaiting(0);
+      if (add.length > 0) setFresh((now) => [...add, ...now].slice(0, KEPT));
+    };
+    flush();
+    const unlisten = eventStream.listen((events) => {
+      const wanted = events.filter((event) => matches(stable, event));
+      if (wanted.length === 0) return;
+      pending.current = [...pending.current, ...wanted].slice(-KEPT);
+      timer ??= setTimeout(flush, FLUSH_MS);
+    });
+    return () => {
+      unlisten();
+      clearTimeout(timer);
+    };
+  }, [stable, isPaused]);
+
+  const events = useMemo(() => {
+    const newest = base.data?.[0]?.id ?? 0;
+    return [...fresh.filter((event) => event.id > newest), ...(base.data ?? [])].slice(0, KEPT);
+  }, [fresh, base.data]);
+  return { events, waiting, isLoading: base.isPending, error: base.error, retry: base.refetch };
+}

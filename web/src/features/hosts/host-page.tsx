@@ -1,0 +1,186 @@
+import { useQuery } from "@tanstack/react-query";
+import { Tabs } from "antd";
+import { useCallback, useMemo } from "react";
+import { Link, useNavigate, useParams } from "react-router";
+import { allHostsQuery, type Host } from "@/api/hosts";
+import { usePaged } from "@/api/paged";
+import { fetchProcesses, type Process } from "@/api/processes";
+import { poolsQuery } from "@/api/server";
+import { EventTable } from "@/features/events/event-table";
+import { processColumns } from "@/features/processes/columns";
+import { useMessages } from "@/settings/context";
+import { CopyButton, CopyText } from "@/ui/copy";
+import { DataTable } from "@/ui/data-table";
+import { formatBytes, formatSpan } from "@/ui/format";
+import { Facts, Page } from "@/ui/page";
+import { poolPath, processPath } from "@/ui/paths";
+import { Empty, Failure, NotFound, Skeleton } from "@/ui/states";
+import { Time } from "@/ui/time";
+import { useUrlValue } from "@/ui/url-state";
+import { useBusinessName } from "@/ui/use-business-name";
+import { HostActions } from "./host-actions";
+import { Presence } from "./presence";
+import "./hosts.css";
+
+export function Component() {
+  const { host: name = "" } = useParams();
+  const { hosts: text } = useMessages();
+  const query = useQuery(allHostsQuery);
+  const [tab, setTab] = useUrlValue("tab", "processes");
+  const host = query.data?.rows.find((each) => each.host === name || each.agent === name || each.ip === name);
+  const crumbs = [{ label: text.title, to: "/hosts" }];
+  if (!host) {
+    return (
+      <Page title={name} crumbs={crumbs}>
+        {query.isPending ? (
+          <Skeleton lines={10} />
+        ) : query.error ? (
+          <Failure error={query.error} />
+        ) : (
+          <NotFound />
+        )}
+      </Page>
+    );
+  }
+  return (
+    <Page
+      title={host.host}
+      crumbs={crumbs}
+      isFilled
+      beside={
+        <>
+          <CopyButton text={host.host} />
+          <Presence host={host} />
+        </>
+      }
+      actions={<HostActions host={host} />}
+    >
+      {!host.online && (
+        <p className="host-away">
+          {text.awaySince} <Time at={host.presence_changed_at} />. {text.awayNote}
+        </p>
+      )}
+      <HostFacts host={host} />
+      <Tabs
+        activeKey={tab}
+        onChange={setTab}
+        items={[
+          { key: "processes", label: text.processes },
+          { key: "events", label: text.events },
+          { key: "pools", label: text.pools },
+        ]}
+      />
+      {tab === "events" ? (
+        <EventTable filter={{ host: host.host }} />
+      ) : tab === "pools" ? (
+        <HostPools host={host.host} />
+      ) : (
+        <HostProcesses host={host.host} />
+      )}
+    </Page>
+  );
+}
+
+function HostFacts({ host }: { host: Host }) {
+  const { hosts: text, common } = useMessages();
+  const businessName = useBusinessName();
+  const { facts } = host;
+  return (
+    <div className="panel">
+      <Facts
+        items={[
+          [text.column.hostname, facts?.hostname ?? common.unknown],
+          [
+            text.column.os,
+            facts
+              ? `${facts.os} · ${facts.arch} · ${facts.cpus} CPU · ${formatBytes(facts.memory_bytes)}`
+              : common.unknown,
+          ],
+          [text.column.business, businessName(host.business) || common.noBusiness],
+          [text.fact.agentId, <CopyText key="agent" text={host.agent} />],
+          [text.column.version, facts?.agent_version ?? common.unknown],
+          [
+            text.column.certificate,
+            host.certificate_expires_at ? (
+              <Time key="certificate" at={host.certificate_expires_at} />
+            ) : (
+              common.unknown
+            ),
+          ],
+          [text.column.clock, <Clock key="clock" aheadMs={host.clock_ahead_ms} />],
+          [text.fact.enrolled, <Time key="enrolled" at={host.enrolled_at} />],
+          [
+            text.fact.policy,
+            facts?.policy ? <CopyText key="policy" text={facts.policy} /> : text.fact.noPolicy,
+          ],
+          ...(host.rejoin_until
+            ? [[text.fact.rejoin, <Time key="rejoin" at={host.rejoin_until} />] as [string, React.ReactNode]]
+            : []),
+        ]}
+      />
+    </div>
+  );
+}
+
+function Clock({ aheadMs }: { aheadMs: number | null | undefined }) {
+  const { hosts: text, common } = useMessages();
+  if (aheadMs == null) return common.unknown;
+  const secs = aheadMs / 1000;
+  if (Math.abs(secs) < 1) return text.fact.clockFine;
+  const span = formatSpan(secs, common);
+  return (
+    <span className="tone-warning">
+      {secs > 0 ? text.fact.clockAhead(span) : text.fact.clockBehind(span)}
+    </span>
+  );
+}
+
+function HostProcesses({ host }: { host: string }) {
+  const messages = useMessages();
+  const navigate = useNavigate();
+  const businessName = useBusinessName();
+  const key = useMemo(() => ["processes", { host }] as const, [host]);
+  const fetchPage = useCallback(
+    (after: string | null, signal?: AbortSignal) => fetchProcesses({ host }, after, undefined, signal),
+    [host],
+  );
+  const list = usePaged<Process>(key, fetchPage);
+  const columns = processColumns(messages, businessName).filter(
+    (column) => !["host", "business", "generation", "version"].includes(column.key),
+  );
+  if (list.error && list.rows.length === 0)
+    return <Failure error={list.error} onRetry={() => void list.retry()} />;
+  return (
+    <DataTable
+      label={messages.hosts.processes}
+      isMain
+      columns={columns}
+      rows={list.rows}
+      rowKey={(row) => row.process}
+      rowClass={(row) => (row.online ? "" : "is-away")}
+      isLoading={list.isLoading}
+      onOpen={(row) => void navigate(processPath(row.process))}
+      empty={<Empty title={messages.hosts.noProcesses} />}
+    />
+  );
+}
+
+function HostPools({ host }: { host: string }) {
+  const { pools: text } = useMessages();
+  const pools = useQuery(poolsQuery({ host }, false));
+  if (pools.isPending) return <Skeleton />;
+  if (pools.error && !pools.data) return <Failure error={pools.error} />;
+  if (pools.data?.length === 0) return <Empty title={text.emptyTitle}>{text.emptyText}</Empty>;
+  return (
+    <ul className="panel host-pools">
+      {pools.data?.map((pool) => (
+        <li key={`${pool.namespace} ${pool.id}`}>
+          <Link to={poolPath(pool.host, pool.namespace, pool.id)}>
+            {pool.namespace}/{pool.id}
+          </Link>{" "}
+          CPU {pool.cpu} %, {text.memory} {pool.memory} %
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,87 @@
+import type { Operation, OperationRequest, Rolling } from "@/api/tasks";
+import { operations } from "@/api/tasks";
+import { groupPicked, loadPicked } from "./picked";
+
+/** What the form of the operate page holds; all of it is in the address. */
+export type OperateForm = {
+  operation: Operation;
+  by: "process" | "selector" | "picked";
+  process: string;
+  selector: string;
+  namespace: string;
+  picked: string;
+  where: "all" | "business" | "hosts";
+  business: number | null;
+  hosts: string[];
+  isRolling: boolean;
+  maxParallel: string;
+  maxFailures: number;
+  canary: number;
+  waitHealthy: boolean;
+};
+
+export function parseForm(params: URLSearchParams): OperateForm {
+  const text = (name: string) => params.get(name)?.trim() ?? "";
+  const operation = operations.find((known) => known === text("op")) ?? "restart";
+  const picked = text("picked");
+  const hosts = splitHosts(text("hosts"));
+  const where = text("where");
+  return {
+    operation,
+    by: picked ? "picked" : text("selector") || text("by") === "selector" ? "selector" : "process",
+    process: text("process"),
+    selector: text("selector"),
+    namespace: text("namespace"),
+    picked,
+    where:
+      hosts.length > 0 || where === "hosts"
+        ? "hosts"
+        : text("business") || where === "business"
+          ? "business"
+          : "all",
+    business: text("business") ? Number(text("business")) : null,
+    hosts,
+    isRolling: params.has("parallel"),
+    maxParallel: text("parallel") || "10%",
+    maxFailures: Number(text("failures")) || 0,
+    canary: Number(text("canary")) || 0,
+    waitHealthy: text("healthy") === "1",
+  };
+}
+
+export function splitHosts(text: string): string[] {
+  return text.split(/[\s,;]+/).filter(Boolean);
+}
+
+/** The calls that the form stands for; none while something is missing. */
+export function requestsOf(form: OperateForm): OperationRequest[] {
+  const rolling = form.isRolling ? rollingOf(form) : undefined;
+  const base = { operation: form.operation, rolling };
+  if (form.by === "picked") {
+    const groups = groupPicked(loadPicked(form.picked));
+    return [...groups].map(([process, hosts]) => ({ ...base, process, hosts }));
+  }
+  const where = whereOf(form);
+  if (!where) return [];
+  if (form.by === "process") {
+    return /^[^/]+\/.+/.test(form.process) ? [{ ...base, ...where, process: form.process }] : [];
+  }
+  if (!form.selector) return [];
+  return [{ ...base, ...where, selector: form.selector, namespace: form.namespace || undefined }];
+}
+
+function whereOf(form: OperateForm): Pick<OperationRequest, "all" | "business" | "hosts"> | null {
+  if (form.where === "all") return { all: true };
+  if (form.where === "business") return form.business === null ? null : { business: form.business };
+  return form.hosts.length > 0 ? { hosts: form.hosts } : null;
+}
+
+function rollingOf(form: OperateForm): Rolling {
+  const count = Number(form.maxParallel);
+  return {
+    max_parallel: Number.isInteger(count) && count > 0 ? count : form.maxParallel,
+    max_failures: form.maxFailures,
+    canary: form.canary,
+    wait_healthy: form.waitHealthy,
+  };
+}

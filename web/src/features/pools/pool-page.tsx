@@ -1,0 +1,158 @@
+import { useQuery } from "@tanstack/react-query";
+import { Button } from "antd";
+import { useState } from "react";
+import { useNavigate, useParams } from "react-router";
+import { eventsQuery } from "@/api/events";
+import { fetchProcesses } from "@/api/processes";
+import { deletePool, type Pool, poolsQuery } from "@/api/server";
+import { EventList } from "@/features/events/event-table";
+import { useMessages } from "@/settings/context";
+import { formatPercent } from "@/ui/format";
+import { Page, Panel } from "@/ui/page";
+import { Badge } from "@/ui/phase";
+import { Guarded } from "@/ui/rights";
+import { Failure, NotFound, Skeleton } from "@/ui/states";
+import { useAction } from "@/ui/use-action";
+import { PoolDialog } from "./pool-dialog";
+import type { OwnLimits, Resource } from "./ranking";
+import { rank } from "./ranking";
+import { RankingTable } from "./ranking-table";
+import "./pools.css";
+
+export function Component() {
+  const { host = "", namespace = "", id = "" } = useParams();
+  const { pools: text } = useMessages();
+  const query = useQuery(poolsQuery({ namespace, host }, true));
+  const pool = query.data?.find((each) => each.id === id);
+  const title = namespace === id ? id : `${namespace}/${id}`;
+  const crumbs = [{ label: text.title, to: "/pools" }];
+  if (!pool) {
+    return (
+      <Page title={title} crumbs={crumbs}>
+        {query.isPending ? (
+          <Skeleton lines={8} />
+        ) : query.error ? (
+          <Failure error={query.error} />
+        ) : (
+          <NotFound />
+        )}
+      </Page>
+    );
+  }
+  return <PoolView pool={pool} title={title} />;
+}
+
+function PoolView({ pool, title }: { pool: Pool; title: string }) {
+  const { pools: text } = useMessages();
+  const { ask } = useAction();
+  const navigate = useNavigate();
+  const [isEditing, setEditing] = useState(false);
+  const own = useOwnLimits(pool);
+  const remove = async () => {
+    await deletePool(pool.namespace, pool.id, [pool.host]);
+    await navigate("/pools");
+  };
+  return (
+    <Page
+      title={title}
+      crumbs={[{ label: text.title, to: "/pools" }]}
+      beside={
+        <>
+          <span className="mono muted">{pool.host}</span>
+          <Badge tone={pool.dry_run ? "warning" : "running"}>{pool.dry_run ? text.dryRun : text.acts}</Badge>
+        </>
+      }
+      actions={
+        <Guarded need="limits" place={{ namespace: pool.namespace }}>
+          {(isAllowed) => (
+            <span className="row">
+              <Button disabled={!isAllowed} onClick={() => setEditing(true)}>
+                {text.edit}
+              </Button>
+              <Button
+                danger
+                disabled={!isAllowed}
+                onClick={() =>
+                  ask({ title: text.deleteTitle(title), text: text.deleteText, yes: text.delete }, remove, [
+                    "pools",
+                  ])
+                }
+              >
+                {text.delete}
+              </Button>
+            </span>
+          )}
+        </Guarded>
+      }
+    >
+      <div className="pool-grid">
+        <ResourcePanel pool={pool} resource="cpu" own={own} />
+        <ResourcePanel pool={pool} resource="memory" own={own} />
+      </div>
+      <PoolHistory pool={pool} />
+      {isEditing && <PoolDialog pool={pool} onClose={() => setEditing(false)} />}
+    </Page>
+  );
+}
+
+/** Members' own limits, which the formula may divide by. */
+function useOwnLimits(pool: Pool): OwnLimits {
+  const query = useQuery({
+    queryKey: ["pool-members", pool.host, pool.namespace],
+    queryFn: ({ signal }) =>
+      fetchProcesses({ namespace: pool.namespace, host: pool.host, full: true }, null, 1000, signal),
+    staleTime: 30_000,
+  });
+  return new Map(query.data?.rows.map((row) => [row.process, row.spec?.limits ?? {}]));
+}
+
+function ResourcePanel({ pool, resource, own }: { pool: Pool; resource: Resource; own: OwnLimits }) {
+  const { pools: text } = useMessages();
+  const limit = pool[resource];
+  const used = (resource === "cpu" ? pool.usage?.cpu_percent : pool.usage?.memory_percent) ?? 0;
+  const weight = resource === "cpu" ? pool.cpu_weight : pool.memory_weight;
+  const ranked = rank(pool, resource, own);
+  const full = Math.max(limit, used);
+  return (
+    <Panel title={text[resource]} extra={<b>{text.usageOf(formatPercent(used), formatPercent(limit))}</b>}>
+      <div className="panel-body stack">
+        <div className="pool-bar" role="img" aria-label={text.membersStacked(text[resource])}>
+          {ranked.map((member, index) => (
+            <span
+              key={member.process}
+              className={`pool-part pool-part-${index % 6}`}
+              style={{ width: `${full > 0 ? (100 * member.usage) / full : 0}%` }}
+              title={`${member.process}: ${formatPercent(member.usage)}`}
+            />
+          ))}
+        </div>
+        <h3>{text.ranking}</h3>
+        <RankingTable ranked={ranked} weight={weight} />
+        <p className="muted pool-formula">{text.formula[weight]}</p>
+      </div>
+    </Panel>
+  );
+}
+
+function PoolHistory({ pool }: { pool: Pool }) {
+  const { pools: text } = useMessages();
+  const query = useQuery(
+    eventsQuery({ host: pool.host, type: "pool_limit_exceeded,pool_warning", limit: 500 }),
+  );
+  const events = (query.data ?? []).filter(
+    (event) => event.details?.pool === pool.id || event.details?.pool_id === pool.id,
+  );
+  return (
+    <Panel title={text.history}>
+      {query.isPending ? (
+        <Skeleton />
+      ) : events.length === 0 ? (
+        <p className="muted panel-body pool-formula">{text.noHistory}</p>
+      ) : (
+        <div className="pool-history">
+          <EventList events={events} isLoading={false} />
+        </div>
+      )}
+    </Panel>
+  );
+}

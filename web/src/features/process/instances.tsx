@@ -1,0 +1,126 @@
+import { Link } from "react-router";
+import type { Process } from "@/api/processes";
+import { useMessages } from "@/settings/context";
+import { type Column, DataTable } from "@/ui/data-table";
+import { formatBytes } from "@/ui/format";
+import { Meter } from "@/ui/meter";
+import { hostPath } from "@/ui/paths";
+import { Phase } from "@/ui/phase";
+import { Time } from "@/ui/time";
+import type { TabProps } from "./process-page";
+
+/** The process on each of its hosts, with live figures against its limits. */
+export function Instances({ instances }: TabProps) {
+  const { process: text } = useMessages();
+  return (
+    <DataTable
+      label={text.tab.instances}
+      isMain
+      columns={useInstanceColumns()}
+      rows={instances}
+      rowKey={(row) => row.host}
+      rowClass={(row) => (row.online ? "" : "is-away")}
+      isLoading={false}
+      empty={null}
+    />
+  );
+}
+
+function useInstanceColumns(): Column<Process>[] {
+  const { processes, process: text, terms } = useMessages();
+  const { column } = processes;
+  return [
+    {
+      key: "host",
+      title: column.host,
+      width: "minmax(120px, 1.2fr)",
+      render: (row) => (
+        <Link to={hostPath(row.host)} className="mono">
+          {row.host}
+        </Link>
+      ),
+    },
+    {
+      key: "phase",
+      title: column.phase,
+      width: "110px",
+      render: (row) => <Phase phase={row.phase} isOnline={row.online} />,
+    },
+    {
+      key: "reason",
+      title: column.reason,
+      width: "minmax(120px, 2fr)",
+      from: 800,
+      render: (row) => <span title={row.reason}>{row.online ? row.reason : terms.away}</span>,
+    },
+    {
+      key: "cpu",
+      title: column.cpu,
+      width: "150px",
+      isNumber: true,
+      from: 560,
+      render: (row) =>
+        row.pid ? <Meter value={row.cpu_percent} limit={row.spec?.limits.cpu} label={column.cpu} /> : "",
+    },
+    {
+      key: "memory",
+      title: column.memory,
+      width: "150px",
+      isNumber: true,
+      from: 700,
+      render: (row) =>
+        row.pid ? (
+          <Meter value={row.memory_percent} limit={row.spec?.limits.memory} label={column.memory} />
+        ) : (
+          ""
+        ),
+    },
+    {
+      key: "bytes",
+      title: "RSS",
+      width: "84px",
+      isNumber: true,
+      from: 900,
+      render: (row) => (row.pid && row.snapshot ? formatBytes(row.snapshot.usage.memory_bytes) : ""),
+    },
+    {
+      key: "restarts",
+      title: column.restarts,
+      width: "80px",
+      isNumber: true,
+      from: 900,
+      render: (row) => row.restarts,
+    },
+    {
+      key: "pid",
+      title: column.pid,
+      width: "84px",
+      isNumber: true,
+      from: 1000,
+      render: (row) => row.pid ?? "",
+    },
+    {
+      key: "started",
+      title: column.started,
+      width: "110px",
+      isNumber: true,
+      from: 420,
+      render: (row) => (row.pid ? <Time at={row.started_at} /> : ""),
+    },
+    {
+      key: "health",
+      title: text.instance.health,
+      width: "90px",
+      from: 1000,
+      render: (row) => row.snapshot?.health ?? "",
+    },
+    {
+      key: "seen",
+      title: text.instance.seen,
+      width: "100px",
+      isNumber: true,
+      from: 1000,
+      render: (row) => <Time at={row.snapshot?.reported_at} />,
+    },
+  ];
+}

@@ -1,0 +1,47 @@
+import { type Process, phases } from "@/api/processes";
+import { useMessages } from "@/settings/context";
+import { useNumbers } from "@/ui/format";
+import { ToneIcon, toneOf } from "@/ui/phase";
+
+/** How many hosts have the process in which phase, as a bar and as numbers, and the worst reason. */
+export function PhaseSums({ instances }: { instances: Process[] }) {
+  const { process: text, terms } = useMessages();
+  const number = useNumbers();
+  const sums = new Map<string, number>();
+  for (const instance of instances) {
+    const key = instance.online ? instance.phase : "away";
+    sums.set(key, (sums.get(key) ?? 0) + 1);
+  }
+  const parts = [
+    ...phases.map((phase) => ({ key: phase as string, tone: toneOf(phase), label: terms.phase[phase] })),
+    { key: "away", tone: "idle" as const, label: terms.away },
+  ].filter((part) => sums.has(part.key));
+  const worst =
+    instances.find((instance) => instance.phase === "failed" && instance.reason) ??
+    instances.find((instance) => instance.reason);
+  return (
+    <div className="phase-sums">
+      <span className="phase-bar" aria-hidden="true">
+        {parts.map((part) => (
+          <span key={part.key} className={`fill-${part.tone}`} style={{ flexGrow: sums.get(part.key) }} />
+        ))}
+      </span>
+      <div className="row wrap">
+        {parts.map((part) => (
+          <span key={part.key} className={`phase tone-${part.tone}`}>
+            <ToneIcon tone={part.tone} hollow={part.key === "away" || part.key === "unknown"} />
+            <b>{number(sums.get(part.key) ?? 0)}</b> {part.label}
+          </span>
+        ))}
+        <span className="muted">
+          {instances.length === 1 ? text.oneHost : text.hosts(number(instances.length))}
+        </span>
+        {worst && (
+          <span className="truncate grow" title={worst.reason}>
+            {worst.host}: {worst.reason}
+          </span>
+        )}
+      </div>
+    </div>
+  );
+}

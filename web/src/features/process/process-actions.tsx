@@ -1,0 +1,91 @@
+import { EllipsisOutlined } from "@ant-design/icons";
+import { useQueryClient } from "@tanstack/react-query";
+import { App, Button, Dropdown } from "antd";
+import { Link, useNavigate } from "react-router";
+import { type Process, splitProcess, unregister } from "@/api/processes";
+import { operations } from "@/api/tasks";
+import { useMessages } from "@/settings/context";
+import { useNumbers } from "@/ui/format";
+import { Guarded, useRight } from "@/ui/rights";
+import { linkTo } from "@/ui/url-state";
+
+/** Operate leads to the plan; edit and unregister change what is registered. */
+export function ProcessActions({ process, instances }: { process: string; instances: Process[] }) {
+  const { process: text, terms, common } = useMessages();
+  const number = useNumbers();
+  const client = useQueryClient();
+  const navigate = useNavigate();
+  const { modal, message } = App.useApp();
+  const { namespace } = splitProcess(process);
+  const business = instances[0]?.business;
+  const place = { namespace, business };
+  const mayRegister = useRight("register", place);
+
+  const askUnregister = () =>
+    modal.confirm({
+      title: text.unregisterTitle(process),
+      content: text.unregisterText(number(instances.length)),
+      okText: text.unregister,
+      cancelText: common.cancel,
+      okButtonProps: { danger: true },
+      onOk: async () => {
+        try {
+          const { rows } = await unregister(
+            process,
+            instances.map((instance) => instance.host),
+          );
+          const bad = rows.find((row) => row.code !== 0);
+          if (bad) void message.warning(`${bad.host}: ${bad.message}`);
+          else void message.success(text.unregistered);
+          await client.invalidateQueries({ queryKey: ["process"] });
+          await navigate("/processes");
+        } catch (error) {
+          void message.error(error instanceof Error ? error.message : String(error));
+        }
+      },
+    });
+
+  return (
+    <>
+      <Guarded need="operate" place={place} where={namespace}>
+        {(isAllowed) => (
+          <Dropdown
+            disabled={!isAllowed}
+            trigger={["click"]}
+            menu={{
+              items: operations.map((operation) => ({
+                key: operation,
+                label: (
+                  <Link to={linkTo("/operate", { op: operation, process })}>
+                    {terms.operation[operation]}…
+                  </Link>
+                ),
+              })),
+            }}
+          >
+            <Button type="primary">{text.operate}</Button>
+          </Dropdown>
+        )}
+      </Guarded>
+      <Guarded need="register" place={place} where={namespace}>
+        {(isAllowed) => (
+          <Link to={linkTo("/register", { process, host: instances[0]?.host })}>
+            <Button disabled={!isAllowed}>{text.edit}</Button>
+          </Link>
+        )}
+      </Guarded>
+      {mayRegister && (
+        <Dropdown
+          trigger={["click"]}
+          menu={{
+            items: [
+              { key: "unregister", label: `${text.unregister}…`, danger: true, onClick: askUnregister },
+            ],
+          }}
+        >
+          <Button icon={<EllipsisOutlined />} aria-label={common.more} />
+        </Dropdown>
+      )}
+    </>
+  );
+}

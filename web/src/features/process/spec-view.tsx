@@ -1,0 +1,90 @@
+import type { ReactNode } from "react";
+import type { Spec } from "@/api/processes";
+import { useMessages } from "@/settings/context";
+import { CopyText } from "@/ui/copy";
+import { formatPercent } from "@/ui/format";
+import { Facts, Panel } from "@/ui/page";
+
+/** A spec for reading; its fields are explained where it is edited. */
+export function SpecView({ spec }: { spec: Spec }) {
+  const { register: text, common, terms } = useMessages();
+  const { field, group } = text;
+  const { identity, control, limits, policy } = spec;
+  const seconds = (value: number | null | undefined) => (value == null ? common.none : common.seconds(value));
+  const percent = (value: number | null | undefined) => (value == null ? common.none : formatPercent(value));
+  const commands: [string, string | null | undefined][] = [
+    [field.start_cmd.label, control.start],
+    [field.stop_cmd.label, control.stop],
+    [field.restart_cmd.label, control.restart],
+    [field.reload_cmd.label, control.reload],
+    [field.kill_cmd.label, control.kill],
+    [field.version_cmd.label, control.version],
+    [field.health_cmd.label, control.health],
+  ];
+  const labels = Object.entries(spec.labels as Record<string, string>);
+  const schedule: [string, ReactNode][] =
+    policy.lifetime === "periodic"
+      ? [
+          [
+            field.crontab_rule.label,
+            <code key="cron">
+              {policy.crontab_rule ?? (policy.cycle ? common.seconds(policy.cycle) : common.none)}
+            </code>,
+          ],
+        ]
+      : [];
+  return (
+    <div className="spec-grid">
+      <Panel title={group.identity}>
+        <Facts
+          items={[
+            [field.proc_name.label, <CopyText key="name" text={identity.proc_name} />],
+            [field.user.label, identity.user],
+            [field.setup_path.label, <CopyText key="setup" text={identity.setup_path} />],
+            [field.pid_path.label, <CopyText key="pid" text={identity.pid_path} />],
+            [field.config_path.label, identity.config_path ?? common.none],
+            [field.log_path.label, identity.log_path ?? common.none],
+            [field.labels.label, labels.map(([key, value]) => `${key}=${value}`).join(", ") || common.none],
+          ]}
+        />
+      </Panel>
+      <Panel title={group.policy}>
+        <Facts
+          items={[
+            [field.auto_type.label, terms.lifetime[policy.lifetime]],
+            ...schedule,
+            [field.instance_num.label, policy.instances],
+            [field.start_check_secs.label, seconds(policy.start_check)],
+            [field.stop_check_secs.label, seconds(policy.stop_check)],
+            [field.op_timeout.label, seconds(policy.op_timeout)],
+            [field.start_retries.label, policy.start_retries],
+            [field.start_interval.label, seconds(policy.start_interval)],
+          ]}
+        />
+      </Panel>
+      <Panel title={group.control}>
+        <dl className="commands">
+          {commands
+            .filter(([, command]) => command)
+            .map(([name, command]) => (
+              <div key={name}>
+                <dt>{name}</dt>
+                <dd>
+                  <CopyText text={command ?? ""} />
+                </dd>
+              </div>
+            ))}
+        </dl>
+      </Panel>
+      <Panel title={group.limits}>
+        <Facts
+          items={[
+            [field.cpu.label, percent(limits.cpu)],
+            [field.mem.label, percent(limits.memory)],
+            [field.fd.label, limits.fd ?? common.none],
+          ]}
+        />
+      </Panel>
+    </div>
+  );
+}

@@ -1,0 +1,29 @@
+import { useMemo } from "react";
+import { useSearchParams } from "react-router";
+import type { ProcessFilter, ProcessSort } from "@/api/processes";
+
+export const filterNames = ["namespace", "name", "selector", "phase", "business", "host"] as const;
+
+const sorts: readonly string[] = ["name", "cpu", "memory", "restarts", "started"];
+
+/** The filter that the address asks for. */
+export function parseFilter(params: URLSearchParams): ProcessFilter {
+  const text = (name: string) => params.get(name)?.trim() || undefined;
+  const business = Number(text("business"));
+  const sort = text("sort");
+  return {
+    namespace: text("namespace"),
+    name: text("name"),
+    selector: text("selector"),
+    phase: text("phase"),
+    host: text("host"),
+    business: text("business") && Number.isInteger(business) ? business : undefined,
+    sort: sort && sorts.includes(sort) ? (sort as ProcessSort) : undefined,
+  };
+}
+
+export function useFilter(): ProcessFilter {
+  const [params] = useSearchParams();
+  const text = params.toString();
+  return useMemo(() => parseFilter(new URLSearchParams(text)), [text]);
+}

@@ -1,0 +1,125 @@
+import { PlusOutlined } from "@ant-design/icons";
+import { Button } from "antd";
+import { useCallback, useMemo, useState } from "react";
+import { Link, useNavigate } from "react-router";
+import { usePaged } from "@/api/paged";
+import { fetchProcesses, type Process } from "@/api/processes";
+import { useMessages } from "@/settings/context";
+import { ColumnPicker } from "@/ui/column-picker";
+import { DataTable } from "@/ui/data-table";
+import { ExportButton } from "@/ui/export";
+import { useNumbers } from "@/ui/format";
+import { Page } from "@/ui/page";
+import { processPath } from "@/ui/paths";
+import { Guarded } from "@/ui/rights";
+import { Empty, Failure } from "@/ui/states";
+import { useUrlValue } from "@/ui/url-state";
+import { useBusinessName } from "@/ui/use-business-name";
+import { BulkBar } from "./bulk-bar";
+import { defaultColumns, optionalColumns, processColumns } from "./columns";
+import { useFilter } from "./filter";
+import { FilterBar } from "./filter-bar";
+
+const rowKey = (row: Process) => `${row.process} ${row.host}`;
+
+export function Component() {
+  const messages = useMessages();
+  const { processes: text, common } = messages;
+  const number = useNumbers();
+  const navigate = useNavigate();
+  const filter = useFilter();
+  const businessName = useBusinessName();
+  const [sort, setSort] = useUrlValue("sort", "name");
+  const [shown, setShown] = useUrlValue("columns", defaultColumns);
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const key = useMemo(() => ["processes", filter] as const, [filter]);
+  const fetchPage = useCallback(
+    (after: string | null, signal?: AbortSignal) => fetchProcesses(filter, after, undefined, signal),
+    [filter],
+  );
+  const list = usePaged<Process>(key, fetchPage);
+  const columns = useMemo(() => {
+    const wanted = new Set(shown.split(","));
+    const isOptional = (name: string) => (optionalColumns as readonly string[]).includes(name);
+    return processColumns(messages, businessName).filter(
+      (column) => !isOptional(column.key) || wanted.has(column.key),
+    );
+  }, [messages, businessName, shown]);
+  const isFiltered = Object.entries(filter).some(([name, value]) => name !== "sort" && value !== undefined);
+
+  return (
+    <Page
+      title={text.title}
+      isFilled
+      beside={
+        <span className="muted">
+          {list.isLoading ? "" : common.rows(number(list.rows.length), !list.isComplete)}
+        </span>
+      }
+      actions={
+        <>
+          <ColumnPicker
+            value={shown}
+            onChange={setShown}
+            options={optionalColumns.map((name) => ({ value: name, label: text.column[name] }))}
+          />
+          <ExportButton
+            name="processes"
+            rows={list.rows}
+            columns={[
+              "process",
+              "host",
+              "phase",
+              "reason",
+              "online",
+              "pid",
+              "cpu_percent",
+              "memory_percent",
+              "restarts",
+            ]}
+          />
+          <Guarded need="register">
+            {(isAllowed) => (
+              <Link to="/register">
+                <Button type="primary" icon={<PlusOutlined />} disabled={!isAllowed}>
+                  {text.register}
+                </Button>
+              </Link>
+            )}
+          </Guarded>
+        </>
+      }
+    >
+      <FilterBar />
+      {selected.size > 0 && (
+        <BulkBar selected={selected} filter={filter} onChange={setSelected} rowKey={rowKey} />
+      )}
+      {list.error && list.rows.length === 0 ? (
+        <Failure error={list.error} onRetry={() => void list.retry()} />
+      ) : (
+        <DataTable
+          label={text.title}
+          isMain
+          columns={columns}
+          rows={list.rows}
+          rowKey={rowKey}
+          isLoading={list.isLoading}
+          rowClass={(row) => (row.online ? "" : "is-away")}
+          onOpen={(row) => void navigate(processPath(row.process))}
+          selection={{ selected, onChange: setSelected }}
+          sort={{ by: sort, onSort: setSort }}
+          onVisible={list.onVisible}
+          onEnd={list.isComplete || list.isFetchingMore ? undefined : () => void list.fetchMore()}
+          isFetchingMore={list.isFetchingMore}
+          empty={
+            isFiltered ? (
+              <Empty title={common.emptyFiltered} />
+            ) : (
+              <Empty title={text.emptyTitle}>{text.emptyText}</Empty>
+            )
+          }
+        />
+      )}
+    </Page>
+  );
+}

@@ -1,0 +1,104 @@
+import { useQuery } from "@tanstack/react-query";
+import { Radio } from "antd";
+import { serverQuery, storageQuery } from "@/api/server";
+import { useMessages, useSettings } from "@/settings/context";
+import { formatBytes, useNumbers } from "@/ui/format";
+import { Facts, Page, Panel } from "@/ui/page";
+import { useRight } from "@/ui/rights";
+import { SimpleTable } from "@/ui/simple-table";
+import { Failure, Skeleton } from "@/ui/states";
+import { Time, TimeMs } from "@/ui/time";
+
+export function Component() {
+  const { settings: text, shell } = useMessages();
+  const { preferences, change } = useSettings();
+  const mayAdminister = useRight("admin");
+  return (
+    <Page title={text.title}>
+      <Panel title={text.appearance} extra={<span className="muted">{text.kept}</span>}>
+        <Facts
+          items={[
+            [
+              text.theme,
+              <Radio.Group
+                key="theme"
+                value={preferences.theme}
+                onChange={(event) => change({ theme: event.target.value })}
+                options={[
+                  { value: "system", label: shell.themeSystem },
+                  { value: "light", label: shell.themeLight },
+                  { value: "dark", label: shell.themeDark },
+                ]}
+              />,
+            ],
+            [
+              text.language,
+              <Radio.Group
+                key="language"
+                value={preferences.language}
+                onChange={(event) => change({ language: event.target.value })}
+                options={[
+                  { value: "en", label: "English" },
+                  { value: "zh", label: "中文" },
+                ]}
+              />,
+            ],
+          ]}
+        />
+      </Panel>
+      <ServerPanel />
+      {mayAdminister && <StoragePanel />}
+    </Page>
+  );
+}
+
+function ServerPanel() {
+  const { settings: text } = useMessages();
+  const { data, error, isPending } = useQuery(serverQuery);
+  return (
+    <Panel title={text.server}>
+      {isPending && <Skeleton lines={2} />}
+      {error && !data && <Failure error={error} />}
+      {data && (
+        <Facts
+          items={[
+            [text.version, data.version],
+            [text.clock, <TimeMs key="clock" at={data.time_ms} form="clock" />],
+            [text.linkCertificate, <Time key="certificate" at={data.link_certificate_expires_at} />],
+          ]}
+        />
+      )}
+    </Panel>
+  );
+}
+
+function StoragePanel() {
+  const { settings: text } = useMessages();
+  const number = useNumbers();
+  const { data, error, isPending } = useQuery(storageQuery);
+  return (
+    <Panel
+      title={text.storage}
+      extra={data && <span className="muted">{`${text.total}: ${formatBytes(data.bytes)}`}</span>}
+    >
+      {isPending && <Skeleton lines={6} />}
+      {error && !data && <Failure error={error} />}
+      {data && (
+        <SimpleTable
+          label={text.storage}
+          rows={data.tables}
+          rowKey={(table) => table.table}
+          columns={[
+            {
+              key: "table",
+              title: text.table,
+              render: (table) => <span className="mono">{table.table}</span>,
+            },
+            { key: "rows", title: text.rows, isNumber: true, render: (table) => number(table.rows) },
+            { key: "bytes", title: text.size, isNumber: true, render: (table) => formatBytes(table.bytes) },
+          ]}
+        />
+      )}
+    </Panel>
+  );
+}

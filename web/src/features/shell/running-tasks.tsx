@@ -1,0 +1,56 @@
+import { UnorderedListOutlined } from "@ant-design/icons";
+import { useQuery } from "@tanstack/react-query";
+import { Button, Badge as Count, Dropdown } from "antd";
+import { Link } from "react-router";
+import { runningTasksQuery, type Task } from "@/api/tasks";
+import { useMessages } from "@/settings/context";
+import { shortTaskId, taskPath } from "@/ui/paths";
+import { Progress } from "@/ui/progress";
+
+/** Tasks that are under way, with their progress, from every page. */
+export function RunningTasks() {
+  const { shell } = useMessages();
+  const tasks = useQuery(runningTasksQuery).data ?? [];
+  const label = tasks.length > 0 ? shell.tasksRunning(tasks.length) : shell.noTasksRunning;
+  return (
+    <Dropdown
+      trigger={["click"]}
+      placement="bottomRight"
+      popupRender={() => <List tasks={tasks} label={label} />}
+    >
+      <Button type="text" aria-label={label} title={label}>
+        <Count
+          count={tasks.length}
+          size="small"
+          color="var(--accent)"
+          styles={{ indicator: { color: "var(--on-accent)" } }}
+        >
+          <UnorderedListOutlined style={{ fontSize: 16 }} />
+        </Count>
+      </Button>
+    </Dropdown>
+  );
+}
+
+function List({ tasks, label }: { tasks: Task[]; label: string }) {
+  const { terms } = useMessages();
+  return (
+    <div className="who-card">
+      <strong>{label}</strong>
+      {tasks.map((task) => (
+        <Link key={task.task_id} to={taskPath(task.task_id)} className="running-task">
+          <span className="row">
+            <span className="grow truncate">
+              {(task.operations ?? []).map((operation) => terms.operation[operation]).join(", ")}{" "}
+              <span className="mono muted">{shortTaskId(task.task_id)}</span>
+            </span>
+            <span className="muted">
+              {task.total - task.pending} / {task.total}
+            </span>
+          </span>
+          <Progress task={task} />
+        </Link>
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,48 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { Button } from "antd";
+import { type OperationClass, operationClasses } from "@/api/access";
+import { sessionQuery, signOut } from "@/api/session";
+import { useMessages } from "@/settings/context";
+import { useSession } from "@/ui/rights";
+import { shellCommand } from "./commands";
+
+/** Who is signed in, what they may do where, and the way out. */
+export function WhoAmI() {
+  const { shell, terms } = useMessages();
+  const client = useQueryClient();
+  const session = useSession();
+  const scopesOf = (kind: OperationClass) =>
+    session.allowed.find((allowed) => allowed.class === kind)?.scopes ?? [];
+  const leave = async () => {
+    await signOut().catch(() => undefined);
+    client.clear();
+    client.setQueryData(sessionQuery.queryKey, null);
+  };
+  return (
+    <div className="who-card">
+      <strong>{session.user ?? session.app}</strong>
+      <p className="muted">{shell.mayDo}</p>
+      <dl>
+        {operationClasses.map((kind) => (
+          <div key={kind} title={terms.rightHelp[kind]}>
+            <dt>{terms.right[kind]}</dt>
+            <dd className={scopesOf(kind).length === 0 ? "muted" : ""}>
+              {scopesOf(kind)
+                .map((scope) => (scope === "everything" ? terms.scopeEverything : scope))
+                .join(", ") || shell.nothing}
+            </dd>
+          </div>
+        ))}
+      </dl>
+      <div className="row">
+        <Button size="small" onClick={() => shellCommand("help")}>
+          {shell.shortcuts}
+        </Button>
+        <span className="grow" />
+        <Button size="small" onClick={() => void leave()}>
+          {shell.signOut}
+        </Button>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,90 @@
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { Link, useParams } from "react-router";
+import { type Task, taskQuery } from "@/api/tasks";
+import { useMessages } from "@/settings/context";
+import { CopyText } from "@/ui/copy";
+import { formatSpan } from "@/ui/format";
+import { Facts, Page } from "@/ui/page";
+import { shortTaskId, taskPath } from "@/ui/paths";
+import { Failure, Skeleton } from "@/ui/states";
+import { Time, useNow } from "@/ui/time";
+import { RolloutSteps } from "./rollout";
+import { TargetOutput } from "./target-output";
+import { TargetTable } from "./target-table";
+import { TaskActions } from "./task-actions";
+import { TaskGrid } from "./task-grid";
+import { TaskState, useTaskName } from "./task-state";
+import { useTargets } from "./use-targets";
+import "./tasks.css";
+
+export function Component() {
+  const { id = "" } = useParams();
+  const { tasks: text } = useMessages();
+  const nameOf = useTaskName();
+  const query = useQuery(taskQuery(id));
+  const task = query.data;
+  const { targets, isLoading, error, retry } = useTargets(task);
+  const [open, setOpen] = useState<number | null>(null);
+  const crumbs = [{ label: text.title, to: "/tasks" }];
+  if (!task) {
+    return (
+      <Page title={shortTaskId(id)} crumbs={crumbs}>
+        {query.isPending ? (
+          <Skeleton lines={10} />
+        ) : (
+          <Failure error={query.error} onRetry={() => void query.refetch()} />
+        )}
+      </Page>
+    );
+  }
+  const processes = new Set(targets.slice(0, 5000).map((target) => target.process));
+  const subject = processes.size === 1 ? ` ${[...processes][0]}` : "";
+  return (
+    <Page
+      title={nameOf(task) + subject}
+      crumbs={crumbs}
+      isFilled
+      beside={<TaskState task={task} />}
+      actions={<TaskActions task={task} />}
+    >
+      <TaskFacts task={task} />
+      {task.rollout && <RolloutSteps task={task} rollout={task.rollout} />}
+      <div className="task-split">
+        <TaskGrid task={task} targets={targets} isLoading={isLoading} onOpen={setOpen} />
+        {error && targets.length === 0 ? (
+          <Failure error={error} onRetry={() => void retry()} />
+        ) : (
+          <TargetTable targets={targets} isLoading={isLoading} onOpen={setOpen} />
+        )}
+      </div>
+      <TargetOutput target={open === null ? null : (targets[open] ?? null)} onClose={() => setOpen(null)} />
+    </Page>
+  );
+}
+
+function TaskFacts({ task }: { task: Task }) {
+  const { tasks: text, common } = useMessages();
+  const now = useNow();
+  const took = (task.finished_at ?? Math.max(now / 1000, task.created_at)) - task.created_at;
+  const by = task.app && task.app !== task.user ? `${task.user} ${text.via(task.app)}` : task.user;
+  const items: [string, React.ReactNode][] = [
+    [text.column.id, <CopyText key="id" text={task.task_id} />],
+    [text.by, by],
+    [text.created, <Time key="created" at={task.created_at} />],
+    [text.column.took, formatSpan(took, common)],
+  ];
+  if (task.retry_of) {
+    items.push([
+      text.retryOf,
+      <Link key="retry" to={taskPath(task.retry_of)} className="mono">
+        {shortTaskId(task.retry_of)}
+      </Link>,
+    ]);
+  }
+  return (
+    <div className="panel">
+      <Facts items={items} />
+    </div>
+  );
+}

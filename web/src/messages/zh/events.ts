@@ -1,0 +1,17 @@
+import type { Messages } from "..";
+
+export const events: Messages["events"] = {
+  title: "事件",
+  live: "实时",
+  paused: "已暂停",
+  pause: "暂停",
+  resume: "继续",
+  waiting: (n) => `${n} 条新事件`,
+  filter: { namespace: "命名空间", name: "名称", host: "主机", type: "类型" },
+  column: { time: "时间", type: "类型", process: "进程", host: "主机", content: "内容" },
+  emptyTitle: "还没有事件",
+  emptyText: "启动、退出、拉起、驱逐以及 Agent 上下线都会实时显示在这里。",
+  json: "事件 JSON",
+  storedLater: (text) => `${text}后入库`,
+  kept: (n) => `显示最新的 ${n} 条；更早的保留 30 天（proctor events --after）。`,
+};

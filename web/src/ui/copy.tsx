@@ -1,0 +1,50 @@
+import { CheckOutlined, CopyOutlined } from "@ant-design/icons";
+import { useEffect, useState } from "react";
+import { useMessages } from "@/settings/context";
+import "./copy.css";
+
+/** Writes to the clipboard; false where the browser does not allow it. */
+async function copy(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export function CopyButton({ text, label }: { text: string; label?: string }) {
+  const { common } = useMessages();
+  const [isCopied, setCopied] = useState(false);
+  useEffect(() => {
+    if (!isCopied) return;
+    const timer = setTimeout(() => setCopied(false), 1500);
+    return () => clearTimeout(timer);
+  }, [isCopied]);
+  return (
+    <button
+      type="button"
+      className="copy-button"
+      aria-label={`${isCopied ? common.copied : common.copy} ${label ?? text}`}
+      title={isCopied ? common.copied : common.copy}
+      onClick={async (event) => {
+        event.stopPropagation();
+        setCopied(await copy(text));
+      }}
+    >
+      {isCopied ? <CheckOutlined /> : <CopyOutlined />}
+    </button>
+  );
+}
+
+/** An id or a path: in a monospace face, cut off where there is no room, with a button to copy it whole. */
+export function CopyText({ text, shown = text }: { text: string; shown?: string }) {
+  return (
+    <span className="copy-text">
+      <span className="mono truncate" title={text}>
+        {shown}
+      </span>
+      <CopyButton text={text} />
+    </span>
+  );
+}

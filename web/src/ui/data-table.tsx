@@ -1,0 +1,145 @@
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { type ReactNode, useEffect, useRef, useState } from "react";
+import { useMessages } from "@/settings/context";
+import { DataRow, HeaderCell } from "./data-table-parts";
+import { Skeleton } from "./states";
+import { useRowKeys } from "./use-row-keys";
+import { useWidth } from "./use-width";
+import "./data-table.css";
+
+export type Column<Row> = {
+  key: string;
+  title: string;
+  /** As in grid-template-columns. */
+  width: string;
+  isNumber?: boolean;
+  /** The column is hidden where the table is narrower than this. */
+  from?: number;
+  /** The value of `sort` in the address; the column can be sorted by. */
+  sort?: string;
+  render: (row: Row) => ReactNode;
+};
+
+export type Selection = { selected: ReadonlySet<string>; onChange: (next: Set<string>) => void };
+
+export type DataTableProps<Row> = {
+  label: string;
+  columns: Column<Row>[];
+  rows: Row[];
+  rowKey: (row: Row) => string;
+  isLoading: boolean;
+  empty: ReactNode;
+  rowClass?: (row: Row) => string;
+  onOpen?: (row: Row) => void;
+  selection?: Selection;
+  sort?: { by: string; onSort: (by: string) => void };
+  onVisible?: (first: number, last: number) => void;
+  onEnd?: () => void;
+  isFetchingMore?: boolean;
+  /** Takes keys (j, k, x, Enter) without being focused: for the one table of a page. */
+  isMain?: boolean;
+};
+
+const ROW_PX = 32;
+const AHEAD_ROWS = 200;
+
+/** A table of any length: only the rows in view are in the document. */
+export function DataTable<Row>(props: DataTableProps<Row>) {
+  const { label, rows, rowKey, selection, onVisible, onEnd, sort } = props;
+  const { common } = useMessages();
+  const scroller = useRef<HTMLDivElement>(null);
+  const width = useWidth(scroller);
+  const [active, setActive] = useState(-1);
+  const columns = props.columns.filter((column) => !column.from || width === 0 || width >= column.from);
+  const template = `${selection ? "36px " : ""}${columns.map((column) => column.width).join(" ")}`;
+  const virtual = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => ROW_PX,
+    overscan: 12,
+    initialRect: { width: 1000, height: 600 },
+  });
+  const items = virtual.getVirtualItems();
+  const first = items[0]?.index ?? 0;
+  const last = items.at(-1)?.index ?? 0;
+
+  useEffect(() => onVisible?.(first, last), [onVisible, first, last]);
+  useEffect(() => {
+    if (rows.length > 0 && last >= rows.length - AHEAD_ROWS) onEnd?.();
+  }, [last, rows.length, onEnd]);
+
+  const toggle = (row: Row) => {
+    if (!selection) return;
+    const next = new Set(selection.selected);
+    const key = rowKey(row);
+    if (!next.delete(key)) next.add(key);
+    selection.onChange(next);
+  };
+  const activate = (index: number) => {
+    setActive(index);
+    virtual.scrollToIndex(index);
+  };
+  const onKeys = useRowKeys({
+    rows,
+    active,
+    activate,
+    onOpen: props.onOpen,
+    toggle,
+    isMain: props.isMain ?? false,
+  });
+
+  const loaded = rows.map(rowKey);
+  const allSelected =
+    selection !== undefined && rows.length > 0 && loaded.every((key) => selection.selected.has(key));
+
+  return (
+    <div
+      className="table"
+      ref={scroller}
+      onKeyDown={onKeys}
+      role="table"
+      aria-label={label}
+      aria-rowcount={rows.length}
+    >
+      <div className="table-head" role="row" style={{ gridTemplateColumns: template }}>
+        {selection && (
+          <span role="columnheader" className="cell cell-check">
+            <input
+              type="checkbox"
+              aria-label={common.selectAll}
+              checked={allSelected}
+              onChange={() => selection.onChange(allSelected ? new Set() : new Set(loaded))}
+            />
+          </span>
+        )}
+        {columns.map((column) => (
+          <HeaderCell key={column.key} column={column} sort={sort} />
+        ))}
+      </div>
+      {props.isLoading && rows.length === 0 && <Skeleton lines={12} />}
+      {!props.isLoading && rows.length === 0 && props.empty}
+      <div role="rowgroup" className="table-body" style={{ height: virtual.getTotalSize() }}>
+        {items.map((item) => {
+          const row = rows[item.index] as Row;
+          return (
+            <DataRow
+              key={rowKey(row)}
+              row={row}
+              index={item.index}
+              top={item.start}
+              columns={columns}
+              template={template}
+              isActive={item.index === active}
+              isSelected={selection?.selected.has(rowKey(row))}
+              className={props.rowClass?.(row) ?? ""}
+              onOpen={props.onOpen}
+              onActivate={setActive}
+              onToggle={selection ? toggle : undefined}
+            />
+          );
+        })}
+      </div>
+      {props.isFetchingMore && <div className="table-more muted">{common.loadingMore}</div>}
+    </div>
+  );
+}

@@ -1,0 +1,39 @@
+import { Input } from "antd";
+import { useEffect, useRef, useState } from "react";
+import { useUrlValue } from "./url-state";
+import "./filters.css";
+
+const SETTLE_MS = 300;
+
+type Props = { name: string; label: string; width?: number; hint?: string };
+
+/** A text filter whose value is in the address; typing is taken over after a short pause. */
+export function FilterInput({ name, label, width = 160, hint }: Props) {
+  const [value, setValue] = useUrlValue(name);
+  const [text, setText] = useState(value);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+
+  useEffect(() => setText(value), [value]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+
+  const change = (next: string) => {
+    setText(next);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => setValue(next.trim()), SETTLE_MS);
+  };
+  return (
+    <Input
+      allowClear
+      style={{ width }}
+      placeholder={label}
+      aria-label={label}
+      title={hint}
+      value={text}
+      onChange={(event) => change(event.target.value)}
+      onPressEnter={() => {
+        clearTimeout(timer.current);
+        setValue(text.trim());
+      }}
+    />
+  );
+}

@@ -1,0 +1,55 @@
+import { Tooltip } from "antd";
+import { createContext, type ReactNode, useContext } from "react";
+import type { OperationClass } from "@/api/access";
+import type { Session } from "@/api/session";
+import { useMessages } from "@/settings/context";
+
+const Context = createContext<Session | null>(null);
+
+export const SessionProvider = Context;
+
+export function useSession(): Session {
+  const session = useContext(Context);
+  if (!session) throw new Error("useSession outside of SessionProvider");
+  return session;
+}
+
+/** Where something is to be done: any part that is known. */
+export type Place = { namespace?: string; business?: number | null; cloud?: number };
+
+/** Whether the session has a class of operations for a place; without a place: anywhere at all. */
+export function hasRight(session: Session, need: OperationClass, place?: Place): boolean {
+  const scopes = session.allowed.find((allowed) => allowed.class === need)?.scopes ?? [];
+  if (scopes.includes("everything")) return true;
+  if (!place) return scopes.length > 0;
+  return scopes.some((scope) => {
+    const [kind, value] = [scope.slice(0, scope.indexOf(":")), scope.slice(scope.indexOf(":") + 1)];
+    if (kind === "namespace") return value === place.namespace;
+    if (kind === "business") return value === String(place.business ?? "");
+    if (kind === "cloud") return value === String(place.cloud ?? "");
+    return false;
+  });
+}
+
+export function useRight(need: OperationClass, place?: Place): boolean {
+  return hasRight(useSession(), need, place);
+}
+
+type Props = {
+  need: OperationClass;
+  place?: Place;
+  where?: string;
+  children: (isAllowed: boolean) => ReactNode;
+};
+
+/** Renders a control that is disabled, and says why, where the viewer may not use it. */
+export function Guarded({ need, place, where = "", children }: Props) {
+  const { states, terms } = useMessages();
+  const isAllowed = useRight(need, place);
+  if (isAllowed) return children(true);
+  return (
+    <Tooltip title={states.needRight(terms.right[need], where)}>
+      <span className="guarded">{children(false)}</span>
+    </Tooltip>
+  );
+}

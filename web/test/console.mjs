@@ -1,0 +1,58 @@
+// The built console as the server serves it: files of dist, the history fallback and its headers,
+// in front of a running Proctor.
+import { readFileSync } from "node:fs";
+import http from "node:http";
+import { extname, join, normalize } from "node:path";
+import { sessionBridge } from "../dev/session-bridge.mjs";
+
+const POLICY = [
+  "default-src 'self'",
+  "script-src 'self'",
+  "style-src 'self' 'unsafe-inline'",
+  "img-src 'self' data:",
+  "font-src 'self'",
+  "connect-src 'self'",
+  "object-src 'none'",
+  "base-uri 'none'",
+  "form-action 'self'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+const TYPES = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript",
+  ".css": "text/css",
+  ".svg": "image/svg+xml",
+};
+
+export function serveConsole(server, dist = "dist") {
+  const bridge = sessionBridge(server);
+  const listener = http.createServer((req, res) =>
+    bridge(req, res, () => {
+      const path = normalize(decodeURIComponent(new URL(req.url ?? "/", "http://console").pathname));
+      const [file, body] = read(dist, path);
+      res.writeHead(200, {
+        "content-type": TYPES[extname(file)] ?? "application/octet-stream",
+        "content-security-policy": POLICY,
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+      });
+      res.end(body);
+    }),
+  );
+  return new Promise((resolve) => {
+    listener.listen(Number(process.env.CONSOLE_PORT) || 0, "127.0.0.1", () => {
+      const url = `http://127.0.0.1:${listener.address().port}`;
+      resolve({ url, stop: () => listener.closeAllConnections() ?? listener.close() });
+    });
+  });
+}
+
+function read(dist, path) {
+  try {
+    if (extname(path)) return [path, readFileSync(join(dist, path))];
+  } catch {
+    // Not a file: a page of the console.
+  }
+  return ["index.html", readFileSync(join(dist, "index.html"))];
+}

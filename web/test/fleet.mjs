@@ -1,0 +1,122 @@
+// A real Proctor with one real agent, simulated hosts and something of everything to look at.
+// Used by the end-to-end tests and by `npm run screenshots`; run by itself, it stays until Ctrl-C:
+//
+//   PROCTOR_BIN=../target/debug/proctor node test/fleet.mjs
+import { spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { seed } from "./seed.mjs";
+
+const BIN = process.env.PROCTOR_BIN ?? "../target/debug/proctor";
+
+export async function startFleet({ hosts = 240, processes = 4 } = {}) {
+  const dir = mkdtempSync(join(tmpdir(), "proctor-console-"));
+  const http = Number(process.env.PROCTOR_PORT) || (await freePort());
+  const link = await freePort();
+  const url = `http://127.0.0.1:${http}`;
+  const children = [];
+  const stop = async () => {
+    for (const child of children.reverse()) {
+      child.kill("SIGTERM");
+      await new Promise((resolve) => (child.exitCode === null ? child.once("exit", resolve) : resolve()));
+    }
+    rmSync(dir, { recursive: true, force: true });
+  };
+  try {
+    const { child, secret } = await startServer(dir, http, link);
+    children.push(child);
+    const call = caller(url, secret);
+    const joinToken = await call("POST", "/tokens", { uses: hosts + 20, ttl_secs: 36000 });
+    children.push(startSwarm(dir, url, link, secret, joinToken.token, hosts, processes));
+    const deadline = Date.now() + 120_000;
+    while ((await call("GET", `/hosts?online=true&limit=1000`)).hosts.length < Math.min(hosts, 1000)) {
+      if (Date.now() > deadline) throw new Error("the simulated hosts did not come");
+      await pause(300);
+    }
+    const token = await seed(call, dir, processes);
+    return { url, token, call, stop, dir };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+async function startServer(dir, http, link) {
+  const args = [
+    "dev",
+    "--http",
+    `127.0.0.1:${http}`,
+    "--link",
+    `127.0.0.1:${link}`,
+    "--data-dir",
+    join(dir, "data"),
+  ];
+  const child = spawn(BIN, args, { stdio: ["ignore", "pipe", "inherit"] });
+  let text = "";
+  const secret = await new Promise((resolve, reject) => {
+    child.once("error", reject);
+    child.once("exit", () => reject(new Error(`the server ended early:\n${text}`)));
+    child.stdout.on("data", (chunk) => {
+      text += chunk;
+      const found = /app secret\s+(\S+)/.exec(text);
+      if (found) resolve(found[1]);
+    });
+  });
+  return { child, secret };
+}
+
+function startSwarm(dir, url, link, secret, token, hosts, processes) {
+  const behaviour = join(dir, "behaviour.toml");
+  mkdirSync(dir, { recursive: true });
+  writeFileSync(
+    behaviour,
+    `[[group]]\nname = "slow"\nshare = 0.1\ncommand_ms = [300, 2500]\n\n` +
+      `[[group]]\nname = "broken"\nshare = 0.05\nfailures = 0.6\n\n` +
+      `[[group]]\nname = "crashing"\nshare = 0.02\ncrash_every_secs = 20\n`,
+  );
+  const args = ["--server", `127.0.0.1:${link}`, "swarm", "--agents", String(hosts), "--api", url];
+  args.push("--processes-per-agent", String(processes), "--behaviour", behaviour, "--user", "admin");
+  const env = { ...process.env, PROCTOR_TOKEN: token, PROCTOR_APP_CODE: "dev", PROCTOR_APP_SECRET: secret };
+  return spawn(BIN, args, { env, stdio: "ignore" });
+}
+
+function caller(url, secret) {
+  const auth = JSON.stringify({ bk_app_code: "dev", bk_app_secret: secret, bk_username: "admin" });
+  return async (method, path, body) => {
+    const answer = await fetch(`${url}/api/v1${path}`, {
+      method,
+      headers: { "x-bkapi-authorization": auth, "content-type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
+    return text ? JSON.parse(text) : null;
+  };
+}
+
+function freePort() {
+  return new Promise((resolve, reject) => {
+    const probe = net.createServer();
+    probe.once("error", reject);
+    probe.listen(0, "127.0.0.1", () => {
+      const { port } = probe.address();
+      probe.close(() => resolve(port));
+    });
+  });
+}
+
+export function pause(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+if (import.meta.url === `file://${process.argv[1]}`) {
+  const fleet = await startFleet({
+    hosts: Number(process.env.HOSTS ?? 240),
+    processes: Number(process.env.PROCESSES ?? 4),
+  });
+  console.log(`server ${fleet.url}\ntoken  ${fleet.token}`);
+  for (const signal of ["SIGINT", "SIGTERM"])
+    process.on(signal, () => fleet.stop().then(() => process.exit(0)));
+}

@@ -1,0 +1,40 @@
+// The address of every page, for screenshots and for the accessibility check.
+export async function pagesOf({ url, token }) {
+  const ask = async (path) =>
+    (await fetch(`${url}/api/v1${path}`, { headers: { authorization: `Bearer ${token}` } })).json();
+  const { tasks } = await ask("/tasks?limit=50");
+  const rolling = tasks.find((task) => task.rollout) ?? tasks[0];
+  const failed = tasks.find((task) => task.failed > 0) ?? tasks[0];
+  const task = (each) => `/tasks/${encodeURIComponent(each.task_id)}`;
+  const edge = "/processes/web/edge-proxy";
+  return {
+    overview: "/",
+    processes: "/processes",
+    "processes-empty": "/processes?namespace=nothing",
+    process: "/processes/swarm/p-1",
+    "process-timeline": `${edge}?tab=timeline`,
+    "process-usage": `${edge}?tab=usage`,
+    "process-spec": `${edge}?tab=spec`,
+    "process-diff": `${edge}?tab=spec&view=history`,
+    "process-output": "/processes/web/bad-config?tab=output",
+    operate: "/operate?op=restart&process=swarm%2Fp-1&parallel=10%25&canary=5",
+    register: "/register",
+    edit: "/register?process=web%2Fedge-proxy",
+    hosts: "/hosts",
+    host: "/hosts/0%3A127.0.0.1",
+    pools: "/pools",
+    pool: "/pools/0%3A127.0.0.1/web/web",
+    tasks: "/tasks",
+    "task-rolling": task(rolling),
+    "task-failed": task(failed),
+    events: "/events",
+    audit: "/audit",
+    enrol: "/enrol",
+    "access-users": "/access",
+    "access-bindings": "/access?tab=bindings",
+    "access-check": "/access?tab=check&subject=user%3Aon-call&place=business%3A2",
+    webhooks: "/webhooks",
+    settings: "/settings",
+    "not-found": "/nowhere",
+  };
+}

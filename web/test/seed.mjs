@@ -1,0 +1,131 @@
+// Businesses, people, processes in every phase, tasks, pools and a webhook.
+import { copyFileSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
+
+const LOCAL = "0:127.0.0.1";
+
+/** Returns the token of a user who may do everything. */
+export async function seed(call, dir, processes) {
+  await call("PUT", "/businesses/2", { name: "web" });
+  await call("PUT", "/businesses/3", { name: "数据平台" });
+  await call("PUT", "/businesses/7", { name: "payments" });
+  await call("PUT", "/business-sets/1", { name: "production", members: [2, 7] });
+  const { hosts } = await call("GET", "/hosts?limit=1000");
+  const simulated = hosts.filter((host) => host.host !== LOCAL).map((host) => host.host);
+  await place(call, simulated, 2, 0, 0.5);
+  await place(call, simulated, 3, 0.5, 0.8);
+  await place(call, simulated, 7, 0.8, 0.95);
+  await call("PUT", "/hosts/placements", { hosts: [LOCAL], business: 2 });
+
+  await registerLocal(call, dir);
+  for (let index = 0; index < processes; index += 1) {
+    await operate(call, { operation: "start", process: `swarm/p-${index}`, all: true });
+  }
+  for (const name of ["web/edge-proxy", "web/session-store", "数据/索引构建"]) {
+    await operate(call, { operation: "start", process: name, all: true });
+  }
+  await operate(call, { operation: "start", process: "web/bad-config", all: true }, true);
+  await operate(
+    call,
+    {
+      operation: "restart",
+      process: "swarm/p-0",
+      all: true,
+      rolling: { max_parallel: "10%", max_failures: 1000, canary: 5, wait_healthy: false },
+    },
+    true,
+  );
+  await call("PUT", "/pools", {
+    hosts: [LOCAL],
+    pools: [
+      {
+        namespace: "web",
+        id: "web",
+        cpu: 40,
+        memory: 30,
+        cpu_weight: "usage",
+        memory_weight: "usage_by_limit",
+      },
+    ],
+  });
+  return people(call);
+}
+
+async function place(call, hosts, business, from, to) {
+  const part = hosts.slice(Math.floor(hosts.length * from), Math.floor(hosts.length * to));
+  if (part.length > 0) await call("PUT", "/hosts/placements", { hosts: part, business });
+}
+
+async function people(call) {
+  for (const name of ["admin", "on-call", "deployer-web"]) await call("POST", "/users", { name });
+  await call("PUT", "/roles/restarter", { classes: ["read", "operate"] });
+  await call("POST", "/bindings", { role: "admin", subject: "user:admin", scope: "everything" });
+  await call("POST", "/bindings", { role: "restarter", subject: "user:on-call", scope: "business:2" });
+  await call("POST", "/bindings", {
+    role: "owner",
+    subject: "user:deployer-web",
+    scope: "namespace:web",
+    allow_users: ["web"],
+    allow_roots: ["/opt/web"],
+  });
+  await call("POST", "/apps", { code: "node-manager", roles: [{ role: "operator", scope: "set:1" }] });
+  await call("POST", "/webhooks", {
+    url: "https://alerts.example.com/proctor",
+    types: ["restart_failed", "cancel_restart"],
+  });
+  await call("POST", "/tokens", { uses: 25, ttl_secs: 86400, cloud_id: 0, business: 7 });
+  return (await call("POST", "/users/admin/tokens", { note: "console", ttl_secs: 86400 })).token;
+}
+
+async function registerLocal(call, dir) {
+  const home = join(dir, "apps");
+  mkdirSync(home, { recursive: true });
+  const known = [
+    ["web", "edge-proxy", { env: "prod", tier: "edge" }, "./edge-proxy 100000", {}],
+    ["web", "session-store", { env: "prod", tier: "cache" }, "./session-store 100000", {}],
+    [
+      "web",
+      "bad-config",
+      { env: "staging", tier: "edge" },
+      "echo 'config.toml:12: unknown key upstrem' >&2; exit 1",
+      {},
+    ],
+    [
+      "web",
+      "report-mailer",
+      { env: "prod", tier: "batch" },
+      "./report-mailer 5",
+      { auto_type: 0, crontab_rule: "*/5 * * * *" },
+    ],
+    ["数据", "索引构建", { env: "prod", team: "搜索" }, "./indexer 100000", {}],
+  ];
+  for (const [namespace, name, labels, command, policy] of known) {
+    const file = name === "索引构建" ? "indexer" : name;
+    copyFileSync("/bin/sleep", join(home, file));
+    const start = command.startsWith("./") ? `${command} >/dev/null 2>&1 & echo $! > ${file}.pid` : command;
+    const registration = {
+      meta: { namespace, name, labels },
+      hosts: [{ ip: "127.0.0.1", bk_cloud_id: 0 }],
+      spec: {
+        identity: { proc_name: file, setup_path: home, pid_path: join(home, `${file}.pid`), user: "root" },
+        control: { start_cmd: start, stop_cmd: `kill $(cat ${file}.pid)` },
+        resource: { cpu: 20, mem: 10 },
+        monitor_policy: { auto_type: 1, start_check_secs: 1, stop_check_secs: 1, ...policy },
+      },
+    };
+    await call("POST", "/processes", registration);
+    if (file === "edge-proxy") {
+      registration.spec.resource.mem = 15;
+      registration.spec.control.reload_cmd = "kill -HUP $(cat edge-proxy.pid)";
+      await call("POST", "/processes?update=true", registration);
+    }
+  }
+}
+
+async function operate(call, request, leave = false) {
+  const { task_id: id } = await call("POST", "/operations", request);
+  const deadline = Date.now() + 60_000;
+  while (!leave && (await call("GET", `/tasks/${id}`)).pending > 0 && Date.now() < deadline) {
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
+}
