@@ -11,11 +11,11 @@ FUZZ_TARGETS ?= pidfile proc cron ledger frames
 
 .DEFAULT_GOAL := run
 
-.PHONY: help run release build test lint unit deny bench fuzz docs schemathesis tools system
+.PHONY: help run release build test lint unit deny bench fuzz docs schemathesis tools system web web-test screenshots
 
 ## List the targets
 help:
-	@awk '/^## /{text=substr($$0,4)} /^[a-z]+:/&&text{split($$0,name,":"); printf "%-14s%s\n",name[1],text; text=""}' $(MAKEFILE_LIST)
+	@awk '/^## /{text=substr($$0,4)} /^[a-z-]+:/&&text{split($$0,name,":"); printf "%-14s%s\n",name[1],text; text=""}' $(MAKEFILE_LIST)
 
 ## Start a server, a local agent and a demo process on an embedded store
 run: system
@@ -80,3 +80,17 @@ schemathesis: system build
 tools:
 	@scripts/schemathesis
 	@command -v cargo-nextest > /dev/null || $(CARGO) install --locked cargo-nextest@$(NEXTEST_VERSION)
+
+## Build the console into web/dist, where Node is installed
+web:
+	@if scripts/has-node; then cd web && npm ci --no-audit --no-fund && npm run build; \
+	else echo "skipped: the console needs Node 20.19 or newer, and npm"; fi
+
+## Check the console: format, lints, types, component tests, build and size
+web-test:
+	cd web && npm ci --no-audit --no-fund && npm run check
+
+## Take a picture of every page of the console, into web/screenshots
+screenshots: build web
+	@command -v chromium > /dev/null || apt-get install -y chromium
+	cd web && PROCTOR_BIN=$${CARGO_TARGET_DIR:-../target}/debug/proctor npm run screenshots

@@ -53,7 +53,7 @@ try {
     for (const [name, path] of Object.entries(pages)) {
       if (only && !only.includes(name)) continue;
       await page.goto(web.url + path);
-      await page.locator("h1").first().waitFor();
+      await page.locator("h1, .state").first().waitFor();
       await page
         .locator(".skeleton")
         .first()

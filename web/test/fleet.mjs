@@ -35,6 +35,7 @@ export async function startFleet({ hosts = 240, processes = 4 } = {}) {
       if (Date.now() > deadline) throw new Error("the simulated hosts did not come");
       await pause(300);
     }
+    await loseHosts(dir, link, joinToken.token);
     const token = await seed(call, dir, processes);
     return { url, token, call, stop, dir };
   } catch (error) {
@@ -53,7 +54,9 @@ async function startServer(dir, http, link) {
     "--data-dir",
     join(dir, "data"),
   ];
-  const child = spawn(BIN, args, { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(BIN, args, {
+    stdio: ["ignore", "pipe", process.env.PROCTOR_LOG ? "inherit" : "ignore"],
+  });
   let text = "";
   const secret = await new Promise((resolve, reject) => {
     child.once("error", reject);
@@ -80,6 +83,14 @@ function startSwarm(dir, url, link, secret, token, hosts, processes) {
   args.push("--processes-per-agent", String(processes), "--behaviour", behaviour, "--user", "admin");
   const env = { ...process.env, PROCTOR_TOKEN: token, PROCTOR_APP_CODE: "dev", PROCTOR_APP_SECRET: secret };
   return spawn(BIN, args, { env, stdio: "ignore" });
+}
+
+/** Three hosts that were there once. */
+async function loseHosts(dir, link, token) {
+  const args = ["--server", `127.0.0.1:${link}`, "swarm", "--agents", "3", "--first-ip", "10.65.0.0"];
+  const env = { ...process.env, PROCTOR_TOKEN: token };
+  const child = spawn(BIN, [...args, "--for", "3s"], { env, cwd: dir, stdio: "ignore" });
+  await new Promise((resolve) => child.once("exit", resolve));
 }
 
 function caller(url, secret) {

@@ -1,8 +1,10 @@
 // Businesses, people, processes in every phase, tasks, pools and a webhook.
-import { copyFileSync, mkdirSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 
 const LOCAL = "0:127.0.0.1";
+/** Keeps 200 MB, for a pool to show. */
+const HOARD = "(head -c 200000000 /dev/zero; exec sleep 100000) | ./session-store";
 
 /** Returns the token of a user who may do everything. */
 export async function seed(call, dir, processes) {
@@ -25,6 +27,8 @@ export async function seed(call, dir, processes) {
     await operate(call, { operation: "start", process: name, all: true });
   }
   await operate(call, { operation: "start", process: "web/bad-config", all: true }, true);
+  await operate(call, { operation: "start", process: "web/thumbnailer", all: true });
+  breakThumbnailer(join(dir, "apps"));
   await operate(
     call,
     {
@@ -49,6 +53,12 @@ export async function seed(call, dir, processes) {
     ],
   });
   return people(call);
+}
+
+/** It dies and cannot come back, so the agent gives up. */
+function breakThumbnailer(home) {
+  rmSync(join(home, "thumbnailer"));
+  process.kill(Number(readFileSync(join(home, "thumbnailer.pid"), "utf8")));
 }
 
 async function place(call, hosts, business, from, to) {
@@ -82,7 +92,14 @@ async function registerLocal(call, dir) {
   mkdirSync(home, { recursive: true });
   const known = [
     ["web", "edge-proxy", { env: "prod", tier: "edge" }, "./edge-proxy 100000", {}],
-    ["web", "session-store", { env: "prod", tier: "cache" }, "./session-store 100000", {}],
+    ["web", "session-store", { env: "prod", tier: "cache" }, HOARD, {}],
+    [
+      "web",
+      "thumbnailer",
+      { env: "prod", tier: "batch" },
+      "./thumbnailer 100000",
+      { start_retries: 1, start_interval: 1 },
+    ],
     [
       "web",
       "bad-config",
@@ -101,8 +118,9 @@ async function registerLocal(call, dir) {
   ];
   for (const [namespace, name, labels, command, policy] of known) {
     const file = name === "索引构建" ? "indexer" : name;
-    copyFileSync("/bin/sleep", join(home, file));
-    const start = command.startsWith("./") ? `${command} >/dev/null 2>&1 & echo $! > ${file}.pid` : command;
+    rmSync(join(home, file), { force: true });
+    copyFileSync(command === HOARD ? "/usr/bin/tail" : "/bin/sleep", join(home, file));
+    const start = command.includes("./") ? `${command} >/dev/null 2>&1 & echo $! > ${file}.pid` : command;
     const registration = {
       meta: { namespace, name, labels },
       hosts: [{ ip: "127.0.0.1", bk_cloud_id: 0 }],

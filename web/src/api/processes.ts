@@ -1,7 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
 import { api, data, type Schemas } from "./client";
-import type { Page } from "./paged";
-import { pageLimit } from "./paged";
+import { fetchAll, type Page, pageLimit } from "./paged";
 
 export type Process = Schemas["ProcessView"];
 export type Phase = Schemas["Phase"];
@@ -46,14 +45,19 @@ export async function fetchProcesses(
   return { rows: page.processes, next: page.next ?? null };
 }
 
+const INSTANCES_MAX = 20_000;
+const MANY_INSTANCES = 1000;
+
+/** A process on all its hosts, with spec and snapshot. */
 export const processQuery = (namespace: string, name: string) =>
   queryOptions({
     queryKey: ["process", namespace, name],
-    queryFn: ({ signal }) =>
-      data(
-        api.GET("/api/v1/processes/{namespace}/{name}", { params: { path: { namespace, name } }, signal }),
-      ),
-    refetchInterval: 5000,
+    queryFn: async ({ signal }) => {
+      const filter = { namespace, name, full: true };
+      const { rows } = await fetchAll((after) => fetchProcesses(filter, after, 1000, signal), INSTANCES_MAX);
+      return rows;
+    },
+    refetchInterval: (query) => ((query.state.data?.length ?? 0) > MANY_INSTANCES ? 20_000 : 5000),
     staleTime: 2000,
   });
 

@@ -1,6 +1,7 @@
 import type { ComponentType } from "react";
 import { createBrowserRouter, type RouteObject } from "react-router";
 import { Shell } from "@/features/shell/shell";
+import { Skeleton } from "@/ui/states";
 import { RouteFailure } from "./route-failure";
 
 type Module = { Component: ComponentType };
@@ -31,6 +32,9 @@ const pages: RouteObject[] = [
 ];
 
 export const router = createBrowserRouter([
-  page("/sign-in", () => import("@/features/sign-in/sign-in-page")),
-  { path: "/", element: <Shell />, children: pages },
+  {
+    ...page("/sign-in", () => import("@/features/sign-in/sign-in-page")),
+    hydrateFallbackElement: <Skeleton />,
+  },
+  { path: "/", element: <Shell />, hydrateFallbackElement: <Skeleton lines={8} />, children: pages },
 ]);

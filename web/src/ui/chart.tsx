@@ -20,7 +20,8 @@ type Props = {
 
 /** A time series, as lines or bars, in the viewer's zone. */
 export function Chart({ label, times, values, series, height = 180, format = String }: Props) {
-  const { isDark } = useSettings();
+  const { isDark, messages } = useSettings();
+  const { common } = messages;
   const box = useRef<HTMLDivElement>(null);
   const width = useWidth(box);
 
@@ -30,7 +31,13 @@ export function Chart({ label, times, values, series, height = 180, format = Str
     if (!node || width === 0) return;
     const style = getComputedStyle(node);
     const colour = (name: string) => style.getPropertyValue(name).trim() || "#888";
+    const isShort = (times.at(-1) ?? 0) - (times[0] ?? 0) < 600;
+    const hours = new Intl.DateTimeFormat(common.locale, {
+      timeStyle: isShort ? "medium" : "short",
+      hourCycle: "h23",
+    });
     const axis = {
+      font: `11px ${style.fontFamily}`,
       stroke: colour("--text-3"),
       grid: { stroke: colour("--line"), width: 1 },
       ticks: { show: false },
@@ -41,7 +48,10 @@ export function Chart({ label, times, values, series, height = 180, format = Str
       legend: { show: false },
       cursor: { y: false, drag: { setScale: false } },
       scales: { y: { range: (_, __, max) => [0, Math.max(max * 1.1, 0.1)] } },
-      axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map(format) }],
+      axes: [
+        { ...axis, values: (_, ticks) => ticks.map((tick) => hours.format(tick * 1000)) },
+        { ...axis, size: 56, values: (_, ticks) => ticks.map(format) },
+      ],
       series: [
         {},
         ...series.map((each) => ({
@@ -57,7 +67,7 @@ export function Chart({ label, times, values, series, height = 180, format = Str
     };
     const plot = new uPlot(options, [times, ...values], node);
     return () => plot.destroy();
-  }, [times, values, series, width, height, isDark]);
+  }, [times, values, series, width, height, isDark, common.locale]);
 
   return <div className="chart" ref={box} role="img" aria-label={label} style={{ height }} />;
 }

@@ -1,7 +1,6 @@
 import { Input } from "antd";
 import { useEffect, useRef, useState } from "react";
 import { useUrlValue } from "./url-state";
-import "./filters.css";
 
 const SETTLE_MS = 300;
 

@@ -1,6 +1,7 @@
 import { type ReactNode, useEffect } from "react";
 import { Link } from "react-router";
 import { useMessages } from "@/settings/context";
+import "./filters.css";
 import "./page.css";
 
 export type Crumb = { label: string; to: string };

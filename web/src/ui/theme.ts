@@ -20,7 +20,7 @@ export function themeConfig(isDark: boolean): ThemeConfig {
         text: "#181c23",
       };
   return {
-    algorithm: isDark ? [antd.darkAlgorithm, antd.compactAlgorithm] : [antd.compactAlgorithm],
+    algorithm: isDark ? antd.darkAlgorithm : antd.defaultAlgorithm,
     cssVar: { key: "proctor" },
     hashed: false,
     token: {
@@ -45,6 +45,9 @@ export function themeConfig(isDark: boolean): ThemeConfig {
       fontFamilyCode: "var(--mono)",
       fontSize: 13,
       controlHeight: 30,
+      controlHeightSM: 24,
+      padding: 12,
+      paddingLG: 20,
       wireframe: false,
       motionDurationMid: "0.12s",
       motionDurationSlow: "0.18s",

@@ -70,7 +70,7 @@ function useEventColumns(): Column<Event>[] {
       key: "process",
       title: column.process,
       width: "minmax(110px, 1fr)",
-      from: 420,
+      from: 340,
       render: (event) => (event.process ? <Link to={processPath(event.process)}>{event.process}</Link> : ""),
     },
     {

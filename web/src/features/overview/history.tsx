@@ -1,6 +1,7 @@
 import { lazy, Suspense, useMemo } from "react";
 import type { Event } from "@/api/events";
 import { useMessages } from "@/settings/context";
+import { Legend } from "@/ui/cell-grid";
 import type { Series } from "@/ui/chart";
 import { formatExact } from "@/ui/format";
 import { Panel } from "@/ui/page";
@@ -11,10 +12,10 @@ const Chart = lazy(() => import("@/ui/chart").then((module) => ({ default: modul
 const HOUR_SECS = 3600;
 const HOURS = 24;
 const kinds = [
-  { key: "restarts", types: ["restart_succeeded"], colour: "--cell-changing" },
-  { key: "evictions", types: ["limit_exceeded", "pool_limit_exceeded"], colour: "--cell-warning" },
-  { key: "failures", types: ["restart_failed", "cancel_restart"], colour: "--cell-failed" },
-  { key: "offline", types: ["agent_offline"], colour: "--cell-idle" },
+  { key: "restarts", types: ["restart_succeeded"], tone: "changing" },
+  { key: "evictions", types: ["limit_exceeded", "pool_limit_exceeded"], tone: "warning" },
+  { key: "failures", types: ["restart_failed", "cancel_restart"], tone: "failed" },
+  { key: "offline", types: ["agent_offline"], tone: "idle" },
 ] as const;
 
 /** How many events of each kind fell into each of the last 24 hours. */
@@ -45,7 +46,7 @@ export function History({ events }: { events: Event[] }) {
     );
     const list: Series[] = kinds.map((kind) => ({
       label: text.series[kind.key],
-      colour: kind.colour,
+      colour: `--cell-${kind.tone}`,
       isBar: true,
     }));
     return [sums.reverse(), list.reverse()];
@@ -55,24 +56,9 @@ export function History({ events }: { events: Event[] }) {
     events.length >= 1000 && oldest !== undefined && now - oldest.at_ms < HOURS * HOUR_SECS * 1000;
   const isQuiet = values.every((list) => list.every((count) => count === 0));
   return (
-    <Panel
-      title={text.happened}
-      extra={
-        <div className="legend">
-          {kinds.map((kind) => (
-            <span key={kind.key}>
-              <span
-                className="legend-cell"
-                style={{ background: `var(${kind.colour})` }}
-                aria-hidden="true"
-              />
-              {text.series[kind.key]}
-            </span>
-          ))}
-        </div>
-      }
-    >
+    <Panel title={text.happened}>
       <div className="panel-body">
+        {!isQuiet && <Legend items={kinds.map((kind) => [kind.tone, text.series[kind.key]])} />}
         {isQuiet ? (
           <p className="muted overview-quiet">{text.quiet}</p>
         ) : (

@@ -31,7 +31,7 @@ export function Component() {
   const tab: TabName = wanted in views ? (wanted as TabName) : "instances";
   const View = views[tab];
   const process = `${namespace}/${name}`;
-  const instances = query.data?.processes ?? [];
+  const instances = query.data ?? [];
   const crumbs = [
     { label: processes.title, to: "/processes" },
     { label: namespace, to: `/processes?namespace=${encodeURIComponent(namespace)}` },

@@ -31,7 +31,7 @@ export default function Usage({ instances }: TabProps) {
           onChange={setHost}
           options={instances.map((each) => ({ value: each.host, label: each.host }))}
         />
-        <span className="muted">{samples.length < 2 ? text.usageWaiting : text.usageLive}</span>
+        <span className="muted">{text.usageLive}</span>
       </div>
       <UsageChart
         title={text.cpu}
@@ -68,7 +68,11 @@ function UsageChart({ title, times, values, limit }: ChartProps) {
   return (
     <Panel title={title} extra={extra}>
       <div className="panel-body">
-        <Chart label={title} times={times} values={lists} series={series} format={formatPercent} />
+        {times.length < 2 ? (
+          <p className="muted usage-waiting">{text.usageWaiting}</p>
+        ) : (
+          <Chart label={title} times={times} values={lists} series={series} format={formatPercent} />
+        )}
       </div>
     </Panel>
   );

@@ -31,7 +31,7 @@ export function processColumns(
     {
       key: "process",
       title: text.process,
-      width: "minmax(150px, 2fr)",
+      width: "minmax(104px, 1.6fr)",
       sort: "name",
       render: (row) => (
         <Link to={processPath(row.process)} title={row.process}>
@@ -42,7 +42,7 @@ export function processColumns(
     {
       key: "host",
       title: text.host,
-      width: "minmax(118px, 1.2fr)",
+      width: "minmax(106px, 1.2fr)",
       render: (row) => (
         <Link to={hostPath(row.host)} className="mono">
           {row.host}
@@ -52,13 +52,13 @@ export function processColumns(
     {
       key: "phase",
       title: text.phase,
-      width: "110px",
+      width: "104px",
       render: (row) => <Phase phase={row.phase} isOnline={row.online} />,
     },
     {
       key: "reason",
       title: text.reason,
-      width: "minmax(120px, 2fr)",
+      width: "minmax(100px, 2fr)",
       from: 900,
       render: (row) => (
         <span title={row.reason} className={row.reason ? "" : "muted"}>
@@ -71,7 +71,7 @@ export function processColumns(
     {
       key: "cpu",
       title: text.cpu,
-      width: "136px",
+      width: "124px",
       isNumber: true,
       sort: "cpu",
       from: 700,
@@ -80,7 +80,7 @@ export function processColumns(
     {
       key: "memory",
       title: text.memory,
-      width: "136px",
+      width: "124px",
       isNumber: true,
       sort: "memory",
       from: 700,
@@ -89,7 +89,7 @@ export function processColumns(
     {
       key: "restarts",
       title: text.restarts,
-      width: "90px",
+      width: "80px",
       isNumber: true,
       sort: "restarts",
       from: 800,
@@ -98,7 +98,7 @@ export function processColumns(
     {
       key: "started",
       title: text.started,
-      width: "118px",
+      width: "104px",
       isNumber: true,
       sort: "started",
       from: 560,
@@ -110,7 +110,7 @@ export function processColumns(
       key: "business",
       title: text.business,
       width: "minmax(90px, 1fr)",
-      from: 1000,
+      from: 1060,
       render: (row) => businessName(row.business),
     },
     {

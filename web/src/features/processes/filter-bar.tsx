@@ -7,7 +7,7 @@ import { FilterInput } from "@/ui/filter-input";
 import { useClearUrl, useUrlValue } from "@/ui/url-state";
 import { filterNames } from "./filter";
 
-export function FilterBar() {
+export function FilterBar({ isFiltered }: { isFiltered: boolean }) {
   const { processes: text, common, terms } = useMessages();
   const [phase, setPhase] = useUrlValue("phase");
   const [business, setBusiness] = useUrlValue("business");
@@ -17,7 +17,7 @@ export function FilterBar() {
     <div className="filters">
       <FilterInput name="namespace" label={text.filter.namespace} width={130} />
       <FilterInput name="name" label={text.filter.name} width={150} />
-      <FilterInput name="selector" label={text.filter.selector} width={220} hint={text.filter.selectorHelp} />
+      <FilterInput name="selector" label={text.filter.selector} width={200} hint={text.filter.selectorHelp} />
       <FilterInput name="host" label={text.filter.host} width={150} />
       <Select
         mode="multiple"
@@ -40,9 +40,11 @@ export function FilterBar() {
         onChange={(value: string | undefined) => setBusiness(value)}
         options={businesses.map((each) => ({ value: String(each.id), label: each.name }))}
       />
-      <Button type="text" onClick={clear}>
-        {common.clearFilters}
-      </Button>
+      {isFiltered && (
+        <Button type="text" onClick={clear}>
+          {common.clearFilters}
+        </Button>
+      )}
     </div>
   );
 }

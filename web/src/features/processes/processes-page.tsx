@@ -90,7 +90,7 @@ export function Component() {
         </>
       }
     >
-      <FilterBar />
+      <FilterBar isFiltered={isFiltered} />
       {selected.size > 0 && (
         <BulkBar selected={selected} filter={filter} onChange={setSelected} rowKey={rowKey} />
       )}

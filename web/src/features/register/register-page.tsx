@@ -23,7 +23,7 @@ export function Component() {
   });
   const title = process ? text.editTitle(process) : text.title;
   const start = useMemo(
-    () => startOf(process, query.data?.processes, params.get("host")),
+    () => startOf(process, query.data, params.get("host")),
     [process, query.data, params],
   );
   return (

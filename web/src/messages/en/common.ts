@@ -25,7 +25,7 @@ export const common = {
   any: "Any",
   unknown: "unknown",
   never: "never",
-  rows: (shown: string, more: boolean) => `${shown}${more ? "+" : ""} rows`,
+  rows: (shown: string, more: boolean) => `${shown}${more ? "+" : ""} ${shown === "1" ? "row" : "rows"}`,
   loadingMore: "Loading more…",
   justNow: "just now",
   ago: (text: string) => `${text} ago`,

@@ -1,0 +1,44 @@
+import { expect, test } from "vitest";
+import type { Registration } from "@/api/processes";
+import { draftFrom, emptyDraft, hostsOf, isPlannable, labelsOf, registrationOf } from "./draft";
+
+const registration: Registration = {
+  meta: { namespace: "web", name: "nginx", labels: { env: "prod" } },
+  hosts: [{ ip: "10.0.0.1", bk_cloud_id: 3 }],
+  spec: {
+    identity: {
+      proc_name: "nginx",
+      setup_path: "/opt",
+      pid_path: "/run/nginx.pid",
+      user: "web",
+      index_key: "k",
+    },
+    control: { start_cmd: "./nginx" },
+    resource: { cpu: 20, disk: 5 },
+    monitor_policy: { auto_type: 1, op_timeout: 30 },
+    configmap: [{ path: "/opt/a.conf", md5: "00" }],
+  },
+};
+
+test("JSON that goes through the form comes out as it was", () => {
+  expect(registrationOf(draftFrom(registration))).toEqual(registration);
+});
+
+test("an empty form is not planned", () => {
+  expect(isPlannable(registrationOf(emptyDraft))).toBe(false);
+  expect(isPlannable(registration)).toBe(true);
+});
+
+test("addresses are told apart from agent ids and IPv6", () => {
+  expect(hostsOf("10.0.0.1, 3:10.0.0.2 fd00::1")).toEqual({
+    hosts: [
+      { ip: "10.0.0.1", bk_cloud_id: 0 },
+      { ip: "10.0.0.2", bk_cloud_id: 3 },
+    ],
+    agent_id_list: ["fd00::1"],
+  });
+});
+
+test("labels are pairs with commas between them", () => {
+  expect(labelsOf("env=prod, tier = web,flag")).toEqual({ env: "prod", tier: "web", flag: "" });
+});
