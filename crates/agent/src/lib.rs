@@ -16,8 +16,6 @@ mod ledger;
 mod link;
 mod policy;
 mod regular;
-#[cfg(test)]
-mod specs;
 mod spool;
 mod words;
 

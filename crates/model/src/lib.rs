@@ -21,6 +21,8 @@ mod operation;
 mod pool;
 mod remains;
 mod report;
+#[cfg(any(test, feature = "test-support"))]
+pub mod samples;
 mod spec;
 mod status;
 

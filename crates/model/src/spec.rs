@@ -541,23 +541,11 @@ mod tests {
 
     #[test]
     fn who_asks_for_more_instances_than_run_is_told_why() {
-        let spec = |pid_path: &str, instances| Spec {
-            identity: Identity {
-                proc_name: "p".parse().unwrap(),
-                setup_path: "/".parse().unwrap(),
-                pid_path: pid_path.parse().unwrap(),
-                config_path: None,
-                log_path: None,
-                user: "root".parse().unwrap(),
-                index_key: String::new(),
-            },
-            control: Control::default(),
-            limits: Limits::default(),
-            policy: Policy { instances, ..Policy::new(Lifetime::Resident) },
-            ownership: Ownership::default(),
-            report_id: None,
-            configmap: Vec::new(),
-            labels: Labels::default(),
+        let spec = |pid_path: &str, instances| {
+            crate::samples::spec(|spec| {
+                spec.identity.pid_path = pid_path.parse().unwrap();
+                spec.policy.instances = instances;
+            })
         };
 
         let one = spec("/p.pid", 2).instances_note().unwrap();

@@ -187,7 +187,7 @@ mod tests {
     use proctor_supervise::Event;
 
     use super::*;
-    use crate::specs::spec;
+    use proctor_model::samples::spec;
 
     const HOSTS: u64 = 20;
 

@@ -7,7 +7,7 @@ use proctor_model::{Control, Event as Told, EventKind, Identity, Percent, Pool, 
 use tempfile::TempDir;
 
 use super::*;
-use crate::specs::spec;
+use proctor_model::samples::spec;
 
 /// Generous: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);

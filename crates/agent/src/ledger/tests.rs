@@ -191,7 +191,10 @@ fn a_row_that_cannot_be_understood_costs_that_row_and_everything_is_assigned_aga
         let key: ProcessKey = format!("ns/{name}").parse().unwrap();
         (
             key.clone(),
-            proctor_supervise::Process::new(key, crate::specs::spec(|_| {}), 1).take_record().unwrap().clone(),
+            proctor_supervise::Process::new(key, proctor_model::samples::spec(|_| {}), 1)
+                .take_record()
+                .unwrap()
+                .clone(),
         )
     };
     let (mut ledger, _) = Ledger::open(&path).unwrap();

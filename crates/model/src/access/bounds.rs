@@ -86,27 +86,16 @@ fn paths(spec: &Spec) -> impl Iterator<Item = (String, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ConfigFile, Control, Identity, Labels, Lifetime, Limits, Ownership, Policy};
+    use crate::ConfigFile;
 
     fn spec() -> Spec {
-        Spec {
-            identity: Identity {
-                proc_name: "nginx".parse().unwrap(),
-                setup_path: "/opt/web".parse().unwrap(),
-                pid_path: "/opt/web/run/nginx.pid".parse().unwrap(),
-                config_path: None,
-                log_path: None,
-                user: "web".parse().unwrap(),
-                index_key: String::new(),
-            },
-            control: Control::default(),
-            limits: Limits::default(),
-            policy: Policy::new(Lifetime::Resident),
-            ownership: Ownership::default(),
-            report_id: None,
-            configmap: Vec::new(),
-            labels: Labels::default(),
-        }
+        let spec = crate::samples::spec(|spec| {
+            spec.identity.proc_name = "nginx".parse().unwrap();
+            spec.identity.setup_path = "/opt/web".parse().unwrap();
+            spec.identity.pid_path = "/opt/web/run/nginx.pid".parse().unwrap();
+            spec.identity.user = "web".parse().unwrap();
+        });
+        Spec::clone(&spec)
     }
 
     fn bounds(users: &[&str], roots: &[&str]) -> Bounds {

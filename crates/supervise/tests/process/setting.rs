@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proctor_model::{Control, Identity, Labels, Lifetime, Limits, Ownership, Policy, Spec};
+use proctor_model::Spec;
 
 /// What the commands of the process under test do.
 #[derive(Clone, Debug)]
@@ -54,28 +54,10 @@ impl Default for Habits {
 }
 
 pub(crate) fn spec(change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
-    let mut spec = Spec {
-        identity: Identity {
-            proc_name: "p".parse().unwrap(),
-            setup_path: "/".parse().unwrap(),
-            pid_path: "/run/p.pid".parse().unwrap(),
-            config_path: None,
-            log_path: None,
-            user: "root".parse().unwrap(),
-            index_key: String::new(),
-        },
-        control: Control {
-            start: Some("start".parse().unwrap()),
-            stop: Some("stop".parse().unwrap()),
-            ..Control::default()
-        },
-        limits: Limits::default(),
-        policy: Policy::new(Lifetime::Resident),
-        ownership: Ownership::default(),
-        report_id: None,
-        configmap: Vec::new(),
-        labels: Labels::default(),
-    };
-    change(&mut spec);
-    Arc::new(spec)
+    proctor_model::samples::spec(|spec| {
+        spec.identity.pid_path = "/run/p.pid".parse().unwrap();
+        spec.control.start = Some("start".parse().unwrap());
+        spec.control.stop = Some("stop".parse().unwrap());
+        change(spec);
+    })
 }

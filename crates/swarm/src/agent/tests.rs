@@ -1,4 +1,4 @@
-use proctor_model::{Control, Identity, Labels, Lifetime, Limits, Ownership, Policy, TaskId};
+use proctor_model::TaskId;
 use uuid::Uuid;
 
 use super::*;
@@ -35,25 +35,7 @@ fn operate(index: u32, kind: OperationKind) -> FromServer {
 }
 
 fn assigned(agent: &mut SimAgent, generation: u64) {
-    let spec = Spec {
-        identity: Identity {
-            proc_name: "p".parse().unwrap(),
-            setup_path: "/".parse().unwrap(),
-            pid_path: "/p.pid".parse().unwrap(),
-            config_path: None,
-            log_path: None,
-            user: "root".parse().unwrap(),
-            index_key: String::new(),
-        },
-        control: Control::default(),
-        limits: Limits::default(),
-        policy: Policy::new(Lifetime::Resident),
-        ownership: Ownership::default(),
-        report_id: None,
-        configmap: Vec::new(),
-        labels: Labels::default(),
-    };
-    let spec = Some(Arc::new(spec));
+    let spec = Some(proctor_model::samples::spec(|_| {}));
     let assign = Assign { generation, key: key(), spec, managed: false, registered_at: 0 };
     agent.handle_message(at(0), FromServer::Assign { assignments: vec![assign] });
 }

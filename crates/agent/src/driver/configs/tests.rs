@@ -16,7 +16,7 @@ fn life(pid: i32) -> Incarnation {
 
 fn spec(paths: &[&str]) -> Arc<Spec> {
     let file = |path: &&str| ConfigFile { path: path.parse().unwrap(), md5: String::new() };
-    crate::specs::spec(|spec| spec.configmap = paths.iter().map(file).collect())
+    proctor_model::samples::spec(|spec| spec.configmap = paths.iter().map(file).collect())
 }
 
 /// Checks what is due and says how many files changed.

@@ -1,10 +1,12 @@
-//! A spec for tests: valid, and nothing that a test does not ask for.
+//! A valid spec for tests, with nothing in it that a test does not ask for. Only with the feature `test-support`.
 
 use std::sync::Arc;
 
-use proctor_model::{Control, Identity, Labels, Lifetime, Limits, Ownership, Policy, Spec};
+use crate::{Control, Identity, Labels, Lifetime, Limits, Ownership, Policy, Spec};
 
-pub(crate) fn spec(change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
+/// A resident process `p` of root without commands, changed as the test wants.
+#[allow(clippy::missing_panics_doc, clippy::unwrap_used, reason = "for tests, of constants")]
+pub fn spec(change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
     let mut spec = Spec {
         identity: Identity {
             proc_name: "p".parse().unwrap(),
