@@ -45,9 +45,35 @@ fn sample(world: &World, sampler: &mut Sampler, life: &Incarnation) -> Sample {
     sampler.sample(life, world.host.now()).expect("it lives")
 }
 
-async fn later(milliseconds: u64) {
-    tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+/// CPU time of a process, and of the children that it has waited for, in ticks of 10 ms.
+fn cpu_ticks(pid: i32) -> (f64, f64) {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = text.rsplit_once(')').unwrap().1.split_ascii_whitespace().collect();
+    let sum = |user: usize| fields[user].parse::<f64>().unwrap() + fields[user + 1].parse::<f64>().unwrap();
+    (sum(11), sum(13))
 }
+
+/// Two samples of a life of which `busy` is the only one that works, with half a second of CPU time between them.
+/// Times are given, and the sample is compared with what the kernel has counted: how busy the machine is does
+/// not matter.
+async fn sample_of_busy(sampler: &mut Sampler, life: &Incarnation, busy: i32, begin: Duration) -> Sample {
+    let earlier = cpu_ticks(busy).0;
+    sampler.sample(life, begin).expect("it lives");
+    let before = cpu_ticks(busy).0;
+    eventually("it has worked", || cpu_ticks(busy).0 >= before + 50.0).await;
+    let least = cpu_ticks(busy).0 - before;
+    let sample = sampler.sample(life, begin + BUSY_TIME).expect("it lives");
+    let most = cpu_ticks(busy).0 - earlier;
+
+    // The kernel rounds to ticks, and tells of a thread that runs a tick later.
+    let percent = |ticks: f64| one_cpu() * ticks / 100.0 / BUSY_TIME.as_secs_f64();
+    let (least, most) = (percent(least - 5.0), percent(most + 5.0));
+    assert!(sample.cpu_percent > least && sample.cpu_percent < most, "{sample:?}, between {least} and {most}");
+    sample
+}
+
+/// More than it takes to use half a second of CPU time.
+const BUSY_TIME: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_busy_thread_is_one_cpu_of_the_machine() {
@@ -58,14 +84,10 @@ async fn a_busy_thread_is_one_cpu_of_the_machine() {
         let mut sampler = world.host.sampler();
         assert!(sampler.track(&life, Some(&leaf)));
 
-        sample(&world, &mut sampler, &life);
-        later(1500).await;
-        let busy = sample(&world, &mut sampler, &life);
-        let again = sample(&world, &mut sampler, &life);
+        let begin = world.host.now();
+        let busy = sample_of_busy(&mut sampler, &life, life.pid, begin).await;
+        let again = sampler.sample(&life, begin + BUSY_TIME).expect("it lives");
 
-        // Beside other tests it gets less than a whole CPU, never more.
-        let (least, most) = (one_cpu() * 0.15, one_cpu() * 1.1);
-        assert!(busy.cpu_percent > least && busy.cpu_percent < most, "{prefer:?}: {busy:?} of {most}");
         assert!((again.cpu_percent - busy.cpu_percent).abs() < f64::EPSILON, "two at once: {again:?}");
         assert!(busy.memory_bytes > 4096 && busy.memory_percent < 50.0, "{busy:?}");
         end(&world, &life, &leaf).await;
@@ -81,10 +103,10 @@ async fn an_idle_process_uses_nothing() {
     let mut sampler = world.host.sampler();
     assert!(sampler.track(&life, None) && sampler.track(&life, None));
 
-    sample(&world, &mut sampler, &life);
-    later(300).await;
-    let idle = sample(&world, &mut sampler, &life);
-    let with_descriptors = sampler.sample_with_descriptors(&life, world.host.now()).unwrap();
+    let begin = world.host.now();
+    sampler.sample(&life, begin).expect("it lives");
+    let idle = sampler.sample(&life, begin + Duration::from_secs(1)).expect("it lives");
+    let with_descriptors = sampler.sample_with_descriptors(&life, begin + Duration::from_secs(1)).unwrap();
 
     assert!(idle.cpu_percent < 1.0, "{idle:?}");
     let open = std::fs::read_dir(format!("/proc/{}/fd", life.pid)).unwrap().count();
@@ -112,14 +134,13 @@ async fn memory_of_a_child_of_a_child_counts() {
         let before = sample(&world, &mut sampler, &life);
 
         std::fs::write(go, "").unwrap();
-        let mut most = before;
-        for _ in 0..200 {
-            later(50).await;
-            most = sample(&world, &mut sampler, &life);
-            if most.memory_bytes > 60_000_000 {
-                break;
-            }
-        }
+        let (mut most, mut now) = (before, world.host.now());
+        eventually("its memory is counted", || {
+            now += Duration::from_secs(1); // so that every sample looks for new descendants
+            most = sampler.sample(&life, now).expect("it lives");
+            most.memory_bytes > 60_000_000
+        })
+        .await;
 
         assert!(before.memory_bytes < 20_000_000, "{before:?}");
         assert!(most.memory_bytes > 60_000_000, "{prefer:?}: {most:?}");
@@ -152,10 +173,10 @@ async fn children_that_come_and_go_between_samples_count() {
         let begin = world.host.now();
         sampler.sample(&life, begin).expect("it lives");
         for round in 1..=3 {
-            let before = waited_for(life.pid);
+            let before = cpu_ticks(life.pid).1;
             std::fs::OpenOptions::new().write(true).open(&orders).unwrap().write_all(b"1\n").unwrap();
             eventually("its child has ended", || numbers(&world.path("done")).len() == round).await;
-            let used = waited_for(life.pid) - before;
+            let used = cpu_ticks(life.pid).1 - before;
 
             let now = begin + Duration::from_secs(u64::try_from(round).unwrap());
             let sample = sampler.sample(&life, now).expect("it lives");
@@ -171,13 +192,6 @@ async fn children_that_come_and_go_between_samples_count() {
         }
         end(&world, &life, &leaf).await;
     }
-}
-
-/// CPU time of the children that a process has waited for, in ticks of 10 ms.
-fn waited_for(pid: i32) -> f64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields: Vec<&str> = text.rsplit_once(')').unwrap().1.split_ascii_whitespace().collect();
-    fields[13].parse::<f64>().unwrap() + fields[14].parse::<f64>().unwrap()
 }
 
 #[tokio::test]
@@ -200,11 +214,9 @@ async fn who_belonged_once_belongs_until_its_end() {
     std::fs::write(go, "").unwrap();
     let us = i32::try_from(std::process::id()).unwrap();
     eventually("its parent has ended", || stat(grandchild).is_some_and(|(_, parent, _)| parent == us)).await;
-    sample(&world, &mut sampler, &life);
-    later(500).await;
-    let after = sample(&world, &mut sampler, &life);
 
-    assert!(after.cpu_percent > one_cpu() * 0.15, "{after:?}");
+    sample_of_busy(&mut sampler, &life, grandchild, world.host.now()).await;
+
     rustix::process::kill_process(rustix::process::Pid::from_raw(grandchild).unwrap(), rustix::process::Signal::KILL)
         .unwrap();
     end(&world, &life, &leaf).await;
@@ -319,21 +331,21 @@ async fn a_life_that_is_not_in_its_leaf_is_measured_by_descent() {
     if world.host.tracking().method == Method::Descendants {
         return skip("there is no writable cgroup");
     }
-    let script = world.path("busy.sh");
-    std::fs::write(&script, "sh -c 'while :; do :; done' & wait").unwrap();
+    let (script, busy) = (world.path("busy.sh"), world.path("busy.pid"));
+    let work = format!("sh -c 'echo $$ > {}; while :; do :; done' & wait", busy.display());
+    std::fs::write(&script, work).unwrap();
     let process = Started::new("/bin/sh", &[script.to_str().unwrap()]);
     std::fs::write(world.path("x.pid"), process.pid().to_string()).unwrap();
     let life = world.life("busy.sh", &world.path("x.pid")).await;
     let mut sampler = world.host.sampler();
 
     assert!(sampler.track(&life, Some(&Leaf::of("test:elsewhere"))));
-    later(50).await;
-    sample(&world, &mut sampler, &life);
-    later(1200).await;
-    sample(&world, &mut sampler, &life);
-    later(500).await;
-    let busy = sample(&world, &mut sampler, &life);
+    eventually("its child works", || !numbers(&busy).is_empty()).await;
+    let begin = world.host.now();
+    sampler.sample(&life, begin).expect("it lives");
+    // Descendants are looked for once in a second.
+    sampler.sample(&life, begin + Duration::from_secs(2)).expect("it lives");
 
-    assert!(busy.cpu_percent > one_cpu() * 0.15, "{busy:?}");
+    sample_of_busy(&mut sampler, &life, numbers(&busy)[0], begin + Duration::from_secs(4)).await;
     world.host.kill_tree(&life).await.unwrap();
 }

@@ -141,7 +141,7 @@ impl Drop for Started {
     }
 }
 
-pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
+pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
