@@ -4,7 +4,8 @@
 //! processes and not a thousand times as many; each on a thread of its own, so that no kill waits for a
 //! file system that hangs. Everything that belongs to a target is frozen before any of it is killed, so
 //! that none forks away; what is about to be frozen is in the [`Journal`] before, and an agent that comes
-//! back kills it. Each signal goes through a pidfd that was checked against the start time that was listed.
+//! back kills it; what was frozen and cannot be killed for lack of descriptors or memory is tried again until it is
+//! dead. Each signal goes through a pidfd that was checked against the start time that was listed.
 //! Absent: waiting for the ends; and, by descent, a process whose parent has ended: a daemon that forks
 //! twice leaves every tree on purpose.
 
@@ -31,6 +32,8 @@ const ROUNDS_MAX: usize = 64;
 /// uninterruptible sleep one never does, and forks as little.
 const STOP_TRIES: usize = 200;
 const STOP_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+/// Until the next try to kill what is frozen, after a lack of descriptors or memory.
+const RETRY_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// More wait for the next batch: who comes first is not kept waiting for all the others.
 const BATCH_MAX: usize = 1024;
 
@@ -66,6 +69,8 @@ struct Shared {
     scope: String,
     journal: Journal,
     waiting: Mutex<Waiting>,
+    /// Frozen, and still to be killed.
+    unfinished: Mutex<Vec<Member>>,
 }
 
 #[derive(Debug, Default)]
@@ -83,7 +88,8 @@ struct Job {
 
 impl Killer {
     pub(crate) fn new(groups: Option<Arc<Groups>>, scope: String, journal: Journal) -> Self {
-        Self { shared: Arc::new(Shared { groups, scope, journal, waiting: Mutex::default() }) }
+        let (waiting, unfinished) = (Mutex::default(), Mutex::default());
+        Self { shared: Arc::new(Shared { groups, scope, journal, waiting, unfinished }) }
     }
 
     /// Kills what an agent before this one had begun to kill: it may be frozen.
@@ -95,6 +101,9 @@ impl Killer {
         }
         let killed: usize = self.shared.kill(&left).into_iter().flatten().sum();
         tracing::warn!(killed, "finished kills that the agent before this one had begun");
+        if !self.shared.unfinished.lock().is_empty() && !self.shared.waiting.lock().take_thread() {
+            self.start_thread();
+        }
     }
 
     /// How many were signalled. Returns when they are.
@@ -117,18 +126,31 @@ impl Killer {
         let needs_thread = {
             let mut waiting = self.shared.waiting.lock();
             waiting.jobs.push(Job { target, deed, done });
-            !std::mem::replace(&mut waiting.has_thread, true)
+            !waiting.take_thread()
         };
         if needs_thread {
-            let shared = Arc::clone(&self.shared);
-            let started = std::thread::Builder::new().name("killer".to_owned()).spawn(move || shared.work());
-            if let Err(error) = started {
-                // No thread is to be had. Kills do not fail for that: this one takes them all here.
-                tracing::warn!(%error, "no thread for kills; the caller waits for them");
-                self.shared.work();
-            }
+            self.start_thread();
         }
         is_done.await.unwrap_or_else(|_| Err(io::Error::other("the kill was interrupted")))
+    }
+}
+
+impl Killer {
+    fn start_thread(&self) {
+        let shared = Arc::clone(&self.shared);
+        let started = std::thread::Builder::new().name("killer".to_owned()).spawn(move || shared.work());
+        if let Err(error) = started {
+            // No thread is to be had. Kills do not fail for that: this one takes them all here.
+            tracing::warn!(%error, "no thread for kills; the caller waits for them");
+            self.shared.work();
+        }
+    }
+}
+
+impl Waiting {
+    /// Whether there was a thread already.
+    fn take_thread(&mut self) -> bool {
+        std::mem::replace(&mut self.has_thread, true)
     }
 }
 
@@ -137,9 +159,15 @@ impl Shared {
     fn work(&self) {
         let _relief = Relief(self);
         loop {
+            self.finish();
             let mut jobs: Vec<Job> = {
                 let mut waiting = self.waiting.lock();
                 let count = waiting.jobs.len().min(BATCH_MAX);
+                if count == 0 && !self.unfinished.lock().is_empty() {
+                    drop(waiting);
+                    let _ = rustix::thread::nanosleep(&RETRY_PERIOD);
+                    continue;
+                }
                 if count == 0 {
                     waiting.has_thread = false;
                     waiting.jobs.shrink_to_fit();
@@ -177,24 +205,43 @@ impl Shared {
 
     fn kill(&self, targets: &[Target]) -> Vec<io::Result<usize>> {
         let mut hunts: Vec<Hunt<'_>> = targets.iter().map(Hunt::new).collect();
-        let mut seen = HashSet::new();
+        let (mut seen, mut frozen) = (HashSet::new(), HashSet::<Member>::new());
         for round in 0..ROUNDS_MAX {
             let new = self.find(&mut hunts, &mut seen, round == 0);
             if new.is_empty() {
                 break;
             }
-            self.journal.write(seen.iter().copied());
-            for member in &new {
-                // Who cannot be stopped (it has just ended, or is not ours) is tried again below.
-                let _ = signal(*member, Signal::STOP);
-            }
+            let unfinished = self.unfinished.lock().clone();
+            self.journal.write(seen.iter().copied().chain(unfinished));
+            // Who cannot be stopped (it has just ended, or is not ours) is tried again below.
+            frozen.extend(new.iter().filter(|member| matches!(signal(**member, Signal::STOP), Ok(true))));
             wait_until_stopped(new);
         }
-        let results = hunts.into_iter().map(Hunt::kill).collect();
+        let mut lacking = Vec::new();
+        let results = hunts.into_iter().map(|hunt| hunt.kill(&mut lacking)).collect();
         if !seen.is_empty() {
-            self.journal.clear();
+            lacking.retain(|member| frozen.contains(member));
+            self.unfinished.lock().extend(lacking);
+            self.note_unfinished();
         }
         results
+    }
+
+    /// Tries again to kill what was frozen.
+    fn finish(&self) {
+        let mut unfinished = self.unfinished.lock();
+        if unfinished.is_empty() {
+            return;
+        }
+        unfinished.retain(|member| signal(*member, Signal::KILL).is_err_and(|error| is_lack(&error)));
+        drop(unfinished);
+        self.note_unfinished();
+    }
+
+    /// What is left for another agent, should this one end now.
+    fn note_unfinished(&self) {
+        let unfinished = self.unfinished.lock();
+        if unfinished.is_empty() { self.journal.clear() } else { self.journal.write(unfinished.iter().copied()) }
     }
 
     /// Lists for every target that is not complete who belongs to it; those that nobody knew before.
@@ -271,13 +318,19 @@ impl<'a> Hunt<'a> {
         Self { target, found: Vec::new(), is_complete: false, failed: None }
     }
 
-    fn kill(self) -> io::Result<usize> {
+    /// `lacking` gets those that could not be killed now.
+    fn kill(self, lacking: &mut Vec<Member>) -> io::Result<usize> {
         let mut count = 0;
         let mut failed = self.failed;
         for member in self.found {
             match signal(member, Signal::KILL) {
                 Ok(sent) => count += usize::from(sent),
-                Err(error) => failed = Some(error),
+                Err(error) => {
+                    if is_lack(&error) {
+                        lacking.push(member);
+                    }
+                    failed = Some(error);
+                }
             }
         }
         match failed {
@@ -304,6 +357,11 @@ fn wait_until_stopped(mut running: Vec<Member>) {
         }
         let _ = rustix::thread::nanosleep(&STOP_PERIOD);
     }
+}
+
+/// Whether it passes when somebody gives something back.
+fn is_lack(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
 fn signal(member: Member, signal: Signal) -> io::Result<bool> {
@@ -389,5 +447,38 @@ mod tests {
         assert!(!sleeper.0.wait().unwrap().success());
         assert!(!Stat::of(other.pid).unwrap().is_dead());
         assert_eq!(killer(&directory).shared.journal.read(), []);
+    }
+
+    #[test]
+    fn what_is_frozen_and_cannot_be_killed_for_lack_of_descriptors_is_killed_later() {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let directory = tempfile::tempdir().unwrap();
+        let (killer, mut sleeper) = (killer(&directory), Sleeper::new());
+        let member = sleeper.member();
+        signal(member, Signal::STOP).unwrap();
+        killer.shared.unfinished.lock().push(member);
+        let before = getrlimit(Resource::Nofile);
+
+        setrlimit(Resource::Nofile, Rlimit { current: Some(3), maximum: before.maximum }).unwrap();
+        killer.shared.finish();
+        setrlimit(Resource::Nofile, before).unwrap();
+        let left = killer.shared.journal.read();
+        killer.shared.work();
+
+        assert_eq!(left, [member], "another agent would know");
+        assert!(!sleeper.0.wait().unwrap().success());
+        assert_eq!(killer.shared.journal.read(), []);
+    }
+
+    #[test]
+    fn only_those_that_lack_something_are_tried_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let (killer, mut sleeper) = (killer(&directory), Sleeper::new());
+
+        let killed = killer.shared.kill(&[Target::Tree(sleeper.member(), None)]);
+
+        assert_eq!(killed.into_iter().flatten().collect::<Vec<_>>(), [1]);
+        assert!(killer.shared.unfinished.lock().is_empty());
+        sleeper.0.wait().unwrap();
     }
 }
