@@ -28,6 +28,7 @@ use crate::pidfd;
 use crate::procfs::Stat;
 use crate::reaper::{CHILDREN, Shell};
 use crate::remains;
+use crate::rights;
 use crate::spawn::{self, Newborn, Plan};
 use crate::tree::Member;
 use crate::user::{self, Account, Accounts};
@@ -194,10 +195,14 @@ fn prepare(user: &str, directory: &Path) -> Result<Account, String> {
         return Err(format!("the agent runs as {} and cannot run commands as user '{user}'", user::name(us)));
     }
     let shown = directory.display();
-    match std::fs::metadata(directory) {
+    // Whoever named it learns no more of it than the user could see.
+    match rights::as_account(&account, || std::fs::metadata(directory)).flatten() {
         Ok(metadata) if metadata.is_dir() => Ok(account),
         Ok(_) => Err(format!("setup_path {shown} is not a directory")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(format!("setup_path {shown} does not exist")),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Err(format!("user '{user}' may not enter setup_path {shown}"))
+        }
         Err(error) => Err(format!("setup_path {shown} cannot be entered: {error}")),
     }
 }

@@ -31,6 +31,7 @@ mod procfs;
 mod raw;
 mod reaper;
 mod remains;
+mod rights;
 mod sampler;
 mod spawn;
 mod tree;
@@ -169,12 +170,24 @@ impl Host {
     /// Whether the process runs, by its pid file. `known` is the life that was seen last; found
     /// again it counts whatever it is called now.
     pub async fn look(&self, identity: &Identity, known: Option<&Incarnation>) -> Look {
-        look::look(&self.shared.ground.blocking, &self.shared.boot, identity, known).await
+        let Ground { blocking, accounts, .. } = &self.shared.ground;
+        look::look(blocking, accounts, &self.shared.boot, identity, known).await
     }
 
     /// As [`Self::look`], where the answer is at hand. None: it takes a look.
     pub fn look_now(&self, identity: &Identity, known: Option<&Incarnation>) -> Option<Look> {
-        look::look_now(&self.shared.boot, identity, known)
+        look::look_now(&self.shared.ground.accounts, &self.shared.boot, identity, known)
+    }
+
+    /// Runs `work` on this thread with the rights of a user on files, and on nothing else. An error says in words
+    /// for people why there are none. May hang with the name service; `work` must not start anything.
+    pub fn as_user<T>(&self, user: &str, work: impl FnOnce() -> T) -> Result<T, String> {
+        if user == user::ROOT {
+            return Ok(work());
+        }
+        let account = self.shared.ground.accounts.find(user)?;
+        rights::as_account(&account, work)
+            .map_err(|error| format!("the rights of user '{user}' cannot be taken: {error}"))
     }
 
     /// Runs a command to its end. Dropped before, it leaves the command running.

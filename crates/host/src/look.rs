@@ -1,11 +1,12 @@
 //! "Is it there?": from the pid file to one life of a process, or the reason why not.
 //!
 //! Promised: a process counts only if it is alive, is what its spec says (by name and owner), and
-//! the pid file is to be trusted; a life that is known already needs no second look at its name,
+//! the pid file is to be trusted and readable for the spec's user; a life that is known already needs no second look at its name,
 //! which a replaced binary or a new title changes. Absent: translation of pids of other pid
 //! namespaces; such a pid means some other process here and fails the comparison of names.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{BootId, Identity, Incarnation, Look};
@@ -13,7 +14,8 @@ use proctor_model::{BootId, Identity, Incarnation, Look};
 use crate::blocking::{Blocking, NoAnswer};
 use crate::pidfd::{Process, Refused};
 use crate::pidfile::Refusal;
-use crate::{pidfile, procfs, user};
+use crate::user::{Account, Accounts};
+use crate::{pidfile, procfs, rights, user};
 
 const LIMIT: Duration = Duration::from_secs(5);
 const SCRIPT_ARGUMENTS_MAX: usize = 8;
@@ -21,18 +23,18 @@ const INTERPRETERS: [&str; 10] = ["sh", "bash", "dash", "ash", "busybox", "perl"
 /// Interpreters that carry a version in their name.
 const INTERPRETER_FAMILIES: [&str; 5] = ["python", "lua", "perl5", "ruby", "php"];
 
-pub(crate) async fn look(blocking: &Blocking, boot: &BootId, identity: &Identity, known: Option<&Incarnation>) -> Look {
-    let work = {
-        let (boot, identity, known) = (boot.clone(), identity.clone(), known.cloned());
-        move || find(&boot, &identity, known.as_ref())
-    };
-    let path = identity.pid_path.as_str();
-    let unclear = match blocking.run(path, LIMIT, work).await {
-        Ok(Ok(life)) => return Look::Running(life),
-        Ok(Err(Refusal::Absent(reason))) => return Look::Absent(reason),
-        Ok(Err(Refusal::Dead { pid, reason })) => return Look::Dead { pid, reason },
-        Ok(Err(Refusal::Unclear(reason))) => reason,
-        Err(NoAnswer) => format!("pid file {path} did not answer"),
+pub(crate) async fn look(
+    blocking: &Blocking,
+    accounts: &Accounts,
+    boot: &BootId,
+    identity: &Identity,
+    known: Option<&Incarnation>,
+) -> Look {
+    let unclear = match find_on_thread(blocking, accounts, boot, identity, known).await {
+        Ok(life) => return Look::Running(life),
+        Err(Refusal::Absent(reason)) => return Look::Absent(reason),
+        Err(Refusal::Dead { pid, reason }) => return Look::Dead { pid, reason },
+        Err(Refusal::Unclear(reason)) => reason,
     };
     // A file that cannot be read says nothing about a life that we know to go on, and "absent"
     // would start a second copy.
@@ -42,11 +44,47 @@ pub(crate) async fn look(blocking: &Blocking, boot: &BootId, identity: &Identity
     }
 }
 
+/// The name service and the file system may hang, each for itself.
+async fn find_on_thread(
+    blocking: &Blocking,
+    accounts: &Accounts,
+    boot: &BootId,
+    identity: &Identity,
+    known: Option<&Incarnation>,
+) -> Result<Incarnation, Refusal> {
+    let user = identity.user.as_str();
+    let account = match (user == user::ROOT).then(Account::root).map(Arc::new).or_else(|| accounts.known(user)) {
+        Some(account) => account,
+        None => {
+            let (accounts, name) = (accounts.clone(), user.to_owned());
+            let found = blocking.run(&format!("user {user}"), LIMIT, move || accounts.find(&name)).await;
+            let found = found.unwrap_or_else(|NoAnswer| Err(format!("user '{user}' cannot be looked up in time")));
+            found.map_err(Refusal::Unclear)?
+        }
+    };
+    let work = {
+        let (boot, identity, known) = (boot.clone(), identity.clone(), known.cloned());
+        move || find(&account, &boot, &identity, known.as_ref())
+    };
+    let path = identity.pid_path.as_str();
+    let found = blocking.run(path, LIMIT, work).await;
+    found.unwrap_or_else(|NoAnswer| Err(Refusal::Unclear(format!("pid file {path} did not answer"))))
+}
+
 /// The answer where nobody has to wait for it: the pid file lies in the kernel's memory, and its process
 /// is dead or the one that is known. None: [`look`] has to find out.
-pub(crate) fn look_now(boot: &BootId, identity: &Identity, known: Option<&Incarnation>) -> Option<Look> {
+pub(crate) fn look_now(
+    accounts: &Accounts,
+    boot: &BootId,
+    identity: &Identity,
+    known: Option<&Incarnation>,
+) -> Option<Look> {
     let path = identity.pid_path.as_str();
-    let pid = pidfile::read_cached(Path::new(path))?;
+    let read = || pidfile::read_cached(Path::new(path));
+    let pid = match identity.user.as_str() {
+        user::ROOT => read(),
+        user => rights::as_account(accounts.known(user)?.as_ref(), read).ok()?,
+    }?;
     match (Process::open(pid), known) {
         (Err(Refused::Gone), None) => Some(Look::Dead { pid, reason: runs_not(pid, path) }),
         (Ok(process), Some(known)) if process.is_alive() && process.life(boot) == *known => {
@@ -69,11 +107,28 @@ pub(crate) fn is_alive(life: &Incarnation, boot: &BootId) -> bool {
     }
 }
 
-fn find(boot: &BootId, identity: &Identity, known: Option<&Incarnation>) -> Result<Incarnation, Refusal> {
-    let (name, user) = (identity.proc_name.as_str(), identity.user.as_str());
-    let path = pidfile::resolve(identity.pid_path.as_str(), name);
+/// The pid file, and the pid in it as far as the user of the process may read it: whoever named the file runs
+/// commands as that user, and learns no more than that.
+fn read_pid(account: &Account, identity: &Identity) -> Result<(PathBuf, i32), Refusal> {
     let us = rustix::process::geteuid().as_raw();
-    let pid = pidfile::read(&path, |owner| Ok(owner == 0 || owner == us || owner == user::uid(user)?))?;
+    let read = || {
+        let path = pidfile::resolve(identity.pid_path.as_str(), identity.proc_name.as_str());
+        let pid = pidfile::read(&path, |owner| owner == 0 || owner == us || owner == account.uid)?;
+        Ok((path, pid))
+    };
+    let user = &account.name;
+    rights::as_account(account, read)
+        .unwrap_or_else(|error| Err(Refusal::Unclear(format!("the rights of user '{user}' cannot be taken: {error}"))))
+}
+
+fn find(
+    account: &Account,
+    boot: &BootId,
+    identity: &Identity,
+    known: Option<&Incarnation>,
+) -> Result<Incarnation, Refusal> {
+    let (name, user) = (identity.proc_name.as_str(), identity.user.as_str());
+    let (path, pid) = read_pid(account, identity)?;
     let path = path.display();
 
     let process = Process::open(pid).map_err(|refused| match refused {
@@ -99,9 +154,8 @@ fn find(boot: &BootId, identity: &Identity, known: Option<&Incarnation>) -> Resu
         let other = executable.unwrap_or_else(|| process.stat.name.clone());
         return Err(format!("pid {pid} of {path} is '{}', not '{name}'", other.escape_debug()).into());
     }
-    let wanted = user::uid(user)?;
     let owner = procfs::owner(pid);
-    if wanted != 0 && owner != Some(wanted) {
+    if account.uid != 0 && owner != Some(account.uid) {
         let owner = owner.map_or_else(|| "nobody we know".to_owned(), user::name);
         return Err(format!("pid {pid} of {path} runs as {owner}, not as {user}").into());
     }

@@ -1,9 +1,9 @@
 //! Pid files, read without trust: anybody may have written anything there.
 //!
 //! Promised: no read blocks on a FIFO or a device, follows a link or reads more than 64 bytes;
-//! every refusal says why and names the file, and quotes nothing of it but a pid: the file may be any file
-//! that root can read. Absent: a limit of time (a network file system may
-//! hang), see [`crate::blocking`]; and any knowledge of whether the pid runs, see [`crate::look`].
+//! every refusal says why and names the file, and quotes nothing of it but a pid. Absent: rights, since the caller
+//! reads with those of the spec's user ([`crate::rights`]); a limit of time (a network file system may hang), see
+//! [`crate::blocking`]; and any knowledge of whether the pid runs, see [`crate::look`].
 
 use std::fs::{FileType, OpenOptions};
 use std::io::{IoSliceMut, Read};
@@ -46,7 +46,7 @@ impl From<String> for Refusal {
 
 /// The pid in a pid file, or the reason for people why there is none. `may_own` says whether a
 /// user may own such a file.
-pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> Result<bool, String>) -> Result<i32, Refusal> {
+pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> bool) -> Result<i32, Refusal> {
     let shown = path.display();
     let file = OpenOptions::new()
         .read(true)
@@ -56,6 +56,7 @@ pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> Result<bool, String
         Some(libc::ENOENT | libc::ENOTDIR) => Refusal::Absent(format!("no pid file {shown}")),
         Some(libc::ELOOP) => Refusal::Absent(format!("pid file {shown} is a symbolic link")),
         Some(libc::ENXIO) => Refusal::Absent(format!("pid file {shown} is a socket or device, not a regular file")),
+        Some(libc::EACCES) => Refusal::Unclear(format!("pid file {shown} is not readable for the process's user")),
         _ => Refusal::Unclear(format!("pid file {shown} cannot be opened: {error}")),
     })?;
     let unreadable = |error: std::io::Error| Refusal::Unclear(format!("pid file {shown} cannot be read: {error}"));
@@ -64,7 +65,7 @@ pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> Result<bool, String
     if !metadata.is_file() {
         return Err(format!("pid file {shown} is a {}, not a regular file", kind(metadata.file_type())).into());
     }
-    if !may_own(metadata.uid())? {
+    if !may_own(metadata.uid()) {
         return Err(format!("pid file {shown} belongs to {}", crate::user::name(metadata.uid())).into());
     }
     let mut text = Vec::with_capacity(BYTES_MAX);
@@ -183,7 +184,7 @@ mod tests {
         std::os::unix::fs::symlink(&plain, &link).unwrap();
 
         assert_eq!(read_cached(&plain), None, "nobody has asked its file system");
-        assert_eq!(read(&plain, |_| Ok(true)).unwrap(), 4242);
+        assert_eq!(read(&plain, |_| true).unwrap(), 4242);
         // Not every file system is one of this host.
         assert!(matches!(read_cached(&plain), Some(4242) | None));
         for other in [&link, &odd, &dir.path().to_owned(), &dir.path().join("none")] {

@@ -15,6 +15,8 @@ use parking_lot::Mutex;
 /// Commands come in crowds, of few users.
 const KEPT: Duration = Duration::from_secs(5);
 const KEPT_MAX: usize = 256;
+/// Known without asking.
+pub(crate) const ROOT: &str = "root";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
@@ -27,6 +29,12 @@ pub(crate) struct Account {
 }
 
 impl Account {
+    /// Without asking anybody, and so without its groups, which root does not need.
+    pub(crate) fn root() -> Self {
+        let (name, home, shell) = (ROOT.to_owned(), PathBuf::from("/root"), PathBuf::from("/bin/sh"));
+        Self { name, uid: 0, gid: 0, groups: Vec::new(), home, shell }
+    }
+
     /// The account, or the reason for people why there is none.
     pub(crate) fn find(name: &str) -> Result<Self, String> {
         let user = find(name)?;
@@ -61,6 +69,14 @@ impl Accounts {
         known.get(name).filter(|known| known.at.elapsed() < KEPT).map(|known| Arc::clone(&known.account))
     }
 
+    /// As [`Account::find`], and only if it was not asked for a moment ago.
+    pub(crate) fn find(&self, name: &str) -> Result<Arc<Account>, String> {
+        match self.known(name) {
+            Some(account) => Ok(account),
+            None => Ok(self.keep(name, Account::find(name)?)),
+        }
+    }
+
     /// `name` is what was asked for.
     pub(crate) fn keep(&self, name: &str, account: Account) -> Arc<Account> {
         let account = Arc::new(account);
@@ -71,14 +87,6 @@ impl Accounts {
         }
         account
     }
-}
-
-/// The user id, or the reason for people why there is none.
-pub(crate) fn uid(name: &str) -> Result<u32, String> {
-    if name == "root" {
-        return Ok(0);
-    }
-    find(name).map(|user| user.uid.as_raw())
 }
 
 /// The name of a user id, for people.

@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::{chown, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
@@ -263,6 +263,7 @@ async fn the_owners_of_file_and_process_are_compared_with_the_user() {
     let path = world.path("x.pid");
     let process = Started::new("/bin/sleep", &["1000"]);
     fs::write(&path, process.pid().to_string()).unwrap();
+    fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
     let mut wanted = identity("sleep", &path);
     wanted.user = "nobody".parse().unwrap();
 
@@ -275,4 +276,43 @@ async fn the_owners_of_file_and_process_are_compared_with_the_user() {
     assert!(matches!(other_owner, Look::Absent(reason) if reason.ends_with("runs as root, not as nobody")));
     assert!(matches!(no_user, Look::Absent(reason) if reason.contains("does not exist")));
     assert!(other_file.contains("belongs to uid 54321"), "{other_file}");
+}
+
+#[tokio::test]
+async fn a_pid_file_that_the_user_may_not_read_tells_nothing_about_itself() {
+    if !is_root() {
+        return skip("only root runs commands as other users");
+    }
+    let world = World::new();
+    let path = world.path("secret");
+    let directory = path.parent().unwrap();
+    let process = Started::new("/bin/sleep", &["1000"]);
+    let mut named = identity("sleep", &path);
+    named.user = "nobody".parse().unwrap();
+    // A life, a dead one, no pid, and nothing at all.
+    let contents = [Some(process.pid().to_string()), Some("4194301".to_owned()), Some("31415926".to_owned()), None];
+    let modes = [(0o700, 0o644), (0o755, 0o600)];
+    let mut told = Vec::new();
+
+    for (directory_mode, mode) in modes {
+        for content in &contents {
+            let _ = fs::remove_file(&path);
+            if let Some(content) = content {
+                fs::write(&path, content).unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            }
+            fs::set_permissions(directory, fs::Permissions::from_mode(directory_mode)).unwrap();
+            told.push(format!("{:?}", world.host.look(&named, None).await));
+            assert_eq!(world.host.look_now(&named, None), None);
+        }
+    }
+
+    let shown = path.display();
+    let unreadable = format!("Absent(\"pid file {shown} is not readable for the process's user\")");
+    let missing = format!("Absent(\"no pid file {shown}\")");
+    let hidden = vec![unreadable; 7];
+    assert_eq!(told, [hidden.as_slice(), &[missing]].concat(), "the last one in a directory that it may read");
+    named.user = "root".parse().unwrap();
+    fs::write(&path, process.pid().to_string()).unwrap();
+    assert!(matches!(world.host.look(&named, None).await, Look::Running(_)), "root's own pid file is private");
 }

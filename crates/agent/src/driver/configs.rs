@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{ConfigFile, EventKind, Incarnation, ProcessKey, Spec};
+use proctor_model::{ConfigFile, EventKind, Incarnation, ProcessKey, Spec, UserName};
 use proctor_runtime::clock;
 use proctor_supervise::{Process, Time};
 use tokio::sync::Semaphore;
@@ -59,6 +59,7 @@ struct Followed {
 #[derive(Debug)]
 struct Job {
     key: ProcessKey,
+    user: UserName,
     ticket: u64,
     files: Vec<Watched>,
 }
@@ -135,7 +136,8 @@ impl Configs {
             self.tickets += 1;
             followed.checking = Some(self.tickets);
             let files = std::mem::take(&mut followed.files);
-            jobs.push(Job { key, ticket: self.tickets, files });
+            let user = followed.spec.identity.user.clone();
+            jobs.push(Job { key, user, ticket: self.tickets, files });
         }
         jobs
     }
@@ -179,7 +181,7 @@ impl Driver {
         }
         let policy = self.policy();
         for mut job in self.configs.take_due(now) {
-            let bounds = Bounds::new(policy.clone(), &job.key.namespace);
+            let bounds = Bounds::new(policy.clone(), &job.key.namespace).of_user(self.host.clone(), job.user.clone());
             let (checks, inbox) = (self.configs.checks.clone(), self.inbox.clone());
             self.tasks.spawn("configs", async move {
                 let Ok(permit) = checks.acquire_owned().await else { return };

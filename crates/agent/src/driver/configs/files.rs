@@ -1,7 +1,7 @@
 //! The files of a configmap as they are on the disk, compared with what they should be.
 //!
 //! Promised: a file is read only when it may have changed, never more than [`FILE_BYTES_MAX`] of one
-//! and [`CHECK_BYTES_MAX`] in one check; a change is told when right becomes wrong or wrong becomes
+//! and [`CHECK_BYTES_MAX`] in one check, and only with the rights of the process's user; a change is told when right becomes wrong or wrong becomes
 //! right. Absent: a limit of time, so this runs on a thread where it may hang; what a wrong file
 //! holds, which is told to nobody.
 
@@ -12,7 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use md5::{Digest, Md5};
-use proctor_model::{ConfigFile, Namespace};
+use proctor_host::Host;
+use proctor_model::{ConfigFile, Namespace, UserName};
 
 use crate::policy::Policy;
 use crate::regular::{Stamp, open_regular};
@@ -25,31 +26,48 @@ const CHECK_BYTES_MAX: u64 = 256 * 1024 * 1024;
 const SETTLED_SECS: i64 = 2;
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Which files may be looked at: those inside the paths of the host's policy.
+/// Which files may be looked at: those inside the paths of the host's policy, and those that the user of the
+/// process may read. By comparing hashes a caller would learn what is in the others.
 #[derive(Debug, Default)]
-pub(super) struct Bounds(Option<(Arc<Policy>, Namespace)>);
+pub(super) struct Bounds {
+    policy: Option<(Arc<Policy>, Namespace)>,
+    /// None: with the agent's own rights.
+    user: Option<(Host, UserName)>,
+}
 
 impl Bounds {
     pub(super) fn new(policy: Option<Arc<Policy>>, namespace: &Namespace) -> Self {
-        Self(policy.map(|policy| (policy, namespace.clone())))
+        Self { policy: policy.map(|policy| (policy, namespace.clone())), user: None }
     }
 
-    fn has_policy(&self) -> bool {
-        self.0.is_some()
+    pub(super) fn of_user(self, host: Host, user: UserName) -> Self {
+        Self { user: Some((host, user)), ..self }
     }
 
     fn allow(&self, path: &Path) -> bool {
-        self.0.as_ref().is_none_or(|(policy, namespace)| policy.allows_file(namespace, path))
+        self.policy.as_ref().is_none_or(|(policy, namespace)| policy.allows_file(namespace, path))
     }
 
     /// A link may have been changed since.
-    fn check_opened(&self, file: &File) -> io::Result<()> {
-        let Some((policy, namespace)) = &self.0 else { return Ok(()) };
+    fn allow_opened(&self, file: &File) -> io::Result<bool> {
+        let Some((policy, namespace)) = &self.policy else { return Ok(true) };
         let real = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-        match policy.allows_opened(namespace, &real) {
-            true => Ok(()),
-            false => Err(ErrorKind::PermissionDenied.into()),
-        }
+        Ok(policy.allows_opened(namespace, &real))
+    }
+
+    /// Looks at a file with the rights of the user: what the kernel opens for it, it may read.
+    fn look<T>(&self, look: impl FnOnce() -> io::Result<T>) -> Result<T, State> {
+        let looked = match &self.user {
+            Some((host, user)) => host.as_user(user.as_str(), look).map_err(State::Unreadable)?,
+            None => look(),
+        };
+        looked.map_err(|error| match (error.kind(), &self.user) {
+            (ErrorKind::NotFound | ErrorKind::NotADirectory, _) => State::Missing,
+            (ErrorKind::PermissionDenied, Some((_, user))) => {
+                State::Unreadable(format!("user '{}' may not read it", user.as_str()))
+            }
+            _ => State::Unreadable(error.to_string()),
+        })
     }
 }
 
@@ -91,13 +109,6 @@ impl State {
             Self::Outside => "outside",
         }
     }
-
-    fn of_error(error: &io::Error) -> Self {
-        if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
-            return Self::Missing;
-        }
-        Self::Unreadable(error.to_string())
-    }
 }
 
 impl Watched {
@@ -132,9 +143,9 @@ impl Watched {
         if !bounds.allow(path) {
             return Some((State::Outside, None));
         }
-        let metadata = match std::fs::metadata(path) {
+        let metadata = match bounds.look(|| std::fs::metadata(path)) {
             Ok(metadata) => metadata,
-            Err(error) => return Some((State::of_error(&error), None)),
+            Err(state) => return Some((state, None)),
         };
         let stamp = Stamp::of(&metadata);
         if self.stamp == Some(stamp) {
@@ -151,8 +162,7 @@ impl Watched {
             Ok((Some(md5), stamp)) if md5.eq_ignore_ascii_case(self.file.md5.trim()) => (State::Right, Some(stamp)),
             Ok((Some(_), stamp)) => (State::Differs, Some(stamp)),
             Ok((None, stamp)) => (State::TooLarge, Some(stamp)),
-            Err(error) if error.kind() == ErrorKind::PermissionDenied && bounds.has_policy() => (State::Outside, None),
-            Err(error) => (State::of_error(&error), None),
+            Err(state) => (state, None),
         })
     }
 }
@@ -164,9 +174,12 @@ pub(super) fn check(files: &mut [Watched], now_secs: i64, bounds: &Bounds) -> Ve
 }
 
 /// None: it has grown too large since it was looked at.
-fn md5_of(path: &Path, bounds: &Bounds) -> io::Result<(Option<String>, Stamp)> {
-    let (file, metadata) = open_regular(path)?;
-    bounds.check_opened(&file)?;
+fn md5_of(path: &Path, bounds: &Bounds) -> Result<(Option<String>, Stamp), State> {
+    let (file, metadata) = bounds.look(|| open_regular(path))?;
+    let unreadable = |error: io::Error| State::Unreadable(error.to_string());
+    if !bounds.allow_opened(&file).map_err(unreadable)? {
+        return Err(State::Outside);
+    }
     let mut file = file.take(FILE_BYTES_MAX + 1);
     let (mut hasher, mut buffer, mut bytes) = (Md5::new(), vec![0; BUFFER_BYTES], 0);
     loop {
@@ -177,7 +190,7 @@ fn md5_of(path: &Path, bounds: &Bounds) -> io::Result<(Option<String>, Stamp)> {
                 bytes += count as u64;
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(unreadable(error)),
         }
     }
     let md5 = (bytes <= FILE_BYTES_MAX).then(|| format!("{:x}", hasher.finalize()));
@@ -332,7 +345,41 @@ mod tests {
         let opened = File::open(world.path()).unwrap();
 
         assert_eq!(told, [State::Outside, State::Outside, State::Outside]);
-        assert!(world.bounds.check_opened(&opened).is_err(), "a link that was changed after the look");
+        assert!(!world.bounds.allow_opened(&opened).unwrap(), "a link that was changed after the look");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_the_user_may_not_read_is_neither_hashed_nor_found() {
+        use std::os::unix::fs::PermissionsExt;
+        if !rustix::process::geteuid().is_root() {
+            return; // there is one user only
+        }
+        let (mut world, tasks) = (World::new(MD5_OF_ONE), proctor_runtime::Tasks::default());
+        let state = tempfile::tempdir().unwrap();
+        let options = proctor_host::Options { state_dir: state.path().to_owned() };
+        let host = Host::new(options, &tasks).unwrap();
+        let set_mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        let of = |path: &Path| {
+            let path = path.to_str().unwrap().parse().unwrap();
+            vec![Watched::new(ConfigFile { path, md5: MD5_OF_ONE.to_owned() })]
+        };
+        let denied = || vec![State::Unreadable("user 'nobody' may not read it".to_owned())];
+        world.bounds = Bounds::default().of_user(host.clone(), "nobody".parse().unwrap());
+        set_mode(world.dir.path(), 0o755);
+
+        set_mode(&world.path(), 0o600);
+        assert_eq!(world.check(), denied());
+        set_mode(&world.path(), 0o644);
+        assert_eq!(world.check(), [State::Right]);
+        set_mode(world.dir.path(), 0o700);
+        for path in [world.path(), world.path().with_extension("missing")] {
+            world.files = of(&path);
+            assert_eq!(world.check(), denied(), "whether it is there is not told either");
+        }
+        world.bounds = Bounds::default().of_user(host, "root".parse().unwrap());
+        world.files = of(&world.path());
+        assert_eq!(world.check(), []);
+        tasks.end(std::time::Duration::from_secs(10)).await;
     }
 
     #[test]

@@ -177,6 +177,7 @@ pub(super) const PHRASES: &[(&str, &str)] = &[
     ("process {} runs already", "进程 {} 已在运行"),
     ("the process is not running: {sentence}", "进程未运行：{sentence}"),
     ("no pid file {}", "没有 pid 文件 {}"),
+    ("pid file {} is not readable for the process's user", "进程的用户无权读取 pid 文件 {}"),
     ("pid {} of {} does not run", "{} 号进程（{}）没有运行"),
     ("pid {} of {} has just ended", "{} 号进程（{}）刚刚结束"),
     ("pid {} of {} is dead, and its parent has not noticed", "{} 号进程（{}）已死亡，其父进程尚未回收"),
