@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
 use proctor_host::Host;
-use proctor_runtime::{Backoff, clock};
-use proctor_wire::{AgentCodec, FromAgent, FromServer, WireError};
+use proctor_runtime::{Backoff, clock, prepare_link};
+use proctor_wire::{AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, WireError, ends};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::codec::Framed;
@@ -24,7 +24,6 @@ use crate::words;
 use crate::{AgentError, Options};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-const WRITE_LIMIT: Duration = Duration::from_secs(15);
 /// Messages that may wait for the socket.
 const OUTBOX_MAX: usize = 1024;
 /// A certificate is renewed when less than this is left.
@@ -52,20 +51,8 @@ pub(crate) struct Link {
 
 #[derive(Debug, thiserror::Error)]
 enum Ended {
-    #[error("cannot connect")]
-    Connect(#[from] std::io::Error),
-    #[error("the server does not answer")]
-    Silent,
-    #[error("the server does not read")]
-    Stuck,
-    #[error("the server closed the connection")]
-    Closed,
-    #[error("the server is busy")]
-    Busy(Duration),
-    #[error("the server refused: {reason}")]
-    Refused { reason: String, retry: bool },
-    #[error("the link broke")]
-    Wire(#[from] WireError),
+    #[error(transparent)]
+    Link(#[from] NoSession),
     #[error("{0}")]
     Expired(String),
     #[error("the identity cannot be used")]
@@ -74,7 +61,35 @@ enum Ended {
     Shutdown,
 }
 
-type Frames = Framed<TlsStream<TcpStream>, AgentCodec>;
+impl From<Lost> for Ended {
+    fn from(lost: Lost) -> Self {
+        Self::Link(lost.into())
+    }
+}
+
+impl From<std::io::Error> for Ended {
+    fn from(error: std::io::Error) -> Self {
+        Self::Link(error.into())
+    }
+}
+
+impl From<WireError> for Ended {
+    fn from(error: WireError) -> Self {
+        Self::Link(error.into())
+    }
+}
+
+type Stream = TlsStream<Counted<TcpStream>>;
+type Frames = Framed<Stream, AgentCodec>;
+type Sender = Outgoing<Stream, FromServer, FromAgent>;
+type Receiver = Incoming<Stream, FromServer, FromAgent>;
+
+/// A session that the server has opened.
+struct Opened {
+    sender: Sender,
+    receiver: Receiver,
+    beat: Duration,
+}
 
 impl Link {
     pub(crate) fn new(
@@ -102,9 +117,9 @@ impl Link {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
         loop {
             let ended = match self.connect().await {
-                Ok((frames, beat)) => {
+                Ok(opened) => {
                     let since = self.host.now();
-                    let ended = Box::pin(self.carry(frames, beat)).await;
+                    let ended = Box::pin(self.carry(opened)).await;
                     // A session that breaks again at once is no reason to come back at once.
                     if self.host.now().saturating_sub(since) > STEADY {
                         backoff.reset();
@@ -116,40 +131,25 @@ impl Link {
             };
             let wait = match &ended {
                 Ended::Shutdown => return Ok(()),
-                Ended::Busy(wait) => *wait,
-                Ended::Refused { retry: false, .. } => REFUSED_WAIT,
-                Ended::Connect(_)
-                | Ended::Silent
-                | Ended::Stuck
-                | Ended::Closed
-                | Ended::Refused { .. }
-                | Ended::Wire(_)
-                | Ended::Expired(_)
-                | Ended::Pki(_) => backoff.next_wait(),
+                Ended::Link(NoSession::Busy(wait)) => *wait,
+                Ended::Link(NoSession::Refused { retry: false, .. }) => REFUSED_WAIT,
+                Ended::Link(_) | Ended::Expired(_) | Ended::Pki(_) => backoff.next_wait(),
             };
             let why = match &ended {
-                Ended::Connect(error) => words::explain(error, &self.server),
-                Ended::Wire(error) => words::explain(error, &self.server),
-                Ended::Silent
-                | Ended::Stuck
-                | Ended::Closed
-                | Ended::Busy(_)
-                | Ended::Refused { .. }
-                | Ended::Expired(_)
-                | Ended::Pki(_)
-                | Ended::Shutdown => proctor_runtime::chain(&ended),
+                Ended::Link(no_session) => words::explain(no_session, &self.server),
+                Ended::Expired(_) | Ended::Pki(_) | Ended::Shutdown => proctor_runtime::chain(&ended),
             };
             tracing::warn!(server = %self.server, why, ?wait, "no session with the server");
             tokio::time::sleep(wait).await;
         }
     }
 
-    async fn connect(&self) -> Result<(Frames, Duration), Ended> {
+    async fn connect(&self) -> Result<Opened, Ended> {
         let greeting = Box::pin(self.greet());
-        tokio::time::timeout(CONNECT_LIMIT, greeting).await.map_err(|_| Ended::Silent)?
+        tokio::time::timeout(CONNECT_LIMIT, greeting).await.map_err(|_| NoSession::Silent)?
     }
 
-    async fn greet(&self) -> Result<(Frames, Duration), Ended> {
+    async fn greet(&self) -> Result<Opened, Ended> {
         let identity = &self.identity;
         if let Ok(expires_at) = proctor_pki::expires_at(&identity.current_certificate())
             && expires_at.as_millisecond() <= clock::unix_millis()
@@ -159,9 +159,11 @@ impl Link {
         let config =
             proctor_pki::session_config(&identity.authority_pem, &identity.current_certificate(), &identity.key)?;
         let tcp = TcpStream::connect(&self.server).await?;
-        tcp.set_nodelay(true)?;
+        prepare_link(&tcp)?;
+        let tcp = Counted::new(tcp);
+        let counters = tcp.counters();
         let tls = TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), tcp).await?;
-        let mut frames = Framed::new(tls, AgentCodec::new());
+        let mut frames: Frames = Framed::new(tls, AgentCodec::new());
         let mut facts = self.host.facts();
         facts.agent_version = env!("CARGO_PKG_VERSION").to_owned();
         let policy = self.policy.in_force().map(|path| path.display().to_string());
@@ -176,26 +178,14 @@ impl Link {
             seen_epoch: Some(identity.seen_epoch().max(self.last_epoch.load(Ordering::Acquire))),
         };
         frames.send(hello).await?;
-        match frames.next().await.ok_or(Ended::Closed)?? {
-            FromServer::Welcome { epoch, beat_interval, .. } => {
-                tracing::info!(server = %self.server, epoch, "connected");
-                frames.send(self.settle(epoch)).await?;
-                Ok((frames, beat_interval))
-            }
-            FromServer::Busy { retry_after } => Err(Ended::Busy(retry_after)),
-            FromServer::Refused { reason, retry } => Err(Ended::Refused { reason, retry }),
-            FromServer::Enrolled { .. }
-            | FromServer::Operate { .. }
-            | FromServer::Acknowledge { .. }
-            | FromServer::Cancel { .. }
-            | FromServer::Assign { .. }
-            | FromServer::AssignPools { .. }
-            | FromServer::Renewed { .. }
-            | FromServer::EventsSeen { .. }
-            | FromServer::Beat
-            | FromServer::Unreadable { .. }
-            | FromServer::Unknown => Err(Ended::Closed),
-        }
+        let answer = frames.next().await.ok_or(NoSession::Closed)??;
+        let FromServer::Welcome { epoch, beat_interval: beat, .. } = answer else {
+            return Err(NoSession::answered(answer).into());
+        };
+        tracing::info!(server = %self.server, epoch, "connected");
+        frames.send(self.settle(epoch)).await?;
+        let (sender, receiver) = ends(frames, counters);
+        Ok(Opened { sender, receiver, beat })
     }
 
     /// Records the session before there is work on it. Where the disk is full the agent still serves.
@@ -208,14 +198,13 @@ impl Link {
         FromAgent::Settled { epoch, recorded: recorded.is_ok() }
     }
 
-    async fn carry(&self, frames: Frames, beat: Duration) -> Ended {
+    async fn carry(&self, Opened { sender, receiver, beat }: Opened) -> Ended {
         let (outbox, messages) = mpsc::channel(OUTBOX_MAX);
         if self.inbox.send(Input::Connected(outbox)).await.is_err() {
             return Ended::Shutdown;
         }
-        let (sender, receiver) = frames.split();
         let result = tokio::select! {
-            result = self.listen(receiver, beat * SILENT_BEATS_MAX) => result,
+            result = self.listen(receiver, beat) => result,
             result = self.talk(sender, messages, beat) => result,
         };
         match result {
@@ -224,20 +213,23 @@ impl Link {
         }
     }
 
-    async fn listen(&self, mut receiver: SplitStream<Frames>, silence_max: Duration) -> Result<Infallible, Ended> {
-        let mut heard = self.host.now();
-        loop {
-            let message = tokio::time::timeout(silence_max, receiver.next()).await.map_err(|_| Ended::Silent)?;
-            // After a long sleep what waits in the socket is old: the server has given it up.
+    async fn listen(&self, mut receiver: Receiver, beat: Duration) -> Result<Infallible, Ended> {
+        let silence_max = beat * SILENT_BEATS_MAX;
+        let mut awake_at = self.host.now();
+        // After a long sleep what waits in the socket is old: the server has given it up.
+        let mut was_awake = || {
             let now = self.host.now();
-            if now.saturating_sub(heard) > silence_max {
-                return Err(Ended::Silent);
+            now.saturating_sub(std::mem::replace(&mut awake_at, now)) <= silence_max
+        };
+        loop {
+            let message = receiver.next(silence_max, beat, |_| was_awake()).await?;
+            if !was_awake() {
+                return Err(NoSession::Silent.into());
             }
-            heard = now;
-            match message.ok_or(Ended::Closed)?? {
+            match message {
                 FromServer::Beat => {}
                 FromServer::Renewed { certificate_pem } => self.renewed(&certificate_pem),
-                FromServer::Refused { reason, retry } => return Err(Ended::Refused { reason, retry }),
+                FromServer::Refused { reason, retry } => return Err(NoSession::Refused { reason, retry }.into()),
                 message @ (FromServer::Operate { .. }
                 | FromServer::Acknowledge { .. }
                 | FromServer::Cancel { .. }
@@ -255,11 +247,12 @@ impl Link {
 
     async fn talk(
         &self,
-        mut sender: SplitSink<Frames, FromAgent>,
+        mut sender: Sender,
         mut messages: mpsc::Receiver<FromAgent>,
         beat: Duration,
     ) -> Result<Infallible, Ended> {
         let mut beats = tokio::time::interval(beat);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut renewals = tokio::time::interval(RENEW_PERIOD);
         loop {
             let message = tokio::select! {
@@ -272,15 +265,12 @@ impl Link {
                 _ = renewals.tick() => self.renewal(),
             };
             let Some(message) = message else { continue };
-            let sent = async {
+            feed(&mut sender, message).await?;
+            // What else waits goes into the same flush.
+            while let Ok(message) = messages.try_recv() {
                 feed(&mut sender, message).await?;
-                // What else waits goes into the same flush.
-                while let Ok(message) = messages.try_recv() {
-                    feed(&mut sender, message).await?;
-                }
-                sender.flush().await
-            };
-            tokio::time::timeout(WRITE_LIMIT, sent).await.map_err(|_| Ended::Stuck)??;
+            }
+            sender.flush().await?;
         }
     }
 
@@ -302,9 +292,9 @@ impl Link {
 }
 
 /// A message that no frame can carry is left out: the next session would fail on it too.
-async fn feed(sender: &mut SplitSink<Frames, FromAgent>, message: FromAgent) -> Result<(), WireError> {
+async fn feed(sender: &mut Sender, message: FromAgent) -> Result<(), Lost> {
     match sender.feed(message).await {
-        Err(error @ (WireError::FrameTooLarge { .. } | WireError::TooManyItems { .. })) => {
+        Err(Lost::Broken(error @ (WireError::FrameTooLarge { .. } | WireError::TooManyItems { .. }))) => {
             tracing::error!(%error, "left out a message that is too large");
             Ok(())
         }

@@ -1,5 +1,5 @@
 //! What every long-running program of ours needs: named tasks that end, backoff, the clock, logging
-//! that never blocks, and private files.
+//! that never blocks, private files, and the sockets of links.
 //!
 //! Promised: a task that was spawned here ends when its program shuts down, and its panic is logged with
 //! its name; when a critical one ends, the program is told and must not continue without it; logging
@@ -11,10 +11,12 @@ mod backoff;
 pub mod clock;
 mod log;
 pub mod private;
+mod socket;
 mod tasks;
 
 pub use backoff::Backoff;
 pub use log::LogSink;
+pub use socket::prepare_link;
 pub use tasks::{TaskFailed, Tasks};
 
 /// Returns when the program is asked to end, by SIGTERM or SIGINT.

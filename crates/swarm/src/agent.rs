@@ -128,6 +128,11 @@ impl SimAgent {
         self.generation
     }
 
+    /// Of the last session; 0 before the first.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// A session has opened: what the server has not acknowledged is sent again.
     pub(crate) fn handle_connected(&mut self, now: Now, epoch: u64) {
         if epoch <= self.epoch {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use futures::{SinkExt, StreamExt};
 use proctor_model::{AgentId, HostFacts, HostKey};
 use proctor_pki::{AgentKey, JoinToken};
-use proctor_runtime::{Backoff, clock};
-use proctor_wire::{AgentCodec, FromAgent, FromServer, WireError};
+use proctor_runtime::{Backoff, clock, prepare_link};
+use proctor_wire::{AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, WireError, ends};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
@@ -22,7 +22,6 @@ use crate::figures::{Figures, Latency};
 use crate::identity::{Identities, Identity};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
-const WRITE_LIMIT: Duration = Duration::from_secs(15);
 /// Unanswered heartbeats after which the server is taken for gone, as by a real agent.
 const SILENT_BEATS_MAX: u32 = 3;
 /// A session of this length was a success.
@@ -48,27 +47,44 @@ impl Shared {
 
 #[derive(Debug, thiserror::Error)]
 enum Ended {
-    #[error("cannot connect")]
-    Connect(#[from] std::io::Error),
-    #[error("the server does not answer")]
-    Silent,
-    #[error("the server does not read")]
-    Stuck,
-    #[error("the server closed the connection")]
-    Closed,
-    #[error("the server is busy")]
-    Busy(Duration),
-    #[error("refused: {reason}")]
-    Refused { reason: String, retry: bool },
-    #[error("the link broke")]
-    Wire(#[from] WireError),
+    #[error(transparent)]
+    Link(#[from] NoSession),
     #[error("the identity cannot be used")]
     Pki(#[from] proctor_pki::PkiError),
     #[error("dropped on purpose")]
     Dropped,
 }
 
-type Frames = Framed<TlsStream<TcpStream>, AgentCodec>;
+impl From<Lost> for Ended {
+    fn from(lost: Lost) -> Self {
+        Self::Link(lost.into())
+    }
+}
+
+impl From<std::io::Error> for Ended {
+    fn from(error: std::io::Error) -> Self {
+        Self::Link(error.into())
+    }
+}
+
+impl From<WireError> for Ended {
+    fn from(error: WireError) -> Self {
+        Self::Link(error.into())
+    }
+}
+
+type Stream = TlsStream<Counted<TcpStream>>;
+type Frames = Framed<Stream, AgentCodec>;
+type Sender = Outgoing<Stream, FromServer, FromAgent>;
+type Receiver = Incoming<Stream, FromServer, FromAgent>;
+
+/// A session that the server has opened.
+struct Opened {
+    sender: Sender,
+    receiver: Receiver,
+    epoch: u64,
+    beat: Duration,
+}
 
 /// Enrols once and then keeps a session open, until the swarm ends or the server turns the agent away.
 pub(crate) async fn run(shared: Arc<Shared>, host: HostKey, mut agent: SimAgent) {
@@ -83,9 +99,10 @@ pub(crate) async fn run(shared: Arc<Shared>, host: HostKey, mut agent: SimAgent)
         },
     };
     let mut backoff = backoff();
+    let nonce = Uuid::new_v4();
     loop {
         let opened = Instant::now();
-        let ended = Box::pin(session(&shared, &identity, host, &mut agent)).await;
+        let ended = Box::pin(session(&shared, &identity, host, nonce, &mut agent)).await;
         if opened.elapsed() > STEADY {
             backoff.reset();
         }
@@ -126,20 +143,14 @@ fn backoff() -> Backoff {
 /// None: the agent does not come back.
 fn wait_after(shared: &Shared, host: HostKey, ended: Ended, backoff: &mut Backoff) -> Option<Duration> {
     match ended {
-        Ended::Refused { reason, retry: false } => {
+        Ended::Link(NoSession::Refused { reason, retry: false }) => {
             tracing::warn!(%host, %reason, "agent turned away");
             Figures::count(&shared.figures.counters.turned_away);
             None
         }
-        Ended::Busy(wait) => Some(wait),
+        Ended::Link(NoSession::Busy(wait)) => Some(wait),
         Ended::Dropped => Some(Duration::ZERO),
-        Ended::Connect(_)
-        | Ended::Silent
-        | Ended::Stuck
-        | Ended::Closed
-        | Ended::Refused { .. }
-        | Ended::Wire(_)
-        | Ended::Pki(_) => {
+        Ended::Link(_) | Ended::Pki(_) => {
             tracing::debug!(%host, why = %proctor_runtime::chain(&ended), "no session");
             Some(backoff.next_wait())
         }
@@ -160,23 +171,25 @@ async fn enrol(shared: &Shared, host: HostKey, agent: &AgentId, key: &AgentKey) 
         host,
     };
     frames.send(request).await?;
-    let answer = frames.next().await.ok_or(Ended::Closed)??;
-    let FromServer::Enrolled { certificate_pem, authority_pem, .. } = answer else { return Err(refusal(answer)) };
+    let answer = frames.next().await.ok_or(NoSession::Closed)??;
+    let FromServer::Enrolled { certificate_pem, authority_pem, .. } = answer else {
+        return Err(NoSession::answered(answer).into());
+    };
     shared.figures.took(Latency::Enrol, begun.elapsed());
     Ok((certificate_pem, authority_pem))
 }
 
 /// One session, from the handshake to its end.
-async fn session(shared: &Shared, identity: &Identity, host: HostKey, agent: &mut SimAgent) -> Ended {
-    let (frames, epoch, beat) = match bounded(shared, Box::pin(open(shared, identity, host, agent))).await {
+async fn session(shared: &Shared, identity: &Identity, host: HostKey, nonce: Uuid, agent: &mut SimAgent) -> Ended {
+    let opened = match bounded(shared, Box::pin(open(shared, identity, host, nonce, agent))).await {
         Ok(opened) => opened,
         Err(ended) => return ended,
     };
     let counters = &shared.figures.counters;
     Figures::count(&counters.sessions);
     Figures::count(&counters.connected);
-    agent.handle_connected(shared.now(), epoch);
-    let Err(ended) = Box::pin(carry(shared, frames, beat, agent)).await;
+    agent.handle_connected(shared.now(), opened.epoch);
+    let Err(ended) = Box::pin(carry(shared, opened, agent)).await;
     counters.connected.fetch_sub(1, Ordering::Relaxed);
     agent.handle_disconnected();
     ended
@@ -186,98 +199,79 @@ async fn open(
     shared: &Shared,
     identity: &Identity,
     host: HostKey,
+    nonce: Uuid,
     agent: &SimAgent,
-) -> Result<(Frames, u64, Duration), Ended> {
+) -> Result<Opened, Ended> {
     let _permit = shared.handshakes.acquire().await.expect("the semaphore is never closed");
     let begun = Instant::now();
     let config = proctor_pki::session_config(&identity.authority_pem, &identity.certificate_pem, &identity.key)?;
-    let mut frames = Framed::new(dial(shared, config).await?, AgentCodec::new());
+    let tls = dial(shared, config).await?;
+    let counters = tls.get_ref().0.counters();
+    let mut frames: Frames = Framed::new(tls, AgentCodec::new());
     let hello = FromAgent::Hello {
         agent: identity.agent.clone(),
         boot: agent.boot().clone(),
         facts: facts(host),
         seen_generation: agent.seen_generation(),
-        nonce: Uuid::new_v4().as_bytes().to_vec(),
+        nonce: nonce.as_bytes().to_vec(),
         time_ms: Some(clock::unix_millis() + agent.group().clock_offset_ms),
-        seen_epoch: None, // a simulated agent keeps no state directory that could be copied
+        seen_epoch: Some(agent.epoch()),
     };
     frames.send(hello).await?;
-    let answer = frames.next().await.ok_or(Ended::Closed)??;
-    let FromServer::Welcome { epoch, beat_interval, .. } = answer else { return Err(refusal(answer)) };
+    let answer = frames.next().await.ok_or(NoSession::Closed)??;
+    let FromServer::Welcome { epoch, beat_interval: beat, .. } = answer else {
+        return Err(NoSession::answered(answer).into());
+    };
+    // An identity that outlives this run does so without its epoch.
+    frames.send(FromAgent::Settled { epoch, recorded: !shared.identities.are_kept() }).await?;
     shared.figures.took(Latency::Connect, begun.elapsed());
-    Ok((frames, epoch, beat_interval))
+    let (sender, receiver) = ends(frames, counters);
+    Ok(Opened { sender, receiver, epoch, beat })
 }
 
-async fn dial(
-    shared: &Shared,
-    config: tokio_rustls::rustls::ClientConfig,
-) -> Result<TlsStream<TcpStream>, std::io::Error> {
+async fn dial(shared: &Shared, config: tokio_rustls::rustls::ClientConfig) -> Result<Stream, std::io::Error> {
     let tcp = TcpStream::connect(shared.server).await?;
-    tcp.set_nodelay(true)?;
-    TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), tcp).await
+    prepare_link(&tcp)?;
+    TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), Counted::new(tcp)).await
 }
 
 /// An attempt that fails is counted; one that takes too long has failed.
 async fn bounded<T>(shared: &Shared, attempt: impl Future<Output = Result<T, Ended>>) -> Result<T, Ended> {
-    let result = tokio::time::timeout(CONNECT_LIMIT, attempt).await.unwrap_or(Err(Ended::Silent));
+    let result = tokio::time::timeout(CONNECT_LIMIT, attempt).await.unwrap_or(Err(NoSession::Silent.into()));
     if result.is_err() {
         Figures::count(&shared.figures.counters.connect_failures);
     }
     result
 }
 
-fn refusal(answer: FromServer) -> Ended {
-    match answer {
-        FromServer::Refused { reason, retry } => Ended::Refused { reason, retry },
-        FromServer::Busy { retry_after } => Ended::Busy(retry_after),
-        FromServer::Enrolled { .. }
-        | FromServer::Welcome { .. }
-        | FromServer::Operate { .. }
-        | FromServer::Acknowledge { .. }
-        | FromServer::Cancel { .. }
-        | FromServer::Assign { .. }
-        | FromServer::AssignPools { .. }
-        | FromServer::Beat
-        | FromServer::Renewed { .. }
-        | FromServer::EventsSeen { .. }
-        | FromServer::Unreadable { .. }
-        | FromServer::Unknown => Ended::Closed,
-    }
-}
-
 /// Messages both ways, heartbeats, and whatever the agent's clock brings.
-async fn carry(
-    shared: &Shared,
-    mut frames: Frames,
-    beat: Duration,
-    agent: &mut SimAgent,
-) -> Result<std::convert::Infallible, Ended> {
+async fn carry(shared: &Shared, opened: Opened, agent: &mut SimAgent) -> Result<std::convert::Infallible, Ended> {
+    let Opened { mut sender, mut receiver, beat, .. } = opened;
     let mut beats = tokio::time::interval(beat);
     let mut heard = Instant::now();
     let drop_at = agent.group().disconnect_every_secs.map(|secs| Instant::now() + Duration::from_secs(secs));
     let pause = Duration::from_millis(agent.group().read_pause_ms);
+    let silence_max = beat * SILENT_BEATS_MAX + pause;
     let mut read_after = Instant::now();
     loop {
         let now = shared.now();
         agent.handle_timeout(now);
-        let sent = send_all(&mut frames, agent, now);
-        tokio::time::timeout(WRITE_LIMIT, sent).await.map_err(|_| Ended::Stuck)??;
+        send_all(&mut sender, agent, now).await?;
         let timeout = agent.poll_timeout().saturating_sub(shared.started.elapsed());
         let may_read = read_after <= Instant::now();
         tokio::select! {
-            message = frames.next(), if may_read => {
+            message = receiver.next(silence_max, silence_max, |_| true), if may_read => {
                 heard = Instant::now();
                 read_after = heard + pause;
-                agent.handle_message(shared.now(), message.ok_or(Ended::Closed)??);
+                agent.handle_message(shared.now(), message?);
             }
             () = tokio::time::sleep_until(read_after.into()), if !may_read => {}
             () = tokio::time::sleep(timeout) => {}
             _ = beats.tick() => {
-                if heard.elapsed() > beat * SILENT_BEATS_MAX + pause {
-                    return Err(Ended::Silent);
+                if heard.elapsed() > silence_max {
+                    return Err(NoSession::Silent.into());
                 }
-                let sent = frames.send(FromAgent::Beat);
-                tokio::time::timeout(WRITE_LIMIT, sent).await.map_err(|_| Ended::Stuck)??;
+                sender.send(FromAgent::Beat).await?;
             }
         }
         if drop_at.is_some_and(|at| at <= Instant::now()) {
@@ -287,12 +281,12 @@ async fn carry(
 }
 
 /// Everything that the agent has to say now, in one flush.
-async fn send_all(frames: &mut Frames, agent: &mut SimAgent, now: Now) -> Result<(), WireError> {
+async fn send_all(sender: &mut Sender, agent: &mut SimAgent, now: Now) -> Result<(), Lost> {
     let Some(mut message) = agent.poll_message(now) else { return Ok(()) };
     while let Some(next) = agent.poll_message(now) {
-        frames.feed(std::mem::replace(&mut message, next)).await?;
+        sender.feed(std::mem::replace(&mut message, next)).await?;
     }
-    frames.send(message).await
+    sender.send(message).await
 }
 
 fn facts(host: HostKey) -> HostFacts {

@@ -64,6 +64,11 @@ impl Identities {
         Ok(Self { known: Mutex::new(known), file: Some(Mutex::new(file)) })
     }
 
+    /// Whether a later run uses these identities again.
+    pub(crate) fn are_kept(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// Taken out: each agent owns its identity.
     pub(crate) fn take(&self, host: &HostKey) -> Option<Identity> {
         self.known.lock().remove(host)

@@ -7,13 +7,16 @@
 //! skipped; what is no frame or no message is a [`WireError`], after which the stream is unusable;
 //! what is sent is truncated to its bounds; Debug never shows a token's secret.
 //!
-//! Absent: input and output, TLS, clocks, and any rule about which message may follow which.
+//! A session's ends wait for a peer as long as bytes move.
+//!
+//! Absent: sockets, TLS, and any rule about which message may follow which.
 //! Durations travel in whole milliseconds; a finer part is dropped.
 //!
 //! Start at `message` (as the code sees it) and `proto/link.proto` (as the wire does).
 
 mod codec;
 mod convert;
+mod ends;
 mod error;
 mod event;
 mod message;
@@ -22,9 +25,10 @@ mod value;
 
 pub use codec::{AgentCodec, FRAME_BYTES_MAX, FRAME_BYTES_MAX_ENROL, ITEMS_MAX, MessageCodec, ServerCodec};
 pub use convert::LinkMessage;
+pub use ends::{Incoming, Lost, NoSession, Outgoing, ends};
 pub use error::WireError;
 pub use message::{Assign, FromAgent, FromServer};
-pub use progress::{Counted, Counter};
+pub use progress::{Counted, Counters};
 
 /// The ALPN name of a session of an enrolled agent, which presents its certificate.
 pub const ALPN_SESSION: &[u8] = b"proctor/1";

@@ -1,9 +1,8 @@
 //! Where agents connect: TLS, enrolment and sessions.
 //!
 //! Promised: a session is opened only for the agent that its certificate names, and only by the key that
-//! the host has now; frames are bounded;
-//! a peer that says nothing for a few beats is let go. Absent: what operations mean; the session
-//! only carries them.
+//! the host has now; frames are bounded; a peer from which no byte comes for a few beats, or that takes none, is
+//! let go, and one on a slow link is not. Absent: what operations mean; the session only carries them.
 
 mod enrol;
 mod greetings;
@@ -14,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_pki::{Authority, AuthoritySecret};
-use proctor_runtime::{Backoff, Tasks, clock};
+use proctor_runtime::{Backoff, Tasks, clock, prepare_link};
 use proctor_store::{HostQuery, Store};
-use proctor_wire::{ALPN_ENROL, ALPN_SESSION};
+use proctor_wire::{ALPN_ENROL, ALPN_SESSION, Counted};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -125,8 +124,8 @@ async fn know_hosts(gateway: &Gateway) {
 
 /// TLS, then what its ALPN name asks for.
 async fn greet(stream: TcpStream, peer: SocketAddr, acceptor: TlsAcceptor, gateway: Arc<Gateway>, tasks: Tasks) {
-    let _ = stream.set_nodelay(true);
-    let tls = match acceptor.accept(stream).await {
+    let _ = prepare_link(&stream);
+    let tls = match acceptor.accept(Counted::new(stream)).await {
         Ok(tls) => tls,
         Err(error) => {
             gateway.strangers.log_handshake(peer, &error);
@@ -140,4 +139,4 @@ async fn greet(stream: TcpStream, peer: SocketAddr, acceptor: TlsAcceptor, gatew
     }
 }
 
-type Connection = TlsStream<TcpStream>;
+type Connection = TlsStream<Counted<TcpStream>>;

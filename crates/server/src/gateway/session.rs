@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{SplitSink, SplitStream};
-use futures::{FutureExt, SinkExt, StreamExt};
+use futures::FutureExt;
 use proctor_model::{AgentId, Event};
 use proctor_runtime::{Tasks, clock};
 use proctor_store::{Assignment, Assignments, SessionOpening, SessionRefusal};
-use proctor_wire::{Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, ServerCodec, WireError};
+use proctor_wire::{
+    Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, Incoming, Lost, Outgoing, ServerCodec, WireError, ends,
+};
 use tokio_util::codec::Framed;
 
 use super::enrol::CERTIFICATE_LIFETIME;
@@ -17,10 +18,8 @@ use super::{Connection, Gateway, now};
 use crate::control::{Control, ControlError, Greeting, Meeting, Session};
 
 const BEAT: Duration = Duration::from_secs(5);
-/// Without a word for this long a peer is gone.
+/// Without a byte for this long a peer is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(16);
-/// A peer that does not read for this long is gone too.
-const WRITE_LIMIT: Duration = Duration::from_secs(15);
 /// Operations sent before the socket is asked again whether it can take more.
 const DELIVERIES_MAX: usize = 256;
 const ASSIGNMENTS_MAX: usize = 256;
@@ -59,8 +58,19 @@ enum Ended {
     Panicked,
 }
 
-type Sender = SplitSink<Framed<Connection, ServerCodec>, FromServer>;
-type Receiver = SplitStream<Framed<Connection, ServerCodec>>;
+impl From<Lost> for Ended {
+    fn from(lost: Lost) -> Self {
+        match lost {
+            Lost::Closed => Self::Closed,
+            Lost::Silent => Self::Silent,
+            Lost::Stuck => Self::Stuck,
+            Lost::Broken(error) => Self::Link(error),
+        }
+    }
+}
+
+type Sender = Outgoing<Connection, FromAgent, FromServer>;
+type Receiver = Incoming<Connection, FromAgent, FromServer>;
 
 /// Who presented a certificate.
 struct Presented {
@@ -90,7 +100,8 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
         Err(error) => return tracing::warn!(%peer, %error, "a certificate names no agent"),
     };
     let agent = presented.agent.clone();
-    let (mut sender, mut receiver) = Framed::new(tls, ServerCodec::new()).split();
+    let counters = tls.get_ref().0.counters();
+    let (mut sender, mut receiver) = ends(Framed::new(tls, ServerCodec::new()), counters);
     let session = match hello(&mut receiver, presented, &gateway.control).await {
         Ok(session) => session,
         Err(error @ (Ended::Cloned | Ended::Refused(_))) => {
@@ -118,37 +129,36 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
             tracing::warn!(agent = %session.agent(), %error, "the end of a session cannot be recorded");
         }
         if let Ended::Dismissed(reason) = ended {
-            let _ = send(&mut sender, FromServer::Refused { reason, retry: false }).await;
+            let _ = sender.send(FromServer::Refused { reason, retry: false }).await;
         }
     });
 }
 
 async fn hello(receiver: &mut Receiver, presented: Presented, control: &Control) -> Result<Arc<Session>, Ended> {
     let Presented { agent, key_fingerprint, expires_at } = presented;
-    match receiver.next().await {
-        Some(Ok(FromAgent::Hello { agent: said, boot, facts, seen_generation, nonce, time_ms, seen_epoch }))
-            if said == agent =>
-        {
-            let clock_ahead_ms = time_ms.map(|theirs| theirs.saturating_sub(clock::unix_millis()));
-            let opening = SessionOpening { agent, key_fingerprint, seen_epoch, facts };
-            let greeting = Greeting { opening, boot, run: nonce, seen_generation };
-            if control.clone_of(&greeting).is_some() {
-                return Err(Ended::Cloned);
-            }
-            let session = control.open_session(greeting).await??;
-            session.met(Meeting { clock_ahead_ms, certificate_expires_at: expires_at });
-            Ok(session)
-        }
-        Some(Ok(_)) => Err(Ended::Closed),
-        Some(Err(error)) => Err(error.into()),
-        None => Err(Ended::Closed),
+    // The greeting as a whole has a limit of its own.
+    let hello = receiver.next(SILENCE_MAX, SILENCE_MAX, |_| true).await?;
+    let FromAgent::Hello { agent: said, boot, facts, seen_generation, nonce, time_ms, seen_epoch } = hello else {
+        return Err(Ended::Closed);
+    };
+    if said != agent {
+        return Err(Ended::Closed);
     }
+    let clock_ahead_ms = time_ms.map(|theirs| theirs.saturating_sub(clock::unix_millis()));
+    let opening = SessionOpening { agent, key_fingerprint, seen_epoch, facts };
+    let greeting = Greeting { opening, boot, run: nonce, seen_generation };
+    if control.clone_of(&greeting).is_some() {
+        return Err(Ended::Cloned);
+    }
+    let session = control.open_session(greeting).await??;
+    session.met(Meeting { clock_ahead_ms, certificate_expires_at: expires_at });
+    Ok(session)
 }
 
 async fn carry(gateway: &Gateway, session: &Session, sender: &mut Sender, mut receiver: Receiver) -> Result<(), Ended> {
     let welcome =
         FromServer::Welcome { epoch: session.epoch(), beat_interval: BEAT, server_time_ms: clock::unix_millis() };
-    send(sender, welcome).await?;
+    sender.send(welcome).await?;
     let (replies, to_reply) = tokio::sync::mpsc::channel(REPLIES_MAX);
     tokio::select! {
         ended = listen(gateway, session, &mut receiver, replies) => ended,
@@ -167,8 +177,7 @@ async fn listen(
     let control = &gateway.control;
     let mut unstored = Vec::new();
     loop {
-        let message = tokio::time::timeout(SILENCE_MAX, receiver.next()).await.map_err(|_| Ended::Silent)?;
-        let message = message.ok_or(Ended::Closed)??;
+        let message = receiver.next(SILENCE_MAX, BEAT, |moved| hear_part(session, moved, &replies)).await?;
         session.hear();
         match message {
             FromAgent::Outcome { operation, outcome } => control.arrived(session, operation, outcome).await?,
@@ -207,6 +216,15 @@ async fn listen(
     }
 }
 
+/// A large frame is on its way, and the agent's beats behind it: it must hear from us all the same.
+fn hear_part(session: &Session, moved: bool, replies: &tokio::sync::mpsc::Sender<FromServer>) -> bool {
+    if moved {
+        session.hear();
+        let _ = replies.try_send(FromServer::Beat);
+    }
+    true
+}
+
 /// Tries with every beat what a full store did not take. Events that come later must wait for those:
 /// the agent is told of the last one only, and would forget the others.
 async fn store_events(control: &Control, session: &Session, unstored: &mut Vec<Event>) -> Result<(), Ended> {
@@ -230,19 +248,19 @@ async fn talk(
 ) -> Result<(), Ended> {
     loop {
         for operations in session.take_acknowledged().chunks(ITEMS_MAX) {
-            feed(sender, FromServer::Acknowledge { operations: operations.to_vec() }).await?;
+            sender.feed(FromServer::Acknowledge { operations: operations.to_vec() }).await?;
         }
         if let Some(up_to) = session.take_events_seen() {
-            feed(sender, FromServer::EventsSeen { up_to }).await?;
+            sender.feed(FromServer::EventsSeen { up_to }).await?;
         }
         let is_more = session.is_settled() && give_work(control, session, sender).await?;
-        tokio::time::timeout(WRITE_LIMIT, sender.flush()).await.map_err(|_| Ended::Stuck)??;
+        sender.flush().await?;
         if is_more {
             continue;
         }
         tokio::select! {
             () = session.woken() => {}
-            Some(message) = replies.recv() => send(sender, message).await?,
+            Some(message) = replies.recv() => sender.send(message).await?,
         }
     }
 }
@@ -250,7 +268,7 @@ async fn talk(
 /// What the agent must not do any more, must know and must do; returns whether there is more.
 async fn give_work(control: &Control, session: &Session, sender: &mut Sender) -> Result<bool, Ended> {
     for operations in control.take_cancels(session).chunks(ITEMS_MAX) {
-        feed(sender, FromServer::Cancel { operations: operations.to_vec() }).await?;
+        sender.feed(FromServer::Cancel { operations: operations.to_vec() }).await?;
     }
     // In this order: whoever submits sets the flag before the target is there, so the spec of
     // every delivery in hand is among what is assigned now, or was before.
@@ -267,7 +285,7 @@ async fn give_work(control: &Control, session: &Session, sender: &mut Sender) ->
             spec: delivery.spec,
             expires_in: delivery.expires_in,
         };
-        feed(sender, message).await?;
+        sender.feed(message).await?;
     }
     Ok(is_more)
 }
@@ -283,14 +301,14 @@ async fn assign(control: &Control, session: &Session, sender: &mut Sender) -> Re
         let earlier: Vec<_> = std::iter::from_fn(|| pools.next_if(|(pool, _)| *pool < process.generation)).collect();
         if !earlier.is_empty() {
             frame.flush(sender).await?;
-            feed(sender, FromServer::AssignPools { pools: earlier }).await?;
+            sender.feed(FromServer::AssignPools { pools: earlier }).await?;
         }
         frame.add(process, sender).await?;
     }
     frame.flush(sender).await?;
     let rest: Vec<_> = pools.collect();
     for pools in rest.chunks(ASSIGNMENTS_MAX) {
-        feed(sender, FromServer::AssignPools { pools: pools.to_vec() }).await?;
+        sender.feed(FromServer::AssignPools { pools: pools.to_vec() }).await?;
     }
     if let Some(newest) = newest {
         session.set_sent_generation(newest);
@@ -326,17 +344,7 @@ impl AssignFrame {
         let Self { assignments, .. } = std::mem::take(self);
         match assignments.is_empty() {
             true => Ok(()),
-            false => feed(sender, FromServer::Assign { assignments }).await,
+            false => Ok(sender.feed(FromServer::Assign { assignments }).await?),
         }
     }
-}
-
-async fn feed(sender: &mut Sender, message: FromServer) -> Result<(), Ended> {
-    tokio::time::timeout(WRITE_LIMIT, sender.feed(message)).await.map_err(|_| Ended::Stuck)??;
-    Ok(())
-}
-
-async fn send(sender: &mut Sender, message: FromServer) -> Result<(), Ended> {
-    tokio::time::timeout(WRITE_LIMIT, sender.send(message)).await.map_err(|_| Ended::Stuck)??;
-    Ok(())
 }

@@ -2,4 +2,5 @@
 
 mod frames;
 mod round_trip;
+mod slow;
 mod strategies;

@@ -1,0 +1,170 @@
+//! The two ends of a session: messages in and out, over a link that may be slow.
+//!
+//! Promised: a peer is waited for as long as bytes move, however long a frame takes, and given up when none
+//! did for the limit that the caller names. Absent: the socket and TLS, which the caller brings.
+
+use std::time::Duration;
+
+use futures::stream::{SplitSink, SplitStream};
+use futures::{SinkExt, StreamExt};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
+use tokio_util::codec::Framed;
+
+use crate::progress::{Counter, Counters};
+use crate::{FromServer, LinkMessage, MessageCodec, WireError};
+
+/// A peer that takes no byte for this long does not read any more.
+const WRITE_LIMIT: Duration = Duration::from_secs(15);
+
+/// Why a peer is no longer there.
+#[derive(Debug, thiserror::Error)]
+pub enum Lost {
+    #[error("the peer closed the connection")]
+    Closed,
+    #[error("the peer is silent")]
+    Silent,
+    #[error("the peer does not read")]
+    Stuck,
+    #[error("the link broke")]
+    Broken(#[from] WireError),
+}
+
+/// Why an agent has no session: [`Lost`] in words for agents, and what a server may answer instead of a welcome.
+#[derive(Debug, thiserror::Error)]
+pub enum NoSession {
+    #[error("cannot connect")]
+    Connect(#[from] std::io::Error),
+    #[error("the server does not answer")]
+    Silent,
+    #[error("the server does not read")]
+    Stuck,
+    #[error("the server closed the connection")]
+    Closed,
+    #[error("the server is busy")]
+    Busy(Duration),
+    #[error("the server refused: {reason}")]
+    Refused { reason: String, retry: bool },
+    #[error("the link broke")]
+    Broken(#[from] WireError),
+}
+
+impl From<Lost> for NoSession {
+    fn from(lost: Lost) -> Self {
+        match lost {
+            Lost::Closed => Self::Closed,
+            Lost::Silent => Self::Silent,
+            Lost::Stuck => Self::Stuck,
+            Lost::Broken(error) => Self::Broken(error),
+        }
+    }
+}
+
+impl NoSession {
+    /// Of an answer that is not the one that was asked for.
+    pub fn answered(answer: FromServer) -> Self {
+        match answer {
+            FromServer::Refused { reason, retry } => Self::Refused { reason, retry },
+            FromServer::Busy { retry_after } => Self::Busy(retry_after),
+            FromServer::Enrolled { .. }
+            | FromServer::Welcome { .. }
+            | FromServer::Operate { .. }
+            | FromServer::Acknowledge { .. }
+            | FromServer::Cancel { .. }
+            | FromServer::Assign { .. }
+            | FromServer::AssignPools { .. }
+            | FromServer::Beat
+            | FromServer::Renewed { .. }
+            | FromServer::EventsSeen { .. }
+            | FromServer::Unreadable { .. }
+            | FromServer::Unknown => Self::Closed,
+        }
+    }
+}
+
+/// What comes from the peer.
+#[derive(Debug)]
+pub struct Incoming<S, In, Out> {
+    frames: SplitStream<Framed<S, MessageCodec<In, Out>>>,
+    read: Counter,
+}
+
+/// What goes to the peer.
+#[derive(Debug)]
+pub struct Outgoing<S, In, Out> {
+    frames: SplitSink<Framed<S, MessageCodec<In, Out>>, Out>,
+    written: Counter,
+}
+
+/// Both ends of a connection whose bytes are counted.
+pub fn ends<S, In, Out>(
+    frames: Framed<S, MessageCodec<In, Out>>,
+    counters: Counters,
+) -> (Outgoing<S, In, Out>, Incoming<S, In, Out>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    In: LinkMessage,
+    Out: LinkMessage,
+{
+    let (sink, stream) = frames.split();
+    (Outgoing { frames: sink, written: counters.written }, Incoming { frames: stream, read: counters.read })
+}
+
+impl<S, In, Out> Incoming<S, In, Out>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    In: LinkMessage,
+    Out: LinkMessage,
+{
+    /// The next message, of a peer from which bytes come at least every `limit`. While it is waited for,
+    /// `meanwhile` is asked every `period` whether to go on; it is told whether bytes came in that time.
+    pub async fn next(
+        &mut self,
+        limit: Duration,
+        period: Duration,
+        mut meanwhile: impl FnMut(bool) -> bool,
+    ) -> Result<In, Lost> {
+        let begun = Instant::now();
+        let (mut asked_at, mut bytes) = (begun, self.read.bytes());
+        loop {
+            let wake_at = self.read.idle_at(begun, limit).min(asked_at + period);
+            if let Ok(next) = tokio::time::timeout_at(wake_at, self.frames.next()).await {
+                return Ok(next.ok_or(Lost::Closed)??);
+            }
+            let now = Instant::now();
+            if self.read.idle_at(begun, limit) <= now {
+                return Err(Lost::Silent);
+            }
+            if asked_at + period <= now {
+                let moved = std::mem::replace(&mut bytes, self.read.bytes()) != bytes;
+                asked_at = now;
+                if !meanwhile(moved) {
+                    return Err(Lost::Silent);
+                }
+            }
+        }
+    }
+}
+
+impl<S, In, Out> Outgoing<S, In, Out>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    In: LinkMessage,
+    Out: LinkMessage,
+{
+    /// To be followed by a flush.
+    pub async fn feed(&mut self, message: Out) -> Result<(), Lost> {
+        let fed = self.written.wait(WRITE_LIMIT, self.frames.feed(message)).await;
+        Ok(fed.ok_or(Lost::Stuck)??)
+    }
+
+    pub async fn flush(&mut self) -> Result<(), Lost> {
+        let flushed = self.written.wait(WRITE_LIMIT, self.frames.flush()).await;
+        Ok(flushed.ok_or(Lost::Stuck)??)
+    }
+
+    pub async fn send(&mut self, message: Out) -> Result<(), Lost> {
+        self.feed(message).await?;
+        self.flush().await
+    }
+}
