@@ -8,7 +8,7 @@ use proctor_host::Host;
 use proctor_model::{AgentId, HostKey};
 use proctor_pki::JoinToken;
 use proctor_runtime::Backoff;
-use proctor_wire::{AgentCodec, FromAgent, FromServer};
+use proctor_wire::{AgentCodec, FromAgent, FromServer, NoSession, WireError};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_util::codec::Framed;
@@ -54,7 +54,10 @@ pub(crate) async fn identity(options: &Options, host: &Host) -> Result<Identity,
             Ok(Err(Failure::Passing(reason))) => {
                 tracing::warn!(server = %options.server, %reason, "cannot enrol yet; trying again");
             }
-            Err(_) => tracing::warn!(server = %options.server, "the server does not answer; trying again"),
+            Err(_) => {
+                let reason = words::explain(&NoSession::Silent, &options.server);
+                tracing::warn!(server = %options.server, %reason, "cannot enrol yet; trying again");
+            }
         }
         tokio::time::sleep(backoff.next_wait()).await;
     }
@@ -75,7 +78,7 @@ async fn attempt(options: &Options, token: &JoinToken, agent: &AgentId) -> Resul
     let host = HostKey::new(options.cloud, options.supplier, ip);
     let tls = TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), tcp).await.map_err(|error| {
         if words::is_other_authority(&error) {
-            return Failure::ForGood(AgentError::Refused { reason: words::explain(&error, &options.server) });
+            return Failure::ForGood(AgentError::OtherAuthority { reason: words::explain(&error, &options.server) });
         }
         passing(error)
     })?;
@@ -87,15 +90,59 @@ async fn attempt(options: &Options, token: &JoinToken, agent: &AgentId) -> Resul
         agent: Some(agent.clone()),
         host,
     };
-    frames.send(request).await.map_err(|error| Failure::Passing(error.to_string()))?;
+    let broken = |error: WireError| Failure::Passing(words::explain(&error, &options.server));
+    frames.send(request).await.map_err(broken)?;
     match frames.next().await {
         Some(Ok(FromServer::Enrolled { agent, certificate_pem, authority_pem })) => {
             Ok(Identity::save(&options.state_dir, &agent, host, &certificate_pem, &authority_pem)?)
         }
         Some(Ok(FromServer::Refused { reason, retry: false })) => Err(Failure::ForGood(AgentError::Refused { reason })),
-        Some(Ok(FromServer::Refused { reason, retry: true })) => Err(Failure::Passing(reason)),
-        Some(Ok(FromServer::Busy { .. })) => Err(Failure::Passing("the server is busy".into())),
-        Some(Ok(_)) | None => Err(Failure::Passing("the server closed the connection".into())),
-        Some(Err(error)) => Err(Failure::Passing(error.to_string())),
+        Some(Ok(answer)) => Err(Failure::Passing(words::explain(&NoSession::answered(answer), &options.server))),
+        None => Err(Failure::Passing(words::explain(&NoSession::Closed, &options.server))),
+        Some(Err(error)) => Err(broken(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proctor_pki::Authority;
+    use proctor_runtime::clock;
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_token_of_another_server_is_told_as_such_and_nobody_is_said_to_have_refused() {
+        let now = jiff::Timestamp::from_millisecond(clock::unix_millis()).unwrap();
+        let (config, _) =
+            proctor_pki::server_config(&Authority::load(&Authority::generate(now).unwrap()).unwrap(), now).unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap().to_string();
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options {
+            server: server.clone(),
+            token: None,
+            state_dir: dir.path().to_owned(),
+            ip: None,
+            cloud: 0,
+            supplier: 0,
+            agent_id: None,
+            policy: None,
+            tracking: crate::Tracking::Best,
+        };
+        let token = JoinToken { id: "t".into(), secret: "s".into(), authority_fingerprint: "ab".repeat(32) };
+        let agent = "a-1".parse().unwrap();
+        let serving = async {
+            let (tcp, _) = listener.accept().await.unwrap();
+            let _ = TlsAcceptor::from(Arc::new(config)).accept(tcp).await;
+        };
+
+        let (_, tried) = tokio::join!(serving, attempt(&options, &token, &agent));
+
+        let Err(Failure::ForGood(error)) = tried else { panic!("trying again cannot help") };
+        assert!(
+            error.to_string().starts_with(&format!("{server} has another authority than the join token")),
+            "{error}"
+        );
     }
 }

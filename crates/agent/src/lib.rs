@@ -86,6 +86,9 @@ pub enum AgentError {
     NoToken,
     #[error("the server refused: {reason}")]
     Refused { reason: String },
+    /// It is this agent that refuses: nothing was sent.
+    #[error("{reason}")]
+    OtherAuthority { reason: String },
     #[error("the state directory belongs to agent {found}, not to {asked}")]
     OtherAgent { found: AgentId, asked: AgentId },
     #[error(transparent)]

@@ -3,19 +3,47 @@
 use std::error::Error;
 use std::io;
 
+use proctor_wire::{NoSession, WireError};
 use rustls::{AlertDescription, CertificateError};
 
-/// Of an error on the way to the server's link; the error's own words where there are no better ones.
+/// Of an error on the way to the server's link or on the link; the error's own words where there are no better ones.
 pub(crate) fn explain(error: &(dyn Error + 'static), server: &str) -> String {
-    match cause::<rustls::Error>(error).and_then(of_tls) {
-        Some(words) => format!("{server} {words}"),
-        None => match cause::<io::Error>(error).map(io::Error::kind) {
-            Some(io::ErrorKind::ConnectionRefused) => {
-                format!("{server} refuses connections: does the server run, and is this its link port?")
-            }
-            Some(_) | None => proctor_runtime::chain(error),
-        },
+    let tls = cause::<rustls::Error>(error).and_then(of_tls);
+    let words = tls.or_else(|| cause::<io::Error>(error).and_then(|io| of_io(io, cause::<WireError>(error).is_some())));
+    let words = words.or_else(|| cause::<NoSession>(error).and_then(of_session));
+    words.map_or_else(|| proctor_runtime::chain(error), |words| format!("{server} {words}"))
+}
+
+fn of_session(no_session: &NoSession) -> Option<&'static str> {
+    match no_session {
+        NoSession::Silent => {
+            Some("does not answer: is it the server's link port, and does a firewall drop what is sent there?")
+        }
+        NoSession::Stuck => Some("takes nothing any more: the server hangs, or the network lost the connection"),
+        NoSession::Closed => Some("closed the connection: the server is ending, or its log says why"),
+        NoSession::Connect(_) | NoSession::Busy(_) | NoSession::Refused { .. } | NoSession::Broken(_) => None,
     }
+}
+
+/// `is_open`: TLS had been agreed on.
+#[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum; the others speak for themselves")]
+fn of_io(error: &io::Error, is_open: bool) -> Option<&'static str> {
+    Some(match error.kind() {
+        io::ErrorKind::ConnectionRefused => "refuses connections: does the server run, and is this its link port?",
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe if is_open => {
+            "cut the connection: the server was killed or restarted, or something between cuts idle connections"
+        }
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            "closed the connection before TLS was agreed on: is it the server's link port, and is the server overloaded?"
+        }
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable | io::ErrorKind::TimedOut => {
+            "cannot be reached from this host: check the address, the routes and the firewalls"
+        }
+        _ if error.to_string().starts_with("failed to lookup address") => {
+            "has a name that this host cannot resolve: check the address and DNS"
+        }
+        _ => return None,
+    })
 }
 
 /// Whether trying again cannot help: the token names another server.
@@ -170,5 +198,30 @@ mod tests {
         assert!(foreign.contains("is not the server that this agent enrolled with"), "{foreign}");
         let refused = explain(&io::Error::from(io::ErrorKind::ConnectionRefused), "h:1");
         assert_eq!(refused, "h:1 refuses connections: does the server run, and is this its link port?");
+    }
+
+    #[test]
+    fn a_connection_that_ends_early_is_told_in_words_of_people() {
+        let eof =
+            || io::Error::new(io::ErrorKind::UnexpectedEof, "peer closed connection without sending TLS close_notify");
+        let wire = |error| NoSession::Broken(WireError::Io(error));
+
+        let told = [
+            explain(&NoSession::Connect(eof()), "h:1"),
+            explain(&eof(), "h:1"),
+            explain(&wire(eof()), "h:1"),
+            explain(&wire(io::ErrorKind::ConnectionReset.into()), "h:1"),
+            explain(&NoSession::Connect(io::ErrorKind::HostUnreachable.into()), "h:1"),
+            explain(&NoSession::Connect(io::Error::other("failed to lookup address information: ...")), "h:1"),
+            explain(&NoSession::Closed, "h:1"),
+            explain(&NoSession::Silent, "h:1"),
+        ];
+
+        for words in told {
+            assert!(words.starts_with("h:1 ") && words.contains(": "), "{words}");
+            assert!(!words.contains("close_notify") && !words.contains("Unexpected"), "{words}");
+        }
+        let refused = NoSession::Refused { reason: "the agent's certificate was revoked".to_owned(), retry: false };
+        assert_eq!(explain(&refused, "h:1"), "the server refused: the agent's certificate was revoked");
     }
 }
