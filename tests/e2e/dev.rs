@@ -46,11 +46,21 @@ fn kill(pid: i64) {
     let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
 }
 
+/// Where `dev` keeps its data; its demo, which outlives it on purpose, goes with it.
+struct Home(tempfile::TempDir);
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        proctor_testkit::end_all_in(self.0.path());
+    }
+}
+
 #[tokio::test]
 async fn dev_starts_with_a_demo_that_comes_back_and_survives_a_stop_of_dev() {
-    let dir = tempfile::tempdir().unwrap();
+    let home = Home(tempfile::tempdir().unwrap());
+    let dir = home.0.path();
     let http = free_port();
-    let mut dev = Dev::start(dir.path(), http);
+    let mut dev = Dev::start(dir, http);
     let first = eventually("the demo runs", || dev.demo()).await;
 
     kill(first);
@@ -67,9 +77,7 @@ async fn dev_starts_with_a_demo_that_comes_back_and_survives_a_stop_of_dev() {
 
     assert!(dev.program.terminate().unwrap().success());
     assert!(std::path::Path::new(&format!("/proc/{second}")).exists(), "the demo lives on");
-    let dev = Dev::start(dir.path(), http);
+    let dev = Dev::start(dir, http);
     let third = eventually("the demo is adopted", || dev.demo()).await;
     assert_eq!(third, second);
-    drop(dev);
-    kill(third);
 }

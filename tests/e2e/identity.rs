@@ -36,6 +36,9 @@ async fn an_agent_on_a_copied_state_directory_ends_before_it_does_anything() {
 async fn a_copy_that_was_connected_while_the_original_was_away_shuts_the_original_out() {
     let fleet = Fleet::start().await.unwrap();
     let mut agent = fleet.agent(IP).await.unwrap();
+    let recorded = |dir: &std::path::Path| std::fs::read_to_string(dir.join("identity/session")).ok();
+    // The server knows of a session a moment before the agent has recorded it.
+    eventually("the original has recorded its session", || async { recorded(agent.state_dir()) }).await;
     agent.program.kill();
     fleet.until_online(IP, false).await;
     let copy = copied(&fleet, agent.state_dir());
@@ -44,9 +47,7 @@ async fn a_copy_that_was_connected_while_the_original_was_away_shuts_the_origina
     let mut clone = Program::start("proctor-agent", &arguments, &fleet.dir().join("copy.log")).unwrap();
     fleet.until_online(IP, true).await;
     eventually("the copy has recorded its session", || async {
-        let session = std::fs::read_to_string(format!("{copy}/identity/session")).ok()?;
-        let original = std::fs::read_to_string(agent.state_dir().join("identity/session")).ok()?;
-        (session != original).then_some(())
+        (recorded(copy.as_ref()) != recorded(agent.state_dir())).then_some(())
     })
     .await;
     clone.terminate().unwrap();

@@ -12,12 +12,14 @@ mod documents;
 mod errors;
 mod exhaustion;
 mod faults;
+mod harness;
 mod identity;
 mod job;
 mod native;
 mod operations;
 mod owner;
 mod scenarios;
+mod slow_link;
 mod supervision;
 mod swarm;
 

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Program, binary, eventually, free_port};
+use crate::{Program, binary, end_all_in, eventually, free_port};
 
 pub const APP: &str = "testapp";
 
@@ -109,10 +109,15 @@ impl Fleet {
 
     /// As [`Self::agent`], with more arguments.
     pub async fn agent_with(&self, ip: &str, extra: &[&str]) -> Result<Agent> {
+        self.agent_through(self.server.link, ip, extra).await
+    }
+
+    /// As [`Self::agent_with`], over another port of the loopback than the server's own.
+    pub async fn agent_through(&self, port: u16, ip: &str, extra: &[&str]) -> Result<Agent> {
         let token = run_proctor(&["token", "create", "--data-dir", &text(&self.dir.path().join("data"))])?;
         let state_dir = self.dir.path().join(format!("agent-{ip}"));
         let log = self.dir.path().join(format!("agent-{ip}.log"));
-        let link = format!("127.0.0.1:{}", self.server.link);
+        let link = format!("127.0.0.1:{port}");
         let own = ["--server", &link, "--state-dir", &text(&state_dir), "--ip", ip];
         let arguments: Vec<String> = own.iter().chain(extra).map(|argument| (*argument).to_owned()).collect();
         let mut first = arguments.clone();
@@ -183,6 +188,13 @@ impl Fleet {
             rows.values().all(|row| row["error_code"] != 115).then_some(Value::Object(rows))
         })
         .await
+    }
+}
+
+/// Ends agents too, so that none of them starts anything again.
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        end_all_in(self.dir.path());
     }
 }
 

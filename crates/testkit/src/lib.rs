@@ -1,13 +1,14 @@
 //! Real programs for tests and benchmarks: a server, agents, and processes to supervise.
 //!
 //! Promised: everything lives in a temporary directory and on ports of its own, and is gone when
-//! the value is dropped, supervised processes included. Waiting means polling until a condition
-//! holds, up to a generous limit. Absent: fakes.
+//! the fleet is dropped, supervised processes included, in whatever order a test drops the rest.
+//! Waiting means polling until a condition holds, up to a generous limit. Absent: fakes.
 //!
 //! Start at [`Fleet`].
 
 mod fleet;
 mod program;
+mod proxy;
 mod skip;
 mod subject;
 
@@ -15,8 +16,9 @@ use std::time::{Duration, Instant};
 
 pub use fleet::{APP, Agent, Fleet, Server, run_proctor};
 pub use program::{Program, binary, free_port};
+pub use proxy::SlowProxy;
 pub use skip::skip;
-pub use subject::{Subject, running_from};
+pub use subject::{Subject, end_all_in, running_from, running_in};
 
 /// Generous: a loaded machine may be ten times slower than an idle one.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,7 +1,9 @@
 //! A process to supervise: a copy of `sleep` under a name of its own, with scripts around it.
 
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::Result;
 use rustix::process::{Pid, Signal, kill_process};
@@ -82,6 +84,7 @@ impl Subject {
     }
 }
 
+/// An agent that is still there starts again what was managed; [`crate::Fleet`] ends that.
 impl Drop for Subject {
     fn drop(&mut self) {
         for pid in self.copies() {
@@ -92,10 +95,44 @@ impl Drop for Subject {
 
 /// All living processes whose program is this file, or lies in this directory.
 pub fn running_from(path: &Path) -> Vec<i32> {
+    processes(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.starts_with(path)))
+}
+
+/// All living processes but this one that have to do with a directory: by their program, by where they work, or by
+/// an argument that names it, as an agent's `--state-dir`.
+pub fn running_in(dir: &Path) -> Vec<i32> {
+    let name = dir.as_os_str().as_bytes();
+    let is_in = |pid: i32| {
+        let link = |name: &str| std::fs::read_link(format!("/proc/{pid}/{name}"));
+        let names = |text: Vec<u8>| text.windows(name.len()).any(|window| window == name);
+        ["exe", "cwd"].iter().any(|kind| link(kind).is_ok_and(|path| path.starts_with(dir)))
+            || std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(names)
+    };
+    let us = i32::try_from(std::process::id()).unwrap_or_default();
+    processes(|pid| pid != us && is_in(pid))
+}
+
+/// Kills everything that has to do with a directory, until nothing has: what an agent starts before its own end is
+/// there when it is asked for again.
+pub fn end_all_in(dir: &Path) {
+    let begun = Instant::now();
+    loop {
+        let left = running_in(dir);
+        if left.is_empty() {
+            return;
+        }
+        if begun.elapsed() > crate::PATIENCE {
+            return eprintln!("{left:?} in {} cannot be killed", dir.display());
+        }
+        for pid in left.into_iter().filter_map(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn processes(is_wanted: impl Fn(i32) -> bool) -> Vec<i32> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.starts_with(path)))
-        .collect()
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| is_wanted(*pid)).collect()
 }
