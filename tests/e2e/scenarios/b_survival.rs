@@ -96,24 +96,49 @@ async fn b4_after_a_reboot_nothing_of_before_is_believed_and_residents_start_onc
     scene.zero_list(1).await;
 }
 
+/// The agent as its next version would be: a copy that says another version of itself, wherever it does.
+fn next_version(old: &Path, new: &Path) -> String {
+    const NOW: &str = env!("CARGO_PKG_VERSION");
+    let next = NOW.replace(|digit: char| digit.is_ascii_digit(), "9");
+    let mut program = fs::read(old).unwrap();
+    let places: Vec<usize> =
+        program.windows(NOW.len()).enumerate().filter(|(_, text)| *text == NOW.as_bytes()).map(|(at, _)| at).collect();
+    for at in places {
+        program[at..at + NOW.len()].copy_from_slice(next.as_bytes());
+    }
+    fs::write(new, program).unwrap();
+    fs::set_permissions(new, fs::metadata(old).unwrap().permissions()).unwrap();
+    let said = std::process::Command::new(new).arg("--version").output().unwrap().stdout;
+    assert_eq!(String::from_utf8(said).unwrap().trim(), format!("proctor-agent {next}"));
+    next
+}
+
 #[tokio::test]
 async fn b6_an_upgrade_in_place_and_back_touches_no_process_and_keeps_the_state() {
     let mut scene = Scene::running("upgraded", patient).await;
     let pid = scene.subject.pid().unwrap();
     let old = proctor_testkit::binary("proctor-agent");
     let new = scene.fleet.dir().join("proctor-agent-next");
-    fs::copy(&old, &new).unwrap();
+    let (now, next) = (env!("CARGO_PKG_VERSION").to_owned(), next_version(&old, &new));
     let log = scene.fleet.dir().join(format!("agent-{IP}.log"));
 
-    for (round, binary) in [&new, &old, &new].into_iter().enumerate() {
+    for (binary, version) in [(&new, &next), (&old, &now), (&new, &next)] {
         assert!(scene.agent.program.terminate().unwrap().success(), "a SIGTERM is a clean end");
         scene.agent.program = Program::start(binary.to_str().unwrap(), &scene.arguments(), &log).unwrap();
-        scene.until_back().await;
+        eventually("the server hears of the version", || async {
+            let hosts = scene.fleet.get("/api/v1/hosts").await.ok()?;
+            let host = &hosts["hosts"][0];
+            (host["online"] == true && host["facts"]["agent_version"] == version.as_str()).then_some(())
+        })
+        .await;
 
         let seen = scene.status().await;
-        assert_eq!((&seen["pid"], &seen["isAuto"]), (&json!(pid), &json!(true)), "round {round}");
+        assert_eq!((&seen["pid"], &seen["isAuto"]), (&json!(pid), &json!(true)), "version {version}");
     }
-    assert_eq!(scene.subject.starts(), 1);
+    // The next version is no bystander: it restarts what dies under it.
+    scene.subject.kill(pid);
+    scene.until_other_than(pid).await;
+    assert_eq!(scene.subject.starts(), 2);
     assert!(!scene.agent.state_dir().join("ledger.db.damaged").exists());
     scene.zero_list(1).await;
 }
