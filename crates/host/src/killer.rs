@@ -293,12 +293,17 @@ fn list(target: &Target, kin: &mut Kin<'_>, is_first: bool) -> io::Result<Vec<Me
     }
 }
 
-/// After a panic the next kill starts another thread; who waited for this one is told of the failure.
+/// After a panic the next kill starts another thread; who waited for this one is told of the failure, and nobody
+/// stays frozen.
 struct Relief<'a>(&'a Shared);
 
 impl Drop for Relief<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            // They may be frozen.
+            for member in self.0.journal.read() {
+                let _ = signal(member, Signal::KILL);
+            }
             *self.0.waiting.lock() = Waiting::default();
         }
     }
@@ -468,6 +473,23 @@ mod tests {
         assert_eq!(left, [member], "another agent would know");
         assert!(!sleeper.0.wait().unwrap().success());
         assert_eq!(killer.shared.journal.read(), []);
+    }
+
+    #[test]
+    fn a_panic_in_the_middle_of_a_kill_leaves_nobody_frozen() {
+        let directory = tempfile::tempdir().unwrap();
+        let (killer, mut sleeper) = (killer(&directory), Sleeper::new());
+        let member = sleeper.member();
+
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _relief = Relief(&killer.shared);
+            killer.shared.journal.write([member]);
+            signal(member, Signal::STOP).unwrap();
+            panic!("on purpose");
+        }));
+
+        assert!(panicked.is_err());
+        assert!(!sleeper.0.wait().unwrap().success());
     }
 
     #[test]

@@ -6,9 +6,10 @@ mod common;
 
 use std::time::Duration;
 
-use common::{PATIENCE, World, eventually, exited, is_dead, not_run, numbers, our_zombies};
+use common::{PATIENCE, World, eventually, exited, is_dead, is_root, not_run, numbers, our_zombies};
 use proctor_host::Reins;
 use proctor_model::{CommandResult, Exit, Incarnation};
+use proctor_testkit::skip;
 use tokio::sync::oneshot;
 
 /// Both ends of the reins of one command.
@@ -33,6 +34,29 @@ async fn a_held_command_does_nothing_before_it_is_let_go() {
 
     assert_eq!(exited(&end), Exit::Code(3));
     assert_eq!(numbers(&world.path("ran")), [life.pid], "the identity is that of the shell");
+}
+
+/// It shares the agent's memory until its exec: who could trace it as that user could read the agent.
+#[tokio::test]
+async fn a_held_command_does_not_have_its_user_before_it_is_let_go() {
+    if !is_root() {
+        return skip("only root runs commands as other users");
+    }
+    let world = World::new();
+    let mut command = world.command("id -un");
+    (command.user, command.directory) = ("nobody".to_owned(), "/".into());
+    let host = world.host.clone();
+    let (reins, is_begun, let_go, _ask) = reins();
+    let running = tokio::spawn(async move { host.run_held(command, reins).await });
+
+    let life = is_begun.await.unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", life.pid)).unwrap();
+    let_go.send(()).unwrap();
+    let end = running.await.unwrap();
+
+    let ids = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+    assert_eq!((ids("Uid:"), ids("Gid:")), ("0\t0\t0\t0".to_owned(), "0\t0\t0\t0".to_owned()));
+    assert_eq!(end.output.trim(), "nobody", "{end:?}");
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Sessions over a link of 64 kbit/s, in virtual time, with the limits and heartbeats of the product.
 
+#![allow(clippy::unwrap_used, reason = "test code, outside of test functions")]
+
 use std::time::Duration;
 
 use proctor_model::{OperationId, OperationKind, Outcome, TaskId};
