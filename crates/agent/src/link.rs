@@ -222,7 +222,7 @@ impl Link {
             now.saturating_sub(std::mem::replace(&mut awake_at, now)) <= silence_max
         };
         loop {
-            let message = receiver.next(silence_max, beat, |_| was_awake()).await?;
+            let message = receiver.next(silence_max, beat * 2, |_| was_awake()).await?;
             if !was_awake() {
                 return Err(NoSession::Silent.into());
             }

@@ -18,6 +18,8 @@ use super::{Connection, Gateway, now};
 use crate::control::{Control, ControlError, Greeting, Meeting, Session};
 
 const BEAT: Duration = Duration::from_secs(5);
+/// While a frame is on its way. Longer than a beat, so that no timer fires where whole frames come.
+const BEAT_IN_FRAME: Duration = Duration::from_secs(7);
 /// Without a byte for this long a peer is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(16);
 /// Operations sent before the socket is asked again whether it can take more.
@@ -177,7 +179,7 @@ async fn listen(
     let control = &gateway.control;
     let mut unstored = Vec::new();
     loop {
-        let message = receiver.next(SILENCE_MAX, BEAT, |moved| hear_part(session, moved, &replies)).await?;
+        let message = receiver.next(SILENCE_MAX, BEAT_IN_FRAME, |moved| hear_part(session, moved, &replies)).await?;
         session.hear();
         match message {
             FromAgent::Outcome { operation, outcome } => control.arrived(session, operation, outcome).await?,

@@ -13,6 +13,8 @@ use tokio_util::codec::Framed;
 
 const MEBIBYTE: usize = 1024 * 1024;
 const BEAT: Duration = Duration::from_secs(5);
+/// Of a server, while a frame is on its way.
+const BEAT_IN_FRAME: Duration = Duration::from_secs(7);
 /// Of an agent, and of a server.
 const SILENCE_MAX: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(16));
 
@@ -121,7 +123,7 @@ async fn server(server: Server, says: Option<FromServer>, heard: mpsc::Sender<()
                 }
                 true
             };
-            match receiver.next(SILENCE_MAX.1, BEAT, meanwhile).await {
+            match receiver.next(SILENCE_MAX.1, BEAT_IN_FRAME, meanwhile).await {
                 Ok(FromAgent::Beat) => drop(replies.try_send(FromServer::Beat)),
                 Ok(_) => heard.send(()).await.unwrap(),
                 Err(lost) => return lost,
