@@ -1,9 +1,10 @@
-//! Which addresses a webhook may reach: not this machine, not its neighbours, not a cloud's metadata.
+//! Which addresses a webhook may reach: the public internet, and what the operator allows.
 //!
-//! Promised: the address that is connected to is the one that was checked, whatever a name resolves to later.
-//! Absent: private networks are not refused, since receivers mostly live there.
+//! Promised: everything else is refused, so that nobody who may add a webhook can use the server to talk to this
+//! machine, to its networks or to a cloud's metadata. The address that is connected to is the one that was checked,
+//! whatever a name resolves to later. Absent: NAT64 prefixes that a network chose for itself.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use proctor_model::FieldError;
@@ -28,31 +29,83 @@ impl Reach {
     }
 
     fn refusal(&self, address: IpAddr) -> Option<String> {
-        let kind = forbidden(address).filter(|_| !self.0.contain(address))?;
+        if self.0.contain(address) {
+            return None;
+        }
+        let kind = forbidden(address).or_else(|| is_own(address).then_some("an address of this machine"))?;
         Some(format!("{address} is {kind}: allow it with --webhook-allow of the server if it is meant"))
     }
 }
 
+/// A part of the address space, and what it is.
+type Part<A> = (A, u32, &'static str);
+
+const LOOPBACK: &str = "a loopback address";
+const LINK_LOCAL: &str = "a link-local address, where clouds serve their metadata";
+const METADATA: &str = "the metadata service of a cloud";
+const NO_HOST: &str = "no address of one host";
+const PRIVATE: &str = "an address of a private network";
+const DOCUMENTATION: &str = "an address for documentation";
+const PROTOCOLS: &str = "an address reserved for protocols";
+const BENCHMARKS: &str = "an address for benchmarks";
+const MULTICAST: &str = "a multicast address";
+const NOT_GLOBAL: &str = "not an address of the public internet";
+
+/// What is not globally reachable by IANA's registry of special purposes; then public addresses at which clouds
+/// serve what belongs to a machine.
+const V4: [Part<Ipv4Addr>; 16] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8, NO_HOST),
+    (Ipv4Addr::new(10, 0, 0, 0), 8, PRIVATE),
+    (Ipv4Addr::new(100, 100, 100, 200), 32, METADATA),
+    (Ipv4Addr::new(100, 64, 0, 0), 10, PRIVATE),
+    (Ipv4Addr::new(127, 0, 0, 0), 8, LOOPBACK),
+    (Ipv4Addr::new(169, 254, 0, 0), 16, LINK_LOCAL),
+    (Ipv4Addr::new(172, 16, 0, 0), 12, PRIVATE),
+    (Ipv4Addr::new(192, 0, 0, 0), 24, PROTOCOLS),
+    (Ipv4Addr::new(192, 0, 2, 0), 24, DOCUMENTATION),
+    (Ipv4Addr::new(192, 88, 99, 0), 24, PROTOCOLS),
+    (Ipv4Addr::new(192, 168, 0, 0), 16, PRIVATE),
+    (Ipv4Addr::new(198, 18, 0, 0), 15, BENCHMARKS),
+    (Ipv4Addr::new(198, 51, 100, 0), 24, DOCUMENTATION),
+    (Ipv4Addr::new(203, 0, 113, 0), 24, DOCUMENTATION),
+    (Ipv4Addr::new(224, 0, 0, 0), 3, MULTICAST), // 224/4, and 240/4, which nobody uses
+    (Ipv4Addr::new(168, 63, 129, 16), 32, METADATA),
+];
+
+/// Of IPv6 only 2000::/3 is global, without these; the others have names that say more.
+const V6: [Part<Ipv6Addr>; 10] = [
+    (Ipv6Addr::LOCALHOST, 128, LOOPBACK),
+    (Ipv6Addr::UNSPECIFIED, 128, NO_HOST),
+    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, MULTICAST),
+    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, LINK_LOCAL),
+    (Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0), 32, METADATA),
+    (Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0), 32, METADATA),
+    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, PRIVATE),
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, PROTOCOLS),
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, DOCUMENTATION),
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, DOCUMENTATION),
+];
+
+const GLOBAL_V6: Part<Ipv6Addr> = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3, "");
+
 /// What an address is that a webhook must not reach.
 fn forbidden(address: IpAddr) -> Option<&'static str> {
-    let address = embedded_v4(address).unwrap_or(address);
-    match address {
-        _ if address.is_loopback() => Some("a loopback address"),
-        _ if address.is_unspecified() => Some("no address of one host"),
-        _ if address.is_multicast() => Some("a multicast address"),
-        IpAddr::V4(v4) if v4.octets()[0] == 0 || v4.is_broadcast() => Some("no address of one host"),
-        IpAddr::V4(v4) if v4.is_link_local() => Some("a link-local address, where clouds serve their metadata"),
-        IpAddr::V4(v4) if v4 == ALIBABA_METADATA => Some("the metadata service of a cloud"),
-        IpAddr::V6(v6) if v6.is_unicast_link_local() => Some("a link-local address"),
-        IpAddr::V6(v6) if v6 == EC2_METADATA => Some("the metadata service of a cloud"),
-        IpAddr::V4(_) | IpAddr::V6(_) => None,
+    match embedded_v4(address).unwrap_or(address) {
+        IpAddr::V4(v4) => {
+            let holds =
+                |(network, prefix, _): &&Part<Ipv4Addr>| (v4.to_bits() ^ network.to_bits()) >> (32 - prefix) == 0;
+            V4.iter().find(holds).map(|(_, _, kind)| *kind)
+        }
+        IpAddr::V6(v6) => {
+            let holds =
+                |(network, prefix, _): &&Part<Ipv6Addr>| (v6.to_bits() ^ network.to_bits()) >> (128 - prefix) == 0;
+            let kind = V6.iter().find(holds).map(|(_, _, kind)| *kind);
+            kind.or_else(|| (!holds(&&GLOBAL_V6)).then_some(NOT_GLOBAL))
+        }
     }
 }
 
-const ALIBABA_METADATA: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
-const EC2_METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
-
-/// The IPv4 address that an IPv6 one leads to: mapped, compatible, NAT64 (RFC 6052) or 6to4.
+/// The IPv4 address that an IPv6 one leads to: mapped, compatible, NAT64 (RFC 6052), 6to4 or ISATAP.
 fn embedded_v4(address: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(v6) = address else { return None };
     let segments = v6.segments();
@@ -61,8 +114,28 @@ fn embedded_v4(address: IpAddr) -> Option<IpAddr> {
         [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(v4(high, low)),
         [0, 0, 0, 0, 0, 0, high, low] if high != 0 => Some(v4(high, low)),
         [0x2002, high, low, ..] => Some(v4(high, low)),
+        [.., 0 | 0x200, 0x5efe, high, low] if forbidden(v4(high, low)).is_some() => Some(v4(high, low)),
         _ => None,
     }
+}
+
+/// Also a public address may be one of this machine: what listens on it may trust who comes from here. A datagram
+/// socket tells, without a packet: the kernel answers for its own addresses itself.
+fn is_own(address: IpAddr) -> bool {
+    let binds = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    // A machine that lets programs bind to any address would bind to this one, too.
+    let nobodys: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
+        IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+    };
+    (binds(address) && !binds(nobodys)) || reaches_itself(address).unwrap_or(false)
+}
+
+fn reaches_itself(address: IpAddr) -> std::io::Result<bool> {
+    let any: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect((address, 9))?;
+    Ok(socket.local_addr()?.ip() == address)
 }
 
 /// Resolves names, and leaves only what may be reached; the connection is made to one of those.
@@ -91,34 +164,107 @@ mod tests {
         reach.refusal(address.parse().unwrap()).is_some()
     }
 
+    /// One row for each part of the address space that is not the public internet, in every spelling that leads there.
     #[test]
-    fn this_machine_its_neighbours_and_metadata_are_refused_in_every_spelling() {
+    fn only_the_public_internet_is_reached() {
         let reach = Reach::default();
         for bad in [
+            // This machine, and no machine.
             "127.0.0.1",
             "127.9.9.9",
             "::1",
-            "::ffff:127.0.0.1",
-            "64:ff9b::7f00:1",
-            "2002:7f00:1::",
-            "::7f00:1",
             "0.0.0.0",
             "0.1.2.3",
             "::",
             "255.255.255.255",
-            "224.0.0.1",
-            "ff02::1",
+            "240.0.0.1",
+            "254.1.1.1",
+            // Metadata of clouds.
             "169.254.169.254",
-            "::ffff:169.254.169.254",
-            "64:ff9b::a9fe:a9fe",
-            "fe80::1",
-            "fd00:ec2::254",
             "100.100.100.200",
+            "168.63.129.16",
+            "192.0.0.192",
+            "fd00:ec2::254",
+            "fd20:ce::254",
+            // Private, shared and link-local networks.
+            "10.0.0.1",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "100.64.0.1",
+            "100.127.255.255",
+            "169.254.0.1",
+            "fe80::1",
+            "febf::1",
+            "fec0::1",
+            "fc00::1",
+            "fd00::1",
+            // Multicast, documentation, benchmarks, protocols.
+            "224.0.0.1",
+            "239.255.255.255",
+            "ff02::1",
+            "192.0.2.1",
+            "198.51.100.1",
+            "203.0.113.1",
+            "2001:db8::1",
+            "3fff::1",
+            "198.18.0.1",
+            "198.19.255.255",
+            "192.88.99.1",
+            "2001::1",
+            "2001:20::1",
+            "100::1",
+            "5f00::1",
+            // IPv4 inside of IPv6: mapped, compatible, NAT64, 6to4, ISATAP.
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::ffff:169.254.169.254",
+            "::ffff:168.63.129.16",
+            "::7f00:1",
+            "64:ff9b::7f00:1",
+            "64:ff9b::a00:1",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b:1::1",
+            "64:ff9b:1:ffff::808:808",
+            "2002:7f00:1::",
+            "2002:a00:1::",
+            "2a00:1450::5efe:a00:1",
+            "2a00:1450::200:5efe:7f00:1",
         ] {
             assert!(is_refused(&reach, bad), "{bad}");
         }
-        for good in ["10.0.0.1", "192.168.1.1", "192.0.2.1", "8.8.8.8", "fd00::1", "2001:db8::1", "64:ff9b::808:808"] {
+        for good in [
+            "8.8.8.8",
+            "1.1.1.1",
+            "100.63.255.255",
+            "100.128.0.1",
+            "172.15.0.1",
+            "172.32.0.1",
+            "192.0.1.1",
+            "168.63.129.17",
+            "198.17.0.1",
+            "198.20.0.1",
+            "223.255.255.255",
+            "2a00:1450::1",
+            "2606:4700::1111",
+            "2001:4860:4860::8888",
+            "::ffff:8.8.8.8",
+            "64:ff9b::808:808",
+            "2002:808:808::1",
+        ] {
             assert!(!is_refused(&reach, good), "{good}");
+        }
+    }
+
+    #[test]
+    fn an_address_of_this_machine_is_refused_whatever_it_looks_like() {
+        for own in ["127.0.0.1", "::1"] {
+            let own: IpAddr = own.parse().unwrap();
+            // Without IPv6 there is no such address to be reached.
+            assert!(is_own(own) || UdpSocket::bind((own, 0)).is_err(), "{own}");
+        }
+        for other in ["192.0.2.1", "8.8.8.8", "2606:4700::1111"] {
+            assert!(!is_own(other.parse().unwrap()), "{other}");
         }
     }
 

@@ -110,7 +110,7 @@ async fn prepare(world: &World, route: &RouteInfo) -> String {
             return id_of(by_admin(world, Method::POST, "/bindings", binding).await);
         }
         "/webhooks/{id}" => {
-            let webhook = json!({ "url": "http://192.0.2.1/" });
+            let webhook = json!({ "url": "http://receiver.invalid/" });
             return id_of(by_admin(world, Method::POST, "/webhooks", webhook).await);
         }
         "/tokens/{id}" => {
@@ -261,7 +261,7 @@ fn native_sample(method: &Method, path: &str, task: &str, id: &str) -> Option<(S
         ("POST", "/users") => json!({ "name": "m" }),
         ("POST", "/users/{name}/tokens") => json!({ "note": "x" }),
         ("PUT", "/users/{name}") => json!({ "disabled": false }),
-        ("POST", "/webhooks") => json!({ "url": "http://192.0.2.1/" }),
+        ("POST", "/webhooks") => json!({ "url": "http://receiver.invalid/" }),
         ("POST", "/tasks/{task_id}/cancel" | "/tasks/{task_id}/retry" | "/tasks/{task_id}/resume") => json!({}),
         ("POST", "/apps/{code}/secret") | ("DELETE", _) => json!({}),
         _ => return None,
