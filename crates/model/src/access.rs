@@ -262,11 +262,11 @@ pub struct Grant {
 }
 
 /// Where something is done. A host that belongs to no business is in no business's scope; what
-/// concerns a host as a whole has no namespace.
+/// concerns a host as a whole has no namespace; an agent id that nobody has is in no cloud area.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     pub business: Option<u64>,
-    pub cloud: u32,
+    pub cloud: Option<u32>,
     pub namespace: Option<&'a Namespace>,
 }
 
@@ -283,7 +283,7 @@ impl Places {
     pub fn contains(&self, place: &Place<'_>) -> bool {
         self.everywhere
             || place.business.is_some_and(|business| self.businesses.contains(&business))
-            || self.clouds.contains(&place.cloud)
+            || place.cloud.is_some_and(|cloud| self.clouds.contains(&cloud))
             || place.namespace.is_some_and(|namespace| self.namespaces.contains(namespace))
     }
 

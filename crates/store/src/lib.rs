@@ -124,6 +124,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Says which business each host belongs to (None: to nobody), also before it enrols. By `cloud`
     /// and `ip`; of two for one host the last counts. A business that is not there refuses them all.
     async fn place_hosts(&self, placements: &[(HostKey, Option<u64>)]) -> Result<std::result::Result<(), Refusal>>;
+    /// Where addresses are placed, in order, whether or not they have enrolled.
+    async fn placements(&self, hosts: &[HostKey]) -> Result<Vec<Option<u64>>>;
     /// As [`Self::put_business`] for each of the businesses and then [`Self::place_hosts`], all or nothing.
     async fn import_hosts(
         &self,

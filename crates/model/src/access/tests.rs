@@ -42,7 +42,7 @@ prop_compose! {
 }
 
 fn at((business, cloud, namespace): &(Option<u64>, u32, Option<Namespace>)) -> Place<'_> {
-    Place { business: *business, cloud: *cloud, namespace: namespace.as_ref() }
+    Place { business: *business, cloud: Some(*cloud), namespace: namespace.as_ref() }
 }
 
 /// The meaning of a scope, written a second time without the sums of [`Places`].
@@ -55,7 +55,7 @@ fn covers(scope: &Scope, sets: &BTreeMap<u64, BTreeSet<u64>>, place: &Place<'_>)
             _ => false,
         },
         Scope::Namespace(namespace) => place.namespace == Some(namespace),
-        Scope::Cloud(id) => place.cloud == *id,
+        Scope::Cloud(id) => place.cloud == Some(*id),
     }
 }
 

@@ -368,20 +368,24 @@ impl From<ControlError> for ApiError {
             ControlError::Store(StoreError::Full { .. }) => Problem::StoreFull,
             ControlError::Store(_) | ControlError::ShuttingDown => Problem::Unavailable,
             ControlError::Unauthenticated(_) => Problem::UserUnverified,
-            ControlError::Forbidden(_) | ControlError::OutOfScope { .. } => Problem::Forbidden,
+            ControlError::Forbidden(_) | ControlError::OutOfScope { .. } | ControlError::AllForbidden { .. } => {
+                Problem::Forbidden
+            }
             ControlError::Contradiction { .. } => Problem::InvalidField,
+            ControlError::UnknownTask(_) => Problem::UnknownTask,
             ControlError::KeyReused { .. } | ControlError::TaskState { .. } => Problem::Conflict,
         };
         // What the caller learns names no file of the server; the log has the whole chain.
         let refused = Self::new(problem, error.to_string());
         match error {
             ControlError::Forbidden(missing) => Self { permission: Some(Box::new((&missing).into())), ..refused },
-            ControlError::OutOfScope { missing, .. } => {
+            ControlError::OutOfScope { missing, .. } | ControlError::AllForbidden { missing, .. } => {
                 Self { permission: Some(Box::new((&*missing).into())), ..refused }
             }
             ControlError::Unauthenticated(_)
             | ControlError::Contradiction { .. }
             | ControlError::KeyReused { .. }
+            | ControlError::UnknownTask(_)
             | ControlError::TaskState { .. } => refused,
             ControlError::Store(_) | ControlError::ShuttingDown => Self { source: Some(error), ..refused },
         }

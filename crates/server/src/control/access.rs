@@ -1,19 +1,20 @@
 //! What callers may do, target by target.
 //!
 //! Promised: every method of [`Control`] that a caller reaches checks here what its class of
-//! operations needs; a forbidden target is refused in its own row, a call without rows as a whole.
+//! operations needs; a forbidden target is refused in its own row, a call without rows as a whole. Who may not
+//! touch a host cannot tell whether it is there: an unknown one is judged by its address and refused alike.
 //! What lasts longer than a call holds a [`Standing`] and asks it again: rights end when they are taken.
 //! Absent: who somebody is (see `api::auth`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proctor_model::{Class, Classes, Code, Namespace, Outcome, Permissions, Place, Spec, Subject};
+use proctor_model::{Class, Classes, Code, HostKey, Namespace, Outcome, Permissions, Place, Spec, Subject};
 use proctor_runtime::clock;
 use proctor_store::{HostSite, Refusal};
 use tokio::sync::watch;
 
-use super::{Caller, Control, ControlError, Proof, Result};
+use super::{Caller, Control, ControlError, HostRef, Proof, Result};
 
 /// So many of the things that a caller may not touch are named.
 const NAMED_MAX: usize = 20;
@@ -29,7 +30,42 @@ pub struct Missing {
     pub targets: Vec<String>,
 }
 
+/// Where a host is that a call names, also one that is not known: that has the placement of its address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot<'a> {
+    /// Refusals name it as the call does: they must not tell what an agent id stands for.
+    pub(super) named: &'a HostRef,
+    business: Option<u64>,
+    cloud: Option<u32>,
+}
+
+impl<'a> Spot<'a> {
+    fn of(named: &'a HostRef, site: Option<&HostSite>, placement: Option<u64>) -> Self {
+        let cloud = site.map(|site| site.key).or_else(|| named.key()).map(|key| key.cloud);
+        Self { named, business: site.map_or(placement, |site| site.business), cloud }
+    }
+
+    fn place<'n>(&self, namespace: Option<&'n Namespace>) -> Place<'n> {
+        Place { business: self.business, cloud: self.cloud, namespace }
+    }
+}
+
 impl Control {
+    /// Where the hosts of a call are; `sites` are those of them that are known.
+    pub(super) async fn spots<'a>(&self, hosts: &'a [HostRef], sites: &[Option<HostSite>]) -> Result<Vec<Spot<'a>>> {
+        let named = || hosts.iter().zip(sites);
+        let unknown = named().filter(|(_, site)| site.is_none()).filter_map(|(named, _)| named.key());
+        let unknown: Vec<HostKey> = unknown.collect();
+        let placements = if unknown.is_empty() { Vec::new() } else { self.inner.store.placements(&unknown).await? };
+        let mut placements = placements.into_iter();
+        let spot = |(named, site): (&'a HostRef, &Option<HostSite>)| {
+            let is_unknown_address = site.is_none() && named.key().is_some();
+            let placement = if is_unknown_address { placements.next().flatten() } else { None };
+            Spot::of(named, site.as_ref(), placement)
+        };
+        Ok(named().map(spot).collect())
+    }
+
     /// What these may do together: a call is allowed where one of them is. Read anew for every call,
     /// so that a change counts at once, also one that was made beside the server.
     pub async fn permissions(&self, subjects: &[Subject]) -> Result<Arc<Permissions>> {
@@ -113,43 +149,39 @@ impl Standing {
     }
 }
 
-fn place<'a>(host: &HostSite, namespace: &'a Namespace) -> Place<'a> {
-    Place { business: host.business, cloud: host.key.cloud, namespace: Some(namespace) }
-}
-
 impl Caller {
     pub(super) fn may(&self, class: Class, host: &HostSite, namespace: Option<&Namespace>) -> bool {
-        let place = Place { business: host.business, cloud: host.key.cloud, namespace };
+        let place = Place { business: host.business, cloud: Some(host.key.cloud), namespace };
         self.permissions.allows(class, &place)
     }
 
     /// The first of the classes that is not allowed there.
-    pub(super) fn lacks(&self, classes: Classes, host: &HostSite, namespace: &Namespace) -> Option<Class> {
-        classes.iter().find(|class| !self.may(*class, host, Some(namespace)))
+    pub(super) fn lacks(&self, classes: Classes, spot: &Spot<'_>, namespace: &Namespace) -> Option<Class> {
+        classes.iter().find(|class| !self.permissions.allows(*class, &spot.place(Some(namespace))))
     }
 
     /// Whether any spec may be registered there, without a look at its bounds.
-    pub(super) fn may_register_any(&self, host: &HostSite, namespace: &Namespace) -> bool {
-        self.permissions.registers_unbounded(&place(host, namespace))
+    pub(super) fn may_register_any(&self, spot: &Spot<'_>, namespace: &Namespace) -> bool {
+        self.permissions.registers_unbounded(&spot.place(Some(namespace)))
     }
 
     /// The row of a target where the caller may register, but not this spec.
-    pub(super) fn out_of_bounds(&self, host: &HostSite, namespace: &Namespace, spec: &Spec) -> Option<Outcome> {
-        let outside = self.permissions.admit(&place(host, namespace), spec).err()?;
+    pub(super) fn out_of_bounds(&self, spot: &Spot<'_>, namespace: &Namespace, spec: &Spec) -> Option<Outcome> {
+        let outside = self.permissions.admit(&spot.place(Some(namespace)), spec).err()?;
         let message = format!(
             "{} may not register this spec in namespace {namespace} on host {}: {outside}",
             self.name(),
-            host.key
+            spot.named
         );
         Some(Outcome::new(Code::Forbidden, message, false))
     }
 
     /// The row of a target that the caller may not touch.
-    pub(super) fn refusal(&self, class: Class, host: &HostSite, namespace: &Namespace) -> Outcome {
+    pub(super) fn refusal(&self, class: Class, spot: &Spot<'_>, namespace: &Namespace) -> Outcome {
         let message = format!(
             "{} may not {class} in namespace {namespace} on host {}: ask an administrator for a role with '{class}' there",
             self.name(),
-            host.key
+            spot.named
         );
         Outcome::new(Code::Forbidden, message, false)
     }
@@ -160,9 +192,10 @@ impl Caller {
     }
 
     /// The row of a target where the class is missing in one of the namespaces.
-    pub(super) fn refused(&self, class: Class, host: &HostSite, namespaces: &[Namespace]) -> Option<Outcome> {
-        let namespace = namespaces.iter().find(|namespace| !self.may(class, host, Some(namespace)))?;
-        Some(self.refusal(class, host, namespace))
+    pub(super) fn refused(&self, class: Class, spot: &Spot<'_>, namespaces: &[Namespace]) -> Option<Outcome> {
+        let needed = Classes::from_iter([class]);
+        let namespace = namespaces.iter().find(|namespace| self.lacks(needed, spot, namespace).is_some())?;
+        Some(self.refusal(class, spot, namespace))
     }
 
     /// False for a caller without any role.
@@ -184,6 +217,14 @@ impl Caller {
             return Ok(());
         }
         Err(self.missing(class, ["anything".to_owned()]))
+    }
+
+    /// For calls that show only the hosts that the caller may read.
+    pub(super) fn must_read_some(&self, hosts: &[HostRef]) -> Result<()> {
+        if self.permissions.allows_anywhere(Class::Read) {
+            return Ok(());
+        }
+        Err(self.missing(Class::Read, hosts.iter().map(ToString::to_string)))
     }
 
     /// For calls without rows: every known host must be allowed.

@@ -11,7 +11,7 @@ use proctor_model::{Class, Classes, Outcome};
 use proctor_runtime::clock;
 use proctor_store::{AuditDraft, AuditPhase, Store};
 
-use super::{Caller, Control, ControlError, Result};
+use super::{Caller, Control, Result};
 
 /// So many targets are named in an entry; their number is always whole.
 const TARGETS_NAMED_MAX: usize = 1000;
@@ -108,9 +108,7 @@ impl Control {
 
     /// Leaves a trace of a refusal.
     pub async fn permitted(&self, caller: &Caller, deed: &Deed, check: Result<()>) -> Result<()> {
-        let Err(refusal @ (ControlError::Forbidden(_) | ControlError::OutOfScope { .. })) = &check else {
-            return check;
-        };
+        let Some(refusal) = check.as_ref().err().filter(|error| error.is_refusal()) else { return check };
         let mut entry = caller.entry(deed, AuditPhase::Refused, refusal.to_string());
         entry.targets.truncate(REFUSED_TARGETS_NAMED_MAX);
         if let Err(error) = self.write(entry).await {

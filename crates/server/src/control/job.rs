@@ -23,9 +23,10 @@ impl Control {
             return Err(ControlError::OutOfScope { scope, missing: Box::new(caller.lacking(class, outside)) });
         }
         match draft.forbidden.first() {
-            Some((class, _)) if draft.forbidden.len() >= draft.targets.len() => {
-                let hosts = draft.forbidden.iter().map(|(_, host)| host.to_string());
-                Err(caller.lacking(*class, hosts).into())
+            Some(first) if draft.forbidden.len() >= draft.targets.len() => {
+                let hosts = draft.forbidden.iter().map(|forbidden| forbidden.host.clone());
+                let missing = Box::new(caller.lacking(first.class, hosts));
+                Err(ControlError::AllForbidden { message: first.message.clone(), missing })
             }
             Some(_) | None => Ok(()),
         }

@@ -185,16 +185,17 @@ impl Control {
         self.inner.sessions.get(agent).is_some()
     }
 
-    /// As [`Self::resolve`], for a call that answers about the hosts as a whole.
+    /// As [`Self::resolve`], for a call that answers about the hosts as a whole. A host that the caller may not
+    /// read looks like one that has never enrolled; who may read nothing at all is refused.
     pub async fn readable_hosts(
         &self,
         caller: &Caller,
         hosts: &[HostRef],
         namespace: Option<&Namespace>,
     ) -> Result<Vec<Option<HostRecord>>> {
-        let records = self.resolve(hosts).await?;
-        caller.must_on(Class::Read, records.iter().flatten().map(|host| &host.site), namespace)?;
-        Ok(records)
+        caller.must_read_some(hosts)?;
+        let records = self.resolve(hosts).await?.into_iter();
+        Ok(records.map(|host| host.filter(|host| caller.may(Class::Read, &host.site, namespace))).collect())
     }
 
     /// As [`Self::readable_hosts`], only where they are.
@@ -204,9 +205,9 @@ impl Control {
         hosts: &[HostRef],
         namespace: Option<&Namespace>,
     ) -> Result<Vec<Option<HostSite>>> {
-        let sites = self.sites(hosts).await?;
-        caller.must_on(Class::Read, sites.iter().flatten(), namespace)?;
-        Ok(sites)
+        caller.must_read_some(hosts)?;
+        let sites = self.sites(hosts).await?.into_iter();
+        Ok(sites.map(|site| site.filter(|site| caller.may(Class::Read, site, namespace))).collect())
     }
 
     /// The hosts that callers name, in order; None for one that has never enrolled.

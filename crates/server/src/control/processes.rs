@@ -1,7 +1,7 @@
 //! Registrations and pools: facts of the store that agents converge on.
 //!
 //! Promised: one outcome for each host, in the caller's order; a host that the caller may not touch
-//! is refused in its own row and the others are served. Absent: operations (see `submit`).
+//! is refused in its own row, whether it is known or not, and the others are served. Absent: operations (see `submit`).
 
 use std::collections::HashMap;
 
@@ -11,6 +11,7 @@ use proctor_store::{
     HostQuery, HostRecord, HostSite, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration,
 };
 
+use super::access::Spot;
 use super::audit::{Deed, counted};
 use super::types::Merged;
 use super::{Caller, Control, GivenSpec, HostRef, Result, never_enrolled};
@@ -28,9 +29,9 @@ impl Control {
         let namespace = key.namespace.clone();
         let deed = Deed::new("register", [Class::Register]).on(hosts.iter().map(|host| format!("{host} {key}")));
         let carried = given.spec.clone();
-        let refusal = |host: &HostSite| {
-            let refused = caller.refused(Class::Register, host, std::slice::from_ref(&namespace));
-            refused.or_else(|| caller.out_of_bounds(host, &namespace, &carried))
+        let refusal = |spot: &Spot<'_>, is_known: bool| {
+            let refused = caller.refused(Class::Register, spot, std::slice::from_ref(&namespace));
+            refused.or_else(|| caller.out_of_bounds(spot, &namespace, &carried).filter(|_| is_known))
         };
         self.change(caller, deed, refusal, hosts, move |control, agents| async move {
             let before = match given.omitted.any() {
@@ -52,7 +53,8 @@ impl Control {
         let key = key.clone();
         let namespace = key.namespace.clone();
         let deed = Deed::new("unregister", [Class::Register]).on(hosts.iter().map(|host| format!("{host} {key}")));
-        let refusal = |host: &HostSite| caller.refused(Class::Register, host, std::slice::from_ref(&namespace));
+        let refusal =
+            |spot: &Spot<'_>, _: bool| caller.refused(Class::Register, spot, std::slice::from_ref(&namespace));
         self.change(caller, deed, refusal, hosts, move |control, agents| async move {
             let processes: Vec<(AgentId, ProcessKey)> = agents.into_iter().map(|agent| (agent, key.clone())).collect();
             let answers = control.inner.store.unregister(&processes, clock::unix_millis()).await?;
@@ -72,7 +74,7 @@ impl Control {
         let ids: Vec<String> = pools.iter().map(|pool| format!("{}/{}", pool.namespace, pool.id)).collect();
         let named = hosts.iter().map(|host| format!("{host} {}", ids.join(" ")));
         let deed = Deed::new("set_pools", [Class::Limits]).on(named);
-        let refusal = |host: &HostSite| caller.refused(Class::Limits, host, &namespaces);
+        let refusal = |spot: &Spot<'_>, _: bool| caller.refused(Class::Limits, spot, &namespaces);
         self.change(caller, deed, refusal, hosts, move |control, agents| async move {
             let answers = control.inner.store.set_pools(&agents, &pools, clock::unix_millis()).await?;
             control.wake(agents.iter());
@@ -93,7 +95,7 @@ impl Control {
         let of = [namespace.clone()];
         let deed =
             Deed::new("delete_pool", [Class::Limits]).on(hosts.iter().map(|host| format!("{host} {namespace}/{id}")));
-        let refusal = |host: &HostSite| caller.refused(Class::Limits, host, &of);
+        let refusal = |spot: &Spot<'_>, _: bool| caller.refused(Class::Limits, spot, &of);
         self.change(caller, deed, refusal, hosts, move |control, agents| async move {
             let answers = control.inner.store.delete_pool(&agents, &namespace, &id, clock::unix_millis()).await?;
             control.wake(agents.iter());
@@ -111,7 +113,7 @@ impl Control {
         &self,
         caller: &Caller,
         deed: Deed,
-        refusal: impl Fn(&HostSite) -> Option<Outcome>,
+        refusal: impl Fn(&Spot<'_>, bool) -> Option<Outcome>,
         hosts: &[HostRef],
         work: F,
     ) -> Result<Vec<Outcome>>
@@ -120,7 +122,12 @@ impl Control {
         Fut: Future<Output = Result<Vec<Outcome>>> + Send + 'static,
     {
         let records = self.sites(hosts).await?;
-        let refusals: Vec<Option<Outcome>> = records.iter().map(|host| refusal(host.as_ref()?)).collect();
+        let spots = self.spots(hosts, &records).await?;
+        let is_host = |spot: &&Spot<'_>| !matches!(spot.named, HostRef::Unusable(_));
+        let judge = |(host, spot): (&Option<HostSite>, &Spot<'_>)| {
+            Some(spot).filter(is_host).and_then(|spot| refusal(spot, host.is_some()))
+        };
+        let refusals: Vec<Option<Outcome>> = records.iter().zip(&spots).map(judge).collect();
         let allowed = records.iter().zip(&refusals).filter(|(_, refused)| refused.is_none());
         let allowed = allowed.filter_map(|(host, _)| host.as_ref());
         // A host under two names is changed once and answers for both.
@@ -147,8 +154,8 @@ impl Control {
             self.audited(caller, deed, move |control| work(control, agents), told).await?
         };
         let rows = hosts.iter().zip(&records).zip(refusals).map(|((named, host), refused)| match (host, refused) {
-            (None, _) => never_enrolled(named),
-            (Some(_), Some(refused)) => refused,
+            (_, Some(refused)) => refused,
+            (None, None) => never_enrolled(named),
             (Some(host), None) => {
                 order.get(&host.agent).and_then(|index| answers.get(*index).cloned()).unwrap_or_else(no_longer)
             }

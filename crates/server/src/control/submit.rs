@@ -13,6 +13,7 @@ use proctor_store::{
 };
 use uuid::Uuid;
 
+use super::access::Spot;
 use super::audit::Deed;
 use super::carried::{Carried, Origin, Specs};
 use super::{
@@ -38,8 +39,18 @@ pub(super) struct Draft {
     taken: HashMap<(ProcessKey, AgentId), usize>,
     /// Hosts that are placed in a business.
     pub(super) placed: Vec<(u64, HostKey)>,
-    /// Hosts on which the caller lacks a class.
-    pub(super) forbidden: Vec<(Class, HostKey)>,
+    /// Hosts on which the caller lacks a class, or may not register this spec.
+    pub(super) forbidden: Vec<Forbidden>,
+}
+
+/// A target that is refused.
+#[derive(Debug)]
+pub(super) struct Forbidden {
+    pub(super) class: Class,
+    /// As the call names it.
+    pub(super) host: String,
+    /// Of its row.
+    pub(super) message: String,
 }
 
 /// What a submission would do, target by target.
@@ -150,25 +161,27 @@ impl Control {
         let SubmittedItem { key, kind, spec, targets } = item;
         let refs: Vec<HostRef> = targets.iter().map(|target| target.host.clone()).collect();
         let hosts = self.sites(&refs).await?;
+        let spots = self.spots(&refs, &hosts).await?;
         let specs = match kind {
-            Some(kind) => Some(self.specs(caller, &key, kind, &spec, &hosts).await?),
+            Some(kind) => Some(self.specs(caller, &key, kind, &spec, &hosts, &spots).await?),
             None => None,
         };
         // Targets with one spec share an item; the store gives equal specs as one.
         let mut indexes: HashMap<(bool, Origin, Option<*const Spec>), u32> = HashMap::new();
-        for (index, (target, host)) in targets.into_iter().zip(hosts).enumerate() {
+        for (index, ((target, host), spot)) in targets.into_iter().zip(hosts).zip(&spots).enumerate() {
             let agent = host.as_ref().map(|host| &host.agent);
             let mut carried = specs.as_ref().map_or_else(Carried::nothing, |specs| specs.of(index, agent));
             let needed = kind.map(|kind| carried.required(kind)).unwrap_or_default();
             draft.classes.extend(needed.iter());
-            let refused = host.as_ref().and_then(|host| refusal(caller, needed, host, &key, &carried));
+            let refused = match &host {
+                Some(_) => refusal(caller, needed, spot, &key, &carried),
+                None => kind.and_then(|kind| unknown_refusal(caller, kind, spot, &key)),
+            };
+            draft.placed.extend(host.as_ref().and_then(|host| Some((host.business?, host.key))));
             let is_refused = refused.is_some();
-            if let Some(host) = &host {
-                draft.placed.extend(host.business.map(|business| (business, host.key)));
-                let lacked = caller.lacks(needed, host, &key.namespace).filter(|_| is_refused);
-                draft.forbidden.extend(lacked.map(|class| (class, host.key)));
-            }
-            if is_refused {
+            if let Some(Outcome { message, .. }) = &refused {
+                let class = caller.lacks(needed, spot, &key.namespace).unwrap_or(Class::Register);
+                draft.forbidden.push(Forbidden { class, host: spot.named.to_string(), message: message.clone() });
                 carried.spec = None;
             }
             let outcome = refused.or_else(|| known_outcome(&key, kind, &target.host, host.as_ref(), &carried));
@@ -186,10 +199,13 @@ impl Control {
             if let Some(host) = &host {
                 draft.taken.insert((key.clone(), host.agent.clone()), draft.targets.len());
             }
+            // Of a host that the caller may not touch, the task tells nothing but what the call said.
+            let known = host.as_ref().filter(|_| !is_refused);
+            let named_agent = if is_refused { target.host.agent() } else { None };
             draft.targets.push(Target {
                 item,
-                agent: host.as_ref().map(|host| host.agent.clone()),
-                host: host.as_ref().map(|host| host.key).or_else(|| target.host.key()),
+                agent: known.map(|host| host.agent.clone()).or(named_agent),
+                host: known.map(|host| host.key).or_else(|| target.host.key()),
                 row_key: target.row_key,
                 other_row_keys: Vec::new(),
             });
@@ -207,8 +223,10 @@ impl Control {
         kind: OperationKind,
         source: &'a SpecSource,
         hosts: &[Option<HostSite>],
+        spots: &[Spot<'_>],
     ) -> Result<Specs<'a>> {
-        let may_register = || hosts.iter().flatten().all(|host| caller.may_register_any(host, &key.namespace));
+        let known = || hosts.iter().zip(spots).filter(|(host, _)| host.is_some());
+        let may_register = || known().all(|(_, spot)| caller.may_register_any(spot, &key.namespace));
         let registered = match source {
             SpecSource::Given(given) if kind != OperationKind::Status && !given.omitted.any() && may_register() => None,
             SpecSource::Given(_) | SpecSource::Registered | SpecSource::Again(_) => {
@@ -248,22 +266,32 @@ impl Caller {
 }
 
 /// The row of a target on which the caller lacks a class, or may register but not this spec.
-fn refusal(caller: &Caller, needed: Classes, host: &HostSite, key: &ProcessKey, carried: &Carried) -> Option<Outcome> {
-    let Some(class) = caller.lacks(needed, host, &key.namespace) else {
+fn refusal(caller: &Caller, needed: Classes, spot: &Spot<'_>, key: &ProcessKey, carried: &Carried) -> Option<Outcome> {
+    let Some(class) = caller.lacks(needed, spot, &key.namespace) else {
         let spec = carried.spec.as_ref().filter(|_| needed.contains(Class::Register))?;
-        return caller.out_of_bounds(host, &key.namespace, spec);
+        return caller.out_of_bounds(spot, &key.namespace, spec);
     };
     if class != Class::Register || carried.origin != Origin::Call {
-        return Some(caller.refusal(class, host, &key.namespace));
+        return Some(caller.refusal(class, spot, &key.namespace));
     }
     let message = format!(
         "{} may not register in namespace {} on host {}, and the call carries a spec that is not registered there: \
          send the registered spec, or ask an administrator for a role with 'register' there",
         caller.name(),
         key.namespace,
-        host.key
+        spot.named
     );
     Some(Outcome::new(Code::Forbidden, message, false))
+}
+
+/// The row of a host that is not known, where the caller could not touch it if it were: the same as if it were.
+/// What the call carries does not count, because nothing is registered on it to be compared with.
+fn unknown_refusal(caller: &Caller, kind: OperationKind, spot: &Spot<'_>, key: &ProcessKey) -> Option<Outcome> {
+    if matches!(spot.named, HostRef::Unusable(_)) {
+        return None;
+    }
+    let class = caller.lacks(Carried::nothing().required(kind), spot, &key.namespace)?;
+    Some(caller.refusal(class, spot, &key.namespace))
 }
 
 fn task_item(key: &ProcessKey, kind: Option<OperationKind>, carried: Carried) -> TaskItem {

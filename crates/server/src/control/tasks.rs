@@ -21,13 +21,17 @@ use super::{
 
 impl Control {
     pub async fn task(&self, caller: &Caller, id: TaskId) -> Result<Option<TaskView>> {
-        let task = self.inner.store.task(id).await?;
-        task.map(|task| caller.must_own_or(Class::Read, &task.app, &task.user).map(|()| task)).transpose()
+        let Some(task) = self.inner.store.task(id).await? else { return caller.unknown_task(Class::Read, id) };
+        caller.must_own_or(Class::Read, id, &task.app, &task.user)?;
+        Ok(Some(task))
     }
 
     pub async fn task_summary(&self, caller: &Caller, id: TaskId) -> Result<Option<TaskSummary>> {
-        let task = self.inner.store.task_summary(id).await?;
-        task.map(|task| caller.must_own_or(Class::Read, &task.app, &task.user).map(|()| task)).transpose()
+        let Some(task) = self.inner.store.task_summary(id).await? else {
+            return caller.unknown_task(Class::Read, id);
+        };
+        caller.must_own_or(Class::Read, id, &task.app, &task.user)?;
+        Ok(Some(task))
     }
 
     /// The newest first; a caller who may not read everything sees the app's own.
@@ -69,9 +73,10 @@ impl Control {
     /// targets take, now.
     async fn must_steer(&self, caller: &Caller, deed: &Deed, task: TaskId) -> Result<()> {
         let Some(view) = self.inner.store.task(task).await? else {
-            return Err(ControlError::TaskState { task, problem: "is not known" });
+            caller.unknown_task::<()>(Class::Operate, task)?;
+            return Err(ControlError::UnknownTask(task));
         };
-        let mut check = caller.must_own_or(Class::Operate, &view.app, &view.user);
+        let mut check = caller.must_own_or(Class::Operate, task, &view.app, &view.user);
         if check.is_ok() {
             check = self.must_on_open(caller, &view).await;
         }
@@ -129,10 +134,14 @@ impl Control {
     /// A new task with the targets of an earlier one that failed. The caller needs what it would take to
     /// make the same call now; and the task must be theirs, or they may read or operate everything: the new
     /// one names its hosts.
-    pub async fn retry(&self, caller: &Caller, task: TaskView, options: SubmitOptions) -> Result<Submitted> {
-        let id = task.id;
-        let is_theirs = |class| caller.must_own_or(class, &task.app, &task.user);
-        let check = is_theirs(Class::Read).or_else(|_| is_theirs(Class::Operate));
+    pub async fn retry(&self, caller: &Caller, id: TaskId, options: SubmitOptions) -> Result<Submitted> {
+        let Some(task) = self.inner.store.task(id).await? else {
+            let is_visible = caller.unknown_task::<()>(Class::Operate, id);
+            is_visible.or_else(|_| caller.unknown_task(Class::Read, id))?;
+            return Err(ControlError::UnknownTask(id));
+        };
+        let is_theirs = |class| caller.must_own_or(class, id, &task.app, &task.user);
+        let check = is_theirs(Class::Operate).or_else(|_| is_theirs(Class::Read));
         self.permitted(caller, &Deed::new("retry_task", [Class::Operate]).on([id]), check).await?;
         let problem = |problem| ControlError::TaskState { task: id, problem };
         if task.targets.iter().any(|target| target.outcome.is_none()) {
@@ -171,12 +180,20 @@ fn failed_items(task: TaskView) -> Vec<SubmittedItem> {
 }
 
 impl Caller {
+    /// A task that is not there looks like somebody else's to who may not see those.
+    fn unknown_task<T>(&self, class: Class, task: TaskId) -> Result<Option<T>> {
+        self.must_own_or(class, task, "", "").map(|()| None)
+    }
+
     /// A task of the caller's, or any where the class is allowed everywhere.
-    fn must_own_or(&self, class: Class, app: &str, user: &str) -> Result<()> {
+    fn must_own_or(&self, class: Class, task: TaskId, app: &str, user: &str) -> Result<()> {
         let is_own = owners(app, user).any(|owner| match &owner {
             Subject::App(code) => *code == self.app,
             Subject::User(_) => self.subjects.contains(&owner),
         });
-        if is_own { Ok(()) } else { self.must(class) }
+        if is_own || self.permissions.allows_everywhere(class) {
+            return Ok(());
+        }
+        Err(self.missing(class, [format!("task {task}, which is not known or somebody else's")]))
     }
 }

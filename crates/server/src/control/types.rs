@@ -304,11 +304,32 @@ pub enum ControlError {
     /// A call of JOB on hosts that its scope does not contain.
     #[error("{scope} does not contain host {}", .missing.targets.join(", "))]
     OutOfScope { scope: JobScope, missing: Box<Missing> },
+    /// A call of JOB that is forbidden on every target; the message is that of the first.
+    #[error("{message}")]
+    AllForbidden { message: String, missing: Box<Missing> },
     /// One host under two names, of which different things are asked for.
     #[error("targets {first} and {second} are one host, with different operations or specs")]
     Contradiction { first: String, second: String },
     #[error("the idempotency key was used for another request, which made task {task}")]
     KeyReused { task: TaskId },
+    #[error("task '{0}' was never given out here, or was forgotten with old tasks")]
+    UnknownTask(TaskId),
     #[error("task {task} {problem}")]
     TaskState { task: TaskId, problem: &'static str },
+}
+
+impl ControlError {
+    /// For want of permission.
+    pub(super) fn is_refusal(&self) -> bool {
+        match self {
+            Self::Forbidden(_) | Self::OutOfScope { .. } | Self::AllForbidden { .. } => true,
+            Self::Store(_)
+            | Self::ShuttingDown
+            | Self::Unauthenticated(_)
+            | Self::Contradiction { .. }
+            | Self::KeyReused { .. }
+            | Self::UnknownTask(_)
+            | Self::TaskState { .. } => false,
+        }
+    }
 }

@@ -98,8 +98,11 @@ async fn a_spec_outside_the_bounds_is_refused_by_every_call_that_carries_one_and
         "process_infos": [{ "proc_name": "m", "setup_path": "/opt/web", "pid_path": "/opt/web/m.pid", "account": "root",
                             "start_cmd": "./start", "type": 1, "ip_list": [{ "bk_cloud_id": 0, "ip": IP }] }],
     });
-    let (code, message) = row(&world, &format!("{JOB}/operate_process"), &process).await;
-    assert_eq!(code, 403, "{message}");
+    let job = world.post_as_is(&format!("{JOB}/operate_process"), &process).await;
+    assert_eq!(job.code(), 9_900_403, "forbidden on its only target, it is refused as a whole: {}", job.json);
+    let outside = "identity.user: 'root' is not one of the users that may be used here: web";
+    assert!(job.message().contains(outside), "{}", job.json);
+    assert_eq!(job.json["permission"]["actions"][0]["id"], "register");
     assert_eq!(registered(&world).await, []);
     world.end().await;
 }

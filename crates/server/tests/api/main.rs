@@ -15,6 +15,7 @@ mod errors;
 mod exhaustion;
 mod families;
 mod groups;
+mod hidden;
 mod job;
 mod limits;
 mod matrix;

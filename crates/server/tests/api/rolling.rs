@@ -144,7 +144,7 @@ async fn too_many_failures_skip_the_rest_and_only_what_failed_is_repeated() {
 
     let expected = [Code::CheckFailed, Code::CommandFailed, Code::Skipped, Code::Skipped];
     assert_eq!(codes(&view), expected.map(Some));
-    let retried = world.control.retry(&Caller::local("test"), view, SubmitOptions::default()).await.unwrap();
+    let retried = world.control.retry(&Caller::local("test"), view.id, SubmitOptions::default()).await.unwrap();
     assert_eq!(expect(&world, &sessions, 4).await.len(), 4, "all four failed in one way or another");
     let view = until(&world, retried.task, "it is there", |_| true).await;
     assert_eq!(view.retry_of, Some(task));

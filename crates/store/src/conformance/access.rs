@@ -42,7 +42,7 @@ async fn may(store: &dyn Store, whom: &[&str]) -> Permissions {
 }
 
 fn in_business(id: u64) -> Place<'static> {
-    Place { business: Some(id), cloud: 0, namespace: None }
+    Place { business: Some(id), cloud: Some(0), namespace: None }
 }
 
 pub async fn roles_are_the_built_in_ones_and_then_those_by_name(store: Arc<dyn Store>) {

@@ -94,8 +94,10 @@ pub async fn a_host_can_be_placed_before_it_enrols(store: Arc<dyn Store>) {
     put_businesses(&*store, &[1]).await;
     store.place_hosts(&[(host(1), Some(1))]).await.unwrap().unwrap();
 
+    let before = store.placements(&[host(1), host(7)]).await.unwrap();
     enrol(&*store, 2).await;
 
+    assert_eq!(before, [Some(1), None]);
     assert_eq!(placed(&*store).await, [None, Some(1)]);
 }
 

@@ -220,6 +220,12 @@ impl Store for SqliteStore {
         self.writer.run("place hosts", move |c| businesses::place(c, &placements)).await
     }
 
+    async fn placements(&self, hosts: &[HostKey]) -> Result<Vec<Option<u64>>> {
+        let hosts = hosts.to_vec();
+        let each = move |c: &_| hosts.iter().map(|host| businesses::business_of(c, host)).collect();
+        self.readers.run("look up placements", each).await
+    }
+
     async fn import_hosts(
         &self,
         businesses: &[Business],

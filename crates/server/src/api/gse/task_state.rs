@@ -52,7 +52,7 @@ pub(in crate::api) async fn of_task(call: Call) -> Result<TaskState> {
             names.into_iter().map(|name| (fates[&name], known_as(name))).map(|(fate, name)| (name, fate)).collect()
         }
         Some(named) => {
-            let names = real_names(&call, &named).await?;
+            let names = real_names(&call, &named, &fates).await?;
             let fate = |((index, named), name): ((usize, NamedHost), String)| match fates.get(&name) {
                 Some(fate) => Ok((named.prefix(), *fate)),
                 None => Err(stranger(index, &named.prefix())),
@@ -68,11 +68,13 @@ fn stranger(index: usize, id: &str) -> ApiError {
 }
 
 /// How [`fates`] calls the agents that the caller names.
-async fn real_names(call: &Call, named: &[NamedHost]) -> Result<Vec<String>> {
+async fn real_names(call: &Call, named: &[NamedHost], fates: &HashMap<String, Fate>) -> Result<Vec<String>> {
     let refs: Vec<HostRef> = named.iter().map(|named| named.host.clone()).collect();
     let records = call.control.sites(&refs).await?;
-    let name = |(named, record): (&NamedHost, Option<HostSite>)| match record {
+    let is_target = |record: &HostSite| fates.contains_key(record.agent.as_str());
+    let name = |(named, record): (&NamedHost, Option<HostSite>)| match record.filter(is_target) {
         Some(record) => record.agent.to_string(),
+        // Not known, or refused: then the task has it as it was named.
         None => named.host.key().map_or_else(|| named.prefix(), |key| key.to_string()),
     };
     Ok(named.iter().zip(records).map(name).collect())

@@ -19,8 +19,7 @@ use proctor_store::StoredEvent;
 
 use super::body::{Params, bounded, page_limit};
 use super::caller::Authenticated;
-use super::error::{Kind, NativeError};
-use super::hosts::parse_host_param;
+use super::hosts::{parse_host_param, unknown_host};
 use super::{ApiState, Result};
 use crate::api::error::ApiError;
 use crate::api::limits::Ticket;
@@ -42,7 +41,7 @@ pub(super) async fn list(
 ) -> Result<Json<EventList>> {
     let wait = bounded("wait", query.wait.unwrap_or(0), WAIT_SECS_MAX)?;
     let wanted = Wanted { host: query.host, namespace: query.namespace, name: query.name, kinds: query.kinds };
-    let wanted = wanted.resolve(&state.control, query.after, page_limit(query.limit)?).await?;
+    let wanted = wanted.resolve(&state.control, &caller.who, query.after, page_limit(query.limit)?).await?;
     let _ticket = match wait {
         0 => None,
         _ => Some(state.border.waits.take(&caller.who).map_err(ApiError::from)?),
@@ -68,7 +67,7 @@ pub(super) async fn stream(
 ) -> Result<Sse<impl Stream<Item = std::result::Result<Event, Infallible>>>> {
     let after = last_event_id(&headers)?.or(query.after);
     let wanted = Wanted { host: query.host, namespace: query.namespace, name: query.name, kinds: query.kinds };
-    let wanted = wanted.resolve(&state.control, after, LIMIT).await?;
+    let wanted = wanted.resolve(&state.control, &caller.who, after, LIMIT).await?;
     let ticket = state.border.streams.take(&caller.who).map_err(ApiError::from)?;
     let follower = Follower::begin(state.control, caller.who, wanted, ticket).await?;
     let events = futures::stream::unfold(follower, |mut follower| async {
@@ -153,7 +152,13 @@ struct Wanted {
 }
 
 impl Wanted {
-    async fn resolve(self, control: &Control, after: Option<u64>, limit: u32) -> Result<proctor_store::EventQuery> {
+    async fn resolve(
+        self,
+        control: &Control,
+        caller: &Caller,
+        after: Option<u64>,
+        limit: u32,
+    ) -> Result<proctor_store::EventQuery> {
         let mut query = proctor_store::EventQuery {
             after,
             namespace: self.namespace.as_deref().map(str::parse).transpose()?,
@@ -163,9 +168,9 @@ impl Wanted {
             ..proctor_store::EventQuery::default()
         };
         if let Some(host) = parse_host_param(self.host.as_deref())? {
-            let Some(record) = control.sites(std::slice::from_ref(&host)).await?.remove(0) else {
-                return Err(NativeError::new(Kind::NotFound, format!("host {host} has never enrolled an agent")));
-            };
+            let hosts = std::slice::from_ref(&host);
+            let readable = control.readable_sites(caller, hosts, query.namespace.as_ref()).await?.remove(0);
+            let record = readable.ok_or_else(|| unknown_host(&host))?;
             query.agent = Some(record.agent);
         }
         Ok(query)

@@ -10,7 +10,7 @@ use super::body::Params;
 use super::caller::Authenticated;
 use super::diff::diff;
 use super::error::{Kind, NativeError};
-use super::hosts::parse_host_param;
+use super::hosts::{parse_host_param, unknown_host};
 use super::{ApiState, Result};
 
 /// As many as the store keeps.
@@ -73,7 +73,7 @@ async fn revisions(
     let unknown = |problem: String| NativeError::new(Kind::NotFound, problem);
     let hosts = std::slice::from_ref(&host);
     let Some(record) = state.control.readable_sites(&caller.who, hosts, Some(&key.namespace)).await?.remove(0) else {
-        return Err(unknown(format!("host {host} has never enrolled an agent")));
+        return Err(unknown_host(&host));
     };
     let revisions = state.control.store().spec_history(&record.agent, key, REVISIONS_MAX).await?;
     if revisions.is_empty() {

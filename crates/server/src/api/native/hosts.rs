@@ -177,6 +177,11 @@ pub(super) fn parse_hosts(hosts: &[String]) -> std::result::Result<Vec<HostRef>,
     hosts.iter().enumerate().map(one).collect()
 }
 
+/// Also of one that the caller may not read: who may not must not learn that it is there.
+pub(super) fn unknown_host(host: &HostRef) -> NativeError {
+    NativeError::new(Kind::NotFound, format!("host {host} has never enrolled an agent, or you may not read it"))
+}
+
 pub(super) fn not_registered(key: &ProcessKey) -> NativeError {
     NativeError::new(Kind::NotFound, format!("process {key} is registered on no host"))
 }

@@ -84,7 +84,7 @@ pub(super) async fn cancel(
     State(state): State<ApiState>,
     Path(text): Path<String>,
 ) -> Result<Json<TaskView>> {
-    let id = known(&state, &text).await?.task_id;
+    let id = parse_id(&text)?;
     if !state.control.cancel(&caller.who, id).await? {
         return Err(NativeError::new(Kind::Conflict, format!("task {id} is over, or was cancelled before")));
     }
@@ -99,7 +99,7 @@ pub(super) async fn resume(
     State(state): State<ApiState>,
     Path(text): Path<String>,
 ) -> Result<Json<TaskView>> {
-    let id = known(&state, &text).await?.task_id;
+    let id = parse_id(&text)?;
     state.control.resume(&caller.who, id).await?;
     known(&state, &text).await.map(Json)
 }
@@ -116,10 +116,9 @@ pub(super) async fn retry(
     headers: HeaderMap,
 ) -> Result<(StatusCode, Json<TaskView>)> {
     let id = parse_id(&text)?;
-    let task = state.control.store().task(id).await?.ok_or_else(|| unknown(&text))?;
     let idempotency = idempotency(&headers, &("retry", id))?;
     let submitted =
-        state.control.retry(&caller.who, task, SubmitOptions { idempotency, ..SubmitOptions::default() }).await?;
+        state.control.retry(&caller.who, id, SubmitOptions { idempotency, ..SubmitOptions::default() }).await?;
     let status = if submitted.is_new { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok((status, Json(known(&state, &submitted.task.to_string()).await?)))
 }

@@ -108,7 +108,7 @@ impl Control {
 
 /// A class that the operation takes and the permissions lack. Rolling tasks carry no specs.
 fn lacked(permissions: &Permissions, kind: OperationKind, site: &HostSite, namespace: &Namespace) -> Option<Class> {
-    let place = Place { business: site.business, cloud: site.key.cloud, namespace: Some(namespace) };
+    let place = Place { business: site.business, cloud: Some(site.key.cloud), namespace: Some(namespace) };
     Carried::nothing().required(kind).iter().find(|class| !permissions.allows(*class, &place))
 }
 
