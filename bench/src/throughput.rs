@@ -111,6 +111,7 @@ fn task(id: TaskId, key: &ProcessKey, agent: &AgentId) -> NewTask {
         audit: None,
         idempotency: None,
         retry_of: None,
+        scope: None,
         rollout: None,
     }
 }

@@ -208,6 +208,7 @@ async fn task(store: &SqliteStore, open: usize, limit_ms: impl Fn(usize) -> u64)
         audit: None,
         idempotency: None,
         retry_of: None,
+        scope: None,
         rollout: None,
     };
     store.create_task(task).await?;

@@ -21,6 +21,19 @@ pub struct Allowed {
     pub class: String,
     /// `everything`, or each of `business:3`, `namespace:web` and `cloud:0`.
     pub scopes: Vec<String>,
+    /// Only of `register`: those of the scopes where not every spec may be registered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bounds: Vec<AllowedWithin>,
+}
+
+/// What may be registered in some scopes. An empty list does not narrow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AllowedWithin {
+    pub scopes: Vec<String>,
+    /// Values of `identity.user`.
+    pub allow_users: Vec<String>,
+    /// Directories that hold every path of the spec.
+    pub allow_roots: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -25,9 +25,9 @@ mod tasks;
 mod text;
 
 pub use access::{
-    Allowed, AppList, AppQuery, AppView, BindingList, BindingQuery, BindingView, CreatedApp, CreatedToken,
-    CreatedUserToken, NewApp, NewBinding, NewGrant, NewRole, NewToken, NewUser, NewUserToken, RoleList, RoleView,
-    TokenList, TokenView, UserChange, UserList, UserTokenList, UserTokenView, UserView, Who,
+    Allowed, AllowedWithin, AppList, AppQuery, AppView, BindingList, BindingQuery, BindingView, CreatedApp,
+    CreatedToken, CreatedUserToken, NewApp, NewBinding, NewGrant, NewRole, NewToken, NewUser, NewUserToken, RoleList,
+    RoleView, TokenList, TokenView, UserChange, UserList, UserTokenList, UserTokenView, UserView, Who,
 };
 pub use audit::{AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView};
 pub use error::{ErrorBody, ErrorDetail};

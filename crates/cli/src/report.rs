@@ -54,7 +54,16 @@ fn told(error: &Error) -> String {
 
 /// What hyper says of an answer that is no HTTP.
 fn is_no_http(error: &Error) -> bool {
-    let words = ["invalid HTTP version", "message head", "connection closed before message", "HTTP/0.9"];
+    let words = ["invalid HTTP version", "message head", "HTTP/0.9"];
+    says(error, &words)
+}
+
+/// What hyper says of a connection that ends without an answer.
+fn is_hung_up(error: &Error) -> bool {
+    says(error, &["connection closed before message", "Connection reset by peer"])
+}
+
+fn says(error: &Error, words: &[&str]) -> bool {
     error.chain().any(|cause| words.iter().any(|word| cause.to_string().contains(word)))
 }
 
@@ -67,6 +76,10 @@ fn hint(error: &Error) -> Option<&'static str> {
             (ClientError::Unreachable { .. }, _) if is_no_http(error) => {
                 Some("This port does not speak HTTP: is it the link of the agents, or does it want https://?")
             }
+            (ClientError::Unreachable { .. }, _) if is_hung_up(error) => Some(
+                "The server closed the connection without an answer: it may have as many connections as it takes\n\
+                 (--max-connections of the server), or be shutting down. Try again in a moment.",
+            ),
             (ClientError::Unreachable { .. }, _) if error.root_cause().to_string().contains("certificate") => {
                 Some("The server's certificate is not believed here: proctor doctor tells more.")
             }
@@ -110,5 +123,14 @@ mod tests {
         assert_eq!(told(&error), "http://h refused (unauthenticated): who are you");
         assert!(hint(&error).unwrap().contains("PROCTOR_APP_SECRET"));
         assert!(hint(&refused(404)).is_none());
+    }
+
+    #[test]
+    fn a_server_that_hangs_up_is_not_taken_for_another_protocol() {
+        let hung_up = anyhow::anyhow!("connection closed before message completed").context("error sending request");
+        let foreign = anyhow::anyhow!("invalid HTTP version parsed");
+
+        assert!(is_hung_up(&hung_up) && !is_no_http(&hung_up));
+        assert!(is_no_http(&foreign) && !is_hung_up(&foreign));
     }
 }

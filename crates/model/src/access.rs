@@ -5,6 +5,7 @@
 //! collects the grants of all that vouch for a call), and which class a call needs.
 
 mod bounds;
+mod person;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +15,7 @@ use crate::field::{FieldError, check_text, text_type};
 use crate::{Namespace, Spec};
 
 pub use bounds::Bounds;
+pub use person::check_person_name;
 
 const ROLE_NAME_CHARS_MAX: usize = 64;
 const SUBJECT_CHARS_MAX: usize = 128;
@@ -360,6 +362,18 @@ impl Permissions {
 
     pub fn allows(&self, class: Class, place: &Place<'_>) -> bool {
         self.places(class).contains(place)
+    }
+
+    /// Where `register` is allowed only within bounds, with those. A place that some grant allows without bounds
+    /// is not here.
+    pub fn bounded(&self) -> impl Iterator<Item = (Vec<Scope>, &Bounds)> {
+        let free = self.unbounded.scopes();
+        let rest = move |places: &Places| -> Vec<Scope> {
+            places.scopes().into_iter().filter(|scope| !free.contains(scope)).collect()
+        };
+        let is_everywhere = self.unbounded.everywhere;
+        let all = self.bounded.iter().filter(move |_| !is_everywhere);
+        all.map(move |(places, bounds)| (rest(places), bounds)).filter(|(scopes, _)| !scopes.is_empty())
     }
 
     /// Whether any spec may be registered there.

@@ -26,7 +26,9 @@ pub mod samples;
 mod spec;
 mod status;
 
-pub use access::{Bounds, Class, Classes, Grant, Permissions, Place, Places, Role, RoleName, Scope, Subject};
+pub use access::{
+    Bounds, Class, Classes, Grant, Permissions, Place, Places, Role, RoleName, Scope, Subject, check_person_name,
+};
 pub use code::{CODES, Code, CodeEntry};
 pub use event::{
     EVENT_CONTENT_BYTES_MAX, EVENT_DETAILS_BYTES_MAX, EVENT_DETAILS_MAX, EVENT_PROC_NAME_BYTES_MAX, Event, EventKind,

@@ -46,6 +46,8 @@ pub enum ServerError {
     #[error("cannot read or write the store")]
     Store(#[from] proctor_store::StoreError),
     #[error("cannot start the control plane")]
+    Start(#[source] control::ControlError),
+    #[error(transparent)]
     Control(#[from] control::ControlError),
 }
 
@@ -61,7 +63,8 @@ pub struct Server {
 impl Server {
     /// Binds both ports and serves until `tasks` end.
     pub async fn start(options: Options, store: Arc<dyn Store>, tasks: &Tasks) -> Result<Self, ServerError> {
-        let control = control::Control::start_with(store, tasks, options.retention).await?;
+        let control =
+            control::Control::start_with(store, tasks, options.retention).await.map_err(ServerError::Start)?;
         let store = control.store().clone();
         tasks.spawn_critical("store writer", async move { store.closed().await });
         webhooks::start(&control, options.border.webhooks.clone(), tasks);

@@ -222,6 +222,7 @@ fn task(targets: &[Target], item: TaskItem) -> NewTask {
         audit: None,
         idempotency: None,
         retry_of: None,
+        scope: None,
         rollout: None,
     }
 }

@@ -62,6 +62,7 @@ macro_rules! conformance_suite {
             audit::entries_that_come_at_once_make_one_chain,
             audit::a_long_entry_is_cut_and_its_count_is_kept,
             audit::entries_are_narrowed_by_every_field_of_the_query,
+            task_control::a_name_that_is_given_again_owns_nothing_of_before,
             businesses::businesses_are_listed_by_id_and_renamed,
             businesses::a_number_that_cannot_be_kept_exactly_is_refused,
             businesses::a_set_is_read_back_and_replaced_whole,

@@ -40,7 +40,7 @@ pub use records::{
 pub use retention::{AuditAnchor, Prune, TableSize, Uptime};
 pub use task_records::{
     CreatedTask, EndedTarget, Idempotency, NewTask, OpenRollout, OpenTarget, Rollout, RolloutState, RolloutStep,
-    Target, TargetQuery, TargetRow, TargetView, TaskItem, TaskQuery, TaskSummary, TaskView, WhichTargets, owners,
+    Target, TargetQuery, TargetRow, TargetView, TaskItem, TaskQuery, TaskSummary, TaskView, WhichTargets,
 };
 
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{AgentId, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Spec, Subject, TaskId};
+use proctor_model::{AgentId, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Scope, Spec, Subject, TaskId};
 use serde::{Deserialize, Serialize};
 
 use crate::{AuditDraft, Millis};
@@ -27,6 +27,8 @@ pub struct NewTask {
     pub idempotency: Option<Idempotency>,
     /// The task whose failed targets this one tries again.
     pub retry_of: Option<TaskId>,
+    /// What a call of JOB was about.
+    pub scope: Option<Scope>,
     /// None: all targets are released at once.
     pub rollout: Option<Rollout>,
 }
@@ -164,6 +166,10 @@ pub struct TaskView {
     pub created_at: Millis,
     pub app: String,
     pub user: String,
+    /// Those of the two that are still who they were: a name that was removed is somebody else's afterwards.
+    pub owners: Vec<Subject>,
+    /// What a call of JOB was about.
+    pub scope: Option<Scope>,
     pub family: String,
     pub cancelled_at: Option<Millis>,
     pub retry_of: Option<TaskId>,
@@ -189,6 +195,8 @@ pub struct TaskSummary {
     pub cancelled_at: Option<Millis>,
     pub app: String,
     pub user: String,
+    /// As in [`TaskView`].
+    pub owners: Vec<Subject>,
     pub family: String,
     /// What is asked of its targets, each once.
     pub kinds: Vec<OperationKind>,
@@ -202,14 +210,6 @@ pub struct TaskSummary {
     pub failed: u32,
 }
 
-/// Who made a task, out of what is kept of that: its app, and the user if there was one. An app that calls
-/// for nobody else is kept with its own code as the user; that makes it no user of that name.
-pub fn owners(app: &str, user: &str) -> impl Iterator<Item = Subject> {
-    let app_subject = (!app.is_empty()).then(|| Subject::App(app.to_owned()));
-    let user_subject = (!user.is_empty() && user != app).then(|| Subject::User(user.to_owned()));
-    app_subject.into_iter().chain(user_subject)
-}
-
 /// Which tasks; a field that is None does not narrow.
 #[derive(Clone, Debug, Default)]
 pub struct TaskQuery {
@@ -218,7 +218,7 @@ pub struct TaskQuery {
     pub limit: u32,
     pub app: Option<String>,
     pub user: Option<String>,
-    /// Only those that this one made, see [`owners`].
+    /// Only those that this one made, under its name as it is now.
     pub owner: Option<Subject>,
     pub unfinished_only: bool,
 }

@@ -190,6 +190,12 @@ fn told(server: &str, who: &Who) -> String {
     }
     for allowed in &who.allowed {
         text += &format!("may     {:8}  on {}\n", allowed.class, allowed.scopes.join(", "));
+        for within in &allowed.bounds {
+            let parts = [("users ", &within.allow_users), ("roots ", &within.allow_roots)];
+            let parts = parts.iter().filter(|(_, values)| !values.is_empty());
+            let parts: Vec<String> = parts.map(|(kind, values)| (*kind).to_owned() + &values.join(", ")).collect();
+            text += &format!("                  on {} only {}\n", within.scopes.join(", "), parts.join("; "));
+        }
     }
     text
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proctor_model::{
-    AgentId, Class, Classes, Code, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId,
+    AgentId, Class, Classes, Code, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Scope, Spec, TaskId,
 };
 use proctor_runtime::clock;
 use proctor_store::{
@@ -128,6 +128,7 @@ impl Control {
             audit: (!draft.only_reads()).then(|| caller.entry(&draft.deed(), AuditPhase::Done, id.to_string())),
             idempotency: options.idempotency.map(|key| caller.idempotency(key)),
             retry_of: options.retry_of,
+            scope: options.scope.map(Scope::from),
             rollout: rollout.clone(),
             items: draft.items,
             targets: draft.targets,

@@ -10,19 +10,19 @@ use std::collections::BTreeMap;
 use proctor_model::{
     AgentId, Class, Code, Namespace, OperationId, OperationKind, Outcome, ProcessKey, Subject, TaskId,
 };
-use proctor_store::{TargetQuery, TargetRow, TargetView, TaskQuery, TaskSummary, TaskView, owners};
+use proctor_store::{TargetQuery, TargetRow, TargetView, TaskQuery, TaskSummary, TaskView};
 
 use super::audit::Deed;
 use super::carried::Carried;
 use super::{
-    Before, Caller, Control, ControlError, HostRef, Result, SpecSource, Submission, SubmitOptions, Submitted,
+    Before, Caller, Control, ControlError, HostRef, JobScope, Result, SpecSource, Submission, SubmitOptions, Submitted,
     SubmittedItem, SubmittedTarget,
 };
 
 impl Control {
     pub async fn task(&self, caller: &Caller, id: TaskId) -> Result<Option<TaskView>> {
         let Some(task) = self.inner.store.task(id).await? else { return caller.unknown_task(Class::Read, id) };
-        caller.must_own_or(Class::Read, id, &task.app, &task.user)?;
+        caller.must_own_or(Class::Read, id, &task.owners)?;
         Ok(Some(task))
     }
 
@@ -30,7 +30,7 @@ impl Control {
         let Some(task) = self.inner.store.task_summary(id).await? else {
             return caller.unknown_task(Class::Read, id);
         };
-        caller.must_own_or(Class::Read, id, &task.app, &task.user)?;
+        caller.must_own_or(Class::Read, id, &task.owners)?;
         Ok(Some(task))
     }
 
@@ -76,7 +76,7 @@ impl Control {
             caller.unknown_task::<()>(Class::Operate, task)?;
             return Err(ControlError::UnknownTask(task));
         };
-        let mut check = caller.must_own_or(Class::Operate, task, &view.app, &view.user);
+        let mut check = caller.must_own_or(Class::Operate, task, &view.owners);
         if check.is_ok() {
             check = self.must_on_open(caller, &view).await;
         }
@@ -140,18 +140,19 @@ impl Control {
             is_visible.or_else(|_| caller.unknown_task(Class::Read, id))?;
             return Err(ControlError::UnknownTask(id));
         };
-        let is_theirs = |class| caller.must_own_or(class, id, &task.app, &task.user);
+        let is_theirs = |class| caller.must_own_or(class, id, &task.owners);
         let check = is_theirs(Class::Operate).or_else(|_| is_theirs(Class::Read));
         self.permitted(caller, &Deed::new("retry_task", [Class::Operate]).on([id]), check).await?;
         let problem = |problem| ControlError::TaskState { task: id, problem };
         if task.targets.iter().any(|target| target.outcome.is_none()) {
             return Err(problem("is not over: wait for its end, or cancel it"));
         }
+        let scope = task.scope.as_ref().and_then(JobScope::of_task);
         let items = failed_items(task);
         if items.is_empty() {
             return Err(problem("has no failed targets"));
         }
-        let options = SubmitOptions { retry_of: Some(id), ..options };
+        let options = SubmitOptions { retry_of: Some(id), scope, ..options };
         self.submit(Submission { caller: caller.clone(), family: "native", items, options }).await
     }
 }
@@ -182,14 +183,14 @@ fn failed_items(task: TaskView) -> Vec<SubmittedItem> {
 impl Caller {
     /// A task that is not there looks like somebody else's to who may not see those.
     fn unknown_task<T>(&self, class: Class, task: TaskId) -> Result<Option<T>> {
-        self.must_own_or(class, task, "", "").map(|()| None)
+        self.must_own_or(class, task, &[]).map(|()| None)
     }
 
     /// A task of the caller's, or any where the class is allowed everywhere.
-    fn must_own_or(&self, class: Class, task: TaskId, app: &str, user: &str) -> Result<()> {
-        let is_own = owners(app, user).any(|owner| match &owner {
+    fn must_own_or(&self, class: Class, task: TaskId, owners: &[Subject]) -> Result<()> {
+        let is_own = owners.iter().any(|owner| match owner {
             Subject::App(code) => *code == self.app,
-            Subject::User(_) => self.subjects.contains(&owner),
+            Subject::User(_) => self.subjects.contains(owner),
         });
         if is_own || self.permissions.allows_everywhere(class) {
             return Ok(());

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use proctor_model::{AgentId, HostKey, OperationKind, Permissions, ProcessKey, Spec, Subject, TaskId};
+use proctor_model::{AgentId, HostKey, OperationKind, Permissions, ProcessKey, Scope, Spec, Subject, TaskId};
 use proctor_store::{Rollout, RolloutState, StoreError};
 
 use super::access::Missing;
@@ -121,6 +121,26 @@ pub enum JobScope {
     Business(u64),
     /// By its number.
     BusinessSet(u64),
+}
+
+impl From<JobScope> for Scope {
+    fn from(scope: JobScope) -> Self {
+        match scope {
+            JobScope::Business(id) => Self::Business(id),
+            JobScope::BusinessSet(id) => Self::BusinessSet(id),
+        }
+    }
+}
+
+impl JobScope {
+    /// As a task keeps it; calls of JOB have no others.
+    pub(super) fn of_task(scope: &Scope) -> Option<Self> {
+        match scope {
+            Scope::Business(id) => Some(Self::Business(*id)),
+            Scope::BusinessSet(id) => Some(Self::BusinessSet(*id)),
+            Scope::Everything | Scope::Namespace(_) | Scope::Cloud(_) => None,
+        }
+    }
 }
 
 impl std::fmt::Display for JobScope {

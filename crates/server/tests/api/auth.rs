@@ -117,3 +117,36 @@ async fn the_gateway_refuses_with_its_own_status_body_and_headers() {
     assert_eq!((header.status, header.code()), (StatusCode::BAD_REQUEST, 1_640_001));
     world.end().await;
 }
+
+#[tokio::test]
+async fn a_trusted_app_names_nobody_who_looks_like_somebody_else() {
+    let world = World::new().await;
+    let long = "x".repeat(129);
+    for user in ["\u{430}dmin", "admin\u{200B}", " admin", "ad\tmin", long.as_str()] {
+        let body = json!({ "bk_app_code": APP, "bk_app_secret": SECRET, "bk_username": user });
+        let answer = world.post_as_is(&format!("{ESB}/get_agent_status"), &body).await;
+        assert_eq!(answer.code(), 1_306_000, "{user:?}: {}", answer.json);
+        assert!(answer.message().starts_with("the name of the user must not"), "{user:?}: {}", answer.json);
+    }
+    for user in ["admin", "张三", "ana.b@example.com"] {
+        let mut body = on_host("m", "10.0.0.1");
+        body["bk_app_code"] = json!(APP);
+        body["bk_app_secret"] = json!(SECRET);
+        body["bk_username"] = json!(user);
+        world.post_as_is(&format!("{ESB}/get_agent_status"), &body).await.data();
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_mistyped_user_token_is_told_as_one() {
+    let world = World::new().await;
+    let request = Request::get("/api/v1/whoami").header("Authorization", "Bearer tp_1_hush");
+
+    let answer = world.send(request.body(Body::empty()).unwrap()).await;
+
+    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    let message = answer.json["error"]["message"].as_str().unwrap();
+    assert!(message.contains("is not a token of a user") && !message.contains("hush"), "{message}");
+    world.end().await;
+}

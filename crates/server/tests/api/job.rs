@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use axum::http::{Method, StatusCode};
 use proctor_model::{OperationKind, Outcome};
 use proctor_store::{Business, BusinessSet, Store};
 use serde_json::{Value, json};
 
-use crate::support::{APP, Answer, JOB, SECRET, World, greeting};
+use crate::support::{APP, Answer, ESB, JOB, SECRET, World, greeting};
 
 const KEY: &str = "/data/nginx/nginxd:0:10.0.0.1";
 
@@ -193,5 +194,30 @@ async fn a_call_that_is_forbidden_everywhere_is_refused_and_elsewhere_by_rows() 
     let rows = rows(&world, &some).await;
     assert_eq!(rows[KEY]["error_code"], 403);
     assert_eq!(rows["/data/nginx/nginxd:3:10.0.0.2"]["error_code"], 115);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_retry_is_held_to_the_scope_of_the_call() {
+    let world = World::new().await;
+    for id in [3, 4] {
+        world.store.put_business(Business { id, name: format!("b{id}") }).await.unwrap();
+    }
+    let host = "0:10.0.0.1".parse().unwrap();
+    world.store.place_hosts(&[(host, Some(3))]).await.unwrap().unwrap();
+    let mut body = body(1);
+    body["bk_biz_id"] = json!(3);
+    let failed = world.post(&format!("{JOB}/operate_process"), body).await.data()["bk_gse_taskid"].clone();
+    world.finished(&format!("{ESB}/get_proc_operate_result"), &failed).await;
+    let path = format!("/api/v1/tasks/{}/retry", failed.as_str().unwrap());
+    let admin = json!({ "bk_app_code": APP, "bk_app_secret": SECRET, "bk_username": "admin" });
+
+    let inside = world.call(&admin, &Method::POST, &path, &json!({})).await;
+    world.store.place_hosts(&[(host, Some(4))]).await.unwrap().unwrap();
+    let moved = world.call(&admin, &Method::POST, &path, &json!({})).await;
+
+    assert_eq!(inside.status, StatusCode::ACCEPTED, "{}", inside.json);
+    assert_eq!(moved.status, StatusCode::FORBIDDEN, "{}", moved.json);
+    assert_eq!(moved.json["error"]["message"], "business 3 does not contain host 0:10.0.0.1");
     world.end().await;
 }

@@ -72,6 +72,7 @@ async fn a_server_whose_clock_is_forty_days_ahead_deletes_nothing() {
         audit: None,
         idempotency: None,
         retry_of: None,
+        scope: None,
         rollout: None,
     };
     world.store.create_task(new).await.unwrap();

@@ -210,3 +210,26 @@ async fn every_call_of_the_table_asks_who_calls() {
         assert_eq!((bare, untrusted), (StatusCode::UNAUTHORIZED, StatusCode::UNAUTHORIZED), "{route:?}");
     }
 }
+
+#[tokio::test]
+async fn whoami_tells_the_bounds_of_bindings_but_not_where_another_one_has_none() {
+    let world = World::new().await;
+    let (_, app) = world.post("/apps", json!({ "code": "web" })).await;
+    let bind = |scope: &str, users: &[&str]| json!({ "role": "owner", "subject": "app:web", "scope": scope, "allow_users": users, "allow_roots": ["/opt/web"] });
+    let (bounded, _) = world.post("/bindings", bind("namespace:web", &["web"])).await;
+    world.post("/bindings", bind("namespace:free", &["web"])).await;
+    let free = json!({ "role": "owner", "subject": "app:web", "scope": "namespace:free" });
+    world.post("/bindings", free).await;
+
+    let who = json!({ "bk_app_code": "web", "bk_app_secret": app["secret"], "bk_username": "web" });
+    let request = Request::get("/api/v1/whoami").header("X-Bkapi-Authorization", who.to_string());
+    let (_, answer) = world.send(request.body(Body::empty()).unwrap()).await;
+
+    assert_eq!(bounded, StatusCode::CREATED);
+    let within = json!([{ "scopes": ["namespace:web"], "allow_users": ["web"], "allow_roots": ["/opt/web"] }]);
+    let allowed = answer["allowed"].as_array().unwrap();
+    let of = |class: &str| allowed.iter().find(|allowed| allowed["class"] == class).unwrap();
+    assert_eq!(of("register")["bounds"], within, "{answer}");
+    assert_eq!(of("register")["scopes"], json!(["namespace:free", "namespace:web"]));
+    assert_eq!(of("operate").get("bounds"), None);
+}

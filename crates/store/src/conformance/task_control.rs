@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use proctor_model::TaskId;
+use proctor_model::{Scope, Subject, TaskId};
 use tokio::task::JoinSet;
 
 use super::tasks::{failed, id, operation, read, task};
 use super::{agent, enrol, prune};
 use crate::{
-    CreatedTask, EndedTarget, Idempotency, NewTask, ProcessQuery, Prune, Rollout, RolloutState, RolloutStep, Store,
+    App, CreatedTask, EndedTarget, Idempotency, NewTask, ProcessQuery, Prune, Rollout, RolloutState, RolloutStep,
+    Store, TaskQuery, User,
 };
 
 fn keyed(number: u128, app: &str, key: &str, body: u8) -> NewTask {
@@ -246,4 +247,45 @@ pub async fn what_was_judged_is_kept_and_the_first_verdict_counts(store: Arc<dyn
     let expected = [ended(true, Some(true)), ended(true, Some(false)), ended(true, None), ended(false, None)];
     assert_eq!(open.ended, (0..).zip(expected).collect());
     assert_eq!((open.task, open.age, open.cancelled_at, open.total), (id(1), std::time::Duration::ZERO, None, 4));
+}
+
+/// Neither an app nor a user, by the id of a task or by a key.
+pub async fn a_name_that_is_given_again_owns_nothing_of_before(store: Arc<dyn Store>) {
+    let scope = Some(Scope::BusinessSet(4));
+    let made = |number| NewTask { user: "ana".to_owned(), scope: scope.clone(), ..keyed(number, "job", "k", 1) };
+    let app = || App {
+        code: "job".to_owned(),
+        secret_hash: "x".to_owned(),
+        sealed_secret: None,
+        trusted: false,
+        created_at: 5,
+    };
+    let ana = || User { name: "ana".to_owned(), created_at: 5, disabled: false };
+    store.create_app(app(), &[]).await.unwrap().unwrap();
+    store.create_user(ana()).await.unwrap().unwrap();
+    let (code, name) = (Subject::App(app().code), Subject::User("ana".to_owned()));
+    let first = NewTask { app: app().code, ..made(1) };
+    store.create_task(first.clone()).await.unwrap();
+    let before = read(&*store, 1).await;
+
+    store.delete_user("ana").await.unwrap();
+    let without_user = read(&*store, 1).await.owners;
+    store.delete_app("job").await.unwrap();
+    store.delete_app("job").await.unwrap();
+    store.create_app(app(), &[]).await.unwrap().unwrap();
+    store.create_user(ana()).await.unwrap().unwrap();
+    let key = first.idempotency.clone().unwrap();
+    let by_key = store.task_of_key(&key).await.unwrap();
+    store.create_task(NewTask { id: id(2), ..first }).await.unwrap();
+
+    assert_eq!((before.owners, before.scope), (vec![code.clone(), name.clone()], scope));
+    assert_eq!(without_user, std::slice::from_ref(&code));
+    assert_eq!(by_key, None);
+    assert_eq!(read(&*store, 1).await.owners, []);
+    assert_eq!(read(&*store, 2).await.owners, [code.clone(), name.clone()]);
+    for owner in [code, name] {
+        let query = TaskQuery { limit: 9, owner: Some(owner), ..TaskQuery::default() };
+        let found: Vec<_> = store.tasks(&query).await.unwrap().into_iter().map(|task| task.id).collect();
+        assert_eq!(found, [id(2)]);
+    }
 }

@@ -37,6 +37,7 @@ pub(super) fn task(number: u128, created_at: Millis, targets: usize) -> NewTask 
         audit: None,
         idempotency: None,
         retry_of: None,
+        scope: None,
         rollout: None,
     }
 }

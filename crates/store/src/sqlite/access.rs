@@ -124,6 +124,23 @@ pub(super) fn forget_subject(connection: &Connection, subject: &Subject) -> Trie
     Ok(())
 }
 
+/// Who has the name next owns no task that was made before, by its own id or by an idempotency key.
+pub(super) fn end_life(connection: &Connection, subject: &Subject) -> Tried<()> {
+    let text = subject.to_string();
+    connection
+        .prepare_cached(
+            "INSERT INTO subject_life (subject, ended) VALUES (?1, 1)
+             ON CONFLICT (subject) DO UPDATE SET ended = ended + 1",
+        )?
+        .execute([&text])?;
+    let keys_of = match subject {
+        Subject::App(code) => code,
+        Subject::User(_) => &text,
+    };
+    connection.prepare_cached("DELETE FROM idempotency WHERE app = ?1")?.execute([keys_of])?;
+    Ok(())
+}
+
 pub(super) fn forget_scope(connection: &Connection, scope: &Scope) -> Tried<()> {
     connection.prepare_cached("DELETE FROM binding WHERE scope = ?1")?.execute([scope.to_string()])?;
     Ok(())

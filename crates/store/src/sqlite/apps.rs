@@ -3,7 +3,7 @@
 use proctor_model::Subject;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::access::{self, forget_subject};
+use super::access::{self, end_life, forget_subject};
 use super::failure::Tried;
 use crate::{App, Binding, Refusal};
 
@@ -78,8 +78,12 @@ fn read_app(row: &Row<'_>) -> rusqlite::Result<App> {
 }
 
 pub(super) fn delete_app(connection: &Connection, code: &str) -> Tried<bool> {
-    forget_subject(connection, &Subject::App(code.to_owned()))?;
     let deleted = connection.prepare_cached("DELETE FROM app WHERE code = ?1")?.execute([code])?;
+    let subject = Subject::App(code.to_owned());
+    forget_subject(connection, &subject)?;
+    if deleted == 1 {
+        end_life(connection, &subject)?;
+    }
     Ok(deleted == 1)
 }
 

@@ -3,7 +3,7 @@
 use proctor_model::Subject;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::access::forget_subject;
+use super::access::{end_life, forget_subject};
 use super::failure::Tried;
 use crate::{Millis, Refusal, SESSIONS_PER_USER_MAX, TokenKind, User, UserToken};
 
@@ -37,8 +37,12 @@ pub(super) fn all(connection: &Connection) -> Tried<Vec<User>> {
 
 /// The tokens go by their foreign key.
 pub(super) fn delete(connection: &Connection, name: &str) -> Tried<bool> {
-    forget_subject(connection, &Subject::User(name.to_owned()))?;
+    let subject = Subject::User(name.to_owned());
+    forget_subject(connection, &subject)?;
     let deleted = connection.prepare_cached("DELETE FROM user WHERE name = ?1")?.execute([name])?;
+    if deleted == 1 {
+        end_life(connection, &subject)?;
+    }
     Ok(deleted == 1)
 }
 

@@ -65,6 +65,7 @@ fn task(targets: usize, row_key: &str) -> NewTask {
         audit: None,
         idempotency: None,
         retry_of: None,
+        scope: None,
         rollout: None,
     }
 }

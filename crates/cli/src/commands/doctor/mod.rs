@@ -273,6 +273,7 @@ mod tests {
         let allowed = |class: &str, scopes: &[&str]| Allowed {
             class: class.to_owned(),
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+            bounds: Vec::new(),
         };
         let mut who = Who { app: Some("a".into()), user: None, allowed: Vec::new() };
 

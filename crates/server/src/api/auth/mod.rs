@@ -15,7 +15,7 @@ mod signature;
 mod verify;
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use proctor_model::Subject;
+use proctor_model::{Subject, check_person_name};
 
 use super::ApiState;
 use super::error::{ApiError, Problem};
@@ -180,6 +180,12 @@ pub(crate) async fn authenticate(
 ) -> Result<Caller, ApiError> {
     let identity = state.border.verifier.identify(state, credentials).await?;
     let Identity { app, user, subjects, proof } = identity;
+    // A token's user was named by an administrator, anybody else by the call.
+    if proof.user_token.is_none() {
+        check_person_name("user", &user).map_err(|error| {
+            ApiError::new(Problem::UserUnverified, format!("the name of the user {}", error.problem))
+        })?;
+    }
     // An app and a user of the same name have a rate each.
     let payer = if app.is_empty() { Subject::User(user.clone()) } else { Subject::App(app.clone()) }.to_string();
     state.border.rates.take(&payer, std::time::Instant::now()).map_err(|wait| ApiError::too_often(&payer, wait))?;

@@ -35,6 +35,9 @@ pub(crate) struct Plain {
     bk_ticket: Option<String>,
     access_token: Option<String>,
     bk_access_token: Option<String>,
+    /// The token came in `Authorization: Bearer`, where only tokens of our own users belong.
+    #[serde(skip)]
+    is_bearer: bool,
 }
 
 impl fmt::Debug for Plain {
@@ -50,7 +53,11 @@ impl fmt::Debug for Plain {
 
 impl Plain {
     pub(super) fn of_token(token: String) -> Self {
-        Self { access_token: Some(token), ..Self::default() }
+        Self { access_token: Some(token), is_bearer: true, ..Self::default() }
+    }
+
+    pub(super) fn is_bearer(&self) -> bool {
+        self.is_bearer
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -16,6 +16,7 @@ use crate::user_token::TokenText;
 
 const USER_UNVERIFIED: &str =
     "User authentication failed, please provide a valid user identity, such as bk_token, bk_username";
+const NO_USER_TOKEN: &str = "the text in Authorization: Bearer is not a token of a user: those begin with pt_";
 const APP_UNVERIFIED: &str = "the app is not known or its secret is wrong";
 /// The hash of nothing that anybody knows: what an unknown app's secret is compared with.
 const NO_HASH: &str = "hmac-sha256:0000000000000000000000000000000000000000000000000000000000000000";
@@ -109,6 +110,9 @@ impl Verifier {
             let Shown { user, token } = self.user_of_token(state, token, Use::Call).await?;
             let proof = Proof { user_token: Some(token), ..Proof::default() };
             return Ok(Identity::user(user).with(proof));
+        }
+        if plain.is_bearer() {
+            return Err(ApiError::new(Problem::UserUnverified, NO_USER_TOKEN));
         }
         let code = plain.app().ok_or_else(|| unverified("APP Code [bk_app_code] cannot be empty"))?;
         let secret = plain.secret().ok_or_else(|| unverified("APP Secret [bk_app_secret] cannot be empty"))?;

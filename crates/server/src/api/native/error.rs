@@ -171,7 +171,7 @@ impl From<ServerError> for NativeError {
     fn from(error: ServerError) -> Self {
         match error {
             ServerError::Store(error) => error.into(),
-            ServerError::Control(error) => error.into(),
+            ServerError::Control(error) | ServerError::Start(error) => error.into(),
             ServerError::Refused(reason) => Self::new(Kind::InvalidArgument, reason),
             ServerError::Pki(_) | ServerError::Listen { .. } => {
                 Self { cause: Some(error), ..Self::new(Kind::Internal, "the server could not carry out the call") }

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use proctor_api::{
     CreatedUserToken, NewUser, NewUserToken, Removed, UserChange, UserList, UserTokenList, UserTokenView, UserView,
 };
-use proctor_model::FieldError;
+use proctor_model::{FieldError, check_person_name};
 use proctor_runtime::clock;
 use proctor_store::{Refusal, Store, StoreError, User, UserToken};
 
@@ -130,13 +130,10 @@ async fn known(state: &ApiState, name: &str) -> Result<User> {
 
 /// Without ':', at which the text of a subject is split.
 fn user_name(name: String) -> std::result::Result<String, FieldError> {
+    check_person_name("name", &name)?;
     let length = name.chars().count();
-    if name.trim().is_empty()
-        || length > NAME_CHARS_MAX
-        || name.contains([':', '/'])
-        || name.chars().any(char::is_control)
-    {
-        let problem = format!("must have 1 to {NAME_CHARS_MAX} characters without ':', '/' and control characters");
+    if length > NAME_CHARS_MAX || name.contains([':', '/']) {
+        let problem = format!("must have 1 to {NAME_CHARS_MAX} characters without ':' and '/'");
         return Err(FieldError::new("name", problem));
     }
     Ok(name)

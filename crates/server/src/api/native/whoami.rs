@@ -1,8 +1,8 @@
 //! Who calls, as the server understands it.
 
 use axum::Json;
-use proctor_api::{Allowed, Who};
-use proctor_model::Class;
+use proctor_api::{Allowed, AllowedWithin, Who};
+use proctor_model::{Class, Permissions};
 
 use super::caller::Authenticated;
 use crate::control::Caller;
@@ -17,10 +17,24 @@ pub(super) async fn whoami(caller: Authenticated) -> Json<Who> {
 /// What a caller may do where.
 pub(super) fn who(who: &Caller) -> Who {
     let allowed = |class: Class| {
-        let scopes: Vec<String> = who.permissions.places(class).scopes().iter().map(ToString::to_string).collect();
-        (!scopes.is_empty()).then(|| Allowed { class: class.to_string(), scopes })
+        let scopes = texts(&who.permissions.places(class).scopes());
+        let bounds = if class == Class::Register { bounds(&who.permissions) } else { Vec::new() };
+        (!scopes.is_empty()).then(|| Allowed { class: class.to_string(), scopes, bounds })
     };
     let allowed = Class::ALL.into_iter().filter_map(allowed).collect();
     let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     Who { app: filled(&who.app), user: filled(&who.user), allowed }
+}
+
+fn bounds(permissions: &Permissions) -> Vec<AllowedWithin> {
+    let within = permissions.bounded().map(|(scopes, bounds)| AllowedWithin {
+        scopes: texts(&scopes),
+        allow_users: texts(&bounds.users),
+        allow_roots: texts(&bounds.roots),
+    });
+    within.collect()
+}
+
+fn texts<'a, T: ToString + 'a>(values: impl IntoIterator<Item = &'a T>) -> Vec<String> {
+    values.into_iter().map(ToString::to_string).collect()
 }

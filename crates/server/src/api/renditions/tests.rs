@@ -53,6 +53,7 @@ async fn create(store: &Arc<dyn Store>, number: u128, targets: u32) {
         audit: None,
         idempotency: None,
         retry_of: None,
+        scope: None,
         rollout: None,
     };
     store.create_task(task).await.unwrap();

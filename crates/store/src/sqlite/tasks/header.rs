@@ -1,6 +1,6 @@
 //! A task's row, and how its items and chunks of targets lie in their columns.
 
-use proctor_model::{OperationKind, ProcessKey, TaskId};
+use proctor_model::{OperationKind, ProcessKey, Scope, Subject, TaskId};
 use rusqlite::{Connection, Row};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -8,6 +8,30 @@ use uuid::Uuid;
 use super::super::column::{SpecReader, from_json};
 use super::super::failure::{Failure, Tried};
 use crate::{Millis, Rollout, Target, TaskItem};
+
+/// Two columns: whether the app, and the user, that made the task still have their names.
+macro_rules! lives {
+    () => {
+        "app_life = coalesce((SELECT ended FROM subject_life WHERE subject = 'app:' || app), 0),
+         user_life = coalesce((SELECT ended FROM subject_life WHERE subject = 'user:' || user), 0)"
+    };
+}
+pub(super) use lives;
+
+/// Who made a task and still has the name that it was made under. An app that calls for nobody else is kept with
+/// its own code as the user; that makes it no user of that name. The columns of [`lives!`] begin at `lives`.
+pub(super) fn owners(row: &Row<'_>, app: usize, user: usize, lives: usize) -> Tried<Vec<Subject>> {
+    let (app, user): (String, String) = (row.get(app)?, row.get(user)?);
+    let (app_lives, user_lives): (bool, bool) = (row.get(lives)?, row.get(lives + 1)?);
+    let is_user = user_lives && !user.is_empty() && user != app;
+    let app = (app_lives && !app.is_empty()).then_some(Subject::App(app));
+    Ok(app.into_iter().chain(is_user.then_some(Subject::User(user))).collect())
+}
+
+fn scope(text: Option<String>) -> Tried<Option<Scope>> {
+    let read = |text: String| text.parse().map_err(|error| Failure::damaged("scope of a task", error));
+    text.map(read).transpose()
+}
 
 /// An item as it lies in the column `items`: its spec lies beside it, under its hash.
 #[derive(Serialize, Deserialize)]
@@ -28,6 +52,8 @@ pub(super) struct Header {
     pub(super) created_at: Millis,
     pub(super) app: String,
     pub(super) user: String,
+    pub(super) owners: Vec<Subject>,
+    pub(super) scope: Option<Scope>,
     pub(super) family: String,
     pub(super) cancelled_at: Option<Millis>,
     pub(super) retry_of: Option<TaskId>,
@@ -36,8 +62,11 @@ pub(super) struct Header {
     items: String,
 }
 
-pub(super) const SELECT_HEADER: &str =
-    "SELECT seq, id, created_at, app, user, family, cancelled_at, retry_of, rollout, target_count, items FROM task ";
+pub(super) const SELECT_HEADER: &str = concat!(
+    "SELECT seq, id, created_at, app, user, family, cancelled_at, retry_of, rollout, target_count, items, ",
+    lives!(),
+    ", scope FROM task "
+);
 
 impl Header {
     pub(super) fn find(connection: &Connection, id: TaskId) -> Tried<Option<Self>> {
@@ -59,6 +88,8 @@ impl Header {
             rollout: rollout(row, 8)?,
             target_count: row.get(9)?,
             items: row.get(10)?,
+            owners: owners(row, 3, 4, 11)?,
+            scope: scope(row.get(13)?)?,
         })
     }
 

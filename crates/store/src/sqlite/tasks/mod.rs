@@ -69,8 +69,11 @@ fn insert(connection: &Connection, task: &NewTask, items: &str) -> Tried<i64> {
     let seq = connection
         .prepare_cached(
             "INSERT INTO task (id, created_at, app, user, family, items, target_count, open_count, finished_at,
-                               retry_of, rollout, kinds, created_uptime, finished_uptime)
-             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, iif(?7 = 0, ?2, NULL), ?8, ?9, ?10, ms, iif(?7 = 0, ms, NULL)
+                               retry_of, rollout, kinds, scope, app_life, user_life, created_uptime, finished_uptime)
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, iif(?7 = 0, ?2, NULL), ?8, ?9, ?10, ?11,
+                    coalesce((SELECT ended FROM subject_life WHERE subject = 'app:' || ?3), 0),
+                    coalesce((SELECT ended FROM subject_life WHERE subject = 'user:' || ?4), 0),
+                    ms, iif(?7 = 0, ms, NULL)
              FROM uptime RETURNING seq",
         )?
         .query_row(
@@ -85,6 +88,7 @@ fn insert(connection: &Connection, task: &NewTask, items: &str) -> Tried<i64> {
                 task.retry_of.map(|id| id.as_uuid().into_bytes()),
                 task.rollout.as_ref().map(to_json),
                 to_json(&kinds),
+                task.scope.as_ref().map(ToString::to_string),
             ),
             |row| row.get(0),
         )?;

@@ -7,12 +7,15 @@ use super::super::column::from_json;
 use super::super::failure::{Failure, Tried};
 use super::super::narrowed::Narrowed;
 use super::super::outcomes;
-use super::header::{Header, rollout, task_id};
+use super::header::{Header, lives, owners, rollout, task_id};
 use crate::{TargetQuery, TargetRow, TaskQuery, TaskSummary, WhichTargets};
 
-const SELECT_SUMMARY: &str =
+const SELECT_SUMMARY: &str = concat!(
     "SELECT id, created_at, finished_at, cancelled_at, app, user, family, kinds, retry_of, rollout,
-                                     target_count, open_count, failed_count FROM task ";
+            target_count, open_count, failed_count, ",
+    lives!(),
+    " FROM task "
+);
 
 fn task_summary(row: &Row<'_>) -> Tried<TaskSummary> {
     let kinds = row.get_ref(7)?.as_str().map_err(|error| Failure::damaged("task", error))?;
@@ -24,6 +27,7 @@ fn task_summary(row: &Row<'_>) -> Tried<TaskSummary> {
         cancelled_at: row.get(3)?,
         app: row.get(4)?,
         user: row.get(5)?,
+        owners: owners(row, 4, 5, 13)?,
         family: row.get(6)?,
         kinds: from_json("task", kinds)?,
         retry_of: row.get::<_, Option<[u8; 16]>>(8)?.map(task_id),
@@ -50,8 +54,15 @@ pub(in super::super) fn list(connection: &Connection, query: &TaskQuery) -> Trie
     narrowed.by_some("user = ?", query.user.clone());
     match query.owner.clone() {
         None => {}
-        Some(Subject::App(code)) => narrowed.by("app = ?", code),
-        Some(Subject::User(name)) => narrowed.by("user = ? AND user <> app", name),
+        Some(Subject::App(code)) => narrowed.by(
+            "app = ? AND app_life = coalesce((SELECT ended FROM subject_life WHERE subject = 'app:' || app), 0)",
+            code,
+        ),
+        Some(Subject::User(name)) => narrowed.by(
+            "user = ? AND user <> app
+             AND user_life = coalesce((SELECT ended FROM subject_life WHERE subject = 'user:' || user), 0)",
+            name,
+        ),
     }
     if query.unfinished_only {
         narrowed.by_fact("open_count > 0");

@@ -15,8 +15,21 @@ pub(in super::super) fn get(connection: &Connection, id: TaskId) -> Tried<Option
     let targets = header.targets(connection)?;
     let outcomes = outcomes::of_task(connection, header.seq, 0, targets.len())?;
     let targets = targets.into_iter().zip(outcomes).map(|(target, outcome)| TargetView { target, outcome }).collect();
-    let Header { id, created_at, app, user, family, cancelled_at, retry_of, rollout, .. } = header;
-    Ok(Some(TaskView { id, created_at, app, user, family, cancelled_at, retry_of, rollout, items, targets }))
+    let Header { id, created_at, app, user, owners, scope, family, cancelled_at, retry_of, rollout, .. } = header;
+    Ok(Some(TaskView {
+        id,
+        created_at,
+        app,
+        user,
+        owners,
+        scope,
+        family,
+        cancelled_at,
+        retry_of,
+        rollout,
+        items,
+        targets,
+    }))
 }
 
 pub(in super::super) fn ids(connection: &Connection, limit: u32) -> Tried<Vec<TaskId>> {
