@@ -372,6 +372,7 @@ impl From<ControlError> for ApiError {
                 Problem::Forbidden
             }
             ControlError::Contradiction { .. } => Problem::InvalidField,
+            ControlError::TooManyStrangers { .. } => Problem::RateLimited,
             ControlError::UnknownTask(_) => Problem::UnknownTask,
             ControlError::KeyReused { .. } | ControlError::TaskState { .. } => Problem::Conflict,
         };
@@ -382,6 +383,7 @@ impl From<ControlError> for ApiError {
             ControlError::OutOfScope { missing, .. } | ControlError::AllForbidden { missing, .. } => {
                 Self { permission: Some(Box::new((&*missing).into())), ..refused }
             }
+            ControlError::TooManyStrangers { wait, .. } => Self { retry_after: Some(wait), ..refused },
             ControlError::Unauthenticated(_)
             | ControlError::Contradiction { .. }
             | ControlError::KeyReused { .. }

@@ -2,10 +2,12 @@
 //!
 //! Promised: an entry "begun" is durable before the change is made and "ended" follows with what
 //! came of it, also where the caller has gone away meanwhile; a task's entry is written in the very
-//! transaction that makes the task; what was refused for want of permission is kept too. No secret
+//! transaction that makes the task; what was refused for want of permission is kept too, from some number on as
+//! a count (see `budget`). No secret
 //! gets into an entry. Absent: reads.
 
 use std::borrow::Cow;
+use std::time::Instant;
 
 use proctor_model::{Class, Classes, Outcome};
 use proctor_runtime::clock;
@@ -14,7 +16,7 @@ use proctor_store::{AuditDraft, AuditPhase, Store};
 use super::{Caller, Control, Result};
 
 /// So many targets are named in an entry; their number is always whole.
-const TARGETS_NAMED_MAX: usize = 1000;
+pub(super) const TARGETS_NAMED_MAX: usize = 1000;
 
 /// Of what was refused no more are named: whoever may do nothing must not fill the store by asking.
 const REFUSED_TARGETS_NAMED_MAX: usize = 20;
@@ -111,14 +113,27 @@ impl Control {
         let Some(refusal) = check.as_ref().err().filter(|error| error.is_refusal()) else { return check };
         let mut entry = caller.entry(deed, AuditPhase::Refused, refusal.to_string());
         entry.targets.truncate(REFUSED_TARGETS_NAMED_MAX);
-        if let Err(error) = self.write(entry).await {
-            tracing::error!(%error, action = %deed.action, "a refusal is missing in the audit");
-        }
+        self.write_refusals(self.inner.budgets.refused(caller, entry, Instant::now())).await;
         check
     }
 
-    async fn write(&self, entry: AuditDraft) -> Result<u64> {
-        Ok(self.inner.store.append_audit(entry, clock::unix_millis()).await?)
+    /// The entry of a status query that was refused on some of its targets, unless the caller had many refusals.
+    pub(super) async fn refused_reads(&self, caller: &Caller, deed: &Deed, outcome: String) -> Option<AuditDraft> {
+        let mut entry = caller.entry(deed, AuditPhase::Done, outcome);
+        entry.targets.truncate(REFUSED_TARGETS_NAMED_MAX);
+        let mut entries = self.inner.budgets.refused(caller, entry, Instant::now());
+        let own = entries.pop_if(|last| last.phase == AuditPhase::Done);
+        self.write_refusals(entries).await;
+        own
+    }
+
+    pub(super) async fn write_refusals(&self, entries: Vec<AuditDraft>) {
+        for entry in entries {
+            let action = entry.action.clone();
+            if let Err(error) = self.inner.store.append_audit(entry, clock::unix_millis()).await {
+                tracing::error!(%error, %action, "a refusal is missing in the audit");
+            }
+        }
     }
 }
 

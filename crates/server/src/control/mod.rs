@@ -7,6 +7,7 @@
 
 mod access;
 mod audit;
+mod budget;
 mod carried;
 mod dispatch;
 mod events;
@@ -37,6 +38,7 @@ use tokio::sync::{OnceCell, mpsc, oneshot};
 pub use access::{Missing, Standing};
 pub use audit::Deed;
 pub(crate) use audit::audited_on;
+pub use budget::STRANGERS_MAX;
 pub use dispatch::Delivery;
 pub use events::{NewWebhook, WEBHOOKS_MAX};
 pub use identity::{REJOIN_TTL_MAX, rejoin_until};
@@ -71,6 +73,7 @@ struct Inner {
     dispatch: Mutex<Dispatch>,
     outcomes: mpsc::Sender<Arrived>,
     rollouts: rollout::Rollouts,
+    budgets: budget::Budgets,
     bells: events::Bells,
     link_expires_at: OnceLock<i64>,
     /// Set once every host of the server's earlier life is marked offline.
@@ -107,6 +110,7 @@ impl Control {
                 dispatch: Mutex::new(Dispatch::new(Instant::now(), expected)),
                 outcomes: sender,
                 rollouts: rollout::Rollouts::default(),
+                budgets: budget::Budgets::default(),
                 tasks: tasks.clone(),
                 link_expires_at: OnceLock::new(),
                 presence,

@@ -86,6 +86,7 @@ impl Control {
                 tracing::debug!(%error, "hosts of the earlier life are still marked online");
             }
             self.tell_lost().await;
+            self.write_refusals(self.inner.budgets.ended_refusals(Instant::now())).await;
             let overdue = self.inner.dispatch.lock().overdue(Instant::now());
             for batch in overdue.chunks(BATCH_MAX) {
                 self.record(batch).await;

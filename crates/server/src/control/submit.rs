@@ -39,6 +39,8 @@ pub(super) struct Draft {
     taken: HashMap<(ProcessKey, AgentId), usize>,
     /// Hosts that are placed in a business.
     pub(super) placed: Vec<(u64, HostKey)>,
+    /// Targets that reach nothing: status queries of what is not registered, and what is forbidden.
+    strangers: usize,
     /// Hosts on which the caller lacks a class, or may not register this spec.
     pub(super) forbidden: Vec<Forbidden>,
 }
@@ -115,6 +117,12 @@ impl Control {
             let check = self.check_job(&caller, scope, &draft).await;
             self.permitted(&caller, &draft.deed(), check).await?;
         }
+        self.inner.budgets.take_strangers(&caller, draft.strangers, Instant::now())?;
+        let audit = match draft.only_status() {
+            false => Some(caller.entry(&draft.deed(), AuditPhase::Done, id.to_string())),
+            true if draft.forbidden.is_empty() => None,
+            true => self.refused_reads(&caller, &draft.refused_deed(), id.to_string()).await,
+        };
         let open = draft.open_targets(id, created_at);
         let registers = draft.items.iter().any(|item| item.register);
         let rollout = options.rolling.map(|rolling| rolling.begin(draft.targets.len(), &caller.subjects));
@@ -125,7 +133,7 @@ impl Control {
             app: caller.app.clone(),
             user: caller.user.clone(),
             family: family.to_owned(),
-            audit: (!draft.only_reads()).then(|| caller.entry(&draft.deed(), AuditPhase::Done, id.to_string())),
+            audit,
             idempotency: options.idempotency.map(|key| caller.idempotency(key)),
             retry_of: options.retry_of,
             scope: options.scope.map(Scope::from),
@@ -185,6 +193,7 @@ impl Control {
                 draft.forbidden.push(Forbidden { class, host: spot.named.to_string(), message: message.clone() });
                 carried.spec = None;
             }
+            draft.strangers += usize::from(is_refused || reaches_nothing(kind, host.as_ref(), &carried));
             let outcome = refused.or_else(|| known_outcome(&key, kind, &target.host, host.as_ref(), &carried));
             let same = (is_refused, carried.origin, carried.spec.as_ref().map(Arc::as_ptr));
             let item = *indexes.entry(same).or_insert_with(|| {
@@ -306,6 +315,16 @@ fn task_item(key: &ProcessKey, kind: Option<OperationKind>, carried: Carried) ->
     TaskItem { key: key.clone(), kind, spec, carried: is_carried, register, time_limit_ms }
 }
 
+/// A status query of what is not registered, or an operation that is none. Other operations take a right to change
+/// something, and are audited.
+fn reaches_nothing(kind: Option<OperationKind>, host: Option<&HostSite>, carried: &Carried) -> bool {
+    match kind {
+        None => true,
+        Some(OperationKind::Status) => host.is_none() || carried.origin == Origin::Call || carried.spec.is_none(),
+        Some(_) => false,
+    }
+}
+
 /// The outcome of a target that needs no agent.
 fn known_outcome(
     key: &ProcessKey,
@@ -361,10 +380,15 @@ impl Draft {
         Ok(())
     }
 
-    /// Status queries change nothing and leave no audit entry; what is refused does.
-    fn only_reads(&self) -> bool {
-        let is_refused = self.outcomes.iter().any(|(_, outcome)| outcome.code == Code::Forbidden);
-        !is_refused && self.items.iter().all(|item| item.kind == Some(OperationKind::Status))
+    /// Status queries change nothing and leave no audit entry but of what is refused.
+    fn only_status(&self) -> bool {
+        self.items.iter().all(|item| item.kind == Some(OperationKind::Status))
+    }
+
+    /// What the audit says of a status query that was refused on some of its targets.
+    fn refused_deed(&self) -> Deed {
+        let named = self.forbidden.iter().map(|forbidden| &forbidden.host);
+        Deed::new("status", self.classes.iter().copied()).on(named)
     }
 
     /// What the audit says of it.

@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use proctor_model::{AgentId, HostKey, OperationKind, Permissions, ProcessKey, Scope, Spec, Subject, TaskId};
 use proctor_store::{Rollout, RolloutState, StoreError};
 
 use super::access::Missing;
+use super::budget::STRANGERS_MAX;
 
 /// Who asks, after authentication, and what they may do at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -330,6 +332,14 @@ pub enum ControlError {
     /// One host under two names, of which different things are asked for.
     #[error("targets {first} and {second} are one host, with different operations or specs")]
     Contradiction { first: String, second: String },
+    /// More rows than a caller may leave in the store for targets that reach nothing.
+    #[error(
+        "{targets} targets of this call are unknown, not registered or forbidden, and a caller may ask for \
+         {} such targets in an hour: leave them out, or try again in {} s",
+        STRANGERS_MAX,
+        .wait.as_secs().max(1)
+    )]
+    TooManyStrangers { targets: usize, wait: Duration },
     #[error("the idempotency key was used for another request, which made task {task}")]
     KeyReused { task: TaskId },
     #[error("task '{0}' was never given out here, or was forgotten with old tasks")]
@@ -347,6 +357,7 @@ impl ControlError {
             | Self::ShuttingDown
             | Self::Unauthenticated(_)
             | Self::Contradiction { .. }
+            | Self::TooManyStrangers { .. }
             | Self::KeyReused { .. }
             | Self::UnknownTask(_)
             | Self::TaskState { .. } => false,

@@ -4,9 +4,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::{Request, StatusCode};
+use axum::http::{Method, Request, StatusCode};
 use proctor_runtime::Tasks;
 use proctor_server::api::Settings;
+use proctor_store::Store;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -125,5 +126,37 @@ async fn a_server_without_a_free_call_says_so_in_the_shape_of_each_family() {
     assert_eq!(native.status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(health.status, StatusCode::OK);
     after.data();
+    world.end().await;
+}
+
+#[tokio::test]
+async fn status_queries_of_what_is_not_there_cannot_fill_the_store() {
+    let world = World::new().await;
+    world.app("reader").await;
+    world.bind("app:reader", "viewer", "everything").await;
+    let body = |count: u32| {
+        let ip =
+            |number: u32| json!({ "ip": std::net::Ipv4Addr::from(0x0b00_0000 + number).to_string(), "bk_cloud_id": 0 });
+        json!({ "bk_app_code": "reader", "bk_app_secret": SECRET, "bk_username": "ana", "op_type": 2,
+                "meta": { "namespace": "web", "name": "m" }, "hosts": (0..count).map(ip).collect::<Vec<_>>() })
+    };
+    let status = format!("{ESB}/operate_proc");
+
+    let some = world.post_as_is(&status, &body(100)).await;
+    let too_many = proctor_server::control::STRANGERS_MAX + 1;
+    let many = world.post_as_is(&status, &body(too_many)).await;
+    let gateway = format!("{GATEWAY}/operate_proc_v2");
+    let credentials = json!({ "bk_app_code": "reader", "bk_app_secret": SECRET, "bk_username": "bob" });
+    let by_gateway = world.call(&credentials, &Method::POST, &gateway, &body(too_many)).await;
+    let again = world.post_as_is(&status, &body(100)).await;
+
+    let task = some.data()["task_id"].clone();
+    let rows = world.finished(&format!("{ESB}/get_proc_operate_result"), &task).await;
+    assert_eq!(rows.as_object().unwrap().len(), 100, "a few unknown hosts have their rows");
+    assert_eq!(many.code(), 1_306_429, "{}", many.json);
+    assert!(many.message().contains("leave them out, or try again in"), "{}", many.json);
+    assert_eq!((by_gateway.status.as_u16(), by_gateway.code()), (429, 1_642_901), "{}", by_gateway.json);
+    again.data();
+    assert_eq!(world.store.task_ids(100).await.unwrap().len(), 2);
     world.end().await;
 }
