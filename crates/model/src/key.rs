@@ -1,5 +1,6 @@
 //! What names a process: a namespace and a name inside it, unique on one host.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -78,10 +79,26 @@ impl ProcessKey {
     }
 }
 
-/// `namespace/name`, as people write it.
+impl Namespace {
+    /// As it is written before a '/' and a name: '/' as `%2F` and '%' as `%25`, so that `a/b` with `c` and `a` with
+    /// `b/c` are two. Both characters are legal in a namespace, and names of JOB's processes begin with '/'.
+    pub fn escaped(&self) -> Cow<'_, str> {
+        if self.0.contains(['/', '%']) {
+            return self.0.replace('%', "%25").replace('/', "%2F").into();
+        }
+        Cow::Borrowed(&self.0)
+    }
+
+    /// From the part before the first '/'.
+    fn from_escaped(text: &str) -> Result<Self, FieldError> {
+        text.replace("%2F", "/").replace("%25", "%").parse()
+    }
+}
+
+/// `namespace/name`, as people write it; see [`Namespace::escaped`].
 impl std::fmt::Display for ProcessKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        write!(f, "{}/{}", self.namespace.escaped(), self.name)
     }
 }
 
@@ -91,7 +108,7 @@ impl std::str::FromStr for ProcessKey {
         let (namespace, name) = text
             .split_once('/')
             .ok_or_else(|| FieldError::new("process", format!("'{text}' is not of the form NAMESPACE/NAME")))?;
-        Ok(Self { namespace: namespace.parse()?, name: name.parse()? })
+        Ok(Self { namespace: Namespace::from_escaped(namespace)?, name: name.parse()? })
     }
 }
 
@@ -130,5 +147,21 @@ mod tests {
 
         assert_eq!(key.to_string(), "gse/proc-test");
         assert!("gse".parse::<ProcessKey>().is_err());
+    }
+
+    #[test]
+    fn two_processes_are_never_written_alike_and_each_is_read_back() {
+        let parts = ["a", "a/b", "b/c", "/a", "a/", "%", "%2F", "%25", "a%2Fb", "a%252Fb", "%2525"];
+        let all = parts.iter().flat_map(|namespace| parts.iter().map(move |name| (namespace, name)));
+        let keys: Vec<ProcessKey> =
+            all.map(|(namespace, name)| ProcessKey::new(namespace.parse().unwrap(), name.parse().unwrap())).collect();
+
+        let texts: std::collections::BTreeSet<String> = keys.iter().map(ToString::to_string).collect();
+
+        assert_eq!(texts.len(), keys.len());
+        for key in keys {
+            assert_eq!(key.to_string().parse(), Ok(key));
+        }
+        assert_eq!(ProcessKey::new("a/b".parse().unwrap(), "c".parse().unwrap()).to_string(), "a%2Fb/c");
     }
 }

@@ -172,7 +172,7 @@ fn pool_step(setting: &PoolSetting, host: &str, known: &[PoolView]) -> Step {
         (Some(_), false) => Action::Change,
         (Some(_), true) => Action::Unchanged,
     };
-    let name = format!("{}/{}", setting.namespace, setting.id);
+    let name = format!("{}/{}", setting.namespace.escaped(), setting.id);
     Step { action, kind: "pool", name, host: host.to_owned(), changes, problem: None }
 }
 

@@ -141,7 +141,7 @@ impl Chosen {
         let hosts = records.into_iter().filter(|record| record.pool.id == *id);
         let hosts = self.narrowed(control, hosts.map(|record| HostRef::Key(record.host)).collect()).await?;
         if hosts.is_empty() {
-            Err(NativeError::new(Kind::NotFound, format!("pool {namespace}/{id} is set on no host")))
+            Err(NativeError::new(Kind::NotFound, format!("pool {}/{id} is set on no host", namespace.escaped())))
         } else {
             Ok(hosts)
         }
