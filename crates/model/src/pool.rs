@@ -43,6 +43,19 @@ pub struct PoolLimits {
     pub dry_run: bool,
 }
 
+/// In a few words, for people.
+impl std::fmt::Display for PoolLimits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let by = |weight: Weight| match weight {
+            Weight::Usage => "usage",
+            Weight::UsageByLimit => "usage by limit",
+        };
+        let Self { cpu, memory, cpu_weight, memory_weight, dry_run } = self;
+        write!(f, "cpu {}% by {}, memory {}% by {}", cpu.get(), by(*cpu_weight), memory.get(), by(*memory_weight))?;
+        f.write_str(if *dry_run { ", dry run" } else { "" })
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pool {
     pub namespace: Namespace,

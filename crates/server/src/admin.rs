@@ -74,8 +74,10 @@ impl TokenRequest {
 /// In the words of the audit.
 impl std::fmt::Display for TokenRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { uses, ttl: _, cloud, business, host } = self;
-        write!(f, "join token for {uses} agents, cloud {cloud:?}, business {business:?}")?;
+        let Self { uses, ttl, cloud, business, host } = self;
+        let or = |number: Option<u64>, none: &str| number.map_or_else(|| none.to_owned(), |number| number.to_string());
+        let (cloud, business) = (or(cloud.map(u64::from), "any"), or(*business, "none"));
+        write!(f, "join token for {uses} agents within {} s, cloud {cloud}, business {business}", ttl.as_secs())?;
         host.map_or(Ok(()), |host| write!(f, ", host {host}"))
     }
 }
@@ -136,9 +138,24 @@ pub struct AppOptions {
 
 impl AppOptions {
     /// In the words of the audit.
-    pub(crate) fn describe(self, code: &AppCode) -> String {
-        format!("app {code}{}", if self.trusted { ", trusted" } else { "" })
+    pub(crate) fn describe(self, code: &AppCode, bindings: &[Binding]) -> String {
+        let Self { trusted, signing } = self;
+        let trust = if trusted { "trusted" } else { "not trusted" };
+        let roles: Vec<String> =
+            bindings.iter().map(|binding| format!(", {} on {}", binding.role, binding.scope)).collect();
+        let roles = if trusted { ", admin on everything".to_owned() + &roles.concat() } else { roles.concat() };
+        format!("app {code}: {trust}{}{roles}", if signing { ", may sign" } else { "" })
     }
+}
+
+/// In the words of the audit.
+pub(crate) fn describe_rotation(code: &str, signing: Option<bool>) -> String {
+    let signing = match signing {
+        None => "may sign as before",
+        Some(true) => "may sign",
+        Some(false) => "may not sign",
+    };
+    format!("app {code}: new secret, {signing}")
 }
 
 /// Makes an app with a new secret, which is returned, and with these bindings. An app of the same code

@@ -39,13 +39,13 @@ impl LocalAdmin {
 
     /// Makes an app and returns its secret. An app of the same code refuses it.
     pub async fn create_app(&self, code: &AppCode, options: AppOptions) -> Result<String, ServerError> {
-        let target = options.describe(code);
+        let target = options.describe(code, &[]);
         self.audited("create_app", target, super::create_app(&self.store, code, options, Vec::new())).await
     }
 
     /// Gives an app a new secret, which is returned with the app.
     pub async fn rotate_app(&self, code: &AppCode, signing: Option<bool>) -> Result<(App, String), ServerError> {
-        let target = format!("app {code}");
+        let target = super::describe_rotation(&code.to_string(), signing);
         self.audited("rotate_app_secret", target, super::rotate_app(&self.store, code, signing)).await
     }
 
@@ -56,7 +56,7 @@ impl LocalAdmin {
         if present.is_some_and(|app| app.trusted == options.trusted && is_right(&keys, secret, &app)) {
             return Ok(());
         }
-        let target = options.describe(code);
+        let target = options.describe(code, &[]);
         let work = async { super::put_app(&self.store, code, secret, options).await.map(Ok) };
         self.audited("put_app", target, work).await
     }

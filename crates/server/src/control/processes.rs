@@ -12,7 +12,7 @@ use proctor_store::{
 };
 
 use super::access::Spot;
-use super::audit::{Deed, counted};
+use super::audit::{Deed, TARGETS_NAMED_MAX, counted};
 use super::types::Merged;
 use super::{Caller, Control, GivenSpec, HostRef, Result, never_enrolled};
 
@@ -27,7 +27,11 @@ impl Control {
     ) -> Result<Vec<Outcome>> {
         let (key, given) = (key.clone(), given.clone());
         let namespace = key.namespace.clone();
-        let deed = Deed::new("register", [Class::Register]).on(hosts.iter().map(|host| format!("{host} {key}")));
+        let identity = &given.spec.identity;
+        let hash = given.spec.hash();
+        let spec = format!("spec {} of user {} in {}", &hash.as_str()[..16], identity.user, identity.setup_path);
+        let deed = Deed::new("register", [Class::Register]);
+        let deed = deed.on(hosts.iter().map(|host| format!("{host} {key}: {spec}")));
         let carried = given.spec.clone();
         let refusal = |spot: &Spot<'_>, is_known: bool| {
             let refused = caller.refused(Class::Register, spot, std::slice::from_ref(&namespace));
@@ -71,8 +75,16 @@ impl Control {
     pub async fn set_pools(&self, caller: &Caller, hosts: &[HostRef], pools: &[Pool]) -> Result<Vec<Outcome>> {
         let pools = pools.to_vec();
         let namespaces: Vec<Namespace> = pools.iter().map(|pool| pool.namespace.clone()).collect();
-        let ids: Vec<String> = pools.iter().map(|pool| format!("{}/{}", pool.namespace, pool.id)).collect();
-        let named = hosts.iter().map(|host| format!("{host} {}", ids.join(" ")));
+        let before = self.limits_before(hosts).await?;
+        let named = hosts.iter().zip(before).map(|(host, before)| {
+            let pool = |pool: &Pool| {
+                let was = before.iter().find(|was| (&was.namespace, &was.id) == (&pool.namespace, &pool.id));
+                let was = was.map_or_else(|| "new".to_owned(), |was| format!("was {}", was.limits));
+                format!("{}/{} {}, {was}", pool.namespace.escaped(), pool.id, pool.limits)
+            };
+            format!("{host} {}", pools.iter().map(pool).collect::<Vec<_>>().join("; "))
+        });
+        let named: Vec<String> = named.collect();
         let deed = Deed::new("set_pools", [Class::Limits]).on(named);
         let refusal = |spot: &Spot<'_>, _: bool| caller.refused(Class::Limits, spot, &namespaces);
         self.change(caller, deed, refusal, hosts, move |control, agents| async move {
@@ -93,19 +105,39 @@ impl Control {
     ) -> Result<Vec<Outcome>> {
         let (namespace, id) = (namespace.clone(), id.clone());
         let of = [namespace.clone()];
-        let deed =
-            Deed::new("delete_pool", [Class::Limits]).on(hosts.iter().map(|host| format!("{host} {namespace}/{id}")));
+        let before = self.limits_before(hosts).await?;
+        let named = hosts.iter().zip(before).map(|(host, before)| {
+            let was = before.iter().find(|was| (&was.namespace, &was.id) == (&namespace, &id));
+            let was = was.map_or_else(|| "was not set".to_owned(), |was| format!("was {}", was.limits));
+            format!("{host} {}/{id}: {was}", namespace.escaped())
+        });
+        let named: Vec<String> = named.collect();
+        let deed = Deed::new("delete_pool", [Class::Limits]).on(named);
         let refusal = |spot: &Spot<'_>, _: bool| caller.refused(Class::Limits, spot, &of);
         self.change(caller, deed, refusal, hosts, move |control, agents| async move {
             let answers = control.inner.store.delete_pool(&agents, &namespace, &id, clock::unix_millis()).await?;
             control.wake(agents.iter());
-            let missing = || Outcome::new(Code::NotRunning, format!("there is no pool {namespace}/{id} there"), false);
+            let pool = format!("{}/{id}", namespace.escaped());
+            let missing = || Outcome::new(Code::NotRunning, format!("there is no pool {pool} there"), false);
             Ok(answers
                 .into_iter()
                 .map(|was_there| if was_there { Outcome::success(false) } else { missing() })
                 .collect())
         })
         .await
+    }
+
+    /// The pools of each of the hosts that an entry of the audit names.
+    async fn limits_before(&self, hosts: &[HostRef]) -> Result<Vec<Vec<Pool>>> {
+        let sites = self.sites(&hosts[..hosts.len().min(TARGETS_NAMED_MAX)]).await?;
+        let agents: Vec<AgentId> = sites.iter().flatten().map(|site| site.agent.clone()).collect();
+        let mut by_agent: HashMap<AgentId, Vec<Pool>> = HashMap::new();
+        for PoolRecord { agent, pool, .. } in self.inner.store.pools(None, Some(&agents)).await? {
+            by_agent.entry(agent).or_default().push(pool);
+        }
+        let of = |site: Option<HostSite>| by_agent.get(&site?.agent).cloned();
+        let known = sites.into_iter().map(|site| of(site).unwrap_or_default());
+        Ok(known.chain(std::iter::repeat_with(Vec::new)).take(hosts.len()).collect())
     }
 
     /// Makes one change on those of the hosts that are known and allowed, with its trace.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests; a failure should stop the test")]
 
 mod agents;
+mod audited;
 mod auth;
 mod backend;
 mod bounds;

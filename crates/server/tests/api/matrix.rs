@@ -16,7 +16,7 @@ use crate::support::{APP, Answer, ESB, SECRET, World, on_host, registered};
 const HOST: &str = "0:10.0.0.1";
 /// One that may go.
 const SPARE_HOST: &str = "0:10.0.0.8";
-const AGENT: &str = "020000000052540a9b2c1641";
+pub(crate) const AGENT: &str = "020000000052540a9b2c1641";
 
 /// Somebody who calls, and what they may do, everywhere.
 struct Who {
@@ -67,7 +67,7 @@ async fn by_admin(world: &World, method: Method, path: &str, body: Value) -> Val
 
 /// What there must be for the route's sample, whatever the calls before have done: the sample does
 /// something, and does it for the first time. Returns the id of what it names.
-async fn prepare(world: &World, route: &RouteInfo) -> String {
+pub(crate) async fn prepare(world: &World, route: &RouteInfo) -> String {
     let (method, path) = (route.method.as_str(), route.path.as_str());
     let name = path.rsplit('/').next().unwrap();
     world.post(&format!("{ESB}/update_proc_info"), registered("m", "10.0.0.1")).await.data();
@@ -142,7 +142,7 @@ async fn prepare(world: &World, route: &RouteInfo) -> String {
 
 /// A task of the trusted app: for a resume one that waits after its canary, for a retry one that has
 /// failed, and else one that waits for its host.
-async fn a_task(world: &World, session: &Session, route: &RouteInfo) -> String {
+pub(crate) async fn a_task(world: &World, session: &Session, route: &RouteInfo) -> String {
     world.control.take_deliveries(session, 1000);
     if route.path.ends_with("/resume") {
         let rolling = json!({ "max_parallel": 1, "max_failures": 0, "canary": 1, "wait_healthy": false });
@@ -171,7 +171,7 @@ async fn until_paused(world: &World, session: &Session, task: &str) {
 }
 
 /// A request that is well formed for the route; None where nobody has thought of one.
-fn sample(route: &RouteInfo, task: &str, id: &str) -> Option<(String, Value)> {
+pub(crate) fn sample(route: &RouteInfo, task: &str, id: &str) -> Option<(String, Value)> {
     let (area, name) = match route.path.strip_prefix("/api/v1") {
         Some(rest) => ("native", rest),
         None => ("compatible", route.path.rsplit('/').next()?),

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::body::{Body, Params};
 use super::caller::Authenticated;
+use super::described;
 use super::error::{Kind, NativeError};
 use super::roles::{role_name, scope};
 use super::{ApiState, Result};
@@ -35,7 +36,7 @@ pub(super) async fn create(
     let bindings = bindings(&code, &body.roles)?;
     let trusted = body.trusted;
     let options = AppOptions { trusted, signing: body.signatures };
-    let target = options.describe(&code);
+    let target = options.describe(&code, &bindings);
     let wanted = code.clone();
     let work = async move |store| admin::create_app(&store, &wanted, options, bindings).await;
     let secret = caller.administer(&state, "create_app", [target], work).await?;
@@ -70,7 +71,8 @@ pub(super) async fn rotate(
     let unknown = || NativeError::new(Kind::NotFound, format!("there is no app {code}"));
     let parsed: AppCode = code.parse().map_err(|_| unknown())?;
     let work = async move |store| admin::rotate_app(&store, &parsed, query.signatures).await;
-    let (app, secret) = caller.administer(&state, "rotate_app_secret", [format!("app {code}")], work).await?;
+    let target = admin::describe_rotation(&code, query.signatures);
+    let (app, secret) = caller.administer(&state, "rotate_app_secret", [target], work).await?;
     Ok(Json(CreatedApp { code, secret, trusted: app.trusted }))
 }
 
@@ -85,5 +87,7 @@ pub(super) async fn delete(
     if code == caller.who.app {
         return Err(NativeError::new(Kind::Conflict, "an app cannot remove itself"));
     }
-    caller.remove(&state, "delete_app", format!("app {code}"), async move |store| store.delete_app(&code).await).await
+    let before = described::app(state.control.store(), &code).await?;
+    let what = format!("app {code}");
+    caller.remove(&state, "delete_app", what, before, async move |store| store.delete_app(&code).await).await
 }

@@ -94,9 +94,27 @@ impl Authenticated {
         Fut: Future<Output = std::result::Result<std::result::Result<T, Refusal>, E>> + Send + 'static,
         E: Into<ServerError> + std::fmt::Display + Send + 'static,
     {
+        self.administer_telling(state, action, targets, work, |_| "done".to_owned()).await
+    }
+
+    /// As [`Self::administer`]; `done` says what came of it.
+    pub(super) async fn administer_telling<T, E, F, Fut>(
+        &self,
+        state: &ApiState,
+        action: &'static str,
+        targets: impl IntoIterator<Item = String, IntoIter: ExactSizeIterator>,
+        work: F,
+        done: fn(&T) -> String,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(Arc<dyn Store>) -> Fut + Send + 'static,
+        Fut: Future<Output = std::result::Result<std::result::Result<T, Refusal>, E>> + Send + 'static,
+        E: Into<ServerError> + std::fmt::Display + Send + 'static,
+    {
         let work = |control: Control| async move { Ok(work(control.store().clone()).await) };
-        let told = |done: &std::result::Result<std::result::Result<T, Refusal>, E>| match done {
-            Ok(Ok(_)) => "done".to_owned(),
+        let told = move |ended: &std::result::Result<std::result::Result<T, Refusal>, E>| match ended {
+            Ok(Ok(made)) => done(made),
             Ok(Err(refusal)) => format!("refused: {refusal}"),
             Err(error) => format!("failed: {error}"),
         };
@@ -105,12 +123,14 @@ impl Authenticated {
         Ok(done.map_err(Into::into)??)
     }
 
-    /// A removal that only administrators may make; `what` was there, or is not found.
+    /// A removal that only administrators may make; `what` was there, or is not found. `before` is what the audit
+    /// says of it.
     pub(super) async fn remove<F, Fut>(
         &self,
         state: &ApiState,
         action: &'static str,
         what: String,
+        before: Option<String>,
         work: F,
     ) -> Result<Json<Removed>>
     where
@@ -118,7 +138,8 @@ impl Authenticated {
         Fut: Future<Output = proctor_store::Result<bool>> + Send + 'static,
     {
         let work = async move |store| work(store).await.map(Ok);
-        if !self.administer(state, action, [what.clone()], work).await? {
+        let target = before.map_or_else(|| what.clone(), |before| format!("{what}: {before}"));
+        if !self.administer(state, action, [target], work).await? {
             return Err(NativeError::new(Kind::NotFound, format!("there is no {what}")));
         }
         Ok(Json(Removed { removed: what }))

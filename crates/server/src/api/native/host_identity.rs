@@ -46,7 +46,10 @@ pub(super) async fn withdraw_rejoin(
 ) -> Result<Json<Removed>> {
     let host = key(&state.control, &host).await?;
     let what = format!("host {host}");
-    caller.remove(&state, "withdraw_rejoin", what, async move |store| store.allow_rejoin(&host, None).await).await
+    let before = Some("leave to rejoin withdrawn".to_owned());
+    caller
+        .remove(&state, "withdraw_rejoin", what, before, async move |store| store.allow_rejoin(&host, None).await)
+        .await
 }
 
 /// Revokes the certificate of a host's agent: its session ends at once and it opens no other. The host
@@ -77,7 +80,10 @@ pub(super) async fn remove(
     let host = key(&state.control, &host).await?;
     let work = move |control: Control| async move { control.remove_host(&host).await };
     let target = format!("host {host}");
-    let was_there = state.control.administer(&caller.who, "remove_host", [&target], work, told).await?;
+    let site = state.control.sites(&[HostRef::Key(host)]).await?.pop().flatten();
+    let agent = site.map_or_else(|| "no agent".to_owned(), |site| format!("agent {}", site.agent));
+    let named = format!("{target}: {agent}, its registrations and pools");
+    let was_there = state.control.administer(&caller.who, "remove_host", [&named], work, told).await?;
     removed(was_there, &host, target)
 }
 

@@ -12,7 +12,8 @@ use proctor_store::Business;
 
 use super::body::{from_json, malformed, read_body};
 use super::caller::Authenticated;
-use super::places::{checked_name, placed};
+use super::described;
+use super::places::checked_name;
 use super::{ApiState, Result};
 
 const ROWS_MAX: usize = 200_000;
@@ -37,7 +38,7 @@ pub(super) async fn import(
     let rows = if is_csv { from_csv(&body.bytes)? } else { from_list(&body.bytes)? };
     let (placements, businesses) = checked(rows, is_csv)?;
     let imported = Imported { hosts: placements.len(), businesses: businesses.len() };
-    let targets: Vec<String> = placements.iter().map(|(key, business)| placed(key, *business)).collect();
+    let targets = described::placements(state.control.store(), &placements).await?;
     caller
         .administer(&state, "import_hosts", targets, async move |store| {
             store.import_hosts(&businesses, &placements).await

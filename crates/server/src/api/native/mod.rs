@@ -9,6 +9,7 @@ mod audit;
 mod body;
 mod caller;
 mod cursor;
+mod described;
 mod diff;
 mod error;
 mod events;

@@ -11,6 +11,7 @@ use proctor_store::{Business, BusinessSet};
 
 use super::body::Body;
 use super::caller::Authenticated;
+use super::described;
 use super::hosts::parse_hosts;
 use super::{ApiState, Result};
 use crate::control::{Control, HostRef};
@@ -37,7 +38,9 @@ pub(super) async fn put_business(
 ) -> Result<Json<BusinessView>> {
     let business = Business { id: parse_id(&id)?, name: checked_name(body.name)? };
     let view = BusinessView { id: business.id, name: business.name.clone() };
-    let target = format!("business {} {}", business.id, business.name);
+    let before = described::business(state.control.store(), business.id).await?;
+    let after = format!("'{}'", business.name);
+    let target = described::changed(&format!("business {}", business.id), &after, before.as_deref());
     caller
         .administer(&state, "put_business", [target], async move |store| store.put_business(business).await.map(Ok))
         .await?;
@@ -53,9 +56,9 @@ pub(super) async fn delete_business(
     Path(text): Path<String>,
 ) -> Result<Json<Removed>> {
     let id = parse_id(&text)?;
-    caller
-        .remove(&state, "delete_business", format!("business {id}"), async move |store| store.delete_business(id).await)
-        .await
+    let before = described::business(state.control.store(), id).await?;
+    let what = format!("business {id}");
+    caller.remove(&state, "delete_business", what, before, async move |store| store.delete_business(id).await).await
 }
 
 /// All business sets, by their ids.
@@ -79,7 +82,8 @@ pub(super) async fn put_business_set(
     let (id, name, members) = (parse_id(&id)?, checked_name(body.name)?, body.members);
     let view = BusinessSetView { id, name: name.clone(), members: members.clone() };
     let set = BusinessSet { id, name, members };
-    let target = format!("set {id} {}", view.name);
+    let before = described::business_set_of(state.control.store(), id).await?;
+    let target = described::changed(&format!("set {id}"), &described::business_set(&set), before.as_deref());
     caller
         .administer(&state, "put_business_set", [target], async move |store| store.put_business_set(set).await)
         .await?;
@@ -95,11 +99,9 @@ pub(super) async fn delete_business_set(
     Path(text): Path<String>,
 ) -> Result<Json<Removed>> {
     let id = parse_id(&text)?;
-    caller
-        .remove(&state, "delete_business_set", format!("set {id}"), async move |store| {
-            store.delete_business_set(id).await
-        })
-        .await
+    let before = described::business_set_of(state.control.store(), id).await?;
+    let work = async move |store: std::sync::Arc<dyn proctor_store::Store>| store.delete_business_set(id).await;
+    caller.remove(&state, "delete_business_set", format!("set {id}"), before, work).await
 }
 
 /// Says which business hosts belong to, all of them or none. Hosts need not have enrolled yet.
@@ -116,17 +118,9 @@ pub(super) async fn place_hosts(
     let keys = keys(&state.control, &parse_hosts(&body.hosts)?).await?;
     let placements: Vec<(HostKey, Option<u64>)> = keys.into_iter().map(|key| (key, body.business)).collect();
     let hosts = placements.len();
-    let targets: Vec<String> = placements.iter().map(|(key, business)| placed(key, *business)).collect();
+    let targets = described::placements(state.control.store(), &placements).await?;
     caller.administer(&state, "place_hosts", targets, async move |store| store.place_hosts(&placements).await).await?;
     Ok(Json(Placed { hosts }))
-}
-
-/// A placement in the words of the audit.
-pub(super) fn placed(key: &HostKey, business: Option<u64>) -> String {
-    match business {
-        Some(business) => format!("{key} to business {business}"),
-        None => format!("{key} to no business"),
-    }
 }
 
 /// The addresses of the hosts; an agent id stands for the host that it serves.

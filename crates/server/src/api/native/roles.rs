@@ -1,6 +1,7 @@
 //! Roles, and who has them where.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -8,11 +9,12 @@ use axum::http::StatusCode;
 use proctor_api::{BindingList, BindingQuery, BindingView, ID_MAX, NewBinding, NewRole, Removed, RoleList, RoleView};
 use proctor_model::{Bounds, Class, Classes, FieldError, Role, RoleName, Scope, Subject};
 use proctor_runtime::clock;
-use proctor_store::{Binding, Refusal};
+use proctor_store::{Binding, Refusal, Store};
 use uuid::Uuid;
 
 use super::body::{Body, Params};
 use super::caller::Authenticated;
+use super::described;
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
 
@@ -38,7 +40,8 @@ pub(super) async fn put(
 ) -> Result<Json<RoleView>> {
     let role = Role { name: role_name("name", &name)?, classes: classes(&body.classes)? };
     let view = role_view(&role);
-    let target = format!("role {name} {}", body.classes.join(" "));
+    let before = described::role_classes(state.control.store(), &role.name).await?;
+    let target = described::changed(&format!("role {name}"), &described::classes(role.classes), before.as_deref());
     caller.administer(&state, "put_role", [target], async move |store| store.put_role(role).await).await?;
     Ok(Json(view))
 }
@@ -55,9 +58,9 @@ pub(super) async fn delete(
     if Role::built_in().iter().any(|built_in| built_in.name == role) {
         return Err(Refusal::BuiltInRole(role).into());
     }
-    caller
-        .remove(&state, "delete_role", format!("role {name}"), async move |store| store.delete_role(&role).await)
-        .await
+    let before = described::role(state.control.store(), &role).await?;
+    let what = format!("role {name}");
+    caller.remove(&state, "delete_role", what, before, async move |store| store.delete_role(&role).await).await
 }
 
 /// Who has which role where.
@@ -90,14 +93,11 @@ pub(super) async fn bind(
         bounds: bounds(&body)?,
         created_at: clock::unix_millis(),
     };
-    let mut target = format!("{} as {} on {}", binding.subject, binding.role, binding.scope);
-    if !binding.bounds.is_unbounded() {
-        target += &format!(" within {}", binding.bounds);
-    }
+    let target = described::binding(&binding);
     let wanted = binding.clone();
-    let id = caller
-        .administer(&state, "create_binding", [target], async move |store| store.put_binding(wanted).await)
-        .await?;
+    let work = async move |store: Arc<dyn Store>| store.put_binding(wanted).await;
+    let made = |id: &Uuid| format!("done: binding {id}");
+    let id = caller.administer_telling(&state, "create_binding", [target], work, made).await?;
     let kept = state.control.store().bindings().await?.into_iter().find(|binding| binding.id == id);
     Ok((StatusCode::CREATED, Json(binding_view(&kept.unwrap_or(binding)))))
 }
@@ -112,11 +112,9 @@ pub(super) async fn unbind(
 ) -> Result<Json<Removed>> {
     let unknown = |_| NativeError::new(Kind::NotFound, format!("there is no binding {id}"));
     let uuid = Uuid::parse_str(&id).map_err(unknown)?;
-    caller
-        .remove(&state, "delete_binding", format!("binding {uuid}"), async move |store| {
-            store.delete_binding(uuid).await
-        })
-        .await
+    let before = described::binding_of(state.control.store(), uuid).await?;
+    let what = format!("binding {uuid}");
+    caller.remove(&state, "delete_binding", what, before, async move |store| store.delete_binding(uuid).await).await
 }
 
 /// Where it stands in the request, not what its type is called.

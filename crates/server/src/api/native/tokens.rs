@@ -12,6 +12,7 @@ use proctor_store::{JoinTokenRecord, Millis, Refusal};
 
 use super::body::Body;
 use super::caller::Authenticated;
+use super::described;
 use super::{ApiState, Result};
 use crate::ServerError;
 use crate::admin::{self, TokenRequest};
@@ -86,5 +87,6 @@ pub(super) async fn revoke(
     Path(id): Path<String>,
 ) -> Result<Json<Removed>> {
     let what = format!("join token {id}");
-    caller.remove(&state, "delete_token", what, async move |store| store.delete_token(&id).await).await
+    let before = described::join_token(state.control.store(), &id).await?;
+    caller.remove(&state, "delete_token", what, before, async move |store| store.delete_token(&id).await).await
 }

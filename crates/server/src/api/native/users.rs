@@ -15,9 +15,11 @@ use proctor_store::{Refusal, Store, StoreError, User, UserToken};
 
 use super::body::Body;
 use super::caller::Authenticated;
+use super::described;
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
 use crate::admin;
+use crate::user_token::TokenText;
 
 const NAME_CHARS_MAX: usize = 64;
 const NOTE_CHARS_MAX: usize = 256;
@@ -38,7 +40,7 @@ pub(super) async fn create(
     Body(body): Body<NewUser>,
 ) -> Result<(StatusCode, Json<UserView>)> {
     let user = User { name: user_name(body.name)?, created_at: clock::unix_millis(), disabled: false };
-    let (made, target) = (user.clone(), format!("user {}", user.name));
+    let (made, target) = (user.clone(), format!("user {}: enabled, no bindings", user.name));
     caller.administer(&state, "create_user", [target], async move |store| store.create_user(made).await).await?;
     Ok((StatusCode::CREATED, Json(view(user))))
 }
@@ -53,7 +55,9 @@ pub(super) async fn update(
     Body(body): Body<UserChange>,
 ) -> Result<Json<UserView>> {
     let action = if body.disabled { "disable_user" } else { "enable_user" };
-    let target = format!("user {name}");
+    let after = if body.disabled { "disabled" } else { "enabled" };
+    let before = described::user(state.control.store(), &name).await?;
+    let target = described::changed(&format!("user {name}"), after, before.as_deref());
     let work = async move |store: Arc<dyn Store>| {
         let changed = store.disable_user(&name, body.disabled).await?;
         Ok::<_, StoreError>(changed.ok_or(Refusal::UnknownUser(name)))
@@ -70,9 +74,9 @@ pub(super) async fn delete(
     State(state): State<ApiState>,
     Path(name): Path<String>,
 ) -> Result<Json<Removed>> {
-    caller
-        .remove(&state, "delete_user", format!("user {name}"), async move |store| store.delete_user(&name).await)
-        .await
+    let before = described::user(state.control.store(), &name).await?;
+    let what = format!("user {name}");
+    caller.remove(&state, "delete_user", what, before, async move |store| store.delete_user(&name).await).await
 }
 
 /// The tokens of a user, without their secrets.
@@ -99,9 +103,11 @@ pub(super) async fn create_token(
     Body(body): Body<NewUserToken>,
 ) -> Result<(StatusCode, Json<CreatedUserToken>)> {
     let (note, ttl) = (note(body.note)?, ttl(body.ttl_secs)?);
-    let target = format!("token of user {name}");
+    let end = ttl.map_or_else(|| "without an end".to_owned(), |ttl| format!("for {} s", ttl.as_secs()));
+    let target = format!("token of user {name}: {end}, note '{note}'");
     let work = async move |store| admin::create_user_token(&store, &name, &note, ttl).await;
-    let (text, token) = caller.administer(&state, "create_user_token", [target], work).await?;
+    let made = |(_, token): &(TokenText, UserToken)| format!("done: token {}", token.id);
+    let (text, token) = caller.administer_telling(&state, "create_user_token", [target], work, made).await?;
     let expires_at = token.expires_at.map(|at| at / 1000);
     Ok((StatusCode::CREATED, Json(CreatedUserToken { id: token.id, token: text.to_string(), expires_at })))
 }
@@ -116,11 +122,12 @@ pub(super) async fn delete_token(
     Path((name, id)): Path<(String, String)>,
 ) -> Result<Json<Removed>> {
     let what = format!("token {id} of user {name}");
+    let before = described::user_token(state.control.store(), &id).await?;
     let work = async move |store: Arc<dyn Store>| match store.user_token(&id).await? {
         Some(token) if token.user == name => store.delete_user_token(&id).await,
         Some(_) | None => Ok(false),
     };
-    caller.remove(&state, "delete_user_token", what, work).await
+    caller.remove(&state, "delete_user_token", what, before, work).await
 }
 
 async fn known(state: &ApiState, name: &str) -> Result<User> {

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::body::Body;
 use super::caller::Authenticated;
+use super::described;
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
 use crate::control::{Control, NewWebhook, WEBHOOKS_MAX};
@@ -35,10 +36,13 @@ pub(super) async fn add(
 ) -> Result<(StatusCode, Json<WebhookView>)> {
     let new = webhook(body)?;
     state.border.settings.webhooks.check(&new.url)?;
-    let url = new.url.shown();
+    let target = described::subscription(Some(&new.url), &new.kinds, new.namespace.as_ref());
     let work = |control: Control| async move { control.add_webhook(new).await };
-    let added = |webhook: &Option<Webhook>| if webhook.is_some() { "done" } else { "too many" }.to_owned();
-    let Some(webhook) = state.control.administer(&caller.who, "add_webhook", [url], work, added).await? else {
+    let added = |webhook: &Option<Webhook>| match webhook {
+        Some(webhook) => format!("done: webhook {}", webhook.id),
+        None => "too many".to_owned(),
+    };
+    let Some(webhook) = state.control.administer(&caller.who, "add_webhook", [target], work, added).await? else {
         let message = format!("there are {WEBHOOKS_MAX} webhooks already: remove one first");
         return Err(NativeError::new(Kind::InvalidArgument, message));
     };
@@ -56,8 +60,11 @@ pub(super) async fn remove(
     let unknown = || NativeError::new(Kind::NotFound, format!("there is no webhook '{id}'"));
     let uuid = Uuid::parse_str(&id).map_err(|_| unknown())?;
     let work = move |control: Control| async move { control.remove_webhook(uuid).await };
+    let webhooks = state.control.webhooks().await?;
+    let before = webhooks.iter().find(|webhook| webhook.id == uuid).map(described::webhook);
+    let target = format!("webhook {uuid}: {}", before.as_deref().unwrap_or("not known"));
     let removed = |was_there: &bool| if *was_there { "done" } else { "was not there" }.to_owned();
-    if !state.control.administer(&caller.who, "remove_webhook", [uuid], work, removed).await? {
+    if !state.control.administer(&caller.who, "remove_webhook", [target], work, removed).await? {
         return Err(unknown());
     }
     Ok(Json(Removed { removed: uuid.to_string() }))
