@@ -6,7 +6,7 @@
 
 use proctor_model::{Code, Exit, OperationId, Outcome};
 
-use super::operate::FIRST_PAUSE;
+use super::launch::FIRST_PAUSE;
 use super::work::{AfterClear, Failure, Mood, Work};
 use super::{Action, Process};
 use crate::Time;

@@ -10,7 +10,10 @@
 mod cancel;
 mod clear;
 mod evict;
+mod halt;
 mod health;
+mod launch;
+mod life;
 mod operate;
 mod periodic;
 mod preempt;
@@ -30,7 +33,7 @@ use proctor_model::{
 
 use crate::Time;
 use health::Health;
-use operate::seek_window;
+use launch::seek_window;
 pub use record::{Instance, Launch, Record, Running};
 pub use types::{Action, CommandKind, Event, Excess, HealthState, Notice, Request, Ticket};
 use work::{AfterClear, Eviction, Work};
@@ -407,112 +410,6 @@ impl Process {
         } else if is_first {
             self.preempt(now, kind);
         }
-    }
-
-    fn assign(&mut self, now: Time, spec: Arc<Spec>, managed: bool, registered_at: i64) {
-        // Registered anew since we last heard: it was released in between.
-        if self.record.registered && self.record.registered_at != registered_at {
-            self.release();
-        }
-        let before = std::mem::replace(&mut self.record.spec, spec);
-        self.follow_health(now, &before);
-        self.record.registered = true;
-        self.record.registered_at = registered_at;
-        self.dirty = true;
-        if managed && !self.record.managed {
-            self.manage();
-        }
-        // It may run already, started by other hands.
-        if self.record.life.is_none() && matches!(self.work, Work::Rest) {
-            self.look();
-        }
-    }
-
-    fn forget(&mut self, now: Time) {
-        self.record.registered = false;
-        self.release();
-        if matches!(self.work, Work::Wait { .. }) {
-            self.work = Work::Rest;
-            self.rest(now);
-        }
-    }
-
-    /// Ends management; the process lives on.
-    fn release(&mut self) {
-        self.record.managed = false;
-        self.record.attempts = 0;
-        self.record.failed = false;
-        self.trial = None;
-        self.dirty = true;
-    }
-
-    fn manage(&mut self) {
-        self.record.managed = true;
-        self.record.unwanted = None;
-        self.record.attempts = 0;
-        self.record.failed = false;
-        self.trial = None;
-        self.dirty = true;
-    }
-
-    /// What another look saw, if nothing is under way that looks by itself.
-    fn notice(&mut self, now: Time, look: Look) {
-        let Look::Running(life) = look else { return };
-        if matches!(self.work, Work::Rest | Work::Wait { .. }) {
-            self.work = Work::Rest;
-            self.adopt(now, life);
-        }
-    }
-
-    /// Takes a running process as the present life and watches it.
-    fn adopt(&mut self, now: Time, life: Incarnation) {
-        if self.record.life.as_ref() == Some(&life) && self.running_since.is_some() {
-            return;
-        }
-        let notice = match self.record.life.take().filter(|old| *old != life) {
-            Some(old) => Notice::PidChanged { old, new: life.clone() },
-            None if self.record.launch.is_some() => Notice::Started { life: life.clone() },
-            None => Notice::Adopted { life: life.clone() },
-        };
-        self.actions.push_back(Action::Watch(life.clone()));
-        self.actions.push_back(Action::Announce(notice));
-        self.belong();
-        self.record.life = Some(life);
-        self.record.failed = false;
-        self.running_since = Some(now);
-        self.expect_health(now);
-        self.dirty = true;
-    }
-
-    fn lose_life(&mut self, now: Time, exit: Option<Exit>) {
-        let Some(life) = self.record.life.take() else { return };
-        self.dirty = true;
-        self.leave_behind(now, &life);
-        self.last_exit = exit;
-        self.reason = match exit {
-            Some(exit) => format!("process {} ended with {exit}", life.pid),
-            None => format!("process {} ended", life.pid),
-        };
-        if self.running_since.take().is_some_and(|since| self.was_stable(since, now)) {
-            self.record.attempts = 0;
-            self.record.evictions = 0;
-        }
-        self.health.reset();
-        if self.record.unwanted.take_if(|unwanted| *unwanted == life).is_some() {
-            self.release();
-        }
-        self.actions.push_back(Action::Announce(Notice::Exited { life, exit }));
-        if self.trial.take().is_some() {
-            let (attempt, reason) = (self.record.attempts, self.reason.clone());
-            self.actions.push_back(Action::Announce(Notice::RestartFailed { attempt, reason }));
-        }
-    }
-
-    /// Whether a life proved that the process can live. The time that an illness took to show is no
-    /// proof, however long: only up to the last good word of the health command it was well.
-    fn was_stable(&self, since: Time, now: Time) -> bool {
-        let well_until = if self.health.is_ill() { self.health.last_well() } else { Some(now) };
-        well_until.is_some_and(|until| until.since(since) >= self.record.stable_run())
     }
 
     /// Nothing is under way: the next operation, or supervision.

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's world")]
 
+mod commands;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +15,9 @@ use proctor_model::{
     BootId, Code, CommandEnd, CommandResult, Exit, Incarnation, Look, OperationId, OperationKind, Outcome, Phase,
     ProcessKey, Signal, Spec, TaskId,
 };
-use proctor_supervise::{Action, Breach, CommandKind, Event, Excess, Notice, Process, Record, Request, Resource, Time};
+use proctor_supervise::{Action, Breach, Event, Excess, Notice, Process, Record, Request, Resource, Time};
+
+use commands::{Command, end_of};
 
 pub(crate) use super::setting::{Habits, spec};
 
@@ -37,18 +41,6 @@ enum Due {
         life: Incarnation,
     },
     Dies(Incarnation, Option<Exit>),
-}
-
-/// A command of the process. Until it may proceed it does nothing, and it vanishes with its agent.
-#[derive(Debug)]
-struct Command {
-    life: Incarnation,
-    kind: CommandKind,
-    /// Who waits for its end.
-    agent: u32,
-    ticket: u64,
-    operation: Option<OperationId>,
-    proceeds: bool,
 }
 
 /// What counts for the retries of supervision, in order.
@@ -492,84 +484,6 @@ impl World {
         Incarnation { boot: BootId::from("b"), pid: self.next_pid, start_ticks, pidfd_inode: None }
     }
 
-    fn announce(&mut self, ticket: u64, kind: CommandKind, operation: Option<OperationId>) {
-        let life = self.next_life();
-        let agent = self.agent;
-        self.commands.push(Command { life: life.clone(), kind, agent, ticket, operation, proceeds: false });
-        self.tell(1, Event::CommandBegun { ticket, command: life });
-    }
-
-    fn proceed(&mut self, ticket: u64) {
-        let agent = self.agent;
-        let Some(command) = self.commands.iter_mut().find(|c| (c.agent, c.ticket) == (agent, ticket)) else { return };
-        command.proceeds = true;
-        let (kind, pid, operation) = (command.kind, command.life.pid, command.operation);
-        if let Some(operation) = operation {
-            assert!(!self.never.contains(&operation), "a cancelled operation runs");
-            self.ran.insert(operation);
-        }
-        let takes = match kind {
-            CommandKind::Start | CommandKind::Restart => {
-                assert_eq!(self.launch_commands, 0, "two start commands in flight");
-                if kind == CommandKind::Start && !self.habits.children_resist {
-                    assert!(self.descendants.is_empty(), "a start beside what an earlier life has left behind");
-                }
-                if kind == CommandKind::Start {
-                    assert!(self.life.is_none(), "a second copy is started");
-                }
-                self.launch_commands += 1;
-                self.launches.push((self.now, operation.is_some()));
-                if operation.is_none() {
-                    self.history.push(Mark::Relaunch(self.now));
-                }
-                if kind == CommandKind::Restart {
-                    self.kill_outside();
-                }
-                self.habits.start_takes_ms
-            }
-            CommandKind::Stop | CommandKind::Kill => self.habits.stop_takes_ms,
-            CommandKind::Reload => 10,
-        };
-        self.later(takes, Due::Worked { command: pid });
-    }
-
-    /// The agent kills a command, with what it has not brought to life yet.
-    fn end_command(&mut self, ticket: u64) {
-        let agent = self.agent;
-        let Some(place) = self.commands.iter().position(|c| (c.agent, c.ticket) == (agent, ticket)) else { return };
-        let command = self.commands.remove(place);
-        if self.foreground == Some(command.life.pid) {
-            self.foreground = None;
-            self.life = None;
-            self.launch_commands = 0;
-        } else if command.proceeds && matches!(command.kind, CommandKind::Start | CommandKind::Restart) {
-            self.launch_commands -= 1;
-        }
-        let end = CommandEnd { result: CommandResult::Cancelled, output: String::new() };
-        self.tell(1, Event::CommandEnded { ticket, end });
-    }
-
-    /// A new agent waits for the end of a command of the one before.
-    fn rejoin(&mut self, ticket: u64, command: &Incarnation) {
-        let agent = self.agent;
-        match self.commands.iter_mut().find(|known| known.life == *command) {
-            Some(known) => {
-                (known.agent, known.ticket) = (agent, ticket);
-                self.rejoined.insert((agent, ticket));
-            }
-            None => self.tell(0, Event::CommandEnded { ticket, end: lost() }),
-        }
-    }
-
-    /// The command of that pid is over; whoever started it may see how.
-    fn command_over(&mut self, pid: i32, exit: i32) {
-        let Some(place) = self.commands.iter().position(|command| command.life.pid == pid) else { return };
-        let Command { agent, ticket, .. } = self.commands.remove(place);
-        let is_rejoined = self.rejoined.contains(&(agent, ticket));
-        let end = if is_rejoined { lost() } else { end_of(exit) };
-        self.later(0, Due::ToMachine { agent, event: Event::CommandEnded { ticket, end } });
-    }
-
     fn happen(&mut self, due: Due) {
         match due {
             Due::ToMachine { agent, event } if agent == self.agent => self.feed(event),
@@ -602,31 +516,6 @@ impl World {
         }
     }
 
-    fn worked(&mut self, pid: i32) {
-        let Some(kind) = self.commands.iter().find(|c| c.life.pid == pid).map(|command| command.kind) else { return };
-        match kind {
-            CommandKind::Start | CommandKind::Restart if self.habits.foreground => {
-                self.foreground = Some(pid);
-                self.later(0, Due::Appears);
-            }
-            CommandKind::Start | CommandKind::Restart => {
-                match self.habits.appears_after_ms {
-                    Some(after) => self.later(after, Due::Appears),
-                    None => self.launch_commands -= 1,
-                }
-                self.command_over(pid, self.habits.start_exit);
-            }
-            CommandKind::Stop => {
-                if let Some(life) = self.life.clone() {
-                    self.fade(&life);
-                }
-                self.command_over(pid, self.habits.stop_exit);
-            }
-            CommandKind::Kill => self.command_over(pid, self.habits.stop_exit),
-            CommandKind::Reload => self.command_over(pid, 0),
-        }
-    }
-
     fn fade(&mut self, life: &Incarnation) {
         if let Some(after) = self.habits.dies_after_ms {
             self.later(after, Due::Dies(life.clone(), Some(Exit::Signal(15))));
@@ -653,12 +542,4 @@ impl World {
             }
         }
     }
-}
-
-fn lost() -> CommandEnd {
-    CommandEnd { result: CommandResult::Lost, output: String::new() }
-}
-
-pub(crate) fn end_of(code: i32) -> CommandEnd {
-    CommandEnd { result: CommandResult::Exited(Exit::Code(code)), output: format!("exit {code}") }
 }

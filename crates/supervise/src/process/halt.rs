@@ -1,0 +1,130 @@
+//! Stop and kill: by command or by signal, and nothing of the life is left.
+
+use std::time::Duration;
+
+use proctor_model::{Code, CommandEnd, CommandResult, Exit, Incarnation, OperationKind, Signal};
+
+use super::work::{AfterClear, Failure, Fallback, Work};
+use super::{Action, CommandKind, Process};
+use crate::Time;
+
+/// A process whose stop command failed may be gone all the same: the kernel may be a little late.
+const AFTER_FAILED_STOP: Duration = Duration::from_millis(500);
+/// What a kill command gets before the whole tree is killed.
+pub(super) const AFTER_KILL_COMMAND: Duration = Duration::from_secs(1);
+/// How long a kill may wait for its turn among others before it counts as failed.
+const SIGKILL_SENT_MAX: Duration = Duration::from_secs(60);
+/// What the kernel gets after SIGKILL was sent.
+const AFTER_SIGKILL: Duration = Duration::from_secs(5);
+
+impl Process {
+    /// Ends `life`, by command or by signal.
+    pub(super) fn halt(&mut self, now: Time, life: Incarnation) {
+        let is_kill = self.current.as_ref().is_some_and(|current| current.request.kind == OperationKind::Kill);
+        let control = &self.policy_of_current().control;
+        let (command, line) =
+            if is_kill { (CommandKind::Kill, control.kill.clone()) } else { (CommandKind::Stop, control.stop.clone()) };
+        self.mark_begun();
+        let is_restart = self.current.as_ref().is_some_and(|current| current.request.kind == OperationKind::Restart);
+        self.record.unwanted = (!is_restart).then(|| life.clone());
+        self.dirty = true;
+        match line {
+            Some(line) => {
+                let timeout = self.policy_of_current().policy.op_timeout.duration();
+                self.run(command, line, timeout);
+                self.work = Work::Halt { life };
+            }
+            None if is_kill => self.kill_tree(now, life),
+            None => {
+                self.actions.push_back(Action::Signal(life.clone(), Signal::Terminate));
+                self.fade(now, life);
+            }
+        }
+    }
+
+    pub(super) fn halted(&mut self, now: Time, life: Incarnation, end: CommandEnd) {
+        if self.evicting.is_some() {
+            return self.evict_halted(now, life);
+        }
+        self.keep_output(&end);
+        if self.is_cancelled() {
+            let failure = self.cancellation("stop command");
+            self.dirty |= self.record.launch.take().is_some();
+            return self.fail(now, failure.code, failure.message);
+        }
+        if self.record.life.as_ref() != Some(&life) {
+            return self.faded(now);
+        }
+        let is_kill = self.current.as_ref().is_some_and(|current| current.request.kind == OperationKind::Kill);
+        match &end.result {
+            _ if is_kill => {
+                self.work = Work::Fade { life, until: now + AFTER_KILL_COMMAND, fallback: Fallback::KillTree };
+            }
+            CommandResult::Exited(Exit::Code(0)) | CommandResult::Lost => self.fade(now, life),
+            CommandResult::TimedOut => {
+                self.actions.push_back(Action::Signal(life.clone(), Signal::Terminate));
+                self.fade(now, life);
+            }
+            CommandResult::Exited(_)
+            | CommandResult::Cancelled
+            | CommandResult::NotRun(_)
+            | CommandResult::Postponed => {
+                let fallback = Fallback::Fail(self.command_failure("stop", &end));
+                self.work = Work::Fade { life, until: now + AFTER_FAILED_STOP, fallback };
+            }
+        }
+    }
+
+    /// Waits for the end of `life` as long as the policy allows.
+    pub(super) fn fade(&mut self, now: Time, life: Incarnation) {
+        let check = self.policy_of_current().policy.stop_check;
+        let message = format!("stop: process {} is still alive after {} s", life.pid, check.get());
+        let fallback = Fallback::Fail(Failure::new(Code::CheckFailed, message));
+        self.work = Work::Fade { life, until: now + check.duration(), fallback };
+    }
+
+    pub(super) fn kill_tree(&mut self, now: Time, life: Incarnation) {
+        self.actions.push_back(Action::KillTree(life.clone()));
+        let message = format!("kill: process {} is still there after SIGKILL", life.pid);
+        let fallback = Fallback::Fail(Failure::new(Code::CheckFailed, message));
+        self.work = Work::Fade { life, until: now + SIGKILL_SENT_MAX, fallback };
+    }
+
+    /// The signals are sent: what the kernel needs to end the life counts from now on, not from when the
+    /// kill was asked for.
+    pub(super) fn tree_killed(&mut self, now: Time, life: &Incarnation) {
+        if let Work::Fade { life: fading, until, fallback: Fallback::Fail(_) } = &mut self.work
+            && fading == life
+        {
+            *until = now + AFTER_SIGKILL;
+        }
+    }
+
+    pub(super) fn still_there(&mut self, now: Time, life: Incarnation, fallback: Fallback) {
+        match fallback {
+            Fallback::KillTree => self.kill_tree(now, life),
+            Fallback::Fail(failure) => {
+                self.evicting = None;
+                self.record.launch = None;
+                self.dirty = true;
+                self.fail(now, failure.code, failure.message);
+            }
+        }
+    }
+
+    /// The life is over; what it has left behind goes too.
+    pub(super) fn faded(&mut self, now: Time) {
+        let next = if self.evicting.is_some() { AfterClear::Evicted } else { AfterClear::Faded };
+        self.clear(now, next);
+    }
+
+    /// Nothing of the life is left: a stop or kill has reached its goal, a restart goes on.
+    pub(super) fn gone(&mut self, now: Time) {
+        let is_restart = self.current.as_ref().is_some_and(|current| current.request.kind == OperationKind::Restart);
+        if is_restart {
+            return self.launch(now, CommandKind::Start, None);
+        }
+        self.release();
+        self.succeed(now);
+    }
+}

@@ -1,0 +1,301 @@
+//! Start and restart: the command runs, and a new life must show and live through its check.
+//!
+//! Promised: a launch is in the record before its command runs; what a failed start left behind is ended.
+//! Absent: deciding when supervision starts something, see [`super::relaunch`].
+
+use std::time::Duration;
+
+use proctor_model::{Code, CommandEnd, CommandResult, Exit, Incarnation, Lifetime, Look, OperationKind, Remains, Spec};
+
+use super::work::{AfterClear, Failure, Mood, Work};
+use super::{Action, CommandKind, Launch, Process};
+use crate::Time;
+
+/// How long a process may take to show up where its policy asks for no check after the start.
+const SEEK_WITHOUT_CHECK: Duration = Duration::from_secs(5);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// A pid file that names a dead process may be rewritten within this.
+const AFTER_DEATH: Duration = Duration::from_millis(500);
+const LAST_PAUSE: Duration = Duration::from_millis(250);
+/// A start command that takes longer than this may be the process itself.
+const FOREGROUND_PAUSE: Duration = Duration::from_millis(500);
+const FOREGROUND_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+impl Process {
+    pub(super) fn restart(&mut self, now: Time, life: Option<Incarnation>) {
+        match (self.policy_of_current().control.restart.is_some(), life) {
+            (true, life) => self.launch(now, CommandKind::Restart, life),
+            (false, Some(life)) => {
+                let timeout = self.policy_of_current().policy.op_timeout.duration();
+                self.expect_life(now, Some(life.clone()), timeout);
+                self.halt(now, life);
+            }
+            (false, None) => self.launch(now, CommandKind::Start, None),
+        }
+    }
+
+    /// Runs the start or restart command; the life that it brings must not be `old`.
+    pub(super) fn launch(&mut self, now: Time, command: CommandKind, old: Option<Incarnation>) {
+        let timeout = self.policy_of_current().policy.op_timeout.duration();
+        self.launch_for(now, command, old, timeout);
+    }
+
+    pub(super) fn launch_for(&mut self, now: Time, command: CommandKind, old: Option<Incarnation>, timeout: Duration) {
+        self.clear(now, AfterClear::Launch { command, old, timeout });
+    }
+
+    /// Nothing of an earlier life is left.
+    pub(super) fn launch_now(&mut self, now: Time, command: CommandKind, old: Option<Incarnation>, timeout: Duration) {
+        let control = &self.policy_of_current().control;
+        let line = if command == CommandKind::Restart { control.restart.clone() } else { control.start.clone() };
+        self.last_exit = None;
+        let Some(line) = line else {
+            self.record.last_launch = Some(now);
+            return self.launch_failed(now, Failure::new(Code::CommandFailed, "there is no start_cmd"));
+        };
+        self.expect_life(now, old.clone(), timeout);
+        self.mark_begun();
+        self.run(command, line, timeout);
+        self.work = Work::Launch { old, next: Some(now + FOREGROUND_PAUSE), pause: FOREGROUND_PAUSE, since: None };
+    }
+
+    /// Written before the command runs, so that a crash of the agent cannot lead to a second copy.
+    fn expect_life(&mut self, now: Time, old: Option<Incarnation>, timeout: Duration) {
+        let until = now + timeout + seek_window(self.policy_of_current());
+        self.record.launch = Some(Launch { until, old, begun: false, since: None });
+        self.record.last_launch = Some(now);
+        self.dirty = true;
+    }
+
+    /// A command that does not end may be the process itself: its pid file tells.
+    pub(super) fn look_while_launching(&mut self, old: Option<Incarnation>, pause: Duration, since: Option<Time>) {
+        self.look();
+        self.work = Work::Launch { old, next: None, pause, since };
+    }
+
+    pub(super) fn seen_while_launching(
+        &mut self,
+        now: Time,
+        look: Look,
+        old: Option<Incarnation>,
+        pause: Duration,
+        since: Option<Time>,
+    ) {
+        let mut since = since;
+        match look {
+            Look::Running(life) if Some(&life) != old.as_ref() => {
+                since = since.filter(|_| self.record.life.as_ref() == Some(&life)).or(Some(now));
+                self.adopt(now, life);
+            }
+            Look::Running(_) | Look::Absent(_) | Look::Dead { .. } => since = None,
+        }
+        let spec = self.policy_of_current();
+        let watched = seek_window(spec).max(spec.policy.last_start_check().duration());
+        let is_settled = since.is_some_and(|since| now.since(since) >= watched);
+        if is_settled {
+            return self.launched_in_foreground(now);
+        }
+        let next = Some(now + pause);
+        self.work = Work::Launch { old, next, pause: (pause * 3 / 2).min(FOREGROUND_PAUSE_MAX), since };
+    }
+
+    /// The process has lived through its check and the command still runs: it is the process.
+    fn launched_in_foreground(&mut self, now: Time) {
+        self.actions.push_back(Action::Detach { ticket: self.commands });
+        self.commands += 1; // its end is no longer waited for
+        self.record.running = None;
+        self.record.launch = None;
+        self.dirty = true;
+        self.scheduled = false;
+        match &self.current {
+            Some(_) => self.settled(now),
+            None => self.relaunched(now),
+        }
+    }
+
+    pub(super) fn launched(&mut self, now: Time, old: Option<Incarnation>, end: CommandEnd) {
+        if self.scheduled {
+            return self.run_ended(&end);
+        }
+        self.keep_output(&end);
+        let mood = match &end.result {
+            _ if self.is_cancelled() => Mood::Failed(self.cancellation("start command")),
+            CommandResult::Exited(Exit::Code(0)) | CommandResult::Lost => Mood::Patient,
+            CommandResult::Postponed if self.current.is_none() => return self.postponed(now),
+            CommandResult::NotRun(_)
+            | CommandResult::Postponed
+            | CommandResult::Exited(_)
+            | CommandResult::Cancelled
+            | CommandResult::TimedOut => Mood::Failed(self.command_failure("start", &end)),
+        };
+        let until = now + seek_window(self.policy_of_current());
+        if let Some(launch) = &mut self.record.launch {
+            launch.until = until;
+            self.dirty = true;
+        }
+        self.seek_again(old, until, FIRST_PAUSE, mood);
+    }
+
+    /// Looks for the life that a start must have brought.
+    pub(super) fn seek_again(&mut self, old: Option<Incarnation>, until: Time, pause: Duration, mood: Mood) {
+        self.look();
+        self.work = Work::Seek { old, until, next: None, pause, mood };
+    }
+
+    fn seek_again_at(&mut self, next: Time, old: Option<Incarnation>, until: Time, pause: Duration) {
+        self.work = Work::Seek { old, until, next: Some(next), pause, mood: Mood::Patient };
+    }
+
+    pub(super) fn sought(
+        &mut self,
+        now: Time,
+        look: Look,
+        old: Option<Incarnation>,
+        until: Time,
+        pause: Duration,
+        mood: Mood,
+    ) {
+        match look {
+            Look::Running(life) if Some(&life) != old.as_ref() => return self.found(now, life, until, mood),
+            Look::Running(life) => self.reason = format!("process {} of before still runs", life.pid),
+            Look::Absent(reason) => {
+                self.lose_life(now, None);
+                self.reason = reason;
+            }
+            Look::Dead { pid, reason } => {
+                self.lose_life(now, None);
+                self.reason = reason;
+                let counts = !self.policy_of_current().policy.has_second_check();
+                if Some(pid) != self.named && matches!(mood, Mood::Patient) && counts {
+                    // It came and died. The file may still be about to name its successor.
+                    self.named = Some(pid);
+                    return self.seek_again_at(now + AFTER_DEATH, old, now + AFTER_DEATH, pause);
+                }
+            }
+        }
+        match mood {
+            Mood::Patient if now < until => {
+                let next = Some((now + pause).min(until));
+                let pause = (pause * 3 / 2).min(LAST_PAUSE);
+                self.work = Work::Seek { old, until, next, pause, mood };
+            }
+            Mood::Patient | Mood::LastLook => self.not_found(now),
+            Mood::Failed(failure) => self.launch_failed(now, failure),
+        }
+    }
+
+    fn found(&mut self, now: Time, life: Incarnation, until: Time, mood: Mood) {
+        self.adopt(now, life);
+        self.record.launch = None;
+        match (&self.current, mood) {
+            (None, _) => self.relaunched(now),
+            (Some(_), Mood::Failed(failure)) => self.fail(now, failure.code, failure.message),
+            (Some(current), _) if current.request.kind == OperationKind::Reload => self.succeed(now),
+            (Some(_), Mood::Patient | Mood::LastLook) => self.settle(now, until),
+        }
+    }
+
+    /// Alive: it must stay so until its last check.
+    pub(super) fn settle(&mut self, now: Time, until: Time) {
+        let policy = &self.policy_of_current().policy;
+        let (check, last) = (policy.start_check.duration(), policy.last_start_check().duration());
+        let first = until.min(now + check);
+        let until = first + last.saturating_sub(check);
+        if until <= now {
+            return self.settled(now);
+        }
+        self.work = Work::Settle { first, until };
+    }
+
+    pub(super) fn settled(&mut self, now: Time) {
+        // Who was unregistered meanwhile runs on, but nobody keeps it alive.
+        if self.record.registered {
+            self.manage();
+        }
+        self.succeed(now);
+    }
+
+    /// Somebody wants it down while supervision still searches for what it started: the search is
+    /// cut short, so that a long check cannot hold up a stop.
+    pub(super) fn hurry(&mut self, now: Time) {
+        if let Work::Seek { until, .. } = &mut self.work {
+            *until = (*until).min(now + SEEK_WITHOUT_CHECK);
+        }
+    }
+
+    /// Its pid file may name another life by now; if not, the start has failed. Between the first check and a
+    /// second one it has failed whoever is there: it had to be the same life.
+    pub(super) fn died_while_settling(&mut self, now: Time, first: Time, life: &Incarnation) {
+        let policy = &self.policy_of_current().policy;
+        let must_stay = policy.has_second_check() && policy.lifetime == Lifetime::Resident;
+        let mood = match (must_stay, now < first) {
+            (false, _) => Mood::LastLook,
+            (true, true) => {
+                self.named = Some(life.pid);
+                Mood::Patient
+            }
+            (true, false) => {
+                let kind = self.current.as_ref().map_or(OperationKind::Start, |current| current.request.kind);
+                let message = format!("{kind}: process {} ended between its two start checks", life.pid);
+                Mood::Failed(Failure::new(Code::CheckFailed, message))
+            }
+        };
+        self.seek_again(None, first, FIRST_PAUSE, mood);
+    }
+
+    fn not_found(&mut self, now: Time) {
+        let spec = self.policy_of_current();
+        let may_have_ended = match spec.policy.lifetime {
+            Lifetime::Resident => false,
+            Lifetime::Periodic => spec.policy.has_schedule(),
+            Lifetime::Once => true,
+        };
+        let kind = self.current.as_ref().map_or(OperationKind::Start, |current| current.request.kind);
+        let is_start = matches!(kind, OperationKind::Start | OperationKind::Restart);
+        if is_start && may_have_ended && matches!(self.last_exit, None | Some(Exit::Code(0))) {
+            self.record.launch = None;
+            return self.settled(now);
+        }
+        let message = format!("{kind}: the process is not alive: {}", self.reason);
+        self.launch_failed(now, Failure::new(Code::CheckFailed, message));
+    }
+
+    /// Without a life that is known, what the start left behind must go: nobody would ever find it,
+    /// and the next start would make a second copy.
+    fn launch_failed(&mut self, now: Time, failure: Failure) {
+        let since = self.record.launch.as_ref().and_then(|launch| launch.since);
+        match since.filter(|_| self.record.life.is_none()) {
+            Some(since) => {
+                let mut remains =
+                    Remains { since, launched: true, sessions: self.session.take().into_iter().collect() };
+                // A restart command may have ended the life before and left some of that behind.
+                if let Some(before) = &self.record.remains {
+                    remains.since = since.min(before.since);
+                    remains.launched = before.launched;
+                    remains.sessions.extend(&before.sessions);
+                }
+                self.lost_at = Some(now);
+                self.clear_of(now, remains, AfterClear::LaunchFailed(failure));
+            }
+            None if self.record.life.is_none() => self.clear(now, AfterClear::LaunchFailed(failure)),
+            None => self.end_failed_launch(now, failure),
+        }
+    }
+
+    pub(super) fn end_failed_launch(&mut self, now: Time, failure: Failure) {
+        self.record.launch = None;
+        self.dirty = true;
+        match &self.current {
+            Some(_) => self.fail(now, failure.code, failure.message),
+            None => self.relaunch_failed(now, &failure.message),
+        }
+    }
+}
+
+/// How long after the end of its start command a process may take to show up.
+pub(super) fn seek_window(spec: &Spec) -> Duration {
+    match spec.policy.start_check.duration() {
+        Duration::ZERO => SEEK_WITHOUT_CHECK,
+        check => check,
+    }
+}
