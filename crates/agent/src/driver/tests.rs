@@ -338,7 +338,7 @@ async fn a_status_query_runs_the_version_command_of_the_registered_spec_only() {
     assert_eq!(stage.outcome(known).await.snapshot.unwrap().version, "registered");
     assert!(!stage.path("carried").exists());
     running.kill().unwrap();
-    running.wait().unwrap();
+    let _ = running.wait(); // the agent's reaper may have been faster
 }
 
 #[tokio::test]
