@@ -1,7 +1,8 @@
 //! The agent's durable memory.
 //!
 //! Durable: processes with all that decides about them, operations that began with their outcome,
-//! pools, the newest generation seen, events that the server has not seen (bounded). Rebuilt by
+//! pools, the newest generation seen, events that the server has not seen (bounded), what is left of forgotten
+//! processes. Rebuilt by
 //! looking: what runs. Hot: one transaction for each turn of the driver, on the driver's own thread,
 //! which waits for it in any case.
 //!
@@ -22,13 +23,13 @@ use std::path::{Path, PathBuf};
 
 use proctor_model::{BootId, Event, OperationId, OperationKind, Outcome, Pool, ProcessKey};
 use proctor_runtime::private;
-use proctor_supervise::Record;
+use proctor_supervise::{Elder, Record};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::spool::SPOOLED_MAX;
 
 /// Step `n` leads from schema `n` to `n + 1`; steps are only ever added.
-const STEPS: [&str; 2] = [
+const STEPS: [&str; 3] = [
     "CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
      CREATE TABLE process (
          namespace TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL,
@@ -41,6 +42,9 @@ const STEPS: [&str; 2] = [
          namespace TEXT NOT NULL, id TEXT NOT NULL, pool TEXT NOT NULL,
          PRIMARY KEY (namespace, id)) STRICT, WITHOUT ROWID;",
     "CREATE TABLE event (sequence INTEGER PRIMARY KEY, event TEXT NOT NULL) STRICT;",
+    "CREATE TABLE estate (
+         namespace TEXT NOT NULL, name TEXT NOT NULL, elder TEXT NOT NULL,
+         PRIMARY KEY (namespace, name)) STRICT, WITHOUT ROWID;",
 ];
 const SCHEMA: u32 = STEPS.len() as u32;
 /// Agents from this schema on can go on with what this one writes: steps since only added tables.
@@ -68,6 +72,8 @@ pub(crate) struct Memory {
     pub(crate) boot: Option<BootId>,
     pub(crate) generation: u64,
     pub(crate) processes: Vec<(ProcessKey, Record)>,
+    /// Of forgotten processes.
+    pub(crate) estates: BTreeMap<ProcessKey, Elder>,
     /// Begun and without an outcome.
     pub(crate) unfinished: Vec<(OperationId, ProcessKey, OperationKind)>,
     /// Not acknowledged by the server yet.
@@ -89,6 +95,8 @@ pub(crate) struct Batch {
     pub(crate) generation: Option<u64>,
     pub(crate) processes: BTreeMap<ProcessKey, Record>,
     pub(crate) forgotten: BTreeSet<ProcessKey>,
+    /// What is left of forgotten processes; None: nothing any more.
+    pub(crate) estates: BTreeMap<ProcessKey, Option<Elder>>,
     pub(crate) begun: Vec<(OperationId, ProcessKey, OperationKind)>,
     pub(crate) outcomes: Vec<(OperationId, Outcome)>,
     pub(crate) acknowledged: Vec<OperationId>,
@@ -102,6 +110,7 @@ impl Batch {
     pub(crate) fn is_empty(&self) -> bool {
         self.processes.is_empty()
             && self.forgotten.is_empty()
+            && self.estates.is_empty()
             && self.begun.is_empty()
             && self.outcomes.is_empty()
             && self.acknowledged.is_empty()
@@ -128,6 +137,7 @@ impl Batch {
         self.generation = self.generation.max(later.generation);
         later.processes.into_iter().for_each(|(key, record)| self.put(key, record));
         later.forgotten.into_iter().for_each(|key| self.forget(key));
+        self.estates.extend(later.estates);
         self.begun.extend(later.begun);
         self.outcomes.extend(later.outcomes);
         self.acknowledged.extend(later.acknowledged);
@@ -308,6 +318,13 @@ fn read(connection: &Connection) -> rusqlite::Result<Memory> {
         let process = key().and_then(|key| Ok((key, parse_json(row, 2)?)));
         memory.processes.extend(readable(process, "process", &mut skipped)?);
     }
+    let mut estates = connection.prepare("SELECT namespace, name, elder FROM estate")?;
+    let mut rows = estates.query([])?;
+    while let Some(row) = rows.next()? {
+        let key = || Ok(ProcessKey::new(parse_text(row, 0)?, parse_text(row, 1)?));
+        let estate = key().and_then(|key| Ok((key, parse_json(row, 2)?)));
+        memory.estates.extend(readable(estate, "estate", &mut 0)?);
+    }
     let mut pools = connection.prepare("SELECT pool FROM pool")?;
     let mut rows = pools.query([])?;
     while let Some(row) = rows.next()? {
@@ -431,6 +448,16 @@ fn write_processes(connection: &Connection, batch: &Batch) -> rusqlite::Result<(
         connection
             .prepare_cached("DELETE FROM process WHERE namespace = ?1 AND name = ?2")?
             .execute(params![key.namespace.as_str(), key.name.as_str()])?;
+    }
+    for (key, elder) in &batch.estates {
+        connection
+            .prepare_cached("DELETE FROM estate WHERE namespace = ?1 AND name = ?2")?
+            .execute(params![key.namespace.as_str(), key.name.as_str()])?;
+        if let Some(elder) = elder {
+            connection
+                .prepare_cached("INSERT INTO estate (namespace, name, elder) VALUES (?1, ?2, ?3)")?
+                .execute(params![key.namespace.as_str(), key.name.as_str(), json(elder)])?;
+        }
     }
     Ok(())
 }

@@ -309,6 +309,12 @@ impl Host {
         remains::end(&self.shared.ground.killer, leaf, remains, grace).await.map_err(failed)
     }
 
+    /// How many are there of what [`Self::end_remains`] would end.
+    pub async fn count_remains(&self, leaf: &Leaf, remains: &Remains) -> Result<usize, Error> {
+        let failed = |source| Error::Leaf { leaf: leaf.as_str().to_owned(), source };
+        self.shared.ground.killer.count(Target::Remains(leaf.clone(), remains.clone())).await.map_err(failed)
+    }
+
     /// Removes the leaf of a process that has ended. False: something is still in it, and it stays.
     pub async fn release_leaf(&self, leaf: &Leaf) -> Result<bool, Error> {
         self.with_leaf(leaf, true, cgroup::Groups::release).await

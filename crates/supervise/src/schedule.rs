@@ -186,7 +186,13 @@ impl ScheduleMachine {
         self.last_planned
     }
 
-    /// Planned times that found the run before still there.
+    /// A run that was due could not begin; how many were skipped with it.
+    pub fn count_missed(&mut self) -> u64 {
+        self.skipped += 1;
+        self.skipped
+    }
+
+    /// Planned times that found the run before still there, or whose run could not begin.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }

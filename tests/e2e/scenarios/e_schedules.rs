@@ -9,21 +9,25 @@ use serde_json::{Value, json};
 use super::{IP, Scene, until};
 
 /// Manages a process of the JOB family that runs every so many seconds.
-async fn cyclic(scene: &Scene, name: &str, cycle: u32, line: &str) -> Subject {
+pub(super) async fn cyclic(scene: &Scene, name: &str, cycle: u32, line: &str) -> Subject {
     let subject = Subject::new(scene.fleet.dir(), name).unwrap();
-    let info = json!({
-        "setup_path": subject.dir, "proc_name": name, "pid_path": subject.pid_file(), "account": "root",
-        "type": 0, "cycle_time": cycle, "start_cmd": line, "value_key": name,
-        "ip_list": [{"bk_cloud_id": 0, "ip": IP}]
-    });
-    let body = json!({"bk_biz_id": 1, "op_type": 3, "process_infos": [info]});
-    let answer = scene.fleet.job("operate_process", &body).await.unwrap();
-    assert_eq!(answer["code"], 0, "{answer}");
+    operate(scene, &subject, cycle, line, 3).await;
     subject
 }
 
+pub(super) async fn operate(scene: &Scene, subject: &Subject, cycle: u32, line: &str, op_type: i64) {
+    let info = json!({
+        "setup_path": subject.dir, "proc_name": subject.name, "pid_path": subject.pid_file(), "account": "root",
+        "type": 0, "cycle_time": cycle, "start_cmd": line, "value_key": subject.name,
+        "ip_list": [{"bk_cloud_id": 0, "ip": IP}]
+    });
+    let body = json!({"bk_biz_id": 1, "op_type": op_type, "process_infos": [info]});
+    let answer = scene.fleet.job("operate_process", &body).await.unwrap();
+    assert_eq!(answer["code"], 0, "{answer}");
+}
+
 /// When the runs were, in nanoseconds.
-fn runs(subject: &Subject) -> Vec<u64> {
+pub(super) fn runs(subject: &Subject) -> Vec<u64> {
     let text = fs::read_to_string(subject.dir.join("runs")).unwrap_or_default();
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
@@ -129,14 +133,7 @@ async fn e7_a_scheduled_run_under_way_shows_its_pid_and_is_ended_by_a_stop() {
     .await;
     assert_eq!(shown["phase"], "running", "{shown}");
 
-    let info = json!({
-        "setup_path": job.dir, "proc_name": "long", "pid_path": job.pid_file(), "account": "root",
-        "type": 0, "cycle_time": 1, "start_cmd": line, "value_key": "long",
-        "ip_list": [{"bk_cloud_id": 0, "ip": IP}]
-    });
-    let body = json!({"bk_biz_id": 1, "op_type": 1, "process_infos": [info]});
-    let answer = scene.fleet.job("operate_process", &body).await.unwrap();
-    assert_eq!(answer["code"], 0, "{answer}");
+    operate(&scene, &job, 1, line, 1).await;
     until("the run is ended", || !std::path::Path::new(&format!("/proc/{runner}")).exists()).await;
     assert_eq!(runs(&job).len(), 1, "and none follows");
     scene.zero_list(0).await;

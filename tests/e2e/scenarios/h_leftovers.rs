@@ -2,9 +2,11 @@
 
 use std::fs;
 
+use proctor_testkit::Subject;
 use serde_json::json;
 
-use super::{IP, Scene, perl, until};
+use super::e_schedules::{cyclic, operate, runs};
+use super::{IP, Scene, numbers, perl, until};
 use crate::hosts;
 
 /// How the agent knows what belongs to a process.
@@ -108,5 +110,104 @@ async fn h3_a_failed_start_does_not_touch_an_earlier_life_of_the_same_name() {
         assert_eq!(row["error_code"], 836, "{row}");
         assert_eq!(scene.subject.copies(), [elder], "{tracking}: what the start left behind is ended, and only that");
         scene.zero_list(1).await;
+    }
+}
+
+fn is_alive(pid: &i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+#[tokio::test]
+async fn h5_nothing_of_a_scheduled_run_is_left_after_a_stop_nor_when_the_next_one_starts() {
+    for tracking in TRACKING {
+        let mut scene = Scene::new("unrelated", |_, _| {}).await;
+        with_tracking(&mut scene, tracking).await;
+        // Every run leaves a process behind that has left its session and its parent, and runs until it may end.
+        let line = "(setsid sleep 100000 > /dev/null 2>&1 & echo $! >> left); date +%s%N >> runs; \
+                    until [ -e go ]; do sleep 0.05; done";
+        let job = cyclic(&scene, "leaving", 1, line).await;
+        let left = || numbers(&job.dir.join("left"));
+        let alive = || left().iter().filter(|pid| is_alive(pid)).count();
+
+        for op_type in [1, 9] {
+            let before = left().len();
+            until("it runs", || left().len() > before).await;
+            operate(&scene, &job, 1, line, op_type).await;
+            until("nothing of it is left", || alive() == 0).await;
+            operate(&scene, &job, 1, line, 3).await;
+        }
+        fs::write(job.dir.join("go"), "").unwrap();
+        let before = runs(&job).len();
+        until("several runs have ended", || runs(&job).len() >= before + 4).await;
+        assert!(alive() <= 1, "{tracking}: what runs leave behind does not pile up");
+        operate(&scene, &job, 1, line, 1).await;
+        until("nothing is left", || alive() == 0).await;
+        scene.zero_list(0).await;
+    }
+}
+
+#[tokio::test]
+async fn h6_workers_of_an_unregistered_process_do_not_stay_beside_those_of_the_next_one() {
+    for (tracking, restarts) in [("best", false), ("best", true), ("descent", false), ("descent", true)] {
+        let mut start = json!(null);
+        let mut scene = Scene::new("again", |subject, spec| {
+            start = perl(subject, &forking(&subject.name));
+            spec["control"]["start_cmd"] = start.clone();
+        })
+        .await;
+        with_tracking(&mut scene, tracking).await;
+        let other = Subject::new(scene.fleet.dir(), "other").unwrap();
+        scene.register(&other, |_, _| {}).await;
+        assert_eq!(scene.operate(0).await["error_code"], 0);
+        until("both run", || scene.subject.copies().len() == 2).await;
+        let first = scene.subject.copies();
+
+        let body = json!({"meta": scene.subject.meta(), "hosts": hosts(&[IP])});
+        scene.fleet.gse("unregister_proc_info", &body).await.unwrap();
+        // Assignments come before operations: the agent has forgotten the process.
+        assert_eq!(scene.operate_on(&other, 4).await["error_code"], 0);
+        scene.subject.kill(scene.subject.pid().unwrap());
+        until("its worker is left", || scene.subject.copies().len() == 1).await;
+        if restarts {
+            scene.kill_agent().await;
+            scene.start_agent_by(&format!("exec \"$@\" --tracking {tracking}"));
+            scene.until_back().await;
+        }
+        scene.register(&scene.subject, |_, spec| spec["control"]["start_cmd"] = start).await;
+        assert_eq!(scene.operate(0).await["error_code"], 0);
+
+        until("both run", || scene.subject.copies().len() == 2).await;
+        assert!(!first.iter().any(is_alive), "{tracking}: {first:?} {:?}", scene.subject.copies());
+        assert_eq!(scene.operate(9).await["error_code"], 0);
+        scene.zero_list(0).await;
+    }
+}
+
+#[tokio::test]
+async fn h7_the_late_end_of_a_stopped_process_leaves_no_workers() {
+    for tracking in TRACKING {
+        let mut scene = Scene::new("frozen", |subject, spec| {
+            spec["control"]["start_cmd"] = perl(subject, &forking(&subject.name));
+            spec["control"]["stop_cmd"] = json!("");
+            spec["monitor_policy"]["stop_check_secs"] = json!(1);
+        })
+        .await;
+        with_tracking(&mut scene, tracking).await;
+        assert_eq!(scene.operate(0).await["error_code"], 0);
+        until("both run", || scene.subject.copies().len() == 2).await;
+        let main = scene.until_pid().await;
+        let signal = |name: &str| {
+            let done = std::process::Command::new("kill").args([name, &main.to_string()]).status();
+            assert!(done.unwrap().success());
+        };
+
+        signal("-STOP");
+        assert_eq!(scene.operate(1).await["error_code"], 836);
+        signal("-CONT");
+
+        until("nothing of it is left", || scene.subject.copies().is_empty()).await;
+        scene.until_released().await;
+        scene.zero_list(0).await;
     }
 }

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use proctor_host::{Command, Ended, Reins};
 use proctor_model::{CommandEnd, CommandResult, Exit, Incarnation, Look, ProcessKey, Remains, Spec};
-use proctor_supervise::{Action, CommandKind, Event, Notice, Process, Ticket, Time};
+use proctor_supervise::{Action, CommandKind, Elder, Event, Notice, Process, Ticket, Time};
 use proctor_wire::FromAgent;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::estates::with_elder;
 use super::limits::leaf_of;
 use super::owner::{Gate, Purpose};
 use super::queues::Queue;
@@ -91,9 +92,11 @@ impl Driver {
             },
             Action::KillTree(life) => self.kill_tree(key, life),
             Action::Clear { ticket, .. } if self.spares(&key) => {
-                self.feed(&key, Event::Cleared { ticket, ended: 0, left: 0 });
+                self.feed(&key, Event::Cleared { ticket, ended: 0, left: 0, elder_lives: true });
             }
-            Action::Clear { ticket, remains, grace } => self.clear(key, ticket, remains, grace),
+            Action::Clear { ticket, remains, elder, grace } => {
+                self.clear(key, ticket, remains, elder.as_deref(), grace)
+            }
             Action::Begin { operation, kind } => tracing::info!(process = %key, %operation, %kind, "operation begins"),
             Action::Finish { operation, outcome } => {
                 let (code, message) = (outcome.code.name(), &outcome.message);
@@ -252,10 +255,20 @@ impl Driver {
     }
 
     /// Ends what an earlier life has left behind. Mostly that is nothing, and known at once.
-    fn clear(&mut self, key: ProcessKey, ticket: Ticket, remains: Remains, grace: Duration) {
-        if remains.launched && self.host.is_leaf_empty(&leaf_of(&key)) {
-            return self.feed(&key, Event::Cleared { ticket, ended: 0, left: 0 });
-        }
+    fn clear(
+        &mut self,
+        key: ProcessKey,
+        ticket: Ticket,
+        remains: Option<Remains>,
+        elder: Option<&Elder>,
+        grace: Duration,
+    ) {
+        let elder_lives = elder.and_then(|elder| elder.life.as_ref()).is_some_and(|life| self.host.is_alive(life));
+        let remains = with_elder(remains, elder.filter(|_| !elder_lives));
+        let may_be_there = |remains: &Remains| !remains.launched || !self.host.is_leaf_empty(&leaf_of(&key));
+        let Some(remains) = remains.filter(may_be_there) else {
+            return self.feed(&key, Event::Cleared { ticket, ended: 0, left: 0, elder_lives });
+        };
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         self.tasks.spawn("clear", async move {
             let (ended, left) = match host.end_remains(&leaf_of(&key), &remains, grace).await {
@@ -268,7 +281,7 @@ impl Driver {
             if ended > 0 {
                 tracing::warn!(process = %key, ended, left, "leftover processes ended");
             }
-            let _ = inbox.send(Input::Machine(key, Event::Cleared { ticket, ended, left })).await;
+            let _ = inbox.send(Input::Machine(key, Event::Cleared { ticket, ended, left, elder_lives })).await;
         });
     }
 

@@ -91,7 +91,7 @@ impl Driver {
         if !self.processes.contains(&of_key) {
             let instance = Instance { of: key.name.clone(), number };
             let process = Process::new_instance(of_key.clone(), spec.clone(), instance, self.seed);
-            self.processes.insert(process);
+            self.insert_new(process);
         }
         of_key
     }

@@ -6,6 +6,7 @@
 mod act;
 mod cancel;
 mod configs;
+mod estates;
 mod holders;
 mod instances;
 mod limits;
@@ -30,7 +31,7 @@ use proctor_model::{
     Code, CommandLine, Incarnation, Look, OperationId, OperationKind, Outcome, ProcessKey, Spec, Usage,
 };
 use proctor_runtime::{Tasks, clock};
-use proctor_supervise::{Event, Process, Request, Time};
+use proctor_supervise::{Elder, Event, Process, Request, Time};
 use proctor_wire::{Assign, FromAgent, FromServer};
 use tokio::sync::mpsc;
 
@@ -93,6 +94,8 @@ pub(crate) enum Input {
     Measured(HashMap<ProcessKey, Usage>),
     /// The cgroup of a process that rests is gone.
     LeafReleased(ProcessKey),
+    /// Nothing of this forgotten process is there any more.
+    EstateSettled(ProcessKey, Elder),
 }
 
 pub(crate) type Inbox = mpsc::Sender<Input>;
@@ -143,6 +146,8 @@ pub(crate) struct Driver {
     queues: Queues,
     /// Processes whose cgroup may be there; removed when it is empty and they rest.
     leaves: HashSet<ProcessKey>,
+    /// What is known of forgotten processes.
+    estates: BTreeMap<ProcessKey, Elder>,
     /// The command of each process that has one running.
     attached: HashMap<ProcessKey, Attached>,
     turns: Arc<AtomicU64>,
@@ -191,12 +196,18 @@ impl Driver {
             quiet_at: None,
             link: None,
             queues: Queues::default(),
-            leaves: HashSet::new(),
+            leaves: memory.estates.keys().cloned().collect(),
+            estates: BTreeMap::new(),
             attached: HashMap::new(),
             turns: Arc::default(),
             seed,
             host,
         };
+        if same_boot {
+            driver.estates = memory.estates;
+        } else {
+            driver.batch.estates.extend(memory.estates.into_keys().map(|key| (key, None)));
+        }
         let mut unfinished: HashMap<ProcessKey, Request> = HashMap::new();
         for (operation, key, kind) in memory.unfinished {
             let request = Request { operation, kind, spec: None, expires: now + Duration::from_secs(3600) };
@@ -245,6 +256,7 @@ impl Driver {
                 _ = report.tick() => {
                     self.measure_all();
                     self.release_leaves();
+                    self.settle_estates();
                 }
             }
             for input in turn.drain(..) {
@@ -293,6 +305,7 @@ impl Driver {
                 self.send(FromAgent::Outcome { operation, outcome: *outcome });
             }
             Input::LeafReleased(key) => drop(self.leaves.remove(&key)),
+            Input::EstateSettled(key, elder) => self.estate_settled(key, &elder),
             Input::Version { key, life, line, version } => {
                 let process = self.processes.get(&key);
                 if process.is_some_and(|process| process.spec().control.version.as_ref() == Some(&line)) {
@@ -385,7 +398,7 @@ impl Driver {
         let is_new = !self.processes.contains(&key);
         if is_new {
             let process = Process::new(key.clone(), spec.clone(), self.seed);
-            self.processes.insert(process);
+            self.insert_new(process);
         }
         self.assign_spec(&key, spec, is_new && managed, registered_at);
     }

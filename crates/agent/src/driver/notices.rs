@@ -16,7 +16,10 @@ impl Driver {
     pub(super) fn announce(&mut self, key: &ProcessKey, notice: &Notice) {
         let Some(spec) = self.processes.get(key).map(|process| process.spec().clone()) else { return };
         let name = spec.identity.proc_name.as_str();
-        let draft = draft_of(key, name, notice);
+        let mut draft = draft_of(key, name, notice);
+        if let Notice::RunMissed { .. } = notice {
+            draft = draft.detail("skipped", self.schedules.count_missed(key));
+        }
         tracing::info!(process = %key, notice = ?notice, "notice");
         self.tell(draft.of(key, &spec));
     }
@@ -125,6 +128,10 @@ fn draft_of(key: &ProcessKey, name: &str, notice: &Notice) -> Draft {
         Notice::RunEnded { exit } => {
             let how = exit.map_or_else(|| "did not run".to_owned(), |exit| format!("ended with {exit}"));
             Draft::new(EventKind::Exited, format!("the scheduled run of {key} {how}")).detail("scheduled", true)
+        }
+        Notice::RunMissed { planned, reason } => {
+            let content = format!("the run of {key} planned for {planned} was skipped: {reason}");
+            Draft::new(EventKind::ScheduleSkipped, content).detail("planned", planned)
         }
     }
 }

@@ -234,7 +234,7 @@ impl Driver {
                 let message = format!("process {key} is not registered on this host");
                 return self.finish(request.operation, Outcome::new(Code::CommandFailed, message, false));
             };
-            self.processes.insert(Process::new(key.clone(), spec.clone(), self.seed));
+            self.insert_new(Process::new(key.clone(), spec.clone(), self.seed));
         }
         self.feed(key, Event::Requested(request));
     }

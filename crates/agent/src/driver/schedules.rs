@@ -154,6 +154,11 @@ impl Schedules {
         plans
     }
 
+    /// A run of this process could not begin; how many were skipped with it.
+    pub(super) fn count_missed(&mut self, key: &ProcessKey) -> u64 {
+        self.of.get_mut(key).map_or(1, |planned| planned.machine.count_missed())
+    }
+
     /// Unix seconds.
     pub(super) fn next_run(&self, key: &ProcessKey, host: &Host) -> Option<i64> {
         let planned = self.of.get(key)?;

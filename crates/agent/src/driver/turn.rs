@@ -168,6 +168,7 @@ impl Driver {
     }
 
     fn forget(&mut self, key: &ProcessKey) {
+        self.keep_estate(key);
         self.processes.remove(key);
         self.schedules.forget(key);
         self.configs.forget(key);

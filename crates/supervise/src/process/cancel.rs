@@ -7,6 +7,7 @@
 use proctor_model::{Code, Exit, OperationId, Outcome};
 
 use super::launch::FIRST_PAUSE;
+use super::preempt::CutShort;
 use super::work::{AfterClear, Failure, Mood, Work};
 use super::{Action, Process};
 use crate::Time;
@@ -29,32 +30,33 @@ impl Process {
             self.looks += 1; // what the look sees is of no more use
             return self.fail(now, Code::Cancelled, BEFORE);
         }
-        current.cancelled = true;
-        self.cancel_begun(now);
+        current.cut_short = Some(CutShort::Cancelled);
+        self.cut_begun(now);
     }
 
-    /// What is under way for a cancelled operation is cut short.
-    fn cancel_begun(&mut self, now: Time) {
+    /// What is under way for an operation that is cut short.
+    pub(super) fn cut_begun(&mut self, now: Time) {
         match std::mem::replace(&mut self.work, Work::Rest) {
             running @ (Work::Launch { .. } | Work::Halt { .. } | Work::Reload { .. }) => {
                 self.work = running;
                 self.actions.push_back(Action::EndCommand { ticket: self.commands });
             }
             // One look, so that a process that is there already is known.
-            Work::Seek { old, .. } => self.seek_again(old, now, FIRST_PAUSE, Mood::Failed(self.cancellation("start"))),
+            Work::Seek { old, .. } => self.seek_again(old, now, FIRST_PAUSE, Mood::Failed(self.cut_failure("start"))),
             Work::Settle { .. } => {
-                let failure = self.cancellation("start");
+                let failure = self.cut_failure("start");
                 self.fail(now, failure.code, failure.message);
             }
             Work::Fade { .. } => {
-                let failure = self.cancellation("stop");
+                let failure = self.cut_failure("stop");
                 self.dirty |= self.record.launch.take().is_some();
                 self.fail(now, failure.code, failure.message);
             }
             // It fails in a moment by itself; what is to be started after the clearing is not.
             Work::Clear { next: AfterClear::LaunchFailed(failure) } => {
-                let message = format!("cancelled after a failure: {}", failure.message);
-                let next = AfterClear::LaunchFailed(Failure::new(Code::Cancelled, message));
+                let cut = self.cut_failure("start");
+                let message = format!("{}, after a failure: {}", cut.message, failure.message);
+                let next = AfterClear::LaunchFailed(Failure::new(cut.code, message));
                 self.work = Work::Clear { next };
             }
             clearing @ Work::Clear { .. } => self.work = clearing,
@@ -63,25 +65,29 @@ impl Process {
         }
     }
 
-    /// After a restart of the agent an operation goes on where it was; one that was cancelled ends.
-    pub(super) fn cancel_resumed(&mut self, now: Time) {
-        if self.is_cancelled() {
-            self.cancel_begun(now);
+    /// After a restart of the agent an operation goes on where it was; one that was cut short ends.
+    pub(super) fn cut_resumed(&mut self, now: Time) {
+        if self.is_cut_short() {
+            self.cut_begun(now);
         }
     }
 
-    pub(super) fn is_cancelled(&self) -> bool {
-        self.current.as_ref().is_some_and(|current| current.cancelled)
+    pub(super) fn is_cut_short(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.cut_short.is_some())
     }
 
     /// What people read: how far it had come.
-    pub(super) fn cancellation(&self, command: &str) -> Failure {
+    pub(super) fn cut_failure(&self, command: &str) -> Failure {
         let kind = self.current.as_ref().map_or(command, |current| current.request.kind.as_str());
         let state = match (&self.record.life, self.last_exit) {
             (Some(life), _) => format!("process {} runs", life.pid),
             (None, Some(Exit::Code(0))) | (None, None) => "no process runs".to_owned(),
             (None, Some(exit)) => format!("no process runs, the last ended with {exit}"),
         };
-        Failure::new(Code::Cancelled, format!("the {kind} was cancelled while its {command} was under way; {state}"))
+        let (code, how) = match self.current.as_ref().and_then(|current| current.cut_short) {
+            Some(CutShort::Overridden { by }) => (Code::CommandFailed, format!("interrupted by a later {by}")),
+            Some(CutShort::Cancelled) | None => (Code::Cancelled, "cancelled".to_owned()),
+        };
+        Failure::new(code, format!("the {kind} was {how} while its {command} was under way; {state}"))
     }
 }

@@ -1,16 +1,17 @@
 //! What a life leaves behind: workers of a killed master, a grandchild that the stop command forgot.
 //!
 //! Promised: a stop or kill that succeeds, and an eviction, end only when nothing of that life is left;
-//! what is left of a life that ended by itself is ended before the next start command runs; nothing that
-//! began before the launch of that life is touched. Absent: finding it. The host knows what belongs
-//! together; [`Remains`] says from when on.
+//! so does the end of a life that an operator's stop or kill had failed on; what is left of a life or scheduled
+//! run that ended by itself, also of one that was unregistered since, is ended before the next start command
+//! runs; nothing that began before the launch of that life is touched, nor what belongs to an unregistered
+//! process that lives. Absent: finding it. The host knows what belongs together; [`Remains`] says from when on.
 
 use std::time::Duration;
 
 use proctor_model::{Code, Incarnation, OperationKind, Remains};
 
 use super::work::{AfterClear, Failure, Work};
-use super::{Action, Process};
+use super::{Action, Elder, Process};
 use crate::Time;
 
 /// What is left behind gets this long after SIGTERM. A kill gives it nothing.
@@ -21,9 +22,11 @@ const SESSIONS_HOLD: Duration = Duration::from_secs(10);
 impl Process {
     /// A life begins: from when on what belongs to it began. One that nobody here started goes on from
     /// the life before, whose child it may be.
-    pub(super) fn belong(&mut self) {
+    pub(super) fn belong(&mut self, life: &Incarnation) {
         let remains = self.record.remains.take().filter(|remains| remains.launched).map(|remains| remains.since);
-        let before = self.record.since.or(remains);
+        let elder = self.record.elder.take_if(|elder| elder.life.as_ref() == Some(life));
+        let elder = elder.filter(|elder| elder.launched).map(|elder| elder.since);
+        let before = self.record.since.or(remains).or(elder);
         let launch = self.record.launch.as_ref();
         // What a restart command lets go on of the life before is of this one now.
         let goes_on = launch.is_none_or(|launch| launch.old.is_some());
@@ -44,33 +47,80 @@ impl Process {
         self.lost_at = Some(now);
     }
 
-    /// Goes on with `next` when nothing of an earlier life is left.
-    pub(super) fn clear(&mut self, now: Time, next: AfterClear) {
-        let remains = match &self.record.remains {
-            Some(remains) => (**remains).clone(),
-            None => return self.go_on(now, next),
-        };
-        self.clear_of(now, remains, next);
+    /// A launch is over and no life of it is known: what its command forked is left behind, with what a life
+    /// before it has left.
+    pub(super) fn leave_launch_behind(&mut self, now: Time) {
+        let since = self.record.launch.as_ref().and_then(|launch| launch.since);
+        let Some(since) = since.filter(|_| self.record.life.is_none()) else { return };
+        let mut remains = Remains { since, launched: true, sessions: self.session.take().into_iter().collect() };
+        // A restart command may have ended the life before and left some of that behind.
+        if let Some(before) = &self.record.remains {
+            remains.since = since.min(before.since);
+            remains.launched = before.launched;
+            remains.sessions.extend(&before.sessions);
+        }
+        self.record.remains = Some(Box::new(remains));
+        self.lost_at = Some(now);
+        self.dirty = true;
     }
 
-    pub(super) fn clear_of(&mut self, now: Time, mut remains: Remains, next: AfterClear) {
-        if self.lost_at.is_none_or(|lost| now.since(lost) > SESSIONS_HOLD) {
+    /// Takes over what is known of the process of this name that was forgotten.
+    pub fn inherit(&mut self, elder: Elder) {
+        match elder {
+            Elder { life: None, since, launched } => {
+                self.record.remains = Some(Box::new(Remains { since, launched, sessions: Vec::new() }));
+            }
+            Elder { life: Some(_), .. } => self.record.elder = Some(Box::new(elder)),
+        }
+        self.dirty = true;
+    }
+
+    /// What to keep of a process that is forgotten: it may live on, or have left something behind.
+    pub fn estate(&self) -> Option<Elder> {
+        match (&self.record.life, &self.record.remains) {
+            (Some(life), _) => {
+                let since = self.record.since.unwrap_or(u64::MAX).min(life.start_ticks);
+                Some(Elder { life: Some(life.clone()), since, launched: self.record.since.is_some() })
+            }
+            (None, Some(remains)) => Some(Elder { life: None, since: remains.since, launched: remains.launched }),
+            (None, None) => self.record.elder.as_deref().cloned(),
+        }
+    }
+
+    /// Whether a life that an operator wanted to end has left something behind.
+    pub(super) fn has_unwanted_remains(&self) -> bool {
+        self.record.life.is_none() && self.record.unwanted.is_some() && self.record.remains.is_some()
+    }
+
+    /// Goes on with `next` when nothing of an earlier life is left.
+    pub(super) fn clear(&mut self, now: Time, next: AfterClear) {
+        // What began later than the elder may be of a life that is there.
+        let elder = self.record.elder.clone().filter(|_| self.record.life.is_none());
+        let mut remains = self.record.remains.as_deref().cloned();
+        if remains.is_none() && elder.is_none() {
+            return self.go_on(now, next);
+        }
+        if let Some(remains) =
+            remains.as_mut().filter(|_| self.lost_at.is_none_or(|lost| now.since(lost) > SESSIONS_HOLD))
+        {
             remains.sessions.clear();
         }
         let is_kill = self.current.as_ref().is_some_and(|current| current.request.kind == OperationKind::Kill);
         let grace = if is_kill { Duration::ZERO } else { GRACE };
         self.mark_begun();
         self.commands += 1;
-        self.actions.push_back(Action::Clear { ticket: self.commands, remains, grace });
+        self.actions.push_back(Action::Clear { ticket: self.commands, remains, elder, grace });
         self.work = Work::Clear { next };
     }
 
-    pub(super) fn cleared(&mut self, now: Time, ended: usize, left: usize) {
+    pub(super) fn cleared(&mut self, now: Time, ended: usize, left: usize, elder_lives: bool) {
         if !matches!(self.work, Work::Clear { .. }) {
             return;
         }
         let Work::Clear { next } = std::mem::replace(&mut self.work, Work::Rest) else { return };
         self.dirty |= self.record.remains.take().is_some();
+        self.dirty |= self.record.elder.take_if(|_| !elder_lives).is_some();
+        self.dirty |= self.record.life.is_none() && self.record.unwanted.take().is_some();
         let next = match next {
             AfterClear::LaunchFailed(mut failure) if ended > 0 => {
                 failure.message.push_str(&format!(" ({ended} processes that the start left behind were ended)"));
@@ -87,20 +137,26 @@ impl Process {
             | AfterClear::LaunchFailed(_)
             | AfterClear::Faded
             | AfterClear::NotRunning(_)
-            | AfterClear::Evicted) => next,
+            | AfterClear::Evicted
+            | AfterClear::Swept) => next,
         };
         self.go_on(now, next);
     }
 
     fn go_on(&mut self, now: Time, next: AfterClear) {
         match next {
-            AfterClear::Launch { .. } if self.is_cancelled() => {
-                let failure = self.cancellation("start");
+            AfterClear::Launch { .. } if self.is_cut_short() => {
+                let failure = self.cut_failure("start");
+                self.record.launch = None;
+                self.dirty = true;
                 self.fail(now, failure.code, failure.message);
             }
             // An operator's word comes first, also one that was answered meanwhile: a release.
             AfterClear::Launch { .. } if self.current.is_none() && (!self.queue.is_empty() || !self.record.managed) => {
-                self.scheduled = false;
+                if self.scheduled {
+                    return self.postpone_run(now);
+                }
+                self.record.launch = None;
                 self.record.attempts = self.record.attempts.saturating_sub(1);
                 self.work = Work::Rest;
                 self.rest(now);
@@ -110,6 +166,10 @@ impl Process {
             AfterClear::Faded => self.gone(now),
             AfterClear::NotRunning(Failure { code, message }) => self.fail(now, code, message),
             AfterClear::Evicted => self.evicted(now),
+            AfterClear::Swept => {
+                self.work = Work::Rest;
+                self.rest(now);
+            }
         }
     }
 }

@@ -47,8 +47,8 @@ impl Process {
             return self.evict_halted(now, life);
         }
         self.keep_output(&end);
-        if self.is_cancelled() {
-            let failure = self.cancellation("stop command");
+        if self.is_cut_short() {
+            let failure = self.cut_failure("stop command");
             self.dirty |= self.record.launch.take().is_some();
             return self.fail(now, failure.code, failure.message);
         }

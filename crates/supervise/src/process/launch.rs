@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use proctor_model::{Code, CommandEnd, CommandResult, Exit, Incarnation, Lifetime, Look, OperationKind, Remains, Spec};
+use proctor_model::{Code, CommandEnd, CommandResult, Exit, Incarnation, Lifetime, Look, OperationKind, Spec};
 
 use super::work::{AfterClear, Failure, Mood, Work};
-use super::{Action, CommandKind, Launch, Process};
+use super::{CommandKind, Launch, Process};
 use crate::Time;
 
 /// How long a process may take to show up where its policy asks for no check after the start.
@@ -41,6 +41,7 @@ impl Process {
     }
 
     pub(super) fn launch_for(&mut self, now: Time, command: CommandKind, old: Option<Incarnation>, timeout: Duration) {
+        self.expect_life(now, old.clone(), timeout);
         self.clear(now, AfterClear::Launch { command, old, timeout });
     }
 
@@ -101,12 +102,7 @@ impl Process {
 
     /// The process has lived through its check and the command still runs: it is the process.
     fn launched_in_foreground(&mut self, now: Time) {
-        self.actions.push_back(Action::Detach { ticket: self.commands });
-        self.commands += 1; // its end is no longer waited for
-        self.record.running = None;
-        self.record.launch = None;
-        self.dirty = true;
-        self.scheduled = false;
+        self.detach_command();
         match &self.current {
             Some(_) => self.settled(now),
             None => self.relaunched(now),
@@ -115,11 +111,14 @@ impl Process {
 
     pub(super) fn launched(&mut self, now: Time, old: Option<Incarnation>, end: CommandEnd) {
         if self.scheduled {
-            return self.run_ended(&end);
+            return self.run_ended(now, &end);
         }
         self.keep_output(&end);
         let mood = match &end.result {
-            _ if self.is_cancelled() => Mood::Failed(self.cancellation("start command")),
+            _ if self.is_cut_short() => Mood::Failed(self.cut_failure("start command")),
+            CommandResult::Cancelled if self.current.is_none() && !self.record.managed => {
+                Mood::Failed(Failure::new(Code::CommandFailed, "it was released while it was being restarted"))
+            }
             CommandResult::Exited(Exit::Code(0)) | CommandResult::Lost => Mood::Patient,
             CommandResult::Postponed if self.current.is_none() => return self.postponed(now),
             CommandResult::NotRun(_)
@@ -253,6 +252,7 @@ impl Process {
         let kind = self.current.as_ref().map_or(OperationKind::Start, |current| current.request.kind);
         let is_start = matches!(kind, OperationKind::Start | OperationKind::Restart);
         if is_start && may_have_ended && matches!(self.last_exit, None | Some(Exit::Code(0))) {
+            self.leave_launch_behind(now);
             self.record.launch = None;
             return self.settled(now);
         }
@@ -263,23 +263,11 @@ impl Process {
     /// Without a life that is known, what the start left behind must go: nobody would ever find it,
     /// and the next start would make a second copy.
     fn launch_failed(&mut self, now: Time, failure: Failure) {
-        let since = self.record.launch.as_ref().and_then(|launch| launch.since);
-        match since.filter(|_| self.record.life.is_none()) {
-            Some(since) => {
-                let mut remains =
-                    Remains { since, launched: true, sessions: self.session.take().into_iter().collect() };
-                // A restart command may have ended the life before and left some of that behind.
-                if let Some(before) = &self.record.remains {
-                    remains.since = since.min(before.since);
-                    remains.launched = before.launched;
-                    remains.sessions.extend(&before.sessions);
-                }
-                self.lost_at = Some(now);
-                self.clear_of(now, remains, AfterClear::LaunchFailed(failure));
-            }
-            None if self.record.life.is_none() => self.clear(now, AfterClear::LaunchFailed(failure)),
-            None => self.end_failed_launch(now, failure),
+        if self.record.life.is_some() {
+            return self.end_failed_launch(now, failure);
         }
+        self.leave_launch_behind(now);
+        self.clear(now, AfterClear::LaunchFailed(failure));
     }
 
     pub(super) fn end_failed_launch(&mut self, now: Time, failure: Failure) {

@@ -30,7 +30,7 @@ impl Process {
 
     pub(super) fn forget(&mut self, now: Time) {
         self.record.registered = false;
-        self.release();
+        self.let_go();
         if matches!(self.work, Work::Wait { .. }) {
             self.work = Work::Rest;
             self.rest(now);
@@ -43,6 +43,7 @@ impl Process {
         self.record.attempts = 0;
         self.record.failed = false;
         self.trial = None;
+        self.owed_run = None;
         self.dirty = true;
     }
 
@@ -76,7 +77,7 @@ impl Process {
         };
         self.actions.push_back(Action::Watch(life.clone()));
         self.actions.push_back(Action::Announce(notice));
-        self.belong();
+        self.belong(&life);
         self.record.life = Some(life);
         self.record.failed = false;
         self.running_since = Some(now);
@@ -98,8 +99,9 @@ impl Process {
             self.record.evictions = 0;
         }
         self.health.reset();
-        if self.record.unwanted.take_if(|unwanted| *unwanted == life).is_some() {
-            self.release();
+        match &self.record.unwanted {
+            Some(unwanted) if *unwanted == life => self.release(), // kept until what it left behind is ended
+            Some(_) | None => self.record.unwanted = None,
         }
         self.actions.push_back(Action::Announce(Notice::Exited { life, exit }));
         if self.trial.take().is_some() {

@@ -34,7 +34,9 @@ use proctor_model::{
 use crate::Time;
 use health::Health;
 use launch::seek_window;
-pub use record::{Instance, Launch, Record, Running};
+use periodic::OwedRun;
+use preempt::CutShort;
+pub use record::{Elder, Instance, Launch, Record, Running};
 pub use types::{Action, CommandKind, Event, Excess, HealthState, Notice, Request, Ticket};
 use work::{AfterClear, Eviction, Work};
 
@@ -49,8 +51,10 @@ struct Current {
     output: String,
     /// Whether it has had effects; after a crash of the agent such an operation is only observed.
     begun: bool,
-    /// Nobody wants it any more; it ends as soon as it can.
-    cancelled: bool,
+    /// Since when it is under way.
+    since: Time,
+    /// Why it ends as soon as it can.
+    cut_short: Option<CutShort>,
 }
 
 /// The machine. See the module's documentation.
@@ -72,6 +76,8 @@ pub struct Process {
     evicting: Option<Eviction>,
     /// Whether the launch under way is a run by schedule.
     scheduled: bool,
+    /// A run that was due and has not begun.
+    owed_run: Option<OwedRun>,
     /// A stop or kill has ended the run by schedule that it found: it has reached its goal.
     run_ended_by_hand: bool,
     /// The session of the newest start command, and when the last life was lost: by these, what is left of
@@ -122,7 +128,7 @@ impl Process {
         if !same_boot {
             process.record.forget_boot();
         }
-        process.current = unfinished.map(|request| process.current_of(request));
+        process.current = unfinished.map(|request| process.current_of(now, request));
         process.resume(now, same_boot);
         process
     }
@@ -141,6 +147,7 @@ impl Process {
             health: Health::default(),
             evicting: None,
             scheduled: false,
+            owed_run: None,
             run_ended_by_hand: false,
             session: None,
             lost_at: None,
@@ -280,7 +287,10 @@ impl Process {
     }
 
     pub fn poll_timeout(&self) -> Option<Time> {
-        [self.work.timeout(), self.trial, self.health_timeout()].into_iter().flatten().min()
+        [self.work.timeout(), self.trial, self.health_timeout(), self.run_again_at(), self.gives_way_at()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The table: every event against what is under way.
@@ -296,7 +306,9 @@ impl Process {
             Event::Looked { ticket, look } if ticket == self.looks => self.looked(now, look),
             Event::CommandBegun { ticket, command } if ticket == self.commands => self.command_begun(now, command),
             Event::CommandEnded { ticket, end } if ticket == self.commands => self.command_ended(now, end),
-            Event::Cleared { ticket, ended, left } if ticket == self.commands => self.cleared(now, ended, left),
+            Event::Cleared { ticket, ended, left, elder_lives } if ticket == self.commands => {
+                self.cleared(now, ended, left, elder_lives);
+            }
             Event::Checked { ticket, end } => self.checked(now, ticket, &end),
             Event::Looked { .. } | Event::CommandBegun { .. } | Event::CommandEnded { .. } | Event::Cleared { .. } => {}
             Event::Refused { operation, reason } => self.refused(now, operation, &reason),
@@ -328,6 +340,9 @@ impl Process {
         if let (CommandKind::Start | CommandKind::Restart, Some(launch)) = (kind, &mut self.record.launch) {
             (launch.begun, launch.until, launch.since) = (true, until, Some(command.start_ticks));
             self.session = Some((command.pid, command.start_ticks));
+        }
+        if self.scheduled {
+            self.note_run();
         }
         self.record.running = Some(Running { command, kind, until: now + timeout, scheduled: self.scheduled });
         self.dirty = true;
@@ -376,6 +391,12 @@ impl Process {
             self.pass_trial();
         }
         self.check_health(now);
+        if self.run_again_at().is_some_and(|at| at <= now) {
+            return self.run_owed(now);
+        }
+        if self.gives_way_at().is_some_and(|at| at <= now) {
+            return self.give_way(now);
+        }
         if self.work.timeout().is_none_or(|at| at > now) {
             return;
         }
@@ -410,6 +431,9 @@ impl Process {
         } else if is_first {
             self.preempt(now, kind);
         }
+        if self.gives_way_at().is_some_and(|at| at <= now) {
+            self.give_way(now);
+        }
     }
 
     /// Nothing is under way: the next operation, or supervision.
@@ -417,6 +441,8 @@ impl Process {
         debug_assert!(self.current.is_none());
         if let Some(request) = pop(&mut self.queue) {
             self.begin(now, request);
+        } else if self.has_unwanted_remains() {
+            self.clear(now, AfterClear::Swept);
         } else if self.wants_to_run() {
             self.look();
         }
@@ -443,9 +469,9 @@ impl Process {
         self.actions.push_back(Action::Run { ticket: self.commands, command, line, spec, timeout, operation });
     }
 
-    fn current_of(&self, request: Request) -> Box<Current> {
+    fn current_of(&self, now: Time, request: Request) -> Box<Current> {
         let spec = request.spec.clone().unwrap_or_else(|| self.record.spec.clone());
-        Box::new(Current { request, spec, output: String::new(), begun: false, cancelled: false })
+        Box::new(Current { request, spec, output: String::new(), begun: false, since: now, cut_short: None })
     }
 }
 

@@ -21,7 +21,7 @@ impl Process {
     pub(super) fn begin(&mut self, now: Time, request: Request) {
         let expired = request.expires <= now;
         let kind = request.kind;
-        self.current = Some(self.current_of(request));
+        self.current = Some(self.current_of(now, request));
         if expired {
             return self.fail(now, Code::CommandFailed, "the time for this operation was over before it could begin");
         }
@@ -76,7 +76,7 @@ impl Process {
                 return self.faded(now); // the life that it was meant for is over; another is innocent
             }
             self.resume_operation(now);
-            return self.cancel_resumed(now);
+            return self.cut_resumed(now);
         }
         let (kind, life) = (current.request.kind, self.record.life.clone());
         match (kind, life) {
@@ -115,9 +115,8 @@ impl Process {
                 self.record.launch = None;
                 self.settle(now, now + self.policy_of_current().policy.start_check.duration());
             }
-            (OperationKind::Start | OperationKind::Restart, _, Some(Launch { begun: false, .. })) => {
-                self.record.launch = None;
-                self.fail(now, Code::CommandFailed, "the agent restarted before the start command was run");
+            (OperationKind::Start | OperationKind::Restart, life, Some(Launch { begun: false, until, .. })) => {
+                self.resume_launch(now, kind, life, until);
             }
             (OperationKind::Start | OperationKind::Restart, _, launch) => {
                 let (until, old) = launch.map_or((now, None), |launch| (launch.until, launch.old));
@@ -137,6 +136,25 @@ impl Process {
             }
         }
     }
+    /// The start or restart command is known never to have run: the operation goes on with it, unless its time is
+    /// over.
+    fn resume_launch(&mut self, now: Time, kind: OperationKind, life: Option<Incarnation>, until: Time) {
+        if until <= now {
+            self.record.launch = None;
+            self.dirty = true;
+            let then = if self.wants_to_run() { "; it is managed, so it is started now by supervision" } else { "" };
+            let message = format!("the agent restarted before the start command of the {kind} was run{then}");
+            return self.fail(now, Code::CommandFailed, message);
+        }
+        match life {
+            // The stop command of the restart may have run, and is not run again.
+            Some(life) if self.policy_of_current().control.restart.is_none() => self.fade(now, life),
+            life @ Some(_) => self.launch(now, CommandKind::Restart, life),
+            None if kind == OperationKind::Restart => self.restart(now, None),
+            None => self.launch(now, CommandKind::Start, None),
+        }
+    }
+
     /// Nothing of the operation may happen: it cannot be remembered.
     pub(super) fn refused(&mut self, now: Time, operation: OperationId, reason: &str) {
         if self.current.as_ref().is_some_and(|current| current.request.operation == operation) {
@@ -162,9 +180,9 @@ impl Process {
 
     pub(super) fn reloaded(&mut self, now: Time, life: &Incarnation, end: CommandEnd) {
         self.keep_output(&end);
-        if self.is_cancelled() || end.result != CommandResult::Exited(Exit::Code(0)) {
-            let cancelled = self.is_cancelled().then(|| self.cancellation("reload command"));
-            let failure = cancelled.unwrap_or_else(|| self.command_failure("reload", &end));
+        if self.is_cut_short() || end.result != CommandResult::Exited(Exit::Code(0)) {
+            let cut_short = self.is_cut_short().then(|| self.cut_failure("reload command"));
+            let failure = cut_short.unwrap_or_else(|| self.command_failure("reload", &end));
             return self.fail(now, failure.code, failure.message);
         }
         if self.record.life.as_ref() == Some(life) {
@@ -225,7 +243,7 @@ impl Process {
 
     pub(super) fn finish(&mut self, now: Time, mut outcome: Outcome) {
         if let Some(current) = self.current.take() {
-            if current.cancelled {
+            if current.cut_short.is_some() {
                 self.record.unwanted = None;
                 self.dirty = true;
             }

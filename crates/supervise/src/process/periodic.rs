@@ -1,10 +1,15 @@
 //! Runs by schedule. When a run is due is decided outside (`crate::schedule`); here it is carried
 //! out: the start command is the run, and a pid file may tell of a process that outlives it.
+//!
+//! Promised: after a stop or kill of a run nothing of it is left; what a run leaves behind is ended before the
+//! next one starts. A run that cannot begin (no free command slot, an operation comes first) is tried again
+//! until the next one is due, and then reported as missed.
 
 use std::time::Duration;
 
 use proctor_model::{CommandEnd, CommandResult, Exit, Lifetime};
 
+use super::relaunch::POSTPONED;
 use super::work::Work;
 use super::{Action, CommandKind, Notice, Process};
 use crate::Time;
@@ -12,21 +17,77 @@ use crate::Time;
 /// A run in the foreground may take this long; runs that come due meanwhile are skipped.
 const RUN_MAX: Duration = Duration::from_secs(24 * 3600);
 
+/// A run that was due and whose command has not begun.
+#[derive(Debug)]
+pub(super) struct OwedRun {
+    planned: i64,
+    since_boot: Option<Time>,
+    /// When it is tried again; None: it is being tried.
+    again: Option<Time>,
+}
+
 impl Process {
     pub(super) fn due(&mut self, now: Time, planned: i64, since_boot: Option<Time>) {
-        self.record.planned_at = Some(planned);
-        self.record.planned = since_boot;
-        self.dirty = true;
+        let is_tried = self.owed_run.as_ref().is_some_and(|run| run.again.is_none());
+        self.miss_run("it could not begin before the next one was due");
+        self.owed_run = Some(OwedRun { planned, since_boot, again: None });
+        if !is_tried {
+            self.run_owed(now);
+        }
+    }
+
+    /// When a run that could not begin is tried again.
+    pub(super) fn run_again_at(&self) -> Option<Time> {
+        self.owed_run.as_ref().and_then(|run| run.again).filter(|_| matches!(self.work, Work::Rest))
+    }
+
+    pub(super) fn run_owed(&mut self, now: Time) {
         let is_periodic = self.record.spec.policy.lifetime == Lifetime::Periodic;
-        if !is_periodic || !self.record.managed || self.is_busy() {
-            return;
+        if !is_periodic || !self.record.managed {
+            return self.note_run();
+        }
+        if self.is_busy() {
+            return self.miss_run("the one before is not over");
+        }
+        if let Some(run) = &mut self.owed_run {
+            run.again = None;
         }
         self.scheduled = true;
         self.launch_for(now, CommandKind::Start, None, RUN_MAX);
     }
 
-    /// The command of a run has ended; what it left behind is adopted by the look that follows.
-    pub(super) fn run_ended(&mut self, end: &CommandEnd) {
+    /// The run could not begin.
+    pub(super) fn postpone_run(&mut self, now: Time) {
+        self.scheduled = false;
+        self.dirty |= self.record.launch.take().is_some();
+        if let Some(run) = &mut self.owed_run {
+            run.again = Some(now + POSTPONED);
+        }
+        self.work = Work::Rest;
+        self.rest(now);
+    }
+
+    /// The planned time of the run is dealt with: kept for the agent's next start.
+    pub(super) fn note_run(&mut self) {
+        if let Some(run) = self.owed_run.take() {
+            (self.record.planned_at, self.record.planned) = (Some(run.planned), run.since_boot);
+            self.dirty = true;
+        }
+    }
+
+    fn miss_run(&mut self, reason: &str) {
+        if let Some(planned) = self.owed_run.as_ref().map(|run| run.planned) {
+            self.actions.push_back(Action::Announce(Notice::RunMissed { planned, reason: reason.to_owned() }));
+            self.note_run();
+        }
+    }
+
+    /// The command of a run has ended; a process that outlives it is adopted by the look that follows.
+    pub(super) fn run_ended(&mut self, now: Time, end: &CommandEnd) {
+        if end.result == CommandResult::Postponed {
+            return self.postpone_run(now);
+        }
+        self.note_run();
         self.scheduled = false;
         let exit = match end.result {
             CommandResult::Exited(exit) => Some(exit),
@@ -36,6 +97,7 @@ impl Process {
         if let CommandResult::NotRun(reason) = &end.result {
             self.reason = reason.clone();
         }
+        self.leave_launch_behind(now);
         self.record.launch = None;
         self.dirty = true;
         self.actions.push_back(Action::Announce(Notice::RunEnded { exit }));

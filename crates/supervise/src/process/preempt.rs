@@ -1,15 +1,38 @@
 //! An operator's word comes first: what supervision is about gives way to it.
 //!
-//! Promised: manage and release take effect at once, whatever supervision is doing; a stop, kill or restart
+//! Promised: manage and release take effect at once, whatever supervision is doing. A release ends the start
+//! command of a relaunch; a life that is being ended for its use of resources or for illness is spared if nothing
+//! has been done to it yet, and if not the answer says so. A scheduled run goes on. A stop, kill or restart
 //! ends the start command of a relaunch or a scheduled run, or, where the process itself is known already,
-//! no longer waits for it. Absent: giving way to an operation that came earlier. Those are carried out in
-//! order.
+//! no longer waits for it.
+//!
+//! Operations are carried out in order. But a start, restart or reload that takes longer than
+//! [`GIVES_WAY_AFTER`] (and its checks, at most [`CHECKS_MAX`]) gives way to a stop or kill, and a stop to a kill:
+//! it ends as interrupted. Absent: giving way to anything else.
+
+use std::time::Duration;
 
 use proctor_model::{Code, OperationKind, Outcome};
 
-use super::work::Work;
+use super::work::{Eviction, Work};
 use super::{Action, Process, Request};
 use crate::Time;
+
+/// An operation that has been under way for so long gives way to a stop or kill. Most commands have ended by then,
+/// and who asks for a start and then for a stop gets both.
+const GIVES_WAY_AFTER: Duration = Duration::from_secs(5);
+/// What the checks after a start get on top of it.
+const CHECKS_MAX: Duration = Duration::from_secs(10);
+
+/// Why an operation ends before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CutShort {
+    Cancelled,
+    /// An operation that came later cannot wait.
+    Overridden {
+        by: OperationKind,
+    },
+}
 
 impl Process {
     /// Answers an operation that need not wait for what supervision is doing. None: it is answered.
@@ -25,8 +48,11 @@ impl Process {
                 Outcome::success(true)
             }
             OperationKind::Release => {
-                self.release();
-                Outcome::success(false)
+                let mut outcome = Outcome::success(false);
+                if let Some(told) = self.let_go() {
+                    outcome.message = told;
+                }
+                outcome
             }
             OperationKind::Start if is_run && self.record.life.is_none() => {
                 Outcome::new(Code::AlreadyRunning, "a scheduled run is under way", self.record.managed)
@@ -40,6 +66,94 @@ impl Process {
         };
         self.actions.push_back(Action::Finish { operation: request.operation, outcome: Box::new(outcome) });
         None
+    }
+
+    /// Releases the process in the midst of what supervision is doing; what people must know of that.
+    pub(super) fn let_go(&mut self) -> Option<String> {
+        self.release();
+        if self.current.is_some() {
+            return None;
+        }
+        match &self.work {
+            Work::Launch { .. } if !self.scheduled && self.record.life.is_none() => {
+                self.actions.push_back(Action::EndCommand { ticket: self.commands });
+                None
+            }
+            // Its stop command has not begun.
+            Work::Halt { .. } if self.evicting.is_some() && self.announced.take().is_some() => {
+                self.actions.push_back(Action::EndCommand { ticket: self.commands });
+                self.commands += 1;
+                self.evicting = None;
+                self.work = Work::Rest;
+                None
+            }
+            Work::Rest
+            | Work::Wait { .. }
+            | Work::Look
+            | Work::Launch { .. }
+            | Work::Seek { .. }
+            | Work::Clear { .. }
+            | Work::Settle { .. }
+            | Work::Halt { .. }
+            | Work::Fade { .. }
+            | Work::Reload { .. } => {
+                let why = match self.evicting? {
+                    Eviction::Excess => "for its use of resources",
+                    Eviction::Unhealthy => "because it is unhealthy",
+                };
+                Some(format!(
+                    "success: released, but the process was already being ended {why}; it is not started again"
+                ))
+            }
+        }
+    }
+
+    /// When the operation under way gives way to one that waits. None: it need not.
+    pub(super) fn gives_way_at(&self) -> Option<Time> {
+        let current = self.current.as_ref().filter(|current| current.cut_short.is_none())?;
+        let checks = match &self.work {
+            Work::Seek { .. } | Work::Settle { .. } => current.spec.policy.last_start_check().duration(),
+            Work::Rest
+            | Work::Wait { .. }
+            | Work::Look
+            | Work::Launch { .. }
+            | Work::Clear { .. }
+            | Work::Halt { .. }
+            | Work::Fade { .. }
+            | Work::Reload { .. } => Duration::ZERO,
+        };
+        let at = current.since + GIVES_WAY_AFTER + checks.min(CHECKS_MAX);
+        self.queue.iter().any(|later| overrides(later.kind, current.request.kind) && later.expires > at).then_some(at)
+    }
+
+    pub(super) fn give_way(&mut self, now: Time) {
+        let Some(current) = &mut self.current else { return };
+        let kind = current.request.kind;
+        let Some(by) = self.queue.iter().map(|later| later.kind).find(|later| overrides(*later, kind)) else { return };
+        current.cut_short = Some(CutShort::Overridden { by });
+        if !current.begun {
+            self.looks += 1; // what the look sees is of no more use
+            let message = format!("interrupted by a later {by} before it began: nothing was done");
+            return self.fail(now, Code::CommandFailed, message);
+        }
+        match &self.work {
+            // The process is known, so that the later operation can be about it.
+            Work::Launch { since: Some(_), .. } if self.record.life.is_some() => {
+                let failure = self.cut_failure("start command");
+                self.detach_command();
+                self.fail(now, failure.code, failure.message);
+            }
+            Work::Rest
+            | Work::Wait { .. }
+            | Work::Look
+            | Work::Launch { .. }
+            | Work::Seek { .. }
+            | Work::Clear { .. }
+            | Work::Settle { .. }
+            | Work::Halt { .. }
+            | Work::Fade { .. }
+            | Work::Reload { .. } => self.cut_begun(now),
+        }
     }
 
     /// Makes supervision give way to an operation that has just been queued.
@@ -81,6 +195,12 @@ impl Process {
 
     /// The process is known, so that the operation can be about it; the command ends with it.
     fn leave_command(&mut self, now: Time) {
+        self.detach_command();
+        self.work = Work::Rest;
+        self.rest(now);
+    }
+
+    pub(super) fn detach_command(&mut self) {
         self.actions.push_back(Action::Detach { ticket: self.commands });
         self.commands += 1;
         self.record.running = None;
@@ -88,7 +208,27 @@ impl Process {
         self.dirty = true;
         self.scheduled = false;
         self.announced = None;
-        self.work = Work::Rest;
-        self.rest(now);
+    }
+}
+
+/// Whether an operation that comes later need not wait for the end of one that takes long.
+fn overrides(later: OperationKind, current: OperationKind) -> bool {
+    match (later, current) {
+        (
+            OperationKind::Stop | OperationKind::Kill,
+            OperationKind::Start | OperationKind::Restart | OperationKind::Reload,
+        )
+        | (OperationKind::Kill, OperationKind::Stop) => true,
+        (
+            OperationKind::Start
+            | OperationKind::Stop
+            | OperationKind::Restart
+            | OperationKind::Reload
+            | OperationKind::Kill
+            | OperationKind::Manage
+            | OperationKind::Release
+            | OperationKind::Status,
+            _,
+        ) => false,
     }
 }

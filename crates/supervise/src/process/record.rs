@@ -31,8 +31,12 @@ pub struct Record {
     /// What the last life may have left behind: ended before the next one is started.
     #[serde(default)]
     pub remains: Option<Box<Remains>>,
+    /// The process of this name before it was unregistered and registered again.
+    #[serde(default)]
+    pub elder: Option<Box<Elder>>,
     /// The life that an operator's stop or kill was carried out on. Its end is wanted, however late it
-    /// comes and whatever the operation's outcome was: nothing is started after it.
+    /// comes and whatever the operation's outcome was: nothing is started after it, and what it leaves behind
+    /// is ended.
     #[serde(default)]
     pub unwanted: Option<Incarnation>,
     /// Starts by supervision since the last operation or stable run.
@@ -58,6 +62,17 @@ pub struct Record {
     /// The same in time since boot, for a cycle.
     #[serde(default)]
     pub planned: Option<Time>,
+}
+
+/// A process that was unregistered. While it lives nobody touches what belongs to it; what it leaves behind is
+/// ended before the next one of its name is started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Elder {
+    /// None: it had ended before it was forgotten.
+    pub life: Option<Incarnation>,
+    /// As in [`Remains`].
+    pub since: u64,
+    pub launched: bool,
 }
 
 /// One of several processes of one spec.
@@ -109,6 +124,7 @@ impl Record {
             life: None,
             since: None,
             remains: None,
+            elder: None,
             unwanted: None,
             attempts: 0,
             last_launch: None,
@@ -127,6 +143,7 @@ impl Record {
         self.life = None;
         self.since = None;
         self.remains = None;
+        self.elder = None;
         self.unwanted = None;
         self.launch = None;
         self.running = None;

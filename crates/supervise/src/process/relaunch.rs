@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use proctor_model::{Code, Incarnation};
 
-use super::work::{Mood, Work};
+use super::work::{AfterClear, Mood, Work};
 use super::{Action, CommandKind, Launch, Notice, Process, Running};
 use crate::Time;
 
@@ -16,7 +16,7 @@ use crate::Time;
 const JITTER_PART: u32 = 10;
 /// The starts after a reboot are spread over this: a whole rack may come back at the same moment.
 const AFTER_REBOOT: Duration = Duration::from_secs(5);
-const POSTPONED: Duration = Duration::from_secs(1);
+pub(super) const POSTPONED: Duration = Duration::from_secs(1);
 const SEEK_PAUSE: Duration = Duration::from_millis(50);
 
 impl Process {
@@ -59,7 +59,7 @@ impl Process {
         self.commands += 1;
         self.actions.push_back(Action::Rejoin { ticket: self.commands, command, kind, until });
         self.work = work;
-        self.cancel_resumed(now);
+        self.cut_resumed(now);
         true
     }
 
@@ -76,6 +76,7 @@ impl Process {
             self.work = Work::Seek { old, until, next, pause: SEEK_PAUSE, mood: Mood::Patient };
             return;
         }
+        self.leave_launch_behind(now);
         self.dirty |= self.record.launch.take().is_some();
         if !self.queue.is_empty() || !self.wants_to_run() {
             return self.rest_after_look(now);
@@ -95,6 +96,8 @@ impl Process {
     fn rest_after_look(&mut self, now: Time) {
         if let Some(request) = super::pop(&mut self.queue) {
             self.begin(now, request);
+        } else if self.has_unwanted_remains() {
+            self.clear(now, AfterClear::Swept);
         }
     }
 

@@ -9,6 +9,7 @@ use proctor_model::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::Elder;
 use crate::Time;
 use crate::limit::Breach;
 
@@ -56,11 +57,13 @@ pub enum Event {
         ticket: Ticket,
         end: CommandEnd,
     },
-    /// What was left behind is ended: how many that were, and how many are there after SIGKILL.
+    /// What was left behind is ended: how many that were, and how many are there after SIGKILL. What an
+    /// elder left behind is not touched while it lives.
     Cleared {
         ticket: Ticket,
         ended: usize,
         left: usize,
+        elder_lives: bool,
     },
     /// The health command ended.
     Checked {
@@ -156,10 +159,12 @@ pub enum Action {
     /// Answered by [`Event::TreeKilled`]: many kills may be waiting for their turn.
     KillTree(Incarnation),
     /// End what an earlier life or a failed start has left behind: SIGTERM, and SIGKILL after `grace`.
-    /// Nothing that is known as the process runs, and nothing is started before the answer.
+    /// Nothing that is known as the process runs, and nothing is started before the answer. What `elder` left
+    /// behind goes with it, unless that still lives.
     Clear {
         ticket: Ticket,
-        remains: Remains,
+        remains: Option<Remains>,
+        elder: Option<Box<Elder>>,
         grace: Duration,
     },
     /// The operation begins to have effects: to be on disk before the next action is carried out.
@@ -256,5 +261,10 @@ pub enum Notice {
     /// A run by schedule has ended.
     RunEnded {
         exit: Option<Exit>,
+    },
+    /// A run by schedule could not begin before it was too late for it.
+    RunMissed {
+        planned: i64,
+        reason: String,
     },
 }

@@ -63,6 +63,8 @@ pub(super) enum AfterClear {
     NotRunning(Failure),
     /// Supervision has ended a life that it wants back.
     Evicted,
+    /// A life has ended that an operator's stop or kill had failed on.
+    Swept,
 }
 
 /// How the search for a life goes on when a look finds none.

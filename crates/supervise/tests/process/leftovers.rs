@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
-use proctor_model::{Code, OperationKind};
+use proctor_model::{Code, Lifetime, OperationKind};
+
+use proctor_supervise::Notice;
 
 use super::world::{Habits, World, spec};
-use super::{code_of, running};
+use super::{code_of, period, running};
 
 fn forking() -> Habits {
     Habits { children: 2, ..Habits::default() }
@@ -113,4 +115,149 @@ fn a_release_while_leftovers_are_ended_is_followed_by_no_start() {
     assert_eq!(world.outcome(release).map(|outcome| outcome.code), Some(Code::Success));
 
     assert_eq!((world.launches.len(), world.is_alive()), (launches, false));
+}
+
+/// A managed periodic process whose runs leave two processes behind.
+fn leaving_runs(habits: Habits) -> World {
+    let spec = spec(|spec| {
+        spec.policy.lifetime = Lifetime::Periodic;
+        spec.policy.cycle = Some(period(60));
+    });
+    let mut world = World::new(spec, Habits { appears_after_ms: None, start_forks: 2, ..habits });
+    code_of(&mut world, OperationKind::Manage);
+    world
+}
+
+#[test]
+fn a_stop_or_kill_of_a_scheduled_run_leaves_nothing_of_it() {
+    for kind in [OperationKind::Stop, OperationKind::Kill] {
+        let mut world = leaving_runs(Habits { start_takes_ms: 600_000, ..Habits::default() });
+        world.due();
+        world.pass(Duration::from_secs(2));
+        assert_eq!(world.descendants(), 2);
+
+        assert_eq!(code_of(&mut world, kind), Code::Success);
+
+        assert_eq!(world.descendants(), 0, "{kind}");
+    }
+}
+
+#[test]
+fn what_a_run_left_behind_is_ended_before_the_next_one_and_by_a_stop() {
+    let mut world = leaving_runs(Habits::default());
+    for _ in 0..3 {
+        world.due();
+        world.pass(Duration::from_secs(60));
+        assert_eq!(world.descendants(), 2, "those of the last run");
+    }
+
+    world.crash_agent(true);
+    assert_eq!(code_of(&mut world, OperationKind::Stop), Code::NotRunning);
+
+    assert_eq!(world.descendants(), 0);
+}
+
+#[test]
+fn what_a_process_that_ran_once_left_behind_is_ended_before_it_runs_again() {
+    let spec = spec(|spec| spec.policy.lifetime = Lifetime::Once);
+    let mut world = World::new(spec, Habits { appears_after_ms: None, start_forks: 2, ..Habits::default() });
+
+    for _ in 0..2 {
+        assert_eq!(code_of(&mut world, OperationKind::Start), Code::Success);
+        assert_eq!(world.descendants(), 2);
+    }
+}
+
+#[test]
+fn a_run_that_finds_no_command_slot_is_tried_again_within_its_period() {
+    let mut world = leaving_runs(Habits { no_slot: true, ..Habits::default() });
+    world.due();
+    world.pass(Duration::from_secs(20));
+    assert_eq!(world.launches.len(), 0);
+
+    world.habits.no_slot = false;
+    world.pass(Duration::from_secs(10));
+
+    assert_eq!(world.launches.len(), 1);
+    assert!(!world.notices.iter().any(|(_, notice)| matches!(notice, Notice::RunMissed { .. })));
+}
+
+#[test]
+fn a_run_that_never_finds_a_command_slot_is_reported_as_missed() {
+    let mut world = leaving_runs(Habits { no_slot: true, ..Habits::default() });
+    world.due();
+    world.pass(Duration::from_secs(60));
+
+    world.due();
+    world.habits.no_slot = false;
+    world.pass(Duration::from_secs(60));
+
+    let missed = |(_, notice): &(_, Notice)| {
+        let Notice::RunMissed { planned, .. } = notice else { return None };
+        Some(*planned)
+    };
+    assert_eq!(world.notices.iter().filter_map(missed).collect::<Vec<_>>(), [1]);
+    assert_eq!((world.launches.len(), world.machine.planned_at()), (1, Some(2)));
+}
+
+#[test]
+fn a_run_whose_command_has_not_begun_when_the_agent_crashes_is_not_remembered_as_run() {
+    let mut world = leaving_runs(Habits { no_slot: true, ..Habits::default() });
+    world.due();
+    world.pass(Duration::from_secs(3));
+
+    world.crash_agent(true);
+
+    assert_eq!(world.machine.planned_at(), None, "so the schedule catches it up");
+}
+
+#[test]
+fn the_workers_of_an_unregistered_process_do_not_stay_beside_those_of_the_next_one() {
+    for (ends_before, crash) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut world = running(forking());
+        code_of(&mut world, OperationKind::Release);
+        if ends_before {
+            world.kill_outside();
+            world.pass(Duration::from_secs(1));
+        }
+        world.forget();
+        assert!(world.forget_machine(), "nothing is under way for it");
+        world.kill_outside();
+        world.assign(2, spec(|_| {}));
+        if crash {
+            world.crash_agent(true);
+        }
+
+        // The world asserts that nothing of an earlier life is there when a start command runs.
+        assert_eq!(code_of(&mut world, OperationKind::Start), Code::Success);
+
+        assert_eq!(world.descendants(), 2);
+    }
+}
+
+#[test]
+fn what_belongs_to_an_unregistered_process_that_lives_is_adopted_with_it_and_ended_with_it() {
+    let mut world = running(Habits { start_forks: 1, ..forking() });
+
+    assert!(world.replace());
+    world.pass(Duration::from_secs(1));
+    assert_eq!(code_of(&mut world, OperationKind::Stop), Code::Success);
+
+    assert_eq!(world.descendants(), 0, "also what its start command forked before it");
+}
+
+#[test]
+fn the_late_end_of_a_life_on_which_a_stop_had_failed_leaves_nothing_behind() {
+    for crash in [false, true] {
+        let mut world = running(Habits { dies_after_ms: Some(60_000), ..forking() });
+        assert_eq!(code_of(&mut world, OperationKind::Stop), Code::CheckFailed);
+        if crash {
+            world.crash_agent(true);
+        }
+
+        world.pass(Duration::from_secs(60));
+
+        assert!(!world.is_alive() && !world.machine.managed());
+        assert_eq!(world.descendants(), 0);
+    }
 }

@@ -121,3 +121,117 @@ fn a_kill_during_an_eviction_does_not_wait_for_its_stop_command() {
     assert_eq!(world.outcome(kill).expect("it does not wait").code, Code::NotRunning);
     assert!(!world.is_alive() && !world.machine.managed());
 }
+
+#[test]
+fn a_release_before_the_stop_command_of_an_eviction_has_begun_spares_the_process() {
+    let mut world = running(Habits::default());
+    world.exceed_cpu();
+    let pid = world.pid();
+
+    let release = world.request(OperationKind::Release);
+    world.pass(Duration::from_secs(60));
+
+    assert_eq!(world.outcome(release).unwrap().message, "success");
+    assert_eq!(world.pid(), pid, "nothing had been done to it");
+}
+
+#[test]
+fn a_release_during_an_eviction_says_that_the_process_is_being_ended() {
+    for stop_takes_ms in [20, 9000] {
+        let mut world = running(Habits { stop_takes_ms, dies_after_ms: Some(5000), ..Habits::default() });
+        world.exceed_cpu();
+        world.pass(Duration::from_secs(1));
+
+        let release = world.request(OperationKind::Release);
+        let outcome = world.outcome(release).expect("at once").clone();
+        world.pass(Duration::from_secs(600));
+
+        assert_eq!(outcome.code, Code::Success);
+        assert!(outcome.message.contains("already being ended for its use of resources"), "{}", outcome.message);
+        assert!(!world.is_alive() && !world.machine.managed());
+    }
+}
+
+#[test]
+fn a_released_process_is_not_brought_up_by_a_relaunch_whose_start_command_hangs() {
+    for unregistered in [false, true] {
+        let mut world = relaunching();
+        match unregistered {
+            true => world.forget(),
+            false => drop(world.request(OperationKind::Release)),
+        }
+
+        world.pass(Duration::from_secs(3600));
+
+        assert!(!world.is_alive() && !world.machine.managed());
+    }
+}
+
+#[test]
+fn a_stop_or_kill_does_not_wait_for_a_start_that_hangs() {
+    for kind in [OperationKind::Stop, OperationKind::Kill] {
+        for waits in [0, 30] {
+            let hanging = Habits { start_takes_ms: 600_000, start_forks: 2, ..Habits::default() };
+            let mut world = World::new(spec(|spec| spec.policy.op_timeout = super::secs(600)), hanging);
+            let start = world.request(OperationKind::Start);
+            world.pass(Duration::from_secs(waits));
+
+            let later = world.request(kind);
+            world.pass(Duration::from_secs(8));
+
+            let outcome = world.outcome(start).expect("it gives way");
+            assert_eq!(outcome.code, Code::CommandFailed);
+            let expected = format!("the start was interrupted by a later {kind} while its start command was under way");
+            assert!(outcome.message.starts_with(&expected), "{}", outcome.message);
+            assert_eq!(world.outcome(later).expect("it does not wait").code, Code::NotRunning);
+            assert_eq!((world.descendants(), world.is_alive(), world.machine.managed()), (0, false, false));
+        }
+    }
+}
+
+#[test]
+fn a_kill_does_not_wait_for_a_stop_that_hangs_nor_for_a_long_check() {
+    let mut stopping = running(Habits { stop_takes_ms: 50_000, ..Habits::default() });
+    let stop = stopping.request(OperationKind::Stop);
+    let mut checked = World::new(spec(|spec| spec.policy.start_check = super::secs(300)), Habits::default());
+    let start = checked.request(OperationKind::Start);
+    for (mut world, earlier) in [(stopping, stop), (checked, start)] {
+        world.pass(Duration::from_secs(1));
+
+        let kill = world.request(OperationKind::Kill);
+        world.pass(Duration::from_secs(20));
+
+        let message = &world.outcome(earlier).expect("it gives way").message;
+        assert!(message.contains("was interrupted by a later kill"), "{message}");
+        assert_eq!(world.outcome(kill).expect("it does not wait").code, Code::Success);
+        assert!(!world.is_alive() && !world.machine.managed());
+    }
+}
+
+#[test]
+fn a_start_in_the_foreground_that_gives_way_to_a_stop_is_stopped_by_its_command() {
+    let foreground = Habits { foreground: true, ..Habits::default() };
+    let mut world = World::new(spec(|spec| spec.policy.start_check = super::secs(300)), foreground);
+    let start = world.request(OperationKind::Start);
+    world.pass(Duration::from_secs(10));
+    assert!(world.is_alive());
+
+    let stop = world.request(OperationKind::Stop);
+    world.pass(Duration::from_secs(5));
+
+    assert_eq!(world.outcome(start).unwrap().code, Code::CommandFailed);
+    assert_eq!(world.outcome(stop).unwrap().code, Code::Success);
+    assert!(world.ran.contains(&stop), "by its stop command");
+}
+
+#[test]
+fn nobody_gives_way_to_a_stop_whose_time_is_over_first() {
+    let mut world = World::new(spec(|_| {}), Habits { start_takes_ms: 20_000, ..Habits::default() });
+    let start = world.request(OperationKind::Start);
+
+    let stop = world.request_until(OperationKind::Stop, Duration::from_secs(2));
+    world.pass(Duration::from_secs(60));
+
+    assert_eq!(world.outcome(start).unwrap().code, Code::Success);
+    assert_eq!(world.outcome(stop).unwrap().code, Code::CommandFailed);
+}

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use proctor_model::OperationKind;
+use proctor_model::{Lifetime, OperationKind};
 use proctor_supervise::Time;
 use proptest::prelude::*;
 
+use super::period;
 use super::world::{Habits, Mark, World, spec};
 
 #[derive(Clone, Debug)]
@@ -20,6 +21,10 @@ enum Step {
     Pass(u64),
     Habits(Habits),
     Exceed,
+    /// A run by schedule is due.
+    Due,
+    /// Unregistered and registered again.
+    Replace,
 }
 
 fn any_habits() -> impl Strategy<Value = Habits> {
@@ -32,9 +37,20 @@ fn any_habits() -> impl Strategy<Value = Habits> {
         prop_oneof![4 => Just(0), 1 => Just(1)],
         prop_oneof![4 => (0..8000u64).prop_map(Some), 1 => Just(None)],
         (0..20_000u64, 0..8000u64, 0..3u32),
+        (0..3u32, prop_oneof![6 => Just(false), 1 => Just(true)]),
     )
         .prop_map(
-            |(start_takes_ms, start_exit, appears, lives_ms, stop_takes_ms, stop_exit, dies_after_ms, kills)| {
+            |(
+                start_takes_ms,
+                start_exit,
+                appears,
+                lives_ms,
+                stop_takes_ms,
+                stop_exit,
+                dies_after_ms,
+                kills,
+                starts,
+            )| {
                 Habits {
                     start_takes_ms,
                     start_exit,
@@ -48,6 +64,8 @@ fn any_habits() -> impl Strategy<Value = Habits> {
                     kill_sent_after_ms: kills.0,
                     killed_after_ms: kills.1,
                     children: kills.2,
+                    start_forks: starts.0,
+                    no_slot: starts.1,
                     children_resist: false,
                     foreground: false,
                     health_exit: Some(0),
@@ -70,6 +88,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         6 => (0..30_000u64).prop_map(Step::Pass),
         2 => any_habits().prop_map(Step::Habits),
         1 => Just(Step::Exceed),
+        1 => Just(Step::Due),
+        1 => Just(Step::Replace),
     ]
 }
 
@@ -84,11 +104,16 @@ proptest! {
     fn whatever_happens_every_operation_ends_once_and_retries_stay_inside_policy(
         first in any_habits(),
         restart_cmd in any::<bool>(),
+        periodic in prop::bool::weighted(0.3),
         steps in prop::collection::vec(any_step(), 1..40),
     ) {
         let spec = spec(|spec| {
             if restart_cmd {
                 spec.control.restart = Some("restart".parse().unwrap());
+            }
+            if periodic {
+                spec.policy.lifetime = Lifetime::Periodic;
+                spec.policy.cycle = Some(period(60));
             }
         });
         let mut world = World::new(spec, first);
@@ -110,6 +135,8 @@ proptest! {
                 Step::Pass(millis) => world.pass(Duration::from_millis(millis)),
                 Step::Habits(habits) => world.habits = habits,
                 Step::Exceed => world.exceed(),
+                Step::Due => world.due(),
+                Step::Replace => { disturbed = true; world.replace(); }
             }
         }
         world.crash_after = None;
@@ -119,7 +146,7 @@ proptest! {
             prop_assert!(world.outcome(operation).is_some(), "an operation never ended");
         }
         prop_assert!(world.has_elder(), "what is older than every launch was ended");
-        if !disturbed {
+        if !disturbed && !periodic {
             check_retries(&world)?;
         }
     }

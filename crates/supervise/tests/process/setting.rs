@@ -16,6 +16,10 @@ pub(crate) struct Habits {
     /// How the health command exits; None: it gets no turn.
     pub health_exit: Option<i32>,
     pub health_takes_ms: u64,
+    /// What the start command forks beside the process, and lives on when the command is ended.
+    pub start_forks: u32,
+    /// Commands of supervision get no slot among those of the host.
+    pub no_slot: bool,
     /// What a life forks; they outlive it.
     pub children: u32,
     /// Not even SIGKILL ends them.
@@ -41,6 +45,8 @@ impl Default for Habits {
             foreground: false,
             health_exit: Some(0),
             health_takes_ms: 10,
+            start_forks: 0,
+            no_slot: false,
             children: 0,
             children_resist: false,
             lives_ms: None,

@@ -43,17 +43,60 @@ fn after_a_reboot_a_managed_process_is_started_once() {
 }
 
 #[test]
-fn a_crash_between_intent_and_command_ends_the_start_without_running_it() {
+fn a_start_whose_command_has_not_run_when_the_agent_crashes_goes_on_with_it() {
     let mut world = resident(Habits::default());
     world.crash_after = Some(2); // the look, then the intent is on disk and the command is not run
     let start = world.request(OperationKind::Start);
 
     world.pass(Duration::from_secs(100));
 
-    let outcome = world.outcome(start).unwrap();
+    assert_eq!(world.outcome(start).unwrap().code, Code::Success);
+    assert_eq!(world.launches.len(), 1);
+}
+
+#[test]
+fn a_restart_that_is_cut_by_a_crash_anywhere_is_carried_on_and_says_so() {
+    let mut failed = Vec::new();
+    for crash_after in 0..24 {
+        let mut world = running(Habits { children: 1, ..Habits::default() });
+        world.crash_after = Some(crash_after);
+        let before = world.pid();
+        let restart = world.request(OperationKind::Restart);
+
+        world.pass(Duration::from_secs(60));
+
+        let outcome = world.outcome(restart).unwrap();
+        let by_supervision = world.launches.iter().any(|(_, by_operation)| !by_operation);
+        if outcome.code == Code::Success {
+            assert!(world.pid() != before && !by_supervision, "after {crash_after} actions");
+        } else {
+            failed.push((outcome.code, outcome.message.clone()));
+        }
+        assert!(world.is_alive() && world.machine.managed(), "after {crash_after} actions");
+    }
+    failed.dedup();
+    // The command may have run, and is not run again.
+    let of_stop = (Code::CheckFailed, "stop: process 102 is still alive after 5 s".to_owned());
+    let of_start = (Code::CheckFailed, "restart: the process is not alive: it is dead".to_owned());
+    assert_eq!(failed, [of_stop, of_start]);
+}
+
+#[test]
+fn a_restart_whose_time_was_over_while_the_agent_was_down_says_who_starts_the_process() {
+    let mut world = running(Habits::default());
+    let restart = world.request(OperationKind::Restart);
+    while world.is_alive() {
+        world.pass(Duration::from_millis(1));
+    }
+    world.suspend(Duration::from_secs(3600));
+
+    world.crash_agent(true);
+    world.pass(Duration::from_secs(20));
+
+    let outcome = world.outcome(restart).unwrap();
     assert_eq!(outcome.code, Code::CommandFailed);
-    assert_eq!(outcome.message, "the agent restarted before the start command was run");
-    assert_eq!(world.launches.len(), 0);
+    assert!(outcome.message.ends_with("it is managed, so it is started now by supervision"), "{}", outcome.message);
+    assert!(world.is_alive());
 }
 
 #[test]

@@ -15,7 +15,7 @@ use proctor_model::{
     BootId, Code, CommandEnd, CommandResult, Exit, Incarnation, Look, OperationId, OperationKind, Outcome, Phase,
     ProcessKey, Signal, Spec, TaskId,
 };
-use proctor_supervise::{Action, Breach, Event, Excess, Notice, Process, Record, Request, Resource, Time};
+use proctor_supervise::{Action, Breach, Elder, Event, Excess, Notice, Process, Record, Request, Resource, Time};
 
 use commands::{Command, end_of};
 
@@ -67,6 +67,9 @@ pub(crate) struct World {
     pub crash_after: Option<usize>,
     seed: u64,
     spec: Arc<Spec>,
+    registered_at: i64,
+    /// The planned time of the newest run.
+    planned: i64,
     due: BTreeMap<(Time, u64), Due>,
     order: u64,
     agent: u32,
@@ -89,6 +92,8 @@ pub(crate) struct World {
     foreground: Option<i32>,
     /// Operations of which a command has run.
     pub ran: BTreeSet<OperationId>,
+    /// The same with the command: none runs twice for one operation.
+    ran_commands: BTreeSet<(OperationId, &'static str)>,
     cancelled: BTreeSet<OperationId>,
     /// Cancelled before they began: no command of theirs may ever run.
     never: BTreeSet<OperationId>,
@@ -130,6 +135,8 @@ impl World {
             crash_after: None,
             seed,
             spec,
+            registered_at: 1,
+            planned: 0,
             due: BTreeMap::new(),
             order: 0,
             agent: 0,
@@ -147,6 +154,7 @@ impl World {
             commands: Vec::new(),
             foreground: None,
             ran: BTreeSet::new(),
+            ran_commands: BTreeSet::new(),
             cancelled: BTreeSet::new(),
             never: BTreeSet::new(),
             watched: Vec::new(),
@@ -166,9 +174,14 @@ impl World {
 
     /// Asks for an operation now; its id tells the tests apart.
     pub(crate) fn request(&mut self, kind: OperationKind) -> OperationId {
+        self.request_until(kind, Duration::from_secs(100_000))
+    }
+
+    /// As [`Self::request`]; it must begin in time.
+    pub(crate) fn request_until(&mut self, kind: OperationKind, within: Duration) -> OperationId {
         let index = u32::try_from(self.requested.len()).unwrap();
         let operation = OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), index);
-        let expires = self.now + Duration::from_secs(100_000);
+        let expires = self.now + within;
         let request = Request { operation, kind, spec: Some(self.spec.clone()), expires };
         self.requested.insert(operation, request.clone());
         self.feed(Event::Requested(request));
@@ -201,11 +214,32 @@ impl World {
     /// The control plane registers the process, or does so again.
     pub(crate) fn assign(&mut self, registered_at: i64, spec: Arc<Spec>) {
         self.spec = spec.clone();
+        self.registered_at = registered_at;
         self.feed(Event::Assigned { spec, managed: false, registered_at });
     }
 
     pub(crate) fn forget(&mut self) {
         self.feed(Event::Forgotten);
+    }
+
+    /// Unregisters the process, and registers one of its name. False: something is still under way for it.
+    pub(crate) fn replace(&mut self) -> bool {
+        self.forget();
+        let is_forgotten = self.forget_machine();
+        self.assign(self.registered_at + 1, self.spec.clone());
+        is_forgotten
+    }
+
+    /// As the driver does with a process that is no longer registered and rests.
+    pub(crate) fn forget_machine(&mut self) -> bool {
+        let is_forgettable = self.machine.is_forgettable();
+        if is_forgettable {
+            let mut next = Process::new(self.machine.key().clone(), self.spec.clone(), self.seed);
+            self.machine.estate().into_iter().for_each(|elder| next.inherit(elder));
+            self.machine = next;
+            self.watched.clear();
+        }
+        is_forgettable
     }
 
     /// A limit condemns the present life.
@@ -241,7 +275,8 @@ impl World {
     }
 
     pub(crate) fn due(&mut self) {
-        self.feed(Event::Due { planned: 0, since_boot: None });
+        self.planned += 1;
+        self.feed(Event::Due { planned: self.planned, since_boot: None });
     }
 
     pub(crate) fn outcome(&self, operation: OperationId) -> Option<&Outcome> {
@@ -285,7 +320,7 @@ impl World {
         // The control plane delivers again what has no outcome.
         let open: Vec<Request> =
             self.requested.values().filter(|r| !self.outcomes.contains_key(&r.operation)).cloned().collect();
-        self.feed(Event::Assigned { spec: self.spec.clone(), managed: false, registered_at: 1 });
+        self.assign(self.registered_at, self.spec.clone());
         for request in open {
             if !self.machine.has_operation(&request.operation) && !self.outcomes.contains_key(&request.operation) {
                 assert!(!self.begun.contains_key(&request.operation), "an operation that had begun runs again");
@@ -427,19 +462,23 @@ impl World {
                 self.notices.push((self.now, notice));
             }
             Action::Detach { .. } => self.launch_commands -= 1,
-            Action::Clear { ticket, remains, .. } => {
+            Action::Clear { ticket, remains, elder, .. } => {
                 assert!(self.life.is_none() || self.watched.is_empty(), "a known life is swept away");
-                let is_swept = |life: &mut Incarnation| life.start_ticks >= remains.since;
+                let lives = |elder: &Elder| elder.life.is_some() && elder.life == self.life;
+                let elder_lives = elder.as_ref().is_some_and(|elder| lives(elder));
+                let elder = elder.filter(|_| !elder_lives).map(|elder| elder.since);
+                let since = remains.map(|remains| remains.since).into_iter().chain(elder).min().unwrap_or(u64::MAX);
+                let is_swept = |life: &mut Incarnation| life.start_ticks >= since;
                 let mut ended = usize::from(!self.by_hand && self.life.take_if(is_swept).is_some());
                 // All that the start left behind is in its cgroup, also what is still to show itself.
                 let before = self.due.len();
                 self.due.retain(|_, due| !matches!(due, Due::Appears));
                 let unborn = before - self.due.len();
                 self.launch_commands -= u32::try_from(unborn).unwrap();
-                let descendants = self.end_descendants(remains.since);
+                let descendants = self.end_descendants(since);
                 ended += unborn + descendants;
                 let left = if self.habits.children_resist { descendants } else { 0 };
-                self.tell(5, Event::Cleared { ticket, ended, left });
+                self.tell(5, Event::Cleared { ticket, ended, left, elder_lives });
             }
             Action::Check { ticket, .. } => {
                 self.checks.push(self.now);

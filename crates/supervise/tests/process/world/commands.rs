@@ -5,6 +5,9 @@ use proctor_supervise::{CommandKind, Event};
 
 use super::{Due, Mark, World};
 
+/// How long supervision waits for a command slot.
+const SLOT_PATIENCE_MS: u64 = 5000;
+
 /// A command of the process. Until it may proceed it does nothing, and it vanishes with its agent.
 #[derive(Debug)]
 pub(super) struct Command {
@@ -19,8 +22,12 @@ pub(super) struct Command {
 
 impl World {
     pub(super) fn announce(&mut self, ticket: u64, kind: CommandKind, operation: Option<OperationId>) {
-        let life = self.next_life();
         let agent = self.agent;
+        if self.habits.no_slot && operation.is_none() {
+            let end = CommandEnd { result: CommandResult::Postponed, output: String::new() };
+            return self.tell(SLOT_PATIENCE_MS, Event::CommandEnded { ticket, end });
+        }
+        let life = self.next_life();
         self.commands.push(Command { life: life.clone(), kind, agent, ticket, operation, proceeds: false });
         self.tell(1, Event::CommandBegun { ticket, command: life });
     }
@@ -33,6 +40,7 @@ impl World {
         if let Some(operation) = operation {
             assert!(!self.never.contains(&operation), "a cancelled operation runs");
             self.ran.insert(operation);
+            assert!(self.ran_commands.insert((operation, kind.as_str())), "a command of an operation runs again");
         }
         let takes = match kind {
             CommandKind::Start | CommandKind::Restart => {
@@ -50,6 +58,10 @@ impl World {
                 }
                 if kind == CommandKind::Restart {
                     self.kill_outside();
+                }
+                for _ in 0..self.habits.start_forks {
+                    let child = self.next_life().start_ticks;
+                    self.descendants.push(child);
                 }
                 self.habits.start_takes_ms
             }
