@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use proctor_testkit::{Agent, Fleet, Subject, eventually, skip};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::disk::SmallDisk;
 use crate::{code, hosts};
 
 const IP: &str = "127.0.0.1";
@@ -94,36 +95,6 @@ async fn server_and_agent_work_after_the_readers_of_their_logs_have_gone() {
 
     works(&fleet, &subject).await;
     assert!(agent.state_dir().exists());
-}
-
-/// A small file system for the server's data, as long as the test runs.
-struct SmallDisk {
-    path: PathBuf,
-}
-
-impl SmallDisk {
-    /// None where this machine does not let us.
-    fn mount(path: PathBuf) -> Option<Self> {
-        std::fs::create_dir(&path).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=8m,mode=0700", "proctor-test"]).arg(&path);
-        mount.status().is_ok_and(|status| status.success()).then_some(Self { path })
-    }
-
-    fn fill(&self) {
-        let mut file = File::create(self.path.join("filler")).unwrap();
-        while file.write(&[0; 4096]).is_ok_and(|written| written > 0) {}
-    }
-
-    fn free(&self) {
-        std::fs::remove_file(self.path.join("filler")).unwrap();
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.path).status();
-    }
 }
 
 async fn reads(fleet: &Fleet, task: &str) {

@@ -7,6 +7,7 @@ mod cli_fleet;
 mod client;
 mod degraded;
 mod dev;
+mod disk;
 mod docs;
 mod documents;
 mod errors;

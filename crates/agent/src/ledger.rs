@@ -2,7 +2,7 @@
 //!
 //! Durable: processes with all that decides about them, operations that began with their outcome,
 //! pools, the newest generation seen, events that the server has not seen (bounded), what is left of forgotten
-//! processes. Rebuilt by
+//! processes; and, where it cannot be written, what is owed to it (`reserve`). Rebuilt by
 //! looking: what runs. Hot: one transaction for each turn of the driver, on the driver's own thread,
 //! which waits for it in any case.
 //!
@@ -15,6 +15,7 @@
 //! be read at all is put aside, not deleted, and a new one begins; pid files tell what runs.
 
 mod events;
+mod reserve;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ use std::path::{Path, PathBuf};
 use proctor_model::{BootId, Event, OperationId, OperationKind, Outcome, Pool, ProcessKey};
 use proctor_runtime::private;
 use proctor_supervise::{Elder, Record};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::spool::SPOOLED_MAX;
@@ -49,6 +51,8 @@ const STEPS: [&str; 3] = [
 const SCHEMA: u32 = STEPS.len() as u32;
 /// Agents from this schema on can go on with what this one writes: steps since only added tables.
 const OLDEST_READER: u32 = 1;
+/// The number of the newest reserve of which the ledger has everything.
+const RESERVE_TAKEN: &str = "reserve_taken";
 /// Operations that the server has acknowledged are remembered this long, against late repetitions.
 const REMEMBERED_SECS: i64 = 7 * 24 * 3600;
 
@@ -85,6 +89,8 @@ pub(crate) struct Memory {
     pub(crate) next_event: u64,
     /// Events that had to give way and of which no event has told yet.
     pub(crate) events_dropped: u64,
+    /// What is known, but not by the ledger: to be written with the first batch.
+    pub(crate) owed: Batch,
 }
 
 /// Everything one turn of the driver changes.
@@ -192,6 +198,7 @@ fn is_of_the_file(error: &rusqlite::Error) -> bool {
 pub(crate) struct Ledger {
     connection: Connection,
     spooled: events::Spooled,
+    reserve: reserve::Reserve,
     /// Whether what is written now is synced to the disk.
     is_synced: bool,
 }
@@ -199,7 +206,7 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// Opens or makes the ledger.
     pub(crate) fn open(path: &Path) -> Result<(Self, Memory), LedgerError> {
-        let (connection, memory) = match open_and_read(path) {
+        let (connection, mut memory) = match open_and_read(path) {
             Ok(opened) => opened,
             // A full disk, or one that cannot be read just now, is no reason to forget anything.
             Err(error) if !error.means_unusable() => return Err(error),
@@ -210,18 +217,30 @@ impl Ledger {
                 open_and_read(path)?
             }
         };
-        Ok((Self { connection, spooled: events::Spooled::default(), is_synced: true }, memory))
+        let taken = number_fact(&connection, RESERVE_TAKEN)
+            .map_err(|source| LedgerError::Open { path: path.to_owned(), source })?;
+        let mut reserve = reserve::Reserve::open(path);
+        reserve.apply(taken, &mut memory);
+        Ok((Self { connection, spooled: events::Spooled::default(), reserve, is_synced: true }, memory))
     }
 
-    /// Returns when the batch is written, as strongly as what it holds needs.
+    /// Returns when the batch is written, as strongly as what it holds needs. One that cannot be is in the
+    /// reserve, as far as it must not be forgotten; it must hold everything that is owed.
     pub(crate) fn commit(&mut self, batch: Box<Batch>) -> Result<(), Unwritten> {
         let written = self
             .set_synced(batch.must_be_synced())
-            .and_then(|()| commit(&mut self.connection, &batch, &mut self.spooled));
-        written.map_err(|error| {
-            self.spooled.forget();
-            Unwritten { error: LedgerError::Write(error.to_string()), batch }
-        })
+            .and_then(|()| commit(&mut self.connection, &batch, &mut self.spooled, self.reserve.number()));
+        match written {
+            Ok(()) => {
+                self.reserve.clear();
+                Ok(())
+            }
+            Err(error) => {
+                self.spooled.forget();
+                self.reserve.write(&batch);
+                Err(Unwritten { error: LedgerError::Write(error.to_string()), batch })
+            }
+        }
     }
 
     fn set_synced(&mut self, synced: bool) -> rusqlite::Result<()> {
@@ -286,6 +305,8 @@ fn make_private(path: &Path) -> std::io::Result<()> {
 
 /// Sets how the file is used and returns its schema's number; 0 for a new file.
 fn configure(connection: &Connection) -> rusqlite::Result<u32> {
+    // The files of the log stay when it is closed: on a full disk they could not be made anew.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     // A small cache: the agent reads its ledger once, at start.
@@ -408,8 +429,16 @@ fn outcome_of(connection: &Connection, operation: OperationId) -> Option<Outcome
     serde_json::from_str(&text).ok()
 }
 
-fn commit(connection: &mut Connection, batch: &Batch, spooled: &mut events::Spooled) -> rusqlite::Result<()> {
+fn commit(
+    connection: &mut Connection,
+    batch: &Batch,
+    spooled: &mut events::Spooled,
+    reserve: Option<u64>,
+) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
+    if let Some(number) = reserve {
+        set_fact(&transaction, RESERVE_TAKEN, &number.to_string())?;
+    }
     write_facts(&transaction, batch)?;
     write_processes(&transaction, batch)?;
     write_operations(&transaction, batch)?;

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use proctor_testkit::{Program, Subject, eventually, skip};
+use proctor_testkit::{Fleet, Program, Subject, eventually, skip};
 use serde_json::{Value, json};
 
 use super::{IP, Scene, until};
+use crate::disk::SmallDisk;
 
 /// A resident process whose restarts are counted over long times.
 fn patient(_: &Subject, spec: &mut Value) {
@@ -317,5 +318,50 @@ async fn b11_an_outcome_that_could_not_be_delivered_waits_for_the_control_plane(
     let row = scene.row_of(&task).await;
     assert_eq!(row["error_code"], 0, "{row}");
     assert_eq!(scene.subject.starts(), 1);
+    scene.zero_list(1).await;
+}
+
+#[tokio::test]
+async fn b12_what_was_stopped_or_released_on_a_full_disk_stays_so_when_the_agent_restarts() {
+    let fleet = Fleet::start().await.unwrap();
+    let disk = SmallDisk::mount(fleet.dir().join(format!("agent-{IP}")));
+    let Some(disk) = disk else { return skip("tmpfs cannot be mounted") };
+    let agent = fleet.agent(IP).await.unwrap();
+    let mut scene = Scene::with(fleet, agent, "stopped", patient).await;
+    let [killed, released, kept] =
+        ["killed", "released", "kept"].map(|name| Subject::new(scene.fleet.dir(), name).unwrap());
+    for subject in [&killed, &released, &kept] {
+        scene.register(subject, patient).await;
+        assert_eq!(scene.operate_on(subject, 0).await["error_code"], 0);
+    }
+    assert_eq!(scene.operate(0).await["error_code"], 0);
+
+    disk.fill();
+    assert_eq!(scene.operate(1).await["error_code"], 0);
+    assert_eq!(scene.operate_on(&killed, 9).await["error_code"], 0);
+    assert_eq!(scene.operate_on(&released, 4).await["error_code"], 0);
+    assert_eq!(scene.operate(0).await["error_code"], 65535, "it cannot be remembered");
+    for round in 0..2 {
+        scene.kill_agent().await;
+        for subject in [&released, &kept] {
+            subject.pid().into_iter().for_each(|pid| subject.kill(pid));
+        }
+        disk.fill(); // what the end of the agent has freed
+        scene.restart_agent().await;
+
+        until("supervision goes on", || kept.copies().len() == 1).await;
+        let starts = [&scene.subject, &killed, &released].map(Subject::starts);
+        assert_eq!(starts, [1, 1, 1], "round {round}");
+        assert_eq!(scene.status().await["isAuto"], false, "round {round}");
+    }
+
+    disk.free();
+    eventually("operations are taken again", || async { (scene.operate(0).await["error_code"] == 0).then_some(()) })
+        .await;
+    scene.kill_agent().await;
+    scene.restart_agent().await;
+    assert_eq!(scene.status().await["isAuto"], true, "the ledger has it");
+    assert_eq!([&killed, &released].map(Subject::starts), [1, 1]);
+    assert_eq!(scene.operate_on(&kept, 9).await["error_code"], 0);
     scene.zero_list(1).await;
 }

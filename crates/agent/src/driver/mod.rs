@@ -203,6 +203,7 @@ impl Driver {
             seed,
             host,
         };
+        driver.batch.append(memory.owed);
         if same_boot {
             driver.estates = memory.estates;
         } else {

@@ -5,7 +5,8 @@
 //! are still held do nothing, and after a crash it is as if they had never been; so what changes
 //! besides waits for company, at most [`FLUSH_PAUSE`], and so does what the server is told of it: a
 //! restart is not held up by its own report. If the ledger cannot be written, operations are refused
-//! with that reason, except stops and kills, and supervision goes on from memory.
+//! with that reason, except stops, kills and changes of management, which its reserve remembers, and supervision
+//! goes on from memory.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
