@@ -18,7 +18,6 @@ export default defineConfig({
   resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
   build: {
     target: "es2022",
-    manifest: true,
     modulePreload: { polyfill: false },
     // Data URLs would need an exception in the content security policy.
     assetsInlineLimit: 0,

@@ -15,7 +15,7 @@ type Options = { path?: string; language?: Language; rights?: Partial<Record<Ope
 
 export function sessionWith(rights: NonNullable<Options["rights"]>): Session {
   const allowed = Object.entries(rights).map(([kind, scopes]) => ({ class: kind, scopes }));
-  return { user: "ana", allowed, csrf: "c" };
+  return { user: "ana", allowed, csrf: "c", expires_at: 0 };
 }
 
 const everything = ["everything"];

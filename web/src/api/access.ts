@@ -59,6 +59,10 @@ export const createUserToken = (name: string, body: Schemas["NewUserToken"]) =>
   data(api.POST("/api/v1/users/{name}/tokens", { params: { path: { name } }, body }));
 export const deleteUserToken = (name: string, id: string) =>
   data(api.DELETE("/api/v1/users/{name}/tokens/{id}", { params: { path: { name, id } } }));
+export const setPassword = (name: string, password: string | null) =>
+  data(api.PUT("/api/v1/users/{name}/password", { params: { path: { name } }, body: { password } }));
+export const createSignInLink = (name: string) =>
+  data(api.POST("/api/v1/users/{name}/sign-in-link", { params: { path: { name } } }));
 export const createApp = (body: Schemas["NewApp"]) => data(api.POST("/api/v1/apps", { body }));
 export const rotateApp = (code: string) =>
   data(api.POST("/api/v1/apps/{code}/secret", { params: { path: { code } } }));

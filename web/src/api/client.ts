@@ -70,8 +70,3 @@ export const api = createClient<paths>({
 export async function data<T>(answer: Promise<{ data?: T }>): Promise<T> {
   return (await answer).data as T;
 }
-
-/** A call that the OpenAPI document does not describe. */
-export async function raw(path: string, init?: RequestInit): Promise<Response> {
-  return send(new URL(path, location.origin), init);
-}

@@ -558,6 +558,42 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The session of the cookie. */
+        get: operations["session"];
+        put?: never;
+        /** Opens a session, which the browser keeps in a cookie. */
+        post: operations["sign_in"];
+        /** Closes the session of the cookie. */
+        delete: operations["sign_out"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/session/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Changes the password of the user who calls, and closes all their sessions. */
+        put: operations["change_own_password"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/storage": {
         parameters: {
             query?: never;
@@ -743,6 +779,40 @@ export interface paths {
         post?: never;
         /** Forgets a user, with tokens and bindings. */
         delete: operations["delete_user"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users/{name}/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Sets or removes a user's password, and closes all their sessions. */
+        put: operations["set_user_password"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users/{name}/sign-in-link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Makes a link that signs a user in once. */
+        post: operations["create_sign_in_link"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1246,6 +1316,11 @@ export interface components {
             /** @description `everything`, `business:3`, `set:2`, `namespace:web` or `cloud:0`. */
             scope: string;
         };
+        /** @description A password that an administrator sets. */
+        NewPassword: {
+            /** @description Absent: the user signs in with a token only. */
+            password?: string | null;
+        };
         NewRole: {
             /** @description Of `read`, `operate`, `register`, `limits` and `admin`; none implies another. */
             classes: string[];
@@ -1335,6 +1410,11 @@ export interface components {
             rolling?: components["schemas"]["Rolling"] | null;
             /** @description Instead of a process: by labels, `env=prod,tier!=db,!x,y`. Resolved once, when the call is made. */
             selector?: string | null;
+        };
+        /** @description A password that a user changes. */
+        OwnPassword: {
+            current: string;
+            password: string;
         };
         /** @description Who it belongs to and what other systems call it; shown again, without effect here. */
         Ownership: {
@@ -1728,6 +1808,13 @@ export interface components {
             time_ms: number;
             version: string;
         };
+        /** @description An open session. */
+        Session: components["schemas"]["Who"] & {
+            /** @description To be sent as `x-proctor-csrf` with every call of the session that is not a GET. */
+            csrf: string;
+            /** Format: int64 */
+            expires_at: number;
+        };
         /** @description Which pools hosts are to have. */
         SetPools: {
             /** @description Instead of hosts: every enrolled one. */
@@ -1743,6 +1830,22 @@ export interface components {
         };
         /** @description A number of targets, or a share of them in percent. */
         Share: number | string;
+        /** @description How somebody signs in: with `token`, with `user` and `password`, or with the code of a one-time `link`. */
+        SignIn: {
+            /** @description Works once, for a few minutes. */
+            link?: string | null;
+            password?: string | null;
+            /** @description A user token. The session ends with it. */
+            token?: string | null;
+            user?: string | null;
+        };
+        /** @description Where a browser signs in, once. */
+        SignInLink: {
+            /** Format: int64 */
+            expires_at: number;
+            /** @description On this server: `/sign-in#link=…`. */
+            path: string;
+        };
         /** @description The state of one process at one moment, as its agent sees it. */
         Snapshot: {
             health: string;
@@ -3393,6 +3496,116 @@ export interface operations {
             503: components["responses"]["unavailable"];
         };
     };
+    session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    sign_in: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignIn"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            413: components["responses"]["body_too_large"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    sign_out: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    change_own_password: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OwnPassword"];
+            };
+        };
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            413: components["responses"]["body_too_large"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
     storage: {
         parameters: {
             query?: never;
@@ -3808,6 +4021,65 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Removed"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    set_user_password: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewPassword"];
+            };
+        };
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            413: components["responses"]["body_too_large"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    create_sign_in_link: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInLink"];
                 };
             };
             400: components["responses"]["invalid_argument"];

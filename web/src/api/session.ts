@@ -1,12 +1,11 @@
 import { queryOptions } from "@tanstack/react-query";
-import { ApiError, raw, type Schemas, setCsrf } from "./client";
+import { ApiError, api, data, type Schemas, setCsrf } from "./client";
 
-export type Session = Schemas["Who"] & { csrf: string };
+export type Session = Schemas["Session"];
 
 export type Credentials = { token: string } | { user: string; password: string } | { link: string };
 
-async function keep(answer: Response): Promise<Session> {
-  const session = (await answer.json()) as Session;
+function keep(session: Session): Session {
   setCsrf(session.csrf);
   return session;
 }
@@ -16,7 +15,7 @@ export const sessionQuery = queryOptions({
   queryKey: ["session"],
   queryFn: async (): Promise<Session | null> => {
     try {
-      return await keep(await raw("/api/v1/session"));
+      return keep(await data(api.GET("/api/v1/session")));
     } catch (error) {
       if (error instanceof ApiError && error.status === 401) return null;
       throw error;
@@ -27,13 +26,15 @@ export const sessionQuery = queryOptions({
 });
 
 export async function signIn(credentials: Credentials): Promise<Session> {
-  const body = JSON.stringify(credentials);
-  return keep(
-    await raw("/api/v1/session", { method: "POST", body, headers: { "content-type": "application/json" } }),
-  );
+  return keep(await data(api.POST("/api/v1/session", { body: credentials })));
 }
 
 export async function signOut(): Promise<void> {
-  await raw("/api/v1/session", { method: "DELETE" });
+  await api.DELETE("/api/v1/session");
   setCsrf("");
+}
+
+/** Changes the password of whoever is signed in. */
+export function changePassword(current: string, password: string) {
+  return data(api.PUT("/api/v1/session/password", { body: { current, password } }));
 }

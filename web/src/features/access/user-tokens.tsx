@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Button, Form, Input, Select } from "antd";
 import { useState } from "react";
-import { createUserToken, deleteUserToken, userTokensQuery } from "@/api/access";
+import { createSignInLink, createUserToken, deleteUserToken, userTokensQuery } from "@/api/access";
 import { useMessages } from "@/settings/context";
 import { Secret } from "@/ui/secret";
 import { SimpleTable } from "@/ui/simple-table";
@@ -17,11 +17,16 @@ export function UserTokens({ name }: { name: string }) {
   const { act } = useAction();
   const tokens = useQuery(userTokensQuery(name));
   const [secret, setSecret] = useState("");
+  const [link, setLink] = useState("");
   const key = ["users", name, "tokens"];
   const make = async ({ note, days }: { note?: string; days: number }) => {
     const body = { note: note ?? "", ttl_secs: days > 0 ? days * DAY_SECS : undefined };
     const made = await act(() => createUserToken(name, body), key);
     if (made) setSecret(made.token);
+  };
+  const makeLink = async () => {
+    const made = await act(() => createSignInLink(name), key);
+    if (made) setLink(location.origin + made.path);
   };
   return (
     <div className="stack">
@@ -40,12 +45,16 @@ export function UserTokens({ name }: { name: string }) {
             />
           </Form.Item>
           <Form.Item label=" ">
-            <Button type="primary" htmlType="submit">
-              {text.newToken}
-            </Button>
+            <span className="row">
+              <Button type="primary" htmlType="submit">
+                {text.newToken}
+              </Button>
+              <Button onClick={() => void makeLink()}>{text.link}</Button>
+            </span>
           </Form.Item>
         </div>
       </Form>
+      {link && <Secret note={text.linkOnce} value={link} />}
       {secret && <Secret note={text.tokenOnce} value={secret} />}
       <SimpleTable
         label={text.tokens}

@@ -7,6 +7,7 @@ import { Badge } from "@/ui/phase";
 import { SimpleTable } from "@/ui/simple-table";
 import { Time } from "@/ui/time";
 import { useAction } from "@/ui/use-action";
+import { PasswordDialog } from "./password-dialog";
 import { Section } from "./section";
 import { UserTokens } from "./user-tokens";
 
@@ -16,6 +17,7 @@ export function Users() {
   const query = useQuery(usersQuery);
   const { act, ask } = useAction();
   const [isAdding, setAdding] = useState(false);
+  const [passwordOf, setPasswordOf] = useState<string | null>(null);
   const [tokensOf, setTokensOf] = useState<string | null>(null);
   const remove = (user: User) =>
     ask(
@@ -58,6 +60,9 @@ export function Users() {
                     <Button size="small" type="text" onClick={() => setTokensOf(user.name)}>
                       {text.tokens}
                     </Button>
+                    <Button size="small" type="text" onClick={() => setPasswordOf(user.name)}>
+                      {text.password}
+                    </Button>
                     <Button
                       size="small"
                       type="text"
@@ -73,6 +78,7 @@ export function Users() {
               },
             ]}
           />
+          {passwordOf && <PasswordDialog name={passwordOf} onClose={() => setPasswordOf(null)} />}
           {isAdding && <AddUser onClose={() => setAdding(false)} />}
           <Drawer
             open={tokensOf !== null}

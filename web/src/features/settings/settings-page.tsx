@@ -4,14 +4,16 @@ import { serverQuery, storageQuery } from "@/api/server";
 import { useMessages, useSettings } from "@/settings/context";
 import { formatBytes, useNumbers } from "@/ui/format";
 import { Facts, Page, Panel } from "@/ui/page";
-import { useRight } from "@/ui/rights";
+import { useRight, useSession } from "@/ui/rights";
 import { SimpleTable } from "@/ui/simple-table";
 import { Failure, Skeleton } from "@/ui/states";
 import { Time, TimeMs } from "@/ui/time";
+import { OwnPassword } from "./own-password";
 
 export function Component() {
   const { settings: text, shell } = useMessages();
   const { preferences, change } = useSettings();
+  const session = useSession();
   const mayAdminister = useRight("admin");
   return (
     <Page title={text.title}>
@@ -46,6 +48,7 @@ export function Component() {
           ]}
         />
       </Panel>
+      {session.user && <OwnPassword />}
       <ServerPanel />
       {mayAdminister && <StoragePanel />}
     </Page>

@@ -145,6 +145,12 @@ export const access = {
     deleteText: "The user's tokens stop working at once; bindings of the user are deleted.",
     noTokens: "No token",
     tokenOnce: "The token is shown only now.",
+    password: "Set password…",
+    newPassword: "New password",
+    passwordHelp: "At least 12 characters. Sessions of the user end.",
+    passwordSet: "The password is set",
+    link: "Sign-in link",
+    linkOnce: "Works once, within 10 minutes.",
   },
   apps: {
     create: "Add an app",
@@ -248,4 +254,9 @@ export const settings = {
   size: "Size",
   total: "All tables",
   kept: "Kept in this browser.",
+  password: "Password",
+  current: "Present password",
+  next: "New password",
+  change: "Change password",
+  changed: "The password is changed",
 };

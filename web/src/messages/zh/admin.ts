@@ -139,6 +139,12 @@ export const access: Messages["access"] = {
     deleteText: "该用户的令牌立即失效，其授权也会被删除。",
     noTokens: "没有令牌",
     tokenOnce: "令牌仅显示这一次。",
+    password: "设置密码…",
+    newPassword: "新密码",
+    passwordHelp: "至少 12 个字符。该用户的会话会结束。",
+    passwordSet: "密码已设置",
+    link: "登录链接",
+    linkOnce: "10 分钟内使用一次有效。",
   },
   apps: {
     create: "添加应用",
@@ -241,4 +247,9 @@ export const settings: Messages["settings"] = {
   size: "大小",
   total: "全部",
   kept: "保存在本浏览器中。",
+  password: "密码",
+  current: "当前密码",
+  next: "新密码",
+  change: "修改密码",
+  changed: "密码已修改",
 };
