@@ -67,9 +67,9 @@ async function place(call, hosts, business, from, to) {
 }
 
 async function people(call) {
-  for (const name of ["admin", "on-call", "deployer-web"]) await call("POST", "/users", { name });
+  for (const name of ["fleet-admin", "on-call", "deployer-web"]) await call("POST", "/users", { name });
   await call("PUT", "/roles/restarter", { classes: ["read", "operate"] });
-  await call("POST", "/bindings", { role: "admin", subject: "user:admin", scope: "everything" });
+  await call("POST", "/bindings", { role: "admin", subject: "user:fleet-admin", scope: "everything" });
   await call("POST", "/bindings", { role: "restarter", subject: "user:on-call", scope: "business:2" });
   await call("POST", "/bindings", {
     role: "owner",
@@ -84,7 +84,7 @@ async function people(call) {
     types: ["restart_failed", "cancel_restart"],
   });
   await call("POST", "/tokens", { uses: 25, ttl_secs: 86400, cloud_id: 0, business: 7 });
-  return (await call("POST", "/users/admin/tokens", { note: "console", ttl_secs: 86400 })).token;
+  return (await call("POST", "/users/fleet-admin/tokens", { note: "console", ttl_secs: 86400 })).token;
 }
 
 async function registerLocal(call, dir) {

@@ -31,6 +31,8 @@ export function Chart({ label, times, values, series, height = 180, format = Str
     if (!node || width === 0) return;
     const style = getComputedStyle(node);
     const colour = (name: string) => style.getPropertyValue(name).trim() || "#888";
+    const isBars = series.some((each) => each.isBar);
+    const step = (times[1] ?? 0) - (times[0] ?? 0);
     const isShort = (times.at(-1) ?? 0) - (times[0] ?? 0) < 600;
     const hours = new Intl.DateTimeFormat(common.locale, {
       timeStyle: isShort ? "medium" : "short",
@@ -47,9 +49,12 @@ export function Chart({ label, times, values, series, height = 180, format = Str
       height,
       legend: { show: false },
       cursor: { y: false, drag: { setScale: false } },
-      scales: { y: { range: (_, __, max) => [0, Math.max(max * 1.1, 0.1)] } },
+      scales: {
+        x: { range: (_, min, max) => (isBars ? [min - step / 2, max + step / 2] : [min, max]) },
+        y: { range: (_, __, max) => [0, Math.max(max * 1.1, 0.1)] },
+      },
       axes: [
-        { ...axis, values: (_, ticks) => ticks.map((tick) => hours.format(tick * 1000)) },
+        { ...axis, size: 30, values: (_, ticks) => ticks.map((tick) => hours.format(tick * 1000)) },
         { ...axis, size: 56, values: (_, ticks) => ticks.map(format) },
       ],
       series: [

@@ -98,6 +98,8 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
       ref={scroller}
       onKeyDown={onKeys}
       role="table"
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, so the keyboard must reach it
+      tabIndex={0}
       aria-label={label}
       aria-rowcount={rows.length}
     >

@@ -22,7 +22,12 @@ export function DiffView({ left, right, leftTitle, rightTitle }: Props) {
 function Side({ title, lines, side }: { title: string; lines: DiffLine[]; side: "left" | "right" }) {
   const sign = side === "left" ? "−" : "+";
   return (
-    <div className="diff-side">
+    <section
+      className="diff-side"
+      aria-label={title}
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, so the keyboard must reach it
+      tabIndex={0}
+    >
       <div className="diff-title">{title}</div>
       <pre>
         {lines.map((line, index) => {
@@ -44,6 +49,6 @@ function Side({ title, lines, side }: { title: string; lines: DiffLine[]; side: 
           );
         })}
       </pre>
-    </div>
+    </section>
   );
 }

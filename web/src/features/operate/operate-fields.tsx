@@ -119,7 +119,7 @@ function Where({ form, set }: Props) {
           className="operate-input mono"
           aria-label={text.hosts}
           placeholder={text.hostsHelp}
-          autoSize={{ minRows: 2, maxRows: 6 }}
+          rows={3}
           defaultValue={form.hosts.join(" ")}
           onBlur={(event) => set({ hosts: splitHosts(event.target.value).join(","), where: "hosts" })}
         />

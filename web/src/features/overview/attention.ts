@@ -3,7 +3,6 @@ import type { Messages } from "@/messages";
 import { formatSpan } from "@/ui/format";
 import { hostPath, processPath } from "@/ui/paths";
 import type { Tone } from "@/ui/phase";
-import { linkTo } from "@/ui/url-state";
 import type { Overview } from "./use-overview";
 
 export type Concern = {
@@ -26,10 +25,10 @@ export function concernsOf(data: Overview, nowSecs: number, messages: Messages):
   const { overview: text, common } = messages;
   const failed = group(data.failed, "failed", "failed");
   const waiting = group(data.waiting, "waiting", "warning");
-  const looping = group(data.looping, "crash_looping", "failed").map((concern) => ({
-    ...concern,
-    reason: concern.reason || text.restarts(String(Math.max(...data.looping.map((row) => row.restarts)))),
-  }));
+  const looping = group(data.looping, "crash_looping", "failed").map((concern) => {
+    const restarts = data.looping.filter((row) => row.process === concern.what).map((row) => row.restarts);
+    return { ...concern, reason: concern.reason || text.restarts(String(Math.max(...restarts))) };
+  });
   const away = data.hosts
     .filter((host) => !host.online && !host.revoked_at)
     .sort((a, b) => b.presence_changed_at - a.presence_changed_at);
@@ -98,7 +97,7 @@ function group(rows: Process[], kind: Concern["kind"], tone: Tone): Concern[] {
     tone,
     kind,
     what: process,
-    to: members.length === 1 ? processPath(process) : linkTo(processPath(process), {}),
+    to: processPath(process),
     count: members.length,
     reason: members.find((member) => member.reason)?.reason ?? "",
     since: null,

@@ -1,6 +1,7 @@
 import { Link } from "react-router";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
+import { Freshness } from "@/ui/freshness";
 import { Page } from "@/ui/page";
 import { Badge } from "@/ui/phase";
 import { Empty, Failure, Skeleton } from "@/ui/states";
@@ -15,9 +16,9 @@ import "./overview.css";
 
 export function Component() {
   const { overview: text } = useMessages();
-  const { data, error, retry } = useOverview();
+  const { data, updatedAt, error, retry } = useOverview();
   return (
-    <Page title={text.title}>
+    <Page title={text.title} beside={data && <Freshness updatedAt={updatedAt} />}>
       {data ? (
         <Content data={data} />
       ) : error ? (

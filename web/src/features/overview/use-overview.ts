@@ -58,5 +58,6 @@ export function useOverview() {
   const retry = () => {
     for (const query of all) void query.refetch();
   };
-  return { data, error: all.find((query) => query.error)?.error ?? null, retry };
+  const updatedAt = Math.min(...all.slice(0, 4).map((query) => query.dataUpdatedAt));
+  return { data, updatedAt, error: all.find((query) => query.error)?.error ?? null, retry };
 }

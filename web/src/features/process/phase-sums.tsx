@@ -2,6 +2,7 @@ import { type Process, phases } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
 import { ToneIcon, toneOf } from "@/ui/phase";
+import { Time } from "@/ui/time";
 
 /** How many hosts have the process in which phase, as a bar and as numbers, and the worst reason. */
 export function PhaseSums({ instances }: { instances: Process[] }) {
@@ -36,6 +37,11 @@ export function PhaseSums({ instances }: { instances: Process[] }) {
         <span className="muted">
           {instances.length === 1 ? text.oneHost : text.hosts(number(instances.length))}
         </span>
+        {instances.length === 1 && instances[0]?.pid && (
+          <span className="muted">
+            {text.since} <Time at={instances[0].started_at} />
+          </span>
+        )}
         {worst && (
           <span className="truncate grow" title={worst.reason}>
             {worst.host}: {worst.reason}

@@ -5,6 +5,7 @@ import { useParams } from "react-router";
 import { type Process, processQuery } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { CopyButton } from "@/ui/copy";
+import { Freshness } from "@/ui/freshness";
 import { Page } from "@/ui/page";
 import { Empty, Failure, Skeleton } from "@/ui/states";
 import { useUrlValue } from "@/ui/url-state";
@@ -41,7 +42,12 @@ export function Component() {
       title={name}
       crumbs={crumbs}
       isFilled
-      beside={<CopyButton text={process} />}
+      beside={
+        <>
+          <CopyButton text={process} />
+          {instances.length > 0 && <Freshness updatedAt={query.dataUpdatedAt} />}
+        </>
+      }
       actions={instances.length > 0 && <ProcessActions process={process} instances={instances} />}
     >
       {query.isPending && <Skeleton lines={10} />}

@@ -51,7 +51,6 @@ export function BulkBar({ selected, filter, onChange, rowKey }: Props) {
       <Button type="link" size="small" onClick={() => onChange(new Set())}>
         {text.clearSelection}
       </Button>
-      <span className="grow" />
       {offered.map((operation) => (
         <Guarded key={operation} need="operate">
           {(isAllowed) => (

@@ -9,6 +9,7 @@ import { ColumnPicker } from "@/ui/column-picker";
 import { DataTable } from "@/ui/data-table";
 import { ExportButton } from "@/ui/export";
 import { useNumbers } from "@/ui/format";
+import { Freshness } from "@/ui/freshness";
 import { Page } from "@/ui/page";
 import { processPath } from "@/ui/paths";
 import { Guarded } from "@/ui/rights";
@@ -52,9 +53,12 @@ export function Component() {
       title={text.title}
       isFilled
       beside={
-        <span className="muted">
-          {list.isLoading ? "" : common.rows(number(list.rows.length), !list.isComplete)}
-        </span>
+        <>
+          <span className="muted">
+            {list.isLoading ? "" : common.rows(number(list.rows.length), !list.isComplete)}
+          </span>
+          <Freshness updatedAt={list.updatedAt} />
+        </>
       }
       actions={
         <>

@@ -44,7 +44,7 @@ export function Editor({ draft, onDraft, json, onJson, problem, isUpdate }: Prop
             className="mono register-json"
             aria-label={text.json}
             spellCheck={false}
-            autoSize={{ minRows: 24, maxRows: 40 }}
+            rows={32}
             status={problem ? "error" : undefined}
             value={json}
             onChange={(event) => onJson(event.target.value)}

@@ -74,7 +74,7 @@ export function FormFields({ draft, onChange, isUpdate }: Props) {
             <Input.TextArea
               id={id}
               className="mono"
-              autoSize={{ minRows: 1, maxRows: 6 }}
+              rows={2}
               value={draft.hosts}
               onChange={(event) => set({ hosts: event.target.value })}
             />

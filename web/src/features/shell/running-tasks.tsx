@@ -1,6 +1,6 @@
 import { UnorderedListOutlined } from "@ant-design/icons";
 import { useQuery } from "@tanstack/react-query";
-import { Button, Badge as Count, Dropdown } from "antd";
+import { Button, Badge as Count, Popover } from "antd";
 import { Link } from "react-router";
 import { runningTasksQuery, type Task } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
@@ -13,10 +13,11 @@ export function RunningTasks() {
   const tasks = useQuery(runningTasksQuery).data ?? [];
   const label = tasks.length > 0 ? shell.tasksRunning(tasks.length) : shell.noTasksRunning;
   return (
-    <Dropdown
-      trigger={["click"]}
+    <Popover
+      trigger="click"
       placement="bottomRight"
-      popupRender={() => <List tasks={tasks} label={label} />}
+      arrow={false}
+      content={<List tasks={tasks} label={label} />}
     >
       <Button type="text" aria-label={label} title={label}>
         <Count
@@ -28,7 +29,7 @@ export function RunningTasks() {
           <UnorderedListOutlined style={{ fontSize: 16 }} />
         </Count>
       </Button>
-    </Dropdown>
+    </Popover>
   );
 }
 

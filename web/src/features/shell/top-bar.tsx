@@ -1,5 +1,5 @@
 import { MenuOutlined, MoonOutlined, SearchOutlined, SunOutlined, UserOutlined } from "@ant-design/icons";
-import { Button, Dropdown } from "antd";
+import { Button, Popover } from "antd";
 import { useMessages, useSettings } from "@/settings/context";
 import { useSession } from "@/ui/rights";
 import { shellCommand } from "./commands";
@@ -11,6 +11,7 @@ export function TopBar() {
   const { isDark, change, preferences } = useSettings();
   const session = useSession();
   const who = session.user ?? session.app ?? "";
+  const otherLanguage = preferences.language === "en" ? "中文" : "EN";
   const theme = isDark ? shell.themeLight : shell.themeDark;
   return (
     <header className="top-bar">
@@ -33,10 +34,10 @@ export function TopBar() {
       <Button
         type="text"
         className="language-button"
-        aria-label={shell.language}
+        aria-label={`${shell.language}: ${otherLanguage}`}
         onClick={() => change({ language: preferences.language === "en" ? "zh" : "en" })}
       >
-        {preferences.language === "en" ? "中文" : "EN"}
+        {otherLanguage}
       </Button>
       <Button
         type="text"
@@ -45,11 +46,16 @@ export function TopBar() {
         title={theme}
         onClick={() => change({ theme: isDark ? "light" : "dark" })}
       />
-      <Dropdown trigger={["click"]} popupRender={() => <WhoAmI />} placement="bottomRight">
-        <Button type="text" icon={<UserOutlined />} aria-label={shell.signedInAs(who)}>
+      <Popover trigger="click" content={<WhoAmI />} placement="bottomRight" arrow={false}>
+        <Button
+          type="text"
+          icon={<UserOutlined />}
+          aria-label={shell.signedInAs(who)}
+          title={shell.signedInAs(who)}
+        >
           <span className="who-name truncate">{who}</span>
         </Button>
-      </Dropdown>
+      </Popover>
     </header>
   );
 }

@@ -1,7 +1,6 @@
-import { useQueryClient } from "@tanstack/react-query";
 import { Button } from "antd";
 import { type OperationClass, operationClasses } from "@/api/access";
-import { sessionQuery, signOut } from "@/api/session";
+import { signOut } from "@/api/session";
 import { useMessages } from "@/settings/context";
 import { useSession } from "@/ui/rights";
 import { shellCommand } from "./commands";
@@ -9,14 +8,13 @@ import { shellCommand } from "./commands";
 /** Who is signed in, what they may do where, and the way out. */
 export function WhoAmI() {
   const { shell, terms } = useMessages();
-  const client = useQueryClient();
   const session = useSession();
   const scopesOf = (kind: OperationClass) =>
     session.allowed.find((allowed) => allowed.class === kind)?.scopes ?? [];
+  /** A new load of the page forgets everything that was read. */
   const leave = async () => {
     await signOut().catch(() => undefined);
-    client.clear();
-    client.setQueryData(sessionQuery.queryKey, null);
+    location.assign("/sign-in");
   };
   return (
     <div className="who-card">

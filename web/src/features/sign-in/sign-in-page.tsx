@@ -26,6 +26,7 @@ const linkAtLoad = takeLink();
 export function Component() {
   const { signIn: text, common, shell } = useMessages();
   const { preferences, change } = useSettings();
+  const otherLanguage = preferences.language === "en" ? "中文" : "EN";
   const client = useQueryClient();
   const navigate = useNavigate();
   const [params] = useSearchParams();
@@ -69,10 +70,10 @@ export function Component() {
           <Button
             type="text"
             size="small"
-            aria-label={shell.language}
+            aria-label={`${shell.language}: ${otherLanguage}`}
             onClick={() => change({ language: preferences.language === "en" ? "zh" : "en" })}
           >
-            {preferences.language === "en" ? "中文" : "EN"}
+            {otherLanguage}
           </Button>
         </div>
         <Segmented

@@ -44,7 +44,7 @@ export const process = {
   edit: "Edit",
   hosts: (n: string) => `on ${n} hosts`,
   oneHost: "on 1 host",
-  since: "since",
+  since: "started",
   notRegistered: "This process is not registered on any host that you may read.",
   unregister: "Unregister",
   unregisterTitle: (name: string) => `Unregister ${name}?`,

@@ -46,7 +46,7 @@ export const process: Messages["process"] = {
   edit: "编辑",
   hosts: (n) => `分布在 ${n} 台主机`,
   oneHost: "分布在 1 台主机",
-  since: "自",
+  since: "启动于",
   notRegistered: "在您可以查看的主机上没有注册此进程。",
   unregister: "注销",
   unregisterTitle: (name) => `注销 ${name}？`,

@@ -1,0 +1,85 @@
+import { afterEach, expect, test } from "vitest";
+import { call, openPage } from "./support.mjs";
+
+let world;
+afterEach(() => world?.close());
+
+test("filters are in the address and narrow the list", async () => {
+  world = await openPage();
+  const { page, open } = world;
+
+  await open("/processes");
+  await page.getByLabel("Namespace").fill("web");
+  await page.waitForURL("**namespace=web");
+
+  await page.getByRole("link", { name: "web/edge-proxy" }).first().waitFor();
+  expect(await page.getByRole("link", { name: "swarm/p-0" }).count()).toBe(0);
+});
+
+test("rows are selected by keys and lead to a plan", async () => {
+  world = await openPage();
+  const { page, open } = world;
+
+  await open("/processes?namespace=web");
+  await page.getByRole("link", { name: "web/edge-proxy" }).first().waitFor();
+  await page.keyboard.press("j");
+  await page.keyboard.press("x");
+  await page.getByText("1 selected").waitFor();
+  await page.getByRole("button", { name: "Restart…" }).click();
+
+  await page.getByText("1 will run").waitFor();
+  await page.getByRole("button", { name: "Restart 1 process" }).waitFor();
+});
+
+test("a long list scrolls to its end", async () => {
+  world = await openPage();
+  const { page, open } = world;
+
+  await open("/processes");
+  const table = page.getByRole("table", { name: "Processes" });
+  await table.getByRole("row").nth(5).waitFor();
+  for (let step = 0; step < 40; step += 1) {
+    await table.evaluate((element) => element.scrollTo(0, element.scrollHeight));
+    await page.waitForTimeout(100);
+  }
+
+  await page.getByText("数据/索引构建").first().waitFor();
+  expect(await table.getByRole("row").count()).toBeLessThan(100);
+});
+
+test("a process is registered from the form, changed, and its history compared", async () => {
+  world = await openPage();
+  const { page, open } = world;
+
+  await open("/register");
+  await page.getByLabel("Namespace").fill("e2e");
+  await page.getByLabel("Name", { exact: true }).fill("made-here");
+  await page.getByLabel("Hosts").fill("127.0.0.1");
+  await page.getByLabel("Executable").fill("sleep");
+  await page.getByLabel("Directory").fill("/tmp");
+  await page.getByLabel("Pid file").fill("/tmp/made-here.pid");
+  await page.getByRole("button", { name: "Register on 1 host" }).click();
+  await page.waitForURL("**/processes/e2e/made-here**");
+  await page.getByRole("button", { name: "Edit" }).click();
+  await page.getByLabel("Memory (%)").fill("40");
+  await page.getByText("limits.memory").waitFor();
+  await page.getByRole("button", { name: "Save on 1 host" }).click();
+  await page.waitForURL("**/processes/e2e/made-here**");
+  await page.getByText("History").click();
+
+  await page.locator(".diff-line.is-added", { hasText: "40" }).waitFor();
+  await call("DELETE", "/processes/e2e/made-here", { all: true });
+});
+
+test("a crash shows up in the live tail", async () => {
+  world = await openPage();
+  const { page, open } = world;
+
+  await open("/events?namespace=web&name=edge-proxy");
+  await page.getByText("Live").waitFor();
+  const before = await page.getByText("Restarted").count();
+  const { processes } = await call("GET", "/processes?namespace=web&name=edge-proxy");
+  process.kill(processes[0].pid, "SIGKILL");
+
+  await page.getByText("Restarted").nth(before).waitFor({ timeout: 60_000 });
+});

@@ -1,0 +1,57 @@
+import { afterEach, expect, test } from "vitest";
+import { openPage, site, token, userWith } from "./support.mjs";
+
+let world;
+afterEach(() => world?.close());
+
+test("a page asks for a sign-in first and opens after it", async () => {
+  world = await openPage({ as: "" });
+  const { page } = world;
+
+  await page.goto(`${site}/hosts?state=online`);
+  await page.getByLabel("Token", { exact: true }).fill(token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+
+  await page.getByRole("heading", { name: "Hosts" }).waitFor();
+  expect(new URL(page.url()).search).toBe("?state=online");
+});
+
+test("a wrong token is refused and one stays at the door", async () => {
+  world = await openPage({ as: "" });
+  const { page } = world;
+
+  await page.goto(`${site}/sign-in`);
+  await page.getByLabel("Token", { exact: true }).fill("pt_wrong");
+  await page.getByRole("button", { name: "Sign in" }).click();
+
+  await page.getByRole("alert").first().waitFor();
+  expect(new URL(page.url()).pathname).toBe("/sign-in");
+});
+
+test("after the sign-out nothing is shown any more", async () => {
+  world = await openPage();
+  const { page, open } = world;
+
+  await open("/");
+  await page.getByRole("button", { name: /^Signed in as/ }).click();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.waitForURL("**/sign-in**");
+  await page.goto(`${site}/processes`);
+
+  await page.waitForURL("**/sign-in**");
+});
+
+test("a viewer is offered no operation and told why", async () => {
+  const viewer = await userWith(`viewer-${Date.now()}`, "viewer", "everything");
+  world = await openPage({ as: viewer });
+  const { page, open } = world;
+
+  await open("/processes/web/edge-proxy");
+
+  const operate = page.getByRole("button", { name: "Operate" });
+  await operate.waitFor();
+  expect(await operate.isDisabled()).toBe(true);
+  await page.locator(".guarded").first().hover();
+  await page.getByText("Needs the right “Operate”").waitFor();
+  expect(await page.getByRole("link", { name: "Access", exact: true }).count()).toBe(0);
+});

@@ -1,0 +1,43 @@
+import { inject } from "vitest";
+import { openBrowser, signIn } from "../browser.mjs";
+
+export const server = inject("server");
+export const site = inject("console");
+export const token = inject("token");
+
+/** Calls the server as the administrator, past the console. */
+export async function call(method, path, body) {
+  const answer = await fetch(`${server}/api/v1${path}`, {
+    method,
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
+  const text = await answer.text();
+  return text ? JSON.parse(text) : null;
+}
+
+/** A user with a token and one binding. */
+export async function userWith(name, role, scope) {
+  await call("POST", "/users", { name });
+  await call("POST", "/bindings", { role, subject: `user:${name}`, scope });
+  return (await call("POST", `/users/${name}/tokens`, { ttl_secs: 3600 })).token;
+}
+
+/** A page that is signed in; what its console complains about is an error of the test. */
+export async function openPage({ as = token, ...options } = {}) {
+  const { context, close } = await openBrowser(options);
+  const page = await context.newPage();
+  const complaints = [];
+  page.on("pageerror", (error) => complaints.push(String(error)));
+  page.on("console", (message) => {
+    const isAnswer = message.text().startsWith("Failed to load resource");
+    if (message.type() === "error" && !isAnswer) complaints.push(message.text());
+  });
+  if (as) await signIn(page, site, as);
+  const open = async (path) => {
+    await page.goto(site + path);
+    await page.locator("h1, .state").first().waitFor();
+  };
+  return { page, open, close, complaints };
+}

@@ -1,0 +1,18 @@
+// One fleet and one console for all end-to-end tests.
+import { serveConsole } from "../console.mjs";
+import { startFleet } from "../fleet.mjs";
+
+export default async function setup({ provide }) {
+  const given = process.env.CONSOLE_SERVER;
+  const fleet = given
+    ? { url: given, token: process.env.CONSOLE_TOKEN ?? "", stop: async () => undefined }
+    : await startFleet();
+  const web = await serveConsole(fleet.url);
+  provide("console", web.url);
+  provide("server", fleet.url);
+  provide("token", fleet.token);
+  return async () => {
+    web.stop();
+    await fleet.stop();
+  };
+}
