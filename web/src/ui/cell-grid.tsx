@@ -35,8 +35,8 @@ export function CellGrid({ label, tones, cellPx, describe, onOpen }: Props) {
 
   // biome-ignore lint/correctness/useExhaustiveDependencies: the theme changes the colours that are read
   useEffect(() => {
-    if (canvas.current && width > 0) draw(canvas.current, tones, cell, perRow, hover?.index ?? -1);
-  }, [tones, cell, perRow, width, hover?.index, isDark]);
+    if (canvas.current && width > 0) draw(canvas.current, tones, cell, perRow);
+  }, [tones, cell, perRow, width, isDark]);
 
   const indexAt = (event: MouseEvent<HTMLCanvasElement>) => {
     const { offsetX, offsetY } = event.nativeEvent;
@@ -66,6 +66,17 @@ export function CellGrid({ label, tones, cellPx, describe, onOpen }: Props) {
         }}
       />
       {hover && (
+        <span
+          className="cell-outline"
+          style={{
+            left: (hover.index % perRow) * cell - 1,
+            top: Math.floor(hover.index / perRow) * cell - 1,
+            width: cell,
+            height: cell,
+          }}
+        />
+      )}
+      {hover && (
         <div className="cell-tip" style={{ left: hover.left, top: hover.top }}>
           {describe(hover.index)}
         </div>
@@ -74,13 +85,7 @@ export function CellGrid({ label, tones, cellPx, describe, onOpen }: Props) {
   );
 }
 
-function draw(
-  canvas: HTMLCanvasElement,
-  tones: readonly CellTone[],
-  cell: number,
-  perRow: number,
-  hovered: number,
-) {
+function draw(canvas: HTMLCanvasElement, tones: readonly CellTone[], cell: number, perRow: number) {
   const context = canvas.getContext("2d");
   if (!context) return;
   const ratio = window.devicePixelRatio || 1;
@@ -108,16 +113,6 @@ function draw(
       context.fillRect(left + cell / 2 - 1.5, top + cell / 2 - 1.5, 2, 2);
     }
   });
-  if (hovered >= 0) {
-    context.strokeStyle = style.color;
-    context.lineWidth = 1.5;
-    context.strokeRect(
-      (hovered % perRow) * cell - 0.5,
-      Math.floor(hovered / perRow) * cell - 0.5,
-      cell,
-      cell,
-    );
-  }
 }
 
 export function Legend({ items }: { items: [CellTone, string][] }) {

@@ -88,9 +88,11 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
     isMain: props.isMain ?? false,
   });
 
-  const loaded = rows.map(rowKey);
   const allSelected =
-    selection !== undefined && rows.length > 0 && loaded.every((key) => selection.selected.has(key));
+    selection !== undefined &&
+    rows.length > 0 &&
+    selection.selected.size >= rows.length &&
+    rows.every((row) => selection.selected.has(rowKey(row)));
 
   return (
     <div
@@ -110,7 +112,7 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
               type="checkbox"
               aria-label={common.selectAll}
               checked={allSelected}
-              onChange={() => selection.onChange(allSelected ? new Set() : new Set(loaded))}
+              onChange={() => selection.onChange(allSelected ? new Set() : new Set(rows.map(rowKey)))}
             />
           </span>
         )}
