@@ -29,9 +29,15 @@ export type ProcessFilter = {
   full?: boolean;
 };
 
+/** The parts of `NAMESPACE/NAME`; a slash within a namespace is written `%2F`, and `%` is `%25`. */
 export function splitProcess(process: string): { namespace: string; name: string } {
   const slash = process.indexOf("/");
-  return { namespace: process.slice(0, slash), name: process.slice(slash + 1) };
+  const namespace = process.slice(0, slash).replaceAll("%2F", "/").replaceAll("%25", "%");
+  return { namespace, name: process.slice(slash + 1) };
+}
+
+export function joinProcess(namespace: string, name: string): string {
+  return `${namespace.replaceAll("%", "%25").replaceAll("/", "%2F")}/${name}`;
 }
 
 export async function fetchProcesses(

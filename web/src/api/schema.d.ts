@@ -919,9 +919,19 @@ export interface components {
         /** @description The stable name of the agent on a host, independent of the host's address. */
         AgentId: string;
         Allowed: {
+            /** @description Only of `register`: those of the scopes where not every spec may be registered. */
+            bounds?: components["schemas"]["AllowedWithin"][];
             /** @description `read`, `operate`, `register`, `limits` or `admin`. */
             class: string;
             /** @description `everything`, or each of `business:3`, `namespace:web` and `cloud:0`. */
+            scopes: string[];
+        };
+        /** @description What may be registered in some scopes. An empty list does not narrow. */
+        AllowedWithin: {
+            /** @description Directories that hold every path of the spec. */
+            allow_roots: string[];
+            /** @description Values of `identity.user`. */
+            allow_users: string[];
             scopes: string[];
         };
         AppList: {

@@ -19,7 +19,7 @@ const HEIGHT_WANTED_PX = 260;
 /** The largest cell with which all of them fit into the given room. */
 export function cellSize(count: number, width: number, height = HEIGHT_WANTED_PX): number {
   if (count === 0 || width === 0) return 14;
-  return Math.max(4, Math.min(16, Math.floor(Math.sqrt((width * height) / count))));
+  return Math.max(3, Math.min(16, Math.floor(Math.sqrt((width * height) / count))));
 }
 
 /** One cell for each of thousands of things, drawn on a canvas; the one under the pointer is described. */

@@ -1,4 +1,4 @@
-import type { MouseEvent } from "react";
+import { type MouseEvent, memo } from "react";
 import { useMessages } from "@/settings/context";
 import type { Column } from "./data-table";
 
@@ -31,6 +31,12 @@ export function HeaderCell<Row>({ column, sort }: HeaderProps<Row>) {
   );
 }
 
+export type RowActions<Row> = {
+  open: (row: Row) => void;
+  toggle: (row: Row) => void;
+  activate: (index: number) => void;
+};
+
 type RowProps<Row> = {
   row: Row;
   index: number;
@@ -39,22 +45,22 @@ type RowProps<Row> = {
   template: string;
   isActive: boolean;
   isSelected?: boolean;
+  isLink: boolean;
+  canSelect: boolean;
   className: string;
-  onOpen?: (row: Row) => void;
-  onActivate: (index: number) => void;
-  onToggle?: (row: Row) => void;
+  actions: RowActions<Row>;
 };
 
-export function DataRow<Row>(props: RowProps<Row>) {
-  const { row, index, columns, isActive, isSelected, onOpen, onToggle } = props;
+function PlainRow<Row>(props: RowProps<Row>) {
+  const { row, index, columns, isActive, isSelected, isLink, actions } = props;
   const { common } = useMessages();
   const click = (event: MouseEvent) => {
-    props.onActivate(index);
+    actions.activate(index);
     const target = event.target as HTMLElement;
     if (target.closest("a, button, input, label") || window.getSelection()?.toString()) return;
-    onOpen?.(row);
+    actions.open(row);
   };
-  const state = `${isActive ? " is-active" : ""}${isSelected ? " is-selected" : ""}${onOpen ? " is-link" : ""}`;
+  const state = `${isActive ? " is-active" : ""}${isSelected ? " is-selected" : ""}${isLink ? " is-link" : ""}`;
   return (
     <div
       role="row"
@@ -63,13 +69,13 @@ export function DataRow<Row>(props: RowProps<Row>) {
       style={{ transform: `translateY(${props.top}px)`, gridTemplateColumns: props.template }}
       onClick={click}
     >
-      {onToggle && (
+      {props.canSelect && (
         <span role="cell" className="cell cell-check">
           <input
             type="checkbox"
             aria-label={common.select}
             checked={isSelected ?? false}
-            onChange={() => onToggle(row)}
+            onChange={() => actions.toggle(row)}
           />
         </span>
       )}
@@ -81,3 +87,5 @@ export function DataRow<Row>(props: RowProps<Row>) {
     </div>
   );
 }
+
+export const DataRow = memo(PlainRow) as typeof PlainRow;

@@ -1,7 +1,7 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { type ReactNode, useEffect, useRef, useState } from "react";
+import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 import { useMessages } from "@/settings/context";
-import { DataRow, HeaderCell } from "./data-table-parts";
+import { DataRow, HeaderCell, type RowActions } from "./data-table-parts";
 import { Skeleton } from "./states";
 import { useRowKeys } from "./use-row-keys";
 import { useWidth } from "./use-width";
@@ -50,7 +50,10 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
   const scroller = useRef<HTMLDivElement>(null);
   const width = useWidth(scroller);
   const [active, setActive] = useState(-1);
-  const columns = props.columns.filter((column) => !column.from || width === 0 || width >= column.from);
+  const columns = useMemo(
+    () => props.columns.filter((column) => !column.from || width === 0 || width >= column.from),
+    [props.columns, width],
+  );
   const template = `${selection ? "36px " : ""}${columns.map((column) => column.width).join(" ")}`;
   const virtual = useVirtualizer({
     count: rows.length,
@@ -87,6 +90,18 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
     toggle,
     isMain: props.isMain ?? false,
   });
+
+  // Rows that stay in view are not rendered again, so what they call must stay the same.
+  const latest = useRef({ open: props.onOpen, toggle });
+  latest.current = { open: props.onOpen, toggle };
+  const actions = useMemo<RowActions<Row>>(
+    () => ({
+      open: (row) => latest.current.open?.(row),
+      toggle: (row) => latest.current.toggle(row),
+      activate: setActive,
+    }),
+    [],
+  );
 
   const allSelected =
     selection !== undefined &&
@@ -136,9 +151,9 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
               isActive={item.index === active}
               isSelected={selection?.selected.has(rowKey(row))}
               className={props.rowClass?.(row) ?? ""}
-              onOpen={props.onOpen}
-              onActivate={setActive}
-              onToggle={selection ? toggle : undefined}
+              isLink={props.onOpen !== undefined}
+              canSelect={selection !== undefined}
+              actions={actions}
             />
           );
         })}

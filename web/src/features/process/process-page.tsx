@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Tabs } from "antd";
 import { lazy, Suspense } from "react";
 import { useParams } from "react-router";
-import { type Process, processQuery } from "@/api/processes";
+import { joinProcess, type Process, processQuery } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { CopyButton } from "@/ui/copy";
 import { Freshness } from "@/ui/freshness";
@@ -31,7 +31,7 @@ export function Component() {
   const [wanted, setTab] = useUrlValue("tab", "instances");
   const tab: TabName = wanted in views ? (wanted as TabName) : "instances";
   const View = views[tab];
-  const process = `${namespace}/${name}`;
+  const process = joinProcess(namespace, name);
   const instances = query.data ?? [];
   const crumbs = [
     { label: processes.title, to: "/processes" },
