@@ -19,7 +19,7 @@ use super::ApiState;
 use super::answer::RequestId;
 use super::auth::{self, Credentials, Plain, Signed};
 use super::bodies::{ReadBody, Sender};
-use super::connections::Connection;
+use super::connections::{Connection, share_of};
 use super::error::{ApiError, Problem};
 use super::family::Family;
 use super::json::{Object, Value};
@@ -66,7 +66,7 @@ impl Call {
                 (caller, state.border.bodies.read(body, &sender).await?, ticket)
             }
             None => {
-                let peer = origin.remote.map(|remote| remote.to_string()).unwrap_or_default();
+                let peer = origin.remote.map(|remote| share_of(remote).to_string()).unwrap_or_default();
                 let body = state.border.bodies.read(body, &Sender::Stranger(peer)).await?;
                 let credentials = in_body(behind_esb, &head, &body.bytes).await?;
                 let caller = known(&state, &credentials, &head.extensions, origin).await?;

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Request, Response, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::connections::{Admitted, Answering, Connections, Watched};
+use super::connections::{Admitted, Answering, Asking, Connections, Watched};
 
 /// After shutdown is asked for, requests that are under way get this long to end.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -83,14 +83,15 @@ async fn carry(
     }
     let connection = admitted.connection.clone();
     let service = service_fn(|mut request: Request<Incoming>| {
-        let mut call = connection.begin_call(request.version() == Version::HTTP_2);
+        let length = request.body().size_hint().exact();
+        let call = connection.begin_call(request.version() == Version::HTTP_2, length);
         request.extensions_mut().insert(ConnectInfo(peer));
         request.extensions_mut().insert(connection.clone());
-        let router = router.clone();
+        let (router, connection) = (router.clone(), connection.clone());
         async move {
-            let response = router.oneshot(request.map(Body::new)).await.unwrap_or_else(|never| match never {});
-            call.answers();
-            Ok::<Response<Answering>, Infallible>(response.map(|body| Answering { body, _call: call }))
+            let request = request.map(|body| Body::new(Asking { body, connection }));
+            let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
+            Ok::<Response<Answering>, Infallible>(response.map(|body| Answering::new(body, call)))
         }
     });
     let watched = Watched { stream, connection: admitted.connection.clone() };
@@ -100,8 +101,10 @@ async fn carry(
         () = admitted.connection.gives_way.cancelled() => GOODBYE_MAX,
         () = shutdown.cancelled() => DRAIN_MAX,
     };
-    if !shutdown.is_cancelled() && admitted.connection.is_idle() {
-        return; // nothing to end: its descriptor is wanted at once
+    // Its descriptor is wanted at once, except for a few that have an answer to end.
+    let goodbye = admitted.connections.say_goodbye();
+    if !shutdown.is_cancelled() && (goodbye.is_none() || admitted.connection.has_no_answer_under_way()) {
+        return;
     }
     served.as_mut().graceful_shutdown();
     match tokio::time::timeout(patience, served).await {

@@ -3,6 +3,8 @@
 //! Promised: what does not fit is told with its path (`hosts[1].ip`); a field that is not known is
 //! named together with those that are; nothing is guessed. Absent: what a value means.
 
+use std::sync::Arc;
+
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -15,6 +17,7 @@ use super::caller::BodyOf;
 use super::error::{Kind, NativeError};
 use crate::api::ApiState;
 use crate::api::bodies::{ReadBody, Sender};
+use crate::api::connections::Connection;
 
 /// A JSON object as a body, whatever its Content-Type says; no body at all is an empty object.
 pub(super) struct Body<T>(pub(super) T);
@@ -41,6 +44,7 @@ fn is_blank(bytes: &[u8]) -> bool {
 pub(super) async fn read_body(request: Request, state: &ApiState) -> Result<ReadBody, NativeError> {
     let sender = request.extensions().get::<BodyOf>().map(|of| of.0.clone());
     let sender = sender.unwrap_or_else(|| Sender::Stranger(String::new()));
+    let _reading = request.extensions().get::<Arc<Connection>>().map(Connection::reads_body);
     Ok(state.border.bodies.read(request.into_body(), &sender).await?)
 }
 

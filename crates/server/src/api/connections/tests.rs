@@ -1,0 +1,247 @@
+use axum::Router;
+use axum::body::Bytes;
+use axum::routing::{get, post};
+use proctor_runtime::Tasks;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::api::serve;
+
+const LIMITS: ConnectionLimits = ConnectionLimits { total: 3, per_peer: 2 };
+
+fn peer(last: u8) -> IpAddr {
+    IpAddr::from([192, 0, 2, last])
+}
+
+#[test]
+fn caps_leave_half_of_the_descriptors_to_agents() {
+    assert_eq!(ConnectionLimits::of_descriptors(Some(1024)), ConnectionLimits { total: 448, per_peer: 336 });
+    assert_eq!(ConnectionLimits::of_descriptors(Some(64)).total, 32);
+    assert_eq!(ConnectionLimits::of_descriptors(None), ConnectionLimits { total: 8192, per_peer: 6144 });
+}
+
+#[test]
+fn idle_strangers_give_way_before_slow_ones_and_those_before_idle_callers() {
+    let started = Instant::now().checked_sub(2 * SLOW_AFTER).unwrap();
+    let connections = Connections::with(ConnectionLimits { total: 3, per_peer: 3 }, PATIENCE, started);
+    let [idle_caller, slow, idle] = [0; 3].map(|_| connections.admit(peer(1)).unwrap());
+    idle_caller.connection.is_of_somebody_known();
+    let _call = slow.connection.begin_call(false, Some(0));
+    slow.connection.last_progress.store(0, Ordering::Relaxed);
+    let gone = || [&idle_caller, &slow, &idle].map(|admitted| admitted.connection.gives_way.is_cancelled());
+
+    let first = connections.admit(peer(2)).unwrap();
+    assert_eq!(gone(), [false, false, true]);
+    let _busy = first.connection.begin_call(false, Some(0));
+    let second = connections.admit(peer(2)).unwrap();
+    assert_eq!(gone(), [false, true, true]);
+    let _busy_too = second.connection.begin_call(false, Some(0));
+    let third = connections.admit(peer(2)).unwrap();
+    assert_eq!(gone(), [true, true, true]);
+    drop(third);
+}
+
+#[test]
+fn work_for_somebody_known_never_gives_way() {
+    let connections = Connections::new(LIMITS);
+    let open: Vec<_> = [1, 1, 2].into_iter().map(|last| connections.admit(peer(last)).unwrap()).collect();
+    let calls: Vec<_> = open.iter().map(|admitted| admitted.connection.begin_call(true, None)).collect();
+    for admitted in &open {
+        admitted.connection.is_of_somebody_known();
+    }
+
+    assert!(connections.admit(peer(3)).is_none());
+
+    drop(calls);
+    assert!(connections.admit(peer(3)).is_some());
+}
+
+#[test]
+fn an_answer_that_nobody_takes_gives_way_and_is_overdue() {
+    let started = Instant::now().checked_sub(2 * SLOW_AFTER).unwrap();
+    let connections = Connections::with(ConnectionLimits { total: 1, per_peer: 1 }, PATIENCE, started);
+    let admitted = connections.admit(peer(1)).unwrap();
+    let connection = &admitted.connection;
+    connection.is_of_somebody_known();
+    let mut call = connection.begin_call(true, None);
+    connection.last_progress.store(1, Ordering::Relaxed);
+    assert!(connections.admit(peer(2)).is_none(), "its handler is at work");
+    let body = connection.reads_body();
+    assert!(connection.rank(connection.now()).is_some(), "its body comes slowly");
+    drop(body);
+    assert!(connection.rank(connection.now()).is_none());
+
+    call.answers();
+
+    assert!(!connection.is_overdue(connection.now()));
+    assert!(connection.is_overdue(connection.now() + millis(PATIENCE.stall) + 10));
+    assert!(connections.admit(peer(2)).is_none(), "it has just begun to answer");
+    connection.last_progress.store(1, Ordering::Relaxed);
+    assert!(connections.admit(peer(2)).is_some());
+    assert!(connection.gives_way.is_cancelled());
+}
+
+#[test]
+fn a_peer_beyond_its_share_loses_a_connection_of_its_own() {
+    let connections = Connections::new(LIMITS);
+    let other = connections.admit(peer(2)).unwrap();
+    let own = [connections.admit(peer(1)).unwrap(), connections.admit(peer(1)).unwrap()];
+
+    let _new = connections.admit(peer(1)).unwrap();
+
+    assert!(!other.connection.gives_way.is_cancelled());
+    assert!(own[0].connection.gives_way.is_cancelled());
+}
+
+#[test]
+fn half_heads_idle_connections_and_peers_that_do_not_read_are_overdue() {
+    let connections = Connections::new(LIMITS);
+    let admitted = connections.admit(peer(1)).unwrap();
+    let connection = &admitted.connection;
+    let after = |duration: Duration| connection.now() + millis(duration) + 10;
+
+    assert!(!connection.is_overdue(connection.now()));
+    assert!(connection.is_overdue(after(PATIENCE.head)), "no head");
+    connection.has_read(b"GET / HTTP/1.1\r\n\r\n");
+    let call = connection.begin_call(false, Some(0));
+    assert!(!connection.is_overdue(after(PATIENCE.idle)), "at work");
+    drop(call);
+    assert!(!connection.is_overdue(after(PATIENCE.head)), "between two requests");
+    assert!(connection.is_overdue(after(PATIENCE.idle)));
+    connection.has_read(b"G");
+    assert!(connection.is_overdue(after(PATIENCE.head)), "half a second head");
+    let _call = connection.begin_call(false, Some(0));
+    connection.has_written(&Poll::Pending);
+    assert!(connection.is_overdue(after(PATIENCE.stall)), "does not read");
+    connection.has_written(&Poll::Ready(Ok(1)));
+    assert!(!connection.is_overdue(after(PATIENCE.stall)));
+}
+
+#[test]
+fn addresses_of_one_ipv6_network_share_what_a_peer_gets() {
+    let share = |address: &str| share_of(address.parse().unwrap());
+
+    assert_eq!(share("2001:db8::1"), share("2001:db8::ffff:0:0:2"));
+    assert_ne!(share("2001:db8::1"), share("2001:db8:0:1::1"));
+    assert_eq!(share("::ffff:192.0.2.1"), share("192.0.2.1"));
+    assert_ne!(share("192.0.2.1"), share("192.0.2.2"));
+}
+
+#[test]
+fn single_bytes_and_frames_besides_calls_are_no_movement() {
+    let started = Instant::now().checked_sub(2 * SLOW_AFTER).unwrap();
+    let connections = Connections::with(LIMITS, PATIENCE, started);
+    let admitted = connections.admit(peer(1)).unwrap();
+    let connection = &admitted.connection;
+    connection.is_of_somebody_known();
+    let mut call = connection.begin_call(true, None);
+    let body = connection.reads_body();
+    connection.last_progress.store(1, Ordering::Relaxed);
+    let is_slow = || connection.rank(connection.now()).is_some();
+
+    connection.has_read(b"a ping");
+    connection.has_written(&Poll::Ready(Ok(17)));
+    connection.has_sent(1);
+    assert!(is_slow());
+    connection.has_sent(1023);
+    assert!(!is_slow(), "a kilobyte");
+
+    drop(body);
+    call.answers();
+    connection.last_progress.store(1, Ordering::Relaxed);
+    connection.has_read(b"a ping");
+    connection.has_written(&Poll::Ready(Ok(17)));
+    assert!(is_slow());
+    assert!(connection.is_overdue(connection.now() + millis(PATIENCE.stall)));
+    call.hands_over(false);
+    assert!(!connection.is_overdue(connection.now() + 2 * millis(PATIENCE.stall)), "it is we who are waited for");
+}
+
+#[test]
+fn a_stranger_with_one_answer_untaken_gives_way_whatever_else_it_calls() {
+    let started = Instant::now().checked_sub(2 * SLOW_AFTER).unwrap();
+    let connections = Connections::with(ConnectionLimits { total: 1, per_peer: 1 }, PATIENCE, started);
+    let admitted = connections.admit(peer(1)).unwrap();
+    let connection = &admitted.connection;
+    let mut call = connection.begin_call(true, None);
+    call.answers();
+    assert!(connections.admit(peer(2)).is_none(), "it has just been answered");
+
+    connection.untaken.lock().insert(call.number, 1);
+    let _another = connection.begin_call(true, None);
+
+    assert!(connections.admit(peer(2)).is_some());
+    assert!(connection.gives_way.is_cancelled());
+}
+
+#[test]
+fn goodbyes_are_few() {
+    let connections = Connections::new(LIMITS);
+    let held: Vec<_> = std::iter::from_fn(|| connections.say_goodbye()).take(1000).collect();
+
+    assert_eq!(held.len(), GOODBYES_MAX);
+    drop(held);
+    assert!(connections.say_goodbye().is_some());
+}
+
+/// With a short time for heads and long ones for everything else.
+async fn served() -> (std::net::SocketAddr, Tasks) {
+    let patience = Patience { head: Duration::from_millis(500), idle: Duration::from_secs(3600), ..PATIENCE };
+    let connections = Connections::with(ConnectionLimits::of_total(100), patience, Instant::now());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = Router::new()
+        .route("/", get(|| async { "answered" }))
+        .route("/", post(|body: Bytes| async move { format!("answered {}", body.len()) }));
+    let tasks = Tasks::default();
+    tasks.spawn_critical("http listener", serve::accept(listener, router, connections.clone(), tasks.clone()));
+    tasks.spawn_critical("http connections", connections.close_overdue());
+    (address, tasks)
+}
+
+async fn sent(address: std::net::SocketAddr, text: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    stream
+}
+
+async fn until_answered(stream: &mut TcpStream) {
+    let (mut answer, mut piece) = (Vec::new(), [0; 1024]);
+    while !answer.windows(8).any(|window| window == b"answered") {
+        let read = stream.read(&mut piece).await.unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&piece[..read]);
+    }
+}
+
+#[tokio::test]
+async fn half_a_head_behind_whole_requests_has_as_much_time_as_a_first_one() {
+    const REQUESTS: [&str; 4] = [
+        "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    ];
+    let (address, tasks) = served().await;
+    let mut idle = Vec::new();
+    for request in &REQUESTS[..3] {
+        let mut stream = sent(address, request).await;
+        until_answered(&mut stream).await;
+        idle.push(stream);
+    }
+
+    for request in REQUESTS {
+        let mut stream = sent(address, &format!("{request}GET / HTTP/1.1\r\nHost: ")).await;
+        let mut rest = Vec::new();
+        let closed = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut rest)).await;
+        closed.expect("it is closed").unwrap();
+        assert!(String::from_utf8_lossy(&rest).contains("answered"), "{request}");
+    }
+
+    for mut stream in idle {
+        stream.write_all(REQUESTS[0].as_bytes()).await.unwrap();
+        until_answered(&mut stream).await;
+    }
+    assert!(tasks.end(Duration::from_secs(60)).await);
+}
