@@ -59,11 +59,20 @@ pub fn file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// A file that was not there a moment ago, for writing. What was there under this name is removed: it may have
+/// another mode, or be a link.
+pub fn new_file(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    options().create_new(true).open(path)
+}
+
 /// Whole or not at all: written beside, synced, renamed.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_extension("new");
-    let _ = std::fs::remove_file(&beside); // it may have another mode, or be a link
-    let mut file = options().create_new(true).open(&beside)?;
+    let mut file = new_file(&beside)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&beside, path)

@@ -3,16 +3,15 @@
 //! Promised: age is the time that servers ran on the store, measured by the monotonic clock and added up
 //! there, so no reading of the wall clock ever deletes anything; deletion goes in small slices with
 //! pauses, so others get the store in between; an audit entry is removed only after it was archived and
-//! synced, and a chain that does not hold is neither archived nor removed. Absent: giving space back to
-//! the file system; SQLite uses it again.
+//! synced, and a chain that does not hold is neither archived nor removed; files of the archive are for their
+//! owner alone, in a directory that is. Absent: giving space back to the file system; SQLite uses it again.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use proctor_runtime::{chain, clock};
+use proctor_runtime::{chain, clock, private};
 use proctor_store::{AuditAnchor, AuditEntry, AuditQuery, Prune, Uptime, audit};
 
 use super::Control;
@@ -139,7 +138,9 @@ impl Control {
             if last > old {
                 return Ok(());
             }
-            let mut file = Archive::create(dir, anchor.seq + 1, last)?;
+            let dir = dir.to_owned();
+            let created = move || Archive::create(&dir, anchor.seq + 1, last);
+            let mut file = tokio::task::spawn_blocking(created).await??;
             let mut newest = anchor;
             while newest.seq < last {
                 let entries = self.audit_page(newest, last).await?;
@@ -175,11 +176,12 @@ struct Archive {
 }
 
 impl Archive {
-    fn create(dir: &Path, first: u64, last: u64) -> std::io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    /// In a directory that is private, or can be made so.
+    fn create(dir: &Path, first: u64, last: u64) -> Archived<Self> {
+        private::dir(dir)?;
         let path = dir.join(format!("audit-{first:012}-{last:012}.jsonl"));
         let temporary = path.with_extension("tmp");
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        let file = private::new_file(&temporary)?;
         Ok(Self { file, temporary, path })
     }
 

@@ -1,5 +1,7 @@
 //! What is deleted when it is old, and what the wall clock has to do with it: nothing.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +17,7 @@ use proctor_store::{AuditAnchor, AuditDraft, AuditPhase, AuditQuery, EventQuery,
 
 const HOUR: Uptime = 3_600_000;
 const DAY: Uptime = 24 * HOUR;
+const FIRST_FILE: &str = "audit-000000000001-000000010000.jsonl";
 
 async fn finished_task(world: &World) -> proctor_model::TaskId {
     let session = connect(&world.control, "agent-0").await;
@@ -111,9 +114,9 @@ fn lines(dir: &Path) -> Vec<(String, String)> {
     files.iter().map(|path| (name(path), std::fs::read_to_string(path).unwrap())).collect()
 }
 
-#[tokio::test]
-async fn old_audit_entries_move_to_a_file_that_the_store_goes_on_from() {
-    let world = World::new().await;
+/// Appends entries until the first file of the archive is full, and a few more. Returns the last number and an
+/// uptime at which all of them are old.
+async fn full_audit(world: &World) -> (u64, Uptime) {
     let draft = AuditDraft {
         phase: AuditPhase::Done,
         of: None,
@@ -131,56 +134,90 @@ async fn old_audit_entries_move_to_a_file_that_the_store_goes_on_from() {
     while appended < 10_007 {
         appended = world.store.append_audit(draft.clone(), 7).await.unwrap();
     }
-    let uptime = world.store.advance_uptime(Duration::from_secs(3600)).await.unwrap();
+    (appended, world.store.advance_uptime(Duration::from_secs(3600)).await.unwrap() + 2 * HOUR)
+}
+
+fn archiving(dir: &Path) -> Retention {
+    Retention { audit: Duration::from_secs(60), audit_archive: Some(dir.to_owned()), ..Retention::default() }
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[tokio::test]
+async fn old_audit_entries_move_to_a_file_that_the_store_goes_on_from() {
+    let world = World::new().await;
+    let (appended, uptime) = full_audit(&world).await;
     let dir = tempfile::TempDir::new().unwrap();
     let archive = dir.path().join("archive");
-    let retention =
-        Retention { audit: Duration::from_secs(60), audit_archive: Some(archive.clone()), ..Retention::default() };
 
-    world.control.prune(&retention, uptime + 2 * HOUR).await;
+    world.control.prune(&archiving(&archive), uptime).await;
 
     let files = lines(&archive);
     assert_eq!(files.len(), 1);
-    assert_eq!(files[0].0, "audit-000000000001-000000010000.jsonl");
+    assert_eq!(files[0].0, FIRST_FILE);
     let begin = AuditAnchor { seq: 0, hash: FIRST_HASH };
     let last = files[0].1.lines().try_fold(begin, verify_line).unwrap();
     assert_eq!(world.store.audit_anchor().await.unwrap(), last);
     let left = world.store.audit(&AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap();
     assert_eq!(left.iter().map(|entry| entry.seq).collect::<Vec<_>>(), (10_001..=appended).collect::<Vec<_>>());
     assert_eq!(left[0].prev_hash, last.hash);
-    world.control.prune(&retention, uptime + 3 * HOUR).await;
+    world.control.prune(&archiving(&archive), uptime + HOUR).await;
     assert_eq!(lines(&archive), files, "nothing more to move");
     world.end().await;
 }
 
 #[tokio::test]
-async fn an_archive_that_cannot_be_written_removes_nothing() {
+async fn a_file_of_the_archive_is_private_whatever_was_there_before() {
     let world = World::new().await;
-    let draft = AuditDraft {
-        phase: AuditPhase::Done,
-        of: None,
-        app: String::new(),
-        user: String::new(),
-        remote: None,
-        request_id: String::new(),
-        action: "start".to_owned(),
-        classes: [].into_iter().collect(),
-        target_count: 0,
-        targets: Vec::new(),
-        outcome: String::new(),
-    };
-    let mut appended = 0;
-    while appended < 10_001 {
-        appended = world.store.append_audit(draft.clone(), 7).await.unwrap();
-    }
-    let uptime = world.store.advance_uptime(Duration::from_secs(3600)).await.unwrap();
+    let (_, uptime) = full_audit(&world).await;
+    let dir = tempfile::TempDir::new().unwrap();
+    let (archive, victim) = (dir.path().join("archive"), dir.path().join("victim"));
+    std::fs::create_dir(&archive).unwrap();
+    std::fs::set_permissions(&archive, Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(&victim, "untouched").unwrap();
+    let temporary = archive.join(FIRST_FILE).with_extension("tmp");
+    std::os::unix::fs::symlink(&victim, &temporary).unwrap();
+
+    world.control.prune(&archiving(&archive), uptime).await;
+
+    assert_eq!((mode(&archive), mode(&archive.join(FIRST_FILE))), (0o700, 0o600));
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "untouched");
+    assert!(std::fs::symlink_metadata(archive.join(FIRST_FILE)).unwrap().is_file());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn what_an_earlier_try_left_open_to_others_does_not_open_the_archive() {
+    let world = World::new().await;
+    let (_, uptime) = full_audit(&world).await;
+    let archive = tempfile::TempDir::new().unwrap();
+    let temporary = archive.path().join(FIRST_FILE).with_extension("tmp");
+    std::fs::write(&temporary, "half").unwrap();
+    std::fs::set_permissions(&temporary, Permissions::from_mode(0o666)).unwrap();
+
+    world.control.prune(&archiving(archive.path()), uptime).await;
+
+    assert_eq!(mode(&archive.path().join(FIRST_FILE)), 0o600);
+    assert_eq!(world.store.audit_anchor().await.unwrap().seq, 10_000);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_archive_that_cannot_be_written_or_that_others_may_write_removes_nothing() {
+    let world = World::new().await;
+    let (_, uptime) = full_audit(&world).await;
     let file = tempfile::NamedTempFile::new().unwrap();
-    let archive = Some(file.path().join("not-a-directory"));
-    let retention = Retention { audit: Duration::from_secs(60), audit_archive: archive, ..Retention::default() };
+    let open = tempfile::TempDir::new().unwrap();
+    std::fs::set_permissions(open.path(), Permissions::from_mode(0o777)).unwrap();
 
-    world.control.prune(&retention, uptime + 2 * HOUR).await;
+    for dir in [file.path().join("not-a-directory"), open.path().to_owned()] {
+        world.control.prune(&archiving(&dir), uptime).await;
 
-    assert_eq!(world.store.audit_anchor().await.unwrap().seq, 0);
+        assert_eq!(world.store.audit_anchor().await.unwrap().seq, 0, "{}", dir.display());
+    }
+    assert_eq!(std::fs::read_dir(open.path()).unwrap().count(), 0);
     world.end().await;
 }
 
