@@ -159,6 +159,7 @@ macro_rules! conformance_suite {
             processes::a_page_comes_with_the_number_before_paging,
             retention::a_finished_task_goes_when_servers_have_run_long_enough_and_an_open_one_never,
             retention::a_large_task_goes_slice_by_slice_and_cannot_be_read_meanwhile,
+            retention::no_slice_holds_the_writer_for_more_than_a_thousand_rows,
             retention::old_events_and_those_beyond_the_bound_go,
             retention::what_is_young_by_uptime_stays_whatever_the_clock_says,
             retention::a_tombstone_stays_until_its_agent_knows_of_it,

@@ -26,6 +26,8 @@ const UPTIME_PERIOD: Duration = Duration::from_secs(60);
 const PRUNE_PERIOD: Duration = Duration::from_secs(600);
 /// After each slice, so that callers get the writer.
 const SLICE_PAUSE: Duration = Duration::from_millis(20);
+/// Agents whose progress is noted in one go.
+const SLICE_AGENTS: usize = 1000;
 /// Entries in one file of the archive: some megabytes.
 const ARCHIVE_ENTRIES: u64 = 10_000;
 /// Entries read at a time; each may name a thousand targets.
@@ -90,8 +92,12 @@ impl Control {
     /// Deletes everything that is old at this uptime.
     pub async fn prune(&self, retention: &Retention, uptime: Uptime) {
         let before = |kept: Duration| uptime - Uptime::try_from(kept.as_millis()).unwrap_or(Uptime::MAX / 2);
-        if let Err(error) = self.inner.store.note_generations(&self.inner.sessions.seen_generations()).await {
-            tracing::warn!(error = %chain(&error), "generations of agents not noted; tombstones stay");
+        for seen in self.inner.sessions.seen_generations().chunks(SLICE_AGENTS) {
+            if let Err(error) = self.inner.store.note_generations(seen).await {
+                tracing::warn!(error = %chain(&error), "generations of agents not noted; tombstones stay");
+                break;
+            }
+            tokio::time::sleep(SLICE_PAUSE).await;
         }
         let (keep, now) = (retention.events_max, clock::unix_millis());
         for (what, prune) in [

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::Outcome;
+use tokio::task::JoinSet;
 
 use super::events::{exits, sequences};
 use super::pools::pool;
@@ -79,6 +80,41 @@ pub async fn a_large_task_goes_slice_by_slice_and_cannot_be_read_meanwhile(store
     }
 
     assert_eq!(slices, [1, 1000, 1000, 500, 1, 0], "it is marked, its outcomes go, then itself");
+}
+
+pub async fn no_slice_holds_the_writer_for_more_than_a_thousand_rows(store: Arc<dyn Store>) {
+    const ROWS: usize = 2500;
+    enrol(&*store, 1).await;
+    let epoch = store.open_session(&opening(0), 0).await.unwrap().unwrap();
+    store.append_events(&agent(0), epoch, &exits(1..=ROWS as u64), 1).await.unwrap();
+    let mut appended = JoinSet::new();
+    for _ in 0..ROWS {
+        let store = store.clone();
+        appended.spawn(async move { store.append_audit(draft("x"), 1).await.unwrap() });
+    }
+    appended.join_all().await;
+    let names: Vec<String> = (0..ROWS).map(|number| format!("web/p{number}")).collect();
+    let registrations: Vec<_> = names.iter().map(|name| registration(0, name, "a")).collect();
+    store.register(&registrations, RegisterMode::Upsert, 1).await.unwrap();
+    let processes: Vec<_> = names.iter().map(|name| (agent(0), key(name))).collect();
+    store.unregister(&processes, 2).await.unwrap();
+    store.note_generations(&[(agent(0), u64::from(u32::MAX))]).await.unwrap();
+    let before = run_for(&*store, 1).await + 1;
+
+    for what in [
+        Prune::Events { before, keep: 0 },
+        Prune::Tombstones { before },
+        Prune::Audit { through: store.audit_before(before).await.unwrap() },
+    ] {
+        let mut slices = Vec::new();
+        while let rows = store.prune(what).await.unwrap()
+            && rows > 0
+        {
+            slices.push(rows);
+        }
+        assert!(slices.iter().sum::<u64>() >= ROWS as u64, "{what:?}: {slices:?}");
+        assert!(slices.iter().all(|rows| *rows <= 1000), "{what:?}: {slices:?}");
+    }
 }
 
 pub async fn old_events_and_those_beyond_the_bound_go(store: Arc<dyn Store>) {
