@@ -85,6 +85,12 @@ pub struct ServerView {
 pub struct StorageView {
     /// Of all tables together. The file may be larger: deleted rows leave space that is used again.
     pub bytes: u64,
+    /// What the file system of the data directory has left for the server; absent where it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_bytes: Option<u64>,
+    /// The size of that file system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
     pub tables: Vec<TableView>,
 }
 

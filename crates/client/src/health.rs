@@ -9,6 +9,8 @@ use crate::{CONNECT_TIMEOUT, Client, ClientError, Result};
 /// What `/healthz` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
+    /// `ok`, `degraded`, `waiting`, `stopping` or `failed`.
+    pub status: String,
     /// None: all is well.
     pub problem: Option<String>,
     /// The server's time, as HTTP writes it.
@@ -35,6 +37,6 @@ impl Client {
         };
         let reason = || said.get("reason").and_then(Value::as_str).unwrap_or(word).to_owned();
         let is_well = status.is_success() && word == "ok";
-        Ok(Health { problem: (!is_well).then(reason), date, certificate })
+        Ok(Health { status: word.to_owned(), problem: (!is_well).then(reason), date, certificate })
     }
 }

@@ -37,7 +37,7 @@ pub use records::{
     PoolAssignment, PoolRecord, ProcessCursor, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration,
     SpecRevision,
 };
-pub use retention::{AuditAnchor, Prune, TableSize, Uptime};
+pub use retention::{AuditAnchor, DiskSpace, Prune, TableSize, Uptime};
 pub use task_records::{
     CreatedTask, EndedTarget, Idempotency, NewTask, OpenRollout, OpenTarget, Rollout, RolloutState, RolloutStep,
     Target, TargetQuery, TargetRow, TargetView, TaskItem, TaskQuery, TaskSummary, TaskView, WhichTargets,
@@ -346,6 +346,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn note_generations(&self, seen: &[(AgentId, u64)]) -> Result<()>;
     /// Deletes a slice of what is old and returns how many rows that were; 0: nothing is left to delete.
     async fn prune(&self, what: Prune) -> Result<u64>;
+    /// What the file system of the store has; None where it does not say.
+    async fn disk_space(&self) -> Result<Option<DiskSpace>>;
     /// What each table takes, the largest first.
     async fn sizes(&self) -> Result<Vec<TableSize>>;
 

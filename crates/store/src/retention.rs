@@ -48,3 +48,11 @@ pub struct TableSize {
     /// With its indexes.
     pub bytes: u64,
 }
+
+/// What the file system of a store has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// That the server may still use.
+    pub free_bytes: u64,
+    pub total_bytes: u64,
+}

@@ -7,6 +7,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::failure::{Failure, Tried};
+use crate::DiskSpace;
 
 /// With less than this, most changes fail though a very small one may still fit into the log.
 const FREE_BYTES_MIN: u64 = 1024 * 1024;
@@ -30,14 +31,15 @@ pub(super) fn read(connection: &Connection, path: &Path) -> Tried<()> {
 pub(super) fn write(connection: &Connection, path: &Path) -> Tried<()> {
     let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     connection.pragma_update(None, "user_version", version)?;
-    if free_bytes(path).is_some_and(|free| free < FREE_BYTES_MIN) {
+    if disk_space(path).is_some_and(|space| space.free_bytes < FREE_BYTES_MIN) {
         return Err(Failure::Full);
     }
     Ok(())
 }
 
 /// None where the file system does not say.
-fn free_bytes(path: &Path) -> Option<u64> {
+pub(super) fn disk_space(path: &Path) -> Option<DiskSpace> {
     let file_system = rustix::fs::statvfs(path).ok()?;
-    Some(file_system.f_bavail.saturating_mul(file_system.f_frsize))
+    let bytes = |blocks: u64| blocks.saturating_mul(file_system.f_frsize);
+    Some(DiskSpace { free_bytes: bytes(file_system.f_bavail), total_bytes: bytes(file_system.f_blocks) })
 }

@@ -49,11 +49,11 @@ use self::readers::Readers;
 use self::writer::Writer;
 use crate::{
     App, Assignments, AuditAnchor, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, CreatedTask,
-    EnrolRefusal, Enrolled, Enrolment, EventPage, EventQuery, HostQuery, HostRecord, HostSite, Idempotency, JoinToken,
-    JoinTokenRecord, Managed, Millis, NewTask, Observation, OpenRollout, OpenTarget, PoolRecord, ProcessQuery,
-    ProcessRecord, Prune, Refusal, RegisterMode, Registered, Registration, Result, RolloutStep, SessionOpening,
-    SessionRefusal, SpecRevision, Store, StoreError, TableSize, TargetQuery, TargetRow, TaskQuery, TaskSummary,
-    TaskView, Uptime, User, UserToken, Webhook,
+    DiskSpace, EndedSession, EnrolRefusal, Enrolled, Enrolment, EventPage, EventQuery, HostQuery, HostRecord, HostSite,
+    Idempotency, JoinToken, JoinTokenRecord, Managed, Millis, NewTask, Observation, OpenRollout, OpenTarget,
+    PoolRecord, ProcessQuery, ProcessRecord, Prune, Refusal, RegisterMode, Registered, Registration, Result,
+    RolloutStep, SessionOpening, SessionRefusal, SpecRevision, Store, StoreError, TableSize, TargetQuery, TargetRow,
+    TaskQuery, TaskSummary, TaskView, Uptime, User, UserToken, Webhook,
 };
 
 #[derive(Debug)]
@@ -586,6 +586,11 @@ impl Store for SqliteStore {
             deleted += self.writer.run(WHAT, move |c| retention::delete_spec(c, id, before)).await?;
         }
         Ok(deleted)
+    }
+
+    async fn disk_space(&self) -> Result<Option<DiskSpace>> {
+        let path = self.path.clone();
+        self.readers.run("ask for free space", move |_| Ok(health::disk_space(&path))).await
     }
 
     async fn sizes(&self) -> Result<Vec<TableSize>> {

@@ -8,7 +8,7 @@ mod fleet;
 
 use anyhow::Result;
 use jiff::fmt::rfc2822::DateTimeParser;
-use proctor_client::{Client, ClientError, Who};
+use proctor_client::{Client, ClientError, Health, StorageView, Who};
 use proctor_runtime::clock;
 use serde::Serialize;
 
@@ -23,6 +23,9 @@ const CLOCK_FAIL_SECS: i64 = 300;
 const DAY_SECS: i64 = 24 * 3600;
 /// Tables that are named with their size.
 const LARGEST_TABLES: usize = 5;
+/// With less than this left for the store, somebody should look; with less than that, a busy fleet fills it in hours.
+const FREE_WARN_BYTES: u64 = 1024 * 1024 * 1024;
+const FREE_FAIL_BYTES: u64 = 128 * 1024 * 1024;
 /// Time enough to get a new certificate.
 const CERTIFICATE_WARN_DAYS: i64 = 30;
 
@@ -110,10 +113,7 @@ async fn all(client: &Client, checks: &mut Vec<Check>) {
             return;
         }
     };
-    checks.push(match &health.problem {
-        None => Check::ok("server", format!("{} is well", client.server())),
-        Some(problem) => Check::warn("server", problem, "wait a moment; then read the log of the server"),
-    });
+    checks.push(server(client.server(), &health));
     checks.push(certificate(client.server(), health.certificate.as_deref(), now));
     checks.push(clock_check(health.date.as_deref(), now));
     let who = match client.whoami().await {
@@ -133,7 +133,23 @@ async fn all(client: &Client, checks: &mut Vec<Check>) {
     checks.push(link(client, now).await);
     fleet::all(client, now, checks).await;
     checks.push(audit(client).await.unwrap_or_else(|error| Check::of_error("audit", &error)));
-    checks.push(storage(client).await.unwrap_or_else(|error| Check::of_error("storage", &error)));
+    match client.storage().await {
+        Ok(view) => checks.extend([storage(&view), disk_space(&view)]),
+        Err(error) => checks.push(Check::of_error("storage", &error)),
+    }
+}
+
+fn server(address: &str, health: &Health) -> Check {
+    let Some(problem) = &health.problem else { return Check::ok("server", format!("{address} is well")) };
+    match health.status.as_str() {
+        "waiting" | "stopping" => Check::warn("server", problem, "wait a moment; then read the log of the server"),
+        _ if problem.contains("no space left") => {
+            let advice = "free space on the disk of the server's data directory: until then it only serves what reads, \
+                          and agents that lost their session get no new one";
+            Check::fail("server", problem, advice)
+        }
+        _ => Check::fail("server", problem, "read the log of the server, then restart it"),
+    }
 }
 
 fn name(who: &Who) -> String {
@@ -216,15 +232,31 @@ fn clock_check(date: Option<&str>, now: i64) -> Check {
 }
 
 /// The whole, and the tables that take the most.
-async fn storage(client: &Client) -> Result<Check, ClientError> {
-    let storage = client.storage().await?;
+fn storage(storage: &StorageView) -> Check {
     let largest = storage
         .tables
         .iter()
         .take(LARGEST_TABLES)
         .map(|table| format!("{} {} ({} rows)", table.table, mebibytes(table.bytes), table.rows));
     let largest: Vec<String> = largest.collect();
-    Ok(Check::ok("storage", format!("{}: {}", mebibytes(storage.bytes), largest.join(", "))))
+    Check::ok("storage", format!("{}: {}", mebibytes(storage.bytes), largest.join(", ")))
+}
+
+/// Of the data directory.
+fn disk_space(storage: &StorageView) -> Check {
+    const CHECK: &str = "disk space";
+    let Some(free) = storage.free_bytes else {
+        return Check::unchecked(CHECK, "the server does not tell what is left for its data");
+    };
+    let of_all = storage.disk_bytes.map(|all| format!(" of {}", mebibytes(all))).unwrap_or_default();
+    let found = format!("{}{of_all} are left for the server's data", mebibytes(free));
+    let advice = "free space on the disk of the server's data directory, move it to a larger one, or keep less \
+                  (--keep-tasks, --keep-events, --events-max)";
+    match free {
+        ..FREE_FAIL_BYTES => Check::fail(CHECK, found, advice),
+        FREE_FAIL_BYTES..FREE_WARN_BYTES => Check::warn(CHECK, found, advice),
+        _ => Check::ok(CHECK, found),
+    }
 }
 
 async fn audit(client: &Client) -> Result<Check, ClientError> {
@@ -254,6 +286,35 @@ mod tests {
         assert_eq!(clock_check(date, 3600 - 31).state, State::Warn);
         assert_eq!(clock_check(date, 3600 + 301).state, State::Fail);
         assert_eq!(clock_check(Some("soon"), 0).state, State::Unchecked);
+    }
+
+    #[test]
+    fn a_server_that_cannot_write_fails_with_what_to_do_and_one_that_waits_does_not() {
+        let health = |status: &str, problem: Option<&str>| Health {
+            status: status.to_owned(),
+            problem: problem.map(str::to_owned),
+            date: None,
+            certificate: None,
+        };
+
+        assert_eq!(server("h", &health("ok", None)).state, State::Ok);
+        assert_eq!(server("h", &health("waiting", Some("agent a is not connected yet"))).state, State::Warn);
+        let full = server("h", &health("degraded", Some("the store has no space left to be written")));
+        assert_eq!(full.state, State::Fail);
+        assert!(full.advice.unwrap().starts_with("free space on the disk of the server's data directory"));
+        assert_eq!(server("h", &health("failed", Some("the store is closed"))).state, State::Fail);
+    }
+
+    #[test]
+    fn little_space_for_the_store_is_told() {
+        let left =
+            |free_bytes| disk_space(&StorageView { bytes: 0, free_bytes, disk_bytes: Some(1 << 40), tables: vec![] });
+
+        assert_eq!(left(None).state, State::Unchecked);
+        assert_eq!(left(Some(FREE_WARN_BYTES)).state, State::Ok);
+        assert_eq!(left(Some(FREE_WARN_BYTES - 1)).state, State::Warn);
+        assert_eq!(left(Some(FREE_FAIL_BYTES - 1)).state, State::Fail);
+        assert_eq!(left(Some(0)).found, "0M of 1048576M are left for the server's data");
     }
 
     #[test]

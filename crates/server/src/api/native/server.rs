@@ -21,17 +21,19 @@ pub(super) async fn show(caller: Authenticated, State(state): State<ApiState>) -
     }))
 }
 
-/// What each table of the store takes. Reads the whole file.
+/// What each table of the store takes, and what its file system has left. Reads the whole file.
 #[utoipa::path(get, path = "/storage", operation_id = "storage", tag = "hosts",
                responses((status = 200, body = StorageView)))]
 pub(super) async fn storage(_: Authenticated, State(state): State<ApiState>) -> Result<Json<StorageView>> {
-    let tables: Vec<TableView> = state
-        .control
-        .store()
-        .sizes()
-        .await?
-        .into_iter()
-        .map(|size| TableView { table: size.table, rows: size.rows, bytes: size.bytes })
-        .collect();
-    Ok(Json(StorageView { bytes: tables.iter().map(|table| table.bytes).sum(), tables }))
+    let store = state.control.store();
+    let disk = store.disk_space().await?;
+    let sizes = store.sizes().await?.into_iter();
+    let tables: Vec<TableView> =
+        sizes.map(|size| TableView { table: size.table, rows: size.rows, bytes: size.bytes }).collect();
+    Ok(Json(StorageView {
+        bytes: tables.iter().map(|table| table.bytes).sum(),
+        free_bytes: disk.map(|disk| disk.free_bytes),
+        disk_bytes: disk.map(|disk| disk.total_bytes),
+        tables,
+    }))
 }
