@@ -1,5 +1,6 @@
 //! What is in the store before anything is measured.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
@@ -7,14 +8,14 @@ use std::sync::Arc;
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
 use proctor_model::{
-    AgentId, Code, HostFacts, HostKey, OperationId, OperationKind, Outcome, Phase, ProcessKey, Snapshot, Spec, TaskId,
-    Usage,
+    AgentId, Code, Event, EventKind, HostFacts, HostKey, OperationId, OperationKind, Outcome, Phase, ProcessKey,
+    Snapshot, Spec, TaskId, Usage,
 };
 use proctor_runtime::clock;
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{
-    Enrolment, JoinToken, NewTask, Observation, RegisterMode, Registration, SessionOpening, Store, Target, TaskItem,
-    conformance::spec,
+    EndedSession, Enrolment, JoinToken, NewTask, Observation, RegisterMode, Registration, SessionOpening, Store,
+    Target, TaskItem, conformance::spec,
 };
 use uuid::Uuid;
 
@@ -129,10 +130,25 @@ async fn enrol(store: &SqliteStore, count: usize) -> Result<()> {
         };
         store.enrol(enrolment, clock::unix_millis()).await??;
         store.open_session(&opening(number), clock::unix_millis()).await??;
-        store.close_session(&agent(number), 1, clock::unix_millis()).await?;
+        store.end_sessions(&[ended(number)], clock::unix_millis()).await?;
         anyhow::Ok(())
     };
     stream::iter(0..count).map(enrol).buffer_unordered(ENROLMENTS_AT_ONCE).try_collect::<()>().await
+}
+
+/// Its first session is over.
+fn ended(number: usize) -> EndedSession {
+    let event = Event {
+        sequence: 0,
+        at: clock::unix_millis(),
+        process: None,
+        proc_name: String::new(),
+        report_id: None,
+        kind: EventKind::AgentOffline,
+        content: String::new(),
+        details: BTreeMap::new(),
+    };
+    EndedSession { agent: agent(number), epoch: 1, event }
 }
 
 fn facts() -> HostFacts {

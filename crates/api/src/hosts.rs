@@ -15,7 +15,11 @@ pub struct HostView {
     #[schema(value_type = String)]
     pub ip: IpAddr,
     pub agent: AgentId,
+    /// For some seconds after a start of the server, as it was before.
     pub online: bool,
+    /// Not connected since the server's start; `online` turns false if it does not come back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub returning: bool,
     /// The business that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub business: Option<u64>,

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use proctor_model::{AgentId, Control, HostKey, Identity, Limits, Ownership, Policy, ProcessKey, Spec};
 
-use crate::{Business, Enrolment, JoinToken, Millis, Prune, Registration, SessionOpening, Store};
+use crate::{Business, EndedSession, Enrolment, JoinToken, Millis, Prune, Registration, SessionOpening, Store};
 
 /// Makes one `#[tokio::test]` of each case. `$open` is an `async fn` without arguments that returns
 /// an empty store and whatever must live as long as it (a temporary directory, a database).
@@ -119,7 +119,7 @@ macro_rules! conformance_suite {
             hosts::a_session_of_an_unbound_agent_is_refused,
             hosts::a_session_keeps_the_facts_and_the_time_of_the_change,
             hosts::the_end_of_an_older_session_does_not_mark_a_newer_one_offline,
-            hosts::a_reset_marks_all_offline_and_names_those_that_were_online,
+            hosts::ends_of_sessions_are_told_unless_a_newer_one_is_open,
             hosts::a_host_answers_to_the_id_that_it_was_given_last,
             hosts::an_id_that_is_another_hosts_is_not_given_away,
             hosts::an_id_that_a_host_answers_to_is_not_taken_by_another_agent,
@@ -302,6 +302,12 @@ fn enrolment(token: &str, number: usize) -> Enrolment {
         key_fingerprint: format!("key-{number}"),
         remote: None,
     }
+}
+
+/// The end of a session of agent `number`.
+fn ended(number: usize, epoch: u64) -> EndedSession {
+    let event = events::event(0, proctor_model::EventKind::AgentOffline, None);
+    EndedSession { agent: agent(number), epoch, event }
 }
 
 /// A session of agent `number` with its own key.

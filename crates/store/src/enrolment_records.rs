@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use proctor_model::{AgentId, Classes, HostFacts, HostKey};
+use proctor_model::{AgentId, Classes, Event, HostFacts, HostKey};
 
 use crate::{AuditDraft, AuditPhase, Millis};
 
@@ -133,6 +133,15 @@ impl SessionOpening {
     pub fn new(agent: AgentId, key_fingerprint: impl Into<String>) -> Self {
         Self { agent, key_fingerprint: key_fingerprint.into(), seen_epoch: None, facts: HostFacts::default() }
     }
+}
+
+/// A session that is over, or one of an earlier server that was not taken up again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedSession {
+    pub agent: AgentId,
+    pub epoch: u64,
+    /// Tells of it.
+    pub event: Event,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

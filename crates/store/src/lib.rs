@@ -28,7 +28,7 @@ mod task_records;
 pub use access_records::{Binding, Business, BusinessSet, Refusal, SESSIONS_PER_USER_MAX, TokenKind, User, UserToken};
 pub use audit::{AuditDraft, AuditEntry, AuditPhase, AuditQuery};
 pub use enrolment_records::{
-    ENROLMENT_ACTOR, EnrolRefusal, Enrolled, Enrolment, JoinToken, JoinTokenRecord, REFUSALS_AUDITED_MAX,
+    ENROLMENT_ACTOR, EndedSession, EnrolRefusal, Enrolled, Enrolment, JoinToken, JoinTokenRecord, REFUSALS_AUDITED_MAX,
     SessionOpening, SessionRefusal,
 };
 pub use event_records::{EventPage, EventQuery, StoredEvent, Webhook, WebhookFormat};
@@ -244,11 +244,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// The agent's state directory holds this epoch: from now on, state with an earlier one is a copy.
     /// False if the session is not the newest any more.
     async fn settle_session(&self, agent: &AgentId, epoch: u64) -> Result<bool>;
-    /// Marks the agent offline, unless a newer session is open.
-    async fn close_session(&self, agent: &AgentId, epoch: u64, now: Millis) -> Result<()>;
-    /// Marks every host offline and returns the agents that were online: called once, when the
-    /// server starts, to know whom to expect back.
-    async fn reset_presence(&self, now: Millis) -> Result<Vec<AgentId>>;
+    /// Marks the agents offline and keeps the event of each, in one transaction. Those that have a newer
+    /// session by now, and those that are bound to no host, are left out.
+    async fn end_sessions(&self, ended: &[EndedSession], now: Millis) -> Result<()>;
 
     // Processes.
 

@@ -132,7 +132,7 @@ impl Fleet {
         eventually("the agent's presence is known", || async {
             let hosts = self.get("/api/v1/hosts").await.ok()?;
             let host = hosts["hosts"].as_array()?.iter().find(|host| host["ip"] == ip)?.clone();
-            (host["online"] == online).then_some(())
+            (host["online"] == online && host["returning"] != true).then_some(())
         })
         .await;
     }

@@ -34,7 +34,11 @@ fn sheet(hosts: &[HostView], now: i64) -> Sheet {
         ["HOST", "AGENT", "STATE", "SINCE", "HOSTNAME", "OS", "CPUS", "MEMORY", "VERSION", "BUSINESS", "ENROLLED"];
     let mut sheet = Sheet::new(&headers).right(&[6, 7]).only_wide(&[10]);
     for host in hosts {
-        let state = if host.online { ("online".into(), Tone::Good) } else { ("offline".into(), Tone::Bad) };
+        let state = match (host.online, host.returning) {
+            (true, false) => ("online".into(), Tone::Good),
+            (true, true) => ("returning".into(), Tone::Warning),
+            (false, _) => ("offline".into(), Tone::Bad),
+        };
         sheet.row([
             plain(&host.host),
             plain(&host.agent),

@@ -14,7 +14,7 @@ use proctor_store::{Millis, OpenTarget};
 const ABSENCE_GRACE: Duration = Duration::from_secs(2);
 /// After the server's own start, agents that were connected before get this long to come back for
 /// what they may have been at.
-const RETURN_GRACE: Duration = Duration::from_secs(10);
+pub(super) const RETURN_GRACE: Duration = Duration::from_secs(10);
 /// What is left for the answer to travel when an operation begins as late as it may.
 const TRAVEL: Duration = Duration::from_secs(5);
 

@@ -1,21 +1,18 @@
 //! Events: those that agents report, those that the server makes, and who wants to hear of them.
 //!
 //! Promised: an agent hears that its events are seen only after they are stored; an event is stored
-//! once, however often it is sent; whoever follows is woken after the write. Events about presence
-//! tell of agents, not of the server: none is made when the server goes down, nor for an agent that
-//! comes back soon after the server's own start. Absent: sending anything (see `webhooks`).
+//! once, however often it is sent; whoever follows is woken after the write. Absent: sending anything (see
+//! `webhooks`), and events about presence (see `presence`).
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use proctor_model::{AgentId, Class, Event, EventKind, HostFacts, Namespace};
+use proctor_model::{Class, Event, EventKind, Namespace};
 use proctor_runtime::clock;
 use proctor_store::{EventPage, EventQuery, Webhook, WebhookFormat};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::record::BATCH_MAX;
 use super::{Control, Result, Session, Standing};
 use crate::webhooks::{WebhookUrl, seal};
 
@@ -73,7 +70,7 @@ impl Control {
         let now = clock::unix_millis();
         let up_to = self.inner.store.append_events(session.agent(), session.epoch(), events, now).await?;
         session.saw_events(up_to);
-        self.inner.bells.events.send_replace(());
+        self.ring_events();
         Ok(())
     }
 
@@ -190,48 +187,7 @@ impl Control {
         Ok(self.inner.store.advance_webhook(id, cursor).await?)
     }
 
-    // Presence.
-
-    pub(super) async fn tell_online(&self, agent: &AgentId, facts: &HostFacts) {
-        let details = [("agent_version", &facts.agent_version), ("hostname", &facts.hostname)];
-        let details = details.map(|(name, value)| (name.to_owned(), value.clone())).into();
-        self.tell(agent, EventKind::AgentOnline, format!("agent {agent} is connected"), details).await;
+    pub(super) fn ring_events(&self) {
+        self.inner.bells.events.send_replace(());
     }
-
-    pub(super) async fn tell_offline(&self, agent: &AgentId) {
-        let content = format!("agent {agent} is no longer connected");
-        self.tell(agent, EventKind::AgentOffline, content, BTreeMap::new()).await;
-    }
-
-    /// Those that went away while the server was away, in few writes: it may be all of them.
-    pub(super) async fn tell_lost(&self) {
-        let lost: Vec<AgentId> = self.inner.dispatch.lock().take_lost(Instant::now());
-        for batch in lost.chunks(BATCH_MAX) {
-            let events: Vec<(AgentId, Event)> = batch
-                .iter()
-                .map(|agent| {
-                    let content = format!("agent {agent} did not come back after a restart of the server");
-                    (agent.clone(), presence(EventKind::AgentOffline, content, BTreeMap::new()))
-                })
-                .collect();
-            self.tell_all(&events).await;
-        }
-    }
-
-    async fn tell(&self, agent: &AgentId, kind: EventKind, content: String, details: BTreeMap<String, String>) {
-        self.tell_all(&[(agent.clone(), presence(kind, content, details))]).await;
-    }
-
-    /// A presence that cannot be told changes nothing about the presence.
-    async fn tell_all(&self, events: &[(AgentId, Event)]) {
-        match self.inner.store.append_server_events(events, clock::unix_millis()).await {
-            Ok(_) => self.inner.bells.events.send_replace(()),
-            Err(error) => tracing::warn!(events = events.len(), %error, "presence events not stored"),
-        }
-    }
-}
-
-fn presence(kind: EventKind, content: String, details: BTreeMap<String, String>) -> Event {
-    let (at, proc_name) = (clock::unix_millis(), String::new());
-    Event { sequence: 0, at, process: None, proc_name, report_id: None, kind, content, details }.fitted()
 }

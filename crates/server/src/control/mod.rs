@@ -13,6 +13,7 @@ mod dispatch;
 mod events;
 mod identity;
 mod job;
+mod presence;
 mod processes;
 mod record;
 mod retention;
@@ -22,7 +23,7 @@ mod submit;
 mod tasks;
 mod types;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ use proctor_store::{
     App, Assignments, HostQuery, HostRecord, HostSite, Millis, Observation, SessionOpening, SessionRefusal, Store,
     StoreError,
 };
-use tokio::sync::{OnceCell, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 pub use access::{Missing, Standing};
 pub use audit::Deed;
@@ -51,6 +52,7 @@ pub use types::{
 };
 
 use dispatch::Dispatch;
+use presence::Presence;
 use record::Arrived;
 use sessions::Sessions;
 
@@ -76,8 +78,7 @@ struct Inner {
     budgets: budget::Budgets,
     bells: events::Bells,
     link_expires_at: OnceLock<i64>,
-    /// Set once every host of the server's earlier life is marked offline.
-    presence: OnceCell<()>,
+    presence: Presence,
     tasks: Tasks,
 }
 
@@ -90,24 +91,14 @@ impl Control {
     /// Reads what is open from the store and starts the recorder, the sweeper, the rollouts and retention.
     pub async fn start_with(store: Arc<dyn Store>, tasks: &Tasks, retention: Retention) -> Result<Self> {
         let now = clock::unix_millis();
-        let (expected, presence) = match store.reset_presence(now).await {
-            Ok(agents) => (agents, OnceCell::new_with(Some(()))),
-            // Without space the server still answers; who is online is written as soon as there is some.
-            Err(error) if is_full(&error) => {
-                tracing::error!(%error, "the store is full: the server starts, and serves what only reads");
-                let online = HostQuery { online: Some(true), ..HostQuery::default() };
-                let hosts = store.hosts(&online).await?;
-                (hosts.into_iter().map(|host| host.agent.clone()).collect(), OnceCell::new())
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let expected: HashSet<AgentId> = expected.into_iter().collect();
+        let online = HostQuery { online: Some(true), ..HostQuery::default() };
+        let presence = Presence::of_earlier_life(&store.hosts(&online).await?, Instant::now());
         let (sender, receiver) = mpsc::channel(OUTCOMES_QUEUED_MAX);
         let control = Self {
             inner: Arc::new(Inner {
                 store,
                 sessions: Sessions::default(),
-                dispatch: Mutex::new(Dispatch::new(Instant::now(), expected)),
+                dispatch: Mutex::new(Dispatch::new(Instant::now(), presence.agents())),
                 outcomes: sender,
                 rollouts: rollout::Rollouts::default(),
                 budgets: budget::Budgets::default(),
@@ -144,26 +135,12 @@ impl Control {
         Ok(())
     }
 
-    /// Before the first session is opened: it would be marked offline, too.
-    pub(super) async fn settle_presence(&self) -> Result<()> {
-        let reset = || async { self.inner.store.reset_presence(clock::unix_millis()).await.map(drop) };
-        self.inner.presence.get_or_try_init(reset).await?;
-        Ok(())
-    }
-
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.inner.store
     }
 
     pub async fn app(&self, code: &str) -> Result<Option<App>> {
         Ok(self.inner.store.app(code).await?)
-    }
-
-    /// The matching hosts that the caller may see.
-    pub async fn hosts(&self, caller: &Caller, query: HostQuery) -> Result<Vec<HostRecord>> {
-        caller.must_somewhere(Class::Read)?;
-        let places = Some(caller.permissions.places(Class::Read).clone());
-        Ok(self.inner.store.hosts(&HostQuery { places, ..query }).await?)
     }
 
     /// What was noticed when the agent connected; nothing of one that is not connected.
@@ -245,22 +222,12 @@ impl Control {
         self.inner.sessions.insert(session.clone());
         let was_away = self.inner.dispatch.lock().connected(&agent, epoch);
         // A key that was revoked or replaced since the epoch was given out found no session to end.
-        let present = self.inner.store.hosts_by_agent(std::slice::from_ref(&agent)).await?;
-        if present.first().and_then(Option::as_ref).is_none_or(|host| host.epoch != epoch) {
+        let is_current = |hosts: Vec<Option<HostRecord>>| hosts.iter().flatten().any(|host| host.epoch == epoch);
+        if !self.inner.store.hosts_by_agent(std::slice::from_ref(&agent)).await.is_ok_and(is_current) {
             session.fence();
         }
-        if was_away {
-            self.tell_online(&agent, &facts).await;
-        }
+        self.tell_online(&agent, &facts, was_away).await;
         Ok(Ok(session))
-    }
-
-    pub async fn close_session(&self, session: &Session) -> Result<()> {
-        if self.inner.sessions.remove(session) {
-            self.inner.dispatch.lock().disconnected(session.agent(), session.epoch());
-            self.tell_offline(session.agent()).await;
-        }
-        Ok(self.inner.store.close_session(session.agent(), session.epoch(), clock::unix_millis()).await?)
     }
 
     /// Operations for the agent that its session has not sent yet, at most `max`.

@@ -237,7 +237,12 @@ impl Control {
         }
         query.places = (!caller.permissions.allows_everywhere(Class::Read))
             .then(|| caller.permissions.places(Class::Read).clone());
-        Ok(self.inner.store.processes(&query).await?)
+        let (count, mut records) = self.inner.store.processes(&query).await?;
+        let gone = self.gone_unwritten();
+        for record in records.iter_mut().filter(|record| gone.contains(&record.agent)) {
+            record.online = false;
+        }
+        Ok((count, records))
     }
 }
 

@@ -82,9 +82,6 @@ impl Control {
         period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             period.tick().await;
-            if let Err(error) = self.settle_presence().await {
-                tracing::debug!(%error, "hosts of the earlier life are still marked online");
-            }
             self.tell_lost().await;
             self.write_refusals(self.inner.budgets.ended_refusals(Instant::now())).await;
             let overdue = self.inner.dispatch.lock().overdue(Instant::now());

@@ -127,9 +127,7 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
             return; // the server ends: it is the server that is gone, not the agent
         };
         tracing::info!(agent = %session.agent(), epoch = session.epoch(), why = %ended, "an agent is gone");
-        if let Err(error) = control.close_session(&session).await {
-            tracing::warn!(agent = %session.agent(), %error, "the end of a session cannot be recorded");
-        }
+        control.close_session(&session).await;
         if let Ended::Dismissed(reason) = ended {
             let _ = sender.send(FromServer::Refused { reason, retry: false }).await;
         }

@@ -1,6 +1,9 @@
 //! What an agent reports, and what the server says about agents.
 
+use std::time::{Duration, Instant};
+
 use proctor_model::EventKind::{AgentOffline, AgentOnline, Exited, Started};
+use serde_json::{Value, json};
 
 use crate::support::{AGENT, World, event};
 
@@ -42,8 +45,8 @@ async fn an_agent_that_comes_and_goes_is_told_of() {
     let world = World::new().await;
     let session = world.session(AGENT).await;
 
-    world.control.close_session(&session).await.unwrap();
-    world.control.close_session(&session).await.unwrap();
+    world.control.close_session(&session).await;
+    world.control.close_session(&session).await;
 
     assert_eq!(world.presence().await, [agent(AgentOnline), agent(AgentOffline)]);
     let online = &world.all().await[0];
@@ -59,7 +62,7 @@ async fn a_session_that_takes_over_from_another_is_no_news() {
     let older = world.session(AGENT).await;
     let _newer = world.session(AGENT).await;
 
-    world.control.close_session(&older).await.unwrap();
+    world.control.close_session(&older).await;
 
     assert_eq!(world.presence().await, [agent(AgentOnline)]);
 }
@@ -72,8 +75,51 @@ async fn a_restart_of_the_server_is_no_news_about_an_agent_that_comes_back() {
     world.restart().await;
     let session = world.session(AGENT).await;
     let after = world.presence().await;
-    world.control.close_session(&session).await.unwrap();
+    world.control.close_session(&session).await;
 
     assert_eq!(after, [agent(AgentOnline)]);
     assert_eq!(world.presence().await, [agent(AgentOnline), agent(AgentOffline)]);
+}
+
+async fn host(world: &World) -> Value {
+    let (_, hosts) = world.get("/hosts").await;
+    hosts["hosts"].as_array().unwrap().iter().find(|host| host["agent"] == AGENT).unwrap().clone()
+}
+
+#[tokio::test]
+async fn after_a_restart_nobody_is_offline_before_the_grace_is_over_and_then_with_an_event() {
+    let mut world = World::new().await;
+    world.session(AGENT).await;
+    let seen = host(&world).await;
+    assert_eq!((&seen["online"], &seen["returning"]), (&json!(true), &Value::Null));
+
+    world.restart().await;
+    world.restart().await; // the first one did not live until the end of its grace
+    let begun = Instant::now();
+    while let seen = host(&world).await
+        && seen["online"] == true
+    {
+        assert_eq!(seen["returning"], true);
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is offline some time");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+
+    assert!(begun.elapsed() > Duration::from_secs(9), "{:?}", begun.elapsed());
+    world.until_presence(&[agent(AgentOnline), agent(AgentOffline)]).await;
+    let (_, online) = world.get("/hosts?online=true").await;
+    assert_eq!(online["hosts"], json!([]));
+    world.session(AGENT).await;
+    assert_eq!(world.presence().await, [agent(AgentOnline), agent(AgentOffline), agent(AgentOnline)]);
+}
+
+#[tokio::test]
+async fn a_session_whose_connection_has_gone_while_it_was_opened_is_closed_again() {
+    let world = World::new().await;
+
+    let mut opening = Box::pin(world.session(AGENT));
+    assert!(futures::poll!(&mut opening).is_pending());
+    drop(opening);
+
+    world.until_presence(&[agent(AgentOnline), agent(AgentOffline)]).await;
+    assert_eq!(host(&world).await["online"], false);
 }

@@ -68,6 +68,15 @@ impl World {
             .collect()
     }
 
+    pub(crate) async fn until_presence(&self, expected: &[(EventKind, String)]) {
+        let told = async {
+            while self.presence().await != expected {
+                tokio::time::sleep(Duration::from_millis(20)).await
+            }
+        };
+        tokio::time::timeout(PATIENCE, told).await.expect("the events come");
+    }
+
     pub(crate) async fn call(&self, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
         self.call_as("boss", &self.secret, method, path, body).await
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::{EXPIRES_AT, agent, enrol, enrolment, host, key, opening, registration, token};
+use super::{EXPIRES_AT, agent, ended, enrol, enrolment, host, key, opening, registration, token};
 use crate::{
     AuditPhase, AuditQuery, ENROLMENT_ACTOR, EnrolRefusal, Enrolled, Enrolment, HostQuery, JoinToken,
     REFUSALS_AUDITED_MAX, RegisterMode, SessionOpening, SessionRefusal, Store,
@@ -110,8 +110,7 @@ pub async fn a_known_host_is_not_given_to_another_key_connected_or_not(store: Ar
 
     for offline in [false, true] {
         if offline {
-            store.close_session(&agent(0), epoch, 20).await.unwrap();
-            store.reset_presence(20).await.unwrap();
+            store.end_sessions(&[ended(0, epoch)], 20).await.unwrap();
         }
         assert_eq!(store.enrol(other_agent(), 20).await.unwrap(), taken());
         assert_eq!(store.enrol(other_key(), 20).await.unwrap(), taken());

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use proctor_model::{HostFacts, HostKey, Places};
 
-use super::{agent, business, enrol, enrolment, host, opening, token};
-use crate::{EnrolRefusal, Enrolment, HostQuery, HostRecord, JoinToken, SessionOpening, SessionRefusal, Store};
+use super::{agent, business, ended, enrol, enrolment, host, opening, token};
+use crate::{
+    EnrolRefusal, Enrolment, EventQuery, HostQuery, HostRecord, JoinToken, SessionOpening, SessionRefusal, Store,
+};
 
 fn facts(hostname: &str) -> HostFacts {
     HostFacts { hostname: hostname.to_owned(), cpus: 8, memory_bytes: 1 << 40, ..HostFacts::default() }
@@ -159,7 +161,7 @@ pub async fn every_session_has_a_higher_epoch(store: Arc<dyn Store>) {
 
     for now in 0..3 {
         let epoch = store.open_session(&with_facts(0, "a"), now).await.unwrap().unwrap();
-        store.close_session(&agent(0), epoch, now).await.unwrap();
+        store.end_sessions(&[ended(0, epoch)], now).await.unwrap();
         epochs.push(epoch);
     }
 
@@ -179,8 +181,8 @@ pub async fn a_session_keeps_the_facts_and_the_time_of_the_change(store: Arc<dyn
     store.open_session(&with_facts(0, "a"), 10).await.unwrap().unwrap();
     let epoch = store.open_session(&with_facts(0, "b"), 20).await.unwrap().unwrap();
     let online = only_host(&*store).await;
-    store.close_session(&agent(0), epoch, 30).await.unwrap();
-    store.close_session(&agent(0), epoch, 40).await.unwrap();
+    store.end_sessions(&[ended(0, epoch)], 30).await.unwrap();
+    store.end_sessions(&[ended(0, epoch)], 40).await.unwrap();
     let offline = only_host(&*store).await;
 
     assert_eq!((online.online, online.presence_changed_at, online.facts), (true, 10, facts("b")));
@@ -192,25 +194,29 @@ pub async fn the_end_of_an_older_session_does_not_mark_a_newer_one_offline(store
     let older = store.open_session(&with_facts(0, "a"), 1).await.unwrap().unwrap();
     store.open_session(&with_facts(0, "a"), 2).await.unwrap().unwrap();
 
-    store.close_session(&agent(0), older, 3).await.unwrap();
+    store.end_sessions(&[ended(0, older)], 3).await.unwrap();
 
     assert!(only_host(&*store).await.online);
 }
 
-pub async fn a_reset_marks_all_offline_and_names_those_that_were_online(store: Arc<dyn Store>) {
+pub async fn ends_of_sessions_are_told_unless_a_newer_one_is_open(store: Arc<dyn Store>) {
     enrol(&*store, 3).await;
-    for number in [0, 2] {
-        store.open_session(&with_facts(number, "a"), 1).await.unwrap().unwrap();
+    let mut epochs = Vec::new();
+    for number in 0..3 {
+        epochs.push(store.open_session(&with_facts(number, "a"), 1).await.unwrap().unwrap());
     }
+    store.open_session(&with_facts(1, "a"), 2).await.unwrap().unwrap();
+    store.revoke_host(&host(2), 3).await.unwrap().unwrap();
+    let all: Vec<_> = (0..).zip(&epochs).map(|(number, epoch)| ended(number, *epoch)).collect();
 
-    let mut were_online = store.reset_presence(50).await.unwrap();
+    store.end_sessions(&all, 50).await.unwrap();
+    store.end_sessions(&[ended(9, 1)], 60).await.unwrap();
 
-    were_online.sort();
-    assert_eq!(were_online, [agent(0), agent(2)]);
     let hosts = store.hosts(&HostQuery::default()).await.unwrap();
-    assert!(hosts.iter().all(|host| !host.online));
-    assert_eq!(hosts.iter().map(|host| host.presence_changed_at).collect::<Vec<_>>(), [50, 0, 50]);
-    assert!(store.reset_presence(60).await.unwrap().is_empty());
+    assert_eq!(hosts.iter().map(|host| host.online).collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(hosts.iter().map(|host| host.presence_changed_at).collect::<Vec<_>>(), [50, 1, 3]);
+    let events = store.events(&EventQuery { after: Some(0), limit: 9, ..EventQuery::default() }).await.unwrap().events;
+    assert_eq!(events.iter().map(|stored| stored.agent.clone()).collect::<Vec<_>>(), [agent(0), agent(2)]);
 }
 
 pub async fn a_host_answers_to_the_id_that_it_was_given_last(store: Arc<dyn Store>) {

@@ -7,9 +7,10 @@ use proctor_model::{AgentId, HostKey, Places};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::column::{alias, counter, exact, from_json, host_key, parsed, signed, to_json};
+use super::events;
 use super::failure::{Failure, Tried};
 use super::narrowed::Narrowed;
-use crate::{HostQuery, HostRecord, HostSite, Millis};
+use crate::{EndedSession, HostQuery, HostRecord, HostSite, Millis};
 
 /// The columns that [`site`] reads, and then those that [`host_record`] reads.
 macro_rules! select {
@@ -238,22 +239,21 @@ pub(super) fn set_newest_generation(connection: &Connection, newest: i64) -> Tri
     Ok(())
 }
 
-pub(super) fn close_session(connection: &Connection, agent: &AgentId, epoch: u64, now: Millis) -> Tried<()> {
-    connection
-        .prepare_cached(
-            "UPDATE host SET online = 0, presence_changed_at = ?3 WHERE agent = ?1 AND epoch <= ?2 AND online",
-        )?
-        .execute((agent.as_str(), signed(epoch), now))?;
-    Ok(())
-}
-
-pub(super) fn reset_presence(connection: &Connection, now: Millis) -> Tried<Vec<AgentId>> {
-    let mut statement = connection
-        .prepare_cached("UPDATE host SET online = 0, presence_changed_at = ?1 WHERE online RETURNING agent")?;
-    let mut rows = statement.query([now])?;
-    let mut agents = Vec::new();
-    while let Some(row) = rows.next()? {
-        agents.push(parsed(row, 0, "agent id")?);
+/// A revoked key has a newer epoch without a session: its end is told all the same.
+pub(super) fn end_sessions(connection: &Connection, ended: Vec<EndedSession>, now: Millis) -> Tried<()> {
+    let mut mark = connection.prepare_cached(
+        "UPDATE host SET online = 0, presence_changed_at = ?3 WHERE agent = ?1 AND epoch <= ?2 AND online",
+    )?;
+    let mut is_back = connection.prepare_cached("SELECT 1 FROM host WHERE agent = ?1 AND epoch > ?2 AND online")?;
+    let mut events = Vec::with_capacity(ended.len());
+    for EndedSession { agent, epoch, event } in ended {
+        let key = (agent.as_str(), signed(epoch));
+        if is_back.exists(key)? {
+            continue;
+        }
+        mark.execute((key.0, key.1, now))?;
+        events.push((agent, event));
     }
-    Ok(agents)
+    events::append_own(connection, events, now)?;
+    Ok(())
 }

@@ -419,13 +419,9 @@ impl Store for SqliteStore {
         self.writer.run("settle a session", move |c| identity::settle_session(c, &agent, epoch)).await
     }
 
-    async fn close_session(&self, agent: &AgentId, epoch: u64, now: Millis) -> Result<()> {
-        let agent = agent.clone();
-        self.writer.run("close a session", move |c| hosts::close_session(c, &agent, epoch, now)).await
-    }
-
-    async fn reset_presence(&self, now: Millis) -> Result<Vec<AgentId>> {
-        self.writer.run("mark the hosts offline", move |c| hosts::reset_presence(c, now)).await
+    async fn end_sessions(&self, ended: &[EndedSession], now: Millis) -> Result<()> {
+        let ended = ended.to_vec();
+        self.writer.run("close a session", move |c| hosts::end_sessions(c, ended, now)).await
     }
 
     async fn register(

@@ -36,12 +36,17 @@ pub(super) async fn all(client: &Client, now: i64, checks: &mut Vec<Check>) {
 
 fn agents(hosts: &[HostView]) -> Check {
     let offline: Vec<&str> = hosts.iter().filter(|host| !host.online).map(|host| host.host.as_str()).collect();
+    let returning = hosts.iter().filter(|host| host.returning).count();
     match (hosts.len(), offline.len()) {
         (0, _) => Check::warn(
             "agents",
             "there is no host that we may see",
             "proctor token create, then start an agent; or ask for a role on hosts",
         ),
+        (all, 0) if returning > 0 => {
+            let found = format!("{} of {all} are connected; {returning} may still return", all - returning);
+            Check::warn("agents", found, "the server has just started: look again in some seconds")
+        }
         (all, 0) => Check::ok("agents", format!("{all} of {all} are connected")),
         (all, away) => {
             let found = format!("{away} of {all} are not connected: {}", named(&offline));
@@ -152,6 +157,8 @@ mod tests {
     fn agents_that_are_away_are_named() {
         assert_eq!(agents(&[]).state, State::Warn);
         assert_eq!(agents(&[host(json!({}))]).found, "1 of 1 are connected");
+        let returning = agents(&[host(json!({})), host(json!({ "returning": true }))]);
+        assert_eq!(returning.found, "1 of 2 are connected; 1 may still return");
         let away = agents(&[host(json!({})), host(json!({ "online": false, "host": "0:10.0.0.2" }))]);
         assert_eq!((away.state, away.found.as_str()), (State::Warn, "1 of 2 are not connected: 0:10.0.0.2"));
     }

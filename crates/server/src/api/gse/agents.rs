@@ -41,7 +41,7 @@ pub(in crate::api) struct Info {
 pub(in crate::api) async fn status(call: Call) -> Result<BTreeMap<String, Alive>> {
     let rows = resolved(&call).await?;
     let alive = |(named, record): (NamedHost, Option<HostRecord>)| {
-        let is_alive = record.as_ref().is_some_and(|record| call.control.is_connected(&record.agent));
+        let is_alive = record.as_ref().is_some_and(|record| call.control.is_online(&record.agent));
         let (ip, bk_cloud_id) = address(&named, record.as_ref());
         (named.prefix(), Alive { ip, bk_cloud_id, bk_agent_alive: u8::from(is_alive) })
     };
@@ -129,7 +129,7 @@ pub(in crate::api) async fn infos(call: Call) -> Result<Vec<WholeInfo>> {
 struct Found<'a> {
     named: &'a NamedHost,
     record: Option<&'a HostRecord>,
-    is_connected: bool,
+    is_online: bool,
     now: i64,
 }
 
@@ -143,8 +143,8 @@ async fn list<T>(call: &Call, element: fn(&Found<'_>, String) -> T) -> Result<Ve
     let now = clock::unix_millis();
     let elements = |(named, record): &(NamedHost, Option<HostRecord>)| {
         let record = record.as_ref();
-        let is_connected = record.is_some_and(|record| call.control.is_connected(&record.agent));
-        let found = Found { named, record, is_connected, now };
+        let is_online = record.is_some_and(|record| call.control.is_online(&record.agent));
+        let found = Found { named, record, is_online, now };
         let real = match (&named.host, record) {
             (HostRef::Key(_), Some(record)) => Some(element(&found, record.known_as().to_string())),
             (HostRef::Key(_), None) | (HostRef::Agent(_) | HostRef::Unusable(_), _) => None,
@@ -191,7 +191,7 @@ fn state(found: &Found<'_>, bk_agent_id: String) -> State {
         bk_cloud_id,
         version: found.record.map(|record| record.facts.agent_version.clone()).unwrap_or_default(),
         run_mode: RUN_MODE,
-        status_code: if found.is_connected { RUNNING } else { NOT_FOUND },
+        status_code: if found.is_online { RUNNING } else { NOT_FOUND },
         report_time: found.record.map_or(0, |record| found.seen_at(record)),
     }
 }
@@ -219,10 +219,10 @@ fn whole_info(found: &Found<'_>, bk_agent_id: String) -> WholeInfo {
         mem_rate: 0.0,
         cpu_num: facts.cpus,
         mem_size: facts.memory_bytes,
-        start_time: found.record.filter(|_| found.is_connected).map_or(0, |record| record.presence_changed_at),
+        start_time: found.record.filter(|_| found.is_online).map_or(0, |record| record.presence_changed_at),
         last_work_time: state.report_time,
         conn_cycle_time: 0,
-        status: if found.is_connected { "running" } else { "not found" },
+        status: if found.is_online { "running" } else { "not found" },
         last_status_code,
         last_status,
         remark: "",
@@ -232,6 +232,6 @@ fn whole_info(found: &Found<'_>, bk_agent_id: String) -> WholeInfo {
 
 impl Found<'_> {
     fn seen_at(&self, record: &HostRecord) -> i64 {
-        if self.is_connected { self.now } else { record.presence_changed_at }
+        if self.is_online { self.now } else { record.presence_changed_at }
     }
 }

@@ -43,6 +43,7 @@ pub(super) async fn list(
 
 fn view(record: HostRecord, control: &Control) -> HostView {
     let Meeting { clock_ahead_ms, certificate_expires_at } = control.meeting(&record.agent);
+    let is_returning = control.is_returning(&record.agent);
     let HostKey { cloud, supplier, ip } = record.site.key;
     HostView {
         host: record.site.key.to_string(),
@@ -51,6 +52,7 @@ fn view(record: HostRecord, control: &Control) -> HostView {
         ip,
         agent: record.site.agent,
         online: record.online,
+        returning: record.online && is_returning,
         business: record.site.business,
         enrolled_at: record.enrolled_at / MILLIS,
         presence_changed_at: record.presence_changed_at / MILLIS,
