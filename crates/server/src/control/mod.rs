@@ -210,9 +210,16 @@ impl Control {
     // What sessions call.
 
     /// Opens a session and fences an older one. Refused are keys that do not serve the agent's host and
-    /// old copies of its state.
+    /// old copies of its state. Where the caller goes away meanwhile, the session is closed again.
     pub async fn open_session(&self, greeting: Greeting) -> Result<std::result::Result<Arc<Session>, SessionRefusal>> {
-        self.settle_presence().await?;
+        let opened = self.to_end("session opening", |control| async move {
+            let opened = control.open(greeting).await?;
+            Ok(opened.map(|session| Opened { control, session: Some(session) }))
+        });
+        Ok(opened.await?.map(Opened::take))
+    }
+
+    async fn open(&self, greeting: Greeting) -> Result<std::result::Result<Arc<Session>, SessionRefusal>> {
         let SessionOpening { agent, facts, .. } = greeting.opening.clone();
         let epoch = match self.inner.store.open_session(&greeting.opening, clock::unix_millis()).await? {
             Ok(epoch) => epoch,
@@ -285,6 +292,30 @@ impl Control {
             if let Some(session) = self.inner.sessions.get(agent) {
                 session.reassign();
             }
+        }
+    }
+}
+
+/// A session on its way to its connection, which may be gone by now: then it has nobody else to end it.
+struct Opened {
+    control: Control,
+    session: Option<Arc<Session>>,
+}
+
+impl Opened {
+    fn take(mut self) -> Arc<Session> {
+        self.session.take().expect("it is taken once")
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            let control = self.control.clone();
+            self.control
+                .inner
+                .tasks
+                .spawn_to_end("session closing", async move { control.close_session(&session).await });
         }
     }
 }
