@@ -10,6 +10,7 @@ use proctor_testkit::{Agent, Fleet, Subject, eventually, skip};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::cli::proctor;
 use crate::disk::SmallDisk;
 use crate::{code, hosts};
 
@@ -104,11 +105,11 @@ async fn reads(fleet: &Fleet, task: &str) {
     assert_eq!(hosts["hosts"][0]["ip"], IP, "{hosts}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_starts_on_a_full_disk_serves_reads_says_so_and_recovers() {
     let dir = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(dir.path().join("data")) else { return skip("tmpfs cannot be mounted") };
-    let (mut fleet, _agent, subject) = start(dir).await;
+    let (mut fleet, agent, subject) = start(dir).await;
     works(&fleet, &subject).await;
     let body = json!({"meta": subject.meta(), "op_type": 2, "hosts": hosts(&[IP])});
     let task = fleet.gse("operate_proc", &body).await.unwrap()["data"]["task_id"].as_str().unwrap().to_owned();
@@ -135,6 +136,23 @@ async fn a_server_that_starts_on_a_full_disk_serves_reads_says_so_and_recovers()
         let (status, body) = health(&fleet, "/healthz").await;
         assert_eq!((status, &body["status"]), (200, &json!("degraded")), "{end}: {body}");
         assert_eq!(health(&fleet, "/readyz").await.0, 503, "{end}");
+    }
+    // Its agent cannot open a session; after the grace it is shown as what it is, and both are told.
+    fleet.until_online(IP, false).await;
+    assert!(fleet.get("/api/v1/hosts?online=true").await.unwrap()["hosts"].as_array().unwrap().is_empty());
+    let refused = eventually("the agent says why it has no session", || async {
+        agent.program.log().lines().find(|line| line.contains("no space left")).map(str::to_owned)
+    })
+    .await;
+    assert!(refused.contains("it cannot open a session now: the store has no space left"), "{refused}");
+    assert!(fleet.server.program.log().contains("session not opened"), "{}", fleet.server.program.log());
+    let doctor = proctor(&fleet, &["doctor"]);
+    let found = String::from_utf8_lossy(&doctor.stdout);
+    assert_eq!(doctor.status.code(), Some(1), "{found}");
+    for words in
+        ["the store has no space left", "free space on the disk", "1 of 1 are not connected", "0M of 8M are left"]
+    {
+        assert!(found.contains(words), "{words}: {found}");
     }
 
     disk.free();

@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 use futures::{SinkExt, StreamExt};
 use parking_lot::Mutex;
 use proctor_model::{AgentId, HostKey};
+use proctor_runtime::chain;
 use proctor_store::{EnrolRefusal, Enrolment};
 use proctor_wire::{FromAgent, FromServer, ServerCodec};
 use tokio_util::codec::Framed;
 use uuid::Uuid;
 
 use super::{Connection, Gateway, now};
+use crate::control::ControlError;
 
 /// Renewed over the session when a third of it is left.
 pub(super) const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -98,6 +100,12 @@ impl Strangers {
     fn log(&self, peer: SocketAddr, host: HostKey, refused: &Refused) {
         if let Some(unlogged) = self.turn() {
             tracing::warn!(%peer, %host, reason = %refused, unlogged, "enrolment refused");
+        }
+    }
+
+    pub(super) fn log_session(&self, peer: SocketAddr, agent: &AgentId, error: &ControlError) {
+        if let Some(unlogged) = self.turn() {
+            tracing::warn!(%peer, %agent, error = %chain(error), unlogged, "session not opened");
         }
     }
 

@@ -49,6 +49,8 @@ struct Gateway {
     authority: Authority,
     greetings: Arc<Greetings>,
     strangers: enrol::Strangers,
+    /// Agents whose session could not be opened: with a full store, all of them come again and again.
+    unopened: enrol::Strangers,
 }
 
 /// Listens for agents until `tasks` end; returns the address.
@@ -60,8 +62,8 @@ pub(crate) async fn serve(address: SocketAddr, control: Control, tasks: &Tasks) 
     let listen_error = |source| ServerError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
-    let gateway =
-        Arc::new(Gateway { control, authority, greetings: Arc::default(), strangers: enrol::Strangers::default() });
+    let (strangers, unopened) = (enrol::Strangers::default(), enrol::Strangers::default());
+    let gateway = Arc::new(Gateway { control, authority, greetings: Arc::default(), strangers, unopened });
     let of_tasks = tasks.clone();
     tasks.spawn_critical("link listener", async move { accept(listener, acceptor, gateway, of_tasks).await });
     Ok(address)

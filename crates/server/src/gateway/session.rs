@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use proctor_model::{AgentId, Event};
 use proctor_runtime::{Tasks, clock};
-use proctor_store::{Assignment, Assignments, SessionOpening, SessionRefusal};
+use proctor_store::{Assignment, Assignments, SessionOpening, SessionRefusal, StoreError};
 use proctor_wire::{
     Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, Incoming, Lost, Outgoing, ServerCodec, WireError, ends,
 };
@@ -112,6 +112,12 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
             let _ = sender.send(FromServer::Refused { reason: error.to_string(), retry }).await;
             return;
         }
+        Err(Ended::Control(error)) => {
+            gateway.unopened.log_session(peer, &agent, &error);
+            let reason = format!("it cannot open a session now: {}", for_agents(&error));
+            let _ = sender.send(FromServer::Refused { reason, retry: true }).await;
+            return;
+        }
         Err(error) => return tracing::debug!(%peer, %agent, %error, "a session did not open"),
     };
     gateway.greetings.know([peer.ip()]);
@@ -132,6 +138,14 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
             let _ = sender.send(FromServer::Refused { reason, retry: false }).await;
         }
     });
+}
+
+/// What the people who read the log of an agent can use; the rest is in the log of the server.
+fn for_agents(error: &ControlError) -> String {
+    if let ControlError::Store(full @ StoreError::Full { .. }) = error {
+        return format!("{full} (the server's disk is full)");
+    }
+    "its log says why".to_owned()
 }
 
 async fn hello(receiver: &mut Receiver, presented: Presented, control: &Control) -> Result<Arc<Session>, Ended> {
