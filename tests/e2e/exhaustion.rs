@@ -1,5 +1,7 @@
 //! Attacks on a real server, held while others are served.
 
+use std::net::Ipv4Addr;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use proctor_testkit::{APP, Fleet, eventually};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::hosts;
@@ -75,13 +77,47 @@ async fn memory_that_a_large_request_took_is_given_back() {
     eventually("the memory is given back", || async { (resident(&fleet) < before + 48 * MIB).then_some(()) }).await;
 }
 
-/// Opens silent connections again and again, as soon as they are closed.
-async fn stay_silent(port: u16) {
+/// POSTs a file over HTTP/2; the answer.
+fn over_http2(fleet: &Fleet, path: &str, body: &str) -> String {
+    let file = fleet.dir().join("body.json");
+    std::fs::write(&file, body).unwrap();
+    let mut curl = Command::new("curl");
+    curl.args(["--silent", "--show-error", "--http2-prior-knowledge", "--write-out", "HTTP/%{http_version}"]);
+    curl.args(["--header", &format!("X-Bkapi-Authorization: {}", fleet.authorization())]);
+    curl.args(["--data-binary", &format!("@{}", file.display()), &fleet.url(path)]);
+    let output = curl.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let answer = String::from_utf8(output.stdout).unwrap();
+    answer.strip_suffix("HTTP/2").expect("it is HTTP/2").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_that_a_large_request_over_http2_took_is_given_back() {
+    let fleet = Fleet::start().await.unwrap();
+    assert_eq!(call(&fleet, 0).await, 0);
+    let before = resident(&fleet);
+    let body = json!({"meta": {"namespace": "e2e", "name": "nobody"}, "hosts": hosts(&["10.9.9.9"]),
+        "padding": vec![1; 20 * 1024 * 1024]});
+
+    let answer = over_http2(&fleet, STATUS, &body.to_string());
+
+    assert!(answer.contains("\"code\":0"), "{answer}");
+    eventually("the memory is given back", || async { (resident(&fleet) < before + 48 * MIB).then_some(()) }).await;
+}
+
+/// The beginning of a ClientHello of 512 bytes.
+const HALF_HELLO: [u8; 11] = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
+
+/// Opens connections again and again, as soon as they are closed, that say this and then nothing.
+async fn stall(from: Ipv4Addr, port: u16, first: &'static [u8]) {
     loop {
-        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)).await else {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        let Ok(mut stream) = socket.connect(([127, 0, 0, 1], port).into()).await else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
+        let _ = stream.write_all(first).await;
         let _ = stream.read(&mut [0; 16]).await;
     }
 }
@@ -91,7 +127,7 @@ async fn hundreds_of_silent_peers_do_not_keep_agents_off_the_link() {
     let fleet = Fleet::start().await.unwrap();
     let mut silent = JoinSet::new();
     for _ in 0..700 {
-        silent.spawn(stay_silent(fleet.server.link));
+        silent.spawn(stall(Ipv4Addr::LOCALHOST, fleet.server.link, b""));
     }
 
     let mut agent = fleet.agent("127.0.0.1").await.unwrap();
@@ -99,6 +135,27 @@ async fn hundreds_of_silent_peers_do_not_keep_agents_off_the_link() {
     fleet.until_online("127.0.0.1", true).await;
 
     silent.abort_all();
+}
+
+#[tokio::test]
+async fn a_thousand_peers_that_stall_in_their_greeting_do_not_keep_a_known_agent_off_a_new_server() {
+    let mut fleet = Fleet::start().await.unwrap();
+    let mut agent = fleet.agent("127.0.0.1").await.unwrap();
+    let mut stalled = JoinSet::new();
+    for number in 0..1000_u16 {
+        let [high, low] = (number / 4 + 1).to_be_bytes();
+        let first: &[u8] = if number % 2 == 0 { b"" } else { &HALF_HELLO };
+        stalled.spawn(stall(Ipv4Addr::new(127, 1, high, low), fleet.server.link, first));
+    }
+
+    for _ in 0..2 {
+        fleet.restart_server().await.unwrap();
+        fleet.until_online("127.0.0.1", true).await;
+        agent.restart().unwrap();
+        fleet.until_online("127.0.0.1", true).await;
+    }
+
+    stalled.abort_all();
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! Who may speak for a host, through real TLS connections: enrolment, sessions, copies of an agent's state,
-//! and what takes a key's rights away.
+//! what takes a key's rights away, and strangers in great number.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests: whatever is unexpected fails")]
 
+mod flood;
 mod identity;
 mod support;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
 use proctor_model::{AgentId, BootId, HostFacts, HostKey};
-use proctor_pki::{AgentKey, JoinToken};
-use proctor_runtime::Tasks;
+use proctor_pki::{AgentKey, Authority, JoinToken};
+use proctor_runtime::{Tasks, clock};
 use proctor_server::admin::{self, TokenRequest};
 use proctor_server::api::Settings;
 use proctor_server::control::Retention;
@@ -156,6 +156,16 @@ impl Agent {
             FromServer::Refused { reason, retry } => Err((reason, retry)),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// What a stranger shows who has a certificate for this agent from an authority of its own.
+    pub(crate) fn forged(&self) -> rustls::ClientConfig {
+        let now = jiff::Timestamp::from_millisecond(clock::unix_millis()).unwrap();
+        let authority = Authority::load(&Authority::generate(now).unwrap()).unwrap();
+        let (key, hour) = (AgentKey::generate().unwrap(), Duration::from_secs(3600));
+        let certificate = authority.issue_agent(&key.csr_der().unwrap(), &self.id, now, hour).unwrap();
+        let (_, of_server) = self.certificate.as_ref().unwrap();
+        proctor_pki::session_config(of_server, &certificate, &key).unwrap()
     }
 
     /// As [`Self::connect`], and the state directory records it.
