@@ -19,6 +19,7 @@ mod job;
 mod native;
 mod operations;
 mod owner;
+mod rolling_kills;
 mod scenarios;
 mod slow_link;
 mod supervision;
