@@ -1,7 +1,10 @@
 //! The CLI for those who run a fleet: files, roles, audit, doctor.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
+use proctor_store::sqlite::SqliteStore;
+use proctor_store::{AuditDraft, AuditPhase, Store};
 use proctor_testkit::{Fleet, Subject, binary};
 use serde_json::{Value, json};
 
@@ -164,6 +167,69 @@ async fn hosts_belong_to_businesses_and_the_doctor_finds_who_is_away() {
         .output()
         .unwrap();
     assert_eq!(nobody.status.code(), Some(1), "{nobody:?}");
+}
+
+/// A data directory whose audit fills a file of the archive, all of it old.
+async fn old_audit(dir: &std::path::Path) {
+    let data = dir.join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let store = SqliteStore::open(&data.join("proctor.db")).await.unwrap();
+    let draft = AuditDraft {
+        phase: AuditPhase::Done,
+        of: None,
+        app: "old".to_owned(),
+        user: "u".to_owned(),
+        remote: None,
+        request_id: String::new(),
+        action: "start".to_owned(),
+        classes: [].into_iter().collect(),
+        target_count: 0,
+        targets: Vec::new(),
+        outcome: "done".to_owned(),
+    };
+    let appended = (0..10_003).map(|_| store.append_audit(draft.clone(), 7));
+    futures::future::try_join_all(appended).await.unwrap();
+    for _ in 0..2 {
+        store.advance_uptime(std::time::Duration::from_secs(2 * 3600)).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archived_audit_is_verified_together_with_the_store_and_changes_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    old_audit(dir.path()).await;
+    let fleet = Fleet::start_in(dir, &["--keep-audit", "1m"]).await.unwrap();
+    let archive = fleet.dir().join("data/audit");
+    let file = archive.join("audit-000000000001-000000010000.jsonl");
+    proctor_testkit::eventually("old entries are archived", || async {
+        let verdict = fleet.get("/api/v1/audit/verify").await.unwrap();
+        (verdict["archived"] == 10_000).then_some(())
+    })
+    .await;
+    let verify = || proctor(&fleet, &["audit", "verify", "--archive", archive.to_str().unwrap()]);
+
+    let whole = verify();
+    let entries = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, entries.replacen("\"start\"", "\"stop\"", 1)).unwrap();
+    let changed = verify();
+    std::fs::write(&file, entries.lines().take(9_000).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    let cut = verify();
+    std::fs::remove_file(&file).unwrap();
+    let missing = verify();
+
+    out(&whole);
+    let told = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told(&whole).contains("10000 archived entries in 1 files are intact."), "{whole:?}");
+    for (bad, words) in [
+        (&changed, "the archive is broken"),
+        (&cut, "entries 9001 to 10000 are missing"),
+        (&missing, "entries 1 to 10000 are missing"),
+    ] {
+        assert_eq!(bad.status.code(), Some(1), "{bad:?}");
+        assert!(told(bad).contains(words), "{bad:?}");
+    }
+    assert!(out(&proctor(&fleet, &["audit", "verify"])).contains("intact"), "the store alone is a chain, too");
 }
 
 #[tokio::test(flavor = "multi_thread")]

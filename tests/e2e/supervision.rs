@@ -159,7 +159,37 @@ async fn an_unhealthy_process_is_restarted_and_the_event_says_why() {
     let told = event(&fleet, &subject, "health_changed").await;
     assert!(told.to_string().contains("fever"), "{told}");
     eventually("it has a new life", || async { subject.pid().filter(|pid| *pid != before) }).await;
+    std::fs::remove_file(subject.dir.join("sick")).unwrap();
+    event(&fleet, &subject, "restart_succeeded").await;
+    eventually("its status shows the new life", || async {
+        let seen = fleet.get("/api/v1/processes/e2e/sickly").await.ok()?.to_string();
+        let is_new = seen.contains(&format!("\"pid\":{}", subject.pid()?)) && !seen.contains("\"restarts\":0");
+        (is_new && seen.contains("\"health\":\"healthy\"")).then_some(())
+    })
+    .await;
     assert_eq!(subject.copies().len(), 1);
+}
+
+#[tokio::test]
+async fn the_open_files_of_a_process_are_counted_in_its_status() {
+    const FILES: u64 = 60;
+    let (fleet, _agent) = fleet().await;
+    let subject = Subject::new(fleet.dir(), "opener").unwrap();
+    let open =
+        format!("for (1..{FILES}) {{ open my $f, \"<\", \"/dev/null\"; push @f, $f }} open F, \">opened\"; sleep 1000");
+    register(&fleet, &subject, |spec| spec["control"]["start_cmd"] = perl(&subject, &open)).await;
+
+    assert_eq!(operate(&fleet, &subject, 0).await["error_code"], 0);
+    eventually("all files are open", || async { subject.dir.join("opened").exists().then_some(()) }).await;
+
+    let counted = eventually("they are counted", || async {
+        let body = json!({"meta": {"namespace": "e2e", "name": "opener"}, "hosts": hosts(&[IP])});
+        let status = fleet.gse("get_proc_status", &body).await.unwrap();
+        status["data"]["proc_infos"][0]["fd"].as_u64().filter(|fd| *fd >= FILES)
+    })
+    .await;
+    let real = std::fs::read_dir(format!("/proc/{}/fd", subject.pid().unwrap())).unwrap().count() as u64;
+    assert_eq!(counted, real);
 }
 
 #[tokio::test]
