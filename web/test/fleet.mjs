@@ -44,7 +44,8 @@ export async function startFleet({ hosts = 240, processes = 4 } = {}) {
   }
 }
 
-async function startServer(dir, http, link) {
+/** A server with one local agent. */
+export async function startServer(dir, http, link) {
   const args = [
     "dev",
     "--http",
@@ -93,7 +94,7 @@ async function loseHosts(dir, link, token) {
   await new Promise((resolve) => child.once("exit", resolve));
 }
 
-function caller(url, secret) {
+export function caller(url, secret) {
   const auth = JSON.stringify({ bk_app_code: "dev", bk_app_secret: secret, bk_username: "admin" });
   return async (method, path, body) => {
     const answer = await fetch(`${url}/api/v1${path}`, {
@@ -107,7 +108,7 @@ function caller(url, secret) {
   };
 }
 
-function freePort() {
+export function freePort() {
   return new Promise((resolve, reject) => {
     const probe = net.createServer();
     probe.once("error", reject);

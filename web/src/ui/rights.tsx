@@ -48,8 +48,11 @@ export function Guarded({ need, place, where = "", children }: Props) {
   const isAllowed = useRight(need, place);
   if (isAllowed) return children(true);
   return (
-    <Tooltip title={states.needRight(terms.right[need], where)}>
-      <span className="guarded">{children(false)}</span>
+    <Tooltip title={states.needRight(terms.right[need], where)} trigger={["hover", "focus"]}>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a disabled button takes no focus, its reason must */}
+      <span className="guarded" tabIndex={0}>
+        {children(false)}
+      </span>
     </Tooltip>
   );
 }

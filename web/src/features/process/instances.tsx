@@ -56,7 +56,7 @@ function useInstanceColumns(): Column<Process>[] {
     {
       key: "cpu",
       title: column.cpu,
-      width: "150px",
+      width: "132px",
       isNumber: true,
       from: 560,
       render: (row) =>
@@ -65,7 +65,7 @@ function useInstanceColumns(): Column<Process>[] {
     {
       key: "memory",
       title: column.memory,
-      width: "150px",
+      width: "132px",
       isNumber: true,
       from: 700,
       render: (row) =>
@@ -111,7 +111,7 @@ function useInstanceColumns(): Column<Process>[] {
       key: "health",
       title: text.instance.health,
       width: "90px",
-      from: 1000,
+      from: 1240,
       render: (row) => row.snapshot?.health ?? "",
     },
     {
@@ -119,7 +119,7 @@ function useInstanceColumns(): Column<Process>[] {
       title: text.instance.seen,
       width: "100px",
       isNumber: true,
-      from: 1000,
+      from: 1060,
       render: (row) => <Time at={row.snapshot?.reported_at} />,
     },
   ];
