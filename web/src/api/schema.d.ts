@@ -601,7 +601,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What each table of the store takes. Reads the whole file. */
+        /** What each table of the store takes, and what its file system has left. Reads the whole file. */
         get: operations["storage"];
         put?: never;
         post?: never;
@@ -1227,6 +1227,7 @@ export interface components {
             /** @description `CLOUD:IP`. */
             host: string;
             ip: string;
+            /** @description For some seconds after a start of the server, as it was before. */
             online: boolean;
             /**
              * Format: int64
@@ -1238,6 +1239,8 @@ export interface components {
              * @description Until when another key may take the host over, once.
              */
             rejoin_until?: number | null;
+            /** @description Not connected since the server's start; `online` turns false if it does not come back. */
+            returning?: boolean;
             /**
              * Format: int64
              * @description Since when its agent's certificate opens no session; absent where it does.
@@ -1930,6 +1933,16 @@ export interface components {
              * @description Of all tables together. The file may be larger: deleted rows leave space that is used again.
              */
             bytes: number;
+            /**
+             * Format: int64
+             * @description The size of that file system.
+             */
+            disk_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description What the file system of the data directory has left for the server; absent where it does not say.
+             */
+            free_bytes?: number | null;
             tables: components["schemas"]["TableView"][];
         };
         TableView: {

@@ -1,15 +1,32 @@
 import type { Host } from "@/api/hosts";
 import { useMessages } from "@/settings/context";
-import { ToneIcon } from "@/ui/phase";
+import { type Tone, ToneIcon } from "@/ui/phase";
 
-export function Presence({ host }: { host: Pick<Host, "online" | "revoked_at"> }) {
+type State = "online" | "returning" | "revoked" | "away";
+
+const tones: Record<State, Tone> = {
+  online: "running",
+  returning: "changing",
+  revoked: "failed",
+  away: "warning",
+};
+
+function stateOf(host: Pick<Host, "online" | "returning" | "revoked_at">): State {
+  if (host.returning) return "returning";
+  if (host.online) return "online";
+  return host.revoked_at ? "revoked" : "away";
+}
+
+export function Presence({ host }: { host: Pick<Host, "online" | "returning" | "revoked_at"> }) {
   const { hosts: text } = useMessages();
-  const tone = host.online ? "running" : host.revoked_at ? "failed" : "warning";
-  const label = host.online ? text.online : host.revoked_at ? text.revoked : text.away;
+  const state = stateOf(host);
   return (
-    <span className={`phase tone-${tone}`}>
-      <ToneIcon tone={tone} />
-      {label}
+    <span
+      className={`phase tone-${tones[state]}`}
+      title={state === "returning" ? text.returningHelp : undefined}
+    >
+      <ToneIcon tone={tones[state]} />
+      {text[state]}
     </span>
   );
 }

@@ -79,11 +79,10 @@ function StoragePanel() {
   const { settings: text } = useMessages();
   const number = useNumbers();
   const { data, error, isPending } = useQuery(storageQuery);
+  const sizes = data ? [`${text.total}: ${formatBytes(data.bytes)}`] : [];
+  if (data?.free_bytes != null) sizes.push(`${formatBytes(data.free_bytes)} ${text.free}`);
   return (
-    <Panel
-      title={text.storage}
-      extra={data && <span className="muted">{`${text.total}: ${formatBytes(data.bytes)}`}</span>}
-    >
+    <Panel title={text.storage} extra={data && <span className="muted">{sizes.join(" · ")}</span>}>
       {isPending && <Skeleton lines={6} />}
       {error && !data && <Failure error={error} />}
       {data && (

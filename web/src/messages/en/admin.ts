@@ -253,6 +253,7 @@ export const settings = {
   rows: "Rows",
   size: "Size",
   total: "All tables",
+  free: "free on its disk",
   kept: "Kept in this browser.",
   password: "Password",
   current: "Present password",

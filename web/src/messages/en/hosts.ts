@@ -12,6 +12,8 @@ export const hosts = {
   online: "Online",
   away: "Away",
   revoked: "Revoked",
+  returning: "Returning",
+  returningHelp: "Its agent has not come back yet since the server started.",
   column: {
     host: "Host",
     hostname: "Host name",

@@ -246,6 +246,7 @@ export const settings: Messages["settings"] = {
   rows: "行数",
   size: "大小",
   total: "全部",
+  free: "磁盘可用",
   kept: "保存在本浏览器中。",
   password: "密码",
   current: "当前密码",

@@ -9,6 +9,8 @@ export const hosts: Messages["hosts"] = {
   online: "在线",
   away: "离线",
   revoked: "已吊销",
+  returning: "重连中",
+  returningHelp: "服务器启动后，其 Agent 尚未重新连接。",
   column: {
     host: "主机",
     hostname: "主机名",
