@@ -48,4 +48,4 @@ pub use spec::{
     AbsolutePath, CommandLine, ConfigFile, Control, CronRule, HealthPolicy, Identity, LABELS_MAX, Lifetime, Limits,
     Ownership, PathText, Percent, Period, Policy, ProcName, SPEC_BYTES_MAX, Seconds, Spec, SpecHash, UserName,
 };
-pub use status::{Phase, Snapshot, Usage};
+pub use status::{EVICTED_REASON, Phase, Snapshot, Usage};

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::FieldError;
+
 /// Where a process stands on its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -24,6 +26,9 @@ pub enum Phase {
 }
 
 impl Phase {
+    pub const ALL: [Self; 7] =
+        [Self::Unknown, Self::Stopped, Self::Starting, Self::Running, Self::Stopping, Self::Waiting, Self::Failed];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -34,6 +39,15 @@ impl Phase {
             Self::Waiting => "waiting",
             Self::Failed => "failed",
         }
+    }
+}
+
+impl std::str::FromStr for Phase {
+    type Err = FieldError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || FieldError::new("phase", format!("'{text}' is not a phase of a process"));
+        Self::ALL.into_iter().find(|phase| phase.as_str() == text).ok_or_else(bad)
     }
 }
 
@@ -64,6 +78,9 @@ pub struct Usage {
     #[serde(default)]
     pub fds: u64,
 }
+
+/// How the reason of a process begins that was ended for exceeding a limit of its own or of its pool.
+pub const EVICTED_REASON: &str = "ended for its use of ";
 
 /// What a snapshot carries of one text. A reason may be what a command printed.
 const TEXT_BYTES_MAX: usize = 1024;
@@ -96,6 +113,11 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Ended for exceeding a limit, and waits for its next start.
+    pub fn is_evicted(&self) -> bool {
+        self.phase == Phase::Waiting && self.reason.starts_with(EVICTED_REASON)
+    }
+
     /// With its texts cut to what a link carries.
     #[must_use]
     pub fn fitted(mut self) -> Self {

@@ -12,8 +12,10 @@ pub mod audit;
 pub mod businesses;
 pub mod enrolment;
 pub mod events;
+pub mod fleet;
 pub mod hosts;
 pub mod pools;
+pub mod process_lists;
 pub mod process_queries;
 pub mod processes;
 pub mod retention;
@@ -108,6 +110,8 @@ macro_rules! conformance_suite {
             events::a_page_says_where_to_go_on_past_what_does_not_match,
             events::without_a_place_the_newest_are_read,
             events::ids_are_not_given_out_again_after_everything_was_forgotten,
+            fleet::the_fleet_has_every_host_and_process_with_what_was_observed,
+            fleet::a_later_fleet_is_that_of_its_moment_and_shares_what_has_not_changed,
             hosts::hosts_are_found_by_cloud_and_ip_whatever_the_supplier,
             hosts::hosts_are_found_by_agent_and_unknown_ones_are_none,
             hosts::thousands_of_hosts_are_found_in_the_order_of_the_question,
@@ -129,6 +133,14 @@ macro_rules! conformance_suite {
             pools::a_pool_is_assigned_again_only_when_its_limits_change,
             pools::a_pool_that_is_deleted_is_gone_and_its_agent_learns_of_it,
             pools::pools_and_processes_of_a_host_share_one_generation,
+            process_lists::the_fleet_is_narrowed_as_the_list_is,
+            process_lists::processes_are_narrowed_by_what_was_observed_of_them,
+            process_lists::processes_are_narrowed_by_part_of_their_name_host_or_version,
+            process_lists::processes_are_narrowed_by_lifetime,
+            process_lists::a_cursor_leads_through_every_order_once,
+            process_lists::the_number_of_all_is_left_out_on_request,
+            process_lists::a_process_is_in_its_phase_since_it_was_first_seen_in_it,
+            process_lists::nothing_that_was_observed_survives_a_tombstone,
             process_queries::processes_know_the_business_of_their_host,
             process_queries::processes_are_narrowed_by_agent_and_told_in_their_own_order,
             process_queries::processes_are_narrowed_by_business,
@@ -345,8 +357,10 @@ mod tests {
             ("businesses", include_str!("conformance/businesses.rs")),
             ("enrolment", include_str!("conformance/enrolment.rs")),
             ("events", include_str!("conformance/events.rs")),
+            ("fleet", include_str!("conformance/fleet.rs")),
             ("hosts", include_str!("conformance/hosts.rs")),
             ("pools", include_str!("conformance/pools.rs")),
+            ("process_lists", include_str!("conformance/process_lists.rs")),
             ("process_queries", include_str!("conformance/process_queries.rs")),
             ("processes", include_str!("conformance/processes.rs")),
             ("retention", include_str!("conformance/retention.rs")),

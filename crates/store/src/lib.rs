@@ -20,6 +20,8 @@ pub mod audit;
 pub mod conformance;
 mod enrolment_records;
 mod event_records;
+mod fleet;
+mod fleet_filter;
 mod records;
 mod retention;
 pub mod sqlite;
@@ -32,10 +34,12 @@ pub use enrolment_records::{
     SessionOpening, SessionRefusal,
 };
 pub use event_records::{EventPage, EventQuery, StoredEvent, Webhook, WebhookFormat};
+pub use fleet::{Fleet, FleetHost, FleetProcess, FleetSpec, Health, SpecNumber};
+pub use fleet_filter::FleetFilter;
 pub use records::{
     App, Assignment, Assignments, HostQuery, HostRecord, HostSite, LabelTerm, Managed, Millis, Observation,
-    PoolAssignment, PoolRecord, ProcessCursor, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration,
-    SpecRevision,
+    PoolAssignment, PoolRecord, ProcessCursor, ProcessOrder, ProcessQuery, ProcessRecord, ProcessSort, Rank,
+    RegisterMode, Registered, Registration, SpecRevision,
 };
 pub use retention::{AuditAnchor, DiskSpace, Prune, TableSize, Uptime};
 pub use task_records::{
@@ -43,6 +47,7 @@ pub use task_records::{
     Target, TargetQuery, TargetRow, TargetView, TaskItem, TaskQuery, TaskSummary, TaskView, WhichTargets,
 };
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -260,9 +265,10 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     ) -> Result<Vec<Registered>>;
     /// For each, whether it was registered. Leaves a tombstone with a new generation.
     async fn unregister(&self, processes: &[(AgentId, ProcessKey)], now: Millis) -> Result<Vec<bool>>;
-    /// The matching registered processes, sorted by namespace, name, cloud and ip (as text), with
-    /// their number before paging.
+    /// The matching registered processes in the order that is asked for, with their number before paging.
     async fn processes(&self, query: &ProcessQuery) -> Result<(u64, Vec<ProcessRecord>)>;
+    /// All hosts and processes at once. `before` is an earlier answer, which makes this one quicker.
+    async fn fleet(&self, before: Option<Arc<Fleet>>) -> Result<Fleet>;
     /// The newest revisions first, the present one included; of one process the last 20 are kept.
     async fn spec_history(&self, agent: &AgentId, key: &ProcessKey, limit: u32) -> Result<Vec<SpecRevision>>;
     /// What changed for the agent after generation `since`, tombstones included unless `since` is

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use proctor_model::{
-    AgentId, HostFacts, HostKey, Labels, Namespace, Phase, Places, Pool, ProcessKey, ProcessName, Snapshot, Spec,
+    AgentId, HostFacts, HostKey, Labels, Lifetime, Namespace, Phase, Places, Pool, ProcessKey, ProcessName, Snapshot,
+    Spec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -112,25 +113,70 @@ pub struct ProcessQuery {
     pub name: Option<ProcessName>,
     pub agents: Option<Vec<AgentId>>,
     pub businesses: Option<Vec<u64>>,
+    pub cloud: Option<u32>,
     /// Only what lies in one of these: what the caller may see.
     pub places: Option<Places>,
     /// All of them hold.
     pub labels: Vec<LabelTerm>,
     /// As last observed; one that was never observed is [`Phase::Unknown`].
     pub phases: Vec<Phase>,
-    /// Only what is sorted behind it.
+    pub lifetime: Option<Lifetime>,
+    /// Whether the host's agent is connected.
+    pub online: Option<bool>,
+    pub managed: Option<bool>,
+    /// What the health command said last: `healthy`, `unhealthy` or `cannot_run`.
+    pub health: Option<String>,
+    /// Part of `namespace/name`, `cloud:ip` or the version; the case of ASCII letters does not matter.
+    pub text: Option<String>,
+    pub order: ProcessOrder,
+    /// Only what is sorted behind it; of a list in the same order.
     pub after: Option<ProcessCursor>,
     pub offset: u64,
     pub limit: Option<u64>,
+    /// Answers 0 as the number of all that match, and saves a pass over them.
+    pub is_uncounted: bool,
+}
+
+/// The order of a list. What is equal is in the order of names: namespace, name, cloud and ip (as text).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessOrder {
+    pub by: ProcessSort,
+    /// The largest first. By name and by host it turns the whole order round.
+    pub is_descending: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProcessSort {
+    #[default]
+    Name,
+    /// By cloud and ip, then by name.
+    Host,
+    Phase,
+    Cpu,
+    Memory,
+    Restarts,
+    Started,
+    Reported,
 }
 
 /// A place in the list of processes: what it is sorted by.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessCursor {
     pub namespace: Namespace,
     pub name: ProcessName,
     pub cloud: u32,
     pub ip: IpAddr,
+    /// None in lists by name or host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<Rank>,
+}
+
+/// What a list is sorted by before names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Rank {
+    Number(f64),
+    Text(String),
 }
 
 /// What is asked of the labels of a spec.
@@ -163,6 +209,8 @@ pub struct ProcessRecord {
     /// The business that the host belongs to.
     pub business: Option<u64>,
     pub online: bool,
+    /// When `online` last changed.
+    pub presence_changed_at: Millis,
     pub key: ProcessKey,
     pub spec: Arc<Spec>,
     /// Grows with every change on the host.
@@ -170,6 +218,10 @@ pub struct ProcessRecord {
     pub registered_at: Millis,
     /// The last observation; None before the first.
     pub snapshot: Option<Snapshot>,
+    /// When the first observation of its present phase was made, in Unix seconds by the host's clock.
+    pub phase_since: Option<i64>,
+    /// What the list was sorted by before names.
+    pub rank: Option<Rank>,
 }
 
 impl ProcessRecord {
@@ -180,7 +232,7 @@ impl ProcessRecord {
 
     pub fn cursor(&self) -> ProcessCursor {
         let ProcessKey { namespace, name } = self.key.clone();
-        ProcessCursor { namespace, name, cloud: self.host.cloud, ip: self.host.ip }
+        ProcessCursor { namespace, name, cloud: self.host.cloud, ip: self.host.ip, rank: self.rank.clone() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tasks as they cross the store's border.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -213,6 +214,7 @@ pub struct TaskSummary {
 /// Which tasks; a field that is None does not narrow.
 #[derive(Clone, Debug, Default)]
 pub struct TaskQuery {
+    pub ids: Option<RangeInclusive<TaskId>>,
     /// Only what is sorted behind it; nothing is behind a task that is forgotten.
     pub before: Option<TaskId>,
     pub limit: u32,

@@ -94,6 +94,7 @@ pub async fn tasks_are_narrowed_by_every_field_of_the_query(store: Arc<dyn Store
         (TaskQuery { owner: Some(Subject::App("a".to_owned())), user: text("y"), ..all() }, vec![id(3)]),
         (TaskQuery { unfinished_only: true, ..all() }, vec![id(4), id(3), id(2)]),
         (TaskQuery { app: text("a"), user: text("x"), unfinished_only: true, ..all() }, vec![]),
+        (TaskQuery { ids: Some(id(2)..=id(3)), ..all() }, vec![id(3), id(2)]),
         (TaskQuery { limit: 0, ..all() }, vec![]),
     ] {
         assert_eq!(listed(&*store, &query).await, expected, "{query:?}");

@@ -72,14 +72,17 @@ pub(super) fn process_key(row: &Row<'_>, first: usize) -> Tried<ProcessKey> {
     Ok(ProcessKey::new(parsed(row, first, "namespace")?, parsed(row, first + 1, "process name")?))
 }
 
-/// JSON has no word for a number that is not finite; a reading like that is no reading.
+/// A reading that is not finite is no reading.
+pub(super) fn finite(number: f64) -> f64 {
+    if number.is_finite() { number } else { 0.0 }
+}
+
+/// JSON has no word for a number that is not finite.
 pub(super) fn snapshot_json(snapshot: &Snapshot) -> String {
     let mut snapshot = snapshot.clone();
     let usage = &mut snapshot.usage;
     for number in [&mut usage.cpu_percent, &mut usage.cpu_percent_average, &mut usage.memory_percent] {
-        if !number.is_finite() {
-            *number = 0.0;
-        }
+        *number = finite(*number);
     }
     to_json(&snapshot)
 }

@@ -15,7 +15,7 @@ const OPEN: &str = "open its file";
 const MIGRATE: &str = "bring its file to the newest schema";
 
 /// Entry `n` leads from schema `n` to `n + 1`; entries are only ever added.
-const MIGRATIONS: [&str; 15] = [
+const MIGRATIONS: [&str; 16] = [
     include_str!("migrations/0001_initial.sql"),
     include_str!("migrations/0002_events.sql"),
     include_str!("migrations/0003_access.sql"),
@@ -31,6 +31,7 @@ const MIGRATIONS: [&str; 15] = [
     include_str!("migrations/0013_retention.sql"),
     include_str!("migrations/0014_sessions.sql"),
     include_str!("migrations/0015_lives.sql"),
+    include_str!("migrations/0016_process_columns.sql"),
 ];
 
 /// 64 MiB in pages of 4 KiB.

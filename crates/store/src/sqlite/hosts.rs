@@ -167,7 +167,8 @@ fn each_by_agent<T>(
     agents.iter().map(find).collect()
 }
 
-fn site(row: &Row<'_>) -> Tried<HostSite> {
+/// From six columns: cloud, supplier, ip, agent, business, alias.
+pub(super) fn site(row: &Row<'_>) -> Tried<HostSite> {
     site_at(row, host_key(row, 0)?)
 }
 

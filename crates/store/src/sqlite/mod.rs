@@ -14,6 +14,7 @@ mod connection;
 mod enrolment;
 mod events;
 mod failure;
+mod fleet;
 mod health;
 mod hosts;
 mod identity;
@@ -22,6 +23,7 @@ mod nonces;
 mod outcomes;
 mod pools;
 mod process_filter;
+mod process_order;
 mod processes;
 mod readers;
 mod registrations;
@@ -49,8 +51,8 @@ use self::readers::Readers;
 use self::writer::Writer;
 use crate::{
     App, Assignments, AuditAnchor, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, CreatedTask,
-    DiskSpace, EndedSession, EnrolRefusal, Enrolled, Enrolment, EventPage, EventQuery, HostQuery, HostRecord, HostSite,
-    Idempotency, JoinToken, JoinTokenRecord, Managed, Millis, NewTask, Observation, OpenRollout, OpenTarget,
+    DiskSpace, EndedSession, EnrolRefusal, Enrolled, Enrolment, EventPage, EventQuery, Fleet, HostQuery, HostRecord,
+    HostSite, Idempotency, JoinToken, JoinTokenRecord, Managed, Millis, NewTask, Observation, OpenRollout, OpenTarget,
     PoolRecord, ProcessQuery, ProcessRecord, Prune, Refusal, RegisterMode, Registered, Registration, Result,
     RolloutStep, SessionOpening, SessionRefusal, SpecRevision, Store, StoreError, TableSize, TargetQuery, TargetRow,
     TaskQuery, TaskSummary, TaskView, Uptime, User, UserToken, Webhook,
@@ -442,6 +444,10 @@ impl Store for SqliteStore {
     async fn processes(&self, query: &ProcessQuery) -> Result<(u64, Vec<ProcessRecord>)> {
         let query = query.clone();
         self.readers.run("read the processes", move |c| processes::list(c, &query)).await
+    }
+
+    async fn fleet(&self, before: Option<Arc<Fleet>>) -> Result<Fleet> {
+        self.readers.run("read the fleet", move |c| fleet::read(c, before.as_deref())).await
     }
 
     async fn spec_history(&self, agent: &AgentId, key: &ProcessKey, limit: u32) -> Result<Vec<SpecRevision>> {

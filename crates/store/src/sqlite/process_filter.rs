@@ -5,7 +5,7 @@ use rusqlite::{Connection, ToSql};
 
 use super::column::{from_json, to_json};
 use super::failure::{Failure, Tried};
-use crate::{LabelTerm, ProcessCursor, ProcessQuery};
+use crate::ProcessQuery;
 
 const FROM_ALL: &str = "process JOIN host ON host.id = process.host";
 /// From host to host, in the order of their rows, rather than through all that the other conditions leave.
@@ -55,16 +55,41 @@ impl Filter {
         if !query.phases.is_empty() {
             filter.by("process.phase IN (SELECT value FROM json_each(:phases))", ":phases", to_json(&query.phases));
         }
-        if !query.labels.is_empty() {
-            let specs = filter.specs_with(connection, &query.labels)?;
+        filter.narrow_by_columns(query);
+        if !query.labels.is_empty() || query.lifetime.is_some() {
+            let specs = filter.specs_with(connection, query)?;
             filter.by("process.spec IN (SELECT value FROM json_each(:specs))", ":specs", to_json(&specs));
         }
         Ok(filter)
     }
 
+    fn narrow_by_columns(&mut self, query: &ProcessQuery) {
+        if let Some(cloud) = query.cloud {
+            self.by("cloud = :cloud", ":cloud", cloud);
+        }
+        if let Some(online) = query.online {
+            self.by("host.online = :online", ":online", online);
+        }
+        if let Some(managed) = query.managed {
+            self.by("process.managed = :managed", ":managed", managed);
+        }
+        if let Some(health) = query.health.clone() {
+            self.by("process.health = :health", ":health", health);
+        }
+        if let Some(text) = &query.text {
+            let anywhere = "(instr(lower(process.namespace || '/' || process.name), :text)
+                OR instr(cloud || ':' || ip, :text) OR instr(lower(process.version), :text))";
+            self.by(anywhere, ":text", text.to_ascii_lowercase());
+        }
+    }
+
     fn by(&mut self, condition: impl Into<String>, name: &'static str, value: impl ToSql + 'static) {
         self.conditions.push(condition.into());
         self.value(name, value);
+    }
+
+    pub(super) fn condition(&mut self, condition: String) {
+        self.conditions.push(condition);
     }
 
     pub(super) fn value(&mut self, name: &'static str, value: impl ToSql + 'static) {
@@ -104,7 +129,7 @@ impl Filter {
     }
 
     /// Many processes share a spec: each distinct one of those that are left is looked at once.
-    fn specs_with(&self, connection: &Connection, terms: &[LabelTerm]) -> Tried<Vec<i64>> {
+    fn specs_with(&self, connection: &Connection, query: &ProcessQuery) -> Tried<Vec<i64>> {
         let sql = format!("SELECT spec.id, spec.json FROM spec WHERE spec.id IN (SELECT process.spec {})", self.sql());
         let mut statement = connection.prepare_cached(&sql)?;
         let mut rows = statement.query(self.params().as_slice())?;
@@ -112,29 +137,24 @@ impl Filter {
         while let Some(row) = rows.next()? {
             let json = row.get_ref(1)?.as_str().map_err(|error| Failure::damaged("spec", error))?;
             let spec: Spec = from_json("spec", json)?;
-            if terms.iter().all(|term| term.holds(&spec.labels)) {
+            let is_meant = query.lifetime.is_none_or(|lifetime| spec.policy.lifetime == lifetime)
+                && query.labels.iter().all(|term| term.holds(&spec.labels));
+            if is_meant {
                 specs.push(row.get(0)?);
             }
         }
         Ok(specs)
     }
 
-    /// The first condition is what an index can answer, the second is the whole order.
-    pub(super) fn behind(&mut self, cursor: &ProcessCursor) {
-        self.by("process.namespace >= :behind_namespace", ":behind_namespace", cursor.namespace.as_str().to_owned());
-        self.conditions.push(
-            "(process.namespace, process.name, cloud, ip)
-             > (:behind_namespace, :behind_name, :behind_cloud, :behind_ip)"
-                .to_owned(),
-        );
-        self.value(":behind_name", cursor.name.as_str().to_owned());
-        self.value(":behind_cloud", cursor.cloud);
-        self.value(":behind_ip", cursor.ip.to_string());
-    }
-
     /// From FROM on. An address is that of the host, whether it is placed or not.
     pub(super) fn sql(&self) -> String {
-        format!("FROM {} LEFT JOIN placement USING (cloud, ip) WHERE {}", self.from, self.conditions.join(" AND "))
+        self.sql_joined("")
+    }
+
+    /// With a further join.
+    pub(super) fn sql_joined(&self, join: &str) -> String {
+        let Self { from, conditions, .. } = self;
+        format!("FROM {from} LEFT JOIN placement USING (cloud, ip) {join} WHERE {}", conditions.join(" AND "))
     }
 
     pub(super) fn params(&self) -> Vec<(&'static str, &dyn ToSql)> {

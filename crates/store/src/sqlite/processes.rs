@@ -1,62 +1,98 @@
 //! The processes that are registered, what agents must learn of them, and what was last seen of each.
 
-use proctor_model::AgentId;
-use rusqlite::{Connection, OptionalExtension};
+use proctor_model::{AgentId, Snapshot};
+use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::column::{SpecReader, alias, counter, host_and_agent, process_key, signed, snapshot, snapshot_json};
+use super::column::{SpecReader, alias, counter, finite, host_and_agent, process_key, signed, snapshot, snapshot_json};
 use super::failure::Tried;
 use super::process_filter::Filter;
-use crate::{Assignment, Managed, Observation, ProcessQuery, ProcessRecord};
+use super::process_order as order;
+use crate::{Assignment, Managed, Observation, ProcessOrder, ProcessQuery, ProcessRecord, Rank};
 
 pub(super) fn list(connection: &Connection, query: &ProcessQuery) -> Tried<(u64, Vec<ProcessRecord>)> {
     let filter = Filter::new(connection, query)?;
-    if query.limit.is_none() && query.offset == 0 && query.after.is_none() {
-        let mut all = read(connection, &filter, "")?;
-        // SQLite would carry every snapshot through its sorter.
+    let is_whole = query.limit.is_none() && query.offset == 0 && query.after.is_none();
+    if is_whole && query.order == ProcessOrder::default() {
+        let mut all = read_all(connection, &filter)?;
+        // SQLite would carry every row through its sorter.
         all.sort_by_cached_key(|record| (record.key.clone(), record.host.cloud, record.host.ip.to_string()));
         return Ok((all.len() as u64, all));
     }
-    let total: i64 = connection
-        .prepare_cached(&format!("SELECT count(*) {}", filter.sql()))?
-        .query_row(filter.params().as_slice(), |row| row.get(0))?;
-    Ok((total.cast_unsigned(), page(connection, filter, query)?))
+    let total = if query.is_uncounted { 0 } else { count(connection, &filter)? };
+    Ok((total, page(connection, filter, query)?))
 }
 
+fn count(connection: &Connection, filter: &Filter) -> Tried<u64> {
+    let mut statement = connection.prepare_cached(&format!("SELECT count(*) {}", filter.sql()))?;
+    let count: i64 = statement.query_row(filter.params().as_slice(), |row| row.get(0))?;
+    Ok(count.cast_unsigned())
+}
+
+/// First which, then what: only the rows of the page are read whole.
 fn page(connection: &Connection, mut filter: Filter, query: &ProcessQuery) -> Tried<Vec<ProcessRecord>> {
     if let Some(cursor) = &query.after {
-        filter.behind(cursor);
+        order::behind(&mut filter, query.order, cursor);
     }
     filter.value(":limit", query.limit.map_or(-1, signed));
     filter.value(":offset", signed(query.offset));
-    read(connection, &filter, "ORDER BY namespace, name, cloud, ip LIMIT :limit OFFSET :offset")
+    let mut which = connection.prepare_cached(&format!(
+        "SELECT process.id, {} {} ORDER BY {} LIMIT :limit OFFSET :offset",
+        order::rank(query.order.by).unwrap_or("NULL"),
+        filter.sql(),
+        order::terms(query.order)
+    ))?;
+    let mut what = connection.prepare_cached(&format!(
+        "{SELECT_RECORD} FROM process JOIN host ON host.id = process.host LEFT JOIN placement USING (cloud, ip)
+         {WITH_SNAPSHOT} WHERE process.id = ?1"
+    ))?;
+    let mut specs = SpecReader::default();
+    let mut records = Vec::new();
+    let mut rows = which.query(filter.params().as_slice())?;
+    while let Some(row) = rows.next()? {
+        let mut found = what.query([row.get::<_, i64>(0)?])?;
+        if let Some(whole) = found.next()? {
+            records.push(ProcessRecord { rank: order::rank_at(row, 1)?, ..record(connection, whole, &mut specs)? });
+        }
+    }
+    Ok(records)
 }
 
-fn read(connection: &Connection, filter: &Filter, order: &str) -> Tried<Vec<ProcessRecord>> {
-    let mut statement = connection.prepare_cached(&format!(
-        "SELECT cloud, supplier, ip, agent, online, namespace, name, spec, process.generation, registered_at, snapshot,
-                business, alias
-         {} {order}",
-        filter.sql()
-    ))?;
+const SELECT_RECORD: &str = "SELECT cloud, supplier, ip, agent, online, namespace, name, spec, process.generation,
+    registered_at, snapshot.json, business, alias, presence_changed_at, phase_since, managed ";
+const WITH_SNAPSHOT: &str = " LEFT JOIN snapshot ON snapshot.process = process.id ";
+
+fn read_all(connection: &Connection, filter: &Filter) -> Tried<Vec<ProcessRecord>> {
+    let mut statement = connection.prepare_cached(&format!("{SELECT_RECORD} {}", filter.sql_joined(WITH_SNAPSHOT)))?;
     let mut rows = statement.query(filter.params().as_slice())?;
     let mut specs = SpecReader::default();
     let mut records = Vec::new();
     while let Some(row) = rows.next()? {
-        let (host, agent) = host_and_agent(row, 0)?;
-        records.push(ProcessRecord {
-            host,
-            agent,
-            alias: alias(row, 12)?,
-            business: row.get::<_, Option<i64>>(11)?.map(i64::cast_unsigned),
-            online: row.get(4)?,
-            key: process_key(row, 5)?,
-            spec: specs.get(connection, row.get(7)?)?,
-            generation: counter(row, 8)?,
-            registered_at: row.get(9)?,
-            snapshot: snapshot(row, 10)?,
-        });
+        records.push(record(connection, row, &mut specs)?);
     }
     Ok(records)
+}
+
+/// From the columns of [`SELECT_RECORD`].
+fn record(connection: &Connection, row: &Row<'_>, specs: &mut SpecReader) -> Tried<ProcessRecord> {
+    let (host, agent) = host_and_agent(row, 0)?;
+    let managed = row.get(15)?;
+    // An operation may have told of it since the observation.
+    let snapshot = snapshot(row, 10)?.map(|snapshot| Snapshot { managed, ..snapshot });
+    Ok(ProcessRecord {
+        host,
+        agent,
+        alias: alias(row, 12)?,
+        business: row.get::<_, Option<i64>>(11)?.map(i64::cast_unsigned),
+        online: row.get(4)?,
+        presence_changed_at: row.get(13)?,
+        key: process_key(row, 5)?,
+        spec: specs.get(connection, row.get(7)?)?,
+        generation: counter(row, 8)?,
+        registered_at: row.get(9)?,
+        snapshot,
+        phase_since: Some(row.get(14)?).filter(|since| *since > 0),
+        rank: None::<Rank>,
+    })
 }
 
 pub(super) fn assignments(connection: &Connection, agent: &AgentId, since: u64) -> Tried<Vec<Assignment>> {
@@ -88,14 +124,54 @@ pub(super) fn observe(connection: &Connection, agent: &AgentId, epoch: u64, obse
         .query_row((agent.as_str(), signed(epoch)), |row| row.get(0))
         .optional()?;
     let Some(host) = host else { return Ok(()) };
-    let mut statement = connection.prepare_cached(
-        "UPDATE process SET snapshot = ?4, managed = ?5, phase = ?6
-         WHERE host = ?1 AND namespace = ?2 AND name = ?3 AND spec IS NOT NULL",
+    let mut update = connection.prepare_cached(
+        "UPDATE process SET phase_since = iif(phase = ?4 AND phase_since > 0, phase_since, ?6), phase = ?4, managed = ?5,
+             reported_at = ?6, started_at = ?7, restarts = ?8, cpu = ?9, memory = ?10, memory_bytes = ?11, evicted = ?12,
+             health = ?13, version = ?14, reason = ?15
+         WHERE host = ?1 AND namespace = ?2 AND name = ?3 AND spec IS NOT NULL RETURNING id",
+    )?;
+    let mut keep = connection.prepare_cached(
+        "INSERT INTO snapshot (process, json) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET json = excluded.json",
     )?;
     for Observation { key, snapshot } in observations {
-        let (json, phase) = (snapshot_json(snapshot), snapshot.phase.as_str());
-        statement.execute((host, key.namespace.as_str(), key.name.as_str(), json, snapshot.managed, phase))?;
+        let usage = &snapshot.usage;
+        let columns = rusqlite::params![
+            host,
+            key.namespace.as_str(),
+            key.name.as_str(),
+            snapshot.phase.as_str(),
+            snapshot.managed,
+            snapshot.reported_at,
+            snapshot.started_at,
+            snapshot.restarts,
+            finite(usage.cpu_percent),
+            finite(usage.memory_percent),
+            signed(usage.memory_bytes),
+            snapshot.is_evicted(),
+            &snapshot.health,
+            &snapshot.version,
+            &snapshot.reason,
+        ];
+        let process: Option<i64> = update.query_row(columns, |row| row.get(0)).optional()?;
+        if let Some(process) = process {
+            keep.execute((process, snapshot_json(snapshot)))?;
+        }
     }
+    Ok(())
+}
+
+/// Of processes that are no longer registered; `rows` is a JSON list of their numbers.
+pub(super) fn forget_observations(connection: &Connection, rows: &str) -> Tried<()> {
+    connection
+        .prepare_cached(
+            "UPDATE process SET phase = 'unknown', managed = 0, phase_since = 0, reported_at = 0, started_at = 0,
+                 restarts = 0, cpu = 0, memory = 0, memory_bytes = 0, evicted = 0, health = '', version = '', reason = ''
+             WHERE id IN (SELECT value FROM json_each(?1))",
+        )?
+        .execute([rows])?;
+    connection
+        .prepare_cached("DELETE FROM snapshot WHERE process IN (SELECT value FROM json_each(?1))")?
+        .execute([rows])?;
     Ok(())
 }
 

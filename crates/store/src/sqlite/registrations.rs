@@ -8,7 +8,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
 use super::column::{SpecReader, SpecWriter, counter, signed, to_json};
 use super::failure::{Failure, Tried};
-use super::hosts;
+use super::{hosts, processes};
 use crate::{Millis, RegisterMode, Registered, Registration, SpecRevision};
 
 /// Of one process, the present one included.
@@ -272,13 +272,11 @@ impl<'c> Registrar<'c> {
             .prepare_cached(
                 "UPDATE process SET
                      registered_at = iif(spec IS NULL OR ?2 IS NULL, ?4, registered_at),
-                     snapshot = iif(?2 IS NULL, NULL, snapshot), phase = iif(?2 IS NULL, 'unknown', phase),
-                     managed = iif(?2 IS NULL, 0, managed),
                      spec = ?2, generation = ?3 + wanted.key, changed_at = ?4, revision = revision + 1
                  FROM json_each(?1) AS wanted WHERE process.id = wanted.value",
             )?
             .execute((rows, spec, generation, self.now))?;
-        Ok(())
+        if spec.is_none() { processes::forget_observations(self.connection, rows) } else { Ok(()) }
     }
 }
 

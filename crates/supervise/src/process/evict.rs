@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{Incarnation, Signal};
+use proctor_model::{EVICTED_REASON, Incarnation, Signal};
 
 use super::work::{Eviction, Fallback, Work};
 use super::{Action, CommandKind, Excess, Notice, Process};
@@ -37,7 +37,7 @@ impl Process {
             return;
         }
         self.reason = format!(
-            "ended for its use of {}: {:.1} % of {:.1} %",
+            "{EVICTED_REASON}{}: {:.1} % of {:.1} %",
             excess.breach.resource, excess.breach.usage, excess.breach.limit
         );
         let life = excess.life.clone();

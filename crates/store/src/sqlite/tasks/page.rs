@@ -48,6 +48,10 @@ pub(in super::super) fn summary(connection: &Connection, id: TaskId) -> Tried<Op
 pub(in super::super) fn list(connection: &Connection, query: &TaskQuery) -> Tried<Vec<TaskSummary>> {
     let mut narrowed = Narrowed::default();
     narrowed.by_fact("forgotten = 0");
+    if let Some(ids) = &query.ids {
+        let bytes = |id: &TaskId| id.as_uuid().into_bytes();
+        narrowed.by_both("id BETWEEN ? AND ?", bytes(ids.start()), bytes(ids.end()));
+    }
     let before = query.before.map(|id| id.as_uuid().into_bytes());
     narrowed.by_some("(created_at, seq) < (SELECT created_at, seq FROM task WHERE id = ? AND forgotten = 0)", before);
     narrowed.by_some("app = ?", query.app.clone());

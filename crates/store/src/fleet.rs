@@ -1,0 +1,106 @@
+//! All hosts and processes at one moment, with only what sums and searches over all of them need.
+//!
+//! About sixty bytes a process, so that it can be held in memory between questions. Absent: who may see what.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use proctor_model::{Labels, Lifetime, Phase, ProcessKey};
+
+use crate::{HostSite, Millis};
+
+#[derive(Clone, Debug, Default)]
+pub struct Fleet {
+    /// Those that an agent serves, by cloud and ip (as text).
+    pub hosts: Vec<FleetHost>,
+    /// By namespace and name.
+    pub keys: Vec<ProcessKey>,
+    /// The registered processes, by namespace, name and host.
+    pub processes: Vec<FleetProcess>,
+    /// Each that a process has.
+    pub specs: HashMap<SpecNumber, Arc<FleetSpec>>,
+    /// Each that a process has, once.
+    pub versions: Vec<Box<str>>,
+    /// Why processes do not run: for each process and phase one of the reasons.
+    pub reasons: HashMap<(u32, Phase), Box<str>>,
+}
+
+/// Names a spec, as long as its hash is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpecNumber(pub i64);
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct FleetHost {
+    pub site: HostSite,
+    pub hostname: Box<str>,
+    pub agent_version: Box<str>,
+    pub online: bool,
+    /// When `online` last changed.
+    pub presence_changed_at: Millis,
+    pub is_revoked: bool,
+}
+
+/// What of a spec many processes may share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FleetSpec {
+    pub hash: Box<str>,
+    pub lifetime: Lifetime,
+    pub labels: Labels,
+}
+
+/// One process on one host, as last observed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FleetProcess {
+    /// Into [`Fleet::keys`].
+    pub key: u32,
+    /// Into [`Fleet::hosts`].
+    pub host: u32,
+    /// Into [`Fleet::versions`].
+    pub version: u32,
+    pub restarts: u32,
+    pub spec: SpecNumber,
+    pub phase: Phase,
+    pub health: Health,
+    pub managed: bool,
+    pub evicted: bool,
+    pub cpu: f32,
+    pub memory: f32,
+    /// Unix seconds by the host's clock; 0: not known.
+    pub phase_since: i64,
+}
+
+/// What the health command said last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Health {
+    /// There is no command, or it has not run yet.
+    #[default]
+    Unknown,
+    Healthy,
+    Unhealthy,
+    CannotRun,
+}
+
+impl Health {
+    pub fn from_text(text: &str) -> Self {
+        match text {
+            "healthy" => Self::Healthy,
+            "unhealthy" => Self::Unhealthy,
+            "cannot_run" => Self::CannotRun,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl Fleet {
+    pub fn key(&self, process: &FleetProcess) -> &ProcessKey {
+        &self.keys[process.key as usize]
+    }
+
+    pub fn host(&self, process: &FleetProcess) -> &FleetHost {
+        &self.hosts[process.host as usize]
+    }
+
+    pub fn spec(&self, process: &FleetProcess) -> &FleetSpec {
+        &self.specs[&process.spec]
+    }
+}
