@@ -15,8 +15,10 @@ mod hosts;
 mod id;
 mod object;
 mod operations;
+mod overview;
 mod places;
 mod pools;
+mod process_lists;
 mod processes;
 mod registration;
 mod session;
@@ -40,12 +42,20 @@ pub use hosts::{
 };
 pub use id::ID_MAX;
 pub use object::Object;
-pub use operations::{Accepted, OperationRequest, Plan, PlannedTarget, Refusal, Rolling};
+pub use operations::{Accepted, ExactTarget, OperationRequest, Plan, PlannedTarget, Refusal, Rolling};
+pub use overview::{
+    AgentVersion, Attention, AttentionKind, EndingCertificate, FleetMap, FoundHost, HostCounts, HostState, Overview,
+    ProcessCounts, SearchQuery, SearchResult, Severity, TaskCounts,
+};
 pub use places::{BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView};
 pub use pools::{PoolList, PoolMember, PoolQuery, PoolSetting, PoolUsage, PoolView, SetPools};
+pub use process_lists::{
+    FacetCount, Facets, GroupPage, GroupQuery, GroupSort, HealthState, LabelFacet, PhaseCounts, ProcessFilter,
+    ProcessGroup, ProcessQuery, ProcessSort, SEARCH_CHARS_MAX, SortOrder,
+};
 pub use processes::{
-    Change, DiffQuery, HistoryQuery, ProcessPage, ProcessQuery, ProcessSort, ProcessView, RegisterQuery,
-    RegistrationChange, RegistrationPlan, Revision, Row, Rows, ShowQuery, SpecDiff, SpecHistory, Unregistration,
+    Change, DiffQuery, HistoryQuery, ProcessPage, ProcessView, RegisterQuery, RegistrationChange, RegistrationPlan,
+    Revision, Row, Rows, ShowQuery, SpecDiff, SpecHistory, Unregistration,
 };
 pub use registration::Registration;
 pub use session::{NewPassword, OwnPassword, Session, SignIn, SignInLink};

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use crate::{Share, Text};
 
 /// What to do, with which processes, on which hosts. The processes are one by name, or those that a
-/// selector finds; the hosts are a list, those of a business, or all.
+/// selector finds; the hosts are a list, those of a business, or all. Or pairs of a process and a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OperationRequest {
@@ -32,6 +32,10 @@ pub struct OperationRequest {
     /// Instead of hosts: those of this business where a process is registered.
     #[serde(default, deserialize_with = "crate::id::optional", skip_serializing_if = "Option::is_none")]
     pub business: Option<u64>,
+    /// Instead of all of these: exact pairs, each once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 1)]
+    pub targets: Option<Vec<ExactTarget>>,
     /// Only tells what would be done, and changes nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub plan: bool,
@@ -51,10 +55,22 @@ impl OperationRequest {
             hosts: None,
             all: false,
             business: None,
+            targets: None,
             plan: false,
             rolling: None,
         }
     }
+}
+
+/// One process on one host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExactTarget {
+    /// `NAMESPACE/NAME`.
+    #[schema(value_type = String)]
+    pub process: Text<ProcessKey>,
+    /// An IP address, `CLOUD:IP` or an agent id.
+    pub host: String,
 }
 
 /// How a rolling task goes on.

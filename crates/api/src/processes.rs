@@ -1,6 +1,6 @@
 //! Registered processes: what they are, where they stand, and how their specs changed.
 
-use proctor_model::{AgentId, Lifetime, Phase, Snapshot, Spec};
+use proctor_model::{AgentId, Labels, Lifetime, Phase, Snapshot, Spec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -29,6 +29,27 @@ pub struct ProcessView {
     /// Why it does not run, where that is known.
     pub reason: String,
     pub lifetime: Lifetime,
+    /// What the health command said last; empty where nothing is known.
+    #[serde(default)]
+    pub health: String,
+    #[serde(default)]
+    pub memory_bytes: u64,
+    /// Limits of its own, in percent of the host; null where there are none.
+    #[serde(default)]
+    pub cpu_limit: Option<f64>,
+    #[serde(default)]
+    pub memory_limit: Option<f64>,
+    #[serde(default)]
+    pub labels: Labels,
+    /// When it was last observed, by the host's clock; 0 before that.
+    #[serde(default)]
+    pub reported_at: i64,
+    /// When it was first observed in its present phase, by the host's clock; null where that is not known.
+    #[serde(default)]
+    pub phase_since: Option<i64>,
+    /// When `online` last changed.
+    #[serde(default)]
+    pub presence_changed_at: i64,
     /// Grows with every change of what is registered on the host.
     pub generation: u64,
     /// This and what follows: only where the whole was asked for.
@@ -43,51 +64,12 @@ pub struct ProcessView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ProcessPage {
     pub processes: Vec<ProcessView>,
+    /// How many match, on all pages together; only where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
     /// `after` of the next page; absent on the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-}
-
-/// Which processes; a field that is absent does not narrow.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct ProcessQuery {
-    pub namespace: Option<String>,
-    pub name: Option<String>,
-    /// An IP address, `CLOUD:IP` or an agent id.
-    pub host: Option<String>,
-    #[serde(default, deserialize_with = "crate::id::optional")]
-    pub business: Option<u64>,
-    /// By labels: `env=prod,tier!=db,!x,y`.
-    pub selector: Option<String>,
-    /// Phases, with commas between them.
-    pub phase: Option<String>,
-    pub sort: Option<ProcessSort>,
-    /// With spec and snapshot.
-    pub full: Option<bool>,
-    /// `next` of the page before.
-    pub after: Option<String>,
-    /// 100 where it is absent.
-    #[param(maximum = 1000)]
-    pub limit: Option<u32>,
-}
-
-/// The order of a list. What is equal is in the order of names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ProcessSort {
-    /// By namespace, name and host.
-    #[default]
-    Name,
-    /// Most of it first.
-    Cpu,
-    /// Most of it first.
-    Memory,
-    /// Most of them first.
-    Restarts,
-    /// The youngest first.
-    Started,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
@@ -96,6 +78,17 @@ pub enum ProcessSort {
 pub struct ShowQuery {
     /// An IP address, `CLOUD:IP` or an agent id.
     pub host: Option<String>,
+    /// Phases, with commas between them.
+    pub phase: Option<String>,
+    /// Whether the host's agent is connected.
+    pub online: Option<bool>,
+    /// Part of `CLOUD:IP` or of the version.
+    #[param(max_length = 128)]
+    pub q: Option<String>,
+    /// With spec and snapshot; they are left out only where it is false.
+    pub full: Option<bool>,
+    /// With the number of all that match.
+    pub count: Option<bool>,
     /// `next` of the page before.
     pub after: Option<String>,
     /// 100 where it is absent.

@@ -11,6 +11,7 @@ mod budget;
 mod carried;
 mod dispatch;
 mod events;
+mod fleet;
 mod identity;
 mod job;
 mod presence;
@@ -42,6 +43,7 @@ pub(crate) use audit::audited_on;
 pub use budget::STRANGERS_MAX;
 pub use dispatch::Delivery;
 pub use events::{NewWebhook, WEBHOOKS_MAX};
+pub use fleet::{SeenFleet, is_inside};
 pub use identity::{REJOIN_TTL_MAX, rejoin_until};
 pub use retention::{Retention, TASKS_KEPT_MIN};
 pub use sessions::{Greeting, Meeting, Session};
@@ -76,6 +78,7 @@ struct Inner {
     outcomes: mpsc::Sender<Arrived>,
     rollouts: rollout::Rollouts,
     budgets: budget::Budgets,
+    fleet: fleet::FleetCache,
     bells: events::Bells,
     link_expires_at: OnceLock<i64>,
     presence: Presence,
@@ -102,6 +105,7 @@ impl Control {
                 outcomes: sender,
                 rollouts: rollout::Rollouts::default(),
                 budgets: budget::Budgets::default(),
+                fleet: fleet::FleetCache::default(),
                 tasks: tasks.clone(),
                 link_expires_at: OnceLock::new(),
                 presence,
@@ -141,6 +145,15 @@ impl Control {
 
     pub async fn app(&self, code: &str) -> Result<Option<App>> {
         Ok(self.inner.store.app(code).await?)
+    }
+
+    /// None for a host that is not known, or that the caller may not read: the two look alike.
+    pub async fn host(&self, caller: &Caller, host: &HostRef) -> Result<Option<HostRecord>> {
+        caller.must_somewhere(Class::Read)?;
+        let found = self.resolve(std::slice::from_ref(host)).await?.pop().flatten();
+        let gone = self.gone_unwritten();
+        let seen = |host: HostRecord| HostRecord { online: host.online && !gone.contains(&host.agent), ..host };
+        Ok(found.filter(|host| caller.may(Class::Read, host, None)).map(seen))
     }
 
     /// What was noticed when the agent connected; nothing of one that is not connected.

@@ -226,17 +226,10 @@ impl Control {
     pub async fn processes(
         &self,
         caller: &Caller,
-        mut query: ProcessQuery,
+        query: ProcessQuery,
         hosts: Option<&[HostRef]>,
     ) -> Result<(u64, Vec<ProcessRecord>)> {
-        if let Some(hosts) = hosts {
-            let records = self.readable_sites(caller, hosts, query.namespace.as_ref()).await?;
-            query.agents = Some(records.into_iter().flatten().map(|host| host.agent).collect());
-        } else {
-            caller.must_somewhere(Class::Read)?;
-        }
-        query.places = (!caller.permissions.allows_everywhere(Class::Read))
-            .then(|| caller.permissions.places(Class::Read).clone());
+        let query = self.narrowed(caller, query, hosts).await?;
         let (count, mut records) = self.inner.store.processes(&query).await?;
         let gone = self.gone_unwritten();
         for record in records.iter_mut().filter(|record| gone.contains(&record.agent)) {

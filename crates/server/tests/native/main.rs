@@ -5,6 +5,7 @@
 mod access;
 mod audit;
 mod first;
+mod fleet;
 mod openapi;
 mod operations;
 mod places;

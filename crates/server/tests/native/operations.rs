@@ -56,6 +56,37 @@ async fn a_selector_is_frozen_into_targets_when_the_call_is_made() {
 }
 
 #[tokio::test]
+async fn exact_targets_are_pairs_of_a_process_and_a_host() {
+    let world = world().await;
+    let pair = |process: &str, host: &str| json!({ "process": process, "host": host });
+    let asked = |targets: Value| json!({ "operation": "stop", "targets": targets });
+    let pairs = json!([pair("web/b", "10.0.0.1"), pair("web/a", "agent-2"), pair("web/none", HOST)]);
+
+    let (status, accepted) = world.post("/operations", asked(pairs)).await;
+
+    assert_eq!(status, StatusCode::ACCEPTED);
+    let targets = world.got(&format!("{}/targets", task_path(&accepted))).await;
+    assert_eq!(column(&targets["targets"], "process"), ["web/a", "web/b", "web/none"]);
+    assert_eq!(column(&targets["targets"], "host"), ["0:10.0.0.2", HOST, HOST]);
+    assert_ne!(targets["targets"][2]["code"], 115, "what is not registered there has ended at once");
+    for (targets, field) in [
+        (json!([]), "targets"),
+        (json!([pair("web/a", HOST), pair("web/a", "agent-1")]), "targets[1]"),
+        (json!([pair("web/a", "no such/host")]), "targets[0].host"),
+        (json!([pair("a:b/c", HOST)]), "targets[0].process"),
+    ] {
+        let (status, answer) = world.post("/operations", asked(targets)).await;
+        assert_eq!((status, error(&answer).1), (StatusCode::BAD_REQUEST, field), "{answer}");
+    }
+    for (field, value) in [("process", json!("web/a")), ("selector", json!("env")), ("all", json!(true))] {
+        let mut body = asked(json!([pair("web/a", HOST)]));
+        body[field] = value;
+        let (status, answer) = world.post("/operations", body).await;
+        assert_eq!((status, error(&answer).1), (StatusCode::BAD_REQUEST, field), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_says_too_much_or_too_little_names_its_field() {
     let world = world().await;
     let cases = [

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{AGENT, HOST, World, column, error, greeting, registration};
 
-async fn register(world: &World, namespace: &str, name: &str, labels: Value) {
+pub(crate) async fn register(world: &World, namespace: &str, name: &str, labels: Value) {
     let mut body = registration(name);
     body["meta"]["namespace"] = json!(namespace);
     body["meta"]["labels"] = labels;
@@ -17,7 +17,7 @@ async fn register(world: &World, namespace: &str, name: &str, labels: Value) {
 }
 
 /// Says what is seen of processes on the host: name, phase and memory.
-async fn observe(world: &World, seen: &[(&str, Phase, f64)]) {
+pub(crate) async fn observe(world: &World, seen: &[(&str, Phase, f64)]) {
     let agent = AGENT.parse().unwrap();
     let session = world.control.open_session(greeting(&agent)).await;
     let session: Arc<_> = session.unwrap().unwrap();
@@ -88,6 +88,57 @@ async fn processes_are_narrowed_by_phase_business_and_host_and_paged_in_any_orde
         let (status, answer) = world.get(&format!("/processes?{query}")).await;
         assert_eq!((status, error(&answer).1), (StatusCode::BAD_REQUEST, field), "{answer}");
     }
+}
+
+#[tokio::test]
+async fn processes_are_searched_ordered_and_counted() {
+    let world = World::new().await;
+    for name in ["a", "b", "c", "Nginx"] {
+        world.register(name).await;
+    }
+    observe(&world, &[("a", Phase::Running, 1.0), ("b", Phase::Failed, 9.0), ("c", Phase::Running, 4.0)]).await;
+    let names = |answer: &Value| column(&answer["processes"], "process").into_iter().cloned().collect::<Vec<Value>>();
+
+    let found = world.got("/processes?q=nGINX&count=true&lifetime=resident&online=true&managed=false").await;
+    let ascending = world.got("/processes?sort=memory&order=asc&limit=2").await;
+    let after = ascending["next"].as_str().unwrap().to_owned();
+    let rest = world.got(&format!("/processes?sort=memory&order=asc&limit=2&after={after}&count=true")).await;
+    let other_order = world.get(&format!("/processes?after={after}")).await;
+    let by_phase = world.got("/processes?sort=phase&limit=1").await;
+
+    assert_eq!((names(&found), &found["total"]), (vec![json!("web/Nginx")], &json!(1)));
+    assert_eq!(names(&ascending), ["web/Nginx", "web/a"]);
+    assert_eq!((names(&rest), &rest["total"]), (vec![json!("web/c"), json!("web/b")], &json!(4)));
+    assert_eq!((other_order.0, error(&other_order.1).1), (StatusCode::BAD_REQUEST, "after"));
+    assert_eq!((names(&by_phase), ascending.get("total")), (vec![json!("web/b")], None));
+    let row = &by_phase["processes"][0];
+    assert_eq!(
+        (&row["cpu_limit"], &row["memory_limit"], &row["memory_bytes"]),
+        (&json!(12.5), &json!(30.0), &json!(5))
+    );
+    assert_eq!((&row["labels"], &row["health"], row.get("spec")), (&json!({ "team": "a" }), &json!(""), None));
+    for (query, field) in [("q=", "q"), ("q=%20", "q"), ("order=up", "order"), ("health=ill", "health")] {
+        let (status, answer) = world.get(&format!("/processes?{query}")).await;
+        assert_eq!((status, error(&answer).1), (StatusCode::BAD_REQUEST, field), "{answer}");
+    }
+    let long = world.get(&format!("/processes?q={}", "x".repeat(129))).await;
+    assert_eq!(error(&long.1).1, "q");
+}
+
+#[tokio::test]
+async fn one_process_is_narrowed_and_shown_without_its_spec() {
+    let world = World::new().await;
+    world.register("a").await;
+    observe(&world, &[("a", Phase::Running, 1.0)]).await;
+
+    let whole = world.got("/processes/web/a?count=true").await;
+    let brief = world.got("/processes/web/a?full=false&phase=running&q=10.0.0").await;
+    let none = world.got("/processes/web/a?phase=failed&count=true").await;
+
+    assert_eq!((&whole["total"], whole["processes"][0]["spec"].is_object()), (&json!(1), true));
+    assert_eq!((brief["processes"][0].get("spec"), &brief["processes"][0]["phase"]), (None, &json!("running")));
+    assert_eq!((&none["processes"], &none["total"]), (&json!([]), &json!(0)));
+    assert_eq!(world.get("/processes/web/none").await.0, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]

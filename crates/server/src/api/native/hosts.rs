@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use proctor_api::{HostPage, HostQuery, HostView};
 use proctor_model::{AgentId, FieldError, HostKey, Namespace, PoolId, ProcessKey};
 use proctor_store::{HostRecord, HostSite, ProcessQuery};
@@ -39,6 +39,20 @@ pub(super) async fn list(
     let next = records.last().filter(|_| has_more).map(|last| cursor::encode(&last.key));
     let hosts = records.into_iter().map(|record| view(record, &state.control)).collect();
     Ok(Json(HostPage { hosts, next }))
+}
+
+/// A host, by its address or by its agent's id.
+#[utoipa::path(get, path = "/hosts/{host}", operation_id = "host", params(("host" = String, Path)), tag = "hosts",
+               responses((status = 200, body = HostView)))]
+pub(super) async fn show(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(text): Path<String>,
+) -> Result<Json<HostView>> {
+    let host = parse_host(&text).map_err(|error| error.inside("host"))?;
+    let found = state.control.host(&caller.who, &host).await?;
+    let unknown = || NativeError::new(Kind::NotFound, format!("host {host} has never enrolled an agent"));
+    found.map(|record| Json(view(record, &state.control))).ok_or_else(unknown)
 }
 
 fn view(record: HostRecord, control: &Control) -> HostView {

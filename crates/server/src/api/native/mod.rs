@@ -5,6 +5,7 @@
 //! `_ms`; a host is written `CLOUD:IP`. What is asked and answered is said by the types of `proctor-api`.
 
 mod apps;
+mod attention;
 mod audit;
 mod body;
 mod caller;
@@ -13,17 +14,20 @@ mod described;
 mod diff;
 mod error;
 mod events;
+mod groups;
 mod history;
 mod host_identity;
 mod hosts;
 mod import;
 mod openapi;
 mod operations;
+mod overview;
 mod places;
 mod pools;
 mod processes;
 mod registration;
 mod roles;
+mod search;
 mod selector;
 mod server;
 mod session;

@@ -2,12 +2,12 @@
 //!
 //! What a selector finds is frozen when the call is made: what is registered later is no target.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use proctor_api::{Accepted, OperationRequest, Plan, PlannedTarget, Refusal, Rolling, Share};
+use proctor_api::{Accepted, ExactTarget, OperationRequest, Plan, PlannedTarget, Refusal, Rolling, Share};
 use proctor_model::{FieldError, ProcessKey};
 use proctor_store::ProcessQuery;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::body::Body;
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
-use super::hosts::Chosen;
+use super::hosts::{Chosen, parse_host};
 use super::{ApiState, Result, selector};
 use crate::control::{
     self, Caller, Control, HostRef, IdempotencyKey, Planned, SpecSource, Submission, SubmitOptions, SubmittedItem,
@@ -93,16 +93,9 @@ fn rolling(rolling: &Rolling) -> control::Rolling {
 
 /// One item for each process.
 async fn items(control: &Control, caller: &Caller, body: &OperationRequest) -> Result<Vec<SubmittedItem>> {
-    let chosen = Chosen::of(body.hosts.as_deref(), body.all, body.business)?;
-    let found = match (&body.process, &body.selector) {
-        (Some(process), None) if body.namespace.is_none() => {
-            let hosts = chosen.where_registered(control, caller, &process.0).await?;
-            BTreeMap::from([(process.0.clone(), hosts)])
-        }
-        (Some(_), None) => return Err(FieldError::new("namespace", "narrows a selector, not a process").into()),
-        (None, Some(selector)) => selected(control, caller, body, selector, chosen).await?,
-        (None, None) => return Err(FieldError::new("process", "is missing: give a process or a selector").into()),
-        (Some(_), Some(_)) => return Err(FieldError::new("selector", "excludes process: give one of them").into()),
+    let found = match &body.targets {
+        Some(pairs) => exact(control, body, pairs).await?,
+        None => found(control, caller, body).await?,
     };
     let targets: usize = found.values().map(Vec::len).sum();
     if targets > TARGETS_MAX {
@@ -118,6 +111,57 @@ async fn items(control: &Control, caller: &Caller, body: &OperationRequest) -> R
     Ok(found.into_iter().map(item).collect())
 }
 
+type Found = BTreeMap<ProcessKey, Vec<HostRef>>;
+
+/// Pairs of a process and a host, as they are named.
+async fn exact(control: &Control, body: &OperationRequest, pairs: &[ExactTarget]) -> Result<Found> {
+    let says_more = [
+        ("process", body.process.is_some()),
+        ("selector", body.selector.is_some()),
+        ("namespace", body.namespace.is_some()),
+        ("hosts", body.hosts.is_some()),
+        ("all", body.all),
+        ("business", body.business.is_some()),
+    ];
+    if let Some((field, _)) = says_more.into_iter().find(|(_, is_there)| *is_there) {
+        return Err(FieldError::new(field, "excludes targets: give one of them").into());
+    }
+    if pairs.is_empty() {
+        return Err(FieldError::new("targets", "must not be empty").into());
+    }
+    let host = |(index, pair): (usize, &ExactTarget)| {
+        parse_host(&pair.host).map_err(|error| error.inside(&format!("targets[{index}].host")))
+    };
+    let hosts = pairs.iter().enumerate().map(host).collect::<std::result::Result<Vec<_>, _>>()?;
+    let sites = control.sites(&hosts).await?;
+    let mut seen = HashSet::new();
+    let mut found = Found::new();
+    for (index, ((pair, host), site)) in pairs.iter().zip(hosts).zip(sites).enumerate() {
+        let key = &pair.process.0;
+        let identity = site.map_or_else(|| host.clone(), |site| HostRef::Agent(site.agent));
+        if !seen.insert((key, identity)) {
+            return Err(FieldError::new(format!("targets[{index}]"), format!("{key} on {host} is named twice")).into());
+        }
+        found.entry(key.clone()).or_default().push(host);
+    }
+    Ok(found)
+}
+
+/// One process, or what a selector finds, on the chosen hosts.
+async fn found(control: &Control, caller: &Caller, body: &OperationRequest) -> Result<Found> {
+    let chosen = Chosen::of(body.hosts.as_deref(), body.all, body.business)?;
+    match (&body.process, &body.selector) {
+        (Some(process), None) if body.namespace.is_none() => {
+            let hosts = chosen.where_registered(control, caller, &process.0).await?;
+            Ok(Found::from([(process.0.clone(), hosts)]))
+        }
+        (Some(_), None) => Err(FieldError::new("namespace", "narrows a selector, not a process").into()),
+        (None, Some(selector)) => selected(control, caller, body, selector, chosen).await,
+        (None, None) => Err(FieldError::new("process", "is missing: give a process, a selector or targets").into()),
+        (Some(_), Some(_)) => Err(FieldError::new("selector", "excludes process: give one of them").into()),
+    }
+}
+
 /// What the selector finds now, of what the caller may see.
 async fn selected(
     control: &Control,
@@ -125,7 +169,7 @@ async fn selected(
     body: &OperationRequest,
     selector: &str,
     chosen: Chosen,
-) -> Result<BTreeMap<ProcessKey, Vec<HostRef>>> {
+) -> Result<Found> {
     let mut query = ProcessQuery {
         namespace: body.namespace.as_ref().map(|namespace| namespace.0.clone()),
         labels: selector::parse(selector)?,
@@ -141,7 +185,7 @@ async fn selected(
         Chosen::These(hosts) => Some(hosts),
     };
     let (_, records) = control.processes(caller, query, hosts.as_deref()).await?;
-    let mut found: BTreeMap<ProcessKey, Vec<HostRef>> = BTreeMap::new();
+    let mut found = Found::new();
     for record in records {
         found.entry(record.key).or_default().push(HostRef::Key(record.host));
     }

@@ -1,22 +1,18 @@
 //! Registered processes: listed, and shown with everything that is kept.
 
-use std::cmp::Ordering;
-
 use axum::Json;
 use axum::extract::{Path, State};
-use proctor_api::{ProcessPage, ProcessQuery, ProcessSort, ProcessView, ShowQuery};
-use proctor_model::{FieldError, Phase, ProcessKey};
-use proctor_store::{ProcessCursor, ProcessRecord};
-use serde::{Deserialize, Serialize};
+use proctor_api::{
+    ProcessFilter, ProcessPage, ProcessQuery, ProcessSort, ProcessView, SEARCH_CHARS_MAX, ShowQuery, SortOrder,
+};
+use proctor_model::{FieldError, Percent, Phase, ProcessKey};
+use proctor_store::{ProcessCursor, ProcessOrder, ProcessRecord, ProcessSort as Sort, Rank};
 
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::hosts::{not_registered, parse_host_param};
 use super::{ApiState, Result, cursor, selector};
 use crate::control::HostRef;
-
-/// A list in another order than that of names is made in memory.
-const SORTED_MAX: u64 = 100_000;
 
 /// Registered processes, with what was last seen of them.
 #[utoipa::path(get, path = "/processes", operation_id = "processes", params(ProcessQuery), tag = "processes",
@@ -26,25 +22,16 @@ pub(super) async fn list(
     State(state): State<ApiState>,
     Params(query): Params<ProcessQuery>,
 ) -> Result<Json<ProcessPage>> {
-    let limit = page_limit(query.limit)?;
-    let hosts = parse_host_param(query.host.as_deref())?.map(|host| [host]);
-    let hosts = hosts.as_ref().map(<[_; 1]>::as_slice);
-    let wanted = wanted(&query)?;
+    let (wanted, host) = wanted(&query.filter())?;
+    let order = order(query.sort.unwrap_or_default(), query.order);
+    let wanted = proctor_store::ProcessQuery {
+        after: after(query.after.as_deref(), order.by)?,
+        order,
+        is_uncounted: query.count != Some(true),
+        ..wanted
+    };
     let view = if query.full == Some(true) { full } else { brief };
-    let sort = query.sort.unwrap_or_default();
-    if sort == ProcessSort::Name {
-        let wanted = proctor_store::ProcessQuery { after: cursor::decode(query.after.as_deref())?, ..wanted };
-        return by_name(&caller, &state, wanted, hosts, limit, view).await.map(Json);
-    }
-    let after: Option<Ranked> = cursor::decode(query.after.as_deref())?;
-    let wanted = proctor_store::ProcessQuery { limit: Some(SORTED_MAX), ..wanted };
-    let (count, records) = state.control.processes(&caller.who, wanted, hosts).await?;
-    if count > SORTED_MAX {
-        let problem =
-            format!("{count} processes match, more than {SORTED_MAX}: ask for fewer, or for the order of names");
-        return Err(FieldError::new("sort", problem).into());
-    }
-    Ok(Json(ranked(records, sort, after.as_ref(), limit as usize, view)))
+    page(&caller, &state, wanted, host, page_limit(query.limit)?, view).await.map(Json)
 }
 
 /// A process on every host where it is registered, with everything that is kept.
@@ -58,99 +45,106 @@ pub(super) async fn show(
     Params(query): Params<ShowQuery>,
 ) -> Result<Json<ProcessPage>> {
     let key = ProcessKey::new(namespace.parse()?, name.parse()?);
-    let hosts = parse_host_param(query.host.as_deref())?.map(|host| [host]);
+    let is_narrowed = query.phase.is_some() || query.q.is_some() || query.online.is_some();
+    let ShowQuery { host, phase, online, q, full: is_full, count, after: place, limit } = query;
+    let filter = ProcessFilter { host, phase, online, q, ..ProcessFilter::default() };
+    let (wanted, host) = wanted(&filter)?;
     let wanted = proctor_store::ProcessQuery {
         namespace: Some(key.namespace.clone()),
         name: Some(key.name.clone()),
-        after: cursor::decode(query.after.as_deref())?,
-        ..Default::default()
+        after: after(place.as_deref(), Sort::Name)?,
+        is_uncounted: count != Some(true),
+        ..wanted
     };
-    let hosts = hosts.as_ref().map(<[_; 1]>::as_slice);
-    let page = by_name(&caller, &state, wanted, hosts, page_limit(query.limit)?, full).await?;
-    if page.processes.is_empty() && query.after.is_none() && query.limit != Some(0) {
+    let view = if is_full == Some(false) { brief } else { full };
+    let page = page(&caller, &state, wanted, host, page_limit(limit)?, view).await?;
+    if page.processes.is_empty() && place.is_none() && limit != Some(0) && !is_narrowed {
         return Err(not_registered(&key));
     }
     Ok(Json(page))
 }
 
-/// What the query narrows to, without its place and its length.
-fn wanted(query: &ProcessQuery) -> std::result::Result<proctor_store::ProcessQuery, FieldError> {
-    Ok(proctor_store::ProcessQuery {
-        namespace: query.namespace.as_deref().map(str::parse).transpose()?,
-        name: query.name.as_deref().map(str::parse).transpose()?,
-        businesses: query.business.map(|business| vec![business]),
-        labels: query.selector.as_deref().map_or(Ok(Vec::new()), selector::parse)?,
-        phases: query.phase.as_deref().map_or(Ok(Vec::new()), phases)?,
-        ..Default::default()
-    })
+/// What the filter narrows to, and the host that it names.
+pub(super) fn wanted(
+    filter: &ProcessFilter,
+) -> std::result::Result<(proctor_store::ProcessQuery, Option<HostRef>), FieldError> {
+    let query = proctor_store::ProcessQuery {
+        namespace: filter.namespace.as_deref().map(str::parse).transpose()?,
+        name: filter.name.as_deref().map(str::parse).transpose()?,
+        businesses: filter.business.map(|business| vec![business]),
+        cloud: filter.cloud,
+        labels: filter.selector.as_deref().map_or(Ok(Vec::new()), selector::parse)?,
+        phases: filter.phase.as_deref().map_or(Ok(Vec::new()), phases)?,
+        lifetime: filter.lifetime,
+        online: filter.online,
+        managed: filter.managed,
+        health: filter.health.map(|health| health.as_str().to_owned()),
+        text: filter.q.as_deref().map(search_text).transpose()?,
+        ..proctor_store::ProcessQuery::default()
+    };
+    Ok((query, parse_host_param(filter.host.as_deref())?))
+}
+
+/// A text to search for.
+pub(super) fn search_text(text: &str) -> std::result::Result<String, FieldError> {
+    if text.trim().is_empty() || text.chars().count() > SEARCH_CHARS_MAX {
+        return Err(FieldError::new("q", format!("must have 1 to {SEARCH_CHARS_MAX} characters")));
+    }
+    Ok(text.trim().to_owned())
 }
 
 /// Names with commas between them.
 fn phases(text: &str) -> std::result::Result<Vec<Phase>, FieldError> {
-    let one = |name: &str| serde_json::from_value(serde_json::Value::String(name.trim().to_owned()));
-    let bad = |name: &str| FieldError::new("phase", format!("'{name}' is not a phase of a process"));
-    text.split(',').map(|name| one(name).map_err(|_| bad(name))).collect()
+    text.split(',').map(|name| name.trim().parse()).collect()
 }
 
-async fn by_name(
+fn order(sort: ProcessSort, order: Option<SortOrder>) -> ProcessOrder {
+    let by = match sort {
+        ProcessSort::Name => Sort::Name,
+        ProcessSort::Host => Sort::Host,
+        ProcessSort::Phase => Sort::Phase,
+        ProcessSort::Cpu => Sort::Cpu,
+        ProcessSort::Memory => Sort::Memory,
+        ProcessSort::Restarts => Sort::Restarts,
+        ProcessSort::Started => Sort::Started,
+        ProcessSort::Reported => Sort::Reported,
+    };
+    let is_descending = match (order, by) {
+        (Some(order), _) => order == SortOrder::Desc,
+        (None, Sort::Name | Sort::Host | Sort::Phase) => false,
+        (None, Sort::Cpu | Sort::Memory | Sort::Restarts | Sort::Started | Sort::Reported) => true,
+    };
+    ProcessOrder { by, is_descending }
+}
+
+/// `next` of a page in this order.
+fn after(text: Option<&str>, by: Sort) -> std::result::Result<Option<ProcessCursor>, FieldError> {
+    let Some(place) = cursor::decode::<ProcessCursor>(text)? else { return Ok(None) };
+    let fits = match (by, &place.rank) {
+        (Sort::Name | Sort::Host, None) | (Sort::Phase, Some(Rank::Text(_))) => true,
+        (Sort::Cpu | Sort::Memory | Sort::Restarts | Sort::Started | Sort::Reported, Some(Rank::Number(_))) => true,
+        (_, None | Some(Rank::Number(_) | Rank::Text(_))) => false,
+    };
+    if fits { Ok(Some(place)) } else { Err(FieldError::new("after", "is of a list in another order")) }
+}
+
+async fn page(
     caller: &Authenticated,
     state: &ApiState,
     wanted: proctor_store::ProcessQuery,
-    hosts: Option<&[HostRef]>,
+    host: Option<HostRef>,
     limit: u32,
     view: fn(ProcessRecord) -> ProcessView,
 ) -> Result<ProcessPage> {
+    let is_counted = !wanted.is_uncounted;
     let wanted = proctor_store::ProcessQuery { limit: Some(u64::from(limit) + 1), ..wanted };
-    let (_, mut records) = state.control.processes(&caller.who, wanted, hosts).await?;
+    let hosts = host.map(|host| [host]);
+    let hosts = hosts.as_ref().map(<[_; 1]>::as_slice);
+    let (total, mut records) = state.control.processes(&caller.who, wanted, hosts).await?;
     let has_more = records.len() > limit as usize;
     records.truncate(limit as usize);
     let next = records.last().filter(|_| has_more).map(|last| cursor::encode(&last.cursor()));
-    Ok(ProcessPage { processes: records.into_iter().map(view).collect(), next })
-}
-
-/// A place in a list that is not in the order of names.
-#[derive(Debug, Serialize, Deserialize)]
-struct Ranked {
-    rank: f64,
-    at: ProcessCursor,
-}
-
-impl Ranked {
-    fn of(record: &ProcessRecord, sort: ProcessSort) -> Self {
-        let snapshot = record.snapshot.as_ref();
-        let rank = snapshot.map_or(0.0, |snapshot| match sort {
-            ProcessSort::Name => 0.0,
-            ProcessSort::Cpu => snapshot.usage.cpu_percent,
-            ProcessSort::Memory => snapshot.usage.memory_percent,
-            ProcessSort::Restarts => f64::from(snapshot.restarts),
-            #[allow(clippy::cast_precision_loss, reason = "seconds of a clock are far below 2^53")]
-            ProcessSort::Started => snapshot.started_at as f64,
-        });
-        Self { rank, at: record.cursor() }
-    }
-
-    /// The largest first, then by names.
-    fn compare(&self, other: &Self) -> Ordering {
-        let name = |at: &ProcessCursor| (at.namespace.clone(), at.name.clone(), at.cloud, at.ip.to_string());
-        other.rank.total_cmp(&self.rank).then_with(|| name(&self.at).cmp(&name(&other.at)))
-    }
-}
-
-fn ranked(
-    records: Vec<ProcessRecord>,
-    sort: ProcessSort,
-    after: Option<&Ranked>,
-    limit: usize,
-    view: fn(ProcessRecord) -> ProcessView,
-) -> ProcessPage {
-    let mut rows: Vec<(Ranked, ProcessRecord)> =
-        records.into_iter().map(|record| (Ranked::of(&record, sort), record)).collect();
-    rows.retain(|(place, _)| after.is_none_or(|after| place.compare(after) == Ordering::Greater));
-    rows.sort_by(|(one, _), (other, _)| one.compare(other));
-    let has_more = rows.len() > limit;
-    rows.truncate(limit);
-    let next = rows.last().filter(|_| has_more).map(|(place, _)| cursor::encode(place));
-    ProcessPage { processes: rows.into_iter().map(|(_, record)| view(record)).collect(), next }
+    Ok(ProcessPage { processes: records.into_iter().map(view).collect(), total: is_counted.then_some(total), next })
 }
 
 fn full(record: ProcessRecord) -> ProcessView {
@@ -176,6 +170,14 @@ fn brief(record: ProcessRecord) -> ProcessView {
         version: snapshot.version,
         reason: snapshot.reason,
         lifetime: record.spec.policy.lifetime,
+        health: snapshot.health,
+        memory_bytes: snapshot.usage.memory_bytes,
+        cpu_limit: record.spec.limits.cpu.map(Percent::get),
+        memory_limit: record.spec.limits.memory.map(Percent::get),
+        labels: record.spec.labels.clone(),
+        reported_at: snapshot.reported_at,
+        phase_since: record.phase_since,
+        presence_changed_at: record.presence_changed_at / 1000,
         generation: record.generation,
         registered_at: None,
         spec: None,

@@ -12,10 +12,10 @@ use utoipa_axum::routes;
 use super::caller::Needs;
 use super::error::Kind;
 use super::{
-    apps, audit, events, history, host_identity, hosts, import, openapi, operations, places, pools, processes,
-    registration,
+    apps, audit, events, groups, history, host_identity, hosts, import, openapi, operations, overview, places, pools,
+    processes, registration,
 };
-use super::{roles, server, session, tasks, tokens, users, webhooks, whoami};
+use super::{roles, search, server, session, tasks, tokens, users, webhooks, whoami};
 use crate::api::{ApiState, RouteInfo};
 
 pub(super) const PREFIX: &str = "/api/v1";
@@ -77,7 +77,11 @@ impl Route {
 fn table() -> Vec<Route> {
     use Class::{Admin, Limits, Operate, Read, Register};
     vec![
+        look(Read, routes!(overview::show)),
+        look(Read, routes!(overview::map)),
+        look(Read, routes!(search::search)),
         look(Read, routes!(hosts::list)),
+        look(Read, routes!(hosts::show)),
         change(Admin, routes!(places::place_hosts)),
         change(Admin, routes!(import::import)),
         look(Admin, routes!(places::businesses)),
@@ -94,6 +98,8 @@ fn table() -> Vec<Route> {
         change(Admin, routes!(tokens::create)),
         change(Admin, routes!(tokens::revoke)),
         look(Read, routes!(processes::list)),
+        look(Read, routes!(groups::groups)),
+        look(Read, routes!(groups::facets)),
         change(Register, routes!(registration::register)),
         look(Read, routes!(registration::plan)),
         look(Read, routes!(processes::show)),

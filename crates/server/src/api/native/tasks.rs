@@ -35,8 +35,8 @@ pub(super) async fn list(
         limit: limit + 1,
         app: query.app,
         user: query.user,
-        owner: None,
         unfinished_only: query.unfinished.unwrap_or(false),
+        ..proctor_store::TaskQuery::default()
     };
     let mut tasks = state.control.tasks(&caller.who, wanted).await?;
     let has_more = tasks.len() > limit as usize;
@@ -147,7 +147,7 @@ fn which(state: Option<TargetState>) -> WhichTargets {
     }
 }
 
-fn view(task: TaskSummary) -> TaskView {
+pub(super) fn view(task: TaskSummary) -> TaskView {
     TaskView {
         task_id: task.id,
         created_at: task.created_at / 1000,

@@ -1,0 +1,163 @@
+//! The whole fleet at a glance, and finding something in it.
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{PhaseCounts, TaskView};
+
+/// Counts only what the caller may read. Made from an observation of the whole fleet that may be some seconds old.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Overview {
+    pub at_ms: i64,
+    pub hosts: HostCounts,
+    pub processes: ProcessCounts,
+    pub tasks: TaskCounts,
+    /// What somebody should look at, the most severe first; at most fifty.
+    pub attention: Vec<Attention>,
+    /// How many there are, beyond fifty too.
+    pub attention_total: usize,
+    /// The most frequent first; at most fifty.
+    pub agent_versions: Vec<AgentVersion>,
+    /// Of connected agents, those that end within seven days; the next twenty.
+    pub certificates_ending: Vec<EndingCertificate>,
+    pub certificates_ending_total: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HostCounts {
+    pub total: u64,
+    pub online: u64,
+    /// Not connected, and not revoked.
+    pub away: u64,
+    pub revoked: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProcessCounts {
+    pub total: u64,
+    pub phases: PhaseCounts,
+    /// Running, and the health command says that it is not well.
+    pub unhealthy: u64,
+    /// Started three times or more by supervision since the last operation or stable run, and still managed.
+    pub crash_looping: u64,
+    /// Ended for exceeding a limit of its own or of its pool; waits for its next start.
+    pub evicted: u64,
+}
+
+/// Tasks that are not finished; at most a thousand are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TaskCounts {
+    pub running: u64,
+    pub paused: u64,
+}
+
+/// Something that somebody should look at: one process on some hosts, or some hosts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Attention {
+    pub kind: AttentionKind,
+    pub severity: Severity,
+    /// Null where hosts are concerned.
+    pub process: Option<String>,
+    /// The host, where it is one.
+    pub host: Option<String>,
+    /// On so many hosts.
+    pub count: u64,
+    /// The first five.
+    pub hosts: Vec<String>,
+    /// Since when the first of them is in that state; null where that is not known.
+    pub since: Option<i64>,
+    /// On one of the hosts; empty where it is not known.
+    pub reason: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    Critical,
+    Warning,
+    Notice,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AttentionKind {
+    /// Given up after the last retry.
+    Failed,
+    CrashLooping,
+    Evicted,
+    Unhealthy,
+    HostAway,
+    CertificateEnds,
+    ClockOff,
+    /// The agent's version is not the server's.
+    AgentOutdated,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AgentVersion {
+    /// Empty for agents that have never connected.
+    pub version: String,
+    pub hosts: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EndingCertificate {
+    pub host: String,
+    pub expires_at: i64,
+}
+
+/// One cell for each host that the caller may read, by cloud area and address (as text). The lists have one order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FleetMap {
+    pub at_ms: i64,
+    pub hosts: Vec<String>,
+    pub business: Vec<Option<u64>>,
+    pub worst: Vec<HostState>,
+}
+
+/// The worst that is known of the processes of a host; from good to bad, except that a host without a connected agent
+/// is always away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostState {
+    /// No processes.
+    Empty,
+    Running,
+    Stopped,
+    /// Starting, stopping or waiting for the next start.
+    Changing,
+    Unknown,
+    Failed,
+    Away,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct SearchQuery {
+    /// Part of a name, address, host name or agent id, or the beginning of a task's id; the case of letters does not
+    /// matter.
+    #[param(min_length = 1, max_length = 128)]
+    pub q: String,
+    /// Of each kind; 8 where it is absent.
+    #[param(maximum = 50)]
+    pub limit: Option<u32>,
+}
+
+/// What the caller may read, what begins with the text first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SearchResult {
+    /// `NAMESPACE/NAME`.
+    pub processes: Vec<String>,
+    pub hosts: Vec<FoundHost>,
+    pub tasks: Vec<TaskView>,
+    pub namespaces: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FoundHost {
+    /// `CLOUD:IP`.
+    pub host: String,
+    pub hostname: String,
+    pub online: bool,
+}

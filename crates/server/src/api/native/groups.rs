@@ -1,0 +1,247 @@
+//! Processes on all their hosts together, and how many have which value.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use proctor_api::{
+    FacetCount, Facets, GroupPage, GroupQuery, GroupSort, LabelFacet, PhaseCounts, ProcessFilter, ProcessGroup,
+};
+use proctor_model::Lifetime;
+use proctor_store::{Fleet, FleetFilter, FleetProcess, FleetSpec, SpecNumber};
+use serde::{Deserialize, Serialize};
+
+use super::body::{Params, page_limit};
+use super::caller::Authenticated;
+use super::overview::{count_of, is_unhealthy};
+use super::processes::wanted;
+use super::{ApiState, Result, cursor};
+use crate::control::SeenFleet;
+
+const VALUES_MAX: usize = 50;
+const LABEL_VALUES_MAX: usize = 20;
+
+/// Registered processes, each once with sums over its hosts.
+#[utoipa::path(get, path = "/processes/groups", operation_id = "process_groups", params(GroupQuery), tag = "processes",
+               responses((status = 200, body = GroupPage)))]
+pub(super) async fn groups(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Params(query): Params<GroupQuery>,
+) -> Result<Json<GroupPage>> {
+    let limit = page_limit(query.limit)? as usize;
+    let after: Option<Ranked> = cursor::decode(query.after.as_deref())?;
+    let found = Found::of(&caller, &state, &query.filter()).await?;
+    let mut groups: Vec<(Ranked, Sums<'_>)> = found.groups(query.sort.unwrap_or_default());
+    let total = groups.len() as u64;
+    groups.retain(|(place, _)| after.as_ref().is_none_or(|after| place.is_behind(after)));
+    groups.sort_by(|(one, _), (other, _)| one.compare(other));
+    let has_more = groups.len() > limit;
+    groups.truncate(limit);
+    let next = groups.last().filter(|_| has_more).map(|(place, _)| cursor::encode(place));
+    let groups = groups.into_iter().map(|(place, sums)| sums.view(place.process)).collect();
+    Ok(Json(GroupPage { at_ms: found.seen.at, groups, total, next }))
+}
+
+/// How many of the matching processes have which namespace, phase, business, lifetime and labels.
+#[utoipa::path(get, path = "/processes/facets", operation_id = "process_facets", params(ProcessFilter),
+               tag = "processes", responses((status = 200, body = Facets)))]
+pub(super) async fn facets(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Params(filter): Params<ProcessFilter>,
+) -> Result<Json<Facets>> {
+    Ok(Json(Found::of(&caller, &state, &filter).await?.facets()))
+}
+
+/// The processes that match, of those that the caller may see.
+struct Found {
+    seen: SeenFleet,
+    /// Into the fleet's processes.
+    processes: Vec<u32>,
+}
+
+impl Found {
+    async fn of(caller: &Authenticated, state: &ApiState, filter: &ProcessFilter) -> Result<Self> {
+        let (query, host) = wanted(filter)?;
+        let hosts = host.map(|host| [host]);
+        let query = state.control.narrowed(&caller.who, query, hosts.as_ref().map(<[_; 1]>::as_slice)).await?;
+        let seen = state.control.fleet(&caller.who).await?;
+        let filter = FleetFilter::new(&seen.fleet, &query);
+        let all = (0..).zip(&seen.fleet.processes);
+        let processes = all.filter(|(_, process)| filter.holds(process)).map(|(index, _)| index).collect();
+        Ok(Self { seen, processes })
+    }
+
+    fn fleet(&self) -> &Arc<Fleet> {
+        &self.seen.fleet
+    }
+
+    fn processes(&self) -> impl Iterator<Item = &FleetProcess> {
+        self.processes.iter().map(|index| &self.fleet().processes[*index as usize])
+    }
+
+    fn groups(&self, sort: GroupSort) -> Vec<(Ranked, Sums<'_>)> {
+        let mut sums: BTreeMap<u32, Sums<'_>> = BTreeMap::new();
+        for process in self.processes() {
+            sums.entry(process.key).or_default().add(self.fleet(), process);
+        }
+        let mut groups = Vec::with_capacity(sums.len());
+        for (key, sums) in sums {
+            let process = self.fleet().keys[key as usize].to_string();
+            groups.push((Ranked { rank: sums.rank(sort), process }, sums));
+        }
+        groups
+    }
+
+    fn facets(&self) -> Facets {
+        let fleet = self.fleet();
+        let (mut namespaces, mut phases, mut businesses) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let mut specs: HashMap<SpecNumber, u64> = HashMap::new();
+        for process in self.processes() {
+            *namespaces.entry(fleet.key(process).namespace.as_str()).or_default() += 1;
+            *phases.entry(process.phase.as_str()).or_default() += 1;
+            if let Some(business) = fleet.host(process).site.business {
+                *businesses.entry(business).or_default() += 1;
+            }
+            *specs.entry(process.spec).or_default() += 1;
+        }
+        let mut lifetimes: HashMap<&str, u64> = HashMap::new();
+        let mut labels: HashMap<&str, HashMap<&str, u64>> = HashMap::new();
+        for (number, count) in specs {
+            let Some(spec) = fleet.specs.get(&number) else { continue };
+            *lifetimes.entry(name_of(spec.lifetime)).or_default() += count;
+            for (key, value) in spec.labels.iter() {
+                *labels.entry(key).or_default().entry(value).or_default() += count;
+            }
+        }
+        Facets {
+            at_ms: self.seen.at,
+            total: self.processes.len() as u64,
+            namespaces: most(namespaces, VALUES_MAX),
+            phases: most(phases, VALUES_MAX),
+            businesses: most(businesses, VALUES_MAX),
+            lifetimes: most(lifetimes, VALUES_MAX),
+            labels: label_facets(labels),
+        }
+    }
+}
+
+fn name_of(lifetime: Lifetime) -> &'static str {
+    match lifetime {
+        Lifetime::Resident => "resident",
+        Lifetime::Periodic => "periodic",
+        Lifetime::Once => "once",
+    }
+}
+
+fn most<T: ToString>(counts: HashMap<T, u64>, max: usize) -> Vec<FacetCount> {
+    let mut all: Vec<FacetCount> =
+        counts.into_iter().map(|(value, count)| FacetCount { value: value.to_string(), count }).collect();
+    all.sort_by(|one, other| (Reverse(one.count), &one.value).cmp(&(Reverse(other.count), &other.value)));
+    all.truncate(max);
+    all
+}
+
+fn label_facets(labels: HashMap<&str, HashMap<&str, u64>>) -> Vec<LabelFacet> {
+    let total = |values: &HashMap<&str, u64>| values.values().sum::<u64>();
+    let mut all: Vec<_> = labels.into_iter().map(|(key, values)| (Reverse(total(&values)), key, values)).collect();
+    all.sort_by_key(|(total, key, _)| (*total, *key));
+    all.truncate(VALUES_MAX);
+    let facet =
+        |(_, key, values): (_, &str, _)| LabelFacet { key: key.to_owned(), values: most(values, LABEL_VALUES_MAX) };
+    all.into_iter().map(facet).collect()
+}
+
+/// A place in the list of groups.
+#[derive(Debug, Serialize, Deserialize)]
+struct Ranked {
+    rank: f64,
+    process: String,
+}
+
+impl Ranked {
+    fn compare(&self, other: &Self) -> std::cmp::Ordering {
+        other.rank.total_cmp(&self.rank).then_with(|| self.name().cmp(&other.name()))
+    }
+
+    /// As processes are sorted: the slash is no part of it.
+    fn name(&self) -> Option<(&str, &str)> {
+        self.process.split_once('/')
+    }
+
+    fn is_behind(&self, other: &Self) -> bool {
+        self.compare(other).is_gt()
+    }
+}
+
+/// One process, summed over its hosts.
+#[derive(Default)]
+struct Sums<'a> {
+    total: u64,
+    phases: PhaseCounts,
+    online: u64,
+    unhealthy: u64,
+    restarts: u64,
+    cpu_max: f32,
+    memory_max: f32,
+    phase_since_max: i64,
+    numbers: HashSet<SpecNumber>,
+    specs: Vec<&'a FleetSpec>,
+}
+
+impl<'a> Sums<'a> {
+    fn add(&mut self, fleet: &'a Fleet, process: &'a FleetProcess) {
+        self.total += 1;
+        *count_of(&mut self.phases, process.phase) += 1;
+        self.online += u64::from(fleet.host(process).online);
+        self.unhealthy += u64::from(is_unhealthy(process));
+        self.restarts += u64::from(process.restarts);
+        self.cpu_max = self.cpu_max.max(process.cpu);
+        self.memory_max = self.memory_max.max(process.memory);
+        self.phase_since_max = self.phase_since_max.max(process.phase_since);
+        if self.numbers.insert(process.spec) {
+            self.specs.push(fleet.spec(process));
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "these counts are far below 2^53")]
+    fn rank(&self, sort: GroupSort) -> f64 {
+        match sort {
+            GroupSort::Name => 0.0,
+            GroupSort::Total => self.total as f64,
+            GroupSort::Failed => self.phases.failed as f64,
+            GroupSort::Restarts => self.restarts as f64,
+            GroupSort::Cpu => f64::from(self.cpu_max),
+            GroupSort::Memory => f64::from(self.memory_max),
+        }
+    }
+
+    fn view(self, process: String) -> ProcessGroup {
+        let first = self.specs.first();
+        let lifetime = first.map(|spec| spec.lifetime);
+        let has_one_lifetime = self.specs.iter().all(|spec| Some(spec.lifetime) == lifetime);
+        let mut labels: BTreeMap<String, String> = BTreeMap::new();
+        for (key, value) in first.into_iter().flat_map(|spec| spec.labels.iter()) {
+            if self.specs.iter().all(|spec| spec.labels.get(key) == Some(value)) {
+                labels.insert(key.to_owned(), value.to_owned());
+            }
+        }
+        ProcessGroup {
+            process,
+            lifetime: lifetime.filter(|_| has_one_lifetime),
+            total: self.total,
+            phases: self.phases,
+            online: self.online,
+            unhealthy: self.unhealthy,
+            restarts: self.restarts,
+            specs: self.specs.len() as u64,
+            cpu_percent_max: f64::from(self.cpu_max),
+            memory_percent_max: f64::from(self.memory_max),
+            phase_since_max: Some(self.phase_since_max).filter(|since| *since > 0),
+            labels,
+        }
+    }
+}
