@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use futures::Stream;
 use proctor_api::{
     BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView, CreatedToken,
-    HostPage, HostQuery, HostView, ImportRow, Imported, NewToken, Placed, Placement, RejoinRequest, RejoinView,
-    ServerView, StorageView, TokenList, TokenView,
+    HostPage, HostQuery, HostView, ImportRow, Imported, NewToken, Overview, Placed, Placement, RejoinRequest,
+    RejoinView, ServerView, StorageView, TokenList, TokenView,
 };
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
@@ -28,6 +28,16 @@ impl Client {
     /// One page of the hosts.
     pub async fn hosts(&self, query: &HostQuery) -> Result<HostPage> {
         self.get(&["hosts"], query).await
+    }
+
+    /// One host, by its address or its agent's id.
+    pub async fn host(&self, host: &str) -> Result<HostView> {
+        self.get(&["hosts", host], NOTHING).await
+    }
+
+    /// The whole fleet at a glance.
+    pub async fn overview(&self) -> Result<Overview> {
+        self.get(&["overview"], NOTHING).await
     }
 
     /// All hosts that match.

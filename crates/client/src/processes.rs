@@ -2,8 +2,9 @@
 
 use futures::Stream;
 use proctor_api::{
-    DiffQuery, HistoryQuery, PoolList, PoolQuery, PoolSetting, PoolView, ProcessPage, ProcessQuery, ProcessView,
-    RegisterQuery, RegistrationPlan, Revision, Row, Rows, SetPools, ShowQuery, SpecDiff, SpecHistory, Unregistration,
+    DiffQuery, GroupPage, GroupQuery, HistoryQuery, PoolList, PoolQuery, PoolSetting, PoolView, ProcessPage,
+    ProcessQuery, ProcessView, RegisterQuery, RegistrationPlan, Revision, Row, Rows, SetPools, ShowQuery, SpecDiff,
+    SpecHistory, Unregistration,
 };
 use proctor_model::{Namespace, PoolId, ProcessKey};
 use reqwest::Method;
@@ -47,6 +48,11 @@ impl Client {
             let page = self.processes(&ProcessQuery { after, ..query.clone() }).await?;
             Ok((page.processes, page.next))
         })
+    }
+
+    /// One page of the registered processes, each once with sums over its hosts.
+    pub async fn process_groups(&self, query: &GroupQuery) -> Result<GroupPage> {
+        self.get(&["processes", "groups"], query).await
     }
 
     /// A page of the hosts where a process is registered, with its spec and last snapshot.
