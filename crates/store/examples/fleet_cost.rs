@@ -76,7 +76,7 @@ fn seen(number: usize) -> Snapshot {
         started_at: 1_700_000_000 + number as i64,
         registered_at: 1_700_000_000,
         reported_at: 1_700_001_000,
-        restarts: u32::from(number % 50 == 0),
+        restarts: u32::from(number.is_multiple_of(50)),
         reason: if phase == Phase::Failed { "exit code 1".to_owned() } else { String::new() },
         ..Snapshot::default()
     }
@@ -100,7 +100,7 @@ async fn fill(store: &Arc<SqliteStore>, processes: usize, hosts: usize) {
             let (store, specs) = (store.clone(), specs.clone());
             let mine: Vec<usize> =
                 (number..processes).step_by(hosts).enumerate().map(|(turn, _)| turn * 5 + number % 5).collect();
-            all.spawn(async move { fill_host(&*store, number, &mine, &specs).await });
+            all.spawn(async move { fill_host(&store, number, &mine, &specs).await });
         }
         all.join_all().await;
     }

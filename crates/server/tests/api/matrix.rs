@@ -239,6 +239,7 @@ fn native_sample(method: &Method, path: &str, task: &str, id: &str) -> Option<(S
         ("GET", "/processes/{namespace}/{name}/history") => {
             return Some((format!("/api/v1/processes/web/m/history?host={HOST}"), json!({})));
         }
+        ("GET", "/search") => return Some(("/api/v1/search?q=m".to_owned(), json!({}))),
         ("GET", _) => json!({}),
         ("POST", "/apps") => json!({ "code": "made_by_the_matrix" }),
         ("POST", "/bindings") => json!({ "role": "viewer", "subject": "app:x", "scope": "everything" }),

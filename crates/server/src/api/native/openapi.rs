@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use proctor_api::{ErrorBody, ErrorDetail, ProcessSort, TargetState};
+use proctor_api::{ErrorBody, ErrorDetail, GroupSort, HealthState, ProcessSort, SortOrder, TargetState};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
     ComponentsBuilder, ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, Response as Answer,
@@ -22,6 +22,9 @@ pub(super) fn frame() -> OpenApi {
     // Types that only parameters refer to are not collected from the routes.
     let mut components = ComponentsBuilder::new()
         .schema(ProcessSort::name(), ProcessSort::schema())
+        .schema(GroupSort::name(), GroupSort::schema())
+        .schema(HealthState::name(), HealthState::schema())
+        .schema(SortOrder::name(), SortOrder::schema())
         .schema(TargetState::name(), TargetState::schema())
         .schema(ErrorBody::name(), ErrorBody::schema())
         .schema(ErrorDetail::name(), ErrorDetail::schema())
