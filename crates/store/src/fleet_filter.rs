@@ -50,7 +50,7 @@ impl<'a> FleetFilter<'a> {
             is_meant: query.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
                 && query.name.as_ref().is_none_or(|name| *name == key.name),
             is_visible: places.namespaces.contains(&key.namespace),
-            has_text: has_text(&key.to_string()),
+            has_text: has_text(&format!("{}/{}", key.namespace, key.name)),
         };
         let spec = |spec: &FleetSpec| {
             query.lifetime.is_none_or(|lifetime| lifetime == spec.lifetime)

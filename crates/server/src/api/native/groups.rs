@@ -9,7 +9,7 @@ use axum::extract::State;
 use proctor_api::{
     FacetCount, Facets, GroupPage, GroupQuery, GroupSort, LabelFacet, PhaseCounts, ProcessFilter, ProcessGroup,
 };
-use proctor_model::Lifetime;
+use proctor_model::{Lifetime, ProcessKey};
 use proctor_store::{Fleet, FleetFilter, FleetProcess, FleetSpec, SpecNumber};
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,7 @@ pub(super) async fn groups(
     let has_more = groups.len() > limit;
     groups.truncate(limit);
     let next = groups.last().filter(|_| has_more).map(|(place, _)| cursor::encode(place));
-    let groups = groups.into_iter().map(|(place, sums)| sums.view(place.process)).collect();
+    let groups = groups.into_iter().map(|(place, sums)| sums.view(place.key.to_string())).collect();
     Ok(Json(GroupPage { at_ms: found.seen.at, groups, total, next }))
 }
 
@@ -90,8 +90,8 @@ impl Found {
         }
         let mut groups = Vec::with_capacity(sums.len());
         for (key, sums) in sums {
-            let process = self.fleet().keys[key as usize].to_string();
-            groups.push((Ranked { rank: sums.rank(sort), process }, sums));
+            let key = self.fleet().keys[key as usize].clone();
+            groups.push((Ranked { rank: sums.rank(sort), key }, sums));
         }
         groups
     }
@@ -159,17 +159,12 @@ fn label_facets(labels: HashMap<&str, HashMap<&str, u64>>) -> Vec<LabelFacet> {
 #[derive(Debug, Serialize, Deserialize)]
 struct Ranked {
     rank: f64,
-    process: String,
+    key: ProcessKey,
 }
 
 impl Ranked {
     fn compare(&self, other: &Self) -> std::cmp::Ordering {
-        other.rank.total_cmp(&self.rank).then_with(|| self.name().cmp(&other.name()))
-    }
-
-    /// As processes are sorted: the slash is no part of it.
-    fn name(&self) -> Option<(&str, &str)> {
-        self.process.split_once('/')
+        other.rank.total_cmp(&self.rank).then_with(|| self.key.cmp(&other.key))
     }
 
     fn is_behind(&self, other: &Self) -> bool {
