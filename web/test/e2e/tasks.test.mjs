@@ -52,3 +52,20 @@ test("a paused task is cancelled", async () => {
 
   await page.locator(".page-title").getByText("Cancelled").waitFor({ timeout: 30_000 });
 });
+
+test("the targets that failed are tried again in a new task", async () => {
+  world = await openPage();
+  const { page, open } = world;
+
+  await open("/operate?op=start&process=web/bad-config");
+  await page.getByRole("button", { name: "Start 1 process" }).click();
+  await page.waitForURL("**/tasks/**");
+  const first = page.url();
+  await page.getByRole("button", { name: "Retry 1 failed" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Retry 1 failed" }).click();
+
+  await page.waitForURL((url) => url.pathname.startsWith("/tasks/") && url.href !== first);
+  await page.getByText("Retry of").waitFor();
+  await page.getByRole("row", { name: /unknown key upstrem/ }).click();
+  await page.getByRole("dialog").locator("pre", { hasText: "unknown key upstrem" }).waitFor();
+});

@@ -1,5 +1,6 @@
 import { Modal } from "antd";
 import { useMessages } from "@/settings/context";
+import "./help.css";
 
 export default function Help({ onClose }: { onClose: () => void }) {
   const { shell } = useMessages();

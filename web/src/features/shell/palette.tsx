@@ -4,6 +4,7 @@ import { type KeyboardEvent, useEffect, useRef, useState } from "react";
 import { useNavigate } from "react-router";
 import { useMessages } from "@/settings/context";
 import { type Entry, usePaletteEntries } from "./palette-entries";
+import "./palette.css";
 
 /** Go to a page, process, host or task, or begin an operation, without the mouse. */
 export default function Palette({ onClose }: { onClose: () => void }) {

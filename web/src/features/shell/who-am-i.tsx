@@ -9,8 +9,8 @@ import { shellCommand } from "./commands";
 export function WhoAmI() {
   const { shell, terms } = useMessages();
   const session = useSession();
-  const scopesOf = (kind: OperationClass) =>
-    session.allowed.find((allowed) => allowed.class === kind)?.scopes ?? [];
+  const rightOf = (kind: OperationClass) => session.allowed.find((allowed) => allowed.class === kind);
+  const scopesOf = (kind: OperationClass) => rightOf(kind)?.scopes ?? [];
   /** A new load of the page forgets everything that was read. */
   const leave = async () => {
     await signOut().catch(() => undefined);
@@ -28,6 +28,15 @@ export function WhoAmI() {
               {scopesOf(kind)
                 .map((scope) => (scope === "everything" ? terms.scopeEverything : scope))
                 .join(", ") || shell.nothing}
+              {rightOf(kind)?.bounds?.map((bound) => (
+                <div key={bound.scopes.join()} className="muted">
+                  {shell.within(
+                    bound.scopes.join(", "),
+                    bound.allow_users.join(", "),
+                    bound.allow_roots.join(", "),
+                  )}
+                </div>
+              ))}
             </dd>
           </div>
         ))}

@@ -31,6 +31,8 @@ export const shell = {
   signedInAs: (name: string) => `Signed in as ${name}`,
   mayDo: "You may",
   nothing: "nothing",
+  within: (scopes: string, users: string, roots: string) =>
+    `${scopes}: only${users ? ` as ${users}` : ""}${roots ? ` below ${roots}` : ""}`,
   signOut: "Sign out",
   shortcuts: "Keyboard shortcuts",
   shortcut: {

@@ -33,6 +33,8 @@ export const shell: Messages["shell"] = {
   signedInAs: (name) => `当前用户：${name}`,
   mayDo: "您的权限",
   nothing: "无",
+  within: (scopes, users, roots) =>
+    `${scopes}：仅限${users ? `用户 ${users}` : ""}${users && roots ? "，" : ""}${roots ? `目录 ${roots}` : ""}`,
   signOut: "退出登录",
   shortcuts: "键盘快捷键",
   shortcut: {
