@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from "vitest";
-import { openPage, site, token, userWith } from "./support.mjs";
+import { call, openPage, site, token, userWith } from "./support.mjs";
 
 let world;
 afterEach(() => world?.close());
@@ -54,4 +54,37 @@ test("a viewer is offered no operation and told why", async () => {
   await page.locator(".guarded").first().hover();
   await page.getByText("Needs the right “Operate”").waitFor();
   expect(await page.getByRole("link", { name: "Access", exact: true }).count()).toBe(0);
+});
+
+test("a one-time link signs in once and leaves no code in the address", async () => {
+  const name = `linked-${Date.now()}`;
+  await userWith(name, "viewer", "everything");
+  const { path } = await call("POST", `/users/${name}/sign-in-link`);
+  world = await openPage({ as: "" });
+  const { page } = world;
+
+  await page.goto(site + path);
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  expect(page.url()).not.toContain("link=");
+  await page.context().clearCookies();
+  await page.goto("about:blank");
+  await page.goto(site + path);
+
+  await page.getByText("This sign-in link does not work", { exact: false }).waitFor();
+});
+
+test("a password signs in", async () => {
+  const name = `typed-${Date.now()}`;
+  await userWith(name, "viewer", "everything");
+  await call("PUT", `/users/${name}/password`, { password: "correct horse battery" });
+  world = await openPage({ as: "" });
+  const { page } = world;
+
+  await page.goto(`${site}/sign-in`);
+  await page.getByText("Password", { exact: true }).click();
+  await page.getByLabel("User name").fill(name);
+  await page.getByRole("textbox", { name: "Password" }).fill("correct horse battery");
+  await page.getByRole("button", { name: "Sign in" }).click();
+
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
 });
