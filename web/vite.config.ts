@@ -1,20 +1,10 @@
 import { fileURLToPath } from "node:url";
 import react from "@vitejs/plugin-react";
-import { defineConfig, type Plugin } from "vitest/config";
-import { sessionBridge } from "./dev/session-bridge.mjs";
-
-/** Serves /api from a running Proctor: PROCTOR_SERVER, http://127.0.0.1:8080 by default. */
-function proctorApi(): Plugin {
-  return {
-    name: "proctor-api",
-    configureServer(server) {
-      server.middlewares.use(sessionBridge(process.env.PROCTOR_SERVER ?? "http://127.0.0.1:8080"));
-    },
-  };
-}
+import { defineConfig } from "vitest/config";
 
 export default defineConfig({
-  plugins: [react(), proctorApi()],
+  plugins: [react()],
+  server: { proxy: { "/api": process.env.PROCTOR_SERVER ?? "http://127.0.0.1:8080" } },
   resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
   build: {
     target: "es2022",

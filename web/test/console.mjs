@@ -3,7 +3,6 @@
 import { readFileSync } from "node:fs";
 import http from "node:http";
 import { extname, join, normalize } from "node:path";
-import { sessionBridge } from "../dev/session-bridge.mjs";
 
 const POLICY = [
   "default-src 'self'",
@@ -26,20 +25,19 @@ const TYPES = {
 };
 
 export function serveConsole(server, dist = "dist") {
-  const bridge = sessionBridge(server);
-  const listener = http.createServer((req, res) =>
-    bridge(req, res, () => {
-      const path = normalize(decodeURIComponent(new URL(req.url ?? "/", "http://console").pathname));
-      const [file, body] = read(dist, path);
-      res.writeHead(200, {
-        "content-type": TYPES[extname(file)] ?? "application/octet-stream",
-        "content-security-policy": POLICY,
-        "x-content-type-options": "nosniff",
-        "referrer-policy": "no-referrer",
-      });
-      res.end(body);
-    }),
-  );
+  const target = new URL(server);
+  const listener = http.createServer((req, res) => {
+    if (req.url?.startsWith("/api/")) return forward(target, req, res);
+    const path = normalize(decodeURIComponent(new URL(req.url ?? "/", "http://console").pathname));
+    const [file, body] = read(dist, path);
+    res.writeHead(200, {
+      "content-type": TYPES[extname(file)] ?? "application/octet-stream",
+      "content-security-policy": POLICY,
+      "x-content-type-options": "nosniff",
+      "referrer-policy": "no-referrer",
+    });
+    res.end(body);
+  });
   return new Promise((resolve) => {
     listener.listen(Number(process.env.CONSOLE_PORT) || 0, "127.0.0.1", () => {
       const url = `http://127.0.0.1:${listener.address().port}`;
@@ -55,4 +53,19 @@ function read(dist, path) {
     // Not a file: a page of the console.
   }
   return ["index.html", readFileSync(join(dist, "index.html"))];
+}
+
+function forward(target, req, res) {
+  const headers = { ...req.headers, host: target.host };
+  const upstream = http.request(new URL(req.url, target), { method: req.method, headers }, (answer) => {
+    res.writeHead(answer.statusCode ?? 502, answer.headers);
+    answer.pipe(res);
+  });
+  upstream.on("error", () => {
+    if (res.headersSent) return res.destroy();
+    res.writeHead(503, { "content-type": "application/json" });
+    res.end(JSON.stringify({ error: { code: "unavailable", message: "the server cannot be reached" } }));
+  });
+  res.on("close", () => upstream.destroy());
+  req.pipe(upstream);
 }
