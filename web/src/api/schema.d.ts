@@ -310,7 +310,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** A host, by its address or by its agent's id. */
+        get: operations["host"];
         put?: never;
         post?: never;
         /**
@@ -384,6 +385,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/overview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How many hosts and processes there are in which state, and what needs attention. */
+        get: operations["overview"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/overview/map": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One cell for each host, with the worst that is known of its processes. */
+        get: operations["fleet_map"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pools": {
         parameters: {
             query?: never;
@@ -431,6 +466,40 @@ export interface paths {
         put?: never;
         /** Registers a process on hosts, or replaces its spec. The body is that of register_proc_info. */
         post: operations["register"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/processes/facets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How many of the matching processes have which namespace, phase, business, lifetime and labels. */
+        get: operations["process_facets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/processes/groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Registered processes, each once with sums over its hosts. */
+        get: operations["process_groups"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -536,6 +605,23 @@ export interface paths {
         post?: never;
         /** Forgets a role and every binding of it. */
         delete: operations["delete_role"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Finds processes, hosts, tasks and namespaces by part of their names. */
+        get: operations["search"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -918,6 +1004,12 @@ export interface components {
         };
         /** @description The stable name of the agent on a host, independent of the host's address. */
         AgentId: string;
+        AgentVersion: {
+            /** Format: int64 */
+            hosts: number;
+            /** @description Empty for agents that have never connected. */
+            version: string;
+        };
         Allowed: {
             /** @description Only of `register`: those of the scopes where not every spec may be registered. */
             bounds?: components["schemas"]["AllowedWithin"][];
@@ -944,6 +1036,31 @@ export interface components {
             /** @description May name any user without proof. */
             trusted: boolean;
         };
+        /** @description Something that somebody should look at: one process on some hosts, or some hosts. */
+        Attention: {
+            /**
+             * Format: int64
+             * @description On so many hosts.
+             */
+            count: number;
+            /** @description The host, where it is one. */
+            host?: string | null;
+            /** @description The first five. */
+            hosts: string[];
+            kind: components["schemas"]["AttentionKind"];
+            /** @description Null where hosts are concerned. */
+            process?: string | null;
+            /** @description On one of the hosts; empty where it is not known. */
+            reason: string;
+            severity: components["schemas"]["Severity"];
+            /**
+             * Format: int64
+             * @description Since when the first of them is in that state; null where that is not known.
+             */
+            since?: number | null;
+        };
+        /** @enum {string} */
+        AttentionKind: "failed" | "crash_looping" | "evicted" | "unhealthy" | "host_away" | "certificate_ends" | "clock_off" | "agent_outdated";
         /** @description Oldest first. */
         AuditPage: {
             entries: components["schemas"]["AuditView"][];
@@ -1106,6 +1223,11 @@ export interface components {
         };
         /** @description A crontab rule of five fields. */
         CronRule: string;
+        EndingCertificate: {
+            /** Format: int64 */
+            expires_at: number;
+            host: string;
+        };
         /** @description Comes with every HTTP status from 400 on. */
         ErrorBody: {
             error: components["schemas"]["ErrorDetail"];
@@ -1167,6 +1289,64 @@ export interface components {
             /** @description As text: a newer server may have types that an older client does not know. */
             type: string;
         };
+        /** @description One process on one host. */
+        ExactTarget: {
+            /** @description An IP address, `CLOUD:IP` or an agent id. */
+            host: string;
+            /** @description `NAMESPACE/NAME`. */
+            process: string;
+        };
+        FacetCount: {
+            /** Format: int64 */
+            count: number;
+            value: string;
+        };
+        /** @description How many of the matching processes have which value: the most frequent first, at most fifty of a kind. */
+        Facets: {
+            /** Format: int64 */
+            at_ms: number;
+            /** @description By id. */
+            businesses: components["schemas"]["FacetCount"][];
+            /** @description At most fifty names with twenty values each. */
+            labels: components["schemas"]["LabelFacet"][];
+            lifetimes: components["schemas"]["FacetCount"][];
+            namespaces: components["schemas"]["FacetCount"][];
+            phases: components["schemas"]["FacetCount"][];
+            /** Format: int64 */
+            total: number;
+        };
+        /** @description One cell for each host that the caller may read, by cloud area and address (as text). The lists have one order. */
+        FleetMap: {
+            /** Format: int64 */
+            at_ms: number;
+            business: (number | null)[];
+            hosts: string[];
+            worst: components["schemas"]["HostState"][];
+        };
+        FoundHost: {
+            /** @description `CLOUD:IP`. */
+            host: string;
+            hostname: string;
+            online: boolean;
+        };
+        /** @description Made from an observation of the whole fleet that may be some seconds old. */
+        GroupPage: {
+            /** Format: int64 */
+            at_ms: number;
+            groups: components["schemas"]["ProcessGroup"][];
+            /** @description `after` of the next page; absent on the last one. */
+            next?: string | null;
+            /**
+             * Format: int64
+             * @description Groups on all pages together.
+             */
+            total: number;
+        };
+        /**
+         * @description The order of groups: the largest first, except by name. What is equal is in the order of names.
+         * @enum {string}
+         */
+        GroupSort: "name" | "total" | "failed" | "restarts" | "cpu" | "memory";
         /** @description When the health command is run and when its word counts. */
         HealthPolicy: {
             /**
@@ -1178,6 +1358,24 @@ export interface components {
             grace: components["schemas"]["Seconds"];
             interval: components["schemas"]["Seconds"];
             timeout: components["schemas"]["Seconds"];
+        };
+        /**
+         * @description What the health command said last.
+         * @enum {string}
+         */
+        HealthState: "healthy" | "unhealthy" | "cannot_run";
+        HostCounts: {
+            /**
+             * Format: int64
+             * @description Not connected, and not revoked.
+             */
+            away: number;
+            /** Format: int64 */
+            online: number;
+            /** Format: int64 */
+            revoked: number;
+            /** Format: int64 */
+            total: number;
         };
         /** @description What an agent tells about its machine when a session opens. */
         HostFacts: {
@@ -1201,6 +1399,12 @@ export interface components {
             /** @description `after` of the next page; absent on the last one. */
             next?: string | null;
         };
+        /**
+         * @description The worst that is known of the processes of a host; from good to bad, except that a host without a connected agent
+         *     is always away.
+         * @enum {string}
+         */
+        HostState: "empty" | "running" | "stopped" | "changing" | "unknown" | "failed" | "away";
         HostView: {
             agent: components["schemas"]["AgentId"];
             /**
@@ -1280,6 +1484,10 @@ export interface components {
             businesses: number;
             /** @description Hosts that were placed. */
             hosts: number;
+        };
+        LabelFacet: {
+            key: string;
+            values: components["schemas"]["FacetCount"][];
         };
         /** @description The labels of a process: each name once, with its value. */
         Labels: {
@@ -1401,7 +1609,7 @@ export interface components {
         OperationKind: "start" | "stop" | "status" | "manage" | "release" | "restart" | "reload" | "kill";
         /**
          * @description What to do, with which processes, on which hosts. The processes are one by name, or those that a
-         *     selector finds; the hosts are a list, those of a business, or all.
+         *     selector finds; the hosts are a list, those of a business, or all. Or pairs of a process and a host.
          */
         OperationRequest: {
             /** @description Instead of hosts: wherever a process is registered. */
@@ -1423,6 +1631,25 @@ export interface components {
             rolling?: components["schemas"]["Rolling"] | null;
             /** @description Instead of a process: by labels, `env=prod,tier!=db,!x,y`. Resolved once, when the call is made. */
             selector?: string | null;
+            /** @description Instead of all of these: exact pairs, each once. */
+            targets?: components["schemas"]["ExactTarget"][] | null;
+        };
+        /** @description Counts only what the caller may read. Made from an observation of the whole fleet that may be some seconds old. */
+        Overview: {
+            /** @description The most frequent first; at most fifty. */
+            agent_versions: components["schemas"]["AgentVersion"][];
+            /** Format: int64 */
+            at_ms: number;
+            /** @description What somebody should look at, the most severe first; at most fifty. */
+            attention: components["schemas"]["Attention"][];
+            /** @description How many there are, beyond fifty too. */
+            attention_total: number;
+            /** @description Of connected agents, those that end within seven days; the next twenty. */
+            certificates_ending: components["schemas"]["EndingCertificate"][];
+            certificates_ending_total: number;
+            hosts: components["schemas"]["HostCounts"];
+            processes: components["schemas"]["ProcessCounts"];
+            tasks: components["schemas"]["TaskCounts"];
         };
         /** @description A password that a user changes. */
         OwnPassword: {
@@ -1452,6 +1679,23 @@ export interface components {
          * @enum {string}
          */
         Phase: "unknown" | "stopped" | "starting" | "running" | "stopping" | "waiting" | "failed";
+        /** @description How many processes are in each phase. */
+        PhaseCounts: {
+            /** Format: int64 */
+            failed: number;
+            /** Format: int64 */
+            running: number;
+            /** Format: int64 */
+            starting: number;
+            /** Format: int64 */
+            stopped: number;
+            /** Format: int64 */
+            stopping: number;
+            /** Format: int64 */
+            unknown: number;
+            /** Format: int64 */
+            waiting: number;
+        };
         Placed: {
             hosts: number;
         };
@@ -1556,16 +1800,86 @@ export interface components {
         };
         /** @description The base name of an executable. */
         ProcName: string;
+        ProcessCounts: {
+            /**
+             * Format: int64
+             * @description Started three times or more by supervision since the last operation or stable run, and still managed.
+             */
+            crash_looping: number;
+            /**
+             * Format: int64
+             * @description Ended for exceeding a limit of its own or of its pool; waits for its next start.
+             */
+            evicted: number;
+            phases: components["schemas"]["PhaseCounts"];
+            /** Format: int64 */
+            total: number;
+            /**
+             * Format: int64
+             * @description Running, and the health command says that it is not well.
+             */
+            unhealthy: number;
+        };
+        /** @description One process on all hosts that match. */
+        ProcessGroup: {
+            /** Format: double */
+            cpu_percent_max: number;
+            /** @description Those that all have. */
+            labels: {
+                [key: string]: string;
+            };
+            lifetime?: components["schemas"]["Lifetime"] | null;
+            /** Format: double */
+            memory_percent_max: number;
+            /**
+             * Format: int64
+             * @description On hosts whose agents are connected.
+             */
+            online: number;
+            /**
+             * Format: int64
+             * @description The last change of phase, by the hosts' clocks; absent where none is known.
+             */
+            phase_since_max?: number | null;
+            phases: components["schemas"]["PhaseCounts"];
+            /** @description `NAMESPACE/NAME`. */
+            process: string;
+            /**
+             * Format: int64
+             * @description Starts by supervision since the last operation or stable run, on all hosts together.
+             */
+            restarts: number;
+            /**
+             * Format: int64
+             * @description How many different specs.
+             */
+            specs: number;
+            /**
+             * Format: int64
+             * @description On so many hosts.
+             */
+            total: number;
+            /**
+             * Format: int64
+             * @description Running, and the health command says that it is not well.
+             */
+            unhealthy: number;
+        };
         ProcessPage: {
             /** @description `after` of the next page; absent on the last one. */
             next?: string | null;
             processes: components["schemas"]["ProcessView"][];
+            /**
+             * Format: int64
+             * @description How many match, on all pages together; only where it was asked for.
+             */
+            total?: number | null;
         };
         /**
          * @description The order of a list. What is equal is in the order of names.
          * @enum {string}
          */
-        ProcessSort: "name" | "cpu" | "memory" | "restarts" | "started";
+        ProcessSort: "name" | "host" | "phase" | "cpu" | "memory" | "restarts" | "started" | "reported";
         /** @description One process on one host. */
         ProcessView: {
             agent: components["schemas"]["AgentId"];
@@ -1576,6 +1890,11 @@ export interface components {
             business?: number | null;
             /**
              * Format: double
+             * @description Limits of its own, in percent of the host; null where there are none.
+             */
+            cpu_limit?: number | null;
+            /**
+             * Format: double
              * @description Of the whole host, when it was last seen.
              */
             cpu_percent: number;
@@ -1584,16 +1903,33 @@ export interface components {
              * @description Grows with every change of what is registered on the host.
              */
             generation: number;
+            /** @description What the health command said last; empty where nothing is known. */
+            health?: string;
             host: string;
+            labels?: components["schemas"]["Labels"];
             lifetime: components["schemas"]["Lifetime"];
             managed: boolean;
+            /** Format: int64 */
+            memory_bytes?: number;
+            /** Format: double */
+            memory_limit?: number | null;
             /** Format: double */
             memory_percent: number;
             /** @description Whether its agent is connected; if not, the rest is what was last seen. */
             online: boolean;
             phase: components["schemas"]["Phase"];
+            /**
+             * Format: int64
+             * @description When it was first observed in its present phase, by the host's clock; null where that is not known.
+             */
+            phase_since?: number | null;
             /** Format: int32 */
             pid?: number | null;
+            /**
+             * Format: int64
+             * @description When `online` last changed.
+             */
+            presence_changed_at?: number;
             /** @description `NAMESPACE/NAME`. */
             process: string;
             /** @description Why it does not run, where that is known. */
@@ -1603,6 +1939,11 @@ export interface components {
              * @description This and what follows: only where the whole was asked for.
              */
             registered_at?: number | null;
+            /**
+             * Format: int64
+             * @description When it was last observed, by the host's clock; 0 before that.
+             */
+            reported_at?: number;
             /** Format: int32 */
             restarts: number;
             snapshot?: components["schemas"]["Snapshot"] | null;
@@ -1802,6 +2143,14 @@ export interface components {
         Rows: {
             rows: components["schemas"]["Row"][];
         };
+        /** @description What the caller may read, what begins with the text first. */
+        SearchResult: {
+            hosts: components["schemas"]["FoundHost"][];
+            namespaces: string[];
+            /** @description `NAMESPACE/NAME`. */
+            processes: string[];
+            tasks: components["schemas"]["TaskView"][];
+        };
         /**
          * Format: int32
          * @description How long something may take, at most a week.
@@ -1841,6 +2190,8 @@ export interface components {
             hosts?: string[] | null;
             pools: components["schemas"]["PoolSetting"][];
         };
+        /** @enum {string} */
+        Severity: "critical" | "warning" | "notice";
         /** @description A number of targets, or a share of them in percent. */
         Share: number | string;
         /** @description How somebody signs in: with `token`, with `user` and `password`, or with the code of a one-time `link`. */
@@ -1898,6 +2249,8 @@ export interface components {
             utc_offset_secs: number;
             version: string;
         };
+        /** @enum {string} */
+        SortOrder: "asc" | "desc";
         Spec: {
             configmap: components["schemas"]["ConfigFile"][];
             control: components["schemas"]["Control"];
@@ -1985,6 +2338,13 @@ export interface components {
         };
         /** @enum {string} */
         TargetState: "pending" | "succeeded" | "failed";
+        /** @description Tasks that are not finished; at most a thousand are counted. */
+        TaskCounts: {
+            /** Format: int64 */
+            paused: number;
+            /** Format: int64 */
+            running: number;
+        };
         /** @description One accepted call that works in the background. Clients treat the text as opaque. */
         TaskId: string;
         /** @description Newest first. */
@@ -2907,6 +3267,34 @@ export interface operations {
             503: components["responses"]["unavailable"];
         };
     };
+    host: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                host: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HostView"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
     remove_host: {
         parameters: {
             query?: never;
@@ -3068,6 +3456,58 @@ export interface operations {
             503: components["responses"]["unavailable"];
         };
     };
+    overview: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Overview"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    fleet_map: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FleetMap"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
     pools: {
         parameters: {
             query?: {
@@ -3173,14 +3613,26 @@ export interface operations {
                 /** @description An IP address, `CLOUD:IP` or an agent id. */
                 host?: string;
                 business?: number;
+                cloud?: number;
                 /** @description By labels: `env=prod,tier!=db,!x,y`. */
                 selector?: string;
                 /** @description Phases, with commas between them. */
                 phase?: string;
+                lifetime?: components["schemas"]["Lifetime"];
+                /** @description Whether the host's agent is connected. */
+                online?: boolean;
+                managed?: boolean;
+                health?: components["schemas"]["HealthState"];
+                /** @description Part of `NAMESPACE/NAME`, `CLOUD:IP` or the version; the case of letters does not matter. */
+                q?: string;
                 sort?: components["schemas"]["ProcessSort"];
+                /** @description Absent: by name, host and phase ascending, otherwise the largest first. */
+                order?: components["schemas"]["SortOrder"];
                 /** @description With spec and snapshot. */
                 full?: boolean;
-                /** @description `next` of the page before. */
+                /** @description With the number of all that match. */
+                count?: boolean;
+                /** @description `next` of the page before; only with the same `sort` and `order`. */
                 after?: string;
                 /** @description 100 where it is absent. */
                 limit?: number;
@@ -3237,6 +3689,99 @@ export interface operations {
             403: components["responses"]["permission_denied"];
             404: components["responses"]["not_found"];
             413: components["responses"]["body_too_large"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    process_facets: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                name?: string;
+                /** @description An IP address, `CLOUD:IP` or an agent id. */
+                host?: string;
+                business?: number;
+                cloud?: number;
+                /** @description By labels: `env=prod,tier!=db,!x,y`. */
+                selector?: string;
+                /** @description Phases, with commas between them. */
+                phase?: string;
+                lifetime?: components["schemas"]["Lifetime"];
+                /** @description Whether the host's agent is connected. */
+                online?: boolean;
+                managed?: boolean;
+                health?: components["schemas"]["HealthState"];
+                /** @description Part of `NAMESPACE/NAME`, `CLOUD:IP` or the version; the case of letters does not matter. */
+                q?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Facets"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    process_groups: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                name?: string;
+                /** @description An IP address, `CLOUD:IP` or an agent id. */
+                host?: string;
+                business?: number;
+                cloud?: number;
+                /** @description By labels: `env=prod,tier!=db,!x,y`. */
+                selector?: string;
+                /** @description Phases, with commas between them. */
+                phase?: string;
+                lifetime?: components["schemas"]["Lifetime"];
+                /** @description Whether the host's agent is connected. */
+                online?: boolean;
+                managed?: boolean;
+                health?: components["schemas"]["HealthState"];
+                /** @description Part of `NAMESPACE/NAME`, `CLOUD:IP` or the version; the case of letters does not matter. */
+                q?: string;
+                sort?: components["schemas"]["GroupSort"];
+                /** @description `next` of the page before; only with the same `sort`. */
+                after?: string;
+                /** @description 100 where it is absent. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupPage"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
             429: components["responses"]["too_many_requests"];
             500: components["responses"]["internal"];
             503: components["responses"]["unavailable"];
@@ -3488,6 +4033,40 @@ export interface operations {
             403: components["responses"]["permission_denied"];
             404: components["responses"]["not_found"];
             409: components["responses"]["conflict"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    search: {
+        parameters: {
+            query: {
+                /**
+                 * @description Part of a name, address, host name or agent id, or the beginning of a task's id; the case of letters does not
+                 *     matter.
+                 */
+                q: string;
+                /** @description Of each kind; 8 where it is absent. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SearchResult"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
             429: components["responses"]["too_many_requests"];
             500: components["responses"]["internal"];
             503: components["responses"]["unavailable"];
