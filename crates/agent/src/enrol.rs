@@ -14,8 +14,8 @@ use tokio_rustls::TlsConnector;
 use tokio_util::codec::Framed;
 use uuid::Uuid;
 
+use crate::connect_error;
 use crate::identity::Identity;
-use crate::words;
 use crate::{AgentError, Options};
 
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(15);
@@ -55,7 +55,7 @@ pub(crate) async fn identity(options: &Options, host: &Host) -> Result<Identity,
                 tracing::warn!(server = %options.server, %reason, "cannot enrol yet; trying again");
             }
             Err(_) => {
-                let reason = words::explain(&NoSession::Silent, &options.server);
+                let reason = connect_error::explain(&NoSession::Silent, &options.server);
                 tracing::warn!(server = %options.server, %reason, "cannot enrol yet; trying again");
             }
         }
@@ -69,7 +69,7 @@ async fn attempt(options: &Options, token: &JoinToken, agent: &AgentId) -> Resul
     let config = proctor_pki::enrol_config(&token.authority_fingerprint).map_err(|e| Failure::ForGood(e.into()))?;
     let key = Identity::key(&options.state_dir)?;
     let csr_der = key.csr_der().map_err(|error| Failure::ForGood(error.into()))?;
-    let passing = |error: std::io::Error| Failure::Passing(words::explain(&error, &options.server));
+    let passing = |error: std::io::Error| Failure::Passing(connect_error::explain(&error, &options.server));
     let tcp = TcpStream::connect(&options.server).await.map_err(passing)?;
     let ip = match options.ip {
         Some(ip) => ip,
@@ -77,8 +77,10 @@ async fn attempt(options: &Options, token: &JoinToken, agent: &AgentId) -> Resul
     };
     let host = HostKey::new(options.cloud, options.supplier, ip);
     let tls = TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), tcp).await.map_err(|error| {
-        if words::is_other_authority(&error) {
-            return Failure::ForGood(AgentError::OtherAuthority { reason: words::explain(&error, &options.server) });
+        if connect_error::is_other_authority(&error) {
+            return Failure::ForGood(AgentError::OtherAuthority {
+                reason: connect_error::explain(&error, &options.server),
+            });
         }
         passing(error)
     })?;
@@ -90,15 +92,17 @@ async fn attempt(options: &Options, token: &JoinToken, agent: &AgentId) -> Resul
         agent: Some(agent.clone()),
         host,
     };
-    let broken = |error: WireError| Failure::Passing(words::explain(&error, &options.server));
+    let broken = |error: WireError| Failure::Passing(connect_error::explain(&error, &options.server));
     frames.send(request).await.map_err(broken)?;
     match frames.next().await {
         Some(Ok(FromServer::Enrolled { agent, certificate_pem, authority_pem })) => {
             Ok(Identity::save(&options.state_dir, &agent, host, &certificate_pem, &authority_pem)?)
         }
         Some(Ok(FromServer::Refused { reason, retry: false })) => Err(Failure::ForGood(AgentError::Refused { reason })),
-        Some(Ok(answer)) => Err(Failure::Passing(words::explain(&NoSession::answered(answer), &options.server))),
-        None => Err(Failure::Passing(words::explain(&NoSession::Closed, &options.server))),
+        Some(Ok(answer)) => {
+            Err(Failure::Passing(connect_error::explain(&NoSession::answered(answer), &options.server)))
+        }
+        None => Err(Failure::Passing(connect_error::explain(&NoSession::Closed, &options.server))),
         Some(Err(error)) => Err(broken(error)),
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Identity {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Card {
+struct AgentIdentity {
     agent: AgentId,
     host: HostKey,
 }
@@ -51,7 +51,7 @@ impl Identity {
         else {
             return Ok(None);
         };
-        let card: Card = serde_json::from_str(&card).map_err(std::io::Error::other)?;
+        let card: AgentIdentity = serde_json::from_str(&card).map_err(std::io::Error::other)?;
         let key = AgentKey::from_pem(&key).map_err(std::io::Error::other)?;
         Ok(Some(Self { agent: card.agent, host: card.host, key, certificate_pem, authority_pem, dir }))
     }
@@ -64,7 +64,8 @@ impl Identity {
         authority_pem: &str,
     ) -> std::io::Result<()> {
         let dir = state_dir.join("identity");
-        let card = serde_json::to_string_pretty(&Card { agent: agent.clone(), host }).map_err(std::io::Error::other)?;
+        let card = serde_json::to_string_pretty(&AgentIdentity { agent: agent.clone(), host })
+            .map_err(std::io::Error::other)?;
         private::write(&dir.join("agent.json"), &card)?;
         private::write(&dir.join("authority.pem"), authority_pem)?;
         private::write(&dir.join("certificate.pem"), certificate_pem)

@@ -72,7 +72,7 @@ pub enum LedgerError {
 
 /// What the ledger knew when it was opened.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct LedgerState {
     pub(crate) boot: Option<BootId>,
     pub(crate) generation: u64,
     pub(crate) processes: Vec<(ProcessKey, Record)>,
@@ -90,12 +90,12 @@ pub(crate) struct Memory {
     /// Events that had to give way and of which no event has told yet.
     pub(crate) events_dropped: u64,
     /// What is known, but not by the ledger: to be written with the first batch.
-    pub(crate) owed: Batch,
+    pub(crate) owed: LedgerBatch,
 }
 
 /// Everything one turn of the driver changes.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
+pub(crate) struct LedgerBatch {
     pub(crate) now: i64,
     pub(crate) boot: Option<BootId>,
     pub(crate) generation: Option<u64>,
@@ -112,7 +112,7 @@ pub(crate) struct Batch {
     pub(crate) events_seen: Option<u64>,
 }
 
-impl Batch {
+impl LedgerBatch {
     pub(crate) fn is_empty(&self) -> bool {
         self.processes.is_empty()
             && self.forgotten.is_empty()
@@ -161,9 +161,9 @@ impl Batch {
 
 /// A batch that could not be written: it is given back, because it is still owed.
 #[derive(Debug)]
-pub(crate) struct Unwritten {
+pub(crate) struct CommitError {
     pub(crate) error: LedgerError,
-    pub(crate) batch: Box<Batch>,
+    pub(crate) batch: Box<LedgerBatch>,
 }
 
 impl LedgerError {
@@ -205,7 +205,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Opens or makes the ledger.
-    pub(crate) fn open(path: &Path) -> Result<(Self, Memory), LedgerError> {
+    pub(crate) fn open(path: &Path) -> Result<(Self, LedgerState), LedgerError> {
         let (connection, mut memory) = match open_and_read(path) {
             Ok(opened) => opened,
             // A full disk, or one that cannot be read just now, is no reason to forget anything.
@@ -226,7 +226,7 @@ impl Ledger {
 
     /// Returns when the batch is written, as strongly as what it holds needs. One that cannot be is in the
     /// reserve, as far as it must not be forgotten; it must hold everything that is owed.
-    pub(crate) fn commit(&mut self, batch: Box<Batch>) -> Result<(), Unwritten> {
+    pub(crate) fn commit(&mut self, batch: Box<LedgerBatch>) -> Result<(), CommitError> {
         let written = self
             .set_synced(batch.must_be_synced())
             .and_then(|()| commit(&mut self.connection, &batch, &mut self.spooled, self.reserve.number()));
@@ -238,7 +238,7 @@ impl Ledger {
             Err(error) => {
                 self.spooled.forget();
                 self.reserve.write(&batch);
-                Err(Unwritten { error: LedgerError::Write(error.to_string()), batch })
+                Err(CommitError { error: LedgerError::Write(error.to_string()), batch })
             }
         }
     }
@@ -275,7 +275,7 @@ fn put_aside(path: &Path) -> Result<(), LedgerError> {
     Ok(())
 }
 
-fn open_and_read(path: &Path) -> Result<(Connection, Memory), LedgerError> {
+fn open_and_read(path: &Path) -> Result<(Connection, LedgerState), LedgerError> {
     make_private(path).map_err(|source| LedgerError::Private { path: path.to_owned(), source })?;
     let failed = |source| LedgerError::Open { path: path.to_owned(), source };
     let mut connection = Connection::open(path).map_err(failed)?;
@@ -325,11 +325,11 @@ fn migrate(connection: &mut Connection, found: u32) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn read(connection: &Connection) -> rusqlite::Result<Memory> {
-    let mut memory = Memory {
+fn read(connection: &Connection) -> rusqlite::Result<LedgerState> {
+    let mut memory = LedgerState {
         boot: fact(connection, "boot")?.map(BootId::from),
         generation: number_fact(connection, "generation")?,
-        ..Memory::default()
+        ..LedgerState::default()
     };
     let mut skipped = 0;
     let mut processes = connection.prepare("SELECT namespace, name, record FROM process")?;
@@ -431,7 +431,7 @@ fn outcome_of(connection: &Connection, operation: OperationId) -> Option<Outcome
 
 fn commit(
     connection: &mut Connection,
-    batch: &Batch,
+    batch: &LedgerBatch,
     spooled: &mut events::Spooled,
     reserve: Option<u64>,
 ) -> rusqlite::Result<()> {
@@ -446,7 +446,7 @@ fn commit(
     transaction.commit()
 }
 
-fn write_facts(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+fn write_facts(connection: &Connection, batch: &LedgerBatch) -> rusqlite::Result<()> {
     let facts = [
         ("boot", batch.boot.as_ref().map(|boot| boot.as_str().to_owned())),
         ("generation", batch.generation.map(|generation| generation.to_string())),
@@ -464,7 +464,7 @@ fn write_facts(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn write_processes(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+fn write_processes(connection: &Connection, batch: &LedgerBatch) -> rusqlite::Result<()> {
     for (key, record) in &batch.processes {
         connection
             .prepare_cached(
@@ -491,7 +491,7 @@ fn write_processes(connection: &Connection, batch: &Batch) -> rusqlite::Result<(
     Ok(())
 }
 
-fn write_operations(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+fn write_operations(connection: &Connection, batch: &LedgerBatch) -> rusqlite::Result<()> {
     for (operation, key, kind) in &batch.begun {
         connection
             .prepare_cached("INSERT OR IGNORE INTO operation (id, process, kind, changed_at) VALUES (?1, ?2, ?3, ?4)")?

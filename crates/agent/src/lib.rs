@@ -8,16 +8,16 @@
 //!
 //! Start at `driver` (the loop), `ledger` (what is durable) and `link` (the session).
 
-mod alone;
+mod connect_error;
 mod driver;
 mod enrol;
 mod identity;
 mod ledger;
 mod link;
 mod policy;
-mod regular;
+mod regular_file;
+mod single_instance;
 mod spool;
-mod words;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use proctor_host::{Host, Prefer};
+use proctor_host::{Host, TrackingPreference};
 use proctor_model::AgentId;
 use proctor_runtime::{Tasks, private};
 use tokio::sync::oneshot;
 
+pub use connect_error::parse_link;
 pub use identity::{enrolled_id, is_enrolled};
-pub use words::parse_link;
 
 /// How often the driver is asked whether it still turns.
 const PROBE_PERIOD: Duration = Duration::from_secs(10);
@@ -111,13 +111,13 @@ pub enum AgentError {
 pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
     let _lock = lock(&options.state_dir)?;
     let alone = match enrolled_id(&options.state_dir) {
-        Some(agent) => Some(alone::claim(&agent).await?),
+        Some(agent) => Some(single_instance::claim(&agent).await?),
         None => None,
     };
     let policy = Arc::new(policy::PolicyFile::open(options.policy.as_deref())?);
     let prefer = match options.tracking {
-        Tracking::Best => Prefer::Best,
-        Tracking::Descent => Prefer::Descendants,
+        Tracking::Best => TrackingPreference::Best,
+        Tracking::Descent => TrackingPreference::Descendants,
     };
     let host = Host::with_tracking(proctor_host::Options { state_dir: options.state_dir.clone() }, prefer, &tasks)?;
     let (ledger, memory) = ledger::Ledger::open(&options.state_dir.join("ledger.db"))?;
@@ -139,7 +139,7 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
         let identity = enrol::identity(&options, &host).await?;
         let _alone = match alone {
             Some(alone) => alone,
-            None => alone::claim(&identity.agent).await?,
+            None => single_instance::claim(&identity.agent).await?,
         };
         tracing::info!(agent = %identity.agent, host = %identity.host, "this agent is enrolled");
         link::Link::new(&options, Arc::new(identity), host, policy, inbox.clone(), seen).run().await

@@ -17,10 +17,10 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::codec::Framed;
 use uuid::Uuid;
 
+use crate::connect_error;
 use crate::driver::{Inbox, Input};
 use crate::identity::Identity;
 use crate::policy::PolicyFile;
-use crate::words;
 use crate::{AgentError, Options};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -50,7 +50,7 @@ pub(crate) struct Link {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Ended {
+enum SessionEnd {
     #[error(transparent)]
     Link(#[from] NoSession),
     #[error("{0}")]
@@ -61,19 +61,19 @@ enum Ended {
     Shutdown,
 }
 
-impl From<Lost> for Ended {
+impl From<Lost> for SessionEnd {
     fn from(lost: Lost) -> Self {
         Self::Link(lost.into())
     }
 }
 
-impl From<std::io::Error> for Ended {
+impl From<std::io::Error> for SessionEnd {
     fn from(error: std::io::Error) -> Self {
         Self::Link(error.into())
     }
 }
 
-impl From<WireError> for Ended {
+impl From<WireError> for SessionEnd {
     fn from(error: WireError) -> Self {
         Self::Link(error.into())
     }
@@ -130,31 +130,31 @@ impl Link {
                 Err(ended) => ended,
             };
             let wait = match &ended {
-                Ended::Shutdown => return Ok(()),
-                Ended::Link(NoSession::Busy(wait)) => *wait,
-                Ended::Link(NoSession::Refused { retry: false, .. }) => REFUSED_WAIT,
-                Ended::Link(_) | Ended::Expired(_) | Ended::Pki(_) => backoff.next_wait(),
+                SessionEnd::Shutdown => return Ok(()),
+                SessionEnd::Link(NoSession::Busy(wait)) => *wait,
+                SessionEnd::Link(NoSession::Refused { retry: false, .. }) => REFUSED_WAIT,
+                SessionEnd::Link(_) | SessionEnd::Expired(_) | SessionEnd::Pki(_) => backoff.next_wait(),
             };
             let why = match &ended {
-                Ended::Link(no_session) => words::explain(no_session, &self.server),
-                Ended::Expired(_) | Ended::Pki(_) | Ended::Shutdown => proctor_runtime::chain(&ended),
+                SessionEnd::Link(no_session) => connect_error::explain(no_session, &self.server),
+                SessionEnd::Expired(_) | SessionEnd::Pki(_) | SessionEnd::Shutdown => proctor_runtime::chain(&ended),
             };
             tracing::warn!(server = %self.server, why, ?wait, "no session with the server");
             tokio::time::sleep(wait).await;
         }
     }
 
-    async fn connect(&self) -> Result<Opened, Ended> {
+    async fn connect(&self) -> Result<Opened, SessionEnd> {
         let greeting = Box::pin(self.greet());
         tokio::time::timeout(CONNECT_LIMIT, greeting).await.map_err(|_| NoSession::Silent)?
     }
 
-    async fn greet(&self) -> Result<Opened, Ended> {
+    async fn greet(&self) -> Result<Opened, SessionEnd> {
         let identity = &self.identity;
         if let Ok(expires_at) = proctor_pki::expires_at(&identity.current_certificate())
             && expires_at.as_millisecond() <= clock::unix_millis()
         {
-            return Err(Ended::Expired(words::expired(expires_at)));
+            return Err(SessionEnd::Expired(connect_error::expired(expires_at)));
         }
         let config =
             proctor_pki::session_config(&identity.authority_pem, &identity.current_certificate(), &identity.key)?;
@@ -198,10 +198,10 @@ impl Link {
         FromAgent::Settled { epoch, recorded: recorded.is_ok() }
     }
 
-    async fn carry(&self, Opened { sender, receiver, beat }: Opened) -> Ended {
+    async fn carry(&self, Opened { sender, receiver, beat }: Opened) -> SessionEnd {
         let (outbox, messages) = mpsc::channel(OUTBOX_MAX);
         if self.inbox.send(Input::Connected(outbox)).await.is_err() {
-            return Ended::Shutdown;
+            return SessionEnd::Shutdown;
         }
         let result = tokio::select! {
             result = self.listen(receiver, beat) => result,
@@ -213,7 +213,7 @@ impl Link {
         }
     }
 
-    async fn listen(&self, mut receiver: Receiver, beat: Duration) -> Result<Infallible, Ended> {
+    async fn listen(&self, mut receiver: Receiver, beat: Duration) -> Result<Infallible, SessionEnd> {
         let silence_max = beat * SILENT_BEATS_MAX;
         let mut awake_at = self.host.now();
         // After a long sleep what waits in the socket is old: the server has given it up.
@@ -240,7 +240,9 @@ impl Link {
                 | FromServer::Welcome { .. }
                 | FromServer::Busy { .. }
                 | FromServer::Unreadable { .. }
-                | FromServer::Unknown) => self.inbox.send(Input::Server(message)).await.map_err(|_| Ended::Shutdown)?,
+                | FromServer::Unknown) => {
+                    self.inbox.send(Input::Server(message)).await.map_err(|_| SessionEnd::Shutdown)?
+                }
             }
         }
     }
@@ -250,7 +252,7 @@ impl Link {
         mut sender: Sender,
         mut messages: mpsc::Receiver<FromAgent>,
         beat: Duration,
-    ) -> Result<Infallible, Ended> {
+    ) -> Result<Infallible, SessionEnd> {
         let mut beats = tokio::time::interval(beat);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut renewals = tokio::time::interval(RENEW_PERIOD);

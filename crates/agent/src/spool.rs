@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use proctor_model::{Event, EventKind, ProcessKey, Spec};
 
-use crate::ledger::Memory;
+use crate::ledger::LedgerState;
 
 /// Days of a quiet host, an hour of a very unhappy one; about 5 MB.
 pub(crate) const SPOOLED_MAX: usize = 10_000;
@@ -72,7 +72,7 @@ impl EventSpool {
     /// Takes the events out of what the ledger knew. After a loss of power the ledger may have
     /// forgotten numbers that the server has seen, and a new ledger knows none at all: in a new boot
     /// the numbers go on at the present millisecond, which no earlier life has reached.
-    pub(crate) fn new(memory: &mut Memory, same_boot: bool, now_ms: i64) -> Self {
+    pub(crate) fn new(memory: &mut LedgerState, same_boot: bool, now_ms: i64) -> Self {
         let floor = if same_boot {
             memory.next_event
         } else {
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     fn spool() -> EventSpool {
-        EventSpool::new(&mut Memory::default(), true, 0)
+        EventSpool::new(&mut LedgerState::default(), true, 0)
     }
 
     fn push(spool: &mut EventSpool, count: usize) -> Vec<u64> {
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn numbers_go_on_after_a_restart_even_when_the_server_has_seen_everything() {
-        let mut memory = Memory { next_event: 8, ..Memory::default() };
+        let mut memory = LedgerState { next_event: 8, ..LedgerState::default() };
 
         assert_eq!(push(&mut EventSpool::new(&mut memory, true, 1_000_000), 2), [8, 9]);
     }
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn in_a_new_boot_or_with_a_new_ledger_numbers_go_on_where_none_has_been() {
         let first = |next_event, now_ms| {
-            push(&mut EventSpool::new(&mut Memory { next_event, ..Memory::default() }, false, now_ms), 1)[0]
+            push(&mut EventSpool::new(&mut LedgerState { next_event, ..LedgerState::default() }, false, now_ms), 1)[0]
         };
 
         assert_eq!(first(0, 1_700_000_000_000), 1_700_000_000_000);

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use proctor_host::{Command, Host, Leaf, Options, Prefer, Sampler};
+use proctor_host::{Command, Host, Leaf, Options, Sampler, TrackingPreference};
 use proctor_model::Incarnation;
 use proctor_runtime::Tasks;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -21,18 +21,18 @@ fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let count: usize = arguments.get(1).map_or(1000, |text| text.parse().unwrap());
     let prefer = match arguments.get(2).map_or("descent", String::as_str) {
-        "leaf" => Prefer::Best,
-        "leaf1" => Prefer::CgroupV1,
-        _ => Prefer::Descendants,
+        "leaf" => TrackingPreference::Best,
+        "leaf1" => TrackingPreference::CgroupV1,
+        _ => TrackingPreference::Descendants,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(measure(count, prefer));
 }
 
-async fn measure(count: usize, prefer: Prefer) {
+async fn measure(count: usize, prefer: TrackingPreference) {
     let root = tempfile::tempdir().unwrap();
     let tasks = Tasks::default();
-    let in_leaves = prefer != Prefer::Descendants;
+    let in_leaves = prefer != TrackingPreference::Descendants;
     let host = Host::with_tracking(Options { state_dir: root.path().join("state") }, prefer, &tasks).unwrap();
     println!("{count} lives, {:?}: {}", host.tracking().method, host.tracking().detail);
 

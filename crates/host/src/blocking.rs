@@ -2,7 +2,7 @@
 //!
 //! Promised: a caller waits no longer than its limit; work on something that hangs occupies one thread,
 //! however often it is asked for; a mount that hangs holds up nothing on other mounts, and takes no more
-//! than [`PLACES`] threads; a crowd of callers does not become a crowd of threads. Absent: ending the hung
+//! than [`JOBS_PER_MOUNT_MAX`] threads; a crowd of callers does not become a crowd of threads. Absent: ending the hung
 //! work, which nobody can.
 
 use std::collections::{HashMap, HashSet};
@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use crate::procfs;
 
 /// Work that is under way on one mount and has not been given up.
-const PLACES: usize = 16;
+const JOBS_PER_MOUNT_MAX: usize = 16;
 /// A mount on which so much hangs is not asked again before some of it has ended.
 const HUNG_MAX: usize = 4;
 /// How long the list of mounts is trusted, in seconds. A mount that is not known yet counts for the one above.
@@ -27,46 +27,50 @@ const MOUNTS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The work did not end within its limit, or earlier work of the same name or on the same mount hangs.
 #[derive(Debug)]
-pub(crate) struct NoAnswer;
+pub(crate) struct TimedOut;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Blocking {
     hung: Arc<Mutex<HashSet<String>>>,
     /// For work that cannot hang.
     places: Arc<Semaphore>,
-    lanes: Arc<Mutex<Lanes>>,
+    lanes: Arc<Mutex<MountPools>>,
 }
 
 /// What is under way, by mount.
 #[derive(Debug, Default)]
-struct Lanes {
-    by_mount: HashMap<String, Arc<Lane>>,
+struct MountPools {
+    by_mount: HashMap<String, Arc<MountPool>>,
     mounts: Vec<String>,
     /// When the mounts were read; None: they are given.
     read_at: Option<i64>,
 }
 
 #[derive(Debug)]
-struct Lane {
+struct MountPool {
     places: Semaphore,
     hung: AtomicUsize,
 }
 
 impl Default for Blocking {
     fn default() -> Self {
-        let lanes = Lanes { read_at: Some(i64::MIN), ..Lanes::default() };
-        Self { hung: Arc::default(), places: Arc::new(Semaphore::new(PLACES)), lanes: Arc::new(Mutex::new(lanes)) }
+        let lanes = MountPools { read_at: Some(i64::MIN), ..MountPools::default() };
+        Self {
+            hung: Arc::default(),
+            places: Arc::new(Semaphore::new(JOBS_PER_MOUNT_MAX)),
+            lanes: Arc::new(Mutex::new(lanes)),
+        }
     }
 }
 
-impl Lanes {
+impl MountPools {
     /// `name` is that of work, and has the path in it that may hang; names without one share a lane.
-    fn lane(&mut self, name: &str) -> Arc<Lane> {
+    fn lane(&mut self, name: &str) -> Arc<MountPool> {
         self.refresh();
         let path = name.find('/').and_then(|at| name.get(at..)).unwrap_or_default();
         let holds = |mount: &&String| Path::new(path).starts_with(mount);
         let mount = self.mounts.iter().filter(holds).max_by_key(|mount| mount.len()).cloned().unwrap_or_default();
-        let fresh = || Arc::new(Lane { places: Semaphore::new(PLACES), hung: AtomicUsize::new(0) });
+        let fresh = || Arc::new(MountPool { places: Semaphore::new(JOBS_PER_MOUNT_MAX), hung: AtomicUsize::new(0) });
         Arc::clone(self.by_mount.entry(mount).or_insert_with(fresh))
     }
 
@@ -104,7 +108,7 @@ impl Blocking {
     }
 
     /// `name` says what may hang: work of one name is not begun again while earlier work hangs.
-    pub(crate) async fn run<T, F>(&self, name: &str, limit: Duration, work: F) -> Result<T, NoAnswer>
+    pub(crate) async fn run<T, F>(&self, name: &str, limit: Duration, work: F) -> Result<T, TimedOut>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
@@ -112,12 +116,12 @@ impl Blocking {
         let lane = self.lanes.lock().lane(name);
         let is_hung = || self.hung.lock().contains(name) || lane.hung.load(Ordering::Relaxed) >= HUNG_MAX;
         if is_hung() {
-            return Err(NoAnswer);
+            return Err(TimedOut);
         }
         let _place =
-            tokio::time::timeout(limit, lane.places.acquire()).await.map_err(|_| NoAnswer)?.map_err(|_| NoAnswer)?;
+            tokio::time::timeout(limit, lane.places.acquire()).await.map_err(|_| TimedOut)?.map_err(|_| TimedOut)?;
         if is_hung() {
-            return Err(NoAnswer);
+            return Err(TimedOut);
         }
         let stage = Arc::new(Mutex::new(Stage::Working));
         let mark = Mark {
@@ -131,7 +135,7 @@ impl Blocking {
             work()
         });
         if let Ok(answer) = tokio::time::timeout(limit, &mut work).await {
-            return answer.map_err(|_| NoAnswer);
+            return answer.map_err(|_| TimedOut);
         }
         {
             let mut stage = stage.lock();
@@ -139,10 +143,10 @@ impl Blocking {
                 *stage = Stage::GivenUp;
                 self.hung.lock().insert(name.to_owned());
                 lane.hung.fetch_add(1, Ordering::Relaxed);
-                return Err(NoAnswer);
+                return Err(TimedOut);
             }
         }
-        work.await.map_err(|_| NoAnswer)
+        work.await.map_err(|_| TimedOut)
     }
 }
 
@@ -157,7 +161,7 @@ enum Stage {
 struct Mark {
     stage: Arc<Mutex<Stage>>,
     hung: Arc<Mutex<HashSet<String>>>,
-    lane: Arc<Lane>,
+    lane: Arc<MountPool>,
     name: String,
 }
 
@@ -194,7 +198,7 @@ mod tests {
     }
     fn on(mounts: &[&str]) -> Blocking {
         let mounts = mounts.iter().map(|mount| (*mount).to_owned()).collect();
-        let lanes = Lanes { mounts, ..Lanes::default() };
+        let lanes = MountPools { mounts, ..MountPools::default() };
         Blocking { lanes: Arc::new(Mutex::new(lanes)), ..Blocking::default() }
     }
 
@@ -209,7 +213,7 @@ mod tests {
         };
 
         let mut waiting = tokio::task::JoinSet::new();
-        for number in 0..PLACES {
+        for number in 0..JOBS_PER_MOUNT_MAX {
             let (blocking, hang) = (blocking.clone(), hang());
             let limit = Duration::from_millis(if number < HUNG_MAX { 10 } else { 500 });
             waiting.spawn(async move { blocking.run(&format!("/nfs/{number}"), limit, hang).await.is_err() });

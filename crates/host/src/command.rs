@@ -14,24 +14,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{BootId, CommandEnd, CommandResult, Exit, Incarnation};
+use proctor_model::{BootId, CommandExit, CommandResult, Exit, Incarnation};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::blocking::Blocking;
 use crate::cgroup::{Groups, Leaf};
-use crate::fork::{Attach, Forked};
+use crate::fork::{CgroupAttach, Forked};
 use crate::killer::{Killer, Target};
+use crate::leftovers;
 use crate::output::{Capture, OutputDirectory};
 use crate::pidfd;
 use crate::procfs::Stat;
 use crate::reaper::{CHILDREN, Shell};
-use crate::remains;
 use crate::rights;
-use crate::spawn::{self, Newborn, Plan};
-use crate::tree::Member;
-use crate::user::{self, Account, Accounts};
+use crate::spawn::{self, SpawnPlan, SpawnedChild};
+use crate::tree::ProcessRef;
+use crate::user::{self, Account, AccountCache};
 
 const PREPARE_LIMIT: Duration = Duration::from_secs(10);
 const TRIM_PERIOD: Duration = Duration::from_millis(200);
@@ -58,7 +58,7 @@ pub struct Command {
 
 /// How a caller holds a command that must be known before it runs.
 #[derive(Debug)]
-pub struct Reins {
+pub struct CommandHold {
     /// Hears who the command is, while it does nothing yet.
     pub begun: oneshot::Sender<Incarnation>,
     /// Lets it run. Dropped on the other side, the command never does.
@@ -69,26 +69,26 @@ pub struct Reins {
 
 /// What the host gives to its commands.
 #[derive(Clone, Debug)]
-pub(crate) struct Ground {
+pub(crate) struct CommandContext {
     pub(crate) boot: BootId,
     pub(crate) killer: Killer,
     /// Tells what this agent has started from what others have.
     pub(crate) mark: String,
     pub(crate) blocking: Blocking,
-    pub(crate) accounts: Accounts,
+    pub(crate) accounts: AccountCache,
     pub(crate) outputs: OutputDirectory,
     pub(crate) groups: Option<Arc<Groups>>,
 }
 
-pub(crate) async fn run(ground: &Ground, command: Command, reins: Option<Reins>) -> CommandEnd {
+pub(crate) async fn run(ground: &CommandContext, command: Command, reins: Option<CommandHold>) -> CommandExit {
     let deadline = Instant::now() + command.timeout.min(TIMEOUT_MAX);
     let (hold, end) = match reins {
-        Some(Reins { begun, proceed, end }) => (Some((begun, proceed)), Some(end)),
+        Some(CommandHold { begun, proceed, end }) => (Some((begun, proceed)), Some(end)),
         None => (None, None),
     };
     let running = match start(ground, command, hold, deadline).await {
         Ok(running) => running,
-        Err(result) => return CommandEnd { result, output: String::new() },
+        Err(result) => return CommandExit { result, output: String::new() },
     };
     running.wait(deadline, end).await
 }
@@ -100,22 +100,22 @@ pub(crate) async fn rejoin(
     command: &Incarnation,
     time: Duration,
     end: oneshot::Receiver<()>,
-) -> CommandEnd {
+) -> CommandExit {
     tokio::pin!(ended);
     let result = tokio::select! {
         biased;
-        exit = &mut ended => exit.map_or(CommandResult::Lost, CommandResult::Exited),
+        exit = &mut ended => exit.map_or(CommandResult::ExitUnknown, CommandResult::Exited),
         () = wanted(Some(end)) => CommandResult::Cancelled,
         () = tokio::time::sleep(time.min(TIMEOUT_MAX)) => CommandResult::TimedOut,
     };
     if matches!(result, CommandResult::TimedOut | CommandResult::Cancelled) {
-        let shell = Member { pid: command.pid, start_ticks: command.start_ticks };
+        let shell = ProcessRef { pid: command.pid, start_ticks: command.start_ticks };
         kill(killer, shell).await;
         if timeout(DEATH_LIMIT, ended).await.is_err() {
             tracing::warn!(pid = command.pid, "a command is still there after SIGKILL");
         }
     }
-    CommandEnd { result, output: String::new() }
+    CommandExit { result, output: String::new() }
 }
 
 /// Resolves when somebody asks for it; an asker that is gone never will.
@@ -133,16 +133,16 @@ async fn wanted(end: Option<oneshot::Receiver<()>>) {
 type Hold = (oneshot::Sender<Incarnation>, oneshot::Receiver<()>);
 
 async fn start(
-    ground: &Ground,
+    ground: &CommandContext,
     command: Command,
     hold: Option<Hold>,
     deadline: Instant,
 ) -> Result<Running, CommandResult> {
     let account = account(ground, &command).await?;
-    let lacking = |error: std::io::Error| CommandResult::NotRun(format!("the command cannot be run: {error}"));
+    let lacking = |error: std::io::Error| CommandResult::NotStarted(format!("the command cannot be run: {error}"));
     let pair = hold.as_ref().map(|_| UnixStream::pair()).transpose().map_err(lacking)?;
     let (ours, theirs) = pair.unzip();
-    let (running, newborn) = Running::spawn(ground, &command, &account, theirs).map_err(CommandResult::NotRun)?;
+    let (running, newborn) = Running::spawn(ground, &command, &account, theirs).map_err(CommandResult::NotStarted)?;
     let held = async {
         if let Some(((begun, proceed), ours)) = hold.zip(ours) {
             let _ = let_go(begun, proceed, running.life(&ground.boot), ours).await;
@@ -153,7 +153,7 @@ async fn start(
         Ok(Ok(())) => Ok(running),
         Ok(Err(reason)) => {
             running.reap().await; // it has ended, or is about to
-            Err(CommandResult::NotRun(reason))
+            Err(CommandResult::NotStarted(reason))
         }
         Err(_) => {
             running.kill().await;
@@ -164,7 +164,7 @@ async fn start(
 
 /// Who the command is run as, if it can be run at all. Where that is not at hand it is found out on a
 /// thread, because the name service and the file system of the directory may hang.
-async fn account(ground: &Ground, command: &Command) -> Result<Arc<Account>, CommandResult> {
+async fn account(ground: &CommandContext, command: &Command) -> Result<Arc<Account>, CommandResult> {
     let (user, directory) = (&command.user, &command.directory);
     if let Some(account) = ground.accounts.known(user).filter(|_| is_cached_directory(directory)) {
         return Ok(account);
@@ -174,7 +174,7 @@ async fn account(ground: &Ground, command: &Command) -> Result<Arc<Account>, Com
         move || prepare(&user, &directory)
     };
     let name = format!("{user} in {}", directory.display());
-    let not_run = CommandResult::NotRun;
+    let not_run = CommandResult::NotStarted;
     match ground.blocking.run(&name, PREPARE_LIMIT.min(command.timeout), work).await {
         Ok(account) => Ok(ground.accounts.keep(user, account.map_err(not_run)?)),
         Err(_) => Err(not_run(format!("user '{user}' or setup_path {} did not answer", directory.display()))),
@@ -209,7 +209,7 @@ fn prepare(user: &str, directory: &Path) -> Result<Account, String> {
 
 struct Running {
     fd: OwnedFd,
-    shell: Member,
+    shell: ProcessRef,
     killer: Killer,
     capture: Option<Capture>,
     /// Keeps the reaper away from the shell.
@@ -218,11 +218,11 @@ struct Running {
 
 impl Running {
     fn spawn(
-        ground: &Ground,
+        ground: &CommandContext,
         command: &Command,
         account: &Account,
         hold: Option<UnixStream>,
-    ) -> Result<(Self, Newborn), String> {
+    ) -> Result<(Self, SpawnedChild), String> {
         let changes_user = rustix::process::geteuid().as_raw() != account.uid;
         let capture = ground.outputs.open(&command.output_name, changes_user.then_some(account.uid));
         let capture = match capture {
@@ -235,12 +235,13 @@ impl Running {
         };
         let attach = match (&ground.groups, &command.leaf) {
             (Some(groups), Some(leaf)) => groups.attach(leaf),
-            (None, _) | (_, None) => Attach::Nowhere,
+            (None, _) | (_, None) => CgroupAttach::Nowhere,
         };
         let mut environment = command.environment.clone();
-        environment
-            .extend(command.leaf.as_ref().map(|leaf| (remains::MARK.to_owned(), remains::mark(&ground.mark, leaf))));
-        let plan = Plan {
+        environment.extend(
+            command.leaf.as_ref().map(|leaf| (leftovers::MARK.to_owned(), leftovers::mark(&ground.mark, leaf))),
+        );
+        let plan = SpawnPlan {
             line: &command.line,
             directory: &command.directory,
             account,
@@ -256,7 +257,7 @@ impl Running {
         // Nobody has waited for it, so what the pid means is still this child.
         match Stat::of(pid) {
             Ok(stat) => {
-                let shell = Member { pid, start_ticks: stat.start_ticks };
+                let shell = ProcessRef { pid, start_ticks: stat.start_ticks };
                 Ok((Self { fd: pidfd, shell, killer: ground.killer.clone(), capture, _owned: owned }, newborn))
             }
             Err(error) => {
@@ -283,7 +284,7 @@ impl Running {
         }
     }
 
-    async fn wait(mut self, deadline: Instant, end: Option<oneshot::Receiver<()>>) -> CommandEnd {
+    async fn wait(mut self, deadline: Instant, end: Option<oneshot::Receiver<()>>) -> CommandExit {
         let result = tokio::select! {
             biased;
             () = pidfd::ended(self.fd.as_fd()) => match pidfd::reap(self.fd.as_fd()) {
@@ -291,7 +292,7 @@ impl Running {
                     CHILDREN.remember(self.shell.pid, self.shell.start_ticks, exit);
                     CommandResult::Exited(exit)
                 }
-                None => CommandResult::NotRun("the end of the command was lost".to_owned()),
+                None => CommandResult::NotStarted("the end of the command was lost".to_owned()),
             },
             () = wanted(end) => CommandResult::Cancelled,
             () = tokio::time::sleep_until(deadline) => CommandResult::TimedOut,
@@ -301,7 +302,7 @@ impl Running {
             self.kill().await;
         }
         let output = self.capture.as_ref().map_or_else(|| "(output was not captured)".to_owned(), Capture::text);
-        CommandEnd { result, output }
+        CommandExit { result, output }
     }
 }
 
@@ -327,7 +328,7 @@ async fn trim_for_ever(mut capture: Option<&mut Capture>) -> Infallible {
     }
 }
 
-async fn kill(killer: &Killer, shell: Member) {
+async fn kill(killer: &Killer, shell: ProcessRef) {
     if let Err(error) = killer.kill(Target::Session(shell)).await {
         tracing::warn!(%error, pid = shell.pid, "a command cannot be killed");
     }

@@ -6,7 +6,7 @@
 //!
 //! A child that is about to exec shares our memory until then, where the kernel and the processor
 //! allow that: a copy of it, which exec throws away, would cost more than everything else. We go on
-//! meanwhile; what the child uses is [`Lent`] to it.
+//! meanwhile; what the child uses is [`SharedWithChild`] to it.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::raw;
+use crate::syscall;
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_PIDFD: u64 = 0x1000;
@@ -24,7 +24,7 @@ const STACK_BYTES: usize = 64 * 1024;
 
 /// How a child gets into its cgroup.
 #[derive(Debug, Default)]
-pub(crate) enum Attach {
+pub(crate) enum CgroupAttach {
     #[default]
     Nowhere,
     /// Made inside of it. A write to `cgroup.procs` would wait for a grace period of the kernel,
@@ -52,10 +52,10 @@ struct CloneArguments {
 }
 
 impl CloneArguments {
-    fn new(pidfd: &mut RawFd, attach: &Attach) -> Self {
+    fn new(pidfd: &mut RawFd, attach: &CgroupAttach) -> Self {
         let (flags, cgroup) = match attach {
-            Attach::Into { directory, .. } => (CLONE_INTO_CGROUP, directory.as_raw_fd()),
-            Attach::Nowhere | Attach::Tasks(_) => (0, 0),
+            CgroupAttach::Into { directory, .. } => (CLONE_INTO_CGROUP, directory.as_raw_fd()),
+            CgroupAttach::Nowhere | CgroupAttach::Tasks(_) => (0, 0),
         };
         Self {
             flags: CLONE_PIDFD | flags,
@@ -85,14 +85,14 @@ pub(crate) trait Child: Send + std::fmt::Debug {
 
 /// What a child may still use of our memory. To be kept until it has called exec or ended.
 #[derive(Debug)]
-pub(crate) struct Lent {
-    _birth: Box<Birth>,
+pub(crate) struct SharedWithChild {
+    _birth: Box<ChildSetup>,
     _stack: Vec<u128>,
 }
 
 #[derive(Debug)]
-struct Birth {
-    attach: Attach,
+struct ChildSetup {
+    attach: CgroupAttach,
     child: Box<dyn Child>,
 }
 
@@ -103,36 +103,39 @@ struct Birth {
 /// `child` makes system calls by [`raw`] only, writes to no memory but its own stack, does not panic,
 /// and ends by exec or exit. What is lent is not dropped before that.
 #[allow(unsafe_code, reason = "a fork is nothing else")]
-pub(crate) unsafe fn fork_to_exec(attach: Attach, child: Box<dyn Child>) -> io::Result<(Forked, Lent)> {
-    let birth = Box::new(Birth { attach, child });
+pub(crate) unsafe fn fork_to_exec(
+    attach: CgroupAttach,
+    child: Box<dyn Child>,
+) -> io::Result<(Forked, SharedWithChild)> {
+    let birth = Box::new(ChildSetup { attach, child });
     let mut stack = Vec::new();
-    let masked = Masked::new();
+    let masked = BlockedSignals::new();
     // SAFETY: passed on to our caller.
     let lent = unsafe { lend(&birth, &mut stack) };
     masked.restore();
     match lent {
         Some(Err(error)) if is_refused(&error) => {}
-        Some(forked) => return Ok((forked?, Lent { _birth: birth, _stack: stack })),
+        Some(forked) => return Ok((forked?, SharedWithChild { _birth: birth, _stack: stack })),
         None => {}
     }
     // SAFETY: passed on to our caller.
     match unsafe { fork(&birth.attach) }? {
         Fork::Child => birth.child.run(),
-        Fork::Parent(forked) => Ok((forked, Lent { _birth: birth, _stack: stack })),
+        Fork::Parent(forked) => Ok((forked, SharedWithChild { _birth: birth, _stack: stack })),
     }
 }
 
 /// None: not on this processor.
 #[cfg(not(target_arch = "x86_64"))]
 #[allow(unsafe_code, reason = "as the one that does something")]
-unsafe fn lend(_birth: &Birth, _stack: &mut Vec<u128>) -> Option<io::Result<Forked>> {
+unsafe fn lend(_birth: &ChildSetup, _stack: &mut Vec<u128>) -> Option<io::Result<Forked>> {
     None
 }
 
 /// Forks a child with a stack of its own in our memory.
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "no library can clone into a cgroup, nor with a stack and a pidfd")]
-unsafe fn lend(birth: &Birth, stack: &mut Vec<u128>) -> Option<io::Result<Forked>> {
+unsafe fn lend(birth: &ChildSetup, stack: &mut Vec<u128>) -> Option<io::Result<Forked>> {
     stack.reserve_exact(STACK_BYTES / size_of::<u128>());
     let mut pidfd: RawFd = -1;
     let mut arguments = CloneArguments {
@@ -160,7 +163,7 @@ unsafe fn lend(birth: &Birth, stack: &mut Vec<u128>) -> Option<io::Result<Forked
             in("rdi") &raw mut arguments,
             in("rsi") size_of::<CloneArguments>(),
             in("r12") &raw const *birth,
-            in("r13") run_child as extern "C" fn(*const Birth) -> !,
+            in("r13") run_child as extern "C" fn(*const ChildSetup) -> !,
             lateout("rcx") _,
             lateout("r11") _,
         );
@@ -175,10 +178,10 @@ unsafe fn lend(birth: &Birth, stack: &mut Vec<u128>) -> Option<io::Result<Forked
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "the other end of a pointer")]
-extern "C" fn run_child(birth: *const Birth) -> ! {
+extern "C" fn run_child(birth: *const ChildSetup) -> ! {
     // SAFETY: `lend` gives it, and it is kept until the child no longer uses it.
     let birth = unsafe { &*birth };
-    if let Attach::Tasks(files) = &birth.attach {
+    if let CgroupAttach::Tasks(files) = &birth.attach {
         write_zero(files);
     }
     birth.child.run()
@@ -191,8 +194,8 @@ extern "C" fn run_child(birth: *const Birth) -> ! {
 /// Where the answer is [`Fork::Child`], only async-signal-safe system calls may follow, none of
 /// libc's that concern all threads (`setuid` and its like), and the end must be exec or `_exit`.
 #[allow(unsafe_code, reason = "a fork is nothing else")]
-unsafe fn fork(attach: &Attach) -> io::Result<Fork> {
-    let masked = Masked::new();
+unsafe fn fork(attach: &CgroupAttach) -> io::Result<Fork> {
+    let masked = BlockedSignals::new();
     // SAFETY: passed on to our caller.
     let forked = unsafe { fork_masked(attach) };
     if !matches!(forked, Ok(Fork::Child)) {
@@ -203,12 +206,12 @@ unsafe fn fork(attach: &Attach) -> io::Result<Fork> {
 }
 
 #[allow(unsafe_code, reason = "a fork is nothing else")]
-unsafe fn fork_masked(attach: &Attach) -> io::Result<Fork> {
+unsafe fn fork_masked(attach: &CgroupAttach) -> io::Result<Fork> {
     // SAFETY: passed on to our caller.
     match unsafe { clone(attach) } {
         Err(error) if is_refused(&error) => {}
         Ok(Fork::Child) => {
-            if let Attach::Tasks(files) = attach {
+            if let CgroupAttach::Tasks(files) = attach {
                 write_zero(files);
             }
             return Ok(Fork::Child);
@@ -223,9 +226,9 @@ unsafe fn fork_masked(attach: &Attach) -> io::Result<Fork> {
     }
     if pid == 0 {
         match attach {
-            Attach::Nowhere => {}
-            Attach::Into { procs, .. } => write_zero(std::slice::from_ref(procs)),
-            Attach::Tasks(files) => write_zero(files),
+            CgroupAttach::Nowhere => {}
+            CgroupAttach::Into { procs, .. } => write_zero(std::slice::from_ref(procs)),
+            CgroupAttach::Tasks(files) => write_zero(files),
         }
         return Ok(Fork::Child);
     }
@@ -245,7 +248,7 @@ unsafe fn fork_masked(attach: &Attach) -> io::Result<Fork> {
 }
 
 #[allow(unsafe_code, reason = "neither rustix nor nix can clone into a cgroup")]
-unsafe fn clone(attach: &Attach) -> io::Result<Fork> {
+unsafe fn clone(attach: &CgroupAttach) -> io::Result<Fork> {
     let mut pidfd: RawFd = -1;
     let mut arguments = CloneArguments::new(&mut pidfd, attach);
     // SAFETY: without CLONE_VM this is a fork: the child has a copy of this stack. The kernel reads
@@ -273,17 +276,17 @@ fn write_zero(files: &[File]) {
     for file in files {
         let descriptor = usize::try_from(file.as_raw_fd()).unwrap_or(usize::MAX);
         // SAFETY: one byte of a constant is read, and the descriptor is open.
-        let _ = unsafe { raw::call(libc::SYS_write, [descriptor, b"0".as_ptr().expose_provenance(), 1, 0]) };
+        let _ = unsafe { syscall::call(libc::SYS_write, [descriptor, b"0".as_ptr().expose_provenance(), 1, 0]) };
     }
 }
 
 /// All signals of this thread are held back.
-struct Masked {
+struct BlockedSignals {
     before: libc::sigset_t,
 }
 
 #[allow(unsafe_code, reason = "neither rustix nor our features of nix have masks")]
-impl Masked {
+impl BlockedSignals {
     fn new() -> Self {
         // SAFETY: a zeroed set is storage for sigfillset and pthread_sigmask, and outlives both.
         unsafe {
@@ -301,7 +304,7 @@ impl Masked {
 }
 
 /// Whether children can be made that are in a cgroup; they end at once.
-pub(crate) fn try_attach(attach: &Attach, is_inside: impl Fn(i32) -> bool) -> io::Result<bool> {
+pub(crate) fn try_attach(attach: &CgroupAttach, is_inside: impl Fn(i32) -> bool) -> io::Result<bool> {
     let (reader, writer) = io::pipe()?;
     #[allow(unsafe_code, reason = "see fork")]
     // SAFETY: the child only closes, reads and exits.

@@ -14,17 +14,17 @@ use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use proctor_model::Remains;
+use proctor_model::Leftovers;
 use rustix::process::Signal;
 use rustix::time::Timespec;
 use tokio::sync::oneshot;
 
 use crate::cgroup::{Groups, Leaf};
-use crate::journal::Journal;
+use crate::kill_journal::Journal;
+use crate::leftovers::{EnvMarks, ProcessMatcher};
 use crate::pidfd::{Process, Refused};
 use crate::procfs::Stat;
-use crate::remains::{Kin, Marks};
-use crate::tree::{Member, Table};
+use crate::tree::{ProcessRef, ProcessTable};
 
 /// A fork bomb may be faster than we are; then what was found is killed and the rest stays.
 const ROUNDS_MAX: usize = 64;
@@ -42,16 +42,16 @@ const BATCH_MAX: usize = 1024;
 pub(crate) enum Target {
     /// A process with its descendants, and everything else in the leaf that began then or later. Nothing if
     /// that process has ended: what is in the leaf then may be a next life.
-    Tree(Member, Option<(Leaf, u64)>),
+    Tree(ProcessRef, Option<(Leaf, u64)>),
     /// A command with its descendants and everything in the session that it leads or has led.
-    Session(Member),
+    Session(ProcessRef),
     /// What is left of a life of this leaf.
-    Remains(Leaf, Remains),
+    Remains(Leaf, Leftovers),
 }
 
 /// What is done to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
+enum KillMode {
     Count,
     Terminate,
     Kill,
@@ -70,7 +70,7 @@ struct Shared {
     journal: Journal,
     waiting: Mutex<Waiting>,
     /// Frozen, and still to be killed.
-    unfinished: Mutex<Vec<Member>>,
+    unfinished: Mutex<Vec<ProcessRef>>,
 }
 
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ struct Waiting {
 #[derive(Debug)]
 struct Job {
     target: Target,
-    deed: Deed,
+    deed: KillMode,
     done: oneshot::Sender<io::Result<usize>>,
 }
 
@@ -108,20 +108,20 @@ impl Killer {
 
     /// How many were signalled. Returns when they are.
     pub(crate) async fn kill(&self, target: Target) -> io::Result<usize> {
-        self.ask(target, Deed::Kill).await
+        self.ask(target, KillMode::Kill).await
     }
 
     /// Asks all of the target to end: SIGTERM. How many that are.
     pub(crate) async fn terminate(&self, target: Target) -> io::Result<usize> {
-        self.ask(target, Deed::Terminate).await
+        self.ask(target, KillMode::Terminate).await
     }
 
     /// How many of the target live.
     pub(crate) async fn count(&self, target: Target) -> io::Result<usize> {
-        self.ask(target, Deed::Count).await
+        self.ask(target, KillMode::Count).await
     }
 
-    async fn ask(&self, target: Target, deed: Deed) -> io::Result<usize> {
+    async fn ask(&self, target: Target, deed: KillMode) -> io::Result<usize> {
         let (done, is_done) = oneshot::channel();
         let needs_thread = {
             let mut waiting = self.shared.waiting.lock();
@@ -157,7 +157,7 @@ impl Waiting {
 impl Shared {
     /// Carries out what waits, until nothing does.
     fn work(&self) {
-        let _relief = Relief(self);
+        let _relief = ResetOnPanic(self);
         loop {
             self.finish();
             let mut jobs: Vec<Job> = {
@@ -175,10 +175,10 @@ impl Shared {
                 }
                 waiting.jobs.drain(..count).collect()
             };
-            for deed in [Deed::Count, Deed::Terminate, Deed::Kill] {
+            for deed in [KillMode::Count, KillMode::Terminate, KillMode::Kill] {
                 let of_deed = jobs.extract_if(.., |job| job.deed == deed).map(|job| (job.target, job.done));
                 let (targets, done): (Vec<Target>, Vec<_>) = of_deed.unzip();
-                let results = if deed == Deed::Kill { self.kill(&targets) } else { self.find_once(&targets, deed) };
+                let results = if deed == KillMode::Kill { self.kill(&targets) } else { self.find_once(&targets, deed) };
                 for (done, result) in done.into_iter().zip(results) {
                     let _ = done.send(result);
                 }
@@ -187,15 +187,15 @@ impl Shared {
     }
 
     /// Counts what belongs to each target now, and asks it to end if that is wanted.
-    fn find_once(&self, targets: &[Target], deed: Deed) -> Vec<io::Result<usize>> {
-        let mut hunts: Vec<Hunt<'_>> = targets.iter().map(Hunt::new).collect();
+    fn find_once(&self, targets: &[Target], deed: KillMode) -> Vec<io::Result<usize>> {
+        let mut hunts: Vec<TreeSearch<'_>> = targets.iter().map(TreeSearch::new).collect();
         if !hunts.is_empty() {
             self.find(&mut hunts, &mut HashSet::new(), true);
         }
-        let tell = |hunt: Hunt<'_>| match (hunt.failed, deed) {
+        let tell = |hunt: TreeSearch<'_>| match (hunt.failed, deed) {
             (Some(error), _) => Err(error),
-            (None, Deed::Count) => Ok(hunt.found.len()),
-            (None, Deed::Terminate | Deed::Kill) => {
+            (None, KillMode::Count) => Ok(hunt.found.len()),
+            (None, KillMode::Terminate | KillMode::Kill) => {
                 let sent = hunt.found.iter().filter(|member| matches!(signal(**member, Signal::TERM), Ok(true)));
                 Ok(sent.count())
             }
@@ -204,8 +204,8 @@ impl Shared {
     }
 
     fn kill(&self, targets: &[Target]) -> Vec<io::Result<usize>> {
-        let mut hunts: Vec<Hunt<'_>> = targets.iter().map(Hunt::new).collect();
-        let (mut seen, mut frozen) = (HashSet::new(), HashSet::<Member>::new());
+        let mut hunts: Vec<TreeSearch<'_>> = targets.iter().map(TreeSearch::new).collect();
+        let (mut seen, mut frozen) = (HashSet::new(), HashSet::<ProcessRef>::new());
         for round in 0..ROUNDS_MAX {
             let new = self.find(&mut hunts, &mut seen, round == 0);
             if new.is_empty() {
@@ -245,14 +245,14 @@ impl Shared {
     }
 
     /// Lists for every target that is not complete who belongs to it; those that nobody knew before.
-    fn find(&self, hunts: &mut [Hunt<'_>], seen: &mut HashSet<Member>, is_first: bool) -> Vec<Member> {
-        let table = Table::read();
-        let nobody = Table::default();
-        let mut kin = Kin {
+    fn find(&self, hunts: &mut [TreeSearch<'_>], seen: &mut HashSet<ProcessRef>, is_first: bool) -> Vec<ProcessRef> {
+        let table = ProcessTable::read();
+        let nobody = ProcessTable::default();
+        let mut kin = ProcessMatcher {
             groups: self.groups.as_deref(),
             scope: &self.scope,
             table: table.as_ref().unwrap_or(&nobody),
-            marks: Marks::default(),
+            marks: EnvMarks::default(),
         };
         // Stopped, we could not go on to kill; and a command may have started our own parent.
         let us = i32::try_from(std::process::id()).unwrap_or_default();
@@ -277,7 +277,7 @@ impl Shared {
     }
 }
 
-fn list(target: &Target, kin: &mut Kin<'_>, is_first: bool) -> io::Result<Vec<Member>> {
+fn list(target: &Target, kin: &mut ProcessMatcher<'_>, is_first: bool) -> io::Result<Vec<ProcessRef>> {
     let table = kin.table;
     match target {
         Target::Tree(root, _) if is_first && table.stat(root).is_none() => Ok(Vec::new()),
@@ -295,9 +295,9 @@ fn list(target: &Target, kin: &mut Kin<'_>, is_first: bool) -> io::Result<Vec<Me
 
 /// After a panic the next kill starts another thread; who waited for this one is told of the failure, and nobody
 /// stays frozen.
-struct Relief<'a>(&'a Shared);
+struct ResetOnPanic<'a>(&'a Shared);
 
-impl Drop for Relief<'_> {
+impl Drop for ResetOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // They may be frozen.
@@ -310,21 +310,21 @@ impl Drop for Relief<'_> {
 }
 
 /// The search for what belongs to one target.
-struct Hunt<'a> {
+struct TreeSearch<'a> {
     target: &'a Target,
-    found: Vec<Member>,
+    found: Vec<ProcessRef>,
     /// Nobody new was found in the last round, in which all others were frozen.
     is_complete: bool,
     failed: Option<io::Error>,
 }
 
-impl<'a> Hunt<'a> {
+impl<'a> TreeSearch<'a> {
     fn new(target: &'a Target) -> Self {
         Self { target, found: Vec::new(), is_complete: false, failed: None }
     }
 
     /// `lacking` gets those that could not be killed now.
-    fn kill(self, lacking: &mut Vec<Member>) -> io::Result<usize> {
+    fn kill(self, lacking: &mut Vec<ProcessRef>) -> io::Result<usize> {
         let mut count = 0;
         let mut failed = self.failed;
         for member in self.found {
@@ -351,7 +351,7 @@ impl<'a> Hunt<'a> {
 
 /// A signal is sent before it takes effect: who was in the middle of a fork finishes it, and that
 /// child is in no list until its parent has stopped.
-fn wait_until_stopped(mut running: Vec<Member>) {
+fn wait_until_stopped(mut running: Vec<ProcessRef>) {
     for _ in 0..STOP_TRIES {
         running.retain(|member| {
             let stat = Stat::of(member.pid).ok().filter(|stat| stat.start_ticks == member.start_ticks);
@@ -369,7 +369,7 @@ fn is_lack(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
-fn signal(member: Member, signal: Signal) -> io::Result<bool> {
+fn signal(member: ProcessRef, signal: Signal) -> io::Result<bool> {
     match Process::open(member.pid) {
         Ok(process) if process.stat.start_ticks == member.start_ticks => process.signal(signal),
         Ok(_) | Err(Refused::Gone | Refused::Thread) => Ok(false),
@@ -389,9 +389,9 @@ mod tests {
             Self(std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap())
         }
 
-        fn member(&self) -> Member {
+        fn member(&self) -> ProcessRef {
             let pid = i32::try_from(self.0.id()).unwrap();
-            Member { pid, start_ticks: Stat::of(pid).unwrap().start_ticks }
+            ProcessRef { pid, start_ticks: Stat::of(pid).unwrap().start_ticks }
         }
     }
 
@@ -444,7 +444,7 @@ mod tests {
         let innocent = Sleeper::new();
         let (member, other) = (sleeper.member(), innocent.member());
         // The agent dies here, after it has frozen the tree. Another has got the pid of a member since.
-        killer(&directory).shared.journal.write([member, Member { start_ticks: other.start_ticks - 1, ..other }]);
+        killer(&directory).shared.journal.write([member, ProcessRef { start_ticks: other.start_ticks - 1, ..other }]);
         signal(member, Signal::STOP).unwrap();
 
         killer(&directory).finish_interrupted();
@@ -482,7 +482,7 @@ mod tests {
         let member = sleeper.member();
 
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _relief = Relief(&killer.shared);
+            let _relief = ResetOnPanic(&killer.shared);
             killer.shared.journal.write([member]);
             signal(member, Signal::STOP).unwrap();
             panic!("on purpose");

@@ -14,26 +14,26 @@ mod blocking;
 mod cgroup;
 mod command;
 pub mod descriptors;
-mod ends;
 mod error;
+mod exits;
 mod fork;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
-mod journal;
+mod kill_journal;
 mod killer;
-mod local;
-mod look;
+mod leftovers;
+mod local_fs;
 pub mod memory;
 mod output;
 mod pidfd;
 mod pidfile;
+mod probe;
 mod procfs;
-mod raw;
 mod reaper;
-mod remains;
 mod rights;
 mod sampler;
 mod spawn;
+mod syscall;
 mod tree;
 mod usage;
 mod user;
@@ -45,29 +45,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use proctor_model::{BootId, CommandEnd, Exit, HostFacts, Identity, Incarnation, Look, Remains, Signal, Usage};
+use proctor_model::{BootId, CommandExit, Exit, HostFacts, Identity, Incarnation, Leftovers, Probe, Signal, Usage};
 use proctor_runtime::{Tasks, clock};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::oneshot;
 
-pub use cgroup::{Leaf, Method, Prefer, Tracking};
-pub use command::{Command, Reins};
-pub use ends::{Ended, Ends};
+pub use cgroup::{Leaf, Method, Tracking, TrackingPreference};
+pub use command::{Command, CommandHold};
 pub use error::Error;
-pub use remains::Cleared;
+pub use exits::{ExitWatcher, Exited};
+pub use leftovers::LeftoversResult;
 pub use sampler::{Sample, Sampler};
 
 use blocking::Blocking;
-use command::Ground;
-use journal::Journal;
+use command::CommandContext;
+use kill_journal::Journal;
 use killer::{Killer, Target};
 use output::OutputDirectory;
 use pidfd::Process;
 use reaper::CHILDREN;
-use tree::Member;
+use tree::ProcessRef;
 use usage::Meter;
-use user::Accounts;
+use user::AccountCache;
 
 /// A wall clock that differs from the last one by less has drifted, not been set.
 const DRIFT_MILLIS_MAX: u64 = 2000;
@@ -87,7 +87,7 @@ pub struct Host {
 #[derive(Debug)]
 struct Shared {
     boot: BootId,
-    ground: Ground,
+    ground: CommandContext,
     tracking: Tracking,
     meter: Meter,
     /// Unix milliseconds of the boot, as last taken over.
@@ -97,11 +97,11 @@ struct Shared {
 impl Host {
     /// Becomes the parent of orphaned processes, and begins to reap them. In a tokio runtime.
     pub fn new(options: Options, tasks: &Tasks) -> Result<Self, Error> {
-        Self::with_tracking(options, Prefer::Best, tasks)
+        Self::with_tracking(options, TrackingPreference::Best, tasks)
     }
 
     /// As [`Self::new`], with less than the best way to know what belongs to a process.
-    pub fn with_tracking(options: Options, prefer: Prefer, tasks: &Tasks) -> Result<Self, Error> {
+    pub fn with_tracking(options: Options, prefer: TrackingPreference, tasks: &Tasks) -> Result<Self, Error> {
         let boot =
             procfs::boot_id().map_err(|source| Error::Read { path: PathBuf::from(procfs::BOOT_ID_PATH), source })?;
         pidfd_open(getpid(), PidfdFlags::empty()).map_err(|errno| Error::Pidfd { source: errno.into() })?;
@@ -118,12 +118,12 @@ impl Host {
         let mark = cgroup::scope_of(&options.state_dir);
         let killer = Killer::new(groups.clone(), mark.clone(), Journal::open(&options.state_dir, boot.clone()));
         killer.finish_interrupted();
-        let ground = Ground {
+        let ground = CommandContext {
             boot: boot.clone(),
             killer,
             mark,
             blocking: Blocking::default(),
-            accounts: Accounts::default(),
+            accounts: AccountCache::default(),
             outputs,
             groups,
         };
@@ -169,14 +169,14 @@ impl Host {
 
     /// Whether the process runs, by its pid file. `known` is the life that was seen last; found
     /// again it counts whatever it is called now.
-    pub async fn look(&self, identity: &Identity, known: Option<&Incarnation>) -> Look {
-        let Ground { blocking, accounts, .. } = &self.shared.ground;
-        look::look(blocking, accounts, &self.shared.boot, identity, known).await
+    pub async fn look(&self, identity: &Identity, known: Option<&Incarnation>) -> Probe {
+        let CommandContext { blocking, accounts, .. } = &self.shared.ground;
+        probe::look(blocking, accounts, &self.shared.boot, identity, known).await
     }
 
     /// As [`Self::look`], where the answer is at hand. None: it takes a look.
-    pub fn look_now(&self, identity: &Identity, known: Option<&Incarnation>) -> Option<Look> {
-        look::look_now(&self.shared.ground.accounts, &self.shared.boot, identity, known)
+    pub fn look_now(&self, identity: &Identity, known: Option<&Incarnation>) -> Option<Probe> {
+        probe::look_now(&self.shared.ground.accounts, &self.shared.boot, identity, known)
     }
 
     /// Runs `work` on this thread with the rights of a user on files, and on nothing else. An error says in words
@@ -191,18 +191,18 @@ impl Host {
     }
 
     /// Runs a command to its end. Dropped before, it leaves the command running.
-    pub async fn run(&self, command: Command) -> CommandEnd {
+    pub async fn run(&self, command: Command) -> CommandExit {
         command::run(&self.shared.ground, command, None).await
     }
 
     /// As [`Self::run`], for a command that its caller must know before it does anything.
-    pub async fn run_held(&self, command: Command, reins: Reins) -> CommandEnd {
+    pub async fn run_held(&self, command: Command, reins: CommandHold) -> CommandExit {
         command::run(&self.shared.ground, command, Some(reins)).await
     }
 
     /// Waits for the end of a command that an agent before this one started; when `time` is over, or
     /// `end` asks for it, the command is killed with its tree and session.
-    pub async fn rejoin(&self, command: &Incarnation, time: Duration, end: oneshot::Receiver<()>) -> CommandEnd {
+    pub async fn rejoin(&self, command: &Incarnation, time: Duration, end: oneshot::Receiver<()>) -> CommandExit {
         command::rejoin(&self.shared.ground.killer, self.ended(command.clone()), command, time, end).await
     }
 
@@ -253,12 +253,12 @@ impl Host {
     }
 
     /// A watch over many lives, which one caller names and hears of.
-    pub fn ends<K: Clone + Eq + std::hash::Hash>(&self) -> Result<Ends<K>, Error> {
-        Ends::new(self.clone())
+    pub fn ends<K: Clone + Eq + std::hash::Hash>(&self) -> Result<ExitWatcher<K>, Error> {
+        ExitWatcher::new(self.clone())
     }
 
     pub fn is_alive(&self, life: &Incarnation) -> bool {
-        look::is_alive(life, &self.shared.boot)
+        probe::is_alive(life, &self.shared.boot)
     }
 
     /// False: that life is over, and nothing was signalled.
@@ -277,24 +277,24 @@ impl Host {
     /// Kills the process and all its descendants; how many were signalled, 0 if that life is over.
     /// A daemon that has left the tree by a double fork is a child of the agent and stays.
     pub async fn kill_tree(&self, life: &Incarnation) -> Result<usize, Error> {
-        self.kill_life(life, None).await
+        self.kill_incarnation(life, None).await
     }
 
     /// As [`Self::kill_tree`], and everything else in the leaf that began at `since` (in ticks) or later and
     /// does not descend from what is older. What enters the leaf after that life has ended, as a next life
     /// does, is not touched.
     pub async fn kill_tree_in(&self, life: &Incarnation, leaf: &Leaf, since: u64) -> Result<usize, Error> {
-        self.kill_life(life, Some((leaf.clone(), since))).await
+        self.kill_incarnation(life, Some((leaf.clone(), since))).await
     }
 
-    async fn kill_life(&self, life: &Incarnation, leaf: Option<(Leaf, u64)>) -> Result<usize, Error> {
+    async fn kill_incarnation(&self, life: &Incarnation, leaf: Option<(Leaf, u64)>) -> Result<usize, Error> {
         let pid = life.pid;
         let failed = move |source| Error::Signal { pid, source };
         let process = Process::of(life, &self.shared.boot).map_err(failed)?;
         if !process.is_some_and(|process| process.is_alive()) {
             return Ok(0);
         }
-        let root = Member { pid, start_ticks: life.start_ticks };
+        let root = ProcessRef { pid, start_ticks: life.start_ticks };
         self.shared.ground.killer.kill(Target::Tree(root, leaf)).await.map_err(failed)
     }
 
@@ -304,13 +304,18 @@ impl Host {
     }
 
     /// Ends what a life that is over, or a failed start, has left behind: SIGTERM, and SIGKILL after `grace`.
-    pub async fn end_remains(&self, leaf: &Leaf, remains: &Remains, grace: Duration) -> Result<Cleared, Error> {
+    pub async fn clear_leftovers(
+        &self,
+        leaf: &Leaf,
+        remains: &Leftovers,
+        grace: Duration,
+    ) -> Result<LeftoversResult, Error> {
         let failed = |source| Error::Leaf { leaf: leaf.as_str().to_owned(), source };
-        remains::end(&self.shared.ground.killer, leaf, remains, grace).await.map_err(failed)
+        leftovers::end(&self.shared.ground.killer, leaf, remains, grace).await.map_err(failed)
     }
 
-    /// How many are there of what [`Self::end_remains`] would end.
-    pub async fn count_remains(&self, leaf: &Leaf, remains: &Remains) -> Result<usize, Error> {
+    /// How many are there of what [`Self::clear_leftovers`] would end.
+    pub async fn count_remains(&self, leaf: &Leaf, remains: &Leftovers) -> Result<usize, Error> {
         let failed = |source| Error::Leaf { leaf: leaf.as_str().to_owned(), source };
         self.shared.ground.killer.count(Target::Remains(leaf.clone(), remains.clone())).await.map_err(failed)
     }

@@ -16,7 +16,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::procfs::{Stat, is_lack};
-use crate::tree::Member;
+use crate::tree::ProcessRef;
 
 /// File system type of pidfds since Linux 6.9, where an inode belongs to one process only.
 const PIDFS_MAGIC: u64 = 0x5049_4446;
@@ -109,7 +109,7 @@ fn read_stat(pid: i32) -> Result<Stat, Refused> {
 }
 
 /// The life of a child that nobody has waited for, so that its pid is its own.
-pub(crate) fn life(child: Member, fd: BorrowedFd<'_>, boot: &BootId) -> Incarnation {
+pub(crate) fn life(child: ProcessRef, fd: BorrowedFd<'_>, boot: &BootId) -> Incarnation {
     Incarnation { boot: boot.clone(), pid: child.pid, start_ticks: child.start_ticks, pidfd_inode: inode(fd) }
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, statx};
 use rustix::io::{ReadWriteFlags, preadv2};
 
-use crate::local;
+use crate::local_fs;
 
 const BYTES_MAX: usize = 64;
 const DIGITS_MAX: usize = 10;
@@ -61,7 +61,7 @@ pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> bool) -> Result<i32
     })?;
     let unreadable = |error: std::io::Error| Refusal::Unclear(format!("pid file {shown} cannot be read: {error}"));
     let metadata = file.metadata().map_err(unreadable)?;
-    local::learn(&file);
+    local_fs::learn(&file);
     if !metadata.is_file() {
         return Err(format!("pid file {shown} is a {}, not a regular file", kind(metadata.file_type())).into());
     }
@@ -78,17 +78,17 @@ pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> bool) -> Result<i32
 pub(crate) fn read_cached(path: &Path) -> Option<i32> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let place = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).ok()?;
-    let wanted = StatxFlags::TYPE | StatxFlags::UID | local::WANTED;
+    let wanted = StatxFlags::TYPE | StatxFlags::UID | local_fs::WANTED;
     let stat = statx(&place, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, wanted).ok()?;
     let is_file = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()) == rustix::fs::FileType::RegularFile;
     let is_ours = stat.stx_uid == 0 || stat.stx_uid == rustix::process::geteuid().as_raw();
     // Only now: to open a file may be a question to another host.
-    let kind = local::kind(&stat).filter(|_| is_file && is_ours)?;
+    let kind = local_fs::kind(&stat).filter(|_| is_file && is_ours)?;
     let path = format!("/proc/self/fd/{}", place.as_raw_fd());
     let file = openat(CWD, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let flags = match kind {
-        local::Kind::Disk => ReadWriteFlags::NOWAIT,
-        local::Kind::Memory => ReadWriteFlags::empty(),
+        local_fs::Kind::Disk => ReadWriteFlags::NOWAIT,
+        local_fs::Kind::Memory => ReadWriteFlags::empty(),
     };
     let mut text = [0; BYTES_MAX];
     let length = preadv2(&file, &mut [IoSliceMut::new(&mut text)], 0, flags).ok()?;

@@ -57,9 +57,9 @@ impl Children {
     }
 
     /// Announces a spawn, so that its child is not taken for an orphan before its pid is known.
-    pub(crate) fn spawning(&'static self) -> Spawning {
+    pub(crate) fn spawning(&'static self) -> SpawnGuard {
         self.with(|state| state.spawning += 1);
-        Spawning { children: self }
+        SpawnGuard { children: self }
     }
 
     pub(crate) fn watch(&'static self, pid: i32) -> Watch {
@@ -127,11 +127,11 @@ impl State {
 }
 
 /// A spawn whose pid is not known yet.
-pub(crate) struct Spawning {
+pub(crate) struct SpawnGuard {
     children: &'static Children,
 }
 
-impl Spawning {
+impl SpawnGuard {
     /// The spawn has given a child; it is not reaped here until the answer is dropped.
     pub(crate) fn started(self, pid: i32) -> Shell {
         // Before `self` is dropped, so that the child is never without an owner.
@@ -140,7 +140,7 @@ impl Spawning {
     }
 }
 
-impl Drop for Spawning {
+impl Drop for SpawnGuard {
     fn drop(&mut self) {
         self.children.with(|state| state.spawning -= 1);
     }

@@ -20,8 +20,8 @@ use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
 
 use crate::descriptors;
-use crate::fork::{self, Attach, Child, Forked, Lent};
-use crate::raw::{self, Answer};
+use crate::fork::{self, CgroupAttach, Child, Forked, SharedWithChild};
+use crate::syscall::{self, Answer};
 use crate::user::Account;
 
 const SHELL: &str = "/bin/sh";
@@ -44,7 +44,7 @@ const STEP_HOLD: i32 = 6;
 
 /// What a shell is started with.
 #[derive(Debug)]
-pub(crate) struct Plan<'a> {
+pub(crate) struct SpawnPlan<'a> {
     pub(crate) line: &'a str,
     pub(crate) directory: &'a Path,
     pub(crate) account: &'a Account,
@@ -53,7 +53,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) environment: &'a [(String, String)],
     /// Where both its outputs go; None: nowhere.
     pub(crate) output: Option<&'a File>,
-    pub(crate) attach: Attach,
+    pub(crate) attach: CgroupAttach,
 }
 
 /// Everything that the child needs, made before the fork.
@@ -77,22 +77,22 @@ struct Prepared {
 
 /// A child that is on its way to its exec.
 #[derive(Debug)]
-pub(crate) struct Newborn {
+pub(crate) struct SpawnedChild {
     /// Ends with the exec or the child's end, which close the other side, with what the child uses until
     /// then. None: it is over.
-    report: Option<(tokio::net::UnixStream, Lent)>,
+    report: Option<(tokio::net::UnixStream, SharedWithChild)>,
     user: String,
     directory: PathBuf,
 }
 
 /// Memory of children that nobody waited for, until they have left it.
-static LEFT: Mutex<Vec<(UnixStream, Lent)>> = Mutex::new(Vec::new());
+static LEFT: Mutex<Vec<(UnixStream, SharedWithChild)>> = Mutex::new(Vec::new());
 
 /// Starts the shell, or says for people why it cannot. In a tokio runtime; waits for nothing; the shell is
 /// nobody's until its pidfd is waited for. A child that is held runs nothing before it gets a byte by `hold`.
-pub(crate) fn spawn(plan: Plan<'_>, hold: Option<UnixStream>) -> Result<(Forked, Newborn), String> {
+pub(crate) fn spawn(plan: SpawnPlan<'_>, hold: Option<UnixStream>) -> Result<(Forked, SpawnedChild), String> {
     forget_left();
-    let Plan { account, directory, .. } = plan;
+    let SpawnPlan { account, directory, .. } = plan;
     let failed = |error: &io::Error| reason(STEP_FORK, error, &account.name, directory);
     let (null, ours, theirs) = open().map_err(|error| failed(&error))?;
     let output = plan.output.map_or_else(|| null.as_raw_fd(), File::as_raw_fd);
@@ -100,16 +100,16 @@ pub(crate) fn spawn(plan: Plan<'_>, hold: Option<UnixStream>) -> Result<(Forked,
     let prepared = Box::new(prepare(&plan, null.as_raw_fd(), output, theirs.as_raw_fd(), held)?);
     #[allow(unsafe_code, reason = "there is no other way to become another user in a cgroup")]
     // SAFETY: the child only runs `prepared`, which makes raw system calls with values that were made
-    // before the fork, neither allocates, locks nor panics, and never returns. `Newborn` keeps what is
+    // before the fork, neither allocates, locks nor panics, and never returns. `SpawnedChild` keeps what is
     // lent until the child's end of `report` is closed, and the kernel takes our memory from a child
     // before it closes its descriptors.
     let forked = unsafe { fork::fork_to_exec(plan.attach, prepared) };
     let (forked, lent) = forked.map_err(|error| failed(&error))?;
     let (user, directory) = (account.name.clone(), directory.to_owned());
-    Ok((forked, Newborn { report: Some((ours, lent)), user, directory }))
+    Ok((forked, SpawnedChild { report: Some((ours, lent)), user, directory }))
 }
 
-impl Newborn {
+impl SpawnedChild {
     /// Waits for the exec; the error says for people why there is none.
     pub(crate) async fn left(mut self) -> Result<(), String> {
         let mut told = Vec::with_capacity(8);
@@ -124,7 +124,7 @@ impl Newborn {
     }
 }
 
-impl Drop for Newborn {
+impl Drop for SpawnedChild {
     fn drop(&mut self) {
         let Some((report, lent)) = self.report.take() else { return };
         match report.into_std() {
@@ -151,7 +151,7 @@ fn open() -> io::Result<(File, tokio::net::UnixStream, UnixStream)> {
 }
 
 fn prepare(
-    plan: &Plan<'_>,
+    plan: &SpawnPlan<'_>,
     input: RawFd,
     output: RawFd,
     report: RawFd,
@@ -219,7 +219,7 @@ fn login_environment(account: &Account) -> [(&'static str, &OsStr); 6] {
 /// Runs in the child, between fork and exec.
 impl Child for Prepared {
     fn run(&self) -> ! {
-        let (step, errno) = match become_shell(self) {
+        let (step, errno) = match exec_shell(self) {
             Ok(never) => match never {},
             Err(failure) => failure,
         };
@@ -227,20 +227,20 @@ impl Child for Prepared {
         let text = message.as_ptr().expose_provenance();
         #[allow(unsafe_code, reason = "the kernel's own interface")]
         // SAFETY: the eight bytes of `message` are read; the descriptor was open before the fork.
-        let _ = unsafe { raw::call(libc::SYS_write, [number(self.report), text, size_of_val(&message), 0]) };
-        raw::exit(127)
+        let _ = unsafe { syscall::call(libc::SYS_write, [number(self.report), text, size_of_val(&message), 0]) };
+        syscall::exit(127)
     }
 }
 
 /// Returns only when it has failed: at which step, and with which error.
 #[allow(unsafe_code, reason = "the kernel's own interface")]
-fn become_shell(prepared: &Prepared) -> Result<Infallible, (i32, i32)> {
+fn exec_shell(prepared: &Prepared) -> Result<Infallible, (i32, i32)> {
     let at = |step: i32| move |errno: i32| (step, errno);
-    raw::numbers(libc::SYS_setsid, [0; 4]).map_err(at(STEP_SESSION))?;
-    let _ = raw::numbers(libc::SYS_umask, [UMASK, 0, 0, 0]);
+    syscall::numbers(libc::SYS_setsid, [0; 4]).map_err(at(STEP_SESSION))?;
+    let _ = syscall::numbers(libc::SYS_umask, [UMASK, 0, 0, 0]);
     // The descriptors are above 2: Rust's start-up sees to that those three are open.
     for (from, to) in [(prepared.input, 0), (prepared.output, 1), (prepared.output, 2)] {
-        raw::numbers(libc::SYS_dup3, [number(from), to, 0, 0]).map_err(at(STEP_DESCRIPTORS))?;
+        syscall::numbers(libc::SYS_dup3, [number(from), to, 0, 0]).map_err(at(STEP_DESCRIPTORS))?;
     }
     reset_signals();
     // Before the user changes: who is not root may be unable to.
@@ -254,24 +254,24 @@ fn become_shell(prepared: &Prepared) -> Result<Infallible, (i32, i32)> {
         // Of this process alone: libc's calls would look for the other threads of our parent. Groups
         // and gid go first, because afterwards we may not any more.
         // SAFETY: `groups` lives until the exec, and its length is right.
-        unsafe { raw::call(libc::SYS_setgroups, [groups.len(), list, 0, 0]) }.map_err(at(STEP_IDENTITY))?;
-        raw::numbers(libc::SYS_setgid, [*gid as usize, 0, 0, 0]).map_err(at(STEP_IDENTITY))?;
-        raw::numbers(libc::SYS_setuid, [*uid as usize, 0, 0, 0]).map_err(at(STEP_IDENTITY))?;
+        unsafe { syscall::call(libc::SYS_setgroups, [groups.len(), list, 0, 0]) }.map_err(at(STEP_IDENTITY))?;
+        syscall::numbers(libc::SYS_setgid, [*gid as usize, 0, 0, 0]).map_err(at(STEP_IDENTITY))?;
+        syscall::numbers(libc::SYS_setuid, [*uid as usize, 0, 0, 0]).map_err(at(STEP_IDENTITY))?;
     }
     if let Some(limit) = &prepared.descriptors {
         let limit = (&raw const *limit).expose_provenance();
         // SAFETY: the limit was made before the fork, in the kernel's own form. A failure leaves the
         // higher one, which does no harm by itself.
-        let _ = unsafe { raw::call(libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE as usize, limit, 0]) };
+        let _ = unsafe { syscall::call(libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE as usize, limit, 0]) };
     }
     // As the user, so that the user's permissions decide.
     let directory = prepared.directory.as_ptr().expose_provenance();
     // SAFETY: `directory` is a C string that lives until the exec.
-    unsafe { raw::call(libc::SYS_chdir, [directory, 0, 0, 0]) }.map_err(at(STEP_DIRECTORY))?;
+    unsafe { syscall::call(libc::SYS_chdir, [directory, 0, 0, 0]) }.map_err(at(STEP_DIRECTORY))?;
     let (path, arguments) = (SHELL_PATH.as_ptr().expose_provenance(), prepared.arguments.as_ptr().expose_provenance());
     let environment = prepared.environment.as_ptr().expose_provenance();
     // SAFETY: both lists end with a null pointer and point to C strings that live until the exec.
-    let errno = unsafe { raw::call(libc::SYS_execve, [path, arguments, environment, 0]) };
+    let errno = unsafe { syscall::call(libc::SYS_execve, [path, arguments, environment, 0]) };
     Err((STEP_EXEC, errno.err().unwrap_or(0)))
 }
 
@@ -282,7 +282,7 @@ fn may_go(hold: RawFd) -> bool {
     #[allow(unsafe_code, reason = "the kernel's own interface")]
     // SAFETY: `byte` is storage for the one byte that is asked for; no handler of ours is left that
     // could interrupt the call.
-    let read = unsafe { raw::call(libc::SYS_read, [number(hold), place, 1, 0]) };
+    let read = unsafe { syscall::call(libc::SYS_read, [number(hold), place, 1, 0]) };
     read == Ok(1)
 }
 
@@ -295,9 +295,9 @@ fn reset_signals() {
     // SAFETY: `nothing` outlives the calls. Numbers that cannot be set are refused.
     unsafe {
         for signal in 1..=SIGNAL_MAX {
-            let _ = raw::call(libc::SYS_rt_sigaction, [signal, none, 0, SIGNAL_SET_BYTES]);
+            let _ = syscall::call(libc::SYS_rt_sigaction, [signal, none, 0, SIGNAL_SET_BYTES]);
         }
-        let _ = raw::call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, none, 0, SIGNAL_SET_BYTES]);
+        let _ = syscall::call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, none, 0, SIGNAL_SET_BYTES]);
     }
 }
 
@@ -306,7 +306,7 @@ fn reset_signals() {
 fn close_descriptors(one: usize, other: usize) {
     let (low, high) = (one.min(other), one.max(other));
     let close = |first: usize, last: usize| -> Answer {
-        if first > last { Ok(0) } else { raw::numbers(libc::SYS_close_range, [first, last, 0, 0]) }
+        if first > last { Ok(0) } else { syscall::numbers(libc::SYS_close_range, [first, last, 0, 0]) }
     };
     let ranges = [(3, low.wrapping_sub(1)), (low.wrapping_add(1), high.wrapping_sub(1))];
     let are_closed = ranges.iter().all(|(first, last)| close(*first, *last).is_ok());
@@ -314,7 +314,7 @@ fn close_descriptors(one: usize, other: usize) {
         return;
     }
     for descriptor in (3..DESCRIPTORS_CLOSED_MAX).filter(|descriptor| *descriptor != one && *descriptor != other) {
-        let _ = raw::numbers(libc::SYS_close, [descriptor, 0, 0, 0]);
+        let _ = syscall::numbers(libc::SYS_close, [descriptor, 0, 0, 0]);
     }
 }
 
@@ -358,14 +358,14 @@ mod tests {
     #[tokio::test]
     async fn what_was_lent_to_a_child_that_nobody_waits_for_is_kept_until_it_has_left() {
         let account = Account::find("root").unwrap();
-        let plan = Plan {
+        let plan = SpawnPlan {
             line: "true",
             directory: Path::new("/"),
             account: &account,
             changes_user: false,
             environment: &[],
             output: None,
-            attach: Attach::Nowhere,
+            attach: CgroupAttach::Nowhere,
         };
         let (ours, theirs) = UnixStream::pair().unwrap();
 

@@ -11,28 +11,28 @@ use crate::procfs::{self, Stat};
 
 /// A process as a list of processes names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Member {
+pub(crate) struct ProcessRef {
     pub(crate) pid: i32,
     pub(crate) start_ticks: u64,
 }
 
 /// Who is whose child at one moment.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
-    children: HashMap<i32, Vec<Member>>,
-    sessions: HashMap<i32, Vec<Member>>,
-    living: HashMap<Member, Stat>,
+pub(crate) struct ProcessTable {
+    children: HashMap<i32, Vec<ProcessRef>>,
+    sessions: HashMap<i32, Vec<ProcessRef>>,
+    living: HashMap<ProcessRef, Stat>,
     starts: HashMap<i32, u64>,
 }
 
-impl Table {
+impl ProcessTable {
     pub(crate) fn read() -> io::Result<Self> {
         let mut table = Self::default();
         for (pid, stat) in procfs::all()? {
             if stat.is_dead() || stat.is_kernel_thread() {
                 continue;
             }
-            let member = Member { pid, start_ticks: stat.start_ticks };
+            let member = ProcessRef { pid, start_ticks: stat.start_ticks };
             table.children.entry(stat.parent).or_default().push(member);
             table.sessions.entry(stat.session).or_default().push(member);
             table.starts.insert(pid, stat.start_ticks);
@@ -42,16 +42,16 @@ impl Table {
     }
 
     /// The process, if it lives.
-    pub(crate) fn living(&self, member: Member) -> Option<Member> {
+    pub(crate) fn living(&self, member: ProcessRef) -> Option<ProcessRef> {
         self.living.contains_key(&member).then_some(member)
     }
 
     /// Who is in the session of that leader, which may have ended.
-    pub(crate) fn session(&self, leader: i32) -> &[Member] {
+    pub(crate) fn session(&self, leader: i32) -> &[ProcessRef] {
         self.sessions.get(&leader).map(Vec::as_slice).unwrap_or_default()
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = Member> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = ProcessRef> {
         self.living.keys().copied()
     }
 
@@ -61,13 +61,13 @@ impl Table {
     }
 
     /// What was read of a process that lived.
-    pub(crate) fn stat(&self, member: &Member) -> Option<&Stat> {
+    pub(crate) fn stat(&self, member: &ProcessRef) -> Option<&Stat> {
         self.living.get(member)
     }
 
-    pub(crate) fn descend(&self, roots: impl IntoIterator<Item = Member>) -> Vec<Member> {
+    pub(crate) fn descend(&self, roots: impl IntoIterator<Item = ProcessRef>) -> Vec<ProcessRef> {
         let mut seen = HashSet::new();
-        let mut found: Vec<Member> = roots.into_iter().filter(|root| seen.insert(*root)).collect();
+        let mut found: Vec<ProcessRef> = roots.into_iter().filter(|root| seen.insert(*root)).collect();
         let mut next = 0;
         while let Some(parent) = found.get(next).copied() {
             next += 1;

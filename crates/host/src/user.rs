@@ -55,15 +55,15 @@ impl Account {
 /// Accounts that were asked for a moment ago. Who is added to a group, or removed from the host, is noticed
 /// when they are asked for again.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Accounts(Arc<Mutex<HashMap<String, Known>>>);
+pub(crate) struct AccountCache(Arc<Mutex<HashMap<String, CachedAccount>>>);
 
 #[derive(Debug)]
-struct Known {
+struct CachedAccount {
     at: Instant,
     account: Arc<Account>,
 }
 
-impl Accounts {
+impl AccountCache {
     pub(crate) fn known(&self, name: &str) -> Option<Arc<Account>> {
         let known = self.0.lock();
         known.get(name).filter(|known| known.at.elapsed() < KEPT).map(|known| Arc::clone(&known.account))
@@ -83,7 +83,7 @@ impl Accounts {
         let mut known = self.0.lock();
         known.retain(|_, known| known.at.elapsed() < KEPT);
         if known.len() < KEPT_MAX {
-            known.insert(name.to_owned(), Known { at: Instant::now(), account: Arc::clone(&account) });
+            known.insert(name.to_owned(), CachedAccount { at: Instant::now(), account: Arc::clone(&account) });
         }
         account
     }

@@ -7,13 +7,13 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::{World, eventually, exited, is_dead, is_root, kill_leaf, numbers, our_zombies};
-use proctor_host::{Command, Leaf, Method, Prefer};
+use proctor_host::{Command, Leaf, Method, TrackingPreference};
 use proctor_model::Incarnation;
 use proctor_testkit::skip;
 
 /// Every method that works here; the tests run with each.
 fn worlds() -> Vec<World> {
-    let worlds = [Prefer::Best, Prefer::CgroupV1].map(World::with_tracking);
+    let worlds = [TrackingPreference::Best, TrackingPreference::CgroupV1].map(World::with_tracking);
     worlds.into_iter().filter(|world| world.host.tracking().method != Method::Descendants).collect()
 }
 
@@ -60,8 +60,8 @@ async fn clear(world: &World, leaf: &Leaf) {
 
 #[tokio::test]
 async fn what_this_machine_offers_is_said() {
-    let best = World::with_tracking(Prefer::Best);
-    let none = World::with_tracking(Prefer::Descendants);
+    let best = World::with_tracking(TrackingPreference::Best);
+    let none = World::with_tracking(TrackingPreference::Descendants);
 
     assert!(!best.host.tracking().detail.is_empty());
     assert_eq!(none.host.tracking().method, Method::Descendants);
@@ -137,7 +137,7 @@ async fn killing_a_tree_gets_who_left_it_for_its_leaf_but_no_later_life() {
 
 #[tokio::test]
 async fn a_leaf_outlives_the_agent_and_its_remains_are_swept() {
-    for prefer in [Prefer::Best, Prefer::CgroupV1] {
+    for prefer in [TrackingPreference::Best, TrackingPreference::CgroupV1] {
         let world = World::with_tracking(prefer);
         if world.host.tracking().method == Method::Descendants {
             continue;
@@ -197,7 +197,7 @@ async fn a_command_of_another_user_gets_into_its_leaf() {
 
 #[tokio::test]
 async fn without_cgroups_everything_goes_on_by_descent() {
-    let world = World::with_tracking(Prefer::Descendants);
+    let world = World::with_tracking(TrackingPreference::Descendants);
     let leaf = Leaf::of("test:none");
 
     let (life, child) = started(&world, &leaf).await;

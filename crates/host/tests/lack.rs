@@ -5,7 +5,7 @@ mod common;
 use std::os::unix::process::CommandExt;
 
 use common::{Started, World, identity, is_root, not_run};
-use proctor_model::{Look, Signal};
+use proctor_model::{Probe, Signal};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 #[tokio::test]
@@ -27,8 +27,8 @@ async fn lack_is_said_and_never_taken_for_an_end() {
     setrlimit(Resource::Nofile, before).unwrap();
 
     assert!(is_alive);
-    assert_eq!(known, Look::Running(life.clone()));
-    assert!(matches!(unknown, Look::Absent(reason) if reason.contains("Too many open files")));
+    assert_eq!(known, Probe::Running(life.clone()));
+    assert!(matches!(unknown, Probe::Absent(reason) if reason.contains("Too many open files")));
     assert!(signal.is_err());
     assert!(["file descriptors", "open files"].iter().any(|words| not_run(&run).contains(words)), "{run:?}");
     common::exited(&world.run("true").await);

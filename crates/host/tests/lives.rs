@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{PATIENCE, Started, World, eventually, exited, identity, is_dead, numbers, our_zombies, stat};
 use proctor_host::Leaf;
-use proctor_model::{BootId, CommandResult, Exit, Incarnation, Look, Signal};
+use proctor_model::{BootId, CommandResult, Exit, Incarnation, Probe, Signal};
 
 /// A daemon that leaves the tree of its command, writes its pid and waits for the file `go`.
 fn daemon(root: &Path, end: &str) -> String {
@@ -57,7 +57,7 @@ async fn many_lives_are_watched_together_and_each_end_is_told_once() {
     }
 
     let told = std::sync::Mutex::new(Vec::new());
-    let hear = |ended: proctor_host::Ended<&'static str>| {
+    let hear = |ended: proctor_host::Exited<&'static str>| {
         told.lock().unwrap().push((ended.name, ended.exit_now(), ended.life.pid));
     };
     let heard = eventually("two ends are told", || told.lock().unwrap().len() >= 2);
@@ -282,7 +282,7 @@ async fn the_facts_of_the_machine_are_there() {
     assert!(!facts.hostname.is_empty() && facts.os.contains("Linux") && !facts.arch.is_empty(), "{facts:?}");
     assert!(world.host.now() > Duration::ZERO);
     let look = world.host.look(&identity("x", &world.path("none")), None).await;
-    assert!(matches!(look, Look::Absent(_)));
+    assert!(matches!(look, Probe::Absent(_)));
 }
 
 #[tokio::test]

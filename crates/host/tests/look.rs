@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
 use common::{Started, World, eventually, identity, is_dead, is_root, numbers, stat};
-use proctor_model::Look;
+use proctor_model::Probe;
 use proctor_testkit::skip;
 
 #[tokio::test]
@@ -103,8 +103,8 @@ async fn a_directory_stands_for_a_file_named_after_the_process() {
     let slash = world.look("sleep", &world.path("")).await;
     let absent = world.absent("nginx", &world.path("missing/")).await;
 
-    assert!(matches!(plain, Look::Running(life) if life.pid == process.pid()));
-    assert!(matches!(slash, Look::Running(life) if life.pid == process.pid()));
+    assert!(matches!(plain, Probe::Running(life) if life.pid == process.pid()));
+    assert!(matches!(slash, Probe::Running(life) if life.pid == process.pid()));
     assert_eq!(absent, format!("no pid file {}", world.path("missing/nginx.pid").display()));
 }
 
@@ -181,8 +181,8 @@ async fn a_known_life_needs_no_name() {
     let known = world.host.look(&identity("renamed", &path), Some(&life)).await;
     let unknown = world.host.look(&identity("renamed", &path), Some(&earlier)).await;
 
-    assert_eq!(known, Look::Running(life));
-    assert!(matches!(unknown, Look::Absent(_)));
+    assert_eq!(known, Probe::Running(life));
+    assert!(matches!(unknown, Probe::Absent(_)));
 }
 
 #[tokio::test]
@@ -198,8 +198,8 @@ async fn a_file_that_cannot_be_read_does_not_make_a_known_life_absent() {
     drop(process);
     let dead = world.host.look(&identity("sleep", &unreadable), Some(&life)).await;
 
-    assert_eq!(alive, Look::Running(life));
-    assert!(matches!(dead, Look::Absent(reason) if reason.contains("cannot be opened")));
+    assert_eq!(alive, Probe::Running(life));
+    assert!(matches!(dead, Probe::Absent(reason) if reason.contains("cannot be opened")));
 }
 
 #[tokio::test]
@@ -273,8 +273,8 @@ async fn the_owners_of_file_and_process_are_compared_with_the_user() {
     chown(&path, Some(54321), None).unwrap();
     let other_file = world.absent("sleep", &path).await;
 
-    assert!(matches!(other_owner, Look::Absent(reason) if reason.ends_with("runs as root, not as nobody")));
-    assert!(matches!(no_user, Look::Absent(reason) if reason.contains("does not exist")));
+    assert!(matches!(other_owner, Probe::Absent(reason) if reason.ends_with("runs as root, not as nobody")));
+    assert!(matches!(no_user, Probe::Absent(reason) if reason.contains("does not exist")));
     assert!(other_file.contains("belongs to uid 54321"), "{other_file}");
 }
 
@@ -314,5 +314,5 @@ async fn a_pid_file_that_the_user_may_not_read_tells_nothing_about_itself() {
     assert_eq!(told, [hidden.as_slice(), &[missing]].concat(), "the last one in a directory that it may read");
     named.user = "root".parse().unwrap();
     fs::write(&path, process.pid().to_string()).unwrap();
-    assert!(matches!(world.host.look(&named, None).await, Look::Running(_)), "root's own pid file is private");
+    assert!(matches!(world.host.look(&named, None).await, Probe::Running(_)), "root's own pid file is private");
 }

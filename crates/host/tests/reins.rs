@@ -7,17 +7,17 @@ mod common;
 use std::time::Duration;
 
 use common::{PATIENCE, World, eventually, exited, is_dead, is_root, not_run, numbers, our_zombies};
-use proctor_host::Reins;
+use proctor_host::CommandHold;
 use proctor_model::{CommandResult, Exit, Incarnation};
 use proctor_testkit::skip;
 use tokio::sync::oneshot;
 
 /// Both ends of the reins of one command.
-fn reins() -> (Reins, oneshot::Receiver<Incarnation>, oneshot::Sender<()>, oneshot::Sender<()>) {
+fn reins() -> (CommandHold, oneshot::Receiver<Incarnation>, oneshot::Sender<()>, oneshot::Sender<()>) {
     let (begun, is_begun) = oneshot::channel();
     let (let_go, proceed) = oneshot::channel();
     let (ask, end) = oneshot::channel();
-    (Reins { begun, proceed, end }, is_begun, let_go, ask)
+    (CommandHold { begun, proceed, end }, is_begun, let_go, ask)
 }
 
 #[tokio::test]
@@ -129,8 +129,8 @@ async fn a_command_of_an_agent_before_is_waited_for_and_ended_in_time() {
     let unwanted = world.host.rejoin(&lives[2], PATIENCE, asked).await;
     let gone = world.host.rejoin(&lives[2], PATIENCE, oneshot::channel().1).await;
 
-    assert!(matches!(over.result, CommandResult::Exited(Exit::Code(0)) | CommandResult::Lost), "{over:?}");
+    assert!(matches!(over.result, CommandResult::Exited(Exit::Code(0)) | CommandResult::ExitUnknown), "{over:?}");
     assert_eq!((late.result, unwanted.result), (CommandResult::TimedOut, CommandResult::Cancelled));
-    assert!(matches!(gone.result, CommandResult::Exited(Exit::Signal(9)) | CommandResult::Lost), "{gone:?}");
+    assert!(matches!(gone.result, CommandResult::Exited(Exit::Signal(9)) | CommandResult::ExitUnknown), "{gone:?}");
     assert!(lives.iter().all(|life| is_dead(life.pid)));
 }

@@ -7,10 +7,11 @@ mod common;
 use std::time::Duration;
 
 use common::{World, eventually, exited, is_dead, kill_leaf, numbers};
-use proctor_host::{Cleared, Command, Leaf, Prefer};
-use proctor_model::{Incarnation, Remains};
+use proctor_host::{Command, Leaf, LeftoversResult, TrackingPreference};
+use proctor_model::{Incarnation, Leftovers};
 
-const METHODS: [Prefer; 3] = [Prefer::Best, Prefer::CgroupV1, Prefer::Descendants];
+const METHODS: [TrackingPreference; 3] =
+    [TrackingPreference::Best, TrackingPreference::CgroupV1, TrackingPreference::Descendants];
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A master that forks three workers by `script`, which write their pids; when its pid file is there all are.
@@ -30,9 +31,13 @@ async fn started(world: &World, leaf: &Leaf, name: &str, script: &str) -> (Incar
     (life, numbers(&pids))
 }
 
-fn remains_of(life: &Incarnation) -> Remains {
+fn remains_of(life: &Incarnation) -> Leftovers {
     // Its start command began a little earlier.
-    Remains { since: life.start_ticks.saturating_sub(20), launched: true, sessions: vec![(life.pid, life.start_ticks)] }
+    Leftovers {
+        since: life.start_ticks.saturating_sub(20),
+        launched: true,
+        sessions: vec![(life.pid, life.start_ticks)],
+    }
 }
 
 /// SIGKILL to the main process alone.
@@ -50,12 +55,12 @@ async fn the_workers_of_a_killed_master_are_ended() {
         kill_main(&world, &life).await;
         assert!(workers.iter().all(|pid| !is_dead(*pid)), "they outlive it");
 
-        let cleared = world.host.end_remains(&leaf, &remains_of(&life), GRACE).await.unwrap();
+        let cleared = world.host.clear_leftovers(&leaf, &remains_of(&life), GRACE).await.unwrap();
 
-        assert_eq!(cleared, Cleared { ended: 3, left: 0 }, "{method:?}");
+        assert_eq!(cleared, LeftoversResult { ended: 3, left: 0 }, "{method:?}");
         assert!(workers.into_iter().all(is_dead));
-        let again = world.host.end_remains(&leaf, &remains_of(&life), GRACE).await.unwrap();
-        assert_eq!(again, Cleared::default());
+        let again = world.host.clear_leftovers(&leaf, &remains_of(&life), GRACE).await.unwrap();
+        assert_eq!(again, LeftoversResult::default());
     }
 }
 
@@ -68,7 +73,7 @@ async fn workers_that_ignore_sigterm_or_have_left_the_session_are_killed() {
         let (life, _) = started(&world, &leaf, "deaf", script).await;
         kill_main(&world, &life).await;
 
-        let cleared = world.host.end_remains(&leaf, &remains_of(&life), Duration::from_millis(100)).await.unwrap();
+        let cleared = world.host.clear_leftovers(&leaf, &remains_of(&life), Duration::from_millis(100)).await.unwrap();
 
         assert!(cleared.ended >= 3 && cleared.left == 0, "{method:?}: {cleared:?}");
         assert_eq!(kill_leaf(&world.host, &leaf).await, 0, "{method:?}: something is left");
@@ -77,14 +82,14 @@ async fn workers_that_ignore_sigterm_or_have_left_the_session_are_killed() {
 
 #[tokio::test]
 async fn workers_that_have_overwritten_their_environment_are_known_by_their_session() {
-    let world = World::with_tracking(Prefer::Descendants);
+    let world = World::with_tracking(TrackingPreference::Descendants);
     let leaf = Leaf::of("remains:bare");
     let (life, workers) = started(&world, &leaf, "bare", "env -i /bin/sleep 1000").await;
     kill_main(&world, &life).await;
 
-    let cleared = world.host.end_remains(&leaf, &remains_of(&life), GRACE).await.unwrap();
+    let cleared = world.host.clear_leftovers(&leaf, &remains_of(&life), GRACE).await.unwrap();
 
-    assert_eq!(cleared, Cleared { ended: 3, left: 0 });
+    assert_eq!(cleared, LeftoversResult { ended: 3, left: 0 });
     assert!(workers.into_iter().all(is_dead));
 }
 
@@ -105,13 +110,13 @@ async fn what_is_older_and_what_it_has_forked_since_is_never_touched() {
             eventually("it is dead", || is_dead(life.pid) && workers.iter().copied().all(is_dead)).await;
         };
         let elders = numbers(&world.path("elder.workers"));
-        let remains = Remains { since: begun + 45, ..remains_of(&life) };
+        let remains = Leftovers { since: begun + 45, ..remains_of(&life) };
 
         let killed = world.host.kill_tree_in(&life, &leaf, remains.since).await.unwrap();
         eventually("the life is dead", || is_dead(life.pid) && workers.iter().copied().all(is_dead)).await;
-        let cleared = world.host.end_remains(&leaf, &remains, GRACE).await.unwrap();
+        let cleared = world.host.clear_leftovers(&leaf, &remains, GRACE).await.unwrap();
 
-        assert_eq!((killed, cleared), (4, Cleared::default()), "{method:?}");
+        assert_eq!((killed, cleared), (4, LeftoversResult::default()), "{method:?}");
         assert!(world.host.is_alive(&elder) && elders.iter().all(|pid| !is_dead(*pid)), "{method:?}");
         assert!(kill_leaf(&world.host, &leaf).await >= 4);
     }

@@ -8,11 +8,12 @@ use std::io::Write;
 use std::time::Duration;
 
 use common::{PATIENCE, Started, World, eventually, exited, is_dead, kill_leaf, numbers, stat};
-use proctor_host::{Command, Leaf, Method, Prefer, Sample, Sampler};
+use proctor_host::{Command, Leaf, Method, Sample, Sampler, TrackingPreference};
 use proctor_model::{BootId, Incarnation};
 use proctor_testkit::skip;
 
-const METHODS: [Prefer; 3] = [Prefer::Best, Prefer::CgroupV1, Prefer::Descendants];
+const METHODS: [TrackingPreference; 3] =
+    [TrackingPreference::Best, TrackingPreference::CgroupV1, TrackingPreference::Descendants];
 
 /// Hundredths of the machine that one thread can use.
 fn one_cpu() -> f64 {
@@ -196,7 +197,7 @@ async fn children_that_come_and_go_between_samples_count() {
 
 #[tokio::test]
 async fn who_belonged_once_belongs_until_its_end() {
-    let world = World::with_tracking(Prefer::Descendants);
+    let world = World::with_tracking(TrackingPreference::Descendants);
     let leaf = Leaf::of("test:stays");
     let (go, busy) = (world.path("go"), world.path("busy.pid"));
     let script = format!(
@@ -281,7 +282,7 @@ fn reuse(pid: i32) -> Option<Started> {
 
 #[tokio::test]
 async fn thousands_of_threads_do_not_make_a_sample_slow() {
-    let world = World::with_tracking(Prefer::Descendants);
+    let world = World::with_tracking(TrackingPreference::Descendants);
     let threads: Vec<_> = (0..4000).map_while(|_| parked().ok()).collect();
     // A pid file that names ourselves is refused, so the life is made by hand.
     let pid = i32::try_from(std::process::id()).unwrap();

@@ -266,7 +266,7 @@ pub struct Grant {
 /// Where something is done. A host that belongs to no business is in no business's scope; what
 /// concerns a host as a whole has no namespace; an agent id that nobody has is in no cloud area.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct AccessTarget<'a> {
     pub business: Option<u64>,
     pub cloud: Option<u32>,
     pub namespace: Option<&'a Namespace>,
@@ -274,15 +274,15 @@ pub struct Place<'a> {
 
 /// A set of places: the union of some scopes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct ScopeSet {
     pub everywhere: bool,
     pub businesses: BTreeSet<u64>,
     pub namespaces: BTreeSet<Namespace>,
     pub clouds: BTreeSet<u32>,
 }
 
-impl Places {
-    pub fn contains(&self, place: &Place<'_>) -> bool {
+impl ScopeSet {
+    pub fn contains(&self, place: &AccessTarget<'_>) -> bool {
         self.everywhere
             || place.business.is_some_and(|business| self.businesses.contains(&business))
             || place.cloud.is_some_and(|cloud| self.clouds.contains(&cloud))
@@ -317,11 +317,11 @@ impl Places {
 /// All that a caller may do, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
-    places: [Places; Class::ALL.len()],
+    places: [ScopeSet; Class::ALL.len()],
     /// Where any spec may be registered.
-    unbounded: Places,
+    unbounded: ScopeSet,
     /// Where some specs may be.
-    bounded: Vec<(Places, Bounds)>,
+    bounded: Vec<(ScopeSet, Bounds)>,
 }
 
 impl Permissions {
@@ -343,7 +343,7 @@ impl Permissions {
         if grant.bounds.is_unbounded() {
             return self.unbounded.add(&grant.scope, sets);
         }
-        let mut places = Places::default();
+        let mut places = ScopeSet::default();
         places.add(&grant.scope, sets);
         self.bounded.push((places, grant.bounds.clone()));
     }
@@ -356,11 +356,11 @@ impl Permissions {
     }
 
     /// Where the class is allowed.
-    pub fn places(&self, class: Class) -> &Places {
+    pub fn places(&self, class: Class) -> &ScopeSet {
         &self.places[class as usize]
     }
 
-    pub fn allows(&self, class: Class, place: &Place<'_>) -> bool {
+    pub fn allows(&self, class: Class, place: &AccessTarget<'_>) -> bool {
         self.places(class).contains(place)
     }
 
@@ -368,7 +368,7 @@ impl Permissions {
     /// is not here.
     pub fn bounded(&self) -> impl Iterator<Item = (Vec<Scope>, &Bounds)> {
         let free = self.unbounded.scopes();
-        let rest = move |places: &Places| -> Vec<Scope> {
+        let rest = move |places: &ScopeSet| -> Vec<Scope> {
             places.scopes().into_iter().filter(|scope| !free.contains(scope)).collect()
         };
         let is_everywhere = self.unbounded.everywhere;
@@ -377,13 +377,13 @@ impl Permissions {
     }
 
     /// Whether any spec may be registered there.
-    pub fn registers_unbounded(&self, place: &Place<'_>) -> bool {
+    pub fn registers_unbounded(&self, place: &AccessTarget<'_>) -> bool {
         self.unbounded.contains(place)
     }
 
     /// Whether this spec may be registered there: one grant must allow `register` and admit the spec. Says what
     /// is outside the first grant that covers the place.
-    pub fn admit(&self, place: &Place<'_>, spec: &Spec) -> Result<(), FieldError> {
+    pub fn admit(&self, place: &AccessTarget<'_>, spec: &Spec) -> Result<(), FieldError> {
         if self.registers_unbounded(place) {
             return Ok(());
         }

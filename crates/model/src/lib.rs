@@ -17,9 +17,9 @@ mod ids;
 mod incarnation;
 mod key;
 mod labels;
+mod leftovers;
 mod operation;
 mod pool;
-mod remains;
 mod report;
 #[cfg(any(test, feature = "test-support"))]
 pub mod samples;
@@ -27,7 +27,8 @@ mod spec;
 mod status;
 
 pub use access::{
-    Bounds, Class, Classes, Grant, Permissions, Place, Places, Role, RoleName, Scope, Subject, check_person_name,
+    AccessTarget, Bounds, Class, Classes, Grant, Permissions, Role, RoleName, Scope, ScopeSet, Subject,
+    check_person_name,
 };
 pub use code::{CODES, Code, CodeEntry};
 pub use event::{
@@ -40,12 +41,12 @@ pub use ids::{AgentId, OperationId, TaskId};
 pub use incarnation::{BootId, Incarnation};
 pub use key::{Namespace, ProcessKey, ProcessName};
 pub use labels::Labels;
+pub use leftovers::Leftovers;
 pub use operation::{OperationKind, Outcome};
 pub use pool::{POOL_LABEL, Pool, PoolId, PoolLimits, Weight};
-pub use remains::Remains;
-pub use report::{CommandEnd, CommandResult, Exit, Look, Signal};
+pub use report::{CommandExit, CommandResult, Exit, Probe, Signal};
 pub use spec::{
     AbsolutePath, CommandLine, ConfigFile, Control, CronRule, HealthPolicy, Identity, LABELS_MAX, Lifetime, Limits,
-    Ownership, PathText, Percent, Period, Policy, ProcName, SPEC_BYTES_MAX, Seconds, Spec, SpecHash, UserName,
+    Ownership, Percent, Period, Policy, ProcName, SPEC_BYTES_MAX, Seconds, Spec, SpecHash, UncheckedPath, UserName,
 };
 pub use status::{EVICTED_REASON, Phase, Snapshot, Usage};

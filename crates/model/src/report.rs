@@ -6,7 +6,7 @@ use crate::Incarnation;
 
 /// The answer to "is it there?".
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum Probe {
     Running(Incarnation),
     /// Its pid file names a process that is dead, with the reason for people.
     Dead {
@@ -43,16 +43,16 @@ pub enum CommandResult {
     /// Killed with its tree, because it was no longer wanted.
     Cancelled,
     /// It ended, and nobody could see how: the agent was away, and the kernel does not tell.
-    Lost,
+    ExitUnknown,
     /// Never ran, because too many others did; it may be tried again soon.
-    Postponed,
+    NoSlot,
     /// Never ran, with the reason: unknown user, missing setup_path, no more processes.
-    NotRun(String),
+    NotStarted(String),
 }
 
 /// The end of a command: how, and what it printed (bounded, head and tail).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandEnd {
+pub struct CommandExit {
     pub result: CommandResult,
     pub output: String,
 }

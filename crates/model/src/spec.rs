@@ -49,8 +49,8 @@ pub struct Identity {
     /// Its pid file; a directory stands for `<pid_path>/<proc_name>.pid`.
     pub pid_path: AbsolutePath,
     /// Kept and shown; nothing is read there.
-    pub config_path: Option<PathText>,
-    pub log_path: Option<PathText>,
+    pub config_path: Option<UncheckedPath>,
+    pub log_path: Option<UncheckedPath>,
     pub user: UserName,
     pub index_key: String,
 }
@@ -231,7 +231,7 @@ impl Spec {
     pub fn instance(&self, number: u32) -> Result<Self, FieldError> {
         let text = number.to_string();
         let path = |path: &AbsolutePath| path.as_str().replace(INSTANCE, &text).parse::<AbsolutePath>();
-        let shown = |path: &PathText| path.as_str().replace(INSTANCE, &text).parse::<PathText>();
+        let shown = |path: &UncheckedPath| path.as_str().replace(INSTANCE, &text).parse::<UncheckedPath>();
         let line = |line: &Option<CommandLine>| match line {
             Some(line) => line.as_str().replace(INSTANCE, &text).parse::<CommandLine>().map(Some),
             None => Ok(None),
@@ -300,11 +300,11 @@ impl AbsolutePath {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(value_type = String))]
 #[serde(try_from = "String")]
-pub struct PathText(Box<str>);
+pub struct UncheckedPath(Box<str>);
 
-text_type!(PathText);
+text_type!(UncheckedPath);
 
-impl PathText {
+impl UncheckedPath {
     fn parse(text: String) -> Result<Self, FieldError> {
         check_text("", &text, PATH_BYTES_MAX)?;
         if text.len() > PATH_BYTES_MAX {
@@ -314,7 +314,7 @@ impl PathText {
     }
 }
 
-impl From<AbsolutePath> for PathText {
+impl From<AbsolutePath> for UncheckedPath {
     fn from(path: AbsolutePath) -> Self {
         Self(path.0)
     }
@@ -525,11 +525,11 @@ mod tests {
     #[test]
     fn a_path_that_is_only_shown_may_be_relative() {
         for good in ["../etc/nginx.conf", "etc", "/data/etc", r"C:\nginx\nginx.conf"] {
-            assert_eq!(good.parse::<PathText>().unwrap().as_str(), good);
+            assert_eq!(good.parse::<UncheckedPath>().unwrap().as_str(), good);
         }
-        assert!("".parse::<PathText>().is_err());
-        assert!("a\nb".parse::<PathText>().is_err());
-        assert!("x".repeat(PATH_BYTES_MAX + 1).parse::<PathText>().is_err());
+        assert!("".parse::<UncheckedPath>().is_err());
+        assert!("a\nb".parse::<UncheckedPath>().is_err());
+        assert!("x".repeat(PATH_BYTES_MAX + 1).parse::<UncheckedPath>().is_err());
     }
 
     #[test]

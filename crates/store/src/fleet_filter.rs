@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use proctor_model::{AgentId, Place, Places};
+use proctor_model::{AccessTarget, AgentId, ScopeSet};
 
 use crate::{Fleet, FleetHost, FleetProcess, FleetSpec, Health, ProcessQuery, SpecNumber};
 
@@ -29,14 +29,14 @@ impl<'a> FleetFilter<'a> {
     pub fn new(fleet: &Fleet, query: &'a ProcessQuery) -> Self {
         let text = query.text.as_ref().map(|text| text.to_ascii_lowercase());
         let has_text = |within: &str| text.as_ref().is_none_or(|text| within.to_ascii_lowercase().contains(&**text));
-        let everywhere = Places { everywhere: true, ..Places::default() };
+        let everywhere = ScopeSet { everywhere: true, ..ScopeSet::default() };
         let places = query.places.as_ref().unwrap_or(&everywhere);
         let agents: Option<HashSet<&AgentId>> = query.agents.as_ref().map(|agents| agents.iter().collect());
         let businesses: Option<BTreeSet<u64>> =
             query.businesses.as_ref().map(|businesses| businesses.iter().copied().collect());
         let host = |host: &FleetHost| {
             let site = &host.site;
-            let place = Place { business: site.business, cloud: Some(site.key.cloud), namespace: None };
+            let place = AccessTarget { business: site.business, cloud: Some(site.key.cloud), namespace: None };
             Verdict {
                 is_meant: agents.as_ref().is_none_or(|agents| agents.contains(&site.agent))
                     && businesses.as_ref().is_none_or(|wanted| site.business.is_some_and(|id| wanted.contains(&id)))

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use proctor_model::{
-    AgentId, HostFacts, HostKey, Labels, Lifetime, Namespace, Phase, Places, Pool, ProcessKey, ProcessName, Snapshot,
+    AgentId, HostFacts, HostKey, Labels, Lifetime, Namespace, Phase, Pool, ProcessKey, ProcessName, ScopeSet, Snapshot,
     Spec,
 };
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,7 @@ pub struct HostQuery {
     pub cloud: Option<u32>,
     pub online: Option<bool>,
     /// Only what lies in one of these as a whole: what the caller may see.
-    pub places: Option<Places>,
+    pub places: Option<ScopeSet>,
     /// Only what is sorted behind it.
     pub after: Option<HostKey>,
     pub limit: Option<u32>,
@@ -115,7 +115,7 @@ pub struct ProcessQuery {
     pub businesses: Option<Vec<u64>>,
     pub cloud: Option<u32>,
     /// Only what lies in one of these: what the caller may see.
-    pub places: Option<Places>,
+    pub places: Option<ScopeSet>,
     /// All of them hold.
     pub labels: Vec<LabelTerm>,
     /// As last observed; one that was never observed is [`Phase::Unknown`].

@@ -21,12 +21,12 @@ impl Driver {
             }
         }
         wanted.retain(|operation| !self.outcomes.contains_key(operation));
-        for (key, operation) in self.owner.take_arrived(&wanted) {
+        for (key, operation) in self.admission.take_waiting(&wanted) {
             self.end_unbegun(Some(&key), operation);
         }
-        let inspected: Vec<OperationId> = self.inspecting.intersection(&wanted).copied().collect();
+        let inspected: Vec<OperationId> = self.status_queries.intersection(&wanted).copied().collect();
         for operation in inspected {
-            self.inspecting.remove(&operation);
+            self.status_queries.remove(&operation);
             self.end_unbegun(None, operation);
         }
         let is_wanted = |operation: &OperationId| wanted.contains(&operation.whole());
@@ -36,7 +36,7 @@ impl Driver {
         }
         for (key, operation) in found {
             tracing::info!(process = %key, %operation, "operation cancelled");
-            self.feed(&key, Event::Cancelled { operation });
+            self.dispatch_event(&key, Event::Cancelled { operation });
         }
     }
 

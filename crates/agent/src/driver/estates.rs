@@ -3,10 +3,10 @@
 //! Promised: the next process of that name knows of them, also after a restart of the agent, for as long as
 //! something of them is there. Absent: ending anything; the machine of the next one decides that.
 
-use proctor_model::{ProcessKey, Remains};
+use proctor_model::{Leftovers, ProcessKey};
 use proctor_supervise::{Elder, Process};
 
-use super::limits::leaf_of;
+use super::limits::cgroup_name;
 use super::{Driver, Input};
 
 impl Driver {
@@ -39,7 +39,7 @@ impl Driver {
         self.tasks.spawn("settle estates", async move {
             for (key, elder) in over {
                 let remains = remains_of(&elder);
-                if host.count_remains(&leaf_of(&key), &remains).await.is_ok_and(|count| count == 0) {
+                if host.count_remains(&cgroup_name(&key), &remains).await.is_ok_and(|count| count == 0) {
                     let _ = inbox.send(Input::EstateSettled(key, elder)).await;
                 }
             }
@@ -54,16 +54,16 @@ impl Driver {
     }
 }
 
-fn remains_of(elder: &Elder) -> Remains {
-    Remains { since: elder.since, launched: elder.launched, sessions: Vec::new() }
+fn remains_of(elder: &Elder) -> Leftovers {
+    Leftovers { since: elder.since, launched: elder.launched, sessions: Vec::new() }
 }
 
 /// What is left of a process, and of the one of its name before it.
-pub(super) fn with_elder(remains: Option<Remains>, elder: Option<&Elder>) -> Option<Remains> {
+pub(super) fn with_elder(remains: Option<Leftovers>, elder: Option<&Elder>) -> Option<Leftovers> {
     match (remains, elder.map(remains_of)) {
         (Some(own), Some(older)) => {
             let (since, launched) = (own.since.min(older.since), own.launched && older.launched);
-            Some(Remains { since, launched, sessions: own.sessions })
+            Some(Leftovers { since, launched, sessions: own.sessions })
         }
         (own, older) => own.or(older),
     }

@@ -11,14 +11,14 @@ use proctor_model::{Code, OperationId, Outcome, Phase, ProcessKey, Snapshot, Spe
 use proctor_supervise::{Event, Instance, Process, Request};
 
 use super::Driver;
-use super::report::Usages;
+use super::reports::UsageSource;
 
 /// What a command is told about itself.
 const INSTANCE_VARIABLE: &str = "PROCTOR_INSTANCE";
 
 /// The parts of one operation.
 #[derive(Debug)]
-pub(super) struct Gathering {
+pub(super) struct InstanceOutcomes {
     /// None: under way.
     parts: BTreeMap<u32, Option<Outcome>>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Gathering {
 impl Driver {
     pub(super) async fn operate_instances(&mut self, key: &ProcessKey, request: Request) {
         let Request { operation, kind, spec: Some(spec), expires } = request else { return };
-        if self.gathering.contains_key(&operation) {
+        if self.instance_outcomes.contains_key(&operation) {
             return; // delivered again
         }
         let mut parts = BTreeMap::new();
@@ -43,30 +43,30 @@ impl Driver {
                 };
                 let of_key = self.make_instance(key, number, &of_instance);
                 let request = Request { operation: part, kind, spec: Some(of_instance), expires };
-                self.feed(&of_key, Event::Requested(request));
+                self.dispatch_event(&of_key, Event::Requested(request));
             }
             parts.insert(number, outcome);
         }
-        self.gathering.insert(operation, Gathering { parts });
-        self.finish_gathered(operation);
+        self.instance_outcomes.insert(operation, InstanceOutcomes { parts });
+        self.finish_instances(operation);
     }
 
     /// A part has ended; the whole ends with the last one. Without a gathering (the agent has just
     /// restarted) the ledger keeps the part until the operation is delivered again.
-    pub(super) fn gather(&mut self, part: OperationId, outcome: Outcome) {
+    pub(super) fn collect_instance_outcome(&mut self, part: OperationId, outcome: Outcome) {
         let whole = part.whole();
-        if let Some(gathering) = self.gathering.get_mut(&whole) {
+        if let Some(gathering) = self.instance_outcomes.get_mut(&whole) {
             gathering.parts.insert(part.part, Some(outcome));
-            self.finish_gathered(whole);
+            self.finish_instances(whole);
         }
     }
 
-    fn finish_gathered(&mut self, whole: OperationId) {
-        let is_complete = |gathering: &Gathering| gathering.parts.values().all(Option::is_some);
-        if !self.gathering.get(&whole).is_some_and(is_complete) {
+    fn finish_instances(&mut self, whole: OperationId) {
+        let is_complete = |gathering: &InstanceOutcomes| gathering.parts.values().all(Option::is_some);
+        if !self.instance_outcomes.get(&whole).is_some_and(is_complete) {
             return;
         }
-        if let Some(gathering) = self.gathering.remove(&whole) {
+        if let Some(gathering) = self.instance_outcomes.remove(&whole) {
             let parts = gathering.parts.into_iter().filter_map(|(number, outcome)| Some((number, outcome?)));
             self.finish(whole, joined(&parts.collect::<Vec<_>>()));
         }
@@ -107,12 +107,12 @@ impl Driver {
             self.processes.instances_of(key).map(|process| process.key().clone()).collect();
         others.extend(self.processes.get(key).map(|process| process.key().clone()));
         for other in others.into_iter().filter(|other| !covered.contains(other)) {
-            self.feed(&other, Event::Forgotten);
+            self.dispatch_event(&other, Event::Unregistered);
         }
     }
 
     /// What the server is told: an instance speaks for all of them.
-    pub(super) fn observation_of(&self, process: &Process, usages: &dyn Usages) -> (ProcessKey, Snapshot) {
+    pub(super) fn observation_of(&self, process: &Process, usages: &dyn UsageSource) -> (ProcessKey, Snapshot) {
         let Some(instance) = process.instance() else {
             return (process.key().clone(), self.snapshot_of(process, usages.of(process)));
         };

@@ -10,8 +10,8 @@ use std::time::Duration;
 use proctor_host::{Host, Leaf, Sampler};
 use proctor_model::{Incarnation, Limits, Namespace, Pool, PoolId, ProcessKey};
 use proctor_supervise::{
-    Breach, Excess, LimitJudge, Member, PoolAction, PoolEvent, PoolMachine, PoolWarning, Process, Ranked, Resource,
-    Sample, Time, is_member,
+    Breach, LimitBreach, LimitJudge, Member, PoolAction, PoolEvent, PoolMachine, PoolWarning, Process, Ranked,
+    Resource, Sample, Time, is_member,
 };
 
 use super::processes::Processes;
@@ -19,16 +19,16 @@ use super::processes::Processes;
 /// Descriptors are counted this often: counting costs more than all the rest.
 const DESCRIPTORS_PERIOD: Duration = Duration::from_secs(30);
 /// Samples that are in no hurry come together: to wake up costs more than to measure.
-const TOGETHER: Duration = Duration::from_secs(1);
+const SAMPLE_BATCH: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct Watchman {
+pub(super) struct LimitMonitor {
     sampler: Sampler,
     /// Those that were sampled, or are about to be, in their present life.
     watched: HashMap<ProcessKey, Watched>,
     /// By the time of their next sample; whoever is due at another time by now is passed over.
     due: BTreeMap<Time, Vec<ProcessKey>>,
-    pools: BTreeMap<(Namespace, PoolId), Pooled>,
+    pools: BTreeMap<(Namespace, PoolId), MonitoredPool>,
     /// What pools had to say between two turns.
     said: Vec<Verdict>,
 }
@@ -42,7 +42,7 @@ struct Watched {
 }
 
 #[derive(Debug)]
-struct Pooled {
+struct MonitoredPool {
     machine: PoolMachine,
     due: Time,
 }
@@ -52,7 +52,7 @@ struct Pooled {
 pub(super) enum Verdict {
     Exceeded {
         key: ProcessKey,
-        excess: Excess,
+        excess: LimitBreach,
     },
     Descriptors {
         key: ProcessKey,
@@ -67,7 +67,7 @@ pub(super) enum Verdict {
     },
 }
 
-impl Watchman {
+impl LimitMonitor {
     pub(super) fn new(host: &Host, pools: &[Pool], now: Time) -> Self {
         let mut watchman = Self {
             sampler: host.sampler(),
@@ -127,11 +127,11 @@ impl Watchman {
                 pooled.due = now;
                 self.tell_pool(&name, now, PoolEvent::Changed(pool.limits));
             }
-            None => drop(self.pools.insert(name, Pooled { machine: PoolMachine::new(pool), due: now })),
+            None => drop(self.pools.insert(name, MonitoredPool { machine: PoolMachine::new(pool), due: now })),
         }
     }
 
-    /// When [`Watchman::turn`] has something to do.
+    /// When [`LimitMonitor::turn`] has something to do.
     pub(super) fn next(&self) -> Option<Time> {
         let of_process = self.due.keys().next().copied();
         let of_pool = self.pools.values().filter(|pooled| pooled.has_limits()).map(|pooled| pooled.due).min();
@@ -201,7 +201,7 @@ impl Watchman {
         self.watch(process, now)?;
         let watched = self.watched.get_mut(key)?;
         if !self.sampler.is_tracked(&watched.life)
-            && !self.sampler.track_in(&watched.life, &leaf_of(key), process.since())
+            && !self.sampler.track_in(&watched.life, &cgroup_name(key), process.since())
         {
             self.set_due(key, now + Duration::from_secs(1));
             return None;
@@ -221,7 +221,7 @@ impl Watchman {
         let may_end = process.may_be_evicted() || process.is_being_evicted();
         let breach = watched.judge.judge(limits, sample).filter(|_| may_end);
         if let Some(breach) = breach {
-            let excess = Excess { life: watched.life.clone(), breach, pool: None, ranking: String::new() };
+            let excess = LimitBreach { life: watched.life.clone(), breach, pool: None, ranking: String::new() };
             verdicts.push(Verdict::Exceeded { key: key.clone(), excess });
         }
         if let (true, Some(open), Some(limit)) = (watched.judge.fd_warning(limits), sample.fds, limits.fd) {
@@ -229,7 +229,7 @@ impl Watchman {
         }
         let wait = watched.judge.next_sample(limits, now);
         match has_limits(limits) {
-            true => self.set_due(key, in_company(now + wait, wait)),
+            true => self.set_due(key, align_to_batch(now + wait, wait)),
             false => self.clear_due(key), // only its pools want to know
         }
         Some(sample)
@@ -253,7 +253,7 @@ impl Watchman {
             PoolAction::Kill { victim, resource, usage, limit, ranking } => {
                 let life = self.watched.get(&victim)?.life.clone();
                 let breach = Breach { resource, usage, limit };
-                let excess = Excess { life, breach, pool: Some(pool.id.clone()), ranking: ranking_text(&ranking) };
+                let excess = LimitBreach { life, breach, pool: Some(pool.id.clone()), ranking: ranking_text(&ranking) };
                 Some(Verdict::Exceeded { key: victim, excess })
             }
             PoolAction::WouldKill { victim, resource, usage, limit, ranking } => {
@@ -273,7 +273,7 @@ impl Watchman {
     }
 }
 
-impl Pooled {
+impl MonitoredPool {
     fn has_limits(&self) -> bool {
         let limits = &self.machine.pool().limits;
         limits.cpu.get() > 0.0 || limits.memory.get() > 0.0
@@ -281,12 +281,12 @@ impl Pooled {
 }
 
 /// A sample after a long wait is taken a little earlier, with others.
-fn in_company(at: Time, wait: Duration) -> Time {
-    if wait > TOGETHER * 2 { at.rounded_down(TOGETHER) } else { at }
+fn align_to_batch(at: Time, wait: Duration) -> Time {
+    if wait > SAMPLE_BATCH * 2 { at.rounded_down(SAMPLE_BATCH) } else { at }
 }
 
 /// The cgroup of a process, where there are cgroups.
-pub(super) fn leaf_of(key: &ProcessKey) -> Leaf {
+pub(super) fn cgroup_name(key: &ProcessKey) -> Leaf {
     Leaf::of(&format!("{}\0{}", key.namespace, key.name))
 }
 

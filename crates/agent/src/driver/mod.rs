@@ -3,50 +3,50 @@
 //! A turn takes what has arrived, lets the machines handle it, writes what must not be forgotten, and
 //! acts; see [`turn`] for what has to be written when.
 
-mod act;
+mod admission;
 mod cancel;
-mod configs;
+mod commit;
+mod config_files;
 mod estates;
-mod holders;
+mod execute;
+mod inspect;
 mod instances;
 mod limits;
 mod notices;
-mod owner;
+mod pid_files;
 mod processes;
-mod queues;
-mod report;
+mod reports;
 mod schedules;
-mod status;
+mod slots;
 #[cfg(test)]
 mod tests;
-mod turn;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use proctor_host::{Ends, Host};
+use proctor_host::{ExitWatcher, Host};
 use proctor_model::{
-    Code, CommandLine, Incarnation, Look, OperationId, OperationKind, Outcome, ProcessKey, Spec, Usage,
+    Code, CommandLine, Incarnation, OperationId, OperationKind, Outcome, Probe, ProcessKey, Spec, Usage,
 };
 use proctor_runtime::{Tasks, clock};
 use proctor_supervise::{Elder, Event, Process, Request, Time};
 use proctor_wire::{Assign, FromAgent, FromServer};
 use tokio::sync::mpsc;
 
-use act::Attached;
-use configs::{Checked, Configs};
-use holders::Holders;
-use instances::Gathering;
-use limits::{Verdict, Watchman};
-use owner::Owner;
+use admission::Admission;
+use config_files::{Checked, ConfigMonitor};
+use execute::CommandHandle;
+use instances::InstanceOutcomes;
+use limits::{LimitMonitor, Verdict};
+use pid_files::PidFileClaims;
 use processes::Processes;
-use queues::Queues;
-use report::Reports;
+use reports::Reports;
 use schedules::{Clocks, Plan, Schedules};
+use slots::CommandSlots;
 
-use crate::ledger::{Batch, Ledger, Memory};
+use crate::ledger::{Ledger, LedgerBatch, LedgerState};
 use crate::policy::PolicyFile;
 use crate::spool::EventSpool;
 
@@ -73,7 +73,7 @@ pub(crate) enum Input {
     /// A status query is answered.
     Inspected {
         operation: OperationId,
-        looks: Vec<(ProcessKey, Look)>,
+        looks: Vec<(ProcessKey, Probe)>,
         outcome: Box<Outcome>,
     },
     /// What `line`, a version command, said of that life.
@@ -108,7 +108,7 @@ pub(crate) fn inbox() -> (Inbox, mpsc::Receiver<Input>) {
 pub(crate) struct Driver {
     host: Host,
     /// Of the present lives.
-    ends: Arc<Ends<ProcessKey>>,
+    ends: Arc<ExitWatcher<ProcessKey>>,
     ledger: Ledger,
     inbox: Inbox,
     tasks: Tasks,
@@ -116,26 +116,26 @@ pub(crate) struct Driver {
     timers: BTreeSet<(Time, ProcessKey)>,
     timer_of: HashMap<ProcessKey, Time>,
     /// Touched in this turn.
-    touched: HashSet<ProcessKey>,
-    batch: Batch,
+    dirty: HashSet<ProcessKey>,
+    batch: LedgerBatch,
     /// What an earlier turn could not write.
-    owed: Option<Box<Batch>>,
+    unwritten_batch: Option<Box<LedgerBatch>>,
     generation: u64,
-    seen: Arc<AtomicU64>,
-    watchman: Watchman,
+    seen_generation: Arc<AtomicU64>,
+    limits: LimitMonitor,
     schedules: Schedules,
-    owner: Owner,
-    holders: Holders,
-    configs: Configs,
+    admission: Admission,
+    pid_files: PidFileClaims,
+    configs: ConfigMonitor,
     events: EventSpool,
     /// Outcomes that the server has not acknowledged.
     outcomes: BTreeMap<OperationId, Outcome>,
     /// Operations on processes of several instances, whose parts are under way.
-    gathering: HashMap<OperationId, Gathering>,
+    instance_outcomes: HashMap<OperationId, InstanceOutcomes>,
     /// Those of them that the link had no room for.
     waiting: BTreeSet<OperationId>,
     /// Status queries under way.
-    inspecting: HashSet<OperationId>,
+    status_queries: HashSet<OperationId>,
     versions: HashMap<ProcessKey, (Incarnation, String)>,
     reports: Reports,
     /// When what may wait is written and told.
@@ -143,13 +143,13 @@ pub(crate) struct Driver {
     /// When it has been quiet for long enough to give memory back.
     quiet_at: Option<Time>,
     link: Option<mpsc::Sender<FromAgent>>,
-    queues: Queues,
+    queues: CommandSlots,
     /// Processes whose cgroup may be there; removed when it is empty and they rest.
-    leaves: HashSet<ProcessKey>,
+    cgroups: HashSet<ProcessKey>,
     /// What is known of forgotten processes.
     estates: BTreeMap<ProcessKey, Elder>,
     /// The command of each process that has one running.
-    attached: HashMap<ProcessKey, Attached>,
+    commands: HashMap<ProcessKey, CommandHandle>,
     turns: Arc<AtomicU64>,
     seed: u64,
 }
@@ -160,7 +160,7 @@ impl Driver {
         host: Host,
         policy: Arc<PolicyFile>,
         ledger: Ledger,
-        mut memory: Memory,
+        mut memory: LedgerState,
         inbox: Inbox,
         tasks: Tasks,
     ) -> Result<Self, proctor_host::Error> {
@@ -175,30 +175,30 @@ impl Driver {
             processes: Processes::default(),
             timers: BTreeSet::new(),
             timer_of: HashMap::new(),
-            touched: HashSet::new(),
-            owed: None,
-            batch: Batch { boot: Some(host.boot_id().clone()), ..Batch::default() },
+            dirty: HashSet::new(),
+            unwritten_batch: None,
+            batch: LedgerBatch { boot: Some(host.boot_id().clone()), ..LedgerBatch::default() },
             generation: memory.generation,
-            seen: Arc::new(memory.generation.into()),
-            watchman: Watchman::new(&host, &memory.pools, now),
+            seen_generation: Arc::new(memory.generation.into()),
+            limits: LimitMonitor::new(&host, &memory.pools, now),
             schedules: Schedules::default(),
-            owner: Owner::new(host.clone(), policy),
-            holders: Holders::default(),
-            configs: Configs::default(),
+            admission: Admission::new(host.clone(), policy),
+            pid_files: PidFileClaims::default(),
+            configs: ConfigMonitor::default(),
             events: EventSpool::new(&mut memory, same_boot, clock::unix_millis()),
             outcomes: memory.outcomes.into_iter().filter(|(operation, _)| operation.part == 0).collect(),
-            gathering: HashMap::new(),
+            instance_outcomes: HashMap::new(),
             waiting: BTreeSet::new(),
-            inspecting: HashSet::new(),
+            status_queries: HashSet::new(),
             versions: HashMap::new(),
             reports: Reports::default(),
             flush_at: None,
             quiet_at: None,
             link: None,
-            queues: Queues::default(),
-            leaves: memory.estates.keys().cloned().collect(),
+            queues: CommandSlots::default(),
+            cgroups: memory.estates.keys().cloned().collect(),
             estates: BTreeMap::new(),
-            attached: HashMap::new(),
+            commands: HashMap::new(),
             turns: Arc::default(),
             seed,
             host,
@@ -221,9 +221,9 @@ impl Driver {
         for (key, record) in memory.processes {
             let request = unfinished.remove(&key);
             let process = Process::restore(now, key.clone(), record, same_boot, request, seed);
-            driver.touched.insert(key.clone());
-            driver.leaves.insert(key.clone());
-            driver.holders.follow(&process);
+            driver.dirty.insert(key.clone());
+            driver.cgroups.insert(key.clone());
+            driver.pid_files.follow(&process);
             driver.processes.insert(process);
         }
         for (key, request) in unfinished {
@@ -239,16 +239,16 @@ impl Driver {
     }
 
     pub(crate) fn seen_generation(&self) -> Arc<AtomicU64> {
-        self.seen.clone()
+        self.seen_generation.clone()
     }
 
     pub(crate) async fn run(mut self, mut inputs: mpsc::Receiver<Input>) {
         let mut report = tokio::time::interval(REPORT_PERIOD);
         let mut turn = Vec::with_capacity(TURN_MAX);
-        self.hear_ends();
+        self.watch_exits();
         self.sweep_outputs();
         loop {
-            self.end_turn();
+            self.finish_turn();
             self.turns.fetch_add(1, Ordering::Relaxed);
             let wait = self.until_next_timer();
             tokio::select! {
@@ -256,7 +256,7 @@ impl Driver {
                 () = tokio::time::sleep(wait) => {}
                 _ = report.tick() => {
                     self.measure_all();
-                    self.release_leaves();
+                    self.remove_idle_cgroups();
                     self.settle_estates();
                 }
             }
@@ -275,9 +275,9 @@ impl Driver {
         match input {
             Input::Machine(key, event) => {
                 if let Event::CommandEnded { ticket, .. } = &event {
-                    self.let_end(&key, *ticket);
+                    self.drop_command(&key, *ticket);
                 }
-                self.feed(&key, event);
+                self.dispatch_event(&key, event);
             }
             Input::Server(message) => self.hear(message).await,
             Input::Connected(link) => {
@@ -297,22 +297,22 @@ impl Driver {
             }
             Input::Inspected { operation, looks, outcome } => {
                 for (key, look) in looks {
-                    self.feed(&key, Event::Noticed(look));
+                    self.dispatch_event(&key, Event::Observed(look));
                 }
-                if !self.inspecting.remove(&operation) {
+                if !self.status_queries.remove(&operation) {
                     return; // cancelled meanwhile
                 }
                 self.outcomes.insert(operation, (*outcome).clone());
                 self.send(FromAgent::Outcome { operation, outcome: *outcome });
             }
-            Input::LeafReleased(key) => drop(self.leaves.remove(&key)),
+            Input::LeafReleased(key) => drop(self.cgroups.remove(&key)),
             Input::EstateSettled(key, elder) => self.estate_settled(key, &elder),
             Input::Version { key, life, line, version } => {
                 let process = self.processes.get(&key);
                 if process.is_some_and(|process| process.spec().control.version.as_ref() == Some(&line)) {
                     self.versions.insert(key.clone(), (life, version));
                     self.reports.forget(&key);
-                    self.touched.insert(key);
+                    self.dirty.insert(key);
                 }
             }
             Input::Admitted { key, operation, verdict } => self.admitted(key, operation, verdict).await,
@@ -341,7 +341,7 @@ impl Driver {
             FromServer::AssignPools { pools } => {
                 for (generation, pool) in pools {
                     self.see(generation);
-                    self.watchman.set_pool(pool.clone(), self.now());
+                    self.limits.set_pool(pool.clone(), self.now());
                     self.batch.pools.push(pool);
                 }
             }
@@ -408,11 +408,11 @@ impl Driver {
     fn assign_spec(&mut self, key: &ProcessKey, spec: Arc<Spec>, managed: bool, registered_at: i64) {
         let before = self.processes.get(key).map(|process| process.spec().clone());
         let is_asked_otherwise = before.is_some_and(|before| before.control.version != spec.control.version);
-        self.feed(key, Event::Assigned { spec, managed, registered_at });
+        self.dispatch_event(key, Event::Assigned { spec, managed, registered_at });
         if is_asked_otherwise {
             self.versions.remove(key);
             if let Some(life) = self.processes.get(key).and_then(|process| process.life().cloned()) {
-                self.learn_version(key, &life);
+                self.query_version(key, &life);
             }
         }
     }
@@ -424,13 +424,13 @@ impl Driver {
         }
     }
 
-    fn feed(&mut self, key: &ProcessKey, event: Event) {
-        let event = self.unless_anothers(key, event);
+    fn dispatch_event(&mut self, key: &ProcessKey, event: Event) {
+        let event = self.ignore_foreign_pid(key, event);
         let now = self.now();
         if let Some(process) = self.processes.get_mut(key) {
             process.handle(now, event);
-            self.holders.follow(process);
-            self.touched.insert(key.clone());
+            self.pid_files.follow(process);
+            self.dirty.insert(key.clone());
         }
     }
 
@@ -451,10 +451,8 @@ impl Driver {
 
     fn until_next_timer(&self) -> Duration {
         let timer = self.timers.first().map(|(time, _)| *time);
-        let next = [timer, self.watchman.next(), self.configs.next(), self.flush_at, self.quiet_at]
-            .into_iter()
-            .flatten()
-            .min();
+        let next =
+            [timer, self.limits.next(), self.configs.next(), self.flush_at, self.quiet_at].into_iter().flatten().min();
         let wait = next.map_or(IDLE_MAX, |time| time.since(self.now()));
         let planned = self.schedules.next().map(|next| next.saturating_sub(self.host.now()));
         let wait = planned.map_or(wait, |planned| wait.min(planned));
@@ -466,22 +464,22 @@ impl Driver {
         while let Some((time, key)) = self.timers.first().cloned().filter(|(time, _)| *time <= now) {
             self.timers.remove(&(time, key.clone()));
             self.timer_of.remove(&key);
-            self.feed(&key, Event::Tick);
+            self.dispatch_event(&key, Event::Tick);
         }
     }
 
     /// Samples what is due; a machine decides what a breach means for its process.
     fn measure(&mut self) {
         let (now, boot_time) = (self.now(), self.host.now());
-        if self.watchman.next().is_none_or(|at| at > now) {
+        if self.limits.next().is_none_or(|at| at > now) {
             return;
         }
-        for verdict in self.watchman.turn(now, boot_time, &self.processes) {
-            self.warn_of(&verdict);
+        for verdict in self.limits.turn(now, boot_time, &self.processes) {
+            self.publish_warning(&verdict);
             if let Verdict::Exceeded { key, excess } = verdict
                 && self.forbidden(&key).is_none()
             {
-                self.feed(&key, Event::Exceeded(excess));
+                self.dispatch_event(&key, Event::Exceeded(excess));
             }
         }
     }
@@ -491,7 +489,9 @@ impl Driver {
         let is_busy = |key: &ProcessKey| processes.get(key).is_some_and(Process::is_busy);
         for plan in self.schedules.turn(&Clocks::read(&self.host), is_busy) {
             match plan {
-                Plan::Run { key, planned, since_boot } => self.feed(&key, Event::Due { planned, since_boot }),
+                Plan::Run { key, planned, since_boot } => {
+                    self.dispatch_event(&key, Event::RunDue { planned, since_boot })
+                }
                 Plan::Skipped { key, planned, skipped } => self.skipped(&key, planned, skipped),
             }
         }

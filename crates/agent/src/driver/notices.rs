@@ -2,7 +2,7 @@
 
 use proctor_model::{EventKind, Incarnation, POOL_DETAIL, ProcessKey};
 use proctor_runtime::clock;
-use proctor_supervise::{Excess, HealthState, Notice};
+use proctor_supervise::{HealthState, LimitBreach, Notice};
 use proctor_wire::FromAgent;
 
 use super::Driver;
@@ -13,7 +13,7 @@ use crate::spool::Draft;
 const EVENTS_MAX: usize = 500;
 
 impl Driver {
-    pub(super) fn announce(&mut self, key: &ProcessKey, notice: &Notice) {
+    pub(super) fn publish_notice(&mut self, key: &ProcessKey, notice: &Notice) {
         let Some(spec) = self.processes.get(key).map(|process| process.spec().clone()) else { return };
         let name = spec.identity.proc_name.as_str();
         let mut draft = draft_of(key, name, notice);
@@ -21,16 +21,16 @@ impl Driver {
             draft = draft.detail("skipped", self.schedules.count_missed(key));
         }
         tracing::info!(process = %key, notice = ?notice, "notice");
-        self.tell(draft.of(key, &spec));
+        self.publish_event(draft.of(key, &spec));
     }
 
-    pub(super) fn warn_of(&mut self, verdict: &Verdict) {
+    pub(super) fn publish_warning(&mut self, verdict: &Verdict) {
         match verdict {
             Verdict::Descriptors { key, open, limit } => {
                 let Some(spec) = self.processes.get(key).map(|process| process.spec().clone()) else { return };
                 let content = format!("process {key} has {open} open descriptors, more than its {limit}");
                 tracing::warn!(process = %key, open, limit, "too many open descriptors");
-                self.tell(Draft::new(EventKind::FdWarning, content).of(key, &spec).detail("open", open));
+                self.publish_event(Draft::new(EventKind::FdWarning, content).of(key, &spec).detail("open", open));
             }
             Verdict::PoolWarning { pool, content, would_end } => {
                 tracing::warn!(pool = %pool.id, namespace = %pool.namespace, content, "pool");
@@ -38,7 +38,7 @@ impl Driver {
                 if let Some((victim, ranking)) = would_end {
                     draft = draft.detail("dry_run", true).detail("victim", victim).detail("ranking", ranking);
                 }
-                self.tell(draft);
+                self.publish_event(draft);
             }
             Verdict::Exceeded { .. } => {} // its machine announces it
         }
@@ -49,11 +49,11 @@ impl Driver {
         let content = format!("the run of {key} planned for {planned} was skipped: the one before is not over");
         tracing::warn!(process = %key, planned, skipped, "a planned run was skipped");
         let draft = Draft::new(EventKind::ScheduleSkipped, content).of(key, &spec);
-        self.tell(draft.detail("planned", planned).detail("skipped", skipped));
+        self.publish_event(draft.detail("planned", planned).detail("skipped", skipped));
     }
 
     /// Numbers an event, keeps it and sends it on its way.
-    pub(super) fn tell(&mut self, draft: Draft) {
+    pub(super) fn publish_event(&mut self, draft: Draft) {
         let event = self.events.push(draft, clock::unix_millis());
         self.batch.events.push(event);
     }
@@ -142,8 +142,8 @@ fn exited(key: &ProcessKey, life: &Incarnation, exit: Option<String>) -> Draft {
     draft.detail("pid", life.pid).detail("exit", exit.unwrap_or_default())
 }
 
-fn exceeded(name: &str, excess: &Excess) -> Draft {
-    let Excess { breach, pool, ranking, .. } = excess;
+fn exceeded(name: &str, excess: &LimitBreach) -> Draft {
+    let LimitBreach { breach, pool, ranking, .. } = excess;
     let (kind, whose) = match pool {
         Some(pool) => (EventKind::PoolLimitExceeded, format!("the limit of pool {pool}")),
         None => (EventKind::LimitExceeded, "its limit".to_owned()),

@@ -28,18 +28,18 @@ impl Clocks {
     }
 
     /// The time by which a schedule is asked.
-    fn of(&self, rule: Follows) -> Zoned {
+    fn of(&self, rule: ScheduleClock) -> Zoned {
         match rule {
-            Follows::Wall => self.wall.clone(),
-            Follows::Boot => since_boot(self.boot).to_zoned(TimeZone::UTC),
+            ScheduleClock::Wall => self.wall.clone(),
+            ScheduleClock::Boot => since_boot(self.boot).to_zoned(TimeZone::UTC),
         }
     }
 
     /// A planned time in Unix seconds.
-    fn unix(&self, rule: Follows, planned: Timestamp) -> i64 {
+    fn unix(&self, rule: ScheduleClock, planned: Timestamp) -> i64 {
         match rule {
-            Follows::Wall => planned.as_second(),
-            Follows::Boot => {
+            ScheduleClock::Wall => planned.as_second(),
+            ScheduleClock::Boot => {
                 let ahead = planned.duration_since(since_boot(self.boot));
                 self.wall.timestamp().checked_add(ahead).unwrap_or_default().as_second()
             }
@@ -49,23 +49,23 @@ impl Clocks {
 
 /// The clock of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Follows {
+enum ScheduleClock {
     Wall,
     Boot,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Schedules {
-    of: HashMap<ProcessKey, Planned>,
+    of: HashMap<ProcessKey, ScheduledProcess>,
     /// When to ask the machines again, in time since boot: the wall clock may be set meanwhile.
     next: Duration,
 }
 
 #[derive(Debug)]
-struct Planned {
+struct ScheduledProcess {
     /// What the machine was made of.
     policy: Policy,
-    follows: Follows,
+    follows: ScheduleClock,
     machine: ScheduleMachine,
     /// Spreads what is planned for the same moment on many hosts and processes.
     delay: SignedDuration,
@@ -91,7 +91,7 @@ impl Schedules {
             return;
         }
         let cycle = schedule.cycle();
-        let follows = if cycle.is_some() { Follows::Boot } else { Follows::Wall };
+        let follows = if cycle.is_some() { ScheduleClock::Boot } else { ScheduleClock::Wall };
         let spread = spread(key, seed);
         // Of a short cycle only a part, or its first run would be late by more than a cycle.
         let delay = cycle.map_or(spread, |cycle| spread.min(cycle / 2));
@@ -108,7 +108,7 @@ impl Schedules {
             machine.due(&shifted, false);
         }
         let policy = process.spec().policy.clone();
-        self.of.insert(key.clone(), Planned { policy, follows, machine, delay });
+        self.of.insert(key.clone(), ScheduledProcess { policy, follows, machine, delay });
     }
 
     pub(super) fn forget(&mut self, key: &ProcessKey) {
@@ -121,7 +121,7 @@ impl Schedules {
     }
 
     fn wait(&self, now: &Clocks) -> Duration {
-        let of_one = |planned: &Planned| {
+        let of_one = |planned: &ScheduledProcess| {
             let next = planned.machine.next_run()?;
             let wait = next.duration_since(now.of(planned.follows).timestamp()) + planned.delay;
             Some(Duration::try_from(wait).unwrap_or_default()) // negative: it is late
@@ -140,7 +140,7 @@ impl Schedules {
             match planned.machine.due(&shifted, is_busy(key)) {
                 Due::Not => {}
                 Due::Run { planned: at, .. } => {
-                    let since_boot = (planned.follows == Follows::Boot).then(|| time_of(at));
+                    let since_boot = (planned.follows == ScheduleClock::Boot).then(|| time_of(at));
                     plans.push(Plan::Run { key: key.clone(), planned: now.unix(planned.follows, at), since_boot });
                 }
                 Due::Skipped { planned: at } => plans.push(Plan::Skipped {
@@ -255,7 +255,7 @@ mod tests {
     fn a_cycle_goes_on_from_its_last_planned_time_when_the_agent_comes_back() {
         let mut process = managed(60);
         let last = Some(Time::since_boot(Duration::from_secs(1000)));
-        process.handle(Time::default(), Event::Due { planned: 1_700_000_000, since_boot: last });
+        process.handle(Time::default(), Event::RunDue { planned: 1_700_000_000, since_boot: last });
         let mut schedules = Schedules::default();
         let back = Duration::from_secs(1130);
 

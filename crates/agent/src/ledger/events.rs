@@ -7,7 +7,7 @@
 use proctor_model::{Event, EventKind};
 use rusqlite::{Connection, params};
 
-use super::{Batch, Memory, json, number_fact, set_fact};
+use super::{LedgerBatch, LedgerState, json, number_fact, set_fact};
 use crate::spool::{COUNT, SPOOLED_MAX};
 
 const NEXT: &str = "next_event";
@@ -34,7 +34,7 @@ impl Spooled {
     }
 }
 
-pub(super) fn read(connection: &Connection, memory: &mut Memory) -> rusqlite::Result<()> {
+pub(super) fn read(connection: &Connection, memory: &mut LedgerState) -> rusqlite::Result<()> {
     memory.next_event = number_fact(connection, NEXT)?;
     memory.events_dropped = number_fact(connection, DROPPED)?;
     let mut statement = connection.prepare("SELECT event FROM event ORDER BY sequence")?;
@@ -49,7 +49,7 @@ pub(super) fn read(connection: &Connection, memory: &mut Memory) -> rusqlite::Re
 }
 
 /// Adds and removes what the batch says, then drops the oldest beyond the bound.
-pub(super) fn write(connection: &Connection, batch: &Batch, spooled: &mut Spooled) -> rusqlite::Result<()> {
+pub(super) fn write(connection: &Connection, batch: &LedgerBatch, spooled: &mut Spooled) -> rusqlite::Result<()> {
     if batch.events.is_empty() && batch.events_seen.is_none() {
         return Ok(());
     }
@@ -75,7 +75,7 @@ pub(super) fn write(connection: &Connection, batch: &Batch, spooled: &mut Spoole
 }
 
 /// What was dropped before and now, less what the events of this batch tell of.
-fn write_dropped(connection: &Connection, batch: &Batch, more: usize) -> rusqlite::Result<()> {
+fn write_dropped(connection: &Connection, batch: &LedgerBatch, more: usize) -> rusqlite::Result<()> {
     let told: u64 = batch.events.iter().filter_map(told_by).sum();
     if told == 0 && more == 0 {
         return Ok(());

@@ -15,7 +15,7 @@ use proctor_runtime::private;
 use proctor_supervise::Record;
 use serde::{Deserialize, Serialize};
 
-use super::{Batch, Memory};
+use super::{LedgerBatch, LedgerState};
 
 /// Two slots are written in turns, so that a torn write leaves the other.
 const SLOT_BYTES: usize = 512 * 1024;
@@ -62,7 +62,7 @@ impl Reserve {
 
     /// Brings what the ledger has told up to date, unless the ledger has it: `taken` is the number of the newest
     /// reserve that it took.
-    pub(super) fn apply(&mut self, taken: u64, memory: &mut Memory) {
+    pub(super) fn apply(&mut self, taken: u64, memory: &mut LedgerState) {
         if self.number <= taken {
             return self.clear();
         }
@@ -76,7 +76,7 @@ impl Reserve {
     }
 
     /// In the place of what was written before.
-    pub(super) fn write(&mut self, batch: &Batch) {
+    pub(super) fn write(&mut self, batch: &LedgerBatch) {
         let mut text = Vec::new();
         let mut left_out = 0;
         for owed in owed(batch) {
@@ -149,7 +149,7 @@ fn hash(number: u64, text: &[u8]) -> blake3::Hash {
 }
 
 /// What matters most comes first: it may not all fit.
-fn owed(batch: &Batch) -> Vec<Owed> {
+fn owed(batch: &LedgerBatch) -> Vec<Owed> {
     let begun = batch.begun.iter().map(|(operation, key, kind)| Owed::Begun(*operation, key.clone(), *kind));
     let outcomes =
         batch.outcomes.iter().map(|(operation, outcome)| Owed::Outcome(*operation, Box::new(short(outcome))));
@@ -175,7 +175,7 @@ fn short(outcome: &Outcome) -> Outcome {
     Outcome { message, output: String::new(), snapshot: None, ..outcome.clone() }
 }
 
-impl Memory {
+impl LedgerState {
     fn catch_up(&mut self, owed: Owed) {
         match owed {
             Owed::Process { key, managed, life, unwanted } => {
@@ -222,12 +222,12 @@ mod tests {
         record
     }
 
-    fn memory() -> Memory {
-        Memory { processes: vec![(key("p"), record(true)), (key("q"), record(true))], ..Memory::default() }
+    fn memory() -> LedgerState {
+        LedgerState { processes: vec![(key("p"), record(true)), (key("q"), record(true))], ..LedgerState::default() }
     }
 
-    fn stopped() -> Batch {
-        let mut batch = Batch::default();
+    fn stopped() -> LedgerBatch {
+        let mut batch = LedgerBatch::default();
         batch.put(key("p"), record(false));
         batch.begun.push((operation(1), key("p"), OperationKind::Stop));
         batch.outcomes.push((operation(1), Outcome::new(Code::Success, "success", false)));

@@ -21,18 +21,18 @@ fn events(sequences: impl IntoIterator<Item = u64>) -> Vec<Event> {
     sequences.into_iter().map(|sequence| event(sequence, EventKind::Started)).collect()
 }
 
-async fn commit_to(path: &Path, batches: impl IntoIterator<Item = Batch>) {
+async fn commit_to(path: &Path, batches: impl IntoIterator<Item = LedgerBatch>) {
     let (mut ledger, _) = Ledger::open(path).unwrap();
     for batch in batches {
         ledger.commit(Box::new(batch)).unwrap();
     }
 }
 
-fn remembered(path: &Path) -> Memory {
+fn remembered(path: &Path) -> LedgerState {
     open_and_read(path).unwrap().1
 }
 
-fn sequences(memory: &Memory) -> Vec<u64> {
+fn sequences(memory: &LedgerState) -> Vec<u64> {
     memory.events.iter().map(|event| event.sequence).collect()
 }
 
@@ -40,12 +40,12 @@ fn sequences(memory: &Memory) -> Vec<u64> {
 async fn events_are_there_until_they_are_seen_and_the_next_number_stays() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("ledger.db");
-    commit_to(&path, [Batch { events: events(1..=3), ..Batch::default() }]).await;
+    commit_to(&path, [LedgerBatch { events: events(1..=3), ..LedgerBatch::default() }]).await;
     let all = remembered(&path);
 
-    commit_to(&path, [Batch { events_seen: Some(2), ..Batch::default() }]).await;
+    commit_to(&path, [LedgerBatch { events_seen: Some(2), ..LedgerBatch::default() }]).await;
     let rest = remembered(&path);
-    commit_to(&path, [Batch { events_seen: Some(3), ..Batch::default() }]).await;
+    commit_to(&path, [LedgerBatch { events_seen: Some(3), ..LedgerBatch::default() }]).await;
     let none = remembered(&path);
 
     assert_eq!(all.events, events(1..=3));
@@ -58,7 +58,7 @@ async fn beyond_the_bound_the_oldest_give_way_and_are_counted_until_it_is_told()
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("ledger.db");
     let max = SPOOLED_MAX as u64;
-    let batch = |events| Batch { events, ..Batch::default() };
+    let batch = |events| LedgerBatch { events, ..LedgerBatch::default() };
 
     commit_to(&path, [batch(events(1..=max - 1)), batch(events(max..=max + 3)), batch(events([max + 4]))]).await;
     let counted = remembered(&path);
@@ -75,11 +75,15 @@ async fn beyond_the_bound_the_oldest_give_way_and_are_counted_until_it_is_told()
 async fn ledger_and_spool_agree_on_what_is_dropped() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("ledger.db");
-    let mut spool = EventSpool::new(&mut Memory::default(), true, 0);
+    let mut spool = EventSpool::new(&mut LedgerState::default(), true, 0);
     let drafted: Vec<Event> =
         (0..SPOOLED_MAX + 9).map(|_| spool.push(Draft::new(EventKind::Exited, "it ended"), 1)).collect();
 
-    commit_to(&path, drafted.chunks(256).map(|events| Batch { events: events.to_vec(), ..Batch::default() })).await;
+    commit_to(
+        &path,
+        drafted.chunks(256).map(|events| LedgerBatch { events: events.to_vec(), ..LedgerBatch::default() }),
+    )
+    .await;
 
     let mut memory = remembered(&path);
     assert_eq!((sequences(&memory)[0], memory.events_dropped), (10, 9));
@@ -96,7 +100,7 @@ async fn a_ledger_of_the_first_schema_is_brought_up_and_keeps_what_it_knew() {
     old.execute_batch("INSERT INTO fact VALUES ('generation', '41'); PRAGMA user_version = 1").unwrap();
     drop(old);
 
-    commit_to(&path, [Batch { events: events([1]), ..Batch::default() }]).await;
+    commit_to(&path, [LedgerBatch { events: events([1]), ..LedgerBatch::default() }]).await;
 
     let memory = remembered(&path);
     assert_eq!((memory.generation, memory.next_event, sequences(&memory)), (41, 2, vec![1]));
@@ -106,7 +110,7 @@ async fn a_ledger_of_the_first_schema_is_brought_up_and_keeps_what_it_knew() {
 async fn an_event_that_cannot_be_read_is_no_reason_to_lose_the_ledger() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("ledger.db");
-    commit_to(&path, [Batch { generation: Some(3), events: events([1, 2]), ..Batch::default() }]).await;
+    commit_to(&path, [LedgerBatch { generation: Some(3), events: events([1, 2]), ..LedgerBatch::default() }]).await;
     let newer = Connection::open(&path).unwrap();
     newer.execute("UPDATE event SET event = replace(event, 'started', 'teleported') WHERE sequence = 1", []).unwrap();
     drop(newer);
@@ -118,8 +122,8 @@ async fn an_event_that_cannot_be_read_is_no_reason_to_lose_the_ledger() {
 
 #[test]
 fn events_alone_need_no_sync_but_are_written() {
-    let batch = Batch { events: events([1]), ..Batch::default() };
-    let seen = Batch { events_seen: Some(1), ..Batch::default() };
+    let batch = LedgerBatch { events: events([1]), ..LedgerBatch::default() };
+    let seen = LedgerBatch { events_seen: Some(1), ..LedgerBatch::default() };
 
     assert!(!batch.must_be_synced() && !batch.is_empty());
     assert!(!seen.must_be_synced() && !seen.is_empty());
@@ -127,9 +131,9 @@ fn events_alone_need_no_sync_but_are_written() {
 
 #[test]
 fn what_is_owed_holds_no_more_events_than_the_ledger_would() {
-    let mut owed = Batch { events: events(1..=SPOOLED_MAX as u64), ..Batch::default() };
+    let mut owed = LedgerBatch { events: events(1..=SPOOLED_MAX as u64), ..LedgerBatch::default() };
 
-    owed.append(Batch { events: events([20_000, 20_001]), events_seen: Some(7), ..Batch::default() });
+    owed.append(LedgerBatch { events: events([20_000, 20_001]), events_seen: Some(7), ..LedgerBatch::default() });
 
     assert_eq!((owed.events.len(), owed.events[0].sequence, owed.events_seen), (SPOOLED_MAX, 3, Some(7)));
 }
@@ -199,7 +203,7 @@ fn a_row_that_cannot_be_understood_costs_that_row_and_everything_is_assigned_aga
     };
     let (mut ledger, _) = Ledger::open(&path).unwrap();
     let processes = [record("a"), record("b"), record("c")].into_iter().collect();
-    ledger.commit(Box::new(Batch { processes, generation: Some(7), ..Batch::default() })).unwrap();
+    ledger.commit(Box::new(LedgerBatch { processes, generation: Some(7), ..LedgerBatch::default() })).unwrap();
     ledger.connection.execute("UPDATE process SET record = '{\"odd\":1}' WHERE name = 'b'", []).unwrap();
     ledger
         .connection

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use proctor_supervise::Time;
 
 use super::{Policy, PolicyError};
-use crate::regular::{Stamp, open_regular};
+use crate::regular_file::{Stamp, open_regular};
 
 const DEFAULT_PATH: &str = "/etc/proctor/policy.toml";
 /// Thousands of rules fit.

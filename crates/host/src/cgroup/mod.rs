@@ -15,11 +15,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::fork::{self, Attach};
+use crate::fork::{self, CgroupAttach};
 use crate::procfs::{self, Stat};
-use crate::tree::Member;
+use crate::tree::ProcessRef;
 use hierarchy::{Hierarchy, open_to_write};
-use mounts::{Mount, Surroundings};
+use mounts::{CgroupMounts, Mount};
 
 const READABLE_CHARS_MAX: usize = 40;
 const MOUNTS_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -63,7 +63,7 @@ pub struct Tracking {
 
 /// What may be used of this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Prefer {
+pub enum TrackingPreference {
     #[default]
     Best,
     CgroupV1,
@@ -88,16 +88,16 @@ pub(crate) enum CpuFile {
 }
 
 /// Finds a place for cgroups. It takes a few milliseconds.
-pub(crate) fn find(state_dir: &Path, prefer: Prefer) -> (Option<Groups>, Tracking) {
+pub(crate) fn find(state_dir: &Path, prefer: TrackingPreference) -> (Option<Groups>, Tracking) {
     let by_descent = |detail: String| (None, Tracking { method: Method::Descendants, detail });
-    if prefer == Prefer::Descendants {
+    if prefer == TrackingPreference::Descendants {
         return by_descent("cgroups are not wanted".to_owned());
     }
     let text = |path: &str| {
         let text = procfs::read(Path::new(path), MOUNTS_BYTES_MAX).unwrap_or_default();
         String::from_utf8_lossy(&text).into_owned()
     };
-    let here = Surroundings {
+    let here = CgroupMounts {
         mounts: text("/proc/self/mountinfo"),
         ours: text("/proc/self/cgroup"),
         init: text("/proc/1/cgroup"),
@@ -105,9 +105,14 @@ pub(crate) fn find(state_dir: &Path, prefer: Prefer) -> (Option<Groups>, Trackin
     choose(&here, &scope_of(state_dir), prefer, &try_out)
 }
 
-type TryOut<'a> = &'a dyn Fn(&Hierarchy) -> io::Result<()>;
+type Trial<'a> = &'a dyn Fn(&Hierarchy) -> io::Result<()>;
 
-fn choose(here: &Surroundings, scope: &str, prefer: Prefer, try_out: TryOut<'_>) -> (Option<Groups>, Tracking) {
+fn choose(
+    here: &CgroupMounts,
+    scope: &str,
+    prefer: TrackingPreference,
+    try_out: Trial<'_>,
+) -> (Option<Groups>, Tracking) {
     let mut refusals = Vec::new();
     let mut settle = |selector: &str, mount: &Mount| {
         here.places(selector, mount).into_iter().find_map(|place| {
@@ -121,7 +126,7 @@ fn choose(here: &Surroundings, scope: &str, prefer: Prefer, try_out: TryOut<'_>)
             }
         })
     };
-    let v2 = if prefer == Prefer::Best { here.v2() } else { Vec::new() };
+    let v2 = if prefer == TrackingPreference::Best { here.v2() } else { Vec::new() };
     let found = v2.iter().find_map(|mount| settle("", mount));
     let found = found.or_else(|| here.v1_trees().iter().find_map(|(name, mount)| settle(name, mount)));
     let Some((tree, is_own)) = found else {
@@ -164,11 +169,11 @@ fn try_out(hierarchy: &Hierarchy) -> io::Result<()> {
     tried
 }
 
-fn attach_to(tree: &Hierarchy, cpu: Option<&Hierarchy>, leaf: &Leaf) -> io::Result<Attach> {
+fn attach_to(tree: &Hierarchy, cpu: Option<&Hierarchy>, leaf: &Leaf) -> io::Result<CgroupAttach> {
     if tree.selector().is_empty() {
-        let open = |directory: &Path| -> io::Result<Attach> {
+        let open = |directory: &Path| -> io::Result<CgroupAttach> {
             let procs = open_to_write(&directory.join("cgroup.procs"))?;
-            Ok(Attach::Into { directory: fs::File::open(directory)?.into(), procs })
+            Ok(CgroupAttach::Into { directory: fs::File::open(directory)?.into(), procs })
         };
         // Mostly it is there from the life before.
         return open(&tree.directory(leaf)).or_else(|_| open(&tree.make(leaf)?));
@@ -177,15 +182,15 @@ fn attach_to(tree: &Hierarchy, cpu: Option<&Hierarchy>, leaf: &Leaf) -> io::Resu
     let mut files = vec![open_to_write(&directory.join("tasks"))?];
     // Without it CPU time is counted by members.
     files.extend(cpu.and_then(|cpu| open_to_write(&cpu.make(leaf).ok()?.join("tasks")).ok()));
-    Ok(Attach::Tasks(files))
+    Ok(CgroupAttach::Tasks(files))
 }
 
 impl Groups {
     /// How a child gets into a leaf, which is made if need be.
-    pub(crate) fn attach(&self, leaf: &Leaf) -> Attach {
+    pub(crate) fn attach(&self, leaf: &Leaf) -> CgroupAttach {
         attach_to(&self.tree, self.cpu.as_ref(), leaf).unwrap_or_else(|error| {
             tracing::warn!(%error, leaf = leaf.as_str(), "a command runs without its cgroup");
-            Attach::Nowhere
+            CgroupAttach::Nowhere
         })
     }
 
@@ -201,12 +206,12 @@ impl Groups {
     ///
     /// They are killed one by one and not by `cgroup.kill`: Linux 6.18 kills every child that is cloned into
     /// a cgroup which was ever killed so, and the next life is such a child.
-    pub(crate) fn members(&self, leaf: &Leaf) -> io::Result<Vec<Member>> {
+    pub(crate) fn members(&self, leaf: &Leaf) -> io::Result<Vec<ProcessRef>> {
         let start = |pid| Stat::of(pid).ok().filter(|stat| !stat.is_dead()).map(|stat| stat.start_ticks);
         let members = self.tree.pids(leaf)?.into_iter().filter_map(|pid| {
             let start_ticks = start(pid)?;
             let is_member = self.tree.holds(leaf, pid) && start(pid) == Some(start_ticks);
-            is_member.then_some(Member { pid, start_ticks })
+            is_member.then_some(ProcessRef { pid, start_ticks })
         });
         Ok(members.collect())
     }

@@ -17,7 +17,7 @@ const TREE_CONTROLLERS: [&str; 3] = ["freezer", "pids", "cpuacct"];
 
 /// What the kernel says about cgroups, as text.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Surroundings {
+pub(crate) struct CgroupMounts {
     /// `/proc/self/mountinfo`
     pub(crate) mounts: String,
     /// `/proc/self/cgroup`
@@ -45,7 +45,7 @@ pub(crate) struct Mount {
     controllers: Vec<String>,
 }
 
-impl Surroundings {
+impl CgroupMounts {
     pub(crate) fn v2(&self) -> Vec<Mount> {
         self.mounted("cgroup2")
     }
@@ -182,8 +182,8 @@ mod tests {
 29 25 0:24 / /sys/fs/cgroup/free\\040zer rw - cgroup cgroup rw,freezer
 30 25 0:25 / /sys/fs/cgroup/own rw - cgroup cgroup rw,name=own";
 
-    fn surroundings(ours: &str, init: &str) -> Surroundings {
-        Surroundings { mounts: HYBRID.to_owned(), ours: ours.to_owned(), init: init.to_owned() }
+    fn surroundings(ours: &str, init: &str) -> CgroupMounts {
+        CgroupMounts { mounts: HYBRID.to_owned(), ours: ours.to_owned(), init: init.to_owned() }
     }
 
     fn directories(found: &[Place]) -> Vec<&str> {

@@ -1,10 +1,10 @@
 use super::*;
 
-fn here(root: &Path, kind: &str, options: &str) -> Surroundings {
+fn here(root: &Path, kind: &str, options: &str) -> CgroupMounts {
     let line = format!("26 25 0:21 / {} rw - {kind} {kind} {options}\n", root.display());
     let path = "7:freezer:/a/b\n3:cpuacct:/a/b\n0::/a/b\n".to_owned();
     fs::create_dir_all(root.join("a/b")).unwrap();
-    Surroundings { mounts: line, ours: path, init: "7:freezer:/a\n0::/a\n".to_owned() }
+    CgroupMounts { mounts: line, ours: path, init: "7:freezer:/a\n0::/a\n".to_owned() }
 }
 
 /// A leaf in a plain directory: like a cgroup, but for the files.
@@ -30,8 +30,8 @@ fn version_two_is_taken_as_high_as_we_may_write() {
         false => Err(io::Error::from_raw_os_error(libc::EACCES)),
     };
 
-    let (highest, tracking) = choose(&here, "s", Prefer::Best, &try_directory);
-    let (own, below) = choose(&here, "s", Prefer::Best, &refuse_high);
+    let (highest, tracking) = choose(&here, "s", TrackingPreference::Best, &try_directory);
+    let (own, below) = choose(&here, "s", TrackingPreference::Best, &refuse_high);
 
     assert_eq!(highest.unwrap().tree.scope(), root.path().join("a/proctor/s"));
     assert_eq!(tracking.method, Method::CgroupV2);
@@ -46,8 +46,8 @@ fn what_cannot_be_used_is_said() {
     let root = tempfile::tempdir().unwrap();
     let refuse = |_: &Hierarchy| Err(io::Error::from_raw_os_error(libc::EROFS));
 
-    let (none, read_only) = choose(&here(root.path(), "cgroup2", "ro"), "s", Prefer::Best, &refuse);
-    let (nothing, absent) = choose(&Surroundings::default(), "s", Prefer::Best, &refuse);
+    let (none, read_only) = choose(&here(root.path(), "cgroup2", "ro"), "s", TrackingPreference::Best, &refuse);
+    let (nothing, absent) = choose(&CgroupMounts::default(), "s", TrackingPreference::Best, &refuse);
 
     assert!(none.is_none() && nothing.is_none());
     assert_eq!((read_only.method, absent.method), (Method::Descendants, Method::Descendants));
@@ -59,7 +59,8 @@ fn what_cannot_be_used_is_said() {
 fn version_one_is_named_by_its_hierarchy() {
     let root = tempfile::tempdir().unwrap();
 
-    let (groups, tracking) = choose(&here(root.path(), "cgroup", "rw,freezer"), "s", Prefer::Best, &try_directory);
+    let (groups, tracking) =
+        choose(&here(root.path(), "cgroup", "rw,freezer"), "s", TrackingPreference::Best, &try_directory);
 
     assert_eq!(tracking.method, Method::CgroupV1 { hierarchy: "freezer".to_owned() });
     assert_eq!(groups.unwrap().cpu_file(&Leaf::of("x")), None);

@@ -13,12 +13,12 @@ use super::{
     FULL_COST_PARTS, FULL_COST_PARTS_NEW, FULL_PERIOD, FULL_PERIOD_NEW, LOOK_PERIOD, MEMBERS_MAX, Sampler, thread_time,
 };
 use crate::procfs::Stat;
-use crate::tree::Member;
+use crate::tree::ProcessRef;
 
 /// A process that counts for nobody yet.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    member: Member,
+    member: ProcessRef,
     parent: i32,
 }
 
@@ -86,7 +86,7 @@ impl Sampler {
             if stat.is_dead() || stat.is_kernel_thread() {
                 continue;
             }
-            let member = Member { pid, start_ticks: stat.start_ticks };
+            let member = ProcessRef { pid, start_ticks: stat.start_ticks };
             found.insert(pid, Found { member, parent: stat.parent });
             children.entry(stat.parent).or_default().push(pid);
         }
@@ -127,7 +127,7 @@ impl Sampler {
         false
     }
 
-    fn adopt(&mut self, owner: i32, member: Member) -> bool {
+    fn adopt(&mut self, owner: i32, member: ProcessRef) -> bool {
         let Some(tracked) = self.lives.get_mut(&owner) else { return false };
         if tracked.members.len() >= MEMBERS_MAX {
             return false;

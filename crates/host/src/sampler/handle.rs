@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use crate::procfs::{Pages, Stat, is_lack};
-use crate::tree::Member;
+use crate::tree::ProcessRef;
 
 const TEXT_BYTES_MAX: usize = 4096;
 const FDS_COUNTED_MAX: usize = 65_536;
@@ -78,7 +78,7 @@ impl Drop for Kept {
 
 #[derive(Debug)]
 pub(crate) struct Handle {
-    pub(crate) member: Member,
+    pub(crate) member: ProcessRef,
     statm: Option<Kept>,
     /// Only of those that run now and then.
     stat: Option<Kept>,
@@ -90,7 +90,7 @@ pub(crate) struct Handle {
 
 impl Handle {
     /// None: no such process lives.
-    pub(crate) fn open(member: Member, slots: &Slots) -> io::Result<Option<Self>> {
+    pub(crate) fn open(member: ProcessRef, slots: &Slots) -> io::Result<Option<Self>> {
         let Some((directory, stat)) = look(member)? else { return Ok(None) };
         let statm = slots.keep(|| open_in(&directory, "statm"));
         let children_ticks = stat.children_ticks();
@@ -166,7 +166,7 @@ impl Handle {
 }
 
 /// The directory of a living process: through it, everything is of one process.
-fn look(member: Member) -> io::Result<Option<(OwnedFd, Stat)>> {
+fn look(member: ProcessRef) -> io::Result<Option<(OwnedFd, Stat)>> {
     let found = (|| -> io::Result<Option<(OwnedFd, Stat)>> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = openat(CWD, format!("/proc/{}", member.pid), flags, Mode::empty())?;
@@ -225,8 +225,8 @@ mod tests {
     #[test]
     fn without_a_slot_a_process_is_measured_all_the_same() {
         let pid = i32::try_from(std::process::id()).unwrap();
-        let member = Member { pid, start_ticks: Stat::of(pid).unwrap().start_ticks };
-        let earlier = Member { start_ticks: member.start_ticks - 1, ..member };
+        let member = ProcessRef { pid, start_ticks: Stat::of(pid).unwrap().start_ticks };
+        let earlier = ProcessRef { start_ticks: member.start_ticks - 1, ..member };
         let none = Slots::new(0);
 
         let handle = Handle::open(member, &none).unwrap().unwrap();

@@ -26,7 +26,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::cgroup::{Groups, Leaf};
 use crate::pidfd::Process;
-use crate::tree::Member;
+use crate::tree::ProcessRef;
 use crate::usage::Units;
 #[cfg(feature = "fuzz")]
 pub(crate) use counted::{cpu as leaf_cpu, memory as leaf_memory};
@@ -159,7 +159,7 @@ impl Sampler {
         if self.lives.len() >= LIVES_MAX {
             return false;
         }
-        let root = Member { pid: life.pid, start_ticks: life.start_ticks };
+        let root = ProcessRef { pid: life.pid, start_ticks: life.start_ticks };
         let opened = Handle::open(root, &self.slots).ok().flatten();
         // Checked after it was opened, so that it is this life's.
         let is_alive = matches!(Process::of(life, &self.boot), Ok(Some(process)) if process.is_alive());

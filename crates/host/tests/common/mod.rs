@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use proctor_host::{Command, Host, Leaf, Options, Prefer};
-use proctor_model::{CommandEnd, Exit, Identity, Incarnation, Look, Remains};
+use proctor_host::{Command, Host, Leaf, Options, TrackingPreference};
+use proctor_model::{CommandExit, Exit, Identity, Incarnation, Leftovers, Probe};
 use proctor_runtime::Tasks;
 
 /// Generous: the machine may be busy.
@@ -23,10 +23,10 @@ pub struct World {
 
 impl World {
     pub fn new() -> Self {
-        Self::with_tracking(Prefer::Best)
+        Self::with_tracking(TrackingPreference::Best)
     }
 
-    pub fn with_tracking(prefer: Prefer) -> Self {
+    pub fn with_tracking(prefer: TrackingPreference) -> Self {
         let root = tempfile::tempdir().unwrap();
         let tasks = Tasks::default();
         let options = Options { state_dir: root.path().join("state") };
@@ -35,7 +35,7 @@ impl World {
     }
 
     /// The host as a next agent with the same state finds it.
-    pub fn again(&self, prefer: Prefer) -> Host {
+    pub fn again(&self, prefer: TrackingPreference) -> Host {
         Host::with_tracking(Options { state_dir: self.path("state") }, prefer, &self.tasks).unwrap()
     }
 
@@ -55,11 +55,11 @@ impl World {
         }
     }
 
-    pub async fn run(&self, line: &str) -> CommandEnd {
+    pub async fn run(&self, line: &str) -> CommandExit {
         self.host.run(self.command(line)).await
     }
 
-    pub async fn look(&self, proc_name: &str, pid_path: &Path) -> Look {
+    pub async fn look(&self, proc_name: &str, pid_path: &Path) -> Probe {
         self.host.look(&identity(proc_name, pid_path), None).await
     }
 
@@ -68,8 +68,8 @@ impl World {
         let start = Instant::now();
         loop {
             match self.look(proc_name, pid_path).await {
-                Look::Running(life) => return life,
-                other @ (Look::Absent(_) | Look::Dead { .. }) => assert!(start.elapsed() < PATIENCE, "{other:?}"),
+                Probe::Running(life) => return life,
+                other @ (Probe::Absent(_) | Probe::Dead { .. }) => assert!(start.elapsed() < PATIENCE, "{other:?}"),
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -77,8 +77,8 @@ impl World {
 
     pub async fn absent(&self, proc_name: &str, pid_path: &Path) -> String {
         match self.look(proc_name, pid_path).await {
-            Look::Running(life) => panic!("{life:?} runs"),
-            Look::Absent(reason) | Look::Dead { reason, .. } => reason,
+            Probe::Running(life) => panic!("{life:?} runs"),
+            Probe::Absent(reason) | Probe::Dead { reason, .. } => reason,
         }
     }
 }
@@ -181,27 +181,27 @@ pub fn numbers(path: &Path) -> Vec<i32> {
     std::fs::read_to_string(path).unwrap_or_default().lines().filter_map(|line| line.trim().parse().ok()).collect()
 }
 
-pub fn exited(end: &CommandEnd) -> Exit {
+pub fn exited(end: &CommandExit) -> Exit {
     match &end.result {
         proctor_model::CommandResult::Exited(exit) => *exit,
         other @ (proctor_model::CommandResult::TimedOut
         | proctor_model::CommandResult::Cancelled
-        | proctor_model::CommandResult::Lost
-        | proctor_model::CommandResult::NotRun(_)
-        | proctor_model::CommandResult::Postponed) => {
+        | proctor_model::CommandResult::ExitUnknown
+        | proctor_model::CommandResult::NotStarted(_)
+        | proctor_model::CommandResult::NoSlot) => {
             panic!("{other:?}: {}", end.output)
         }
     }
 }
 
-pub fn not_run(end: &CommandEnd) -> &str {
+pub fn not_run(end: &CommandExit) -> &str {
     match &end.result {
-        proctor_model::CommandResult::NotRun(reason) => reason,
+        proctor_model::CommandResult::NotStarted(reason) => reason,
         other @ (proctor_model::CommandResult::TimedOut
         | proctor_model::CommandResult::Cancelled
-        | proctor_model::CommandResult::Lost
+        | proctor_model::CommandResult::ExitUnknown
         | proctor_model::CommandResult::Exited(_)
-        | proctor_model::CommandResult::Postponed) => {
+        | proctor_model::CommandResult::NoSlot) => {
             panic!("{other:?}: {}", end.output)
         }
     }
@@ -209,6 +209,6 @@ pub fn not_run(end: &CommandEnd) -> &str {
 
 /// Kills whatever is in the leaf, of any life; how many there were.
 pub async fn kill_leaf(host: &Host, leaf: &Leaf) -> usize {
-    let all = Remains { since: 0, launched: true, sessions: Vec::new() };
-    host.end_remains(leaf, &all, Duration::ZERO).await.unwrap().ended
+    let all = Leftovers { since: 0, launched: true, sessions: Vec::new() };
+    host.clear_leftovers(leaf, &all, Duration::ZERO).await.unwrap().ended
 }

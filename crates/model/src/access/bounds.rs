@@ -9,7 +9,7 @@ use std::path::{Component, Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AbsolutePath, FieldError, PathText, Spec, UserName};
+use crate::{AbsolutePath, FieldError, Spec, UncheckedPath, UserName};
 
 /// An empty set does not narrow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,8 +74,8 @@ fn paths(spec: &Spec) -> impl Iterator<Item = (String, &str)> {
     let named = [
         ("identity.setup_path", Some(setup_path.as_str())),
         ("identity.pid_path", Some(pid_path.as_str())),
-        ("identity.config_path", config_path.as_ref().map(PathText::as_str)),
-        ("identity.log_path", log_path.as_ref().map(PathText::as_str)),
+        ("identity.config_path", config_path.as_ref().map(UncheckedPath::as_str)),
+        ("identity.log_path", log_path.as_ref().map(UncheckedPath::as_str)),
     ];
     let named = named.into_iter().filter_map(|(field, path)| Some((field.to_owned(), path?)));
     let files =

@@ -41,12 +41,12 @@ prop_compose! {
     }
 }
 
-fn at((business, cloud, namespace): &(Option<u64>, u32, Option<Namespace>)) -> Place<'_> {
-    Place { business: *business, cloud: Some(*cloud), namespace: namespace.as_ref() }
+fn at((business, cloud, namespace): &(Option<u64>, u32, Option<Namespace>)) -> AccessTarget<'_> {
+    AccessTarget { business: *business, cloud: Some(*cloud), namespace: namespace.as_ref() }
 }
 
-/// The meaning of a scope, written a second time without the sums of [`Places`].
-fn covers(scope: &Scope, sets: &BTreeMap<u64, BTreeSet<u64>>, place: &Place<'_>) -> bool {
+/// The meaning of a scope, written a second time without the sums of [`ScopeSet`].
+fn covers(scope: &Scope, sets: &BTreeMap<u64, BTreeSet<u64>>, place: &AccessTarget<'_>) -> bool {
     match scope {
         Scope::Everything => true,
         Scope::Business(id) => place.business == Some(*id),

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proctor_model::{Class, Classes, Code, HostKey, Namespace, Outcome, Permissions, Place, Spec, Subject};
+use proctor_model::{AccessTarget, Class, Classes, Code, HostKey, Namespace, Outcome, Permissions, Spec, Subject};
 use proctor_runtime::clock;
 use proctor_store::{HostSite, Refusal};
 use tokio::sync::watch;
@@ -45,8 +45,8 @@ impl<'a> Spot<'a> {
         Self { named, business: site.map_or(placement, |site| site.business), cloud }
     }
 
-    fn place<'n>(&self, namespace: Option<&'n Namespace>) -> Place<'n> {
-        Place { business: self.business, cloud: self.cloud, namespace }
+    fn place<'n>(&self, namespace: Option<&'n Namespace>) -> AccessTarget<'n> {
+        AccessTarget { business: self.business, cloud: self.cloud, namespace }
     }
 }
 
@@ -151,7 +151,7 @@ impl Standing {
 
 impl Caller {
     pub(super) fn may(&self, class: Class, host: &HostSite, namespace: Option<&Namespace>) -> bool {
-        let place = Place { business: host.business, cloud: Some(host.key.cloud), namespace };
+        let place = AccessTarget { business: host.business, cloud: Some(host.key.cloud), namespace };
         self.permissions.allows(class, &place)
     }
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proctor_model::{AgentId, Class, Place, Places};
+use proctor_model::{AccessTarget, AgentId, Class, ScopeSet};
 use proctor_runtime::clock;
 use proctor_store::{Fleet, FleetHost, Millis, ProcessQuery};
 use tokio::sync::Mutex;
@@ -93,7 +93,7 @@ impl Control {
 }
 
 /// Whether a host as a whole lies there.
-pub fn is_inside(places: &Places, host: &FleetHost) -> bool {
+pub fn is_inside(places: &ScopeSet, host: &FleetHost) -> bool {
     let site = &host.site;
-    places.contains(&Place { business: site.business, cloud: Some(site.key.cloud), namespace: None })
+    places.contains(&AccessTarget { business: site.business, cloud: Some(site.key.cloud), namespace: None })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proctor_model::{Bounds, Class, Namespace, Permissions, Place, Role, RoleName, Scope, Subject};
+use proctor_model::{AccessTarget, Bounds, Class, Namespace, Permissions, Role, RoleName, Scope, Subject};
 use uuid::Uuid;
 
 use super::business;
@@ -41,8 +41,8 @@ async fn may(store: &dyn Store, whom: &[&str]) -> Permissions {
     store.permissions(&subjects).await.unwrap().unwrap()
 }
 
-fn in_business(id: u64) -> Place<'static> {
-    Place { business: Some(id), cloud: Some(0), namespace: None }
+fn in_business(id: u64) -> AccessTarget<'static> {
+    AccessTarget { business: Some(id), cloud: Some(0), namespace: None }
 }
 
 pub async fn roles_are_the_built_in_ones_and_then_those_by_name(store: Arc<dyn Store>) {
@@ -218,7 +218,7 @@ pub async fn a_binding_keeps_its_bounds_and_other_bounds_make_another_binding(st
     let bounded =
         |number, user: &str| Binding { bounds: bounds(user), ..binding(number, "owner", "user:ana", "namespace:web") };
     let web: Namespace = "web".parse().unwrap();
-    let place = Place { namespace: Some(&web), ..in_business(3) };
+    let place = AccessTarget { namespace: Some(&web), ..in_business(3) };
 
     let first = store.put_binding(bounded(1, "web")).await.unwrap().unwrap();
     let same = store.put_binding(bounded(2, "web")).await.unwrap().unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proctor_model::{HostFacts, HostKey, Places};
+use proctor_model::{HostFacts, HostKey, ScopeSet};
 
 use super::{agent, business, ended, enrol, enrolment, host, opening, token};
 use crate::{
@@ -116,16 +116,16 @@ async fn listed(store: &dyn Store, query: HostQuery) -> Vec<HostKey> {
 pub async fn hosts_are_narrowed_by_every_field_of_the_query(store: Arc<dyn Store>) {
     let keys = four_hosts(&*store).await;
     let places = |businesses: &[u64], clouds: &[u32]| {
-        let places = Places {
+        let places = ScopeSet {
             businesses: businesses.iter().copied().collect(),
             clouds: clouds.iter().copied().collect(),
             namespaces: ["web".parse().unwrap()].into(),
-            ..Places::default()
+            ..ScopeSet::default()
         };
         HostQuery { places: Some(places), ..HostQuery::default() }
     };
     let everywhere =
-        HostQuery { places: Some(Places { everywhere: true, ..Places::default() }), ..HostQuery::default() };
+        HostQuery { places: Some(ScopeSet { everywhere: true, ..ScopeSet::default() }), ..HostQuery::default() };
 
     assert_eq!(listed(&*store, HostQuery { cloud: Some(10), ..HostQuery::default() }).await, keys[3..]);
     assert_eq!(listed(&*store, HostQuery { business: Some(1), ..HostQuery::default() }).await, keys[1..2]);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proctor_model::{HostKey, Lifetime, Phase, Places, Policy, Snapshot, Usage};
+use proctor_model::{HostKey, Lifetime, Phase, Policy, ScopeSet, Snapshot, Usage};
 
 use super::{agent, business, enrol, enrolment, host, key, opening, registration, spec};
 use crate::{
@@ -80,7 +80,7 @@ pub async fn the_fleet_is_narrowed_as_the_list_is(store: Arc<dyn Store>) {
     store.put_business(business(4)).await.unwrap();
     store.place_hosts(&[(host(0), Some(4))]).await.unwrap().unwrap();
     let all = ProcessQuery::default;
-    let places = |places: Places| ProcessQuery { places: Some(places), ..all() };
+    let places = |places: ScopeSet| ProcessQuery { places: Some(places), ..all() };
     let label = |value: &str| vec![LabelTerm::Equals("tier".to_owned(), value.to_owned())];
 
     for (query, count) in [
@@ -93,10 +93,17 @@ pub async fn the_fleet_is_narrowed_as_the_list_is(store: Arc<dyn Store>) {
         (ProcessQuery { businesses: Some(vec![9]), ..all() }, 0),
         (ProcessQuery { labels: label("网关"), ..all() }, 4),
         (ProcessQuery { labels: label("x"), ..all() }, 0),
-        (places(Places::default()), 0),
-        (places(Places { businesses: [4].into(), ..Places::default() }), 2),
-        (places(Places { clouds: [3].into(), ..Places::default() }), 2),
-        (places(Places { namespaces: ["db".parse().unwrap()].into(), businesses: [4].into(), ..Places::default() }), 3),
+        (places(ScopeSet::default()), 0),
+        (places(ScopeSet { businesses: [4].into(), ..ScopeSet::default() }), 2),
+        (places(ScopeSet { clouds: [3].into(), ..ScopeSet::default() }), 2),
+        (
+            places(ScopeSet {
+                namespaces: ["db".parse().unwrap()].into(),
+                businesses: [4].into(),
+                ..ScopeSet::default()
+            }),
+            3,
+        ),
     ] {
         assert_eq!(found(&*store, query.clone()).await.len(), count, "{query:?}");
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proctor_model::{HostKey, Phase, Places, Snapshot};
+use proctor_model::{HostKey, Phase, ScopeSet, Snapshot};
 
 use super::{agent, business, enrol, enrolment, host, key, opening, registration, spec};
 use crate::{LabelTerm, Observation, ProcessQuery, RegisterMode, Registration, Store};
@@ -72,14 +72,14 @@ pub async fn processes_are_narrowed_to_the_places_of_a_caller(store: Arc<dyn Sto
     elsewhere.host = HostKey::new(5, 0, "10.0.0.9".parse().unwrap());
     store.enrol(elsewhere, 0).await.unwrap().unwrap();
     store.register(&[registration(9, "web/z", "x")], RegisterMode::Create, 1).await.unwrap();
-    let inside = |places: Places| ProcessQuery { places: Some(places), ..ProcessQuery::default() };
+    let inside = |places: ScopeSet| ProcessQuery { places: Some(places), ..ProcessQuery::default() };
 
-    let nowhere = found(&*store, &inside(Places::default())).await;
-    let everywhere = found(&*store, &inside(Places { everywhere: true, ..Places::default() })).await;
-    let cloud = found(&*store, &inside(Places { clouds: [5].into(), ..Places::default() })).await;
+    let nowhere = found(&*store, &inside(ScopeSet::default())).await;
+    let everywhere = found(&*store, &inside(ScopeSet { everywhere: true, ..ScopeSet::default() })).await;
+    let cloud = found(&*store, &inside(ScopeSet { clouds: [5].into(), ..ScopeSet::default() })).await;
     let namespace = "db".parse().unwrap();
     let union =
-        Places { businesses: [1].into(), namespaces: [namespace].into(), clouds: [5].into(), ..Places::default() };
+        ScopeSet { businesses: [1].into(), namespaces: [namespace].into(), clouds: [5].into(), ..ScopeSet::default() };
     let union = found(&*store, &inside(union)).await;
 
     assert!(nowhere.is_empty());

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use proctor_model::{AgentId, HostKey, Places};
+use proctor_model::{AgentId, HostKey, ScopeSet};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::column::{alias, counter, exact, from_json, host_key, parsed, signed, to_json};
@@ -36,7 +36,7 @@ pub(super) fn list(connection: &Connection, query: &HostQuery) -> Tried<Vec<Host
     narrowed.by_some("cloud = ?", query.cloud);
     narrowed.by_some("business = ?", query.business.map(exact).transpose()?);
     narrowed.by_some("online = ?", query.online);
-    if let Some(Places { everywhere: false, businesses, clouds, namespaces: _ }) = &query.places {
+    if let Some(ScopeSet { everywhere: false, businesses, clouds, namespaces: _ }) = &query.places {
         // A host as a whole is in no namespace.
         let inside = "(business IN (SELECT value FROM json_each(?)) OR cloud IN (SELECT value FROM json_each(?)))";
         narrowed.by_both(inside, to_json(businesses), to_json(clouds));

@@ -1,6 +1,6 @@
 //! Which processes a query means, as conditions in SQL.
 
-use proctor_model::{AgentId, Places, Spec};
+use proctor_model::{AgentId, ScopeSet, Spec};
 use rusqlite::{Connection, ToSql};
 
 use super::column::{from_json, to_json};
@@ -96,7 +96,7 @@ impl Filter {
         self.values.push((name, Box::new(value)));
     }
 
-    fn inside(&mut self, places: &Places) {
+    fn inside(&mut self, places: &ScopeSet) {
         if places.everywhere {
             return;
         }

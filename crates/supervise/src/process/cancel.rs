@@ -6,9 +6,9 @@
 
 use proctor_model::{Code, Exit, OperationId, Outcome};
 
+use super::activity::{Activity, AfterLeftovers, Failure, ProbePlan};
 use super::launch::FIRST_PAUSE;
 use super::preempt::CutShort;
-use super::work::{AfterClear, Failure, Mood, Work};
 use super::{Action, Process};
 use crate::Time;
 
@@ -36,32 +36,34 @@ impl Process {
 
     /// What is under way for an operation that is cut short.
     pub(super) fn cut_begun(&mut self, now: Time) {
-        match std::mem::replace(&mut self.work, Work::Rest) {
-            running @ (Work::Launch { .. } | Work::Halt { .. } | Work::Reload { .. }) => {
+        match std::mem::replace(&mut self.work, Activity::Idle) {
+            running @ (Activity::Launching { .. } | Activity::Stopping { .. } | Activity::Reloading { .. }) => {
                 self.work = running;
-                self.actions.push_back(Action::EndCommand { ticket: self.commands });
+                self.actions.push_back(Action::KillCommand { ticket: self.commands });
             }
             // One look, so that a process that is there already is known.
-            Work::Seek { old, .. } => self.seek_again(old, now, FIRST_PAUSE, Mood::Failed(self.cut_failure("start"))),
-            Work::Settle { .. } => {
+            Activity::WaitingForPid { old, .. } => {
+                self.probe_again(old, now, FIRST_PAUSE, ProbePlan::ReportFailure(self.cut_failure("start")))
+            }
+            Activity::StartCheck { .. } => {
                 let failure = self.cut_failure("start");
                 self.fail(now, failure.code, failure.message);
             }
-            Work::Fade { .. } => {
+            Activity::WaitingForExit { .. } => {
                 let failure = self.cut_failure("stop");
                 self.dirty |= self.record.launch.take().is_some();
                 self.fail(now, failure.code, failure.message);
             }
             // It fails in a moment by itself; what is to be started after the clearing is not.
-            Work::Clear { next: AfterClear::LaunchFailed(failure) } => {
+            Activity::ClearingLeftovers { next: AfterLeftovers::LaunchFailed(failure) } => {
                 let cut = self.cut_failure("start");
                 let message = format!("{}, after a failure: {}", cut.message, failure.message);
-                let next = AfterClear::LaunchFailed(Failure::new(cut.code, message));
-                self.work = Work::Clear { next };
+                let next = AfterLeftovers::LaunchFailed(Failure::new(cut.code, message));
+                self.work = Activity::ClearingLeftovers { next };
             }
-            clearing @ Work::Clear { .. } => self.work = clearing,
+            clearing @ Activity::ClearingLeftovers { .. } => self.work = clearing,
             // After a restart of the agent: what the look finds decides what there is to end.
-            other @ (Work::Rest | Work::Wait { .. } | Work::Look) => self.work = other,
+            other @ (Activity::Idle | Activity::Backoff { .. } | Activity::Probing) => self.work = other,
         }
     }
 

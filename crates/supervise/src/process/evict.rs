@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use proctor_model::{EVICTED_REASON, Incarnation, Signal};
 
-use super::work::{Eviction, Fallback, Work};
-use super::{Action, CommandKind, Excess, Notice, Process};
+use super::activity::{Activity, EvictionReason, Fallback};
+use super::{Action, CommandKind, LimitBreach, Notice, Process};
 use crate::Time;
 use crate::threshold::Resource;
 
@@ -23,7 +23,7 @@ const WAIT_MAX: Duration = Duration::from_secs(600);
 
 impl Process {
     /// A limit or a pool has condemned this life. Whoever is not at rest is judged again later.
-    pub(super) fn exceeded(&mut self, now: Time, excess: Excess) {
+    pub(super) fn on_limit_breach(&mut self, now: Time, excess: LimitBreach) {
         if self.record.life.as_ref() != Some(&excess.life) {
             return;
         }
@@ -41,48 +41,48 @@ impl Process {
             excess.breach.resource, excess.breach.usage, excess.breach.limit
         );
         let life = excess.life.clone();
-        self.actions.push_back(Action::Announce(Notice::Exceeded(excess)));
+        self.actions.push_back(Action::Notify(Notice::Exceeded(excess)));
         if is_urgent {
-            self.evicting = Some(Eviction::Excess);
+            self.evicting = Some(EvictionReason::OverLimit);
             self.trial = None;
             return self.kill_tree(now, life);
         }
-        self.evict(now, life, Eviction::Excess);
+        self.evict(now, life, EvictionReason::OverLimit);
     }
 
-    pub(super) fn evict(&mut self, now: Time, life: Incarnation, why: Eviction) {
+    pub(super) fn evict(&mut self, now: Time, life: Incarnation, why: EvictionReason) {
         self.evicting = Some(why);
         self.trial = None;
         match self.record.spec.control.stop.clone() {
             Some(line) => {
                 self.run(CommandKind::Stop, line, GRACE);
-                self.work = Work::Halt { life };
+                self.work = Activity::Stopping { life };
             }
             None => {
                 self.actions.push_back(Action::Signal(life.clone(), Signal::Terminate));
-                self.work = Work::Fade { life, until: now + GRACE, fallback: Fallback::KillTree };
+                self.work = Activity::WaitingForExit { life, until: now + GRACE, fallback: Fallback::KillTree };
             }
         }
     }
 
     /// The stop command of an eviction has ended, however it did.
-    pub(super) fn evict_halted(&mut self, now: Time, life: Incarnation) {
+    pub(super) fn on_evict_stop_exit(&mut self, now: Time, life: Incarnation) {
         if self.record.life.as_ref() != Some(&life) {
-            return self.faded(now);
+            return self.on_exit_reached(now);
         }
-        self.work = Work::Fade { life, until: now + GRACE, fallback: Fallback::KillTree };
+        self.work = Activity::WaitingForExit { life, until: now + GRACE, fallback: Fallback::KillTree };
     }
 
     /// The condemned life is over, and nothing of it is left.
     pub(super) fn evicted(&mut self, now: Time) {
-        if self.evicting.take() == Some(Eviction::Excess) {
+        if self.evicting.take() == Some(EvictionReason::OverLimit) {
             let wait = WAIT_FIRST * 2u32.saturating_pow(self.record.evictions.min(16));
             self.record.evictions += 1;
             self.record.attempts = 0;
             self.record.not_before = Some(now + wait.min(WAIT_MAX));
             self.dirty = true;
         }
-        self.work = Work::Rest;
-        self.rest(now);
+        self.work = Activity::Idle;
+        self.become_idle(now);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use proctor_model::{Code, CommandEnd, CommandResult, Exit, Incarnation, OperationKind, Signal};
+use proctor_model::{Code, CommandExit, CommandResult, Exit, Incarnation, OperationKind, Signal};
 
-use super::work::{AfterClear, Failure, Fallback, Work};
+use super::activity::{Activity, AfterLeftovers, Failure, Fallback};
 use super::{Action, CommandKind, Process};
 use crate::Time;
 
@@ -19,7 +19,7 @@ const AFTER_SIGKILL: Duration = Duration::from_secs(5);
 
 impl Process {
     /// Ends `life`, by command or by signal.
-    pub(super) fn halt(&mut self, now: Time, life: Incarnation) {
+    pub(super) fn stop(&mut self, now: Time, life: Incarnation) {
         let is_kill = self.current.as_ref().is_some_and(|current| current.request.kind == OperationKind::Kill);
         let control = &self.policy_of_current().control;
         let (command, line) =
@@ -32,19 +32,19 @@ impl Process {
             Some(line) => {
                 let timeout = self.policy_of_current().policy.op_timeout.duration();
                 self.run(command, line, timeout);
-                self.work = Work::Halt { life };
+                self.work = Activity::Stopping { life };
             }
             None if is_kill => self.kill_tree(now, life),
             None => {
                 self.actions.push_back(Action::Signal(life.clone(), Signal::Terminate));
-                self.fade(now, life);
+                self.wait_for_exit(now, life);
             }
         }
     }
 
-    pub(super) fn halted(&mut self, now: Time, life: Incarnation, end: CommandEnd) {
+    pub(super) fn on_stop_command_exit(&mut self, now: Time, life: Incarnation, end: CommandExit) {
         if self.evicting.is_some() {
-            return self.evict_halted(now, life);
+            return self.on_evict_stop_exit(now, life);
         }
         self.keep_output(&end);
         if self.is_cut_short() {
@@ -53,54 +53,55 @@ impl Process {
             return self.fail(now, failure.code, failure.message);
         }
         if self.record.life.as_ref() != Some(&life) {
-            return self.faded(now);
+            return self.on_exit_reached(now);
         }
         let is_kill = self.current.as_ref().is_some_and(|current| current.request.kind == OperationKind::Kill);
         match &end.result {
             _ if is_kill => {
-                self.work = Work::Fade { life, until: now + AFTER_KILL_COMMAND, fallback: Fallback::KillTree };
+                self.work =
+                    Activity::WaitingForExit { life, until: now + AFTER_KILL_COMMAND, fallback: Fallback::KillTree };
             }
-            CommandResult::Exited(Exit::Code(0)) | CommandResult::Lost => self.fade(now, life),
+            CommandResult::Exited(Exit::Code(0)) | CommandResult::ExitUnknown => self.wait_for_exit(now, life),
             CommandResult::TimedOut => {
                 self.actions.push_back(Action::Signal(life.clone(), Signal::Terminate));
-                self.fade(now, life);
+                self.wait_for_exit(now, life);
             }
             CommandResult::Exited(_)
             | CommandResult::Cancelled
-            | CommandResult::NotRun(_)
-            | CommandResult::Postponed => {
+            | CommandResult::NotStarted(_)
+            | CommandResult::NoSlot => {
                 let fallback = Fallback::Fail(self.command_failure("stop", &end));
-                self.work = Work::Fade { life, until: now + AFTER_FAILED_STOP, fallback };
+                self.work = Activity::WaitingForExit { life, until: now + AFTER_FAILED_STOP, fallback };
             }
         }
     }
 
     /// Waits for the end of `life` as long as the policy allows.
-    pub(super) fn fade(&mut self, now: Time, life: Incarnation) {
+    pub(super) fn wait_for_exit(&mut self, now: Time, life: Incarnation) {
         let check = self.policy_of_current().policy.stop_check;
         let message = format!("stop: process {} is still alive after {} s", life.pid, check.get());
         let fallback = Fallback::Fail(Failure::new(Code::CheckFailed, message));
-        self.work = Work::Fade { life, until: now + check.duration(), fallback };
+        self.work = Activity::WaitingForExit { life, until: now + check.duration(), fallback };
     }
 
     pub(super) fn kill_tree(&mut self, now: Time, life: Incarnation) {
         self.actions.push_back(Action::KillTree(life.clone()));
         let message = format!("kill: process {} is still there after SIGKILL", life.pid);
         let fallback = Fallback::Fail(Failure::new(Code::CheckFailed, message));
-        self.work = Work::Fade { life, until: now + SIGKILL_SENT_MAX, fallback };
+        self.work = Activity::WaitingForExit { life, until: now + SIGKILL_SENT_MAX, fallback };
     }
 
     /// The signals are sent: what the kernel needs to end the life counts from now on, not from when the
     /// kill was asked for.
     pub(super) fn tree_killed(&mut self, now: Time, life: &Incarnation) {
-        if let Work::Fade { life: fading, until, fallback: Fallback::Fail(_) } = &mut self.work
+        if let Activity::WaitingForExit { life: fading, until, fallback: Fallback::Fail(_) } = &mut self.work
             && fading == life
         {
             *until = now + AFTER_SIGKILL;
         }
     }
 
-    pub(super) fn still_there(&mut self, now: Time, life: Incarnation, fallback: Fallback) {
+    pub(super) fn on_exit_timeout(&mut self, now: Time, life: Incarnation, fallback: Fallback) {
         match fallback {
             Fallback::KillTree => self.kill_tree(now, life),
             Fallback::Fail(failure) => {
@@ -113,8 +114,8 @@ impl Process {
     }
 
     /// The life is over; what it has left behind goes too.
-    pub(super) fn faded(&mut self, now: Time) {
-        let next = if self.evicting.is_some() { AfterClear::Evicted } else { AfterClear::Faded };
+    pub(super) fn on_exit_reached(&mut self, now: Time) {
+        let next = if self.evicting.is_some() { AfterLeftovers::Evicted } else { AfterLeftovers::Stopped };
         self.clear(now, next);
     }
 

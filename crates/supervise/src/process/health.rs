@@ -6,9 +6,9 @@
 //! grace after a start, nor while an operation is under way. A changed command takes effect in the
 //! present life; answers to a check of an earlier life or command are ignored.
 
-use proctor_model::{CommandEnd, CommandResult, Exit, Spec};
+use proctor_model::{CommandExit, CommandResult, Exit, Spec};
 
-use super::work::{Eviction, Work};
+use super::activity::{Activity, EvictionReason};
 use super::{Action, HealthState, Notice, Process, Ticket};
 use crate::Time;
 
@@ -37,7 +37,7 @@ impl Health {
         self.state.map_or("", HealthState::as_str)
     }
 
-    pub(super) fn is_ill(&self) -> bool {
+    pub(super) fn is_unhealthy(&self) -> bool {
         self.state == Some(HealthState::Unhealthy)
     }
 
@@ -53,7 +53,7 @@ impl Health {
 
 impl Process {
     pub(super) fn health_timeout(&self) -> Option<Time> {
-        self.health.next.filter(|_| matches!(self.work, Work::Rest))
+        self.health.next.filter(|_| matches!(self.work, Activity::Idle))
     }
 
     /// A life begins: the first check comes after its grace.
@@ -80,7 +80,7 @@ impl Process {
         self.health.next = None; // until the answer
         self.health.checks += 1;
         self.health.checking = Some(self.health.checks);
-        self.actions.push_back(Action::Check {
+        self.actions.push_back(Action::CheckHealth {
             ticket: self.health.checks,
             line,
             spec: self.record.spec.clone(),
@@ -88,7 +88,7 @@ impl Process {
         });
     }
 
-    pub(super) fn checked(&mut self, now: Time, ticket: Ticket, end: &CommandEnd) {
+    pub(super) fn checked(&mut self, now: Time, ticket: Ticket, end: &CommandExit) {
         if self.health.checking != Some(ticket) {
             return;
         }
@@ -101,19 +101,19 @@ impl Process {
                 self.health.well_at = Some(now);
                 self.set_health(HealthState::Healthy, "");
             }
-            CommandResult::Exited(Exit::Code(NOT_EXECUTABLE | NOT_FOUND)) | CommandResult::NotRun(_) => {
+            CommandResult::Exited(Exit::Code(NOT_EXECUTABLE | NOT_FOUND)) | CommandResult::NotStarted(_) => {
                 self.health.failures = 0; // no longer in a row
                 self.set_health(HealthState::CannotRun, &reason_of(end));
             }
             CommandResult::Exited(Exit::Code(_) | Exit::Signal(_)) | CommandResult::TimedOut => {
-                self.found_ill(now, end, policy.failures);
+                self.mark_unhealthy(now, end, policy.failures);
             }
             // Nobody was asked, or the answer was lost: nothing is known.
-            CommandResult::Postponed | CommandResult::Cancelled | CommandResult::Lost => {}
+            CommandResult::NoSlot | CommandResult::Cancelled | CommandResult::ExitUnknown => {}
         }
     }
 
-    fn found_ill(&mut self, now: Time, end: &CommandEnd, failures_max: u32) {
+    fn mark_unhealthy(&mut self, now: Time, end: &CommandExit, failures_max: u32) {
         self.health.failures += 1;
         if self.health.failures < failures_max {
             return;
@@ -122,7 +122,7 @@ impl Process {
         let life = self.record.life.clone().filter(|_| self.may_be_evicted());
         if let Some(life) = life {
             self.reason = format!("ended as unhealthy: {}", reason_of(end));
-            self.evict(now, life, Eviction::Unhealthy);
+            self.evict(now, life, EvictionReason::Unhealthy);
         }
     }
 
@@ -130,18 +130,18 @@ impl Process {
         let before = self.health.state.replace(state);
         // A first good answer is no change.
         if before.unwrap_or(HealthState::Healthy) != state {
-            self.actions.push_back(Action::Announce(Notice::HealthChanged { state, reason: reason.to_owned() }));
+            self.actions.push_back(Action::Notify(Notice::HealthChanged { state, reason: reason.to_owned() }));
         }
     }
 }
 
-fn reason_of(end: &CommandEnd) -> String {
+fn reason_of(end: &CommandExit) -> String {
     let how = match &end.result {
         CommandResult::Exited(exit) => exit.to_string(),
         CommandResult::TimedOut => "timed out".to_owned(),
-        CommandResult::Cancelled | CommandResult::Lost => "its end is not known".to_owned(),
-        CommandResult::Postponed => "postponed".to_owned(),
-        CommandResult::NotRun(reason) => reason.clone(),
+        CommandResult::Cancelled | CommandResult::ExitUnknown => "its end is not known".to_owned(),
+        CommandResult::NoSlot => "postponed".to_owned(),
+        CommandResult::NotStarted(reason) => reason.clone(),
     };
     let said: String = end.output.trim().chars().take(REASON_CHARS_MAX).collect();
     if said.is_empty() { format!("health_cmd: {how}") } else { format!("health_cmd: {how}: {said}") }

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use proctor_model::{Code, CommandEnd, CommandResult, Exit, Incarnation, Lifetime, Look, OperationKind, Spec};
+use proctor_model::{Code, CommandExit, CommandResult, Exit, Incarnation, Lifetime, OperationKind, Probe, Spec};
 
-use super::work::{AfterClear, Failure, Mood, Work};
+use super::activity::{Activity, AfterLeftovers, Failure, ProbePlan};
 use super::{CommandKind, Launch, Process};
 use crate::Time;
 
@@ -27,8 +27,8 @@ impl Process {
             (true, life) => self.launch(now, CommandKind::Restart, life),
             (false, Some(life)) => {
                 let timeout = self.policy_of_current().policy.op_timeout.duration();
-                self.expect_life(now, Some(life.clone()), timeout);
-                self.halt(now, life);
+                self.record_launch(now, Some(life.clone()), timeout);
+                self.stop(now, life);
             }
             (false, None) => self.launch(now, CommandKind::Start, None),
         }
@@ -41,8 +41,8 @@ impl Process {
     }
 
     pub(super) fn launch_for(&mut self, now: Time, command: CommandKind, old: Option<Incarnation>, timeout: Duration) {
-        self.expect_life(now, old.clone(), timeout);
-        self.clear(now, AfterClear::Launch { command, old, timeout });
+        self.record_launch(now, old.clone(), timeout);
+        self.clear(now, AfterLeftovers::Launch { command, old, timeout });
     }
 
     /// Nothing of an earlier life is left.
@@ -54,14 +54,15 @@ impl Process {
             self.record.last_launch = Some(now);
             return self.launch_failed(now, Failure::new(Code::CommandFailed, "there is no start_cmd"));
         };
-        self.expect_life(now, old.clone(), timeout);
+        self.record_launch(now, old.clone(), timeout);
         self.mark_begun();
         self.run(command, line, timeout);
-        self.work = Work::Launch { old, next: Some(now + FOREGROUND_PAUSE), pause: FOREGROUND_PAUSE, since: None };
+        self.work =
+            Activity::Launching { old, next: Some(now + FOREGROUND_PAUSE), pause: FOREGROUND_PAUSE, since: None };
     }
 
     /// Written before the command runs, so that a crash of the agent cannot lead to a second copy.
-    fn expect_life(&mut self, now: Time, old: Option<Incarnation>, timeout: Duration) {
+    fn record_launch(&mut self, now: Time, old: Option<Incarnation>, timeout: Duration) {
         let until = now + timeout + seek_window(self.policy_of_current());
         self.record.launch = Some(Launch { until, old, begun: false, since: None });
         self.record.last_launch = Some(now);
@@ -69,144 +70,144 @@ impl Process {
     }
 
     /// A command that does not end may be the process itself: its pid file tells.
-    pub(super) fn look_while_launching(&mut self, old: Option<Incarnation>, pause: Duration, since: Option<Time>) {
-        self.look();
-        self.work = Work::Launch { old, next: None, pause, since };
+    pub(super) fn probe_while_launching(&mut self, old: Option<Incarnation>, pause: Duration, since: Option<Time>) {
+        self.probe();
+        self.work = Activity::Launching { old, next: None, pause, since };
     }
 
-    pub(super) fn seen_while_launching(
+    pub(super) fn on_probe_while_launching(
         &mut self,
         now: Time,
-        look: Look,
+        look: Probe,
         old: Option<Incarnation>,
         pause: Duration,
         since: Option<Time>,
     ) {
         let mut since = since;
         match look {
-            Look::Running(life) if Some(&life) != old.as_ref() => {
+            Probe::Running(life) if Some(&life) != old.as_ref() => {
                 since = since.filter(|_| self.record.life.as_ref() == Some(&life)).or(Some(now));
                 self.adopt(now, life);
             }
-            Look::Running(_) | Look::Absent(_) | Look::Dead { .. } => since = None,
+            Probe::Running(_) | Probe::Absent(_) | Probe::Dead { .. } => since = None,
         }
         let spec = self.policy_of_current();
         let watched = seek_window(spec).max(spec.policy.last_start_check().duration());
         let is_settled = since.is_some_and(|since| now.since(since) >= watched);
         if is_settled {
-            return self.launched_in_foreground(now);
+            return self.adopt_foreground(now);
         }
         let next = Some(now + pause);
-        self.work = Work::Launch { old, next, pause: (pause * 3 / 2).min(FOREGROUND_PAUSE_MAX), since };
+        self.work = Activity::Launching { old, next, pause: (pause * 3 / 2).min(FOREGROUND_PAUSE_MAX), since };
     }
 
     /// The process has lived through its check and the command still runs: it is the process.
-    fn launched_in_foreground(&mut self, now: Time) {
+    fn adopt_foreground(&mut self, now: Time) {
         self.detach_command();
         match &self.current {
-            Some(_) => self.settled(now),
+            Some(_) => self.pass_start_check(now),
             None => self.relaunched(now),
         }
     }
 
-    pub(super) fn launched(&mut self, now: Time, old: Option<Incarnation>, end: CommandEnd) {
+    pub(super) fn launched(&mut self, now: Time, old: Option<Incarnation>, end: CommandExit) {
         if self.scheduled {
             return self.run_ended(now, &end);
         }
         self.keep_output(&end);
         let mood = match &end.result {
-            _ if self.is_cut_short() => Mood::Failed(self.cut_failure("start command")),
-            CommandResult::Cancelled if self.current.is_none() && !self.record.managed => {
-                Mood::Failed(Failure::new(Code::CommandFailed, "it was released while it was being restarted"))
-            }
-            CommandResult::Exited(Exit::Code(0)) | CommandResult::Lost => Mood::Patient,
-            CommandResult::Postponed if self.current.is_none() => return self.postponed(now),
-            CommandResult::NotRun(_)
-            | CommandResult::Postponed
+            _ if self.is_cut_short() => ProbePlan::ReportFailure(self.cut_failure("start command")),
+            CommandResult::Cancelled if self.current.is_none() && !self.record.managed => ProbePlan::ReportFailure(
+                Failure::new(Code::CommandFailed, "it was released while it was being restarted"),
+            ),
+            CommandResult::Exited(Exit::Code(0)) | CommandResult::ExitUnknown => ProbePlan::Retry,
+            CommandResult::NoSlot if self.current.is_none() => return self.on_no_slot(now),
+            CommandResult::NotStarted(_)
+            | CommandResult::NoSlot
             | CommandResult::Exited(_)
             | CommandResult::Cancelled
-            | CommandResult::TimedOut => Mood::Failed(self.command_failure("start", &end)),
+            | CommandResult::TimedOut => ProbePlan::ReportFailure(self.command_failure("start", &end)),
         };
         let until = now + seek_window(self.policy_of_current());
         if let Some(launch) = &mut self.record.launch {
             launch.until = until;
             self.dirty = true;
         }
-        self.seek_again(old, until, FIRST_PAUSE, mood);
+        self.probe_again(old, until, FIRST_PAUSE, mood);
     }
 
     /// Looks for the life that a start must have brought.
-    pub(super) fn seek_again(&mut self, old: Option<Incarnation>, until: Time, pause: Duration, mood: Mood) {
-        self.look();
-        self.work = Work::Seek { old, until, next: None, pause, mood };
+    pub(super) fn probe_again(&mut self, old: Option<Incarnation>, until: Time, pause: Duration, mood: ProbePlan) {
+        self.probe();
+        self.work = Activity::WaitingForPid { old, until, next: None, pause, mood };
     }
 
-    fn seek_again_at(&mut self, next: Time, old: Option<Incarnation>, until: Time, pause: Duration) {
-        self.work = Work::Seek { old, until, next: Some(next), pause, mood: Mood::Patient };
+    fn probe_again_at(&mut self, next: Time, old: Option<Incarnation>, until: Time, pause: Duration) {
+        self.work = Activity::WaitingForPid { old, until, next: Some(next), pause, mood: ProbePlan::Retry };
     }
 
-    pub(super) fn sought(
+    pub(super) fn on_probe_while_waiting(
         &mut self,
         now: Time,
-        look: Look,
+        look: Probe,
         old: Option<Incarnation>,
         until: Time,
         pause: Duration,
-        mood: Mood,
+        mood: ProbePlan,
     ) {
         match look {
-            Look::Running(life) if Some(&life) != old.as_ref() => return self.found(now, life, until, mood),
-            Look::Running(life) => self.reason = format!("process {} of before still runs", life.pid),
-            Look::Absent(reason) => {
-                self.lose_life(now, None);
+            Probe::Running(life) if Some(&life) != old.as_ref() => return self.on_pid_found(now, life, until, mood),
+            Probe::Running(life) => self.reason = format!("process {} of before still runs", life.pid),
+            Probe::Absent(reason) => {
+                self.on_exit(now, None);
                 self.reason = reason;
             }
-            Look::Dead { pid, reason } => {
-                self.lose_life(now, None);
+            Probe::Dead { pid, reason } => {
+                self.on_exit(now, None);
                 self.reason = reason;
                 let counts = !self.policy_of_current().policy.has_second_check();
-                if Some(pid) != self.named && matches!(mood, Mood::Patient) && counts {
+                if Some(pid) != self.named && matches!(mood, ProbePlan::Retry) && counts {
                     // It came and died. The file may still be about to name its successor.
                     self.named = Some(pid);
-                    return self.seek_again_at(now + AFTER_DEATH, old, now + AFTER_DEATH, pause);
+                    return self.probe_again_at(now + AFTER_DEATH, old, now + AFTER_DEATH, pause);
                 }
             }
         }
         match mood {
-            Mood::Patient if now < until => {
+            ProbePlan::Retry if now < until => {
                 let next = Some((now + pause).min(until));
                 let pause = (pause * 3 / 2).min(LAST_PAUSE);
-                self.work = Work::Seek { old, until, next, pause, mood };
+                self.work = Activity::WaitingForPid { old, until, next, pause, mood };
             }
-            Mood::Patient | Mood::LastLook => self.not_found(now),
-            Mood::Failed(failure) => self.launch_failed(now, failure),
+            ProbePlan::Retry | ProbePlan::LastProbe => self.on_pid_missing(now),
+            ProbePlan::ReportFailure(failure) => self.launch_failed(now, failure),
         }
     }
 
-    fn found(&mut self, now: Time, life: Incarnation, until: Time, mood: Mood) {
+    fn on_pid_found(&mut self, now: Time, life: Incarnation, until: Time, mood: ProbePlan) {
         self.adopt(now, life);
         self.record.launch = None;
         match (&self.current, mood) {
             (None, _) => self.relaunched(now),
-            (Some(_), Mood::Failed(failure)) => self.fail(now, failure.code, failure.message),
+            (Some(_), ProbePlan::ReportFailure(failure)) => self.fail(now, failure.code, failure.message),
             (Some(current), _) if current.request.kind == OperationKind::Reload => self.succeed(now),
-            (Some(_), Mood::Patient | Mood::LastLook) => self.settle(now, until),
+            (Some(_), ProbePlan::Retry | ProbePlan::LastProbe) => self.begin_start_check(now, until),
         }
     }
 
     /// Alive: it must stay so until its last check.
-    pub(super) fn settle(&mut self, now: Time, until: Time) {
+    pub(super) fn begin_start_check(&mut self, now: Time, until: Time) {
         let policy = &self.policy_of_current().policy;
         let (check, last) = (policy.start_check.duration(), policy.last_start_check().duration());
         let first = until.min(now + check);
         let until = first + last.saturating_sub(check);
         if until <= now {
-            return self.settled(now);
+            return self.pass_start_check(now);
         }
-        self.work = Work::Settle { first, until };
+        self.work = Activity::StartCheck { first, until };
     }
 
-    pub(super) fn settled(&mut self, now: Time) {
+    pub(super) fn pass_start_check(&mut self, now: Time) {
         // Who was unregistered meanwhile runs on, but nobody keeps it alive.
         if self.record.registered {
             self.manage();
@@ -216,33 +217,33 @@ impl Process {
 
     /// Somebody wants it down while supervision still searches for what it started: the search is
     /// cut short, so that a long check cannot hold up a stop.
-    pub(super) fn hurry(&mut self, now: Time) {
-        if let Work::Seek { until, .. } = &mut self.work {
+    pub(super) fn shorten_wait(&mut self, now: Time) {
+        if let Activity::WaitingForPid { until, .. } = &mut self.work {
             *until = (*until).min(now + SEEK_WITHOUT_CHECK);
         }
     }
 
     /// Its pid file may name another life by now; if not, the start has failed. Between the first check and a
     /// second one it has failed whoever is there: it had to be the same life.
-    pub(super) fn died_while_settling(&mut self, now: Time, first: Time, life: &Incarnation) {
+    pub(super) fn exited_during_start_check(&mut self, now: Time, first: Time, life: &Incarnation) {
         let policy = &self.policy_of_current().policy;
         let must_stay = policy.has_second_check() && policy.lifetime == Lifetime::Resident;
         let mood = match (must_stay, now < first) {
-            (false, _) => Mood::LastLook,
+            (false, _) => ProbePlan::LastProbe,
             (true, true) => {
                 self.named = Some(life.pid);
-                Mood::Patient
+                ProbePlan::Retry
             }
             (true, false) => {
                 let kind = self.current.as_ref().map_or(OperationKind::Start, |current| current.request.kind);
                 let message = format!("{kind}: process {} ended between its two start checks", life.pid);
-                Mood::Failed(Failure::new(Code::CheckFailed, message))
+                ProbePlan::ReportFailure(Failure::new(Code::CheckFailed, message))
             }
         };
-        self.seek_again(None, first, FIRST_PAUSE, mood);
+        self.probe_again(None, first, FIRST_PAUSE, mood);
     }
 
-    fn not_found(&mut self, now: Time) {
+    fn on_pid_missing(&mut self, now: Time) {
         let spec = self.policy_of_current();
         let may_have_ended = match spec.policy.lifetime {
             Lifetime::Resident => false,
@@ -254,7 +255,7 @@ impl Process {
         if is_start && may_have_ended && matches!(self.last_exit, None | Some(Exit::Code(0))) {
             self.leave_launch_behind(now);
             self.record.launch = None;
-            return self.settled(now);
+            return self.pass_start_check(now);
         }
         let message = format!("{kind}: the process is not alive: {}", self.reason);
         self.launch_failed(now, Failure::new(Code::CheckFailed, message));
@@ -267,7 +268,7 @@ impl Process {
             return self.end_failed_launch(now, failure);
         }
         self.leave_launch_behind(now);
-        self.clear(now, AfterClear::LaunchFailed(failure));
+        self.clear(now, AfterLeftovers::LaunchFailed(failure));
     }
 
     pub(super) fn end_failed_launch(&mut self, now: Time, failure: Failure) {

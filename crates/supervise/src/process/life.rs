@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use proctor_model::{Exit, Incarnation, Look, Spec};
+use proctor_model::{Exit, Incarnation, Probe, Spec};
 
-use super::work::Work;
+use super::activity::Activity;
 use super::{Action, Notice, Process};
 use crate::Time;
 
@@ -23,17 +23,17 @@ impl Process {
             self.manage();
         }
         // It may run already, started by other hands.
-        if self.record.life.is_none() && matches!(self.work, Work::Rest) {
-            self.look();
+        if self.record.life.is_none() && matches!(self.work, Activity::Idle) {
+            self.probe();
         }
     }
 
     pub(super) fn forget(&mut self, now: Time) {
         self.record.registered = false;
         self.let_go();
-        if matches!(self.work, Work::Wait { .. }) {
-            self.work = Work::Rest;
-            self.rest(now);
+        if matches!(self.work, Activity::Backoff { .. }) {
+            self.work = Activity::Idle;
+            self.become_idle(now);
         }
     }
 
@@ -57,10 +57,10 @@ impl Process {
     }
 
     /// What another look saw, if nothing is under way that looks by itself.
-    pub(super) fn notice(&mut self, now: Time, look: Look) {
-        let Look::Running(life) = look else { return };
-        if matches!(self.work, Work::Rest | Work::Wait { .. }) {
-            self.work = Work::Rest;
+    pub(super) fn on_observed(&mut self, now: Time, look: Probe) {
+        let Probe::Running(life) = look else { return };
+        if matches!(self.work, Activity::Idle | Activity::Backoff { .. }) {
+            self.work = Activity::Idle;
             self.adopt(now, life);
         }
     }
@@ -76,7 +76,7 @@ impl Process {
             None => Notice::Adopted { life: life.clone() },
         };
         self.actions.push_back(Action::Watch(life.clone()));
-        self.actions.push_back(Action::Announce(notice));
+        self.actions.push_back(Action::Notify(notice));
         self.belong(&life);
         self.record.life = Some(life);
         self.record.failed = false;
@@ -85,10 +85,10 @@ impl Process {
         self.dirty = true;
     }
 
-    pub(super) fn lose_life(&mut self, now: Time, exit: Option<Exit>) {
+    pub(super) fn on_exit(&mut self, now: Time, exit: Option<Exit>) {
         let Some(life) = self.record.life.take() else { return };
         self.dirty = true;
-        self.leave_behind(now, &life);
+        self.remember_leftovers(now, &life);
         self.last_exit = exit;
         self.reason = match exit {
             Some(exit) => format!("process {} ended with {exit}", life.pid),
@@ -103,17 +103,17 @@ impl Process {
             Some(unwanted) if *unwanted == life => self.release(), // kept until what it left behind is ended
             Some(_) | None => self.record.unwanted = None,
         }
-        self.actions.push_back(Action::Announce(Notice::Exited { life, exit }));
+        self.actions.push_back(Action::Notify(Notice::Exited { life, exit }));
         if self.trial.take().is_some() {
             let (attempt, reason) = (self.record.attempts, self.reason.clone());
-            self.actions.push_back(Action::Announce(Notice::RestartFailed { attempt, reason }));
+            self.actions.push_back(Action::Notify(Notice::RestartFailed { attempt, reason }));
         }
     }
 
     /// Whether a life proved that the process can live. The time that an illness took to show is no
     /// proof, however long: only up to the last good word of the health command it was well.
     fn was_stable(&self, since: Time, now: Time) -> bool {
-        let well_until = if self.health.is_ill() { self.health.last_well() } else { Some(now) };
+        let well_until = if self.health.is_unhealthy() { self.health.last_well() } else { Some(now) };
         well_until.is_some_and(|until| until.since(since) >= self.record.stable_run())
     }
 }

@@ -4,23 +4,23 @@
 //! [`Process::poll_action`] gives what must be done; [`Process::poll_timeout`] tells when to come
 //! back with [`Event::Tick`]. Getters are the rest.
 //!
-//! What is under way is one value, [`Work`]; what must survive a crash is another, [`Record`].
+//! What is under way is one value, [`Activity`]; what must survive a crash is another, [`Record`].
 //! Operations come one after the other; supervision acts only between them.
 
+mod activity;
 mod cancel;
-mod clear;
 mod evict;
 mod halt;
 mod health;
 mod launch;
+mod leftovers;
 mod life;
 mod operate;
-mod periodic;
 mod preempt;
 mod record;
 mod relaunch;
+mod scheduled;
 mod types;
-mod work;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,24 +28,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    Code, CommandEnd, CommandLine, Exit, Incarnation, Lifetime, Look, OperationId, Outcome, Phase, ProcessKey, Spec,
+    Code, CommandExit, CommandLine, Exit, Incarnation, Lifetime, OperationId, Outcome, Phase, Probe, ProcessKey, Spec,
 };
 
 use crate::Time;
+use activity::{Activity, AfterLeftovers, EvictionReason};
 use health::Health;
 use launch::seek_window;
-use periodic::OwedRun;
 use preempt::CutShort;
-pub use record::{Elder, Instance, Launch, Record, Running};
-pub use types::{Action, CommandKind, Event, Excess, HealthState, Notice, Request, Ticket};
-use work::{AfterClear, Eviction, Work};
+pub use record::{Elder, Instance, Launch, Record, RunningCommand};
+use scheduled::OwedRun;
+pub use types::{Action, CommandKind, Event, HealthState, LimitBreach, Notice, Request, Ticket};
 
 /// Operations that may wait behind the current one; more are refused at once.
 const QUEUE_MAX: usize = 64;
 
 /// The operation under way.
 #[derive(Debug)]
-struct Current {
+struct CurrentOperation {
     request: Request,
     spec: Arc<Spec>,
     output: String,
@@ -64,8 +64,8 @@ pub struct Process {
     record: Record,
     /// Whether `record` changed since [`Process::take_record`].
     dirty: bool,
-    work: Work,
-    current: Option<Box<Current>>,
+    work: Activity,
+    current: Option<Box<CurrentOperation>>,
     queue: VecDeque<Request>,
     actions: VecDeque<Action>,
     /// The newest look, command and check; answers to older ones are ignored.
@@ -73,7 +73,7 @@ pub struct Process {
     commands: Ticket,
     health: Health,
     /// Why supervision is ending the present life.
-    evicting: Option<Eviction>,
+    evicting: Option<EvictionReason>,
     /// Whether the launch under way is a run by schedule.
     scheduled: bool,
     /// A run that was due and has not begun.
@@ -87,7 +87,7 @@ pub struct Process {
     /// The newest command, until it has begun: what it is and how long it may take.
     announced: Option<(CommandKind, Duration)>,
     /// A command of the agent before this one, until the first look has told what is there.
-    interrupted: Option<Box<Running>>,
+    interrupted: Option<Box<RunningCommand>>,
     /// Since when the present life is known to run.
     running_since: Option<Time>,
     /// A life that supervision started counts as a success when it is alive at this time.
@@ -138,7 +138,7 @@ impl Process {
             key,
             record,
             dirty: true,
-            work: Work::Rest,
+            work: Activity::Idle,
             current: None,
             queue: VecDeque::new(),
             actions: VecDeque::new(),
@@ -226,7 +226,7 @@ impl Process {
 
     /// Whether a limit may end it: running, managed, and nothing else under way.
     pub fn may_be_evicted(&self) -> bool {
-        self.record.managed && self.record.life.is_some() && matches!(self.work, Work::Rest)
+        self.record.managed && self.record.life.is_some() && matches!(self.work, Activity::Idle)
     }
 
     /// Whether a limit is about to end it.
@@ -236,7 +236,7 @@ impl Process {
 
     /// Whether a run by schedule would overlap.
     pub fn is_busy(&self) -> bool {
-        self.record.life.is_some() || !matches!(self.work, Work::Rest | Work::Wait { .. })
+        self.record.life.is_some() || !matches!(self.work, Activity::Idle | Activity::Backoff { .. })
     }
 
     /// Who is to be shown as the process: its life, or the command of a scheduled run under way.
@@ -247,15 +247,24 @@ impl Process {
 
     pub fn phase(&self) -> Phase {
         match (&self.work, &self.record.life) {
-            (Work::Launch { .. }, _) if self.scheduled => Phase::Running,
-            (Work::Look, None) if self.reason.is_empty() && self.current.is_none() => Phase::Unknown,
-            (Work::Launch { .. } | Work::Seek { .. } | Work::Settle { .. }, _) => Phase::Starting,
-            (Work::Clear { next: AfterClear::Launch { .. } | AfterClear::LaunchFailed(_) }, _) => Phase::Starting,
-            (Work::Halt { .. } | Work::Fade { .. } | Work::Clear { .. }, _) => Phase::Stopping,
-            (Work::Wait { .. }, _) => Phase::Waiting,
-            (Work::Rest | Work::Look | Work::Reload { .. }, Some(_)) => Phase::Running,
-            (Work::Rest | Work::Look | Work::Reload { .. }, None) if self.record.failed => Phase::Failed,
-            (Work::Rest | Work::Look | Work::Reload { .. }, None) => Phase::Stopped,
+            (Activity::Launching { .. }, _) if self.scheduled => Phase::Running,
+            (Activity::Probing, None) if self.reason.is_empty() && self.current.is_none() => Phase::Unknown,
+            (Activity::Launching { .. } | Activity::WaitingForPid { .. } | Activity::StartCheck { .. }, _) => {
+                Phase::Starting
+            }
+            (
+                Activity::ClearingLeftovers { next: AfterLeftovers::Launch { .. } | AfterLeftovers::LaunchFailed(_) },
+                _,
+            ) => Phase::Starting,
+            (Activity::Stopping { .. } | Activity::WaitingForExit { .. } | Activity::ClearingLeftovers { .. }, _) => {
+                Phase::Stopping
+            }
+            (Activity::Backoff { .. }, _) => Phase::Waiting,
+            (Activity::Idle | Activity::Probing | Activity::Reloading { .. }, Some(_)) => Phase::Running,
+            (Activity::Idle | Activity::Probing | Activity::Reloading { .. }, None) if self.record.failed => {
+                Phase::Failed
+            }
+            (Activity::Idle | Activity::Probing | Activity::Reloading { .. }, None) => Phase::Stopped,
         }
     }
 
@@ -272,8 +281,8 @@ impl Process {
     }
 
     /// Whether nothing would be lost by dropping it: made for one operation and at rest.
-    pub fn is_forgettable(&self) -> bool {
-        !self.record.registered && !self.record.managed && matches!(self.work, Work::Rest) && self.queue.is_empty()
+    pub fn can_be_dropped(&self) -> bool {
+        !self.record.registered && !self.record.managed && matches!(self.work, Activity::Idle) && self.queue.is_empty()
     }
 
     /// The durable part, if it changed since the last call. To be on disk before the actions that
@@ -299,37 +308,44 @@ impl Process {
             Event::Requested(request) => self.request(now, request),
             Event::Cancelled { operation } => self.cancel(now, operation),
             Event::Assigned { spec, managed, registered_at } => self.assign(now, spec, managed, registered_at),
-            Event::Forgotten => self.forget(now),
-            Event::Noticed(look) => self.notice(now, look),
-            Event::Ended { life, exit } => self.ended(now, &life, exit),
+            Event::Unregistered => self.forget(now),
+            Event::Observed(look) => self.on_observed(now, look),
+            Event::Exited { life, exit } => self.ended(now, &life, exit),
             Event::TreeKilled { life } => self.tree_killed(now, &life),
-            Event::Looked { ticket, look } if ticket == self.looks => self.looked(now, look),
+            Event::Probed { ticket, look } if ticket == self.looks => self.on_probed(now, look),
             Event::CommandBegun { ticket, command } if ticket == self.commands => self.command_begun(now, command),
             Event::CommandEnded { ticket, end } if ticket == self.commands => self.command_ended(now, end),
-            Event::Cleared { ticket, ended, left, elder_lives } if ticket == self.commands => {
+            Event::LeftoversCleared { ticket, ended, left, elder_lives } if ticket == self.commands => {
                 self.cleared(now, ended, left, elder_lives);
             }
-            Event::Checked { ticket, end } => self.checked(now, ticket, &end),
-            Event::Looked { .. } | Event::CommandBegun { .. } | Event::CommandEnded { .. } | Event::Cleared { .. } => {}
+            Event::HealthChecked { ticket, end } => self.checked(now, ticket, &end),
+            Event::Probed { .. }
+            | Event::CommandBegun { .. }
+            | Event::CommandEnded { .. }
+            | Event::LeftoversCleared { .. } => {}
             Event::Refused { operation, reason } => self.refused(now, operation, &reason),
-            Event::Exceeded(excess) => self.exceeded(now, excess),
-            Event::Due { planned, since_boot } => self.due(now, planned, since_boot),
+            Event::Exceeded(excess) => self.on_limit_breach(now, excess),
+            Event::RunDue { planned, since_boot } => self.due(now, planned, since_boot),
             Event::Tick => self.tick(now),
         }
     }
 
-    fn looked(&mut self, now: Time, look: Look) {
-        match std::mem::replace(&mut self.work, Work::Rest) {
-            Work::Look => self.learn(now, look),
-            Work::Seek { old, until, pause, mood, .. } => self.sought(now, look, old, until, pause, mood),
-            Work::Launch { old, pause, since, .. } => self.seen_while_launching(now, look, old, pause, since),
-            other @ (Work::Rest
-            | Work::Wait { .. }
-            | Work::Clear { .. }
-            | Work::Settle { .. }
-            | Work::Halt { .. }
-            | Work::Fade { .. }
-            | Work::Reload { .. }) => self.work = other,
+    fn on_probed(&mut self, now: Time, look: Probe) {
+        match std::mem::replace(&mut self.work, Activity::Idle) {
+            Activity::Probing => self.handle_probe(now, look),
+            Activity::WaitingForPid { old, until, pause, mood, .. } => {
+                self.on_probe_while_waiting(now, look, old, until, pause, mood)
+            }
+            Activity::Launching { old, pause, since, .. } => {
+                self.on_probe_while_launching(now, look, old, pause, since)
+            }
+            other @ (Activity::Idle
+            | Activity::Backoff { .. }
+            | Activity::ClearingLeftovers { .. }
+            | Activity::StartCheck { .. }
+            | Activity::Stopping { .. }
+            | Activity::WaitingForExit { .. }
+            | Activity::Reloading { .. }) => self.work = other,
         }
     }
 
@@ -344,25 +360,25 @@ impl Process {
         if self.scheduled {
             self.note_run();
         }
-        self.record.running = Some(Running { command, kind, until: now + timeout, scheduled: self.scheduled });
+        self.record.running = Some(RunningCommand { command, kind, until: now + timeout, scheduled: self.scheduled });
         self.dirty = true;
         self.actions.push_back(Action::Proceed { ticket: self.commands });
     }
 
-    fn command_ended(&mut self, now: Time, end: CommandEnd) {
+    fn command_ended(&mut self, now: Time, end: CommandExit) {
         self.announced = None;
         self.dirty |= self.record.running.take().is_some();
-        match std::mem::replace(&mut self.work, Work::Rest) {
-            Work::Launch { old, .. } => self.launched(now, old, end),
-            Work::Halt { life } => self.halted(now, life, end),
-            Work::Reload { life } => self.reloaded(now, &life, end),
-            other @ (Work::Rest
-            | Work::Wait { .. }
-            | Work::Look
-            | Work::Seek { .. }
-            | Work::Clear { .. }
-            | Work::Settle { .. }
-            | Work::Fade { .. }) => self.work = other,
+        match std::mem::replace(&mut self.work, Activity::Idle) {
+            Activity::Launching { old, .. } => self.launched(now, old, end),
+            Activity::Stopping { life } => self.on_stop_command_exit(now, life, end),
+            Activity::Reloading { life } => self.reloaded(now, &life, end),
+            other @ (Activity::Idle
+            | Activity::Backoff { .. }
+            | Activity::Probing
+            | Activity::WaitingForPid { .. }
+            | Activity::ClearingLeftovers { .. }
+            | Activity::StartCheck { .. }
+            | Activity::WaitingForExit { .. }) => self.work = other,
         }
     }
 
@@ -370,25 +386,25 @@ impl Process {
         if self.record.life.as_ref() != Some(life) {
             return; // the end of an older life
         }
-        self.lose_life(now, exit);
-        match std::mem::replace(&mut self.work, Work::Rest) {
-            Work::Rest => self.rest(now),
-            Work::Settle { first, .. } => self.died_while_settling(now, first, life),
-            Work::Fade { .. } => self.faded(now),
+        self.on_exit(now, exit);
+        match std::mem::replace(&mut self.work, Activity::Idle) {
+            Activity::Idle => self.become_idle(now),
+            Activity::StartCheck { first, .. } => self.exited_during_start_check(now, first, life),
+            Activity::WaitingForExit { .. } => self.on_exit_reached(now),
             // The answer or the end of the command that is awaited decides.
-            other @ (Work::Wait { .. }
-            | Work::Look
-            | Work::Launch { .. }
-            | Work::Seek { .. }
-            | Work::Clear { .. }
-            | Work::Halt { .. }
-            | Work::Reload { .. }) => self.work = other,
+            other @ (Activity::Backoff { .. }
+            | Activity::Probing
+            | Activity::Launching { .. }
+            | Activity::WaitingForPid { .. }
+            | Activity::ClearingLeftovers { .. }
+            | Activity::Stopping { .. }
+            | Activity::Reloading { .. }) => self.work = other,
         }
     }
 
     fn tick(&mut self, now: Time) {
         if self.trial.is_some_and(|until| until <= now) {
-            self.pass_trial();
+            self.confirm_restart();
         }
         self.check_health(now);
         if self.run_again_at().is_some_and(|at| at <= now) {
@@ -400,13 +416,17 @@ impl Process {
         if self.work.timeout().is_none_or(|at| at > now) {
             return;
         }
-        match std::mem::replace(&mut self.work, Work::Rest) {
-            Work::Wait { .. } => self.look(),
-            Work::Seek { old, until, pause, mood, .. } => self.seek_again(old, until, pause, mood),
-            Work::Launch { old, pause, since, .. } => self.look_while_launching(old, pause, since),
-            Work::Settle { .. } => self.settled(now),
-            Work::Fade { life, fallback, .. } => self.still_there(now, life, fallback),
-            other @ (Work::Rest | Work::Look | Work::Clear { .. } | Work::Halt { .. } | Work::Reload { .. }) => {
+        match std::mem::replace(&mut self.work, Activity::Idle) {
+            Activity::Backoff { .. } => self.probe(),
+            Activity::WaitingForPid { old, until, pause, mood, .. } => self.probe_again(old, until, pause, mood),
+            Activity::Launching { old, pause, since, .. } => self.probe_while_launching(old, pause, since),
+            Activity::StartCheck { .. } => self.pass_start_check(now),
+            Activity::WaitingForExit { life, fallback, .. } => self.on_exit_timeout(now, life, fallback),
+            other @ (Activity::Idle
+            | Activity::Probing
+            | Activity::ClearingLeftovers { .. }
+            | Activity::Stopping { .. }
+            | Activity::Reloading { .. }) => {
                 self.work = other;
             }
         }
@@ -416,7 +436,7 @@ impl Process {
         if self.has_operation(&request.operation) {
             return; // delivered again
         }
-        let Some(request) = self.answer_at_once(now, request) else { return };
+        let Some(request) = self.apply_immediately(now, request) else { return };
         if self.queue.len() >= QUEUE_MAX {
             let message = format!("{QUEUE_MAX} operations are waiting for this process already");
             let outcome = Box::new(Outcome::new(Code::CommandFailed, message, self.record.managed));
@@ -425,9 +445,9 @@ impl Process {
         }
         let (kind, is_first) = (request.kind, self.queue.is_empty());
         self.queue.push_back(request);
-        if self.current.is_none() && matches!(self.work, Work::Rest | Work::Wait { .. }) {
-            self.work = Work::Rest;
-            self.rest(now);
+        if self.current.is_none() && matches!(self.work, Activity::Idle | Activity::Backoff { .. }) {
+            self.work = Activity::Idle;
+            self.become_idle(now);
         } else if is_first {
             self.preempt(now, kind);
         }
@@ -437,27 +457,27 @@ impl Process {
     }
 
     /// Nothing is under way: the next operation, or supervision.
-    fn rest(&mut self, now: Time) {
+    fn become_idle(&mut self, now: Time) {
         debug_assert!(self.current.is_none());
         if let Some(request) = pop(&mut self.queue) {
             self.begin(now, request);
         } else if self.has_unwanted_remains() {
-            self.clear(now, AfterClear::Swept);
-        } else if self.wants_to_run() {
-            self.look();
+            self.clear(now, AfterLeftovers::Swept);
+        } else if self.needs_relaunch() {
+            self.probe();
         }
     }
 
     /// Dead, managed and resident.
-    fn wants_to_run(&self) -> bool {
+    fn needs_relaunch(&self) -> bool {
         self.record.managed && self.record.life.is_none() && self.record.spec.policy.lifetime == Lifetime::Resident
     }
 
-    fn look(&mut self) {
+    fn probe(&mut self) {
         let spec = self.current.as_ref().map_or(&self.record.spec, |current| &current.spec).clone();
         self.looks += 1;
-        self.actions.push_back(Action::Look { ticket: self.looks, spec, known: self.record.life.clone() });
-        self.work = Work::Look;
+        self.actions.push_back(Action::Probe { ticket: self.looks, spec, known: self.record.life.clone() });
+        self.work = Activity::Probing;
     }
 
     fn run(&mut self, command: CommandKind, line: CommandLine, timeout: Duration) {
@@ -469,9 +489,9 @@ impl Process {
         self.actions.push_back(Action::Run { ticket: self.commands, command, line, spec, timeout, operation });
     }
 
-    fn current_of(&self, now: Time, request: Request) -> Box<Current> {
+    fn current_of(&self, now: Time, request: Request) -> Box<CurrentOperation> {
         let spec = request.spec.clone().unwrap_or_else(|| self.record.spec.clone());
-        Box::new(Current { request, spec, output: String::new(), begun: false, since: now, cut_short: None })
+        Box::new(CurrentOperation { request, spec, output: String::new(), begun: false, since: now, cut_short: None })
     }
 }
 

@@ -6,12 +6,12 @@
 //! is in [`super::launch`] and [`super::halt`].
 
 use proctor_model::{
-    Code, CommandEnd, CommandResult, Exit, Incarnation, Look, OperationId, OperationKind, Outcome, Spec,
+    Code, CommandExit, CommandResult, Exit, Incarnation, OperationId, OperationKind, Outcome, Probe, Spec,
 };
 
+use super::activity::{Activity, AfterLeftovers, Failure, Fallback, ProbePlan};
 use super::halt::AFTER_KILL_COMMAND;
 use super::launch::FIRST_PAUSE;
-use super::work::{AfterClear, Failure, Fallback, Mood, Work};
 use super::{Action, CommandKind, Launch, Process, Request};
 use crate::Time;
 
@@ -38,29 +38,29 @@ impl Process {
                 self.record.attempts = 0;
                 self.record.failed = false;
                 self.record.unwanted = None;
-                self.look();
+                self.probe();
             }
-            OperationKind::Stop | OperationKind::Kill | OperationKind::Reload => self.look(),
+            OperationKind::Stop | OperationKind::Kill | OperationKind::Reload => self.probe(),
             OperationKind::Status => self.fail(now, Code::CommandFailed, "a status query changes nothing"),
         }
     }
 
     /// A look has told what is there: the operation goes on, or supervision.
-    pub(super) fn learn(&mut self, now: Time, look: Look) {
+    pub(super) fn handle_probe(&mut self, now: Time, look: Probe) {
         let before = self.record.life.clone();
         match look {
-            Look::Running(life) => {
+            Probe::Running(life) => {
                 self.named = Some(life.pid);
                 self.adopt(now, life);
             }
-            Look::Absent(reason) => {
+            Probe::Absent(reason) => {
                 self.named = None;
-                self.lose_life(now, None);
+                self.on_exit(now, None);
                 self.reason = reason;
             }
-            Look::Dead { pid, reason } => {
+            Probe::Dead { pid, reason } => {
                 self.named = Some(pid);
-                self.lose_life(now, None);
+                self.on_exit(now, None);
                 self.reason = reason;
             }
         }
@@ -73,7 +73,7 @@ impl Process {
         if current.begun {
             let is_ending = matches!(current.request.kind, OperationKind::Stop | OperationKind::Kill);
             if is_ending && before.is_some() && self.record.life != before {
-                return self.faded(now); // the life that it was meant for is over; another is innocent
+                return self.on_exit_reached(now); // the life that it was meant for is over; another is innocent
             }
             self.resume_operation(now);
             return self.cut_resumed(now);
@@ -85,16 +85,16 @@ impl Process {
             }
             (OperationKind::Start, None) => self.launch(now, CommandKind::Start, None),
             (OperationKind::Restart, life) => self.restart(now, life),
-            (OperationKind::Stop | OperationKind::Kill, Some(life)) => self.halt(now, life),
+            (OperationKind::Stop | OperationKind::Kill, Some(life)) => self.stop(now, life),
             (OperationKind::Stop | OperationKind::Kill, None) if self.run_ended_by_hand => {
                 self.run_ended_by_hand = false;
                 self.release();
-                self.faded(now);
+                self.on_exit_reached(now);
             }
             (OperationKind::Stop | OperationKind::Kill, None) => {
                 self.release();
                 let failure = Failure::new(Code::NotRunning, format!("the process is not running: {}", self.reason));
-                self.clear(now, AfterClear::NotRunning(failure));
+                self.clear(now, AfterLeftovers::NotRunning(failure));
             }
             (OperationKind::Reload, Some(life)) => self.reload(now, life),
             (OperationKind::Reload, None) => {
@@ -113,19 +113,21 @@ impl Process {
                 if launch.as_ref().is_none_or(|launch| launch.old.as_ref() != Some(&life)) =>
             {
                 self.record.launch = None;
-                self.settle(now, now + self.policy_of_current().policy.start_check.duration());
+                self.begin_start_check(now, now + self.policy_of_current().policy.start_check.duration());
             }
             (OperationKind::Start | OperationKind::Restart, life, Some(Launch { begun: false, until, .. })) => {
                 self.resume_launch(now, kind, life, until);
             }
             (OperationKind::Start | OperationKind::Restart, _, launch) => {
                 let (until, old) = launch.map_or((now, None), |launch| (launch.until, launch.old));
-                self.work = Work::Seek { old, until, next: Some(now), pause: FIRST_PAUSE, mood: Mood::Patient };
+                self.work =
+                    Activity::WaitingForPid { old, until, next: Some(now), pause: FIRST_PAUSE, mood: ProbePlan::Retry };
             }
-            (OperationKind::Stop | OperationKind::Kill, None, _) => self.faded(now),
-            (OperationKind::Stop, Some(life), _) => self.fade(now, life),
+            (OperationKind::Stop | OperationKind::Kill, None, _) => self.on_exit_reached(now),
+            (OperationKind::Stop, Some(life), _) => self.wait_for_exit(now, life),
             (OperationKind::Kill, Some(life), _) => {
-                self.work = Work::Fade { life, until: now + AFTER_KILL_COMMAND, fallback: Fallback::KillTree };
+                self.work =
+                    Activity::WaitingForExit { life, until: now + AFTER_KILL_COMMAND, fallback: Fallback::KillTree };
             }
             (OperationKind::Reload | OperationKind::Manage | OperationKind::Release | OperationKind::Status, ..) => {
                 self.fail(
@@ -142,13 +144,13 @@ impl Process {
         if until <= now {
             self.record.launch = None;
             self.dirty = true;
-            let then = if self.wants_to_run() { "; it is managed, so it is started now by supervision" } else { "" };
+            let then = if self.needs_relaunch() { "; it is managed, so it is started now by supervision" } else { "" };
             let message = format!("the agent restarted before the start command of the {kind} was run{then}");
             return self.fail(now, Code::CommandFailed, message);
         }
         match life {
             // The stop command of the restart may have run, and is not run again.
-            Some(life) if self.policy_of_current().control.restart.is_none() => self.fade(now, life),
+            Some(life) if self.policy_of_current().control.restart.is_none() => self.wait_for_exit(now, life),
             life @ Some(_) => self.launch(now, CommandKind::Restart, life),
             None if kind == OperationKind::Restart => self.restart(now, None),
             None => self.launch(now, CommandKind::Start, None),
@@ -175,10 +177,10 @@ impl Process {
         self.mark_begun();
         let timeout = self.policy_of_current().policy.op_timeout.duration();
         self.run(CommandKind::Reload, line, timeout);
-        self.work = Work::Reload { life };
+        self.work = Activity::Reloading { life };
     }
 
-    pub(super) fn reloaded(&mut self, now: Time, life: &Incarnation, end: CommandEnd) {
+    pub(super) fn reloaded(&mut self, now: Time, life: &Incarnation, end: CommandExit) {
         self.keep_output(&end);
         if self.is_cut_short() || end.result != CommandResult::Exited(Exit::Code(0)) {
             let cut_short = self.is_cut_short().then(|| self.cut_failure("reload command"));
@@ -188,7 +190,7 @@ impl Process {
         if self.record.life.as_ref() == Some(life) {
             return self.succeed(now);
         }
-        self.seek_again(None, now, FIRST_PAUSE, Mood::LastLook);
+        self.probe_again(None, now, FIRST_PAUSE, ProbePlan::LastProbe);
     }
 
     // Ends.
@@ -206,7 +208,7 @@ impl Process {
         }
     }
 
-    pub(super) fn keep_output(&mut self, end: &CommandEnd) {
+    pub(super) fn keep_output(&mut self, end: &CommandExit) {
         if let Some(current) = &mut self.current {
             if !current.output.is_empty() && !end.output.is_empty() {
                 current.output.push('\n');
@@ -216,13 +218,13 @@ impl Process {
     }
 
     /// What people read when a command did not end well: what it printed, if it said anything.
-    pub(super) fn command_failure(&self, command: &str, end: &CommandEnd) -> Failure {
+    pub(super) fn command_failure(&self, command: &str, end: &CommandExit) -> Failure {
         let said = end.output.trim_end();
         let message = match &end.result {
-            CommandResult::NotRun(reason) => format!("the {command} command could not be run: {reason}"),
-            CommandResult::Postponed => format!("the {command} command could not be run: {TOO_MANY}"),
+            CommandResult::NotStarted(reason) => format!("the {command} command could not be run: {reason}"),
+            CommandResult::NoSlot => format!("the {command} command could not be run: {TOO_MANY}"),
             CommandResult::Cancelled => format!("the {command} command was killed: {said}"),
-            CommandResult::Lost => format!("the agent restarted during the {command}; its end is not known"),
+            CommandResult::ExitUnknown => format!("the agent restarted during the {command}; its end is not known"),
             CommandResult::TimedOut => {
                 let secs = self.policy_of_current().policy.op_timeout.get();
                 format!("the {command} command did not end within {secs} s and was killed: {said}")
@@ -259,7 +261,7 @@ impl Process {
                 outcome: Box::new(outcome.fitted()),
             });
         }
-        self.work = Work::Rest;
-        self.rest(now);
+        self.work = Activity::Idle;
+        self.become_idle(now);
     }
 }

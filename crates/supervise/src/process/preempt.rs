@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use proctor_model::{Code, OperationKind, Outcome};
 
-use super::work::{Eviction, Work};
+use super::activity::{Activity, EvictionReason};
 use super::{Action, Process, Request};
 use crate::Time;
 
@@ -36,12 +36,12 @@ pub(super) enum CutShort {
 
 impl Process {
     /// Answers an operation that need not wait for what supervision is doing. None: it is answered.
-    pub(super) fn answer_at_once(&mut self, now: Time, request: Request) -> Option<Request> {
+    pub(super) fn apply_immediately(&mut self, now: Time, request: Request) -> Option<Request> {
         let is_supervision = self.current.is_none() && self.queue.is_empty();
-        if !is_supervision || matches!(self.work, Work::Rest | Work::Wait { .. }) || request.expires <= now {
+        if !is_supervision || matches!(self.work, Activity::Idle | Activity::Backoff { .. }) || request.expires <= now {
             return Some(request);
         }
-        let is_run = self.scheduled && matches!(self.work, Work::Launch { .. });
+        let is_run = self.scheduled && matches!(self.work, Activity::Launching { .. });
         let outcome = match request.kind {
             OperationKind::Manage => {
                 self.manage();
@@ -75,31 +75,31 @@ impl Process {
             return None;
         }
         match &self.work {
-            Work::Launch { .. } if !self.scheduled && self.record.life.is_none() => {
-                self.actions.push_back(Action::EndCommand { ticket: self.commands });
+            Activity::Launching { .. } if !self.scheduled && self.record.life.is_none() => {
+                self.actions.push_back(Action::KillCommand { ticket: self.commands });
                 None
             }
             // Its stop command has not begun.
-            Work::Halt { .. } if self.evicting.is_some() && self.announced.take().is_some() => {
-                self.actions.push_back(Action::EndCommand { ticket: self.commands });
+            Activity::Stopping { .. } if self.evicting.is_some() && self.announced.take().is_some() => {
+                self.actions.push_back(Action::KillCommand { ticket: self.commands });
                 self.commands += 1;
                 self.evicting = None;
-                self.work = Work::Rest;
+                self.work = Activity::Idle;
                 None
             }
-            Work::Rest
-            | Work::Wait { .. }
-            | Work::Look
-            | Work::Launch { .. }
-            | Work::Seek { .. }
-            | Work::Clear { .. }
-            | Work::Settle { .. }
-            | Work::Halt { .. }
-            | Work::Fade { .. }
-            | Work::Reload { .. } => {
+            Activity::Idle
+            | Activity::Backoff { .. }
+            | Activity::Probing
+            | Activity::Launching { .. }
+            | Activity::WaitingForPid { .. }
+            | Activity::ClearingLeftovers { .. }
+            | Activity::StartCheck { .. }
+            | Activity::Stopping { .. }
+            | Activity::WaitingForExit { .. }
+            | Activity::Reloading { .. } => {
                 let why = match self.evicting? {
-                    Eviction::Excess => "for its use of resources",
-                    Eviction::Unhealthy => "because it is unhealthy",
+                    EvictionReason::OverLimit => "for its use of resources",
+                    EvictionReason::Unhealthy => "because it is unhealthy",
                 };
                 Some(format!(
                     "success: released, but the process was already being ended {why}; it is not started again"
@@ -112,15 +112,17 @@ impl Process {
     pub(super) fn gives_way_at(&self) -> Option<Time> {
         let current = self.current.as_ref().filter(|current| current.cut_short.is_none())?;
         let checks = match &self.work {
-            Work::Seek { .. } | Work::Settle { .. } => current.spec.policy.last_start_check().duration(),
-            Work::Rest
-            | Work::Wait { .. }
-            | Work::Look
-            | Work::Launch { .. }
-            | Work::Clear { .. }
-            | Work::Halt { .. }
-            | Work::Fade { .. }
-            | Work::Reload { .. } => Duration::ZERO,
+            Activity::WaitingForPid { .. } | Activity::StartCheck { .. } => {
+                current.spec.policy.last_start_check().duration()
+            }
+            Activity::Idle
+            | Activity::Backoff { .. }
+            | Activity::Probing
+            | Activity::Launching { .. }
+            | Activity::ClearingLeftovers { .. }
+            | Activity::Stopping { .. }
+            | Activity::WaitingForExit { .. }
+            | Activity::Reloading { .. } => Duration::ZERO,
         };
         let at = current.since + GIVES_WAY_AFTER + checks.min(CHECKS_MAX);
         self.queue.iter().any(|later| overrides(later.kind, current.request.kind) && later.expires > at).then_some(at)
@@ -138,21 +140,21 @@ impl Process {
         }
         match &self.work {
             // The process is known, so that the later operation can be about it.
-            Work::Launch { since: Some(_), .. } if self.record.life.is_some() => {
+            Activity::Launching { since: Some(_), .. } if self.record.life.is_some() => {
                 let failure = self.cut_failure("start command");
                 self.detach_command();
                 self.fail(now, failure.code, failure.message);
             }
-            Work::Rest
-            | Work::Wait { .. }
-            | Work::Look
-            | Work::Launch { .. }
-            | Work::Seek { .. }
-            | Work::Clear { .. }
-            | Work::Settle { .. }
-            | Work::Halt { .. }
-            | Work::Fade { .. }
-            | Work::Reload { .. } => self.cut_begun(now),
+            Activity::Idle
+            | Activity::Backoff { .. }
+            | Activity::Probing
+            | Activity::Launching { .. }
+            | Activity::WaitingForPid { .. }
+            | Activity::ClearingLeftovers { .. }
+            | Activity::StartCheck { .. }
+            | Activity::Stopping { .. }
+            | Activity::WaitingForExit { .. }
+            | Activity::Reloading { .. } => self.cut_begun(now),
         }
     }
 
@@ -170,38 +172,38 @@ impl Process {
             return;
         }
         match &self.work {
-            Work::Seek { .. } => self.hurry(now),
-            Work::Launch { .. } if self.record.life.is_some() => self.leave_command(now),
-            Work::Launch { .. } => {
+            Activity::WaitingForPid { .. } => self.shorten_wait(now),
+            Activity::Launching { .. } if self.record.life.is_some() => self.leave_command(now),
+            Activity::Launching { .. } => {
                 self.run_ended_by_hand = self.scheduled;
-                self.actions.push_back(Action::EndCommand { ticket: self.commands });
+                self.actions.push_back(Action::KillCommand { ticket: self.commands });
             }
-            Work::Halt { life } | Work::Fade { life, .. } if kind == OperationKind::Kill => {
+            Activity::Stopping { life } | Activity::WaitingForExit { life, .. } if kind == OperationKind::Kill => {
                 let life = life.clone();
                 self.commands += 1; // the stop command's end is no longer waited for
                 self.dirty |= self.record.running.take().is_some();
                 self.kill_tree(now, life);
             }
-            Work::Rest
-            | Work::Wait { .. }
-            | Work::Look
-            | Work::Clear { .. }
-            | Work::Settle { .. }
-            | Work::Halt { .. }
-            | Work::Fade { .. }
-            | Work::Reload { .. } => {}
+            Activity::Idle
+            | Activity::Backoff { .. }
+            | Activity::Probing
+            | Activity::ClearingLeftovers { .. }
+            | Activity::StartCheck { .. }
+            | Activity::Stopping { .. }
+            | Activity::WaitingForExit { .. }
+            | Activity::Reloading { .. } => {}
         }
     }
 
     /// The process is known, so that the operation can be about it; the command ends with it.
     fn leave_command(&mut self, now: Time) {
         self.detach_command();
-        self.work = Work::Rest;
-        self.rest(now);
+        self.work = Activity::Idle;
+        self.become_idle(now);
     }
 
     pub(super) fn detach_command(&mut self) {
-        self.actions.push_back(Action::Detach { ticket: self.commands });
+        self.actions.push_back(Action::DetachCommand { ticket: self.commands });
         self.commands += 1;
         self.record.running = None;
         self.record.launch = None;

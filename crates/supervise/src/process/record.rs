@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{Incarnation, ProcessName, Remains, Spec};
+use proctor_model::{Incarnation, Leftovers, ProcessName, Spec};
 use serde::{Deserialize, Serialize};
 
 use super::CommandKind;
@@ -30,7 +30,7 @@ pub struct Record {
     pub since: Option<u64>,
     /// What the last life may have left behind: ended before the next one is started.
     #[serde(default)]
-    pub remains: Option<Box<Remains>>,
+    pub remains: Option<Box<Leftovers>>,
     /// The process of this name before it was unregistered and registered again.
     #[serde(default)]
     pub elder: Option<Box<Elder>>,
@@ -46,7 +46,7 @@ pub struct Record {
     pub launch: Option<Launch>,
     /// The command that runs: written before its first instruction.
     #[serde(default)]
-    pub running: Option<Running>,
+    pub running: Option<RunningCommand>,
     /// Which of several instances of a process this is.
     #[serde(default)]
     pub instance: Option<Instance>,
@@ -70,7 +70,7 @@ pub struct Record {
 pub struct Elder {
     /// None: it had ended before it was forgotten.
     pub life: Option<Incarnation>,
-    /// As in [`Remains`].
+    /// As in [`Leftovers`].
     pub since: u64,
     pub launched: bool,
 }
@@ -104,7 +104,7 @@ fn yes() -> bool {
 
 /// A command under way. An agent that comes back waits for its end, as the one before would have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Running {
+pub struct RunningCommand {
     pub command: Incarnation,
     pub kind: CommandKind,
     /// When its time is over.

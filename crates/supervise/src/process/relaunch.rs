@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use proctor_model::{Code, Incarnation};
 
-use super::work::{AfterClear, Mood, Work};
-use super::{Action, CommandKind, Launch, Notice, Process, Running};
+use super::activity::{Activity, AfterLeftovers, ProbePlan};
+use super::{Action, CommandKind, Launch, Notice, Process, RunningCommand};
 use crate::Time;
 
 /// Waits are stretched by up to this part of the interval, so that a fleet does not move in step.
@@ -32,22 +32,22 @@ impl Process {
             self.record.not_before = Some(now + self.spread(AFTER_REBOOT));
         }
         self.interrupted = self.record.running.clone().map(Box::new);
-        self.look();
+        self.probe();
     }
 
     /// A command of the agent before this one may still run. It is waited for as if it were our own,
     /// so that nothing else begins beside it, and no longer than it takes. False: it no longer matters.
-    pub(super) fn rejoin(&mut self, now: Time, running: Running, before: Option<Incarnation>) -> bool {
-        let Running { command, kind, until, scheduled } = running;
+    pub(super) fn rejoin(&mut self, now: Time, running: RunningCommand, before: Option<Incarnation>) -> bool {
+        let RunningCommand { command, kind, until, scheduled } = running;
         let work = match (kind, before, &self.current) {
             (CommandKind::Start | CommandKind::Restart, ..) => {
                 let old = self.record.launch.as_ref().and_then(|launch| launch.old.clone());
                 let since = self.record.life.as_ref().filter(|life| Some(*life) != old.as_ref()).map(|_| now);
                 self.scheduled = scheduled;
-                Work::Launch { old, next: Some(now + SEEK_PAUSE), pause: SEEK_PAUSE, since }
+                Activity::Launching { old, next: Some(now + SEEK_PAUSE), pause: SEEK_PAUSE, since }
             }
-            (CommandKind::Stop | CommandKind::Kill, Some(life), Some(_)) => Work::Halt { life },
-            (CommandKind::Reload, Some(life), Some(_)) => Work::Reload { life },
+            (CommandKind::Stop | CommandKind::Kill, Some(life), Some(_)) => Activity::Stopping { life },
+            (CommandKind::Reload, Some(life), Some(_)) => Activity::Reloading { life },
             // The life that it was meant for is over; or it was supervision that wanted it to end, and
             // a life that is still there is judged again.
             (CommandKind::Stop | CommandKind::Kill | CommandKind::Reload, ..) => {
@@ -57,7 +57,7 @@ impl Process {
             }
         };
         self.commands += 1;
-        self.actions.push_back(Action::Rejoin { ticket: self.commands, command, kind, until });
+        self.actions.push_back(Action::RejoinCommand { ticket: self.commands, command, kind, until });
         self.work = work;
         self.cut_resumed(now);
         true
@@ -73,19 +73,19 @@ impl Process {
             // A start from before the agent's restart may still bear fruit: nothing else, not even
             // an operation, begins before that is known.
             let next = Some(now + SEEK_PAUSE);
-            self.work = Work::Seek { old, until, next, pause: SEEK_PAUSE, mood: Mood::Patient };
+            self.work = Activity::WaitingForPid { old, until, next, pause: SEEK_PAUSE, mood: ProbePlan::Retry };
             return;
         }
         self.leave_launch_behind(now);
         self.dirty |= self.record.launch.take().is_some();
-        if !self.queue.is_empty() || !self.wants_to_run() {
-            return self.rest_after_look(now);
+        if !self.queue.is_empty() || !self.needs_relaunch() {
+            return self.next_operation_or_idle(now);
         }
         if self.record.attempts >= self.record.spec.policy.start_retries {
-            return self.give_up(now);
+            return self.exhaust_retries(now);
         }
         match self.next_launch() {
-            Some(due) if due > now => self.work = Work::Wait { at: due },
+            Some(due) if due > now => self.work = Activity::Backoff { at: due },
             Some(_) | None => {
                 self.record.attempts += 1;
                 self.launch(now, CommandKind::Start, None);
@@ -93,11 +93,11 @@ impl Process {
         }
     }
 
-    fn rest_after_look(&mut self, now: Time) {
+    fn next_operation_or_idle(&mut self, now: Time) {
         if let Some(request) = super::pop(&mut self.queue) {
             self.begin(now, request);
         } else if self.has_unwanted_remains() {
-            self.clear(now, AfterClear::Swept);
+            self.clear(now, AfterLeftovers::Swept);
         }
     }
 
@@ -123,40 +123,40 @@ impl Process {
     /// Supervision's start command ended and the process is there.
     pub(super) fn relaunched(&mut self, now: Time) {
         self.trial = Some(now + self.record.spec.policy.last_start_check().duration());
-        self.work = Work::Rest;
-        self.rest(now);
+        self.work = Activity::Idle;
+        self.become_idle(now);
     }
 
-    pub(super) fn pass_trial(&mut self) {
+    pub(super) fn confirm_restart(&mut self) {
         self.trial = None;
-        self.actions.push_back(Action::Announce(Notice::RestartSucceeded { attempt: self.record.attempts }));
+        self.actions.push_back(Action::Notify(Notice::RestartSucceeded { attempt: self.record.attempts }));
     }
 
     /// Too many commands run: this was no attempt, and the next is soon.
-    pub(super) fn postponed(&mut self, now: Time) {
+    pub(super) fn on_no_slot(&mut self, now: Time) {
         self.record.attempts = self.record.attempts.saturating_sub(1);
         self.record.launch = None;
         self.record.not_before = Some(now + POSTPONED);
         self.dirty = true;
         self.scheduled = false;
-        self.work = Work::Rest;
-        self.rest(now);
+        self.work = Activity::Idle;
+        self.become_idle(now);
     }
 
     pub(super) fn relaunch_failed(&mut self, now: Time, reason: &str) {
         self.reason = reason.to_owned();
         let attempt = self.record.attempts;
-        self.actions.push_back(Action::Announce(Notice::RestartFailed { attempt, reason: reason.to_owned() }));
-        self.work = Work::Rest;
-        self.rest(now);
+        self.actions.push_back(Action::Notify(Notice::RestartFailed { attempt, reason: reason.to_owned() }));
+        self.work = Activity::Idle;
+        self.become_idle(now);
     }
 
-    fn give_up(&mut self, now: Time) {
+    fn exhaust_retries(&mut self, now: Time) {
         let attempts = self.record.attempts;
         let reason = self.reason.clone();
         self.release();
         self.record.failed = true;
-        self.actions.push_back(Action::Announce(Notice::GaveUp { attempts, reason }));
-        self.rest_after_look(now);
+        self.actions.push_back(Action::Notify(Notice::GaveUp { attempts, reason }));
+        self.next_operation_or_idle(now);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    CommandEnd, CommandLine, Exit, Incarnation, Look, OperationId, OperationKind, Outcome, PoolId, Remains, Signal,
+    CommandExit, CommandLine, Exit, Incarnation, Leftovers, OperationId, OperationKind, Outcome, PoolId, Probe, Signal,
     Spec,
 };
 use serde::{Deserialize, Serialize};
@@ -43,10 +43,10 @@ pub enum Event {
         registered_at: i64,
     },
     /// No longer registered: released, and it lives on.
-    Forgotten,
-    Looked {
+    Unregistered,
+    Probed {
         ticket: Ticket,
-        look: Look,
+        look: Probe,
     },
     /// The command of this ticket exists and waits for [`Action::Proceed`] before it does anything.
     CommandBegun {
@@ -55,27 +55,27 @@ pub enum Event {
     },
     CommandEnded {
         ticket: Ticket,
-        end: CommandEnd,
+        end: CommandExit,
     },
     /// What was left behind is ended: how many that were, and how many are there after SIGKILL. What an
     /// elder left behind is not touched while it lives.
-    Cleared {
+    LeftoversCleared {
         ticket: Ticket,
         ended: usize,
         left: usize,
         elder_lives: bool,
     },
     /// The health command ended.
-    Checked {
+    HealthChecked {
         ticket: Ticket,
-        end: CommandEnd,
+        end: CommandExit,
     },
     /// The signals of [`Action::KillTree`] for that life are sent, or could not be.
     TreeKilled {
         life: Incarnation,
     },
     /// A watched life is over.
-    Ended {
+    Exited {
         life: Incarnation,
         exit: Option<Exit>,
     },
@@ -85,12 +85,12 @@ pub enum Event {
         reason: String,
     },
     /// Somebody else looked (a status query) and saw this.
-    Noticed(Look),
+    Observed(Probe),
     /// The life uses more than it may, or more than its pool can bear.
-    Exceeded(Excess),
+    Exceeded(LimitBreach),
     /// The schedule says that a periodic process runs now, for this planned time (Unix seconds); a cycle
     /// is counted in time since boot.
-    Due {
+    RunDue {
         planned: i64,
         since_boot: Option<Time>,
     },
@@ -99,7 +99,7 @@ pub enum Event {
 
 /// Too much of something, and who says so.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Excess {
+pub struct LimitBreach {
     /// The life that was measured: a later one is innocent.
     pub life: Incarnation,
     pub breach: Breach,
@@ -112,7 +112,7 @@ pub struct Excess {
 /// What the machine wants done, in this order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    Look {
+    Probe {
         ticket: Ticket,
         spec: Arc<Spec>,
         known: Option<Incarnation>,
@@ -132,11 +132,11 @@ pub enum Action {
         ticket: Ticket,
     },
     /// The command of this ticket is no longer wanted: end it with its tree. Its end is awaited.
-    EndCommand {
+    KillCommand {
         ticket: Ticket,
     },
     /// A command of the agent before this one: wait for its end, and end it when its time is over.
-    Rejoin {
+    RejoinCommand {
         ticket: Ticket,
         command: Incarnation,
         kind: CommandKind,
@@ -144,11 +144,11 @@ pub enum Action {
     },
     /// The command of this ticket is the process itself, in the foreground: no longer wait for its
     /// end, nor end it when its time is over.
-    Detach {
+    DetachCommand {
         ticket: Ticket,
     },
     /// Run the health command, beside whatever else runs.
-    Check {
+    CheckHealth {
         ticket: Ticket,
         line: CommandLine,
         spec: Arc<Spec>,
@@ -161,9 +161,9 @@ pub enum Action {
     /// End what an earlier life or a failed start has left behind: SIGTERM, and SIGKILL after `grace`.
     /// Nothing that is known as the process runs, and nothing is started before the answer. What `elder` left
     /// behind goes with it, unless that still lives.
-    Clear {
+    ClearLeftovers {
         ticket: Ticket,
-        remains: Option<Remains>,
+        remains: Option<Leftovers>,
         elder: Option<Box<Elder>>,
         grace: Duration,
     },
@@ -176,7 +176,7 @@ pub enum Action {
         operation: OperationId,
         outcome: Box<Outcome>,
     },
-    Announce(Notice),
+    Notify(Notice),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -253,7 +253,7 @@ pub enum Notice {
         reason: String,
     },
     /// It is ended for its use of resources and comes back later.
-    Exceeded(Excess),
+    Exceeded(LimitBreach),
     HealthChanged {
         state: HealthState,
         reason: String,

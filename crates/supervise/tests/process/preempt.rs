@@ -105,7 +105,7 @@ fn an_unregistered_run_goes_on_to_its_end_and_none_follows() {
     assert!(world.machine.is_busy(), "it goes on");
     world.pass(Duration::from_secs(400));
 
-    assert!(world.machine.is_forgettable());
+    assert!(world.machine.can_be_dropped());
 }
 
 #[test]

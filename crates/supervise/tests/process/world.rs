@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    BootId, Code, CommandEnd, CommandResult, Exit, Incarnation, Look, OperationId, OperationKind, Outcome, Phase,
+    BootId, Code, CommandExit, CommandResult, Exit, Incarnation, OperationId, OperationKind, Outcome, Phase, Probe,
     ProcessKey, Signal, Spec, TaskId,
 };
-use proctor_supervise::{Action, Breach, Elder, Event, Excess, Notice, Process, Record, Request, Resource, Time};
+use proctor_supervise::{Action, Breach, Elder, Event, LimitBreach, Notice, Process, Record, Request, Resource, Time};
 
 use commands::{Command, end_of};
 
@@ -219,7 +219,7 @@ impl World {
     }
 
     pub(crate) fn forget(&mut self) {
-        self.feed(Event::Forgotten);
+        self.feed(Event::Unregistered);
     }
 
     /// Unregisters the process, and registers one of its name. False: something is still under way for it.
@@ -232,7 +232,7 @@ impl World {
 
     /// As the driver does with a process that is no longer registered and rests.
     pub(crate) fn forget_machine(&mut self) -> bool {
-        let is_forgettable = self.machine.is_forgettable();
+        let is_forgettable = self.machine.can_be_dropped();
         if is_forgettable {
             let mut next = Process::new(self.machine.key().clone(), self.spec.clone(), self.seed);
             self.machine.estate().into_iter().for_each(|elder| next.inherit(elder));
@@ -246,7 +246,7 @@ impl World {
     pub(crate) fn exceed(&mut self) {
         if let Some(life) = self.life.clone() {
             let breach = Breach { resource: Resource::Memory, usage: 20.0, limit: 10.0 };
-            self.feed(Event::Exceeded(Excess { life, breach, pool: None, ranking: String::new() }));
+            self.feed(Event::Exceeded(LimitBreach { life, breach, pool: None, ranking: String::new() }));
         }
     }
 
@@ -254,7 +254,7 @@ impl World {
     pub(crate) fn exceed_cpu(&mut self) {
         if let Some(life) = self.life.clone() {
             let breach = Breach { resource: Resource::Cpu, usage: 20.0, limit: 10.0 };
-            self.feed(Event::Exceeded(Excess { life, breach, pool: None, ranking: String::new() }));
+            self.feed(Event::Exceeded(LimitBreach { life, breach, pool: None, ranking: String::new() }));
         }
     }
 
@@ -263,7 +263,7 @@ impl World {
         let Some(mut life) = self.life.clone() else { return };
         life.pid = pid;
         let breach = Breach { resource: Resource::Cpu, usage: 20.0, limit: 10.0 };
-        self.feed(Event::Exceeded(Excess { life, breach, pool: None, ranking: String::new() }));
+        self.feed(Event::Exceeded(LimitBreach { life, breach, pool: None, ranking: String::new() }));
     }
 
     /// Another process of that name is there, started by hand.
@@ -276,7 +276,7 @@ impl World {
 
     pub(crate) fn due(&mut self) {
         self.planned += 1;
-        self.feed(Event::Due { planned: self.planned, since_boot: None });
+        self.feed(Event::RunDue { planned: self.planned, since_boot: None });
     }
 
     pub(crate) fn outcome(&self, operation: OperationId) -> Option<&Outcome> {
@@ -392,18 +392,18 @@ impl World {
                     }
                     self.history.push(Mark::Anew);
                 }
-                Action::Look { .. }
-                | Action::Detach { .. }
-                | Action::Clear { .. }
-                | Action::Check { .. }
+                Action::Probe { .. }
+                | Action::DetachCommand { .. }
+                | Action::ClearLeftovers { .. }
+                | Action::CheckHealth { .. }
                 | Action::Run { .. }
                 | Action::Proceed { .. }
-                | Action::EndCommand { .. }
-                | Action::Rejoin { .. }
+                | Action::KillCommand { .. }
+                | Action::RejoinCommand { .. }
                 | Action::Watch(_)
                 | Action::Signal(..)
                 | Action::KillTree(_)
-                | Action::Announce(_) => {}
+                | Action::Notify(_) => {}
             }
         }
         for action in actions {
@@ -419,28 +419,28 @@ impl World {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Look { ticket, .. } => {
+            Action::Probe { ticket, .. } => {
                 let look = match &self.life {
                     Some(life) => {
                         self.known_lives.insert(life.pid);
-                        Look::Running(life.clone())
+                        Probe::Running(life.clone())
                     }
-                    None if self.named > 0 => Look::Dead { pid: self.named, reason: "it is dead".into() },
-                    None => Look::Absent("no pid file /run/p.pid".into()),
+                    None if self.named > 0 => Probe::Dead { pid: self.named, reason: "it is dead".into() },
+                    None => Probe::Absent("no pid file /run/p.pid".into()),
                 };
-                self.tell(1, Event::Looked { ticket, look });
+                self.tell(1, Event::Probed { ticket, look });
             }
             Action::Run { ticket, command, operation, .. } => {
                 self.announce(ticket, command, operation.map(|(operation, _)| operation));
             }
             Action::Proceed { ticket } => self.proceed(ticket),
-            Action::EndCommand { ticket } => self.end_command(ticket),
-            Action::Rejoin { ticket, command, .. } => self.rejoin(ticket, &command),
+            Action::KillCommand { ticket } => self.end_command(ticket),
+            Action::RejoinCommand { ticket, command, .. } => self.rejoin(ticket, &command),
             Action::Watch(life) => {
                 if self.life.as_ref() == Some(&life) {
                     self.watched.push(life);
                 } else {
-                    self.tell(0, Event::Ended { life, exit: None });
+                    self.tell(0, Event::Exited { life, exit: None });
                 }
             }
             Action::Signal(life, signal) => {
@@ -455,14 +455,14 @@ impl World {
                 let agent = self.agent;
                 self.later(self.habits.kill_sent_after_ms, Due::Killed { agent, life });
             }
-            Action::Announce(notice) => {
+            Action::Notify(notice) => {
                 if let Notice::Exceeded(_) = &notice {
                     self.history.push(Mark::Anew);
                 }
                 self.notices.push((self.now, notice));
             }
-            Action::Detach { .. } => self.launch_commands -= 1,
-            Action::Clear { ticket, remains, elder, .. } => {
+            Action::DetachCommand { .. } => self.launch_commands -= 1,
+            Action::ClearLeftovers { ticket, remains, elder, .. } => {
                 assert!(self.life.is_none() || self.watched.is_empty(), "a known life is swept away");
                 let lives = |elder: &Elder| elder.life.is_some() && elder.life == self.life;
                 let elder_lives = elder.as_ref().is_some_and(|elder| lives(elder));
@@ -478,13 +478,13 @@ impl World {
                 let descendants = self.end_descendants(since);
                 ended += unborn + descendants;
                 let left = if self.habits.children_resist { descendants } else { 0 };
-                self.tell(5, Event::Cleared { ticket, ended, left, elder_lives });
+                self.tell(5, Event::LeftoversCleared { ticket, ended, left, elder_lives });
             }
-            Action::Check { ticket, .. } => {
+            Action::CheckHealth { ticket, .. } => {
                 self.checks.push(self.now);
-                let postponed = || CommandEnd { result: CommandResult::Postponed, output: String::new() };
+                let postponed = || CommandExit { result: CommandResult::NoSlot, output: String::new() };
                 let end = self.habits.health_exit.map_or_else(postponed, end_of);
-                self.tell(self.habits.health_takes_ms, Event::Checked { ticket, end });
+                self.tell(self.habits.health_takes_ms, Event::HealthChecked { ticket, end });
             }
             Action::Begin { .. } | Action::Finish { .. } => {}
         }
@@ -577,7 +577,7 @@ impl World {
             }
             if self.watched.contains(life) {
                 self.watched.retain(|watched| watched != life);
-                self.tell(0, Event::Ended { life: life.clone(), exit });
+                self.tell(0, Event::Exited { life: life.clone(), exit });
             }
         }
     }

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{AgentId, Class, Namespace, OperationKind, Permissions, Place, ProcessKey, Spec, Subject, TaskId};
+use proctor_model::{
+    AccessTarget, AgentId, Class, Namespace, OperationKind, Permissions, ProcessKey, Spec, Subject, TaskId,
+};
 use proctor_store::HostSite;
 
 use super::super::carried::Carried;
@@ -108,7 +110,7 @@ impl Control {
 
 /// A class that the operation takes and the permissions lack. Rolling tasks carry no specs.
 fn lacked(permissions: &Permissions, kind: OperationKind, site: &HostSite, namespace: &Namespace) -> Option<Class> {
-    let place = Place { business: site.business, cloud: Some(site.key.cloud), namespace: Some(namespace) };
+    let place = AccessTarget { business: site.business, cloud: Some(site.key.cloud), namespace: Some(namespace) };
     Carried::nothing().required(kind).iter().find(|class| !permissions.allows(*class, &place))
 }
 

@@ -1,6 +1,6 @@
 //! The commands of the process: held until they may proceed, and ended, rejoined or detached by agents.
 
-use proctor_model::{CommandEnd, CommandResult, Exit, Incarnation, OperationId};
+use proctor_model::{CommandExit, CommandResult, Exit, Incarnation, OperationId};
 use proctor_supervise::{CommandKind, Event};
 
 use super::{Due, Mark, World};
@@ -24,7 +24,7 @@ impl World {
     pub(super) fn announce(&mut self, ticket: u64, kind: CommandKind, operation: Option<OperationId>) {
         let agent = self.agent;
         if self.habits.no_slot && operation.is_none() {
-            let end = CommandEnd { result: CommandResult::Postponed, output: String::new() };
+            let end = CommandExit { result: CommandResult::NoSlot, output: String::new() };
             return self.tell(SLOT_PATIENCE_MS, Event::CommandEnded { ticket, end });
         }
         let life = self.next_life();
@@ -83,7 +83,7 @@ impl World {
         } else if command.proceeds && matches!(command.kind, CommandKind::Start | CommandKind::Restart) {
             self.launch_commands -= 1;
         }
-        let end = CommandEnd { result: CommandResult::Cancelled, output: String::new() };
+        let end = CommandExit { result: CommandResult::Cancelled, output: String::new() };
         self.tell(1, Event::CommandEnded { ticket, end });
     }
 
@@ -134,10 +134,10 @@ impl World {
     }
 }
 
-fn lost() -> CommandEnd {
-    CommandEnd { result: CommandResult::Lost, output: String::new() }
+fn lost() -> CommandExit {
+    CommandExit { result: CommandResult::ExitUnknown, output: String::new() }
 }
 
-pub(super) fn end_of(code: i32) -> CommandEnd {
-    CommandEnd { result: CommandResult::Exited(Exit::Code(code)), output: format!("exit {code}") }
+pub(super) fn end_of(code: i32) -> CommandExit {
+    CommandExit { result: CommandResult::Exited(Exit::Code(code)), output: format!("exit {code}") }
 }

@@ -29,21 +29,21 @@ const POLL_PERIOD: Duration = Duration::from_millis(100);
 
 /// Who is watched, under names of the caller's choice.
 #[derive(Debug)]
-pub struct Ends<K> {
+pub struct ExitWatcher<K> {
     host: Host,
     epoll: OwnedFd,
-    watched: Mutex<Watched<K>>,
+    watched: Mutex<WatchTable<K>>,
 }
 
 #[derive(Debug)]
-struct Watched<K> {
-    by_number: HashMap<u64, One<K>>,
+struct WatchTable<K> {
+    by_number: HashMap<u64, WatchEntry<K>>,
     number_of: HashMap<K, u64>,
     numbers: u64,
 }
 
 #[derive(Debug)]
-struct One<K> {
+struct WatchEntry<K> {
     name: K,
     life: Incarnation,
     fd: OwnedFd,
@@ -53,17 +53,17 @@ struct One<K> {
 
 /// A life that is over.
 #[derive(Debug)]
-pub struct Ended<K> {
+pub struct Exited<K> {
     pub name: K,
     pub life: Incarnation,
     fd: OwnedFd,
     _watch: Watch,
 }
 
-impl<K: Clone + Eq + Hash> Ends<K> {
+impl<K: Clone + Eq + Hash> ExitWatcher<K> {
     pub(crate) fn new(host: Host) -> Result<Self, Error> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|errno| Error::Listen { source: errno.into() })?;
-        let watched = Mutex::new(Watched { by_number: HashMap::new(), number_of: HashMap::new(), numbers: 0 });
+        let watched = Mutex::new(WatchTable { by_number: HashMap::new(), number_of: HashMap::new(), numbers: 0 });
         Ok(Self { host, epoll, watched })
     }
 
@@ -88,7 +88,7 @@ impl<K: Clone + Eq + Hash> Ends<K> {
             return Err((name, life));
         }
         watched.number_of.insert(name.clone(), number);
-        watched.by_number.insert(number, One { name, life, fd, watch });
+        watched.by_number.insert(number, WatchEntry { name, life, fd, watch });
         Ok(())
     }
 
@@ -98,7 +98,7 @@ impl<K: Clone + Eq + Hash> Ends<K> {
     }
 
     /// Tells of every end, for ever. In a tokio runtime.
-    pub async fn tell(&self, mut tell: impl FnMut(Ended<K>)) {
+    pub async fn tell(&self, mut tell: impl FnMut(Exited<K>)) {
         #[allow(unsafe_code, reason = "tokio leaves it to us that the descriptor stays open")]
         // SAFETY: `self` is borrowed for longer than the registration lives, and never closes `epoll`
         // before its own end.
@@ -119,19 +119,20 @@ impl<K: Clone + Eq + Hash> Ends<K> {
     }
 
     /// Some of those that are over now.
-    fn take(&self) -> Vec<Ended<K>> {
+    fn take(&self) -> Vec<Exited<K>> {
         let mut buffer = [MaybeUninit::uninit(); CROWD];
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut buffer, Some(&NO_WAIT)) else { return Vec::new() };
         let mut watched = self.watched.lock();
-        let over: Vec<One<K>> = events.iter().filter_map(|event| watched.by_number.remove(&event.data.u64())).collect();
+        let over: Vec<WatchEntry<K>> =
+            events.iter().filter_map(|event| watched.by_number.remove(&event.data.u64())).collect();
         for one in &over {
             watched.number_of.remove(&one.name);
         }
-        over.into_iter().map(|One { name, life, fd, watch }| Ended { name, life, fd, _watch: watch }).collect()
+        over.into_iter().map(|WatchEntry { name, life, fd, watch }| Exited { name, life, fd, _watch: watch }).collect()
     }
 }
 
-impl<K: Eq + Hash> Watched<K> {
+impl<K: Eq + Hash> WatchTable<K> {
     fn is_watched(&self, name: &K, life: &Incarnation) -> bool {
         let number = self.number_of.get(name);
         number.and_then(|number| self.by_number.get(number)).is_some_and(|one| one.life == *life)
@@ -144,7 +145,7 @@ impl<K: Eq + Hash> Watched<K> {
     }
 }
 
-impl<K> Ended<K> {
+impl<K> Exited<K> {
     /// How it ended, where that is known at once.
     pub fn exit_now(&self) -> Option<Exit> {
         crate::exit_of(&self.life, self.fd.as_fd())

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use proctor_host::Host;
 use proctor_model::{
-    Code, CommandEnd, CommandResult, Identity, Namespace, OperationId, OperationKind, Outcome, ProcessKey, Spec,
+    Code, CommandExit, CommandResult, Identity, Namespace, OperationId, OperationKind, Outcome, ProcessKey, Spec,
 };
 use proctor_supervise::{CommandKind, Event, Process, Request};
 use tokio::sync::Semaphore;
 
-use super::holders::Rival;
+use super::pid_files::PidFileConflict;
 use super::{Driver, Input};
 use crate::policy::{Policy, PolicyFile, Refusal};
 
@@ -29,21 +29,21 @@ const RESOLVERS_MAX: usize = 16;
 const ARRIVED_MAX: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Owner {
+pub(super) struct Admission {
     file: Arc<PolicyFile>,
-    resolver: Resolver,
+    resolver: PathResolver,
     /// Operations whose paths are being resolved, in the order of their arrival.
     arrived: HashMap<ProcessKey, VecDeque<Request>>,
 }
 
-impl Owner {
+impl Admission {
     pub(super) fn new(host: Host, file: Arc<PolicyFile>) -> Self {
         let threads = Arc::new(Semaphore::new(RESOLVERS_MAX));
-        Self { file, resolver: Resolver { host, threads }, arrived: HashMap::new() }
+        Self { file, resolver: PathResolver { host, threads }, arrived: HashMap::new() }
     }
 
     /// Takes those of the operations that wait here.
-    pub(super) fn take_arrived(&mut self, wanted: &HashSet<OperationId>) -> Vec<(ProcessKey, OperationId)> {
+    pub(super) fn take_waiting(&mut self, wanted: &HashSet<OperationId>) -> Vec<(ProcessKey, OperationId)> {
         let mut taken = Vec::new();
         for (key, queue) in &mut self.arrived {
             queue.retain(|request| {
@@ -57,19 +57,19 @@ impl Owner {
 }
 
 #[derive(Clone, Debug)]
-struct Resolver {
+struct PathResolver {
     host: Host,
     threads: Arc<Semaphore>,
 }
 
 /// Why a path is not known to stay inside.
 #[derive(Debug)]
-enum Closed {
+enum PathDenied {
     Refused(Refusal),
     NoAnswer(String),
 }
 
-impl Closed {
+impl PathDenied {
     fn into_reason(self) -> String {
         match self {
             Self::Refused(refusal) => refusal.to_string(),
@@ -78,10 +78,11 @@ impl Closed {
     }
 }
 
-impl Resolver {
-    async fn resolve(&self, policy: Arc<Policy>, key: &ProcessKey, identity: &Identity) -> Result<(), Closed> {
+impl PathResolver {
+    async fn resolve(&self, policy: Arc<Policy>, key: &ProcessKey, identity: &Identity) -> Result<(), PathDenied> {
         let name = format!("paths of {}", identity.setup_path);
-        let no_answer = || Closed::NoAnswer(format!("the {name} cannot be resolved: the file system does not answer"));
+        let no_answer =
+            || PathDenied::NoAnswer(format!("the {name} cannot be resolved: the file system does not answer"));
         let (namespace, identity): (Namespace, Identity) = (key.namespace.clone(), identity.clone());
         let resolved = async {
             let permit = self.threads.clone().acquire_owned().await.ok()?;
@@ -92,13 +93,13 @@ impl Resolver {
             self.host.blocking(&name, RESOLVE_MAX, work).await
         };
         match tokio::time::timeout(RESOLVE_MAX, resolved).await {
-            Ok(Some(result)) => result.map_err(Closed::Refused),
+            Ok(Some(result)) => result.map_err(PathDenied::Refused),
             Ok(None) | Err(_) => Err(no_answer()),
         }
     }
 
     /// Whether a rival has a pid file of its own: its path is that of a directory.
-    async fn outlive(&self, rival: Rival) -> Result<(), String> {
+    async fn outlive(&self, rival: PidFileConflict) -> Result<(), String> {
         let Some(path) = rival.unless_directory else { return Err(rival.reason) };
         let name = format!("pid_path {}", path.display());
         match self.host.blocking(&name, RESOLVE_MAX, move || path.is_dir()).await {
@@ -111,7 +112,7 @@ impl Resolver {
 
 /// Who wants a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum CommandPurpose {
     /// An operation, whose class was allowed when it arrived.
     Operation,
     /// A relaunch or a run by schedule: a start that nobody asked for just now.
@@ -120,7 +121,7 @@ pub(super) enum Purpose {
     Other,
 }
 
-impl Purpose {
+impl CommandPurpose {
     pub(super) fn of(command: CommandKind, by_operation: bool) -> Self {
         match (by_operation, command) {
             (true, _) => Self::Operation,
@@ -132,33 +133,33 @@ impl Purpose {
 
 /// To be opened before a command runs.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct AdmissionGate {
     policy: Option<Arc<Policy>>,
-    resolver: Resolver,
+    resolver: PathResolver,
     key: ProcessKey,
     spec: Arc<Spec>,
-    purpose: Purpose,
+    purpose: CommandPurpose,
 }
 
-impl Gate {
+impl AdmissionGate {
     /// The error is the end of a command that must not run.
-    pub(super) async fn open(&self) -> Result<(), CommandEnd> {
+    pub(super) async fn open(&self) -> Result<(), CommandExit> {
         let Some(policy) = &self.policy else { return Ok(()) };
         let result = match self.check(policy).await {
             Ok(()) => return Ok(()),
-            Err(Closed::NoAnswer(_)) if self.purpose != Purpose::Operation => CommandResult::Postponed,
-            Err(closed) => CommandResult::NotRun(closed.into_reason()),
+            Err(PathDenied::NoAnswer(_)) if self.purpose != CommandPurpose::Operation => CommandResult::NoSlot,
+            Err(closed) => CommandResult::NotStarted(closed.into_reason()),
         };
         tracing::warn!(process = %self.key, ?result, "a command must not run");
-        Err(CommandEnd { result, output: String::new() })
+        Err(CommandExit { result, output: String::new() })
     }
 
-    async fn check(&self, policy: &Arc<Policy>) -> Result<(), Closed> {
+    async fn check(&self, policy: &Arc<Policy>) -> Result<(), PathDenied> {
         let (namespace, identity) = (&self.key.namespace, &self.spec.identity);
-        if self.purpose == Purpose::Launch {
-            policy.check_operation(namespace, OperationKind::Start).map_err(Closed::Refused)?;
+        if self.purpose == CommandPurpose::Launch {
+            policy.check_operation(namespace, OperationKind::Start).map_err(PathDenied::Refused)?;
         }
-        policy.check_identity(namespace, identity).map_err(Closed::Refused)?;
+        policy.check_identity(namespace, identity).map_err(PathDenied::Refused)?;
         if policy.has_paths(namespace) {
             self.resolver.resolve(policy.clone(), &self.key, identity).await?;
         }
@@ -167,13 +168,13 @@ impl Gate {
 }
 
 impl Driver {
-    pub(super) fn gate(&self, key: &ProcessKey, spec: Arc<Spec>, purpose: Purpose) -> Gate {
-        let (policy, resolver) = (self.policy(), self.owner.resolver.clone());
-        Gate { policy, resolver, key: key.clone(), spec, purpose }
+    pub(super) fn gate(&self, key: &ProcessKey, spec: Arc<Spec>, purpose: CommandPurpose) -> AdmissionGate {
+        let (policy, resolver) = (self.policy(), self.admission.resolver.clone());
+        AdmissionGate { policy, resolver, key: key.clone(), spec, purpose }
     }
 
     pub(super) fn policy(&self) -> Option<Arc<Policy>> {
-        self.owner.file.current(self.now())
+        self.admission.file.current(self.now())
     }
 
     /// Why an operation must not happen, as far as memory tells.
@@ -203,21 +204,21 @@ impl Driver {
             return self.refuse(&key, request.operation, refusal);
         }
         let rival = self.rival(&key, &request, spec.as_deref());
-        if let Some(Rival { reason, unless_directory: None }) = rival {
+        if let Some(PidFileConflict { reason, unless_directory: None }) = rival {
             return self.refuse(&key, request.operation, reason);
         }
         let must_resolve = rival.is_some()
             || spec.is_some()
                 && touches_host(request.kind)
                 && self.policy().is_some_and(|policy| policy.has_paths(&key.namespace));
-        match self.owner.arrived.get_mut(&key) {
+        match self.admission.arrived.get_mut(&key) {
             Some(queue) if queue.len() >= ARRIVED_MAX => {
                 let reason = format!("{ARRIVED_MAX} operations wait until the paths of this process are resolved");
                 self.refuse(&key, request.operation, reason);
             }
             Some(queue) => queue.push_back(request),
             None if must_resolve => {
-                self.owner.arrived.insert(key.clone(), VecDeque::from([request]));
+                self.admission.arrived.insert(key.clone(), VecDeque::from([request]));
                 self.resolve_next(key);
             }
             None => self.request(&key, request).await,
@@ -236,26 +237,26 @@ impl Driver {
             };
             self.insert_new(Process::new(key.clone(), spec.clone(), self.seed));
         }
-        self.feed(key, Event::Requested(request));
+        self.dispatch_event(key, Event::Requested(request));
     }
 
     fn is_known(&self, key: &ProcessKey, operation: OperationId) -> bool {
-        let arrived = self.owner.arrived.get(key);
+        let arrived = self.admission.arrived.get(key);
         arrived.is_some_and(|queue| queue.iter().any(|request| request.operation == operation))
-            || self.gathering.contains_key(&operation)
+            || self.instance_outcomes.contains_key(&operation)
             || self.processes.get(key).is_some_and(|process| process.has_operation(&operation))
     }
 
     /// Resolves the paths of the oldest operation that waits for it.
     fn resolve_next(&mut self, key: ProcessKey) {
-        let Some(request) = self.owner.arrived.get(&key).and_then(VecDeque::front) else {
-            self.owner.arrived.remove(&key);
+        let Some(request) = self.admission.arrived.get(&key).and_then(VecDeque::front) else {
+            self.admission.arrived.remove(&key);
             return;
         };
         let (operation, spec) = (request.operation, self.spec_for(&key, request));
         let rival = self.rival(&key, request, spec.as_deref());
         let spec = spec.filter(|_| touches_host(request.kind));
-        let (policy, resolver, inbox) = (self.policy(), self.owner.resolver.clone(), self.inbox.clone());
+        let (policy, resolver, inbox) = (self.policy(), self.admission.resolver.clone(), self.inbox.clone());
         self.tasks.spawn("paths", async move {
             let verdict = match policy.zip(spec) {
                 Some((policy, spec)) => resolver.resolve(policy, &key, &spec.identity).await,
@@ -263,19 +264,19 @@ impl Driver {
             };
             let verdict = match (verdict, rival) {
                 (Ok(()), Some(rival)) => resolver.outlive(rival).await,
-                (verdict, _) => verdict.map_err(Closed::into_reason),
+                (verdict, _) => verdict.map_err(PathDenied::into_reason),
             };
             let _ = inbox.send(Input::Admitted { key, operation, verdict }).await;
         });
     }
 
     pub(super) async fn admitted(&mut self, key: ProcessKey, operation: OperationId, verdict: Result<(), String>) {
-        let first = self.owner.arrived.get_mut(&key);
+        let first = self.admission.arrived.get_mut(&key);
         // It may have been cancelled meanwhile.
         if let Some(request) = first.and_then(|queue| queue.pop_front_if(|request| request.operation == operation)) {
             let rival = self.rival(&key, &request, self.spec_for(&key, &request).as_deref());
             match (verdict, rival) {
-                (Err(reason), _) | (Ok(()), Some(Rival { reason, unless_directory: None })) => {
+                (Err(reason), _) | (Ok(()), Some(PidFileConflict { reason, unless_directory: None })) => {
                     self.refuse(&key, request.operation, reason);
                 }
                 (Ok(()), _) => self.request(&key, request).await,

@@ -34,7 +34,7 @@ const CHECKS_MAX: usize = 4;
 const EVENTS_MAX: usize = 20;
 
 #[derive(Debug)]
-pub(super) struct Configs {
+pub(super) struct ConfigMonitor {
     of: HashMap<ProcessKey, Followed>,
     due: BTreeSet<(Time, ProcessKey)>,
     checks: Arc<Semaphore>,
@@ -71,14 +71,14 @@ pub(crate) struct Checked {
     changes: Vec<Change>,
 }
 
-impl Default for Configs {
+impl Default for ConfigMonitor {
     fn default() -> Self {
         let checks = Arc::new(Semaphore::new(CHECKS_MAX));
         Self { of: HashMap::new(), due: BTreeSet::new(), checks, tickets: 0 }
     }
 }
 
-impl Configs {
+impl ConfigMonitor {
     /// Follows a change of a process.
     pub(super) fn follow(&mut self, process: &Process, now: Time) {
         let life = process.life().filter(|_| process.managed());
@@ -208,12 +208,12 @@ impl Driver {
         for change in changes.iter().take(EVENTS_MAX) {
             let draft = draft_of(&key, change);
             tracing::warn!(process = %key, path = %change.file.path, state = ?change.state, "configuration file");
-            self.tell(draft.of(&key, &spec));
+            self.publish_event(draft.of(&key, &spec));
         }
         let more = changes.len().saturating_sub(EVENTS_MAX);
         if more > 0 {
             let content = format!("{more} more configuration files of process {key} have become wrong or right");
-            self.tell(Draft::new(EventKind::ConfigChanged, content).of(&key, &spec).detail("more", more));
+            self.publish_event(Draft::new(EventKind::ConfigChanged, content).of(&key, &spec).detail("more", more));
         }
     }
 }

@@ -19,7 +19,7 @@ use proctor_wire::FromAgent;
 
 use super::Driver;
 use super::schedules::Clocks;
-use crate::ledger::Unwritten;
+use crate::ledger::CommitError;
 
 /// What may wait is written and told after this.
 const FLUSH_PAUSE: Duration = Duration::from_millis(20);
@@ -30,23 +30,23 @@ const LEDGER_PAUSE: Duration = Duration::from_secs(1);
 
 impl Driver {
     /// Writes and acts until the machines have nothing more to say.
-    pub(super) fn end_turn(&mut self) {
+    pub(super) fn finish_turn(&mut self) {
         let mut ended = false;
-        if !self.touched.is_empty() {
+        if !self.dirty.is_empty() {
             self.quiet_at = Some(self.now() + QUIET);
         }
-        while !self.touched.is_empty() {
+        while !self.dirty.is_empty() {
             let mut actions: Vec<(ProcessKey, Action)> = Vec::new();
-            let touched = std::mem::take(&mut self.touched);
+            let touched = std::mem::take(&mut self.dirty);
             for key in &touched {
                 self.collect(key, &mut actions);
             }
-            if actions.iter().any(|(_, action)| is_final(action)) && !self.commit() {
-                self.refuse_begun(&mut actions);
+            if actions.iter().any(|(_, action)| is_irreversible(action)) && !self.commit() {
+                self.refuse_unrecorded(&mut actions);
             }
             ended |= actions.iter().any(|(_, action)| matches!(action, Action::Finish { .. }));
             for (key, action) in actions {
-                self.act(key, action);
+                self.execute(key, action);
             }
             let now = self.now();
             for key in touched {
@@ -54,7 +54,7 @@ impl Driver {
                 if let Some(process) = self.processes.get(&key) {
                     self.schedules.follow(process, self.seed, &Clocks::read(&self.host));
                     self.configs.follow(process, now);
-                    self.watchman.follow(process, now);
+                    self.limits.follow(process, now);
                 }
                 self.reports.touch(key);
             }
@@ -65,7 +65,7 @@ impl Driver {
 
     /// Who learns of an outcome finds the state that it speaks of: that is told at once.
     fn flush_in_time(&mut self, at_once: bool) {
-        let is_clean = self.batch.is_empty() && self.owed.is_none() && !self.has_news();
+        let is_clean = self.batch.is_empty() && self.unwritten_batch.is_none() && !self.has_unreported();
         let now = self.now();
         match self.flush_at {
             _ if is_clean => self.flush_at = None,
@@ -83,28 +83,28 @@ impl Driver {
         }
         self.report_changes();
         let pause = if written { FLUSH_PAUSE } else { LEDGER_PAUSE };
-        self.flush_at = (!written || self.has_news()).then(|| self.now() + pause);
+        self.flush_at = (!written || self.has_unreported()).then(|| self.now() + pause);
     }
 
     /// After a storm: its memory is not needed until the next one.
     pub(super) fn give_back_memory(&mut self) {
         if self.quiet_at.is_some_and(|at| at <= self.now()) {
             self.quiet_at = None;
-            self.attached.shrink_to_fit();
+            self.commands.shrink_to_fit();
             self.events.shrink();
             self.ledger.shrink();
             proctor_host::memory::give_back();
         }
     }
 
-    fn has_news(&self) -> bool {
+    fn has_unreported(&self) -> bool {
         self.link.is_some() && (self.reports.has_changes() || self.events.has_unsent())
     }
 
     /// What cannot be remembered must not happen: operations that would begin now are refused,
     /// before anything of them is done. Supervision, and operations that began earlier, go on. So do a
     /// stop and a kill: what fills the disk must be stoppable. They are written when there is room again.
-    fn refuse_begun(&mut self, actions: &mut Vec<(ProcessKey, Action)>) {
+    fn refuse_unrecorded(&mut self, actions: &mut Vec<(ProcessKey, Action)>) {
         let mut refused: HashMap<ProcessKey, OperationId> = HashMap::new();
         actions.retain(|(key, action)| match action {
             Action::Begin { kind: OperationKind::Stop | OperationKind::Kill, .. } => true,
@@ -112,23 +112,23 @@ impl Driver {
                 refused.insert(key.clone(), *operation);
                 false
             }
-            Action::Run { .. } | Action::Signal(..) | Action::KillTree(_) | Action::Clear { .. } => {
+            Action::Run { .. } | Action::Signal(..) | Action::KillTree(_) | Action::ClearLeftovers { .. } => {
                 !refused.contains_key(key)
             }
-            Action::Look { .. }
+            Action::Probe { .. }
             | Action::Proceed { .. }
-            | Action::EndCommand { .. }
-            | Action::Rejoin { .. }
-            | Action::Detach { .. }
-            | Action::Check { .. }
+            | Action::KillCommand { .. }
+            | Action::RejoinCommand { .. }
+            | Action::DetachCommand { .. }
+            | Action::CheckHealth { .. }
             | Action::Watch(_)
             | Action::Finish { .. }
-            | Action::Announce(_) => true,
+            | Action::Notify(_) => true,
         });
         for (key, operation) in refused {
             let reason =
                 "the agent cannot write its ledger (is its disk full?); until then it only stops and kills".to_owned();
-            self.feed(&key, Event::Refused { operation, reason });
+            self.dispatch_event(&key, Event::Refused { operation, reason });
         }
     }
 
@@ -141,27 +141,27 @@ impl Driver {
             match &action {
                 Action::Begin { operation, kind } => self.batch.begun.push((*operation, key.clone(), *kind)),
                 Action::Finish { operation, outcome } => self.batch.outcomes.push((*operation, (**outcome).clone())),
-                Action::Look { .. }
+                Action::Probe { .. }
                 | Action::Proceed { .. }
-                | Action::EndCommand { .. }
-                | Action::Rejoin { .. }
-                | Action::Detach { .. }
-                | Action::Clear { .. }
-                | Action::Check { .. }
+                | Action::KillCommand { .. }
+                | Action::RejoinCommand { .. }
+                | Action::DetachCommand { .. }
+                | Action::ClearLeftovers { .. }
+                | Action::CheckHealth { .. }
                 | Action::Run { .. }
                 | Action::Watch(_)
                 | Action::Signal(..)
                 | Action::KillTree(_)
-                | Action::Announce(_) => {}
+                | Action::Notify(_) => {}
             }
             actions.push((key.clone(), action));
         }
         for (key, action) in &actions[first..] {
-            if let Action::Announce(notice) = action {
-                self.announce(key, notice);
+            if let Action::Notify(notice) = action {
+                self.publish_notice(key, notice);
             }
         }
-        if self.processes.get(key).is_some_and(Process::is_forgettable) {
+        if self.processes.get(key).is_some_and(Process::can_be_dropped) {
             self.forget(key);
         } else if let Some(record) = record {
             self.batch.put(key.clone(), record);
@@ -173,8 +173,8 @@ impl Driver {
         self.processes.remove(key);
         self.schedules.forget(key);
         self.configs.forget(key);
-        self.holders.forget(key);
-        self.watchman.forget(key, self.now());
+        self.pid_files.forget(key);
+        self.limits.forget(key, self.now());
         self.versions.remove(key);
         self.reports.forget(key);
         self.ends.forget(key);
@@ -184,24 +184,24 @@ impl Driver {
 
     /// False: nothing of this turn is on disk.
     pub(super) fn commit(&mut self) -> bool {
-        if self.batch.is_empty() && self.owed.is_none() {
+        if self.batch.is_empty() && self.unwritten_batch.is_none() {
             return true;
         }
-        let mut batch = self.owed.take().unwrap_or_default();
+        let mut batch = self.unwritten_batch.take().unwrap_or_default();
         batch.append(std::mem::take(&mut self.batch));
         batch.now = clock::unix_millis() / 1000;
         let generation = batch.generation;
         match self.ledger.commit(batch) {
             Ok(()) => {
                 if let Some(generation) = generation {
-                    self.seen.store(generation, Ordering::Release);
+                    self.seen_generation.store(generation, Ordering::Release);
                     self.send(FromAgent::Seen { generation });
                 }
                 true
             }
-            Err(Unwritten { error, batch }) => {
+            Err(CommitError { error, batch }) => {
                 tracing::error!(%error, "the ledger is not written: supervision goes on from memory");
-                self.owed = Some(batch);
+                self.unwritten_batch = Some(batch);
                 false
             }
         }
@@ -216,22 +216,22 @@ impl Drop for Driver {
 }
 
 /// Whether an action must find everything written that led to it.
-fn is_final(action: &Action) -> bool {
+fn is_irreversible(action: &Action) -> bool {
     match action {
         Action::Begin { .. }
         | Action::Proceed { .. }
-        | Action::EndCommand { .. }
+        | Action::KillCommand { .. }
         | Action::Signal(..)
         | Action::KillTree(_)
         | Action::Finish { .. } => true,
-        Action::Look { .. }
+        Action::Probe { .. }
         | Action::Run { .. }
-        | Action::Rejoin { .. }
-        | Action::Detach { .. }
-        | Action::Check { .. }
+        | Action::RejoinCommand { .. }
+        | Action::DetachCommand { .. }
+        | Action::CheckHealth { .. }
         // An operation's comes after its Begin; what supervision clears is found again after a crash.
-        | Action::Clear { .. }
+        | Action::ClearLeftovers { .. }
         | Action::Watch(_)
-        | Action::Announce(_) => false,
+        | Action::Notify(_) => false,
     }
 }

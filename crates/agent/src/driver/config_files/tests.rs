@@ -20,7 +20,7 @@ fn spec(paths: &[&str]) -> Arc<Spec> {
 }
 
 /// Checks what is due and says how many files changed.
-fn check(configs: &mut Configs, now: Time) -> Option<usize> {
+fn check(configs: &mut ConfigMonitor, now: Time) -> Option<usize> {
     let mut job = configs.take_due(now).pop()?;
     let changes = files::check(&mut job.files, i64::MAX, &Bounds::default());
     configs.checked(job, now).then_some(changes.len())
@@ -28,7 +28,7 @@ fn check(configs: &mut Configs, now: Time) -> Option<usize> {
 
 #[test]
 fn a_life_is_checked_when_it_begins_and_then_every_half_minute() {
-    let (mut configs, spec) = (Configs::default(), spec(&["/none/such"]));
+    let (mut configs, spec) = (ConfigMonitor::default(), spec(&["/none/such"]));
 
     configs.set(&key(), &spec, Some(&life(1)), at(10));
 
@@ -41,7 +41,7 @@ fn a_life_is_checked_when_it_begins_and_then_every_half_minute() {
 
 #[test]
 fn a_process_that_does_not_run_or_has_no_configmap_is_not_checked() {
-    let mut configs = Configs::default();
+    let mut configs = ConfigMonitor::default();
 
     configs.set(&key(), &spec(&["/none/such"]), None, at(10));
     assert_eq!(configs.next(), None);
@@ -52,7 +52,7 @@ fn a_process_that_does_not_run_or_has_no_configmap_is_not_checked() {
 
 #[test]
 fn the_next_life_is_checked_at_once_and_what_was_told_is_not_told_again() {
-    let (mut configs, spec) = (Configs::default(), spec(&["/none/such"]));
+    let (mut configs, spec) = (ConfigMonitor::default(), spec(&["/none/such"]));
     configs.set(&key(), &spec, Some(&life(1)), at(10));
     check(&mut configs, at(10));
 
@@ -66,7 +66,7 @@ fn the_next_life_is_checked_at_once_and_what_was_told_is_not_told_again() {
 
 #[test]
 fn a_spec_that_comes_during_a_check_is_checked_after_it() {
-    let mut configs = Configs::default();
+    let mut configs = ConfigMonitor::default();
     configs.set(&key(), &spec(&["/none/such"]), Some(&life(1)), at(10));
     let job = configs.take_due(at(10)).pop().unwrap();
 
@@ -80,7 +80,7 @@ fn a_spec_that_comes_during_a_check_is_checked_after_it() {
 
 #[test]
 fn the_answer_to_a_check_of_something_forgotten_does_not_count() {
-    let (mut configs, spec) = (Configs::default(), spec(&["/none/such"]));
+    let (mut configs, spec) = (ConfigMonitor::default(), spec(&["/none/such"]));
     configs.set(&key(), &spec, Some(&life(1)), at(10));
     let job = configs.take_due(at(10)).pop().unwrap();
 
@@ -95,7 +95,7 @@ fn the_answer_to_a_check_of_something_forgotten_does_not_count() {
 fn no_more_than_a_thousand_files_are_checked() {
     let paths: Vec<String> = (0..FILES_MAX + 5).map(|number| format!("/none/{number}")).collect();
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    let mut configs = Configs::default();
+    let mut configs = ConfigMonitor::default();
     configs.set(&key(), &spec(&paths), Some(&life(1)), at(10));
 
     assert_eq!(check(&mut configs, at(10)), Some(FILES_MAX));

@@ -10,15 +10,15 @@ use crate::Time;
 /// Exactly one of these at any time. Whether an operation or supervision is behind it is told by
 /// `Process::current`.
 #[derive(Debug)]
-pub(super) enum Work {
+pub(super) enum Activity {
     /// Nothing; the record's life tells whether it runs.
-    Rest,
+    Idle,
     /// Dead and managed: the next start is due at `at`.
-    Wait { at: Time },
+    Backoff { at: Time },
     /// A look decides how to go on.
-    Look,
+    Probing,
     /// The start or restart command runs; the life that comes must not be `old`.
-    Launch {
+    Launching {
         old: Option<Incarnation>,
         /// The next look, when none is on its way: the command may be the process itself.
         next: Option<Time>,
@@ -28,37 +28,37 @@ pub(super) enum Work {
         since: Option<Time>,
     },
     /// The command has ended; a life other than `old` must show until `until`.
-    Seek {
+    WaitingForPid {
         old: Option<Incarnation>,
         until: Time,
         /// The next look, when none is on its way.
         next: Option<Time>,
         /// Grows from look to look.
         pause: Duration,
-        mood: Mood,
+        mood: ProbePlan,
     },
     /// What an earlier life or a failed start has left behind is being ended; `next` comes after it.
-    Clear { next: AfterClear },
+    ClearingLeftovers { next: AfterLeftovers },
     /// An operation's start: alive, and must be so until `until`. `first` is the first check; without a second
     /// one it is `until`.
-    Settle { first: Time, until: Time },
+    StartCheck { first: Time, until: Time },
     /// The stop or kill command runs.
-    Halt { life: Incarnation },
+    Stopping { life: Incarnation },
     /// The life must be over at `until`.
-    Fade { life: Incarnation, until: Time, fallback: Fallback },
+    WaitingForExit { life: Incarnation, until: Time, fallback: Fallback },
     /// The reload command runs.
-    Reload { life: Incarnation },
+    Reloading { life: Incarnation },
 }
 
 /// What goes on when nothing of an earlier life is left.
 #[derive(Debug)]
-pub(super) enum AfterClear {
+pub(super) enum AfterLeftovers {
     /// The start or restart command runs, for at most so long.
     Launch { command: CommandKind, old: Option<Incarnation>, timeout: Duration },
     /// The start has failed with this.
     LaunchFailed(Failure),
     /// A stop, kill or the first half of a restart has reached its goal.
-    Faded,
+    Stopped,
     /// There was nothing to stop or kill.
     NotRunning(Failure),
     /// Supervision has ended a life that it wants back.
@@ -69,14 +69,14 @@ pub(super) enum AfterClear {
 
 /// How the search for a life goes on when a look finds none.
 #[derive(Debug)]
-pub(super) enum Mood {
+pub(super) enum ProbePlan {
     /// Looks again until its time is over.
-    Patient,
+    Retry,
     /// It was there and is gone: one look, and that is that.
-    LastLook,
+    LastProbe,
     /// The command failed: this is the outcome, whatever the one look finds; a life that is there
     /// all the same is adopted, so that nobody starts a second one.
-    Failed(Failure),
+    ReportFailure(Failure),
 }
 
 /// What happens when a life is not over in time.
@@ -88,23 +88,27 @@ pub(super) enum Fallback {
     KillTree,
 }
 
-impl Work {
+impl Activity {
     pub(super) fn timeout(&self) -> Option<Time> {
         match self {
-            Self::Wait { at } => Some(*at),
-            Self::Seek { next, .. } | Self::Launch { next, .. } => *next,
-            Self::Settle { until, .. } | Self::Fade { until, .. } => Some(*until),
+            Self::Backoff { at } => Some(*at),
+            Self::WaitingForPid { next, .. } | Self::Launching { next, .. } => *next,
+            Self::StartCheck { until, .. } | Self::WaitingForExit { until, .. } => Some(*until),
             // These end with an answer of the host, which bounds every look and command.
-            Self::Rest | Self::Look | Self::Clear { .. } | Self::Halt { .. } | Self::Reload { .. } => None,
+            Self::Idle
+            | Self::Probing
+            | Self::ClearingLeftovers { .. }
+            | Self::Stopping { .. }
+            | Self::Reloading { .. } => None,
         }
     }
 }
 
 /// Why supervision ends a life that it wants back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Eviction {
+pub(super) enum EvictionReason {
     /// Resources: it comes back later each time.
-    Excess,
+    OverLimit,
     /// The restart policy decides, as after any abnormal end.
     Unhealthy,
 }

@@ -6,20 +6,20 @@
 use std::sync::Arc;
 
 use proctor_host::Host;
-use proctor_model::{Incarnation, Look, OperationId, Outcome, Phase, ProcessKey, Snapshot, Spec, Usage};
+use proctor_model::{Incarnation, OperationId, Outcome, Phase, Probe, ProcessKey, Snapshot, Spec, Usage};
 use proctor_runtime::clock;
 use proctor_supervise::Process;
 
-use super::act::{VERSION_TIMEOUT, command_of, look_or_known, version_from};
+use super::admission::{AdmissionGate, CommandPurpose};
+use super::execute::{VERSION_TIMEOUT, command_of, probe_or_known, version_from};
 use super::instances::summary;
-use super::limits::leaf_of;
-use super::owner::{Gate, Purpose};
+use super::limits::cgroup_name;
 use super::{Driver, Input};
 
 impl Driver {
     /// Answers a status query from a fresh look. A process that is not known here is absent.
     pub(super) fn inspect(&mut self, operation: OperationId, key: ProcessKey, spec: Option<Arc<Spec>>) {
-        if !self.inspecting.insert(operation) {
+        if !self.status_queries.insert(operation) {
             return; // delivered again
         }
         let inspections = self.inspections_of(&key, spec);
@@ -44,7 +44,7 @@ impl Driver {
     }
 
     /// One for each instance.
-    fn inspections_of(&self, key: &ProcessKey, given: Option<Arc<Spec>>) -> Vec<Inspection> {
+    fn inspections_of(&self, key: &ProcessKey, given: Option<Arc<Spec>>) -> Vec<StatusProbe> {
         let mut keys: Vec<(u32, ProcessKey)> = self
             .processes
             .instances_of(key)
@@ -57,12 +57,12 @@ impl Driver {
         keys.into_iter().map(|(_, key)| self.inspection_of(key, given.clone())).collect()
     }
 
-    fn inspection_of(&self, key: ProcessKey, given: Option<Arc<Spec>>) -> Inspection {
+    fn inspection_of(&self, key: ProcessKey, given: Option<Arc<Spec>>) -> StatusProbe {
         let process = self.processes.get(&key);
         let spec = process.map(|process| process.spec().clone()).or(given);
         let may_run = process.is_some_and(Process::is_registered);
-        Inspection {
-            gate: may_run.then(|| spec.clone()).flatten().map(|spec| self.gate(&key, spec, Purpose::Other)),
+        StatusProbe {
+            gate: may_run.then(|| spec.clone()).flatten().map(|spec| self.gate(&key, spec, CommandPurpose::Other)),
             spec,
             known: process.and_then(|process| process.life().cloned()),
             run: process.and_then(|process| process.shown().cloned()),
@@ -98,11 +98,11 @@ impl Driver {
 }
 
 /// What is to be looked at, and what is known of it.
-struct Inspection {
+struct StatusProbe {
     key: ProcessKey,
     spec: Option<Arc<Spec>>,
     /// None where no command may run.
-    gate: Option<Gate>,
+    gate: Option<AdmissionGate>,
     known: Option<Incarnation>,
     /// The scheduled run under way.
     run: Option<Incarnation>,
@@ -112,19 +112,19 @@ struct Inspection {
     environment: Vec<(String, String)>,
 }
 
-impl Inspection {
-    async fn look(self, host: &Host) -> (ProcessKey, Look, Snapshot) {
+impl StatusProbe {
+    async fn look(self, host: &Host) -> (ProcessKey, Probe, Snapshot) {
         let Self { key, spec, gate, known, run, mut snapshot, version, environment } = self;
         let Some(spec) = spec else {
             let reason = "the process is not registered on this host".to_owned();
-            return (key, Look::Absent(reason.clone()), Snapshot { reason, ..snapshot });
+            return (key, Probe::Absent(reason.clone()), Snapshot { reason, ..snapshot });
         };
-        let look = look_or_known(host, &spec.identity, known).await;
+        let look = probe_or_known(host, &spec.identity, known).await;
         match &look {
-            Look::Running(life) => {
+            Probe::Running(life) => {
                 snapshot.pid = Some(life.pid);
                 snapshot.started_at = host.started_at(life);
-                snapshot.usage = host.usage(life, &leaf_of(&key)).unwrap_or_default();
+                snapshot.usage = host.usage(life, &cgroup_name(&key)).unwrap_or_default();
                 snapshot.phase = Phase::Running;
                 snapshot.reason.clear();
                 snapshot.version = match (version, gate) {
@@ -133,10 +133,10 @@ impl Inspection {
                     (Some(_) | None, None) => String::new(),
                 };
             }
-            Look::Absent(_) | Look::Dead { .. } if run.as_ref().is_some_and(|run| host.is_alive(run)) => {
-                snapshot.usage = run.and_then(|run| host.usage(&run, &leaf_of(&key))).unwrap_or_default();
+            Probe::Absent(_) | Probe::Dead { .. } if run.as_ref().is_some_and(|run| host.is_alive(run)) => {
+                snapshot.usage = run.and_then(|run| host.usage(&run, &cgroup_name(&key))).unwrap_or_default();
             }
-            Look::Absent(reason) | Look::Dead { reason, .. } => {
+            Probe::Absent(reason) | Probe::Dead { reason, .. } => {
                 snapshot.pid = None;
                 snapshot.usage = Usage::default();
                 snapshot.reason = reason.clone();
@@ -148,7 +148,7 @@ impl Inspection {
 
 async fn ask_version(
     host: &Host,
-    gate: Gate,
+    gate: AdmissionGate,
     key: &ProcessKey,
     spec: &Spec,
     environment: Vec<(String, String)>,

@@ -10,12 +10,12 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use proctor_model::Remains;
+use proctor_model::Leftovers;
 
 use crate::cgroup::{Groups, Leaf};
 use crate::killer::{Killer, Target};
 use crate::procfs;
-use crate::tree::{Member, Table};
+use crate::tree::{ProcessRef, ProcessTable};
 
 /// In the environment of every command of a process, and so of all that it forks.
 pub(crate) const MARK: &str = "PROCTOR_LEAF";
@@ -29,7 +29,7 @@ const AFTER_SIGKILL: Duration = Duration::from_secs(5);
 
 /// What became of what was left behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cleared {
+pub struct LeftoversResult {
     /// How many were found and signalled.
     pub ended: usize,
     /// How many are there after SIGKILL: in uninterruptible sleep.
@@ -41,18 +41,23 @@ pub(crate) fn mark(scope: &str, leaf: &Leaf) -> String {
     format!("{scope}.{}", leaf.as_str())
 }
 
-pub(crate) async fn end(killer: &Killer, leaf: &Leaf, remains: &Remains, grace: Duration) -> io::Result<Cleared> {
+pub(crate) async fn end(
+    killer: &Killer,
+    leaf: &Leaf,
+    remains: &Leftovers,
+    grace: Duration,
+) -> io::Result<LeftoversResult> {
     let target = Target::Remains(leaf.clone(), remains.clone());
     let mut ended = 0;
     if !grace.is_zero() {
         ended = killer.terminate(target.clone()).await?;
         if ended == 0 || until_none(killer, &target, grace).await? == 0 {
-            return Ok(Cleared { ended, left: 0 });
+            return Ok(LeftoversResult { ended, left: 0 });
         }
     }
     let killed = killer.kill(target.clone()).await?;
     let left = if killed == 0 { 0 } else { until_none(killer, &target, AFTER_SIGKILL).await? };
-    Ok(Cleared { ended: ended.max(killed), left })
+    Ok(LeftoversResult { ended: ended.max(killed), left })
 }
 
 /// How many are left after at most `time`.
@@ -71,12 +76,12 @@ async fn until_none(killer: &Killer, target: &Target, time: Duration) -> io::Res
 
 /// Who has which mark at one moment; read when it is first asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Marks(Option<HashMap<String, Vec<Member>>>);
+pub(crate) struct EnvMarks(Option<HashMap<String, Vec<ProcessRef>>>);
 
-impl Marks {
-    fn of(&mut self, mark: &str, table: &Table) -> Vec<Member> {
+impl EnvMarks {
+    fn of(&mut self, mark: &str, table: &ProcessTable) -> Vec<ProcessRef> {
         let marks = self.0.get_or_insert_with(|| {
-            let mut marks: HashMap<String, Vec<Member>> = HashMap::new();
+            let mut marks: HashMap<String, Vec<ProcessRef>> = HashMap::new();
             for member in table.all() {
                 if let Some(mark) = mark_of(member.pid) {
                     marks.entry(mark).or_default().push(member);
@@ -97,26 +102,26 @@ fn mark_of(pid: i32) -> Option<String> {
 }
 
 /// What knows the processes of a leaf, with cgroups or without.
-pub(crate) struct Kin<'a> {
+pub(crate) struct ProcessMatcher<'a> {
     pub(crate) groups: Option<&'a Groups>,
     pub(crate) scope: &'a str,
-    pub(crate) table: &'a Table,
-    pub(crate) marks: Marks,
+    pub(crate) table: &'a ProcessTable,
+    pub(crate) marks: EnvMarks,
 }
 
-impl Kin<'_> {
+impl ProcessMatcher<'_> {
     /// Who is in the leaf and began at `since` or later, and what descends from it; but nobody who is older,
     /// or descends from one in the leaf who is.
-    pub(crate) fn younger(&mut self, leaf: &Leaf, since: u64) -> io::Result<Vec<Member>> {
+    pub(crate) fn younger(&mut self, leaf: &Leaf, since: u64) -> io::Result<Vec<ProcessRef>> {
         let in_leaf = self.in_leaf(leaf)?;
-        let (young, old): (Vec<Member>, Vec<Member>) =
+        let (young, old): (Vec<ProcessRef>, Vec<ProcessRef>) =
             in_leaf.into_iter().partition(|member| member.start_ticks >= since);
         Ok(self.without(young, old, since))
     }
 
-    pub(crate) fn left_behind(&mut self, leaf: &Leaf, remains: &Remains) -> io::Result<Vec<Member>> {
+    pub(crate) fn left_behind(&mut self, leaf: &Leaf, remains: &Leftovers) -> io::Result<Vec<ProcessRef>> {
         let in_leaf = self.in_leaf(leaf)?;
-        let (mut young, old): (Vec<Member>, Vec<Member>) =
+        let (mut young, old): (Vec<ProcessRef>, Vec<ProcessRef>) =
             in_leaf.into_iter().partition(|member| member.start_ticks >= remains.since);
         if self.groups.is_none() || !remains.launched {
             let is_own =
@@ -127,15 +132,15 @@ impl Kin<'_> {
         Ok(self.without(young, old, remains.since))
     }
 
-    fn in_leaf(&mut self, leaf: &Leaf) -> io::Result<Vec<Member>> {
+    fn in_leaf(&mut self, leaf: &Leaf) -> io::Result<Vec<ProcessRef>> {
         match self.groups {
             Some(groups) => groups.members(leaf),
             None => Ok(self.marks.of(&mark(self.scope, leaf), self.table)),
         }
     }
 
-    fn without(&self, young: Vec<Member>, old: Vec<Member>, since: u64) -> Vec<Member> {
-        let spared: HashSet<Member> = self.table.descend(old).into_iter().collect();
+    fn without(&self, young: Vec<ProcessRef>, old: Vec<ProcessRef>, since: u64) -> Vec<ProcessRef> {
+        let spared: HashSet<ProcessRef> = self.table.descend(old).into_iter().collect();
         let found = self.table.descend(young).into_iter();
         found.filter(|member| member.start_ticks >= since && !spared.contains(member)).collect()
     }

@@ -19,21 +19,21 @@ const RETRY_PERIOD: Duration = Duration::from_millis(50);
 /// Held as long as the agent runs. None where another user of this machine holds the name, which must not
 /// keep the agent from its work.
 #[derive(Debug)]
-pub(crate) struct Alone(#[expect(dead_code, reason = "it is held, not used")] Option<UnixListener>);
+pub(crate) struct InstanceLock(#[expect(dead_code, reason = "it is held, not used")] Option<UnixListener>);
 
-pub(crate) async fn claim(agent: &AgentId) -> Result<Alone, AgentError> {
+pub(crate) async fn claim(agent: &AgentId) -> Result<InstanceLock, AgentError> {
     let failed = |source| AgentError::Claim { agent: agent.clone(), source };
     let name = SocketAddr::from_abstract_name(format!("proctor-agent/{agent}")).map_err(failed)?;
     let mut waited = Duration::ZERO;
     loop {
         match UnixListener::bind_addr(&name) {
-            Ok(listener) => return Ok(Alone(Some(listener))),
+            Ok(listener) => return Ok(InstanceLock(Some(listener))),
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
             Err(error) => return Err(failed(error)),
         }
         if let Some(holder) = foreign_holder(&name) {
             tracing::warn!(%agent, uid = holder, "another user of this machine holds the agent's name; ignored");
-            return Ok(Alone(None));
+            return Ok(InstanceLock(None));
         }
         if waited >= TAKEN_MAX {
             return Err(AgentError::Cloned { agent: agent.clone() });

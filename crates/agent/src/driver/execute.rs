@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_host::{Command, Ended, Reins};
-use proctor_model::{CommandEnd, CommandResult, Exit, Incarnation, Look, ProcessKey, Remains, Spec};
+use proctor_host::{Command, CommandHold, Exited};
+use proctor_model::{CommandExit, CommandResult, Exit, Incarnation, Leftovers, Probe, ProcessKey, Spec};
 use proctor_supervise::{Action, CommandKind, Elder, Event, Notice, Process, Ticket, Time};
 use proctor_wire::FromAgent;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::admission::{AdmissionGate, CommandPurpose};
 use super::estates::with_elder;
-use super::limits::leaf_of;
-use super::owner::{Gate, Purpose};
-use super::queues::Queue;
+use super::limits::cgroup_name;
+use super::slots::SlotQueue;
 use super::{Driver, Input};
 
 /// A version command that takes longer is not worth waiting for.
@@ -22,39 +22,39 @@ pub(super) const VERSION_CHARS_MAX: usize = 256;
 
 /// The driver's end of a command.
 #[derive(Debug)]
-pub(super) struct Attached {
+pub(super) struct CommandHandle {
     ticket: Ticket,
     proceed: Option<oneshot::Sender<()>>,
     end: Option<oneshot::Sender<()>>,
     left_alone: CancellationToken,
 }
 
-/// The command's end of [`Attached`].
-struct Strings {
+/// The command's end of [`CommandHandle`].
+struct CommandChannels {
     proceed: oneshot::Receiver<()>,
     end: oneshot::Receiver<()>,
     left_alone: CancellationToken,
 }
 
-impl Attached {
-    fn new(ticket: Ticket) -> (Self, Strings) {
+impl CommandHandle {
+    fn new(ticket: Ticket) -> (Self, CommandChannels) {
         let (let_go, proceed) = oneshot::channel();
         let (ask, end) = oneshot::channel();
         let left_alone = CancellationToken::new();
-        let strings = Strings { proceed, end, left_alone: left_alone.clone() };
+        let strings = CommandChannels { proceed, end, left_alone: left_alone.clone() };
         (Self { ticket, proceed: Some(let_go), end: Some(ask), left_alone }, strings)
     }
 }
 
 impl Driver {
-    pub(super) fn act(&mut self, key: ProcessKey, action: Action) {
+    pub(super) fn execute(&mut self, key: ProcessKey, action: Action) {
         match action {
-            Action::Look { ticket, spec, known } => self.look(key, ticket, &spec, known),
+            Action::Probe { ticket, spec, known } => self.look(key, ticket, &spec, known),
             Action::Run { ticket, command, line, spec, timeout, operation } => {
                 let environment = self.environment_of(&key);
                 let run = command_of(&key, command.as_str(), line.as_str(), &spec, timeout, environment);
                 let queue = self.queues.of(operation.map(|(_, expires)| expires.since(self.now())));
-                let gate = self.gate(&key, spec, Purpose::of(command, operation.is_some()));
+                let gate = self.gate(&key, spec, CommandPurpose::of(command, operation.is_some()));
                 self.run_command(key, ticket, command, run, queue, gate);
             }
             Action::Proceed { ticket } => {
@@ -62,39 +62,39 @@ impl Driver {
                     let _ = proceed.send(());
                 }
             }
-            Action::EndCommand { ticket } => {
+            Action::KillCommand { ticket } => {
                 tracing::info!(process = %key, "the command is no longer wanted");
                 if let Some(attached) = self.attached(&key, ticket) {
                     attached.proceed = None;
                     let _ = attached.end.take().map(|end| end.send(()));
                 }
             }
-            Action::Rejoin { ticket, command, kind, until } => self.rejoin(key, ticket, command, kind, until),
-            Action::Detach { ticket } => {
+            Action::RejoinCommand { ticket, command, kind, until } => self.rejoin(key, ticket, command, kind, until),
+            Action::DetachCommand { ticket } => {
                 if let Some(attached) = self.attached(&key, ticket) {
                     tracing::info!(process = %key, "the start command is the process itself");
                     attached.left_alone.cancel();
-                    self.attached.remove(&key);
+                    self.commands.remove(&key);
                 }
             }
-            Action::Check { ticket, line, spec, timeout } => {
+            Action::CheckHealth { ticket, line, spec, timeout } => {
                 self.check_health(key, ticket, line.as_str(), spec, timeout)
             }
             Action::Watch(life) => {
-                self.learn_version(&key, &life);
+                self.query_version(&key, &life);
                 self.watch(key, life);
             }
-            Action::KillTree(life) if self.spares(&key) => self.feed(&key, Event::TreeKilled { life }),
+            Action::KillTree(life) if self.spares(&key) => self.dispatch_event(&key, Event::TreeKilled { life }),
             Action::Signal(..) if self.spares(&key) => {}
             Action::Signal(life, signal) => match self.host.signal(&life, signal) {
                 Ok(sent) => tracing::info!(process = %key, pid = life.pid, ?signal, sent, "signal"),
                 Err(error) => tracing::warn!(process = %key, pid = life.pid, ?signal, %error, "a signal failed"),
             },
             Action::KillTree(life) => self.kill_tree(key, life),
-            Action::Clear { ticket, .. } if self.spares(&key) => {
-                self.feed(&key, Event::Cleared { ticket, ended: 0, left: 0, elder_lives: true });
+            Action::ClearLeftovers { ticket, .. } if self.spares(&key) => {
+                self.dispatch_event(&key, Event::LeftoversCleared { ticket, ended: 0, left: 0, elder_lives: true });
             }
-            Action::Clear { ticket, remains, elder, grace } => {
+            Action::ClearLeftovers { ticket, remains, elder, grace } => {
                 self.clear(key, ticket, remains, elder.as_deref(), grace)
             }
             Action::Begin { operation, kind } => tracing::info!(process = %key, %operation, %kind, "operation begins"),
@@ -102,14 +102,14 @@ impl Driver {
                 let (code, message) = (outcome.code.name(), &outcome.message);
                 tracing::info!(process = %key, %operation, code, message, "operation ended");
                 if operation.part > 0 {
-                    return self.gather(operation, *outcome);
+                    return self.collect_instance_outcome(operation, *outcome);
                 }
                 self.outcomes.insert(operation, (*outcome).clone());
                 self.send(FromAgent::Outcome { operation, outcome: *outcome });
             }
-            Action::Announce(notice) => {
+            Action::Notify(notice) => {
                 if let Notice::Exited { .. } = &notice {
-                    self.watchman.forget(&key, self.now());
+                    self.limits.forget(&key, self.now());
                 }
             }
         }
@@ -118,12 +118,12 @@ impl Driver {
     /// A known life counts as running as long as it is alive, whatever became of its pid file.
     fn look(&mut self, key: ProcessKey, ticket: Ticket, spec: &Spec, known: Option<Incarnation>) {
         if let Some(look) = self.host.look_now(&spec.identity, known.as_ref()) {
-            return self.feed(&key, Event::Looked { ticket, look });
+            return self.dispatch_event(&key, Event::Probed { ticket, look });
         }
         let (host, inbox, identity) = (self.host.clone(), self.inbox.clone(), spec.identity.clone());
         self.tasks.spawn("look", async move {
-            let look = look_or_known(&host, &identity, known).await;
-            let _ = inbox.send(Input::Machine(key, Event::Looked { ticket, look })).await;
+            let look = probe_or_known(&host, &identity, known).await;
+            let _ = inbox.send(Input::Machine(key, Event::Probed { ticket, look })).await;
         });
     }
 
@@ -133,16 +133,16 @@ impl Driver {
         ticket: Ticket,
         command: CommandKind,
         run: Command,
-        queue: Queue,
-        gate: Gate,
+        queue: SlotQueue,
+        gate: AdmissionGate,
     ) {
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
-        let (attached, strings) = Attached::new(ticket);
-        self.attached.insert(key.clone(), attached);
-        self.leaves.insert(key.clone());
+        let (attached, strings) = CommandHandle::new(ticket);
+        self.commands.insert(key.clone(), attached);
+        self.cgroups.insert(key.clone());
         tracing::info!(process = %key, command = command.as_str(), "command begins");
         self.tasks.spawn("command", async move {
-            let Strings { proceed, mut end, left_alone } = strings;
+            let CommandChannels { proceed, mut end, left_alone } = strings;
             let (begun, is_begun) = oneshot::channel();
             let (begun_inbox, begun_key) = (inbox.clone(), key.clone());
             let told = async move {
@@ -159,9 +159,9 @@ impl Driver {
             };
             let end = match admitted {
                 (Err(refused), _) => Some(refused),
-                (Ok(()), None) => Some(ended_by(CommandResult::Postponed)),
+                (Ok(()), None) => Some(ended_by(CommandResult::NoSlot)),
                 (Ok(()), Some(place)) => {
-                    let running = Box::pin(host.run_held(run, Reins { begun, proceed, end }));
+                    let running = Box::pin(host.run_held(run, CommandHold { begun, proceed, end }));
                     let running = place.lend(async { tokio::join!(running, told).0 });
                     left_alone.run_until_cancelled(running).await
                 }
@@ -175,8 +175,8 @@ impl Driver {
     /// Waits for a command of the agent before this one.
     fn rejoin(&mut self, key: ProcessKey, ticket: Ticket, command: Incarnation, kind: CommandKind, until: Time) {
         let (host, inbox, time) = (self.host.clone(), self.inbox.clone(), until.since(self.now()));
-        let (attached, Strings { end, left_alone, .. }) = Attached::new(ticket);
-        self.attached.insert(key.clone(), attached);
+        let (attached, CommandChannels { end, left_alone, .. }) = CommandHandle::new(ticket);
+        self.commands.insert(key.clone(), attached);
         tracing::info!(process = %key, command = kind.as_str(), pid = command.pid, "a command of before is awaited");
         self.tasks.spawn("rejoin", async move {
             let Some(end) = left_alone.run_until_cancelled(host.rejoin(&command, time, end)).await else { return };
@@ -186,41 +186,41 @@ impl Driver {
     }
 
     /// The command has ended: there is nothing to say to it any more.
-    pub(super) fn let_end(&mut self, key: &ProcessKey, ticket: Ticket) {
+    pub(super) fn drop_command(&mut self, key: &ProcessKey, ticket: Ticket) {
         if self.attached(key, ticket).is_some() {
-            self.attached.remove(key);
+            self.commands.remove(key);
         }
     }
 
-    fn attached(&mut self, key: &ProcessKey, ticket: Ticket) -> Option<&mut Attached> {
-        self.attached.get_mut(key).filter(|attached| attached.ticket == ticket)
+    fn attached(&mut self, key: &ProcessKey, ticket: Ticket) -> Option<&mut CommandHandle> {
+        self.commands.get_mut(key).filter(|attached| attached.ticket == ticket)
     }
 
     fn check_health(&self, key: ProcessKey, ticket: Ticket, line: &str, spec: Arc<Spec>, timeout: Duration) {
         let run = command_of(&key, "health", line, &spec, timeout, self.environment_of(&key));
-        let (host, inbox, queue) = (self.host.clone(), self.inbox.clone(), self.queues.questions());
-        let gate = self.gate(&key, spec, Purpose::Other);
+        let (host, inbox, queue) = (self.host.clone(), self.inbox.clone(), self.queues.checks());
+        let gate = self.gate(&key, spec, CommandPurpose::Other);
         self.tasks.spawn("health", async move {
             let end = match gate.open().await {
                 Ok(()) => queue.run(&host, run).await,
                 // A process is not ill because nobody may ask.
-                Err(_) => ended_by(CommandResult::Postponed),
+                Err(_) => ended_by(CommandResult::NoSlot),
             };
-            let _ = inbox.send(Input::Machine(key, Event::Checked { ticket, end })).await;
+            let _ = inbox.send(Input::Machine(key, Event::HealthChecked { ticket, end })).await;
         });
     }
 
     /// Removes the cgroups of processes that rest; one that still holds something stays.
-    pub(super) fn release_leaves(&self) {
+    pub(super) fn remove_idle_cgroups(&self) {
         let is_busy = |key: &&ProcessKey| self.processes.get(key).is_some_and(Process::is_busy);
-        let resting: Vec<ProcessKey> = self.leaves.iter().filter(|key| !is_busy(key)).cloned().collect();
+        let resting: Vec<ProcessKey> = self.cgroups.iter().filter(|key| !is_busy(key)).cloned().collect();
         if resting.is_empty() {
             return;
         }
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         self.tasks.spawn("release leaves", async move {
             for key in resting {
-                if host.release_leaf(&leaf_of(&key)).await.unwrap_or(false) {
+                if host.release_leaf(&cgroup_name(&key)).await.unwrap_or(false) {
                     let _ = inbox.send(Input::LeafReleased(key)).await;
                 }
             }
@@ -228,10 +228,10 @@ impl Driver {
     }
 
     /// Hears of the ends of all lives that are watched.
-    pub(super) fn hear_ends(&self) {
+    pub(super) fn watch_exits(&self) {
         let (ends, tasks, inbox) = (self.ends.clone(), self.tasks.clone(), self.inbox.clone());
         self.tasks.spawn("ends", async move {
-            let tell = |over: Ended<ProcessKey>| match (over.exit_now(), inbox.try_reserve()) {
+            let tell = |over: Exited<ProcessKey>| match (over.exit_now(), inbox.try_reserve()) {
                 (exit @ Some(_), Ok(room)) => room.send(ended(over, exit)),
                 (exit, _) => {
                     let inbox = inbox.clone();
@@ -250,7 +250,7 @@ impl Driver {
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         self.tasks.spawn("watch", async move {
             let exit = host.ended(life.clone()).await;
-            let _ = inbox.send(Input::Machine(key, Event::Ended { life, exit })).await;
+            let _ = inbox.send(Input::Machine(key, Event::Exited { life, exit })).await;
         });
     }
 
@@ -259,19 +259,19 @@ impl Driver {
         &mut self,
         key: ProcessKey,
         ticket: Ticket,
-        remains: Option<Remains>,
+        remains: Option<Leftovers>,
         elder: Option<&Elder>,
         grace: Duration,
     ) {
         let elder_lives = elder.and_then(|elder| elder.life.as_ref()).is_some_and(|life| self.host.is_alive(life));
         let remains = with_elder(remains, elder.filter(|_| !elder_lives));
-        let may_be_there = |remains: &Remains| !remains.launched || !self.host.is_leaf_empty(&leaf_of(&key));
+        let may_be_there = |remains: &Leftovers| !remains.launched || !self.host.is_leaf_empty(&cgroup_name(&key));
         let Some(remains) = remains.filter(may_be_there) else {
-            return self.feed(&key, Event::Cleared { ticket, ended: 0, left: 0, elder_lives });
+            return self.dispatch_event(&key, Event::LeftoversCleared { ticket, ended: 0, left: 0, elder_lives });
         };
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         self.tasks.spawn("clear", async move {
-            let (ended, left) = match host.end_remains(&leaf_of(&key), &remains, grace).await {
+            let (ended, left) = match host.clear_leftovers(&cgroup_name(&key), &remains, grace).await {
                 Ok(cleared) => (cleared.ended, cleared.left),
                 Err(error) => {
                     tracing::warn!(process = %key, %error, "leftover processes could not be ended");
@@ -281,7 +281,7 @@ impl Driver {
             if ended > 0 {
                 tracing::warn!(process = %key, ended, left, "leftover processes ended");
             }
-            let _ = inbox.send(Input::Machine(key, Event::Cleared { ticket, ended, left, elder_lives })).await;
+            let _ = inbox.send(Input::Machine(key, Event::LeftoversCleared { ticket, ended, left, elder_lives })).await;
         });
     }
 
@@ -289,7 +289,7 @@ impl Driver {
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         let since = self.processes.get(&key).and_then(Process::since).unwrap_or(life.start_ticks);
         self.tasks.spawn("kill tree", async move {
-            match host.kill_tree_in(&life, &leaf_of(&key), since).await {
+            match host.kill_tree_in(&life, &cgroup_name(&key), since).await {
                 Ok(killed) => tracing::info!(process = %key, pid = life.pid, killed, "the tree was killed"),
                 Err(error) => tracing::warn!(process = %key, pid = life.pid, %error, "the tree cannot be killed"),
             }
@@ -311,14 +311,14 @@ impl Driver {
     }
 
     /// Asks a life of a registered process for its version: once, and again when its command has changed.
-    pub(super) fn learn_version(&self, key: &ProcessKey, life: &Incarnation) {
+    pub(super) fn query_version(&self, key: &ProcessKey, life: &Incarnation) {
         let process = self.processes.get(key).filter(|process| process.is_registered());
         let Some(spec) = process.map(|process| process.spec().clone()) else { return };
         let Some(line) = spec.control.version.clone() else { return };
         let command = command_of(key, "version", line.as_str(), &spec, VERSION_TIMEOUT, self.environment_of(key));
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
-        let (key, life, queue) = (key.clone(), life.clone(), self.queues.questions());
-        let gate = self.gate(&key, spec, Purpose::Other);
+        let (key, life, queue) = (key.clone(), life.clone(), self.queues.checks());
+        let gate = self.gate(&key, spec, CommandPurpose::Other);
         self.tasks.spawn("version", async move {
             if gate.open().await.is_err() {
                 return;
@@ -329,34 +329,34 @@ impl Driver {
     }
 }
 
-pub(super) async fn look_or_known(
+pub(super) async fn probe_or_known(
     host: &proctor_host::Host,
     identity: &proctor_model::Identity,
     known: Option<Incarnation>,
-) -> Look {
+) -> Probe {
     match (host.look(identity, known.as_ref()).await, known) {
-        (Look::Absent(_) | Look::Dead { .. }, Some(known)) if host.is_alive(&known) => Look::Running(known),
+        (Probe::Absent(_) | Probe::Dead { .. }, Some(known)) if host.is_alive(&known) => Probe::Running(known),
         (look, _) => look,
     }
 }
 
-fn ended(over: Ended<ProcessKey>, exit: Option<Exit>) -> Input {
-    let Ended { name, life, .. } = over;
-    Input::Machine(name, Event::Ended { life, exit })
+fn ended(over: Exited<ProcessKey>, exit: Option<Exit>) -> Input {
+    let Exited { name, life, .. } = over;
+    Input::Machine(name, Event::Exited { life, exit })
 }
 
-pub(super) fn ended_by(result: CommandResult) -> CommandEnd {
-    CommandEnd { result, output: String::new() }
+pub(super) fn ended_by(result: CommandResult) -> CommandExit {
+    CommandExit { result, output: String::new() }
 }
 
-pub(super) fn version_from(end: CommandEnd) -> String {
+pub(super) fn version_from(end: CommandExit) -> String {
     match end.result {
         CommandResult::Exited(_) => end.output.trim().chars().take(VERSION_CHARS_MAX).collect(),
         CommandResult::TimedOut
         | CommandResult::Cancelled
-        | CommandResult::Lost
-        | CommandResult::NotRun(_)
-        | CommandResult::Postponed => String::new(),
+        | CommandResult::ExitUnknown
+        | CommandResult::NotStarted(_)
+        | CommandResult::NoSlot => String::new(),
     }
 }
 
@@ -375,7 +375,7 @@ pub(super) fn command_of(
         timeout,
         environment,
         output_name: output_name(key, name),
-        leaf: Some(leaf_of(key)),
+        leaf: Some(cgroup_name(key)),
     }
 }
 

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 /// How what a life that is over, or a start that failed, has left behind is told from everything else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remains {
+pub struct Leftovers {
     /// Nothing that began before belongs to it, nor what descends from that. In ticks since boot, as
     /// [`crate::Incarnation::start_ticks`].
     pub since: u64,

@@ -16,7 +16,7 @@ use proctor_host::Host;
 use proctor_model::{ConfigFile, Namespace, UserName};
 
 use crate::policy::Policy;
-use crate::regular::{Stamp, open_regular};
+use crate::regular_file::{Stamp, open_regular};
 
 /// A configuration is smaller; whatever is larger is not worth a minute of the disk.
 pub(super) const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;

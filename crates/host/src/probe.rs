@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{BootId, Identity, Incarnation, Look};
+use proctor_model::{BootId, Identity, Incarnation, Probe};
 
-use crate::blocking::{Blocking, NoAnswer};
+use crate::blocking::{Blocking, TimedOut};
 use crate::pidfd::{Process, Refused};
 use crate::pidfile::Refusal;
-use crate::user::{Account, Accounts};
+use crate::user::{Account, AccountCache};
 use crate::{pidfile, procfs, rights, user};
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -25,29 +25,29 @@ const INTERPRETER_FAMILIES: [&str; 5] = ["python", "lua", "perl5", "ruby", "php"
 
 pub(crate) async fn look(
     blocking: &Blocking,
-    accounts: &Accounts,
+    accounts: &AccountCache,
     boot: &BootId,
     identity: &Identity,
     known: Option<&Incarnation>,
-) -> Look {
+) -> Probe {
     let unclear = match find_on_thread(blocking, accounts, boot, identity, known).await {
-        Ok(life) => return Look::Running(life),
-        Err(Refusal::Absent(reason)) => return Look::Absent(reason),
-        Err(Refusal::Dead { pid, reason }) => return Look::Dead { pid, reason },
+        Ok(life) => return Probe::Running(life),
+        Err(Refusal::Absent(reason)) => return Probe::Absent(reason),
+        Err(Refusal::Dead { pid, reason }) => return Probe::Dead { pid, reason },
         Err(Refusal::Unclear(reason)) => reason,
     };
     // A file that cannot be read says nothing about a life that we know to go on, and "absent"
     // would start a second copy.
     match known {
-        Some(life) if is_alive(life, boot) => Look::Running(life.clone()),
-        Some(_) | None => Look::Absent(unclear),
+        Some(life) if is_alive(life, boot) => Probe::Running(life.clone()),
+        Some(_) | None => Probe::Absent(unclear),
     }
 }
 
 /// The name service and the file system may hang, each for itself.
 async fn find_on_thread(
     blocking: &Blocking,
-    accounts: &Accounts,
+    accounts: &AccountCache,
     boot: &BootId,
     identity: &Identity,
     known: Option<&Incarnation>,
@@ -58,7 +58,7 @@ async fn find_on_thread(
         None => {
             let (accounts, name) = (accounts.clone(), user.to_owned());
             let found = blocking.run(&format!("user {user}"), LIMIT, move || accounts.find(&name)).await;
-            let found = found.unwrap_or_else(|NoAnswer| Err(format!("user '{user}' cannot be looked up in time")));
+            let found = found.unwrap_or_else(|TimedOut| Err(format!("user '{user}' cannot be looked up in time")));
             found.map_err(Refusal::Unclear)?
         }
     };
@@ -68,17 +68,17 @@ async fn find_on_thread(
     };
     let path = identity.pid_path.as_str();
     let found = blocking.run(path, LIMIT, work).await;
-    found.unwrap_or_else(|NoAnswer| Err(Refusal::Unclear(format!("pid file {path} did not answer"))))
+    found.unwrap_or_else(|TimedOut| Err(Refusal::Unclear(format!("pid file {path} did not answer"))))
 }
 
 /// The answer where nobody has to wait for it: the pid file lies in the kernel's memory, and its process
 /// is dead or the one that is known. None: [`look`] has to find out.
 pub(crate) fn look_now(
-    accounts: &Accounts,
+    accounts: &AccountCache,
     boot: &BootId,
     identity: &Identity,
     known: Option<&Incarnation>,
-) -> Option<Look> {
+) -> Option<Probe> {
     let path = identity.pid_path.as_str();
     let read = || pidfile::read_cached(Path::new(path));
     let pid = match identity.user.as_str() {
@@ -86,15 +86,15 @@ pub(crate) fn look_now(
         user => rights::as_account(accounts.known(user)?.as_ref(), read).ok()?,
     }?;
     match (Process::open(pid), known) {
-        (Err(Refused::Gone), None) => Some(Look::Dead { pid, reason: runs_not(pid, path) }),
+        (Err(Refused::Gone), None) => Some(Probe::Dead { pid, reason: not_running_reason(pid, path) }),
         (Ok(process), Some(known)) if process.is_alive() && process.life(boot) == *known => {
-            Some(Look::Running(known.clone()))
+            Some(Probe::Running(known.clone()))
         }
         (Ok(_) | Err(_), _) => None,
     }
 }
 
-fn runs_not(pid: i32, path: impl std::fmt::Display) -> String {
+fn not_running_reason(pid: i32, path: impl std::fmt::Display) -> String {
     format!("pid {pid} of {path} does not run")
 }
 
@@ -132,7 +132,7 @@ fn find(
     let path = path.display();
 
     let process = Process::open(pid).map_err(|refused| match refused {
-        Refused::Gone => Refusal::Dead { pid, reason: runs_not(pid, &path) },
+        Refused::Gone => Refusal::Dead { pid, reason: not_running_reason(pid, &path) },
         Refused::Thread => Refusal::Absent(format!("pid {pid} of {path} is a thread, not a process")),
         Refused::Failed(error) => Refusal::Unclear(format!("pid {pid} of {path} cannot be looked at: {error}")),
     })?;

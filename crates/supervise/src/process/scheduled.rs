@@ -7,10 +7,10 @@
 
 use std::time::Duration;
 
-use proctor_model::{CommandEnd, CommandResult, Exit, Lifetime};
+use proctor_model::{CommandExit, CommandResult, Exit, Lifetime};
 
+use super::activity::Activity;
 use super::relaunch::POSTPONED;
-use super::work::Work;
 use super::{Action, CommandKind, Notice, Process};
 use crate::Time;
 
@@ -38,7 +38,7 @@ impl Process {
 
     /// When a run that could not begin is tried again.
     pub(super) fn run_again_at(&self) -> Option<Time> {
-        self.owed_run.as_ref().and_then(|run| run.again).filter(|_| matches!(self.work, Work::Rest))
+        self.owed_run.as_ref().and_then(|run| run.again).filter(|_| matches!(self.work, Activity::Idle))
     }
 
     pub(super) fn run_owed(&mut self, now: Time) {
@@ -63,8 +63,8 @@ impl Process {
         if let Some(run) = &mut self.owed_run {
             run.again = Some(now + POSTPONED);
         }
-        self.work = Work::Rest;
-        self.rest(now);
+        self.work = Activity::Idle;
+        self.become_idle(now);
     }
 
     /// The planned time of the run is dealt with: kept for the agent's next start.
@@ -77,14 +77,14 @@ impl Process {
 
     fn miss_run(&mut self, reason: &str) {
         if let Some(planned) = self.owed_run.as_ref().map(|run| run.planned) {
-            self.actions.push_back(Action::Announce(Notice::RunMissed { planned, reason: reason.to_owned() }));
+            self.actions.push_back(Action::Notify(Notice::RunMissed { planned, reason: reason.to_owned() }));
             self.note_run();
         }
     }
 
     /// The command of a run has ended; a process that outlives it is adopted by the look that follows.
-    pub(super) fn run_ended(&mut self, now: Time, end: &CommandEnd) {
-        if end.result == CommandResult::Postponed {
+    pub(super) fn run_ended(&mut self, now: Time, end: &CommandExit) {
+        if end.result == CommandResult::NoSlot {
             return self.postpone_run(now);
         }
         self.note_run();
@@ -92,16 +92,16 @@ impl Process {
         let exit = match end.result {
             CommandResult::Exited(exit) => Some(exit),
             CommandResult::TimedOut | CommandResult::Cancelled => Some(Exit::Signal(9)),
-            CommandResult::Lost | CommandResult::NotRun(_) | CommandResult::Postponed => None,
+            CommandResult::ExitUnknown | CommandResult::NotStarted(_) | CommandResult::NoSlot => None,
         };
-        if let CommandResult::NotRun(reason) = &end.result {
+        if let CommandResult::NotStarted(reason) = &end.result {
             self.reason = reason.clone();
         }
         self.leave_launch_behind(now);
         self.record.launch = None;
         self.dirty = true;
-        self.actions.push_back(Action::Announce(Notice::RunEnded { exit }));
-        self.look();
-        debug_assert!(matches!(self.work, Work::Look));
+        self.actions.push_back(Action::Notify(Notice::RunEnded { exit }));
+        self.probe();
+        debug_assert!(matches!(self.work, Activity::Probing));
     }
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use proctor_model::BootId;
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::tree::Member;
+use crate::tree::ProcessRef;
 
 const NAME: &str = "killing";
 /// Room for some ten thousand processes; more are killed all the same.
@@ -48,9 +48,9 @@ impl Journal {
     }
 
     /// In the place of what was written before.
-    pub(crate) fn write(&self, members: impl IntoIterator<Item = Member>) {
+    pub(crate) fn write(&self, members: impl IntoIterator<Item = ProcessRef>) {
         let mut text = format!("{}\n", self.boot.as_str());
-        for Member { pid, start_ticks } in members {
+        for ProcessRef { pid, start_ticks } in members {
             let _ = writeln!(text, "{pid} {start_ticks}");
             if text.len() >= BYTES_MAX - 64 {
                 break;
@@ -65,7 +65,7 @@ impl Journal {
     }
 
     /// Who was about to be killed when the last agent died, on this boot.
-    pub(crate) fn read(&self) -> Vec<Member> {
+    pub(crate) fn read(&self) -> Vec<ProcessRef> {
         let Some(file) = &self.file else { return Vec::new() };
         let mut bytes = vec![0; BYTES_MAX];
         let Ok(length) = file.read_at(&mut bytes, 0) else { return Vec::new() };
@@ -86,9 +86,9 @@ impl Journal {
     }
 }
 
-fn parse(line: &str) -> Option<Member> {
+fn parse(line: &str) -> Option<ProcessRef> {
     let (pid, start_ticks) = line.split_once(' ')?;
-    Some(Member { pid: pid.parse().ok()?, start_ticks: start_ticks.parse().ok()? })
+    Some(ProcessRef { pid: pid.parse().ok()?, start_ticks: start_ticks.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
     fn what_was_written_last_is_read_on_the_same_boot_only() {
         let directory = tempfile::tempdir().unwrap();
         let journal = |boot: &str| Journal::open(directory.path(), BootId::from(boot));
-        let member = |pid| Member { pid, start_ticks: 7 };
+        let member = |pid| ProcessRef { pid, start_ticks: 7 };
 
         assert_eq!(journal("a").read(), []);
         journal("a").write([member(1), member(2), member(3)]);
@@ -116,7 +116,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::open(directory.path(), BootId::from("a"));
 
-        journal.write((1..100_000).map(|pid| Member { pid, start_ticks: u64::MAX }));
+        journal.write((1..100_000).map(|pid| ProcessRef { pid, start_ticks: u64::MAX }));
 
         let read = journal.read().len();
         assert!((5000..100_000).contains(&read), "{read}");

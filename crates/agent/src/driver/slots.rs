@@ -2,28 +2,28 @@
 //! up an operator's stop, nor questions either of them.
 //!
 //! Promised: whoever waits is served in the order of arrival, within its patience; a command that
-//! takes its time, or is the process itself, holds up nobody for longer than [`LENT_MAX`]. Absent: a
+//! takes its time, or is the process itself, holds up nobody for longer than [`SLOT_HOLD_MAX`]. Absent: a
 //! bound on commands that run. There is one at a time for each process.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_host::{Command, Host};
-use proctor_model::{CommandEnd, CommandResult};
+use proctor_model::{CommandExit, CommandResult};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::act::ended_by;
+use super::execute::ended_by;
 
 const OPERATIONS_MAX: usize = 64;
 const SUPERVISION_MAX: usize = 64;
 const QUESTIONS_MAX: usize = 16;
 /// How long a command keeps its place at most: most starts and stops are over by then.
-const LENT_MAX: Duration = Duration::from_millis(100);
+const SLOT_HOLD_MAX: Duration = Duration::from_millis(100);
 /// How long supervision and questions wait; they come again.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
-pub(super) struct Queues {
+pub(super) struct CommandSlots {
     operations: Arc<Semaphore>,
     supervision: Arc<Semaphore>,
     questions: Arc<Semaphore>,
@@ -31,16 +31,16 @@ pub(super) struct Queues {
 
 /// Where one command waits.
 #[derive(Clone, Debug)]
-pub(super) struct Queue {
+pub(super) struct SlotQueue {
     places: Arc<Semaphore>,
     patience: Duration,
 }
 
 /// Held by a command that has just begun.
 #[derive(Debug)]
-pub(super) struct Place(OwnedSemaphorePermit);
+pub(super) struct Slot(OwnedSemaphorePermit);
 
-impl Default for Queues {
+impl Default for CommandSlots {
     fn default() -> Self {
         let places = |max| Arc::new(Semaphore::new(max));
         Self {
@@ -51,38 +51,38 @@ impl Default for Queues {
     }
 }
 
-impl Queues {
+impl CommandSlots {
     /// For an operation with as much time as it has left; for supervision where there is none.
-    pub(super) fn of(&self, operation: Option<Duration>) -> Queue {
+    pub(super) fn of(&self, operation: Option<Duration>) -> SlotQueue {
         let places = if operation.is_some() { &self.operations } else { &self.supervision };
-        Queue { places: Arc::clone(places), patience: operation.unwrap_or(PATIENCE) }
+        SlotQueue { places: Arc::clone(places), patience: operation.unwrap_or(PATIENCE) }
     }
 
     /// For version and health.
-    pub(super) fn questions(&self) -> Queue {
-        Queue { places: Arc::clone(&self.questions), patience: PATIENCE }
+    pub(super) fn checks(&self) -> SlotQueue {
+        SlotQueue { places: Arc::clone(&self.questions), patience: PATIENCE }
     }
 }
 
-impl Queue {
+impl SlotQueue {
     /// None: no place became free in time.
-    pub(super) async fn wait(self) -> Option<Place> {
-        tokio::time::timeout(self.patience, self.places.acquire_owned()).await.ok()?.ok().map(Place)
+    pub(super) async fn wait(self) -> Option<Slot> {
+        tokio::time::timeout(self.patience, self.places.acquire_owned()).await.ok()?.ok().map(Slot)
     }
 
-    pub(super) async fn run(self, host: &Host, command: Command) -> CommandEnd {
+    pub(super) async fn run(self, host: &Host, command: Command) -> CommandExit {
         match self.wait().await {
             Some(place) => place.lend(host.run(command)).await,
-            None => ended_by(CommandResult::Postponed),
+            None => ended_by(CommandResult::NoSlot),
         }
     }
 }
 
-impl Place {
+impl Slot {
     /// Waits for the work, and gives the place to the next one meanwhile if it takes long.
     pub(super) async fn lend<T>(self, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
-        if let Ok(done) = tokio::time::timeout(LENT_MAX, &mut work).await {
+        if let Ok(done) = tokio::time::timeout(SLOT_HOLD_MAX, &mut work).await {
             return done;
         }
         drop(self.0);
@@ -98,7 +98,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn commands_that_never_end_hold_up_nobody_for_ever() {
-        let queues = Queues::default();
+        let queues = CommandSlots::default();
         let mut begun = tokio::task::JoinSet::new();
         for _ in 0..10 * OPERATIONS_MAX {
             let queue = queues.of(Some(Duration::from_secs(60)));
@@ -117,7 +117,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn e6_of_a_thousand_runs_at_once_sixty_four_begin_at_a_time() {
-        let queues = Queues::default();
+        let queues = CommandSlots::default();
         let (beginning, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let mut runs = tokio::task::JoinSet::new();
         for _ in 0..1000 {
@@ -137,7 +137,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_operation_waits_as_long_as_it_has_time_and_supervision_comes_again() {
-        let queues = Queues::default();
+        let queues = CommandSlots::default();
         let (operation, supervision) = (queues.of(Some(Duration::from_secs(30))), queues.of(None));
         let held = operation.places.acquire_many(64).await.unwrap();
         let also_held = supervision.places.acquire_many(64).await.unwrap();

@@ -4,13 +4,13 @@
 //! so does the end of a life that an operator's stop or kill had failed on; what is left of a life or scheduled
 //! run that ended by itself, also of one that was unregistered since, is ended before the next start command
 //! runs; nothing that began before the launch of that life is touched, nor what belongs to an unregistered
-//! process that lives. Absent: finding it. The host knows what belongs together; [`Remains`] says from when on.
+//! process that lives. Absent: finding it. The host knows what belongs together; [`Leftovers`] says from when on.
 
 use std::time::Duration;
 
-use proctor_model::{Code, Incarnation, OperationKind, Remains};
+use proctor_model::{Code, Incarnation, Leftovers, OperationKind};
 
-use super::work::{AfterClear, Failure, Work};
+use super::activity::{Activity, AfterLeftovers, Failure};
 use super::{Action, Elder, Process};
 use crate::Time;
 
@@ -37,13 +37,13 @@ impl Process {
         };
     }
 
-    pub(super) fn leave_behind(&mut self, now: Time, life: &Incarnation) {
+    pub(super) fn remember_leftovers(&mut self, now: Time, life: &Incarnation) {
         let since = self.record.since.take();
         let mut sessions: Vec<(i32, u64)> = self.session.take().into_iter().collect();
         // One whose end nobody has heard may be over for long, and its pid another's.
         sessions.extend(self.running_since.map(|_| (life.pid, life.start_ticks)));
         let (launched, since) = (since.is_some(), since.unwrap_or(u64::MAX).min(life.start_ticks));
-        self.record.remains = Some(Box::new(Remains { since, launched, sessions }));
+        self.record.remains = Some(Box::new(Leftovers { since, launched, sessions }));
         self.lost_at = Some(now);
     }
 
@@ -52,7 +52,7 @@ impl Process {
     pub(super) fn leave_launch_behind(&mut self, now: Time) {
         let since = self.record.launch.as_ref().and_then(|launch| launch.since);
         let Some(since) = since.filter(|_| self.record.life.is_none()) else { return };
-        let mut remains = Remains { since, launched: true, sessions: self.session.take().into_iter().collect() };
+        let mut remains = Leftovers { since, launched: true, sessions: self.session.take().into_iter().collect() };
         // A restart command may have ended the life before and left some of that behind.
         if let Some(before) = &self.record.remains {
             remains.since = since.min(before.since);
@@ -68,7 +68,7 @@ impl Process {
     pub fn inherit(&mut self, elder: Elder) {
         match elder {
             Elder { life: None, since, launched } => {
-                self.record.remains = Some(Box::new(Remains { since, launched, sessions: Vec::new() }));
+                self.record.remains = Some(Box::new(Leftovers { since, launched, sessions: Vec::new() }));
             }
             Elder { life: Some(_), .. } => self.record.elder = Some(Box::new(elder)),
         }
@@ -93,7 +93,7 @@ impl Process {
     }
 
     /// Goes on with `next` when nothing of an earlier life is left.
-    pub(super) fn clear(&mut self, now: Time, next: AfterClear) {
+    pub(super) fn clear(&mut self, now: Time, next: AfterLeftovers) {
         // What began later than the elder may be of a life that is there.
         let elder = self.record.elder.clone().filter(|_| self.record.life.is_none());
         let mut remains = self.record.remains.as_deref().cloned();
@@ -109,66 +109,68 @@ impl Process {
         let grace = if is_kill { Duration::ZERO } else { GRACE };
         self.mark_begun();
         self.commands += 1;
-        self.actions.push_back(Action::Clear { ticket: self.commands, remains, elder, grace });
-        self.work = Work::Clear { next };
+        self.actions.push_back(Action::ClearLeftovers { ticket: self.commands, remains, elder, grace });
+        self.work = Activity::ClearingLeftovers { next };
     }
 
     pub(super) fn cleared(&mut self, now: Time, ended: usize, left: usize, elder_lives: bool) {
-        if !matches!(self.work, Work::Clear { .. }) {
+        if !matches!(self.work, Activity::ClearingLeftovers { .. }) {
             return;
         }
-        let Work::Clear { next } = std::mem::replace(&mut self.work, Work::Rest) else { return };
+        let Activity::ClearingLeftovers { next } = std::mem::replace(&mut self.work, Activity::Idle) else { return };
         self.dirty |= self.record.remains.take().is_some();
         self.dirty |= self.record.elder.take_if(|_| !elder_lives).is_some();
         self.dirty |= self.record.life.is_none() && self.record.unwanted.take().is_some();
         let next = match next {
-            AfterClear::LaunchFailed(mut failure) if ended > 0 => {
+            AfterLeftovers::LaunchFailed(mut failure) if ended > 0 => {
                 failure.message.push_str(&format!(" ({ended} processes that the start left behind were ended)"));
-                AfterClear::LaunchFailed(failure)
+                AfterLeftovers::LaunchFailed(failure)
             }
-            AfterClear::Faded if left > 0 => {
+            AfterLeftovers::Stopped if left > 0 => {
                 let kind = self.current.as_ref().map_or(OperationKind::Stop, |current| current.request.kind);
                 let message =
                     format!("{kind}: the process ended, but {left} that it left behind are there after SIGKILL");
                 self.release();
                 return self.fail(now, Code::CheckFailed, message);
             }
-            next @ (AfterClear::Launch { .. }
-            | AfterClear::LaunchFailed(_)
-            | AfterClear::Faded
-            | AfterClear::NotRunning(_)
-            | AfterClear::Evicted
-            | AfterClear::Swept) => next,
+            next @ (AfterLeftovers::Launch { .. }
+            | AfterLeftovers::LaunchFailed(_)
+            | AfterLeftovers::Stopped
+            | AfterLeftovers::NotRunning(_)
+            | AfterLeftovers::Evicted
+            | AfterLeftovers::Swept) => next,
         };
         self.go_on(now, next);
     }
 
-    fn go_on(&mut self, now: Time, next: AfterClear) {
+    fn go_on(&mut self, now: Time, next: AfterLeftovers) {
         match next {
-            AfterClear::Launch { .. } if self.is_cut_short() => {
+            AfterLeftovers::Launch { .. } if self.is_cut_short() => {
                 let failure = self.cut_failure("start");
                 self.record.launch = None;
                 self.dirty = true;
                 self.fail(now, failure.code, failure.message);
             }
             // An operator's word comes first, also one that was answered meanwhile: a release.
-            AfterClear::Launch { .. } if self.current.is_none() && (!self.queue.is_empty() || !self.record.managed) => {
+            AfterLeftovers::Launch { .. }
+                if self.current.is_none() && (!self.queue.is_empty() || !self.record.managed) =>
+            {
                 if self.scheduled {
                     return self.postpone_run(now);
                 }
                 self.record.launch = None;
                 self.record.attempts = self.record.attempts.saturating_sub(1);
-                self.work = Work::Rest;
-                self.rest(now);
+                self.work = Activity::Idle;
+                self.become_idle(now);
             }
-            AfterClear::Launch { command, old, timeout } => self.launch_now(now, command, old, timeout),
-            AfterClear::LaunchFailed(failure) => self.end_failed_launch(now, failure),
-            AfterClear::Faded => self.gone(now),
-            AfterClear::NotRunning(Failure { code, message }) => self.fail(now, code, message),
-            AfterClear::Evicted => self.evicted(now),
-            AfterClear::Swept => {
-                self.work = Work::Rest;
-                self.rest(now);
+            AfterLeftovers::Launch { command, old, timeout } => self.launch_now(now, command, old, timeout),
+            AfterLeftovers::LaunchFailed(failure) => self.end_failed_launch(now, failure),
+            AfterLeftovers::Stopped => self.gone(now),
+            AfterLeftovers::NotRunning(Failure { code, message }) => self.fail(now, code, message),
+            AfterLeftovers::Evicted => self.evicted(now),
+            AfterLeftovers::Swept => {
+                self.work = Activity::Idle;
+                self.become_idle(now);
             }
         }
     }

@@ -11,14 +11,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use proctor_model::{Identity, Look, OperationKind, ProcessKey, Spec};
+use proctor_model::{Identity, OperationKind, Probe, ProcessKey, Spec};
 use proctor_supervise::{Event, Process, Request};
 
 use super::Driver;
 
 /// The processes by every path that their pid files may have.
 #[derive(Debug, Default)]
-pub(super) struct Holders {
+pub(super) struct PidFileClaims {
     /// By the hash of a path and the number of its holder. Paths are long and there are many: who is
     /// found is compared.
     by_path: BTreeMap<(u64, u64), ProcessKey>,
@@ -57,13 +57,13 @@ impl Paths {
 
 /// Somebody else who may have the same pid file.
 #[derive(Debug)]
-pub(super) struct Rival {
+pub(super) struct PidFileConflict {
     pub(super) reason: String,
     /// Only if this is no directory.
     pub(super) unless_directory: Option<PathBuf>,
 }
 
-impl Holders {
+impl PidFileClaims {
     pub(super) fn follow(&mut self, process: &Process) {
         let (key, spec) = (process.key(), process.spec());
         if self.followed.get(key).is_some_and(|(_, followed)| Arc::ptr_eq(followed, spec)) {
@@ -92,7 +92,7 @@ impl Holders {
 
 impl Driver {
     /// Who would share a pid file with a process that an operation is about to run.
-    pub(super) fn rival(&self, key: &ProcessKey, request: &Request, spec: Option<&Spec>) -> Option<Rival> {
+    pub(super) fn rival(&self, key: &ProcessKey, request: &Request, spec: Option<&Spec>) -> Option<PidFileConflict> {
         let runs = matches!(request.kind, OperationKind::Start | OperationKind::Restart | OperationKind::Manage);
         let spec = spec.filter(|_| runs)?;
         if spec.instances() == 1 {
@@ -101,9 +101,9 @@ impl Driver {
         (1..=spec.instances()).find_map(|number| self.rival_of(key, &spec.instance(number).ok()?.identity))
     }
 
-    fn rival_of(&self, key: &ProcessKey, identity: &Identity) -> Option<Rival> {
+    fn rival_of(&self, key: &ProcessKey, identity: &Identity) -> Option<PidFileConflict> {
         let ours = Paths::of(identity);
-        let holders = self.holders.of(&ours);
+        let holders = self.pid_files.of(&ours);
         let rivals = holders.filter_map(|holder| self.processes.get(holder)).filter(|process| {
             let is_same = process.key() == key || self.is_instance_of(process, key);
             !is_same && (process.managed() || process.operations().next().is_some())
@@ -111,7 +111,7 @@ impl Driver {
         let mut unsure = None;
         for process in rivals {
             let theirs = Paths::of(&process.spec().identity);
-            let rival = |path: &str, unless_directory| Rival {
+            let rival = |path: &str, unless_directory| PidFileConflict {
                 reason: format!(
                     "process {} of this host is managed, or being operated, with the same pid_path {path}: \
                      stop or release it first",
@@ -142,8 +142,8 @@ impl Driver {
 impl Driver {
     /// A pid file may name the life of another process that is managed: a stale one, after the kernel gave the
     /// pid out again. That life is not this process's, whatever its name, and gets none of its signals.
-    pub(super) fn unless_anothers(&self, key: &ProcessKey, mut event: Event) -> Event {
-        if let Event::Looked { look, .. } | Event::Noticed(look) = &mut event
+    pub(super) fn ignore_foreign_pid(&self, key: &ProcessKey, mut event: Event) -> Event {
+        if let Event::Probed { look, .. } | Event::Observed(look) = &mut event
             && let Some(own) = self.look_without_others(key, look)
         {
             *look = own;
@@ -151,8 +151,8 @@ impl Driver {
         event
     }
 
-    fn look_without_others(&self, key: &ProcessKey, look: &Look) -> Option<Look> {
-        let (Look::Running(life), Some(own)) = (look, self.processes.get(key)) else { return None };
+    fn look_without_others(&self, key: &ProcessKey, look: &Probe) -> Option<Probe> {
+        let (Probe::Running(life), Some(own)) = (look, self.processes.get(key)) else { return None };
         let pid_path = &own.spec().identity.pid_path;
         // Two registrations of one pid file are one process, and another rule's business.
         let is_anothers = |other: &Process| {
@@ -166,8 +166,8 @@ impl Driver {
         }
         tracing::warn!(process = %key, pid = life.pid, "pid file names another managed process");
         match own.life().filter(|own| self.host.is_alive(own)) {
-            Some(own) => Some(Look::Running(own.clone())),
-            None => Some(Look::Absent(format!("the pid in {pid_path} is that of another managed process"))),
+            Some(own) => Some(Probe::Running(own.clone())),
+            None => Some(Probe::Absent(format!("the pid in {pid_path} is that of another managed process"))),
         }
     }
 }

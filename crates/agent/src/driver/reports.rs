@@ -9,38 +9,38 @@ use proctor_supervise::Process;
 use proctor_wire::FromAgent;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::limits::leaf_of;
+use super::limits::cgroup_name;
 use super::{Driver, Input};
 
 /// Observations in one frame.
 const OBSERVATIONS_MAX: usize = 500;
 
 /// Who knows what processes use.
-pub(super) trait Usages {
+pub(super) trait UsageSource {
     fn of(&self, process: &Process) -> Usage;
 }
 
-impl Usages for HashMap<ProcessKey, Usage> {
+impl UsageSource for HashMap<ProcessKey, Usage> {
     fn of(&self, process: &Process) -> Usage {
         self.get(process.key()).cloned().unwrap_or_default()
     }
 }
 
 /// For a few that have changed: measured now, without what they have forked.
-impl Usages for Host {
+impl UsageSource for Host {
     fn of(&self, process: &Process) -> Usage {
-        process.shown().and_then(|life| self.usage_alone(life, &leaf_of(process.key()))).unwrap_or_default()
+        process.shown().and_then(|life| self.usage_alone(life, &cgroup_name(process.key()))).unwrap_or_default()
     }
 }
 
 /// What of a process is worth a report of its own.
-type Essence = (Phase, bool, Option<i32>, u32);
+type ReportedState = (Phase, bool, Option<i32>, u32);
 
 /// Processes that may have changed, and what the server was last told of each.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     touched: HashSet<ProcessKey>,
-    told: HashMap<ProcessKey, Essence>,
+    told: HashMap<ProcessKey, ReportedState>,
     /// Whether everything is being measured.
     measuring: bool,
 }
@@ -118,7 +118,7 @@ impl Driver {
         }
         let running =
             self.processes.all().filter_map(|process| Some((process.key().clone(), process.shown()?.clone())));
-        let running = running.map(|(key, life)| (key.clone(), (life, leaf_of(&key))));
+        let running = running.map(|(key, life)| (key.clone(), (life, cgroup_name(&key))));
         let (keys, lives): (Vec<ProcessKey>, Vec<(Incarnation, Leaf)>) = running.unzip();
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         self.tasks.spawn("measure", async move {
