@@ -7,22 +7,23 @@ DENY_VERSION := 0.20.2
 FUZZ_VERSION := 0.13.2
 FUZZ_SECONDS ?= 300
 SCHEMATHESIS_EXAMPLES ?= 40
+BIN_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
 FUZZ_TARGETS ?= pidfile proc cron ledger frames
 
 .DEFAULT_GOAL := run
 
-.PHONY: help run release build test lint unit deny bench fuzz docs schemathesis tools system web web-test screenshots
+.PHONY: help run release build test lint unit deny bench fuzz docs schemathesis tools system web web-test web-e2e screenshots
 
 ## List the targets
 help:
 	@awk '/^## /{text=substr($$0,4)} /^[a-z-]+:/&&text{split($$0,name,":"); printf "%-14s%s\n",name[1],text; text=""}' $(MAKEFILE_LIST)
 
 ## Start a server, a local agent and a demo process on an embedded store
-run: system
+run: system web
 	$(CARGO) run --bin proctor -- dev $(DEV_ARGS)
 
 ## Build the optimised programs in target/release
-release: system
+release: system web
 	$(CARGO) build --release --bins
 
 ## Build the whole workspace, tests included
@@ -30,7 +31,7 @@ build:
 	$(CARGO) build --workspace --all-targets
 
 ## Run all checks: format, lints, crate direction, all tests, dependency audit
-test: system tools lint unit deny
+test: system tools web-test lint unit web-e2e deny
 
 ## Check format, clippy and the direction of crate dependencies
 lint:
@@ -83,14 +84,19 @@ tools:
 
 ## Build the console into web/dist, where Node is installed
 web:
-	@if scripts/has-node; then cd web && npm ci --no-audit --no-fund && npm run build; \
-	else echo "skipped: the console needs Node 20.19 or newer, and npm"; fi
+	@scripts/build-console
 
 ## Check the console: format, lints, types, component tests, build and size
 web-test:
-	cd web && npm ci --no-audit --no-fund && npm run check
+	@if scripts/has-node; then scripts/install-console-packages && cd web && npm run check; \
+	else echo "skipped the console's tests: they need npm and Node 20.19 or newer"; fi
+
+## Test the console in Chromium against the real server
+web-e2e:
+	@if ! scripts/has-node; then echo "skipped the console's browser tests: they need npm and Node 20.19 or newer"; \
+	else scripts/install-chromium && cd web && PROCTOR_BIN=$(BIN_DIR)/proctor npm run e2e; fi
 
 ## Take a picture of every page of the console, into web/screenshots
 screenshots: build web
-	@command -v chromium > /dev/null || apt-get install -y chromium
-	cd web && PROCTOR_BIN=$${CARGO_TARGET_DIR:-../target}/debug/proctor npm run screenshots
+	@scripts/install-chromium
+	cd web && PROCTOR_BIN=$(BIN_DIR)/proctor npm run screenshots
