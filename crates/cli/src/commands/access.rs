@@ -60,20 +60,14 @@ pub(crate) enum UserCommand {
     /// Forget a user with its tokens and bindings
     Delete(NameArgs),
     /// Set a user's console password, read from standard input
-    Password(PasswordArgs),
+    SetPassword(NameArgs),
+    /// Remove a user's console password: the user signs in with a token or a link
+    RemovePassword(NameArgs),
     /// Print a link that signs a user in to the console, once
     SignInLink(NameArgs),
     /// Tokens with which a user calls
     #[command(subcommand)]
     Token(UserTokenCommand),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PasswordArgs {
-    name: String,
-    /// Remove the password instead: the user signs in with a token or a link
-    #[arg(long)]
-    remove: bool,
 }
 
 #[derive(Debug, Args)]
@@ -238,7 +232,8 @@ pub(super) async fn user(session: &Session, command: UserCommand) -> Result<Ende
             eprintln!("User {} is gone.", args.name);
             return Ok(Ended::Well);
         }
-        UserCommand::Password(args) => return password(session, args).await,
+        UserCommand::SetPassword(args) => return set_password(session, &args.name, Some(read_password()?)).await,
+        UserCommand::RemovePassword(args) => return set_password(session, &args.name, None).await,
         UserCommand::SignInLink(args) => {
             let link = client.sign_in_link(&args.name).await?;
             output::print_or(session.output, &link, || format!("{}{}\n", client.server(), link.path))?;
@@ -253,11 +248,10 @@ pub(super) async fn user(session: &Session, command: UserCommand) -> Result<Ende
     Ok(Ended::Well)
 }
 
-async fn password(session: &Session, args: PasswordArgs) -> Result<Ended> {
-    let password = if args.remove { None } else { Some(read_password()?) };
-    session.client.set_user_password(&args.name, password).await?;
-    let done = if args.remove { "removed" } else { "set" };
-    eprintln!("Password of {} {done}; open console sessions are closed.", args.name);
+async fn set_password(session: &Session, name: &str, password: Option<String>) -> Result<Ended> {
+    let done = if password.is_some() { "set" } else { "removed" };
+    session.client.set_user_password(name, password).await?;
+    eprintln!("Password of {name} {done}; open console sessions are closed.");
     Ok(Ended::Well)
 }
 
