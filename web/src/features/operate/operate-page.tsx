@@ -4,7 +4,7 @@ import { useMessages } from "@/settings/context";
 import { Page } from "@/ui/page";
 import { OperateFields } from "./operate-fields";
 import { PlanView } from "./plan-view";
-import { parseForm, requestsOf } from "./request";
+import { parseForm, requestOf } from "./request";
 import { usePlan } from "./use-plan";
 import "./operate.css";
 
@@ -14,8 +14,8 @@ export function Component() {
   const [params, setParams] = useSearchParams();
   const query = params.toString();
   const form = useMemo(() => parseForm(new URLSearchParams(query)), [query]);
-  const requests = useMemo(() => requestsOf(form), [form]);
-  const planned = usePlan(requests);
+  const request = useMemo(() => requestOf(form), [form]);
+  const planned = usePlan(request);
   const set = (part: Record<string, string | undefined>) => {
     setParams(
       (now) => {
@@ -33,7 +33,7 @@ export function Component() {
     <Page title={text.title} crumbs={[{ label: tasks.title, to: "/tasks" }]} isFilled>
       <div className="operate">
         <OperateFields form={form} set={set} />
-        <PlanView form={form} requests={requests} {...planned} />
+        <PlanView form={form} request={request} {...planned} />
       </div>
     </Page>
   );

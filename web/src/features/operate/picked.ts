@@ -23,15 +23,10 @@ export function loadPicked(name: string): string[] {
   }
 }
 
-/** Hosts by process. */
-export function groupPicked(rows: string[]): Map<string, string[]> {
-  const groups = new Map<string, string[]>();
-  for (const row of rows) {
+/** The rows as an operation takes them. */
+export function pickedTargets(rows: string[]): { process: string; host: string }[] {
+  return rows.map((row) => {
     const space = row.lastIndexOf(" ");
-    const process = row.slice(0, space);
-    const hosts = groups.get(process);
-    if (hosts) hosts.push(row.slice(space + 1));
-    else groups.set(process, [row.slice(space + 1)]);
-  }
-  return groups;
+    return { process: row.slice(0, space), host: row.slice(space + 1) };
+  });
 }

@@ -12,17 +12,17 @@ import type { Plan, Planned } from "./use-plan";
 
 type Props = {
   form: OperateForm;
-  requests: OperationRequest[];
+  request: OperationRequest | undefined;
   plan: Plan | null;
   isPlanning: boolean;
   error: Error | null;
 };
 
-export function PlanView({ form, requests, plan, isPlanning, error }: Props) {
+export function PlanView({ form, request, plan, isPlanning, error }: Props) {
   const { operate: text } = useMessages();
   const number = useNumbers();
   const columns = usePlanColumns();
-  if (requests.length === 0)
+  if (!request)
     return (
       <div className="panel operate-plan">
         <Empty title={text.planNothing} />
@@ -59,8 +59,7 @@ export function PlanView({ form, requests, plan, isPlanning, error }: Props) {
           {plan.notes > 0 && <Badge tone="warning">{text.notes(number(plan.notes))}</Badge>}
           <span className="muted">{text.onHosts(number(plan.hosts))}</span>
         </div>
-        {requests.length > 1 && <p className="muted operate-note">{text.several(number(requests.length))}</p>}
-        <RunPlan form={form} requests={requests} plan={plan} isPlanning={isPlanning} />
+        <RunPlan form={form} request={request} plan={plan} isPlanning={isPlanning} />
       </div>
       <DataTable
         label={text.plan}

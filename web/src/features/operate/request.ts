@@ -1,6 +1,6 @@
 import type { Operation, OperationRequest, Rolling } from "@/api/tasks";
 import { operations } from "@/api/tasks";
-import { groupPicked, loadPicked } from "./picked";
+import { loadPicked, pickedTargets } from "./picked";
 
 /** What the form of the operate page holds; all of it is in the address. */
 export type OperateForm = {
@@ -53,21 +53,21 @@ export function splitHosts(text: string): string[] {
   return text.split(/[\s,;]+/).filter(Boolean);
 }
 
-/** The calls that the form stands for; none while something is missing. */
-export function requestsOf(form: OperateForm): OperationRequest[] {
+/** The call that the form stands for; none while something is missing. */
+export function requestOf(form: OperateForm): OperationRequest | undefined {
   const rolling = form.isRolling ? rollingOf(form) : undefined;
   const base = { operation: form.operation, rolling };
   if (form.by === "picked") {
-    const groups = groupPicked(loadPicked(form.picked));
-    return [...groups].map(([process, hosts]) => ({ ...base, process, hosts }));
+    const targets = pickedTargets(loadPicked(form.picked));
+    return targets.length > 0 ? { ...base, targets } : undefined;
   }
   const where = whereOf(form);
-  if (!where) return [];
+  if (!where) return undefined;
   if (form.by === "process") {
-    return /^[^/]+\/.+/.test(form.process) ? [{ ...base, ...where, process: form.process }] : [];
+    return /^[^/]+\/.+/.test(form.process) ? { ...base, ...where, process: form.process } : undefined;
   }
-  if (!form.selector) return [];
-  return [{ ...base, ...where, selector: form.selector, namespace: form.namespace || undefined }];
+  if (!form.selector) return undefined;
+  return { ...base, ...where, selector: form.selector, namespace: form.namespace || undefined };
 }
 
 function whereOf(form: OperateForm): Pick<OperationRequest, "all" | "business" | "hosts"> | null {

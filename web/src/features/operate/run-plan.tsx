@@ -1,10 +1,10 @@
 import { App, Button, Input } from "antd";
 import { useState } from "react";
-import { Link, useNavigate } from "react-router";
+import { useNavigate } from "react-router";
 import { type OperationRequest, runOperation } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
-import { shortTaskId, taskPath } from "@/ui/paths";
+import { taskPath } from "@/ui/paths";
 import { Guarded } from "@/ui/rights";
 import type { OperateForm } from "./request";
 import type { Plan } from "./use-plan";
@@ -12,16 +12,15 @@ import type { Plan } from "./use-plan";
 /** Above this the number of targets has to be typed. */
 export const CONFIRM_ABOVE = 50;
 
-type Props = { form: OperateForm; requests: OperationRequest[]; plan: Plan; isPlanning: boolean };
+type Props = { form: OperateForm; request: OperationRequest; plan: Plan; isPlanning: boolean };
 
-export function RunPlan({ form, requests, plan, isPlanning }: Props) {
+export function RunPlan({ form, request, plan, isPlanning }: Props) {
   const { operate: text, terms } = useMessages();
   const number = useNumbers();
   const navigate = useNavigate();
   const { message } = App.useApp();
   const [typed, setTyped] = useState("");
   const [isRunning, setRunning] = useState(false);
-  const [made, setMade] = useState<string[]>([]);
   const count = plan.targets.length - plan.refused;
   const mustType = form.operation !== "status" && count > CONFIRM_ABOVE;
   const isConfirmed = !mustType || typed.replace(/\D/g, "") === String(count);
@@ -29,13 +28,8 @@ export function RunPlan({ form, requests, plan, isPlanning }: Props) {
 
   const run = async () => {
     setRunning(true);
-    const ids: string[] = [];
     try {
-      for (const request of requests) {
-        ids.push(await runOperation(request, crypto.randomUUID()));
-        setMade([...ids]);
-      }
-      if (ids.length === 1 && ids[0]) await navigate(taskPath(ids[0]));
+      await navigate(taskPath(await runOperation(request, crypto.randomUUID())));
     } catch (error) {
       void message.error(error instanceof Error ? error.message : String(error));
     } finally {
@@ -43,18 +37,6 @@ export function RunPlan({ form, requests, plan, isPlanning }: Props) {
     }
   };
 
-  if (made.length > 0 && requests.length > 1) {
-    return (
-      <div className="row wrap" role="status">
-        <span>{text.created}:</span>
-        {made.map((id) => (
-          <Link key={id} to={taskPath(id)} className="mono">
-            {shortTaskId(id)}
-          </Link>
-        ))}
-      </div>
-    );
-  }
   return (
     <div className="row wrap">
       {mustType && (

@@ -6,22 +6,13 @@ import { type OperationRequest, type PlannedTarget, planOperation } from "@/api/
 export type Planned = PlannedTarget & { isAway: boolean };
 export type Plan = { targets: Planned[]; refused: number; away: number; notes: number; hosts: number };
 
-const AT_ONCE = 4;
-
-/** What the calls would do, all of them together. */
-export function usePlan(requests: OperationRequest[]) {
+/** What the call would do. */
+export function usePlan(request: OperationRequest | undefined) {
   const hosts = useQuery(allHostsQuery).data?.rows;
   const query = useQuery({
-    queryKey: ["plan", requests],
-    queryFn: async ({ signal }) => {
-      const targets: PlannedTarget[] = [];
-      for (let at = 0; at < requests.length; at += AT_ONCE) {
-        const plans = requests.slice(at, at + AT_ONCE).map((request) => planOperation(request, signal));
-        for (const plan of await Promise.all(plans)) targets.push(...plan.targets);
-      }
-      return targets;
-    },
-    enabled: requests.length > 0,
+    queryKey: ["plan", request],
+    queryFn: async ({ signal }) => (request ? (await planOperation(request, signal)).targets : []),
+    enabled: request !== undefined,
     staleTime: 0,
     gcTime: 0,
     retry: false,

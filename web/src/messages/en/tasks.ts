@@ -104,7 +104,4 @@ export const operate = {
   typeCount: (n: string) => `Type ${n} to confirm`,
   button: (operation: string, n: string) => `${operation} ${n} ${n === "1" ? "process" : "processes"}`,
   running: "Creating the task…",
-  several: (n: string) => `The selected rows belong to ${n} processes; each becomes a task of its own.`,
-  created: "Tasks created",
-  stale: "The plan is older than what you chose now.",
 };

@@ -98,7 +98,4 @@ export const operate: Messages["operate"] = {
   typeCount: (n) => `输入 ${n} 以确认`,
   button: (operation, n) => `${operation} ${n} 个进程`,
   running: "正在创建任务…",
-  several: (n) => `所选的行属于 ${n} 个进程，每个进程会成为一个任务。`,
-  created: "已创建任务",
-  stale: "预案与当前选择不一致。",
 };
