@@ -6,6 +6,7 @@ export type Process = Schemas["ProcessView"];
 export type Phase = Schemas["Phase"];
 export type Spec = Schemas["Spec"];
 export type Registration = Schemas["Registration"];
+export type Lifetime = Schemas["Lifetime"];
 export type ProcessSort = Schemas["ProcessSort"];
 
 export const phases: readonly Phase[] = [
@@ -18,6 +19,8 @@ export const phases: readonly Phase[] = [
   "stopped",
 ];
 
+export const lifetimes: readonly Lifetime[] = ["resident", "periodic", "once"];
+
 export type ProcessFilter = {
   namespace?: string;
   name?: string;
@@ -25,6 +28,8 @@ export type ProcessFilter = {
   business?: number;
   selector?: string;
   phase?: string;
+  q?: string;
+  lifetime?: Lifetime;
   sort?: ProcessSort;
   full?: boolean;
 };

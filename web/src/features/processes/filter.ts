@@ -1,8 +1,17 @@
 import { useMemo } from "react";
 import { useSearchParams } from "react-router";
-import type { ProcessFilter, ProcessSort } from "@/api/processes";
+import { lifetimes, type ProcessFilter, type ProcessSort } from "@/api/processes";
 
-export const filterNames = ["namespace", "name", "selector", "phase", "business", "host"] as const;
+export const filterNames = [
+  "namespace",
+  "name",
+  "selector",
+  "phase",
+  "business",
+  "host",
+  "q",
+  "lifetime",
+] as const;
 
 const sorts: readonly string[] = ["name", "cpu", "memory", "restarts", "started"];
 
@@ -16,6 +25,8 @@ export function parseFilter(params: URLSearchParams): ProcessFilter {
     name: text("name"),
     selector: text("selector"),
     phase: text("phase"),
+    q: text("q"),
+    lifetime: lifetimes.find((known) => known === text("lifetime")),
     host: text("host"),
     business: text("business") && Number.isInteger(business) ? business : undefined,
     sort: sort && sorts.includes(sort) ? (sort as ProcessSort) : undefined,

@@ -3,6 +3,7 @@ export const processes = {
   register: "Register",
   filter: {
     namespace: "Namespace",
+    search: "Search",
     name: "Name",
     selector: "Labels",
     selectorHelp: "env=prod, tier!=db, has, !hasnot",

@@ -5,6 +5,7 @@ export const processes: Messages["processes"] = {
   register: "注册",
   filter: {
     namespace: "命名空间",
+    search: "搜索",
     name: "名称",
     selector: "标签",
     selectorHelp: "env=prod, tier!=db, has, !hasnot",
