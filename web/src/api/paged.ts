@@ -1,7 +1,8 @@
 import { type InfiniteData, type QueryKey, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef } from "react";
 
-export type Page<Row> = { rows: Row[]; next: string | null };
+/** `total` is how many rows there are on all pages, where the server counts them. */
+export type Page<Row> = { rows: Row[]; next: string | null; total?: number };
 type Cursor = string | null;
 type FetchPage<Row> = (after: Cursor, signal?: AbortSignal) => Promise<Page<Row>>;
 
@@ -47,6 +48,7 @@ export function usePaged<Row>(key: QueryKey, fetchPage: FetchPage<Row>, refreshM
 
   return {
     rows,
+    total: query.data?.pages[0]?.total,
     error: query.error,
     isLoading: query.isLoading,
     isComplete: query.isSuccess && !query.hasNextPage,

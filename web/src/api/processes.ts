@@ -51,9 +51,9 @@ export async function fetchProcesses(
   limit = pageLimit,
   signal?: AbortSignal,
 ): Promise<Page<Process>> {
-  const query = { ...filter, after: after ?? undefined, limit };
+  const query = { ...filter, after: after ?? undefined, limit, count: after === null || undefined };
   const page = await data(api.GET("/api/v1/processes", { params: { query }, signal }));
-  return { rows: page.processes, next: page.next ?? null };
+  return { rows: page.processes, next: page.next ?? null, total: page.total ?? undefined };
 }
 
 const INSTANCES_MAX = 20_000;

@@ -55,7 +55,12 @@ export function Component() {
       beside={
         <>
           <span className="muted">
-            {list.isLoading ? "" : common.rows(number(list.rows.length), !list.isComplete)}
+            {list.isLoading
+              ? ""
+              : common.rows(
+                  number(list.total ?? list.rows.length),
+                  !list.isComplete && list.total === undefined,
+                )}
           </span>
           <Freshness updatedAt={list.updatedAt} />
         </>
