@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
 use proctor_client::{
-    AppQuery, AuditFilter, AuditQuery, BindingQuery, Client, Credentials, DiffQuery, EventFilter, HostQuery, HostView,
-    Hosts, ImportRow, NewApp, NewBinding, NewGrant, NewToken, NewUserToken, NewWebhook, OperationRequest, PoolQuery,
-    PoolSetting, ProcessQuery, ProcessView, Rolling, RolloutState, Share, ShowQuery, TargetQuery, TargetState,
-    TaskQuery, TaskView, Text, WebhookFormat,
+    AppQuery, AuditFilter, AuditQuery, BindingQuery, Client, CountOrPercent, Credentials, DiffQuery, EventFilter,
+    HostQuery, HostView, Hosts, ImportRow, NewApp, NewBinding, NewGrant, NewToken, NewUserToken, NewWebhook,
+    OperationRequest, PoolQuery, PoolSetting, ProcessQuery, ProcessView, Rolling, RolloutState, ShowQuery, TargetQuery,
+    TargetState, TaskQuery, TaskView, Text, WebhookFormat,
 };
 use proctor_model::{EventKind, OperationKind, Percent, ProcessKey, TaskId, Weight};
 use proctor_testkit::{APP, Agent, Fleet, Subject, eventually};
@@ -154,7 +154,7 @@ async fn a_rolling_task_pauses_after_its_canary_and_goes_on_when_it_is_resumed()
     let second = Subject::new(world.fleet.dir(), "rolled2").unwrap();
     (other["meta"], other["spec"]) = (second.meta(), second.spec());
     world.client.register(&other).await.unwrap();
-    let rolling = Rolling { max_parallel: Share::Count(1), max_failures: 0, canary: 1, wait_healthy: true };
+    let rolling = Rolling { max_parallel: CountOrPercent::Count(1), max_failures: 0, canary: 1, wait_healthy: true };
     let start = OperationRequest {
         selector: Some("proc_name".into()),
         all: true,

@@ -2,7 +2,7 @@
 //! Deaths between any two writes are shown in crates/server/tests/api/rolling_crash.rs.
 
 use proctor_client::{
-    Client, Credentials, OperationRequest, Rolling, RolloutState, Share, TargetQuery, TargetRow, TaskView,
+    Client, CountOrPercent, Credentials, OperationRequest, Rolling, RolloutState, TargetQuery, TargetRow, TaskView,
 };
 use proctor_model::{Code, OperationKind, TaskId};
 use proctor_testkit::{APP, Agent, Fleet, Subject, eventually};
@@ -39,7 +39,7 @@ async fn world(change: impl Fn(&Subject, &mut Value)) -> World {
 }
 
 fn one_by_one(canary: u32, wait_healthy: bool) -> Rolling {
-    Rolling { max_parallel: Share::Count(1), max_failures: 0, canary, wait_healthy }
+    Rolling { max_parallel: CountOrPercent::Count(1), max_failures: 0, canary, wait_healthy }
 }
 
 impl World {

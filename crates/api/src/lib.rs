@@ -9,6 +9,8 @@
 
 mod access;
 mod audit;
+mod businesses;
+mod count_or_percent;
 mod error;
 mod events;
 mod hosts;
@@ -16,13 +18,11 @@ mod id;
 mod object;
 mod operations;
 mod overview;
-mod places;
 mod pools;
 mod process_lists;
 mod processes;
 mod registration;
 mod session;
-mod share;
 mod tasks;
 mod text;
 
@@ -32,6 +32,8 @@ pub use access::{
     RoleView, TokenList, TokenView, UserChange, UserList, UserTokenList, UserTokenView, UserView, Who,
 };
 pub use audit::{AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView};
+pub use businesses::{BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView};
+pub use count_or_percent::CountOrPercent;
 pub use error::{ErrorBody, ErrorDetail};
 pub use events::{
     EventFilter, EventList, EventQuery, EventView, NewWebhook, StreamQuery, WebhookFormat, WebhookList, WebhookView,
@@ -47,7 +49,6 @@ pub use overview::{
     AgentVersion, Attention, AttentionKind, EndingCertificate, FleetMap, FoundHost, HostCounts, HostState, Overview,
     ProcessCounts, SearchQuery, SearchResult, Severity, TaskCounts,
 };
-pub use places::{BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView};
 pub use pools::{PoolList, PoolMember, PoolQuery, PoolSetting, PoolUsage, PoolView, SetPools};
 pub use process_lists::{
     FacetCount, Facets, GroupPage, GroupQuery, GroupSort, HealthState, LabelFacet, PhaseCounts, ProcessFilter,
@@ -59,7 +60,6 @@ pub use processes::{
 };
 pub use registration::Registration;
 pub use session::{NewPassword, OwnPassword, Session, SignIn, SignInLink};
-pub use share::Share;
 pub use tasks::{
     RolloutState, RolloutView, TargetPage, TargetQuery, TargetRow, TargetState, TaskPage, TaskQuery, TaskView,
 };

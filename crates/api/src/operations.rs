@@ -4,7 +4,7 @@ use proctor_model::{Namespace, OperationKind, ProcessKey, TaskId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Share, Text};
+use crate::{CountOrPercent, Text};
 
 /// What to do, with which processes, on which hosts. The processes are one by name, or those that a
 /// selector finds; the hosts are a list, those of a business, or all. Or pairs of a process and a host.
@@ -77,7 +77,7 @@ pub struct ExactTarget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rolling {
-    pub max_parallel: Share,
+    pub max_parallel: CountOrPercent,
     /// With more failures than this the rest is not begun.
     #[serde(default)]
     pub max_failures: u32,

@@ -14,7 +14,7 @@ use proctor_client::{NewGrant, ProcessSort};
 use proctor_model::{HostKey, OperationKind, ProcessKey, TaskId, Weight};
 use proctor_server::api::{ConnectionLimits, GatewayKey, Networks, RateLimit, Settings};
 use proctor_server::control::{Retention, TASKS_KEPT_MIN};
-use proctor_server::webhooks::Reach;
+use proctor_server::webhooks::AddressFilter;
 
 use crate::commands::{
     AppCommand, ApplyArgs, AuditCommand, BindingCommand, BusinessCommand, BusinessSetCommand, EventsArgs, FilesArgs,
@@ -252,7 +252,7 @@ impl BorderArgs {
             rate_limit: self.rate_limit,
             concurrency_limit: self.concurrency_limit.unwrap_or(usual.concurrency_limit),
             connections: ConnectionLimits { per_peer, ..limits },
-            webhooks: Reach::new(self.webhook_allow.clone()),
+            webhooks: AddressFilter::new(self.webhook_allow.clone()),
         })
     }
 }

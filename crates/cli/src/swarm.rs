@@ -12,7 +12,7 @@ use proctor_client::Client;
 use proctor_model::HostKey;
 use proctor_pki::JoinToken;
 use proctor_runtime::Tasks;
-use proctor_swarm::{Behaviour, Figures, Options};
+use proctor_swarm::{Behaviour, Options, Stats};
 use serde_json::{Value, json};
 
 use crate::args::{Connection, parse_duration};
@@ -111,7 +111,7 @@ async fn after(time: Option<Duration>) {
     }
 }
 
-async fn show_progress(figures: &Figures, agents: u32) -> std::convert::Infallible {
+async fn show_progress(figures: &Stats, agents: u32) -> std::convert::Infallible {
     let mut period = tokio::time::interval(PROGRESS_PERIOD);
     loop {
         period.tick().await;
@@ -122,7 +122,7 @@ async fn show_progress(figures: &Figures, agents: u32) -> std::convert::Infallib
 /// Registers the processes once every agent has enrolled: a host that never enrolled has no registrations.
 async fn register_then_wait(
     api: Option<Client>,
-    figures: &Arc<Figures>,
+    figures: &Arc<Stats>,
     hosts: &[HostKey],
     processes: u32,
 ) -> Result<std::convert::Infallible> {

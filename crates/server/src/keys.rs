@@ -30,7 +30,7 @@ impl std::fmt::Debug for Keys {
 
 /// What a comparison with a stored hash says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compared {
+pub(crate) enum HashMatch {
     Wrong,
     Right,
     /// Right, but the hash is of the old kind and should be replaced.
@@ -63,13 +63,13 @@ impl Keys {
     }
 
     /// In constant time; both hashes are made whatever the stored one is.
-    pub(crate) fn compare(&self, secret: &str, stored: &str) -> Compared {
+    pub(crate) fn compare(&self, secret: &str, stored: &str) -> HashMatch {
         let is_keyed = secrets_match(&self.hash(secret), stored);
         let is_old = secrets_match(&hash_secret(secret), stored);
         match (is_keyed, is_old) {
-            (true, _) => Compared::Right,
-            (false, true) => Compared::RightOfOld,
-            (false, false) => Compared::Wrong,
+            (true, _) => HashMatch::Right,
+            (false, true) => HashMatch::RightOfOld,
+            (false, false) => HashMatch::Wrong,
         }
     }
 
@@ -110,11 +110,11 @@ mod tests {
         let keys = Keys::from_master(b"master");
         let stored = keys.hash("hush");
 
-        assert_eq!(keys.compare("hush", &stored), Compared::Right);
-        assert_eq!(keys.compare("hush", &hash_secret("hush")), Compared::RightOfOld);
-        assert_eq!(keys.compare("guess", &stored), Compared::Wrong);
-        assert_eq!(keys.compare("hush", ""), Compared::Wrong);
-        assert_eq!(Keys::from_master(b"other").compare("hush", &stored), Compared::Wrong);
+        assert_eq!(keys.compare("hush", &stored), HashMatch::Right);
+        assert_eq!(keys.compare("hush", &hash_secret("hush")), HashMatch::RightOfOld);
+        assert_eq!(keys.compare("guess", &stored), HashMatch::Wrong);
+        assert_eq!(keys.compare("hush", ""), HashMatch::Wrong);
+        assert_eq!(Keys::from_master(b"other").compare("hush", &stored), HashMatch::Wrong);
     }
 
     // python3: import hmac

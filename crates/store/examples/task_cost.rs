@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use proctor_model::{AgentId, Code, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Snapshot, Spec, TaskId};
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{
-    Enrolment, JoinToken, NewTask, Store, Target, TargetQuery, TaskItem, WhichTargets, conformance::spec,
+    Enrolment, JoinToken, NewTask, Store, Target, TargetFilter, TargetQuery, TaskItem, conformance::spec,
 };
 use rusqlite::Connection;
 use tokio::task::JoinSet;
@@ -94,7 +94,7 @@ async fn reads(store: &SqliteStore) {
     }
     println!("  record_outcomes of 500             {}", shown(&mut batches));
     println!("  task, all known                    {}", shown(&mut read(store, id).await));
-    for which in [WhichTargets::All, WhichTargets::Pending, WhichTargets::Failed] {
+    for which in [TargetFilter::All, TargetFilter::Pending, TargetFilter::Failed] {
         let query = TargetQuery { after: Some(4999), limit: 100, which };
         let mut times = Vec::new();
         for _ in 0..ROUNDS * 5 {

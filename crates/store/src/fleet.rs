@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use proctor_model::{Labels, Lifetime, Phase, ProcessKey};
 
-use crate::{HostSite, Millis};
+use crate::{HostLocation, Millis};
 
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
@@ -31,7 +31,7 @@ pub struct SpecNumber(pub i64);
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct FleetHost {
-    pub site: HostSite,
+    pub site: HostLocation,
     pub hostname: Box<str>,
     pub agent_version: Box<str>,
     pub online: bool,

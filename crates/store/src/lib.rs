@@ -37,14 +37,14 @@ pub use event_records::{EventPage, EventQuery, StoredEvent, Webhook, WebhookForm
 pub use fleet::{Fleet, FleetHost, FleetProcess, FleetSpec, Health, SpecNumber};
 pub use fleet_filter::FleetFilter;
 pub use records::{
-    App, Assignment, Assignments, HostQuery, HostRecord, HostSite, LabelTerm, Managed, Millis, Observation,
+    App, Assignment, Assignments, HostLocation, HostQuery, HostRecord, LabelTerm, Managed, Millis, Observation,
     PoolAssignment, PoolRecord, ProcessCursor, ProcessOrder, ProcessQuery, ProcessRecord, ProcessSort, Rank,
     RegisterMode, Registered, Registration, SpecRevision,
 };
 pub use retention::{AuditAnchor, DiskSpace, Prune, TableSize, Uptime};
 pub use task_records::{
-    CreatedTask, EndedTarget, Idempotency, NewTask, OpenRollout, OpenTarget, Rollout, RolloutState, RolloutStep,
-    Target, TargetQuery, TargetRow, TargetView, TaskItem, TaskQuery, TaskSummary, TaskView, WhichTargets,
+    CreatedTask, FinishedTarget, Idempotency, NewTask, OpenRollout, OpenTarget, Rollout, RolloutState, RolloutStep,
+    Target, TargetFilter, TargetQuery, TargetRow, TargetView, TaskItem, TaskQuery, TaskSummary, TaskView,
 };
 
 use std::sync::Arc;
@@ -232,9 +232,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// By the agent's own id, or by the alias that a host was given.
     async fn hosts_by_agent(&self, agents: &[AgentId]) -> Result<Vec<Option<HostRecord>>>;
     /// As [`Self::hosts_by_key`], only where they are.
-    async fn sites_by_key(&self, keys: &[HostKey]) -> Result<Vec<Option<HostSite>>>;
+    async fn sites_by_key(&self, keys: &[HostKey]) -> Result<Vec<Option<HostLocation>>>;
     /// As [`Self::hosts_by_agent`], only where they are.
-    async fn sites_by_agent(&self, agents: &[AgentId]) -> Result<Vec<Option<HostSite>>>;
+    async fn sites_by_agent(&self, agents: &[AgentId]) -> Result<Vec<Option<HostLocation>>>;
     /// Gives each host a second id that it answers to, in place of the one that it was given before.
     /// False for a host that no agent serves, and for an id that is another host's.
     async fn bind_agent_ids(&self, bindings: &[(HostKey, AgentId)]) -> Result<Vec<bool>>;

@@ -32,7 +32,7 @@ impl std::fmt::Debug for App {
 
 /// Where a host is and who serves it: all that questions about thousands of hosts need.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostSite {
+pub struct HostLocation {
     pub key: HostKey,
     pub agent: AgentId,
     /// The id that it was bound to; callers see it in place of the agent's own.
@@ -41,7 +41,7 @@ pub struct HostSite {
     pub business: Option<u64>,
 }
 
-impl HostSite {
+impl HostLocation {
     /// The id that callers know the agent by.
     pub fn known_as(&self) -> &AgentId {
         self.alias.as_ref().unwrap_or(&self.agent)
@@ -50,7 +50,7 @@ impl HostSite {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostRecord {
-    pub site: HostSite,
+    pub site: HostLocation,
     pub facts: HostFacts,
     pub enrolled_at: Millis,
     pub online: bool,
@@ -64,9 +64,9 @@ pub struct HostRecord {
 }
 
 impl std::ops::Deref for HostRecord {
-    type Target = HostSite;
+    type Target = HostLocation;
 
-    fn deref(&self) -> &HostSite {
+    fn deref(&self) -> &HostLocation {
         &self.site
     }
 }

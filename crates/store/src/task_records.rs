@@ -120,11 +120,11 @@ pub struct OpenRollout {
     pub rollout: Rollout,
     pub total: u32,
     /// The targets that have an outcome, by index.
-    pub ended: BTreeMap<u32, EndedTarget>,
+    pub ended: BTreeMap<u32, FinishedTarget>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EndedTarget {
+pub struct FinishedTarget {
     pub is_success: bool,
     pub recorded_at: Millis,
     /// None: nobody has judged it.
@@ -231,11 +231,11 @@ pub struct TargetQuery {
     /// Only those of a higher index.
     pub after: Option<u32>,
     pub limit: u32,
-    pub which: WhichTargets,
+    pub which: TargetFilter,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WhichTargets {
+pub enum TargetFilter {
     #[default]
     All,
     Pending,

@@ -16,8 +16,8 @@ use proctor_model::{
 use proctor_wire::{Assign, FromAgent, FromServer};
 
 use crate::behaviour::Group;
-use crate::draw::Draw;
-use crate::figures::{Figures, Latency, Violation};
+use crate::rng::SeededRng;
+use crate::stats::{Latency, Stats, Violation};
 
 /// As a real agent: what all processes use is reported this often.
 const REPORT_PERIOD: Duration = Duration::from_secs(60);
@@ -63,8 +63,8 @@ struct Done {
 #[derive(Debug)]
 pub(crate) struct SimAgent {
     group: Group,
-    figures: Arc<Figures>,
-    draw: Draw,
+    figures: Arc<Stats>,
+    draw: SeededRng,
     boot: BootId,
     epoch: u64,
     generation: u64,
@@ -85,10 +85,10 @@ pub(crate) struct SimAgent {
 }
 
 impl SimAgent {
-    pub(crate) fn new(group: Group, seed: u64, figures: Arc<Figures>, now: Now) -> Self {
-        let mut draw = Draw::new(seed);
+    pub(crate) fn new(group: Group, seed: u64, figures: Arc<Stats>, now: Now) -> Self {
+        let mut draw = SeededRng::new(seed);
         let boot = BootId::from(format!("swarm-{:016x}", draw.number()));
-        let spread = |draw: &mut Draw, period: Duration| now.since_start + period.mul_f64(draw.unit());
+        let spread = |draw: &mut SeededRng, period: Duration| now.since_start + period.mul_f64(draw.unit());
         let report_at = spread(&mut draw, REPORT_PERIOD);
         let crash_at = group.crash_every_secs.map(|secs| spread(&mut draw, Duration::from_secs(secs)));
         // Above every number of an earlier run: a server takes only events that are newer than the last one.
@@ -243,11 +243,11 @@ impl SimAgent {
         }
         let is_waiting = self.waiting.get(&key).is_some_and(|queue| queue.iter().any(|(id, _)| *id == operation));
         if is_waiting || self.begun.iter().any(|begun| begun.operation == operation) {
-            return Figures::count(&self.figures.counters.repeated_deliveries);
+            return Stats::count(&self.figures.counters.repeated_deliveries);
         }
         if let Some(done) = self.outcomes.get(&operation) {
             self.outbox.push_back(FromAgent::Outcome { operation, outcome: done.outcome.clone() });
-            return Figures::count(&self.figures.counters.repeated_deliveries);
+            return Stats::count(&self.figures.counters.repeated_deliveries);
         }
         if expires_in.is_zero() {
             self.figures.violated(Violation::DeliveredTooLate);
@@ -256,7 +256,7 @@ impl SimAgent {
             let age = u64::try_from(now.unix_ms - created_ms).unwrap_or(0);
             self.figures.took(Latency::FanOut, Duration::from_millis(age));
         }
-        Figures::count(&self.figures.counters.operations);
+        Stats::count(&self.figures.counters.operations);
         self.waiting.entry(key.clone()).or_default().push_back((operation, kind));
         self.begin_next(now, &key);
     }

@@ -18,8 +18,8 @@ use tokio_util::codec::Framed;
 use uuid::Uuid;
 
 use crate::agent::{Now, SimAgent};
-use crate::figures::{Figures, Latency};
 use crate::identity::{Identities, Identity};
+use crate::stats::{Latency, Stats};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 /// Unanswered heartbeats after which the server is taken for gone, as by a real agent.
@@ -32,7 +32,7 @@ const STEADY: Duration = Duration::from_secs(30);
 pub(crate) struct Shared {
     pub(crate) server: SocketAddr,
     pub(crate) token: JoinToken,
-    pub(crate) figures: Arc<Figures>,
+    pub(crate) figures: Arc<Stats>,
     pub(crate) identities: Identities,
     /// Handshakes under way at the same time: they are what costs this process most.
     pub(crate) handshakes: Semaphore,
@@ -90,7 +90,7 @@ struct Opened {
 pub(crate) async fn run(shared: Arc<Shared>, host: HostKey, mut agent: SimAgent) {
     let identity = match shared.identities.take(&host) {
         Some(identity) => {
-            Figures::count(&shared.figures.counters.enrolled);
+            Stats::count(&shared.figures.counters.enrolled);
             identity
         }
         None => match enrolled(&shared, host).await {
@@ -132,7 +132,7 @@ async fn enrolled(shared: &Shared, host: HostKey) -> Option<Identity> {
     if let Err(error) = shared.identities.keep(host, &identity) {
         tracing::error!(%host, %error, "cannot keep an identity for the next run");
     }
-    Figures::count(&shared.figures.counters.enrolled);
+    Stats::count(&shared.figures.counters.enrolled);
     Some(identity)
 }
 
@@ -145,7 +145,7 @@ fn wait_after(shared: &Shared, host: HostKey, ended: Ended, backoff: &mut Backof
     match ended {
         Ended::Link(NoSession::Refused { reason, retry: false }) => {
             tracing::warn!(%host, %reason, "agent turned away");
-            Figures::count(&shared.figures.counters.turned_away);
+            Stats::count(&shared.figures.counters.turned_away);
             None
         }
         Ended::Link(NoSession::Busy(wait)) => Some(wait),
@@ -186,8 +186,8 @@ async fn session(shared: &Shared, identity: &Identity, host: HostKey, nonce: Uui
         Err(ended) => return ended,
     };
     let counters = &shared.figures.counters;
-    Figures::count(&counters.sessions);
-    Figures::count(&counters.connected);
+    Stats::count(&counters.sessions);
+    Stats::count(&counters.connected);
     agent.handle_connected(shared.now(), opened.epoch);
     let Err(ended) = Box::pin(carry(shared, opened, agent)).await;
     counters.connected.fetch_sub(1, Ordering::Relaxed);
@@ -239,7 +239,7 @@ async fn dial(shared: &Shared, config: tokio_rustls::rustls::ClientConfig) -> Re
 async fn bounded<T>(shared: &Shared, attempt: impl Future<Output = Result<T, Ended>>) -> Result<T, Ended> {
     let result = tokio::time::timeout(CONNECT_LIMIT, attempt).await.unwrap_or(Err(NoSession::Silent.into()));
     if result.is_err() {
-        Figures::count(&shared.figures.counters.connect_failures);
+        Stats::count(&shared.figures.counters.connect_failures);
     }
     result
 }

@@ -11,9 +11,9 @@
 mod agent;
 mod behaviour;
 mod connection;
-mod draw;
-mod figures;
 mod identity;
+mod rng;
+mod stats;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -26,8 +26,8 @@ use proctor_runtime::Tasks;
 use tokio::sync::Semaphore;
 
 pub use behaviour::{Behaviour, BehaviourError, Group};
-pub use figures::{Figures, Latency, Violation};
 pub use identity::StateError;
+pub use stats::{Latency, Stats, Violation};
 
 use agent::SimAgent;
 use connection::Shared;
@@ -81,9 +81,9 @@ pub enum SwarmError {
 }
 
 /// Starts the agents, as fast as the options allow, and returns at once; they run until `tasks` end.
-pub fn start(options: &Options, tasks: &Tasks) -> Result<Arc<Figures>, SwarmError> {
+pub fn start(options: &Options, tasks: &Tasks) -> Result<Arc<Stats>, SwarmError> {
     let hosts = options.hosts()?;
-    let figures = Arc::new(Figures::default());
+    let figures = Arc::new(Stats::default());
     let shared = Arc::new(Shared {
         server: options.server,
         token: options.token.clone(),

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 use tokio_util::codec::Framed;
 
-use crate::progress::{Counter, Counters};
+use crate::byte_counter::{ByteCounter, Counters};
 use crate::{FromServer, LinkMessage, MessageCodec, WireError};
 
 /// A peer that takes no byte for this long does not read any more.
@@ -86,14 +86,14 @@ impl NoSession {
 #[derive(Debug)]
 pub struct Incoming<S, In, Out> {
     frames: SplitStream<Framed<S, MessageCodec<In, Out>>>,
-    read: Counter,
+    read: ByteCounter,
 }
 
 /// What goes to the peer.
 #[derive(Debug)]
 pub struct Outgoing<S, In, Out> {
     frames: SplitSink<Framed<S, MessageCodec<In, Out>>, Out>,
-    written: Counter,
+    written: ByteCounter,
 }
 
 /// Both ends of a connection whose bytes are counted.

@@ -14,21 +14,21 @@
 //!
 //! Start at `message` (as the code sees it) and `proto/link.proto` (as the wire does).
 
+mod byte_counter;
 mod codec;
 mod convert;
 mod ends;
 mod error;
 mod event;
 mod message;
-mod progress;
 mod value;
 
+pub use byte_counter::{Counted, Counters};
 pub use codec::{AgentCodec, FRAME_BYTES_MAX, FRAME_BYTES_MAX_ENROL, ITEMS_MAX, MessageCodec, ServerCodec};
 pub use convert::LinkMessage;
 pub use ends::{Incoming, Lost, NoSession, Outgoing, ends};
 pub use error::WireError;
 pub use message::{Assign, FromAgent, FromServer};
-pub use progress::{Counted, Counters};
 
 /// The ALPN name of a session of an enrolled agent, which presents its certificate.
 pub const ALPN_SESSION: &[u8] = b"proctor/1";

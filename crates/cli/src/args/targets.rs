@@ -2,7 +2,7 @@
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use proctor_client::{Hosts, OperationRequest, Rolling, Share, Text};
+use proctor_client::{CountOrPercent, Hosts, OperationRequest, Rolling, Text};
 use proctor_model::{Namespace, OperationKind, ProcessKey};
 
 use super::parse_process;
@@ -83,7 +83,7 @@ pub(crate) struct OperateArgs {
 struct RollingArgs {
     /// At most so many targets at a time, as a number or a share such as 10%
     #[arg(long, env = "PROCTOR_MAX_PARALLEL", value_name = "N|P%", value_parser = parse_share)]
-    max_parallel: Option<Share>,
+    max_parallel: Option<CountOrPercent>,
     /// With more failures than this the rest is not begun [default: 0]
     #[arg(long, env = "PROCTOR_MAX_FAILURES", value_name = "N")]
     max_failures: Option<u32>,
@@ -101,7 +101,7 @@ impl RollingArgs {
         let asked =
             self.max_parallel.is_some() || self.max_failures.is_some() || self.canary.is_some() || self.wait_healthy;
         asked.then(|| Rolling {
-            max_parallel: self.max_parallel.unwrap_or(Share::Percent(100)),
+            max_parallel: self.max_parallel.unwrap_or(CountOrPercent::Percent(100)),
             max_failures: self.max_failures.unwrap_or(0),
             canary: self.canary.unwrap_or(0),
             wait_healthy: self.wait_healthy,
@@ -151,7 +151,7 @@ pub(crate) struct ShowArgs {
     pub(crate) process: ProcessKey,
 }
 
-fn parse_share(text: &str) -> Result<Share, String> {
+fn parse_share(text: &str) -> Result<CountOrPercent, String> {
     text.parse().map_err(|error: proctor_model::FieldError| error.problem)
 }
 

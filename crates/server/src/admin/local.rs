@@ -13,8 +13,8 @@ use proctor_store::{App, Millis, Refusal, Store, User};
 
 use super::{AppCode, AppOptions, TokenRequest};
 use crate::ServerError;
-use crate::control::{Caller, Deed, audited_on};
-use crate::keys::{Compared, Keys};
+use crate::control::{AuditAction, Caller, audited_on};
+use crate::keys::{HashMatch, Keys};
 
 /// In the audit, in place of an app; no app has a ':' in its code.
 pub const LOCAL_APP: &str = "local:cli";
@@ -84,7 +84,7 @@ impl LocalAdmin {
         target: String,
         work: impl Future<Output = Result<Result<T, Refusal>, ServerError>>,
     ) -> Result<T, ServerError> {
-        let deed = Deed::new(action, [Class::Admin]).on([target]);
+        let deed = AuditAction::new(action, [Class::Admin]).on([target]);
         let work = async { Ok(work.await) };
         let told = |done: &Result<Result<T, Refusal>, ServerError>| match done {
             Ok(Ok(_)) => "done".to_owned(),
@@ -97,7 +97,7 @@ impl LocalAdmin {
 }
 
 fn is_right(keys: &Keys, secret: &str, app: &App) -> bool {
-    keys.compare(secret, &app.secret_hash) != Compared::Wrong
+    keys.compare(secret, &app.secret_hash) != HashMatch::Wrong
 }
 
 #[cfg(test)]

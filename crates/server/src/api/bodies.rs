@@ -46,7 +46,7 @@ const LOOK_PERIOD: Duration = Duration::from_millis(250);
 
 /// Whose body it is.
 #[derive(Clone, Debug)]
-pub(super) enum Sender {
+pub(super) enum BodySender {
     /// By the address.
     Stranger(String),
     /// By app and user.
@@ -55,7 +55,7 @@ pub(super) enum Sender {
 
 /// How long is waited for what.
 #[derive(Clone, Copy, Debug)]
-struct Patience {
+struct BodyTimeouts {
     /// A sender that is silent for this long in the middle of a body is gone.
     stall: Duration,
     /// For room for a large body.
@@ -64,14 +64,14 @@ struct Patience {
     start: Duration,
 }
 
-const PATIENCE: Patience =
-    Patience { stall: Duration::from_secs(10), room: Duration::from_secs(20), start: Duration::from_secs(3) };
+const PATIENCE: BodyTimeouts =
+    BodyTimeouts { stall: Duration::from_secs(10), room: Duration::from_secs(20), start: Duration::from_secs(3) };
 
 /// All bodies that are being read or held.
 #[derive(Debug)]
 pub(super) struct Bodies {
-    patience: Patience,
-    strangers: Strangers,
+    patience: BodyTimeouts,
+    strangers: UnauthenticatedBodies,
     of_strangers: Arc<Pool>,
     of_callers: Arc<Pool>,
 }
@@ -86,23 +86,23 @@ impl Default for Bodies {
 #[derive(Debug)]
 pub(super) struct ReadBody {
     pub(super) bytes: Bytes,
-    _room: Option<Room>,
+    _room: Option<Reservation>,
 }
 
 impl Bodies {
-    fn with(patience: Patience) -> Self {
+    fn with(patience: BodyTimeouts) -> Self {
         Self {
             patience,
-            strangers: Strangers::default(),
+            strangers: UnauthenticatedBodies::default(),
             of_strangers: Pool::new(STRANGERS_BYTES, STRANGERS_BYTES_PER_PEER, patience),
             of_callers: Pool::new(CALLERS_BYTES, CALLERS_BYTES_EACH, patience),
         }
     }
 
-    pub(super) async fn read(&self, body: Body, sender: &Sender) -> Result<ReadBody, ApiError> {
+    pub(super) async fn read(&self, body: Body, sender: &BodySender) -> Result<ReadBody, ApiError> {
         let reading = match sender {
-            Sender::Caller(_) => None,
-            Sender::Stranger(_) => Some(self.strangers.enter()),
+            BodySender::Caller(_) => None,
+            BodySender::Stranger(_) => Some(self.strangers.enter()),
         };
         let gives_way = reading.as_ref().map(|reading| reading.gives_way.clone()).unwrap_or_default();
         tokio::select! {
@@ -123,7 +123,12 @@ impl Bodies {
         }
     }
 
-    async fn collect(&self, body: Body, sender: &Sender, reading: Option<Reading<'_>>) -> Result<ReadBody, ApiError> {
+    async fn collect(
+        &self,
+        body: Body,
+        sender: &BodySender,
+        reading: Option<Reading<'_>>,
+    ) -> Result<ReadBody, ApiError> {
         let announced = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
         let mut chunks = body.into_data_stream();
         if announced.is_some_and(|length| length > BODY_BYTES_MAX) {
@@ -136,8 +141,8 @@ impl Bodies {
             let read = whole.as_ref().map_or(0, Whole::len);
             if room.is_none() && read.max(announced.unwrap_or(0)) > SMALL_BYTES {
                 let pool = match sender {
-                    Sender::Stranger(_) => &self.of_strangers,
-                    Sender::Caller(_) => &self.of_callers,
+                    BodySender::Stranger(_) => &self.of_strangers,
+                    BodySender::Caller(_) => &self.of_callers,
                 };
                 room = Some(pool.take(sender, announced.unwrap_or(BODY_BYTES_MAX) as u64).await?);
             }
@@ -205,7 +210,7 @@ impl Whole {
 
 async fn next_chunk(
     chunks: &mut BodyDataStream,
-    room: Option<&Room>,
+    room: Option<&Reservation>,
     stall: Duration,
 ) -> Result<Option<Bytes>, ApiError> {
     let gives_way = room.map(|room| room.holder.gives_way.clone()).unwrap_or_default();
@@ -244,7 +249,7 @@ fn gave_way() -> ApiError {
 
 /// Bodies that are being read of senders who are not known yet.
 #[derive(Debug, Default)]
-struct Strangers {
+struct UnauthenticatedBodies {
     reading: Mutex<BTreeMap<u64, Stranger>>,
     next: AtomicU64,
 }
@@ -255,7 +260,7 @@ struct Stranger {
     gives_way: CancellationToken,
 }
 
-impl Strangers {
+impl UnauthenticatedBodies {
     fn enter(&self) -> Reading<'_> {
         let (id, gives_way) = (self.next.fetch_add(1, Ordering::Relaxed), CancellationToken::new());
         let mut reading = self.reading.lock();
@@ -272,7 +277,7 @@ impl Strangers {
 
 #[derive(Debug)]
 struct Reading<'a> {
-    strangers: &'a Strangers,
+    strangers: &'a UnauthenticatedBodies,
     id: u64,
     gives_way: CancellationToken,
 }
@@ -296,7 +301,7 @@ impl Drop for Reading<'_> {
 struct Pool {
     total: u64,
     each: u64,
-    patience: Patience,
+    patience: BodyTimeouts,
     state: Mutex<PoolState>,
     changed: Notify,
 }
@@ -335,12 +340,12 @@ impl Holder {
 }
 
 impl Pool {
-    fn new(total: u64, each: u64, patience: Patience) -> Arc<Self> {
+    fn new(total: u64, each: u64, patience: BodyTimeouts) -> Arc<Self> {
         Arc::new(Self { total, each, patience, state: Mutex::default(), changed: Notify::new() })
     }
 
-    async fn take(self: &Arc<Self>, sender: &Sender, bytes: u64) -> Result<Room, ApiError> {
-        let (Sender::Stranger(name) | Sender::Caller(name)) = sender;
+    async fn take(self: &Arc<Self>, sender: &BodySender, bytes: u64) -> Result<Reservation, ApiError> {
+        let (BodySender::Stranger(name) | BodySender::Caller(name)) = sender;
         let deadline = Instant::now() + self.patience.room;
         let mut waiting = None;
         loop {
@@ -359,7 +364,7 @@ impl Pool {
         }
     }
 
-    fn try_take(self: &Arc<Self>, sender: &str, bytes: u64) -> Option<Room> {
+    fn try_take(self: &Arc<Self>, sender: &str, bytes: u64) -> Option<Reservation> {
         let mut state = self.state.lock();
         let own = state.by_sender.get(sender).copied().unwrap_or(0);
         if state.used + bytes > self.total || own + bytes > self.each {
@@ -378,7 +383,7 @@ impl Pool {
             gives_way: CancellationToken::new(),
         });
         state.holders.insert(id, holder.clone());
-        Some(Room { pool: self.clone(), id, holder })
+        Some(Reservation { pool: self.clone(), id, holder })
     }
 
     /// The slowest gives way: of the sender's own where its part is the problem, else of all.
@@ -406,13 +411,13 @@ fn no_room() -> ApiError {
 
 /// Room for one large body, given back when it is dropped.
 #[derive(Debug)]
-struct Room {
+struct Reservation {
     pool: Arc<Pool>,
     id: u64,
     holder: Arc<Holder>,
 }
 
-impl Drop for Room {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let mut state = self.pool.state.lock();
         state.holders.remove(&self.id);
@@ -452,11 +457,11 @@ mod tests {
     use super::*;
 
     const MIB: usize = 1024 * 1024;
-    const SHORT: Patience =
-        Patience { stall: Duration::from_millis(20), room: Duration::from_millis(20), start: Duration::ZERO };
+    const SHORT: BodyTimeouts =
+        BodyTimeouts { stall: Duration::from_millis(20), room: Duration::from_millis(20), start: Duration::ZERO };
 
-    fn stranger(name: &str) -> Sender {
-        Sender::Stranger(name.to_owned())
+    fn stranger(name: &str) -> BodySender {
+        BodySender::Stranger(name.to_owned())
     }
 
     /// Sends `first` and then nothing, for ever.
@@ -495,14 +500,14 @@ mod tests {
 
         assert!(bodies.of_strangers.try_take("a", 60 * MIB as u64).is_none());
         assert!(bodies.read(large(), &stranger("b")).await.is_ok());
-        assert!(bodies.read(large(), &Sender::Caller("c".to_owned())).await.is_ok());
+        assert!(bodies.read(large(), &BodySender::Caller("c".to_owned())).await.is_ok());
         drop(held);
         assert!(bodies.read(large(), &stranger("a")).await.is_ok());
     }
 
     #[tokio::test]
     async fn a_large_body_that_trickles_gives_way_to_one_that_waits() {
-        let bodies = Bodies::with(Patience { start: Duration::ZERO, ..PATIENCE });
+        let bodies = Bodies::with(BodyTimeouts { start: Duration::ZERO, ..PATIENCE });
         let trickle = |name: &str| {
             let pool = bodies.of_strangers.clone();
             let room = pool.try_take(name, 64 * MIB as u64).unwrap();
@@ -528,7 +533,7 @@ mod tests {
         let held = bodies.of_callers.try_take("a", CALLERS_BYTES_EACH).unwrap();
         held.holder.is_whole.store(1, Ordering::Relaxed);
 
-        let sender = Sender::Caller("a".to_owned());
+        let sender = BodySender::Caller("a".to_owned());
         let error = bodies.read(Body::from(vec![b' '; MIB]), &sender).await.unwrap_err();
 
         assert_eq!(error.problem, Problem::ConcurrencyLimited);

@@ -101,11 +101,11 @@ pub(super) struct Quota {
     each: u32,
     /// Beyond the total, for administrators.
     reserve: u32,
-    taken: Arc<Mutex<Taken>>,
+    taken: Arc<Mutex<QuotaUse>>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct QuotaUse {
     total: u32,
     by_caller: HashMap<String, u32>,
 }
@@ -137,11 +137,11 @@ impl Quota {
         Self { what, total, each, reserve, taken: Arc::default() }
     }
 
-    pub(super) fn take(&self, caller: &Caller) -> Result<Ticket, Exceeded> {
-        self.take_as(key_of(caller), caller.may_administer())
+    pub(super) fn take(&self, caller: &Caller) -> Result<QuotaPermit, Exceeded> {
+        self.take_as(key_of(caller), caller.is_admin())
     }
 
-    fn take_as(&self, caller: String, is_administrator: bool) -> Result<Ticket, Exceeded> {
+    fn take_as(&self, caller: String, is_administrator: bool) -> Result<QuotaPermit, Exceeded> {
         let mut taken = self.taken.lock();
         let own = taken.by_caller.get(&caller).copied().unwrap_or(0);
         if own >= self.each {
@@ -152,7 +152,7 @@ impl Quota {
         }
         taken.total += 1;
         taken.by_caller.insert(caller.clone(), own + 1);
-        Ok(Ticket { quota: self.clone(), caller })
+        Ok(QuotaPermit { quota: self.clone(), caller })
     }
 }
 
@@ -163,12 +163,12 @@ pub(super) fn key_of(caller: &Caller) -> String {
 
 /// One of a [`Quota`], given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub(super) struct QuotaPermit {
     quota: Quota,
     caller: String,
 }
 
-impl Drop for Ticket {
+impl Drop for QuotaPermit {
     fn drop(&mut self) {
         let mut taken = self.quota.taken.lock();
         taken.total -= 1;

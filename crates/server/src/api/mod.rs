@@ -6,7 +6,6 @@
 //! is JSON; a secret is in no answer, log line or Debug text.
 //! Absent: TLS (a proxy in front ends it).
 
-mod answer;
 mod auth;
 mod bodies;
 mod connections;
@@ -23,12 +22,13 @@ mod language;
 mod limits;
 pub mod native;
 mod permission;
-mod renditions;
 mod request;
+mod response;
 mod routes;
 mod rows;
 mod serve;
 mod settings;
+mod task_cache;
 
 use std::net::SocketAddr;
 
@@ -43,13 +43,13 @@ use proctor_runtime::Tasks;
 use tower_http::normalize_path::NormalizePath;
 
 use crate::ServerError;
-use answer::Dressing;
 pub use auth::GatewayKey;
 pub use connections::ConnectionLimits;
 use error::{ApiError, Problem};
 use family::Family;
 use language::Language;
 pub use limits::RateLimit;
+use response::ResponseWriter;
 pub use settings::{ApiState, Networks, Settings};
 
 /// One path with one method, and what it takes to call it.
@@ -103,7 +103,7 @@ async fn unknown_path(request: Request) -> Response {
     let path =
         request.extensions().get::<axum::extract::OriginalUri>().map_or_else(|| request.uri(), |uri| &uri.0).path();
     let error = ApiError::new(Problem::NotFound, format!("nothing is served at {} {path}", request.method()));
-    Dressing::new(Family::of_path(path), request.headers()).failure(&error)
+    ResponseWriter::new(Family::of_path(path), request.headers()).failure(&error)
 }
 
 /// Answers in the language that the caller wants.

@@ -16,15 +16,15 @@ use axum::http::{Extensions, HeaderMap, Method, Uri};
 use proctor_model::FieldError;
 
 use super::ApiState;
-use super::answer::RequestId;
 use super::auth::{self, Credentials, Plain, Signed};
-use super::bodies::{ReadBody, Sender};
+use super::bodies::{BodySender, ReadBody};
 use super::connections::{Connection, share_of};
 use super::error::{ApiError, Problem};
 use super::family::Family;
 use super::json::{Object, Value};
-use super::limits::{Ticket, key_of};
-use super::settings::Border;
+use super::limits::{QuotaPermit, key_of};
+use super::response::RequestId;
+use super::settings::ApiShared;
 use crate::control::{Caller, Control, Origin};
 
 /// About a millisecond of parsing.
@@ -37,8 +37,8 @@ pub(super) struct Call {
     pub(super) caller: Caller,
     uri: Uri,
     body: ReadBody,
-    pub(super) border: Arc<Border>,
-    _ticket: Ticket,
+    pub(super) border: Arc<ApiShared>,
+    _ticket: QuotaPermit,
 }
 
 impl Call {
@@ -62,12 +62,12 @@ impl Call {
                     Ok(ticket) => ticket,
                     Err(busy) => return Err(early(&state, body, busy.into()).await),
                 };
-                let sender = Sender::Caller(key_of(&caller));
+                let sender = BodySender::Caller(key_of(&caller));
                 (caller, state.border.bodies.read(body, &sender).await?, ticket)
             }
             None => {
                 let peer = origin.remote.map(|remote| share_of(remote).to_string()).unwrap_or_default();
-                let body = state.border.bodies.read(body, &Sender::Stranger(peer)).await?;
+                let body = state.border.bodies.read(body, &BodySender::Stranger(peer)).await?;
                 let credentials = in_body(behind_esb, &head, &body.bytes).await?;
                 let caller = known(&state, &credentials, &head.extensions, origin).await?;
                 let ticket = state.border.calls.take(&caller)?;
@@ -116,7 +116,7 @@ async fn early(state: &ApiState, body: Body, error: ApiError) -> ApiError {
 }
 
 /// Why what an ESB says is not believed, which counts only where the body proves nothing.
-type Disbelief = Option<ApiError>;
+type EsbRejection = Option<ApiError>;
 
 /// The header for them alone where it is present; behind an ESB, what that says.
 fn in_headers(
@@ -124,7 +124,7 @@ fn in_headers(
     family: Family,
     head: &Parts,
     origin: &Origin,
-) -> Result<(Disbelief, Option<Credentials>), ApiError> {
+) -> Result<(EsbRejection, Option<Credentials>), ApiError> {
     if let Some(credentials) = Credentials::from_headers(&head.headers)? {
         return Ok((None, Some(credentials)));
     }
@@ -135,7 +135,7 @@ fn in_headers(
 }
 
 /// Those of the body or the query.
-async fn in_body(disbelief: Disbelief, head: &Parts, body: &Bytes) -> Result<Credentials, ApiError> {
+async fn in_body(disbelief: EsbRejection, head: &Parts, body: &Bytes) -> Result<Credentials, ApiError> {
     let (method, uri) = (head.method.clone(), head.uri.clone());
     let plain = off_worker(body, move |body| plain_of(&method, &uri, body)).await?;
     if let Some(signed) = signed_of(head, body)? {

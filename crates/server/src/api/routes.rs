@@ -13,10 +13,10 @@ use proctor_model::Class;
 use proctor_store::RegisterMode;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::answer::{Dressing, PanicAnswer};
 use super::family::Family;
 use super::gse::decode::KeyStyle;
 use super::request::Call;
+use super::response::{PanicAnswer, ResponseWriter};
 use super::{ApiState, RouteInfo, family, gse, job, unknown_path};
 
 /// What a caller can have done, in whatever dialect.
@@ -185,7 +185,7 @@ pub(super) fn router() -> Router<ApiState> {
 fn endpoint(route: &Route) -> MethodRouter<ApiState> {
     let (family, capability) = (route.family, route.capability);
     let handler = async move |State(state): State<ApiState>, request: Request| {
-        let dressing = Dressing::new(family, request.headers());
+        let dressing = ResponseWriter::new(family, request.headers());
         match Box::pin(Call::read(state, family, request)).await {
             Ok(call) => Box::pin(carry_out(capability, call, &dressing)).await,
             Err(error) => dressing.failure(&error),
@@ -195,7 +195,7 @@ fn endpoint(route: &Route) -> MethodRouter<ApiState> {
     on(filter, handler)
 }
 
-async fn carry_out(capability: Capability, call: Call, dressing: &Dressing) -> Response {
+async fn carry_out(capability: Capability, call: Call, dressing: &ResponseWriter) -> Response {
     match capability {
         Register => dressing.answer(gse::register(call, RegisterMode::Create).await),
         Update => dressing.answer(gse::register(call, RegisterMode::Upsert).await),

@@ -16,10 +16,10 @@ use super::bodies::Bodies;
 use super::connections::{ConnectionLimits, Connections};
 use super::health::StoreHealth;
 use super::limits::{self, Quota, RateLimit, Rates};
-use super::renditions::Renditions;
+use super::task_cache::TaskCache;
 use crate::control::Control;
 use crate::passwords::Passwords;
-use crate::webhooks::Reach;
+use crate::webhooks::AddressFilter;
 
 /// The border as an operator wants it.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct Settings {
     /// Connections at the same time.
     pub connections: ConnectionLimits,
     /// Where webhooks may point.
-    pub webhooks: Reach,
+    pub webhooks: AddressFilter,
 }
 
 impl Default for Settings {
@@ -46,7 +46,7 @@ impl Default for Settings {
             rate_limit: None,
             concurrency_limit: limits::CONCURRENCY,
             connections: ConnectionLimits::default(),
-            webhooks: Reach::default(),
+            webhooks: AddressFilter::default(),
         }
     }
 }
@@ -85,11 +85,11 @@ pub struct ApiState {
     pub control: Control,
     /// `/healthz` and `/readyz` answer 503 until this agent is connected.
     pub wait_for: Option<AgentId>,
-    pub(super) border: Arc<Border>,
+    pub(super) border: Arc<ApiShared>,
 }
 
 #[derive(Debug)]
-pub(super) struct Border {
+pub(super) struct ApiShared {
     pub(super) settings: Settings,
     pub(super) verifier: Verifier,
     pub(super) passwords: Passwords,
@@ -102,13 +102,13 @@ pub(super) struct Border {
     pub(super) calls: Quota,
     pub(super) waits: Quota,
     pub(super) streams: Quota,
-    pub(super) renditions: Renditions,
+    pub(super) renditions: TaskCache,
     pub(super) store_health: StoreHealth,
 }
 
 impl ApiState {
     pub fn new(control: Control, wait_for: Option<AgentId>, settings: Settings) -> Self {
-        let border = Border {
+        let border = ApiShared {
             rates: Rates::new(settings.rate_limit),
             connections: Connections::new(settings.connections),
             bodies: Bodies::default(),
@@ -119,7 +119,7 @@ impl ApiState {
             passwords: Passwords::default(),
             links: Links::default(),
             sign_ins: Rates::new(Some(limits::SIGN_INS)),
-            renditions: Renditions::default(),
+            renditions: TaskCache::default(),
             store_health: StoreHealth::default(),
             settings,
         };

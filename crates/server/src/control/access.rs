@@ -3,7 +3,7 @@
 //! Promised: every method of [`Control`] that a caller reaches checks here what its class of
 //! operations needs; a forbidden target is refused in its own row, a call without rows as a whole. Who may not
 //! touch a host cannot tell whether it is there: an unknown one is judged by its address and refused alike.
-//! What lasts longer than a call holds a [`Standing`] and asks it again: rights end when they are taken.
+//! What lasts longer than a call holds a [`LiveCaller`] and asks it again: rights end when they are taken.
 //! Absent: who somebody is (see `api::auth`).
 
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use proctor_model::{AccessTarget, Class, Classes, Code, HostKey, Namespace, Outcome, Permissions, Spec, Subject};
 use proctor_runtime::clock;
-use proctor_store::{HostSite, Refusal};
+use proctor_store::{HostLocation, Refusal};
 use tokio::sync::watch;
 
-use super::{Caller, Control, ControlError, HostRef, Proof, Result};
+use super::{Caller, Control, ControlError, HostRef, PresentedCredentials, Result};
 
 /// So many of the things that a caller may not touch are named.
 const NAMED_MAX: usize = 20;
@@ -40,7 +40,7 @@ pub(super) struct Spot<'a> {
 }
 
 impl<'a> Spot<'a> {
-    fn of(named: &'a HostRef, site: Option<&HostSite>, placement: Option<u64>) -> Self {
+    fn of(named: &'a HostRef, site: Option<&HostLocation>, placement: Option<u64>) -> Self {
         let cloud = site.map(|site| site.key).or_else(|| named.key()).map(|key| key.cloud);
         Self { named, business: site.map_or(placement, |site| site.business), cloud }
     }
@@ -52,13 +52,17 @@ impl<'a> Spot<'a> {
 
 impl Control {
     /// Where the hosts of a call are; `sites` are those of them that are known.
-    pub(super) async fn spots<'a>(&self, hosts: &'a [HostRef], sites: &[Option<HostSite>]) -> Result<Vec<Spot<'a>>> {
+    pub(super) async fn spots<'a>(
+        &self,
+        hosts: &'a [HostRef],
+        sites: &[Option<HostLocation>],
+    ) -> Result<Vec<Spot<'a>>> {
         let named = || hosts.iter().zip(sites);
         let unknown = named().filter(|(_, site)| site.is_none()).filter_map(|(named, _)| named.key());
         let unknown: Vec<HostKey> = unknown.collect();
         let placements = if unknown.is_empty() { Vec::new() } else { self.inner.store.placements(&unknown).await? };
         let mut placements = placements.into_iter();
-        let spot = |(named, site): (&'a HostRef, &Option<HostSite>)| {
+        let spot = |(named, site): (&'a HostRef, &Option<HostLocation>)| {
             let is_unknown_address = site.is_none() && named.key().is_some();
             let placement = if is_unknown_address { placements.next().flatten() } else { None };
             Spot::of(named, site.as_ref(), placement)
@@ -79,21 +83,21 @@ impl Control {
     }
 
     /// Changes when somebody may have got or lost a right through this server.
-    pub(super) fn access_bell(&self) -> watch::Receiver<()> {
+    pub(super) fn access_changes(&self) -> watch::Receiver<()> {
         self.inner.bells.access.subscribe()
     }
 
     /// What the caller may do from now on.
-    pub fn standing(&self, caller: Caller) -> Standing {
-        let mut changes = self.access_bell();
+    pub fn live_caller(&self, caller: Caller) -> LiveCaller {
+        let mut changes = self.access_changes();
         changes.mark_changed(); // something may have changed since the caller was authenticated
-        Standing { caller, changes, checked: Instant::now() }
+        LiveCaller { caller, changes, checked: Instant::now() }
     }
 
     /// Fails where a secret or token that the caller showed counts no longer.
-    async fn check_proof(&self, caller: &Caller) -> Result<()> {
+    async fn recheck_credentials(&self, caller: &Caller) -> Result<()> {
         let taken_back = |what: String| Err(ControlError::Unauthenticated(what));
-        let Proof { app_secret, user_token } = &caller.proof;
+        let PresentedCredentials { app_secret, user_token } = &caller.proof;
         if let Some(hash) = app_secret {
             let app = self.inner.store.app(&caller.app).await?;
             if app.is_none_or(|app| app.secret_hash != *hash) {
@@ -117,13 +121,13 @@ const STALE_AFTER: Duration = Duration::from_secs(1);
 
 /// A caller over a time longer than one call.
 #[derive(Debug)]
-pub struct Standing {
+pub struct LiveCaller {
     caller: Caller,
     changes: watch::Receiver<()>,
     checked: Instant,
 }
 
-impl Standing {
+impl LiveCaller {
     /// Whether [`Self::current`] would read the rights again.
     pub fn is_stale(&self) -> bool {
         self.changes.has_changed().unwrap_or(false) || self.checked.elapsed() >= STALE_AFTER
@@ -134,7 +138,7 @@ impl Standing {
         if self.is_stale() && !self.caller.subjects.is_empty() {
             self.changes.mark_unchanged();
             let read_at = Instant::now();
-            control.check_proof(&self.caller).await?;
+            control.recheck_credentials(&self.caller).await?;
             self.caller.permissions = control.permissions(&self.caller.subjects).await?;
             self.checked = read_at;
         }
@@ -150,18 +154,18 @@ impl Standing {
 }
 
 impl Caller {
-    pub(super) fn may(&self, class: Class, host: &HostSite, namespace: Option<&Namespace>) -> bool {
+    pub(super) fn is_allowed(&self, class: Class, host: &HostLocation, namespace: Option<&Namespace>) -> bool {
         let place = AccessTarget { business: host.business, cloud: Some(host.key.cloud), namespace };
         self.permissions.allows(class, &place)
     }
 
     /// The first of the classes that is not allowed there.
-    pub(super) fn lacks(&self, classes: Classes, spot: &Spot<'_>, namespace: &Namespace) -> Option<Class> {
+    pub(super) fn first_missing(&self, classes: Classes, spot: &Spot<'_>, namespace: &Namespace) -> Option<Class> {
         classes.iter().find(|class| !self.permissions.allows(*class, &spot.place(Some(namespace))))
     }
 
     /// Whether any spec may be registered there, without a look at its bounds.
-    pub(super) fn may_register_any(&self, spot: &Spot<'_>, namespace: &Namespace) -> bool {
+    pub(super) fn may_register_unbounded(&self, spot: &Spot<'_>, namespace: &Namespace) -> bool {
         self.permissions.registers_unbounded(&spot.place(Some(namespace)))
     }
 
@@ -187,24 +191,24 @@ impl Caller {
     }
 
     /// Whether this is an administrator, who gets in where others have to wait.
-    pub(crate) fn may_administer(&self) -> bool {
+    pub(crate) fn is_admin(&self) -> bool {
         self.permissions.allows_everywhere(Class::Admin)
     }
 
     /// The row of a target where the class is missing in one of the namespaces.
     pub(super) fn refused(&self, class: Class, spot: &Spot<'_>, namespaces: &[Namespace]) -> Option<Outcome> {
         let needed = Classes::from_iter([class]);
-        let namespace = namespaces.iter().find(|namespace| self.lacks(needed, spot, namespace).is_some())?;
+        let namespace = namespaces.iter().find(|namespace| self.first_missing(needed, spot, namespace).is_some())?;
         Some(self.refusal(class, spot, namespace))
     }
 
     /// False for a caller without any role.
-    pub(super) fn may_anything(&self) -> bool {
+    pub(super) fn has_any_permission(&self) -> bool {
         Class::ALL.iter().any(|class| self.permissions.allows_anywhere(*class))
     }
 
     /// For what concerns no single host.
-    pub fn must(&self, class: Class) -> Result<()> {
+    pub fn require(&self, class: Class) -> Result<()> {
         if self.permissions.allows_everywhere(class) {
             return Ok(());
         }
@@ -212,7 +216,7 @@ impl Caller {
     }
 
     /// For lists that show only what the caller may see: it must see something.
-    pub fn must_somewhere(&self, class: Class) -> Result<()> {
+    pub fn require_anywhere(&self, class: Class) -> Result<()> {
         if self.permissions.allows_anywhere(class) {
             return Ok(());
         }
@@ -228,13 +232,13 @@ impl Caller {
     }
 
     /// For calls without rows: every known host must be allowed.
-    pub(super) fn must_on<'a>(
+    pub(super) fn require_on<'a>(
         &self,
         class: Class,
-        hosts: impl IntoIterator<Item = &'a HostSite>,
+        hosts: impl IntoIterator<Item = &'a HostLocation>,
         namespace: Option<&Namespace>,
     ) -> Result<()> {
-        let forbidden = hosts.into_iter().filter(|host| !self.may(class, host, namespace));
+        let forbidden = hosts.into_iter().filter(|host| !self.is_allowed(class, host, namespace));
         let mut named = forbidden.map(|host| host.key.to_string()).take(NAMED_MAX).peekable();
         if named.peek().is_none() { Ok(()) } else { Err(self.missing(class, named)) }
     }

@@ -23,7 +23,7 @@ const REFUSED_TARGETS_NAMED_MAX: usize = 20;
 
 /// What is done to what, in the words of the audit.
 #[derive(Clone, Debug)]
-pub struct Deed {
+pub struct AuditAction {
     pub action: Cow<'static, str>,
     pub classes: Classes,
     /// The first of them.
@@ -31,7 +31,7 @@ pub struct Deed {
     target_count: usize,
 }
 
-impl Deed {
+impl AuditAction {
     pub fn new(action: impl Into<Cow<'static, str>>, classes: impl IntoIterator<Item = Class>) -> Self {
         Self { action: action.into(), classes: classes.into_iter().collect(), targets: Vec::new(), target_count: 0 }
     }
@@ -47,7 +47,7 @@ impl Deed {
 }
 
 impl Caller {
-    pub(super) fn entry(&self, deed: &Deed, phase: AuditPhase, outcome: String) -> AuditDraft {
+    pub(super) fn entry(&self, deed: &AuditAction, phase: AuditPhase, outcome: String) -> AuditDraft {
         AuditDraft {
             phase,
             of: None,
@@ -70,7 +70,7 @@ impl Control {
     pub async fn audited<T, F, Fut>(
         &self,
         caller: &Caller,
-        deed: Deed,
+        deed: AuditAction,
         work: F,
         told: impl FnOnce(&T) -> String + Send + 'static,
     ) -> Result<T>
@@ -80,7 +80,7 @@ impl Control {
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
         let caller = caller.clone();
-        self.to_end("audited change", |control| async move {
+        self.run_to_completion("audited change", |control| async move {
             let work = work(control.clone());
             audited_on(control.inner.store.as_ref(), &caller, &deed, work, told).await
         })
@@ -101,15 +101,15 @@ impl Control {
         F: FnOnce(Self) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
-        let deed = Deed::new(action, [Class::Admin]).on(targets);
-        self.permitted(caller, &deed, caller.must(Class::Admin)).await?;
+        let deed = AuditAction::new(action, [Class::Admin]).on(targets);
+        self.audit_refusal(caller, &deed, caller.require(Class::Admin)).await?;
         let done = self.audited(caller, deed, work, told).await;
         self.access_changed();
         done
     }
 
     /// Leaves a trace of a refusal.
-    pub async fn permitted(&self, caller: &Caller, deed: &Deed, check: Result<()>) -> Result<()> {
+    pub async fn audit_refusal(&self, caller: &Caller, deed: &AuditAction, check: Result<()>) -> Result<()> {
         let Some(refusal) = check.as_ref().err().filter(|error| error.is_refusal()) else { return check };
         let mut entry = caller.entry(deed, AuditPhase::Refused, refusal.to_string());
         entry.targets.truncate(REFUSED_TARGETS_NAMED_MAX);
@@ -118,7 +118,12 @@ impl Control {
     }
 
     /// The entry of a status query that was refused on some of its targets, unless the caller had many refusals.
-    pub(super) async fn refused_reads(&self, caller: &Caller, deed: &Deed, outcome: String) -> Option<AuditDraft> {
+    pub(super) async fn refused_reads(
+        &self,
+        caller: &Caller,
+        deed: &AuditAction,
+        outcome: String,
+    ) -> Option<AuditDraft> {
         let mut entry = caller.entry(deed, AuditPhase::Done, outcome);
         entry.targets.truncate(REFUSED_TARGETS_NAMED_MAX);
         let mut entries = self.inner.budgets.refused(caller, entry, Instant::now());
@@ -141,7 +146,7 @@ impl Control {
 pub(crate) async fn audited_on<T>(
     store: &dyn Store,
     caller: &Caller,
-    deed: &Deed,
+    deed: &AuditAction,
     work: impl Future<Output = Result<T>>,
     told: impl FnOnce(&T) -> String,
 ) -> Result<T> {

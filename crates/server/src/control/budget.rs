@@ -137,10 +137,10 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::audit::Deed;
+    use crate::control::audit::AuditAction;
 
     fn entry(caller: &Caller, action: &'static str) -> AuditDraft {
-        caller.entry(&Deed::new(action, []).on(["x"]), AuditPhase::Refused, "may not".to_owned())
+        caller.entry(&AuditAction::new(action, []).on(["x"]), AuditPhase::Refused, "may not".to_owned())
     }
 
     #[test]

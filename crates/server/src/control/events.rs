@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Control, Result, Session, Standing};
+use super::{Control, LiveCaller, Result, Session};
 use crate::webhooks::{WebhookUrl, seal};
 
 /// Each is a task of its own that reads every event that may concern it.
@@ -26,7 +26,7 @@ const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
 
 /// What wakes those who wait for events, webhooks or changes of rights.
 #[derive(Debug)]
-pub(super) struct Bells {
+pub(super) struct ChangeNotifiers {
     events: watch::Sender<()>,
     webhooks: watch::Sender<()>,
     pub(super) access: watch::Sender<()>,
@@ -34,7 +34,7 @@ pub(super) struct Bells {
     shutdown: CancellationToken,
 }
 
-impl Bells {
+impl ChangeNotifiers {
     pub(super) fn new(shutdown: CancellationToken) -> Self {
         Self {
             events: watch::Sender::default(),
@@ -80,17 +80,17 @@ impl Control {
 
     /// Events of a host, of a namespace that the caller may read everywhere, or of everything: as the caller's
     /// rights are now.
-    pub async fn must_follow(&self, standing: &mut Standing, query: &EventQuery) -> Result<()> {
+    pub async fn require_event_access(&self, standing: &mut LiveCaller, query: &EventQuery) -> Result<()> {
         let caller = standing.current(self).await?;
         let places = caller.permissions.places(Class::Read);
         if query.namespace.as_ref().is_some_and(|namespace| places.namespaces.contains(namespace)) {
             return Ok(());
         }
         match &query.agent {
-            None => caller.must(Class::Read),
+            None => caller.require(Class::Read),
             Some(agent) => {
                 let hosts = self.inner.store.sites_by_agent(std::slice::from_ref(agent)).await?;
-                caller.must_on(Class::Read, hosts.iter().flatten(), query.namespace.as_ref())
+                caller.require_on(Class::Read, hosts.iter().flatten(), query.namespace.as_ref())
             }
         }
     }
@@ -99,7 +99,7 @@ impl Control {
     /// error when the caller may not read these events any more.
     pub async fn follow_events(
         &self,
-        standing: &mut Standing,
+        standing: &mut LiveCaller,
         mut query: EventQuery,
         wait: Duration,
     ) -> Result<EventPage> {
@@ -108,7 +108,7 @@ impl Control {
         let mut rung = bells.events.subscribe();
         let place = bells.followers.try_acquire();
         loop {
-            self.must_follow(standing, &query).await?;
+            self.require_event_access(standing, &query).await?;
             rung.mark_unchanged();
             let page = self.events(&query).await?;
             if !page.events.is_empty() || query.limit == 0 || tokio::time::Instant::now() >= deadline {
@@ -134,12 +134,12 @@ impl Control {
     }
 
     /// Changes when there may be new events.
-    pub(crate) fn events_bell(&self) -> watch::Receiver<()> {
+    pub(crate) fn event_changes(&self) -> watch::Receiver<()> {
         self.inner.bells.events.subscribe()
     }
 
     /// Changes when webhooks were added or removed.
-    pub(crate) fn webhooks_bell(&self) -> watch::Receiver<()> {
+    pub(crate) fn webhook_changes(&self) -> watch::Receiver<()> {
         self.inner.bells.webhooks.subscribe()
     }
 

@@ -51,7 +51,7 @@ impl FleetCache {
 impl Control {
     /// For callers that may read something.
     pub async fn fleet(&self, caller: &Caller) -> Result<SeenFleet> {
-        caller.must_somewhere(Class::Read)?;
+        caller.require_anywhere(Class::Read)?;
         let mut held = self.inner.fleet.held.lock().await;
         let asked = Instant::now();
         if let Some(held) = held.as_mut().filter(|held| asked < held.good_until) {
@@ -84,7 +84,7 @@ impl Control {
             let agents: Vec<AgentId> = records.into_iter().flatten().map(|host| host.agent).collect();
             query.agents = Some(agents);
         } else {
-            caller.must_somewhere(Class::Read)?;
+            caller.require_anywhere(Class::Read)?;
         }
         let places = caller.permissions.places(Class::Read);
         query.places = (!places.everywhere).then(|| places.clone());

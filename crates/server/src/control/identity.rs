@@ -29,7 +29,7 @@ pub fn rejoin_until(ttl: Duration) -> std::result::Result<Millis, FieldError> {
 impl Control {
     /// Enrols, and ends the sessions of keys that lost their host by it.
     pub async fn enrol(&self, enrolment: Enrolment) -> Result<std::result::Result<(), EnrolRefusal>> {
-        self.to_end("enrolment", |control| async move {
+        self.run_to_completion("enrolment", |control| async move {
             let host = enrolment.host;
             let enrolled = control.inner.store.enrol(enrolment, clock::unix_millis()).await?;
             Ok(enrolled.map(|enrolled| {
@@ -82,7 +82,7 @@ impl Control {
         let open = self.inner.dispatch.lock().forget(&agent);
         let gone = |operation| (operation, Outcome::new(Code::AgentAbsent, format!("host {host} was removed"), false));
         let outcomes: Vec<_> = open.into_iter().map(gone).collect();
-        for batch in outcomes.chunks(super::record::BATCH_MAX) {
+        for batch in outcomes.chunks(super::outcomes::BATCH_MAX) {
             self.record(batch).await;
         }
         Ok(true)

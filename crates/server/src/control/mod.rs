@@ -8,19 +8,19 @@
 mod access;
 mod audit;
 mod budget;
-mod carried;
 mod dispatch;
 mod events;
 mod fleet;
 mod identity;
 mod job;
+mod outcomes;
 mod presence;
 mod processes;
-mod record;
 mod retention;
 mod rollout;
 mod sessions;
 mod submit;
+mod target_spec;
 mod tasks;
 mod types;
 
@@ -32,13 +32,13 @@ use parking_lot::Mutex;
 use proctor_model::{AgentId, Class, Code, HostKey, Namespace, OperationId, Outcome, ProcessKey, Snapshot, TaskId};
 use proctor_runtime::{TaskFailed, Tasks, clock};
 use proctor_store::{
-    App, Assignments, HostQuery, HostRecord, HostSite, Millis, Observation, SessionOpening, SessionRefusal, Store,
+    App, Assignments, HostLocation, HostQuery, HostRecord, Millis, Observation, SessionOpening, SessionRefusal, Store,
     StoreError,
 };
 use tokio::sync::{mpsc, oneshot};
 
-pub use access::{Missing, Standing};
-pub use audit::Deed;
+pub use access::{LiveCaller, Missing};
+pub use audit::AuditAction;
 pub(crate) use audit::audited_on;
 pub use budget::STRANGERS_MAX;
 pub use dispatch::Delivery;
@@ -46,16 +46,16 @@ pub use events::{NewWebhook, WEBHOOKS_MAX};
 pub use fleet::{SeenFleet, is_inside};
 pub use identity::{REJOIN_TTL_MAX, rejoin_until};
 pub use retention::{Retention, TASKS_KEPT_MIN};
-pub use sessions::{Greeting, Meeting, Session};
+pub use sessions::{ConnectionInfo, Greeting, Session};
 pub use submit::Planned;
 pub use types::{
-    Before, Caller, ControlError, GivenSpec, HostRef, IdempotencyKey, JobScope, Omitted, Origin, Proof, Rolling, Share,
-    SpecSource, Submission, SubmitOptions, Submitted, SubmittedItem, SubmittedTarget,
+    Before, Caller, ControlError, GivenSpec, HostRef, IdempotencyKey, JobScope, Omitted, Origin, PresentedCredentials,
+    Rolling, Share, SpecSource, Submission, SubmitOptions, Submitted, SubmittedItem, SubmittedTarget,
 };
 
 use dispatch::Dispatch;
+use outcomes::ReceivedOutcome;
 use presence::Presence;
-use record::Arrived;
 use sessions::Sessions;
 
 type Result<T> = std::result::Result<T, ControlError>;
@@ -75,11 +75,11 @@ struct Inner {
     store: Arc<dyn Store>,
     sessions: Sessions,
     dispatch: Mutex<Dispatch>,
-    outcomes: mpsc::Sender<Arrived>,
+    outcomes: mpsc::Sender<ReceivedOutcome>,
     rollouts: rollout::Rollouts,
     budgets: budget::Budgets,
     fleet: fleet::FleetCache,
-    bells: events::Bells,
+    bells: events::ChangeNotifiers,
     link_expires_at: OnceLock<i64>,
     presence: Presence,
     tasks: Tasks,
@@ -109,7 +109,7 @@ impl Control {
                 tasks: tasks.clone(),
                 link_expires_at: OnceLock::new(),
                 presence,
-                bells: events::Bells::new(tasks.shutdown()),
+                bells: events::ChangeNotifiers::new(tasks.shutdown()),
             }),
         };
         control.take_up(now).await?;
@@ -149,15 +149,15 @@ impl Control {
 
     /// None for a host that is not known, or that the caller may not read: the two look alike.
     pub async fn host(&self, caller: &Caller, host: &HostRef) -> Result<Option<HostRecord>> {
-        caller.must_somewhere(Class::Read)?;
+        caller.require_anywhere(Class::Read)?;
         let found = self.resolve(std::slice::from_ref(host)).await?.pop().flatten();
         let gone = self.gone_unwritten();
         let seen = |host: HostRecord| HostRecord { online: host.online && !gone.contains(&host.agent), ..host };
-        Ok(found.filter(|host| caller.may(Class::Read, host, None)).map(seen))
+        Ok(found.filter(|host| caller.is_allowed(Class::Read, host, None)).map(seen))
     }
 
     /// What was noticed when the agent connected; nothing of one that is not connected.
-    pub fn meeting(&self, agent: &AgentId) -> Meeting {
+    pub fn meeting(&self, agent: &AgentId) -> ConnectionInfo {
         self.inner.sessions.get(agent).map(|session| session.meeting()).unwrap_or_default()
     }
 
@@ -189,7 +189,7 @@ impl Control {
     ) -> Result<Vec<Option<HostRecord>>> {
         caller.must_read_some(hosts)?;
         let records = self.resolve(hosts).await?.into_iter();
-        Ok(records.map(|host| host.filter(|host| caller.may(Class::Read, &host.site, namespace))).collect())
+        Ok(records.map(|host| host.filter(|host| caller.is_allowed(Class::Read, &host.site, namespace))).collect())
     }
 
     /// As [`Self::readable_hosts`], only where they are.
@@ -198,10 +198,10 @@ impl Control {
         caller: &Caller,
         hosts: &[HostRef],
         namespace: Option<&Namespace>,
-    ) -> Result<Vec<Option<HostSite>>> {
+    ) -> Result<Vec<Option<HostLocation>>> {
         caller.must_read_some(hosts)?;
         let sites = self.sites(hosts).await?.into_iter();
-        Ok(sites.map(|site| site.filter(|site| caller.may(Class::Read, site, namespace))).collect())
+        Ok(sites.map(|site| site.filter(|site| caller.is_allowed(Class::Read, site, namespace))).collect())
     }
 
     /// The hosts that callers name, in order; None for one that has never enrolled.
@@ -213,7 +213,7 @@ impl Control {
     }
 
     /// As [`Self::resolve`], only where they are: much less to read, for thousands of hosts.
-    pub async fn sites(&self, hosts: &[HostRef]) -> Result<Vec<Option<HostSite>>> {
+    pub async fn sites(&self, hosts: &[HostRef]) -> Result<Vec<Option<HostLocation>>> {
         let (keys, agents) = parted(hosts);
         let by_key = self.inner.store.sites_by_key(&keys).await?;
         let by_agent = self.inner.store.sites_by_agent(&agents).await?;
@@ -225,7 +225,7 @@ impl Control {
     /// Opens a session and fences an older one. Refused are keys that do not serve the agent's host and
     /// old copies of its state. Where the caller goes away meanwhile, the session is closed again.
     pub async fn open_session(&self, greeting: Greeting) -> Result<std::result::Result<Arc<Session>, SessionRefusal>> {
-        let opened = self.to_end("session opening", |control| async move {
+        let opened = self.run_to_completion("session opening", |control| async move {
             let opened = control.open(greeting).await?;
             Ok(opened.map(|session| Opened { control, session: Some(session) }))
         });
@@ -271,7 +271,8 @@ impl Control {
             session.acknowledge([operation]); // final already: the agent may forget it
             return Ok(());
         };
-        let arrived = Arrived { operation, outcome, agent: session.agent().clone(), epoch: session.epoch(), key };
+        let arrived =
+            ReceivedOutcome { operation, outcome, agent: session.agent().clone(), epoch: session.epoch(), key };
         self.inner.outcomes.send(arrived).await.map_err(|_| ControlError::ShuttingDown)
     }
 
@@ -285,7 +286,7 @@ impl Control {
 
     /// Runs `work` to its end even if the caller goes away: what is in the store must also be known
     /// to the sessions.
-    async fn to_end<T, F, Fut>(&self, name: &'static str, work: F) -> Result<T>
+    async fn run_to_completion<T, F, Fut>(&self, name: &'static str, work: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(Self) -> Fut,

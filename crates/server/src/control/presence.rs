@@ -14,7 +14,7 @@ use proctor_runtime::{chain, clock};
 use proctor_store::{EndedSession, HostQuery, HostRecord, StoreError};
 
 use super::dispatch::RETURN_GRACE;
-use super::record::BATCH_MAX;
+use super::outcomes::BATCH_MAX;
 use super::{Caller, Control, Result, Session};
 
 /// After a write that failed.
@@ -122,7 +122,7 @@ impl Control {
 
     /// The matching hosts that the caller may see.
     pub async fn hosts(&self, caller: &Caller, query: HostQuery) -> Result<Vec<HostRecord>> {
-        caller.must_somewhere(Class::Read)?;
+        caller.require_anywhere(Class::Read)?;
         let places = Some(caller.permissions.places(Class::Read).clone());
         let gone = self.gone_unwritten();
         if gone.is_empty() {

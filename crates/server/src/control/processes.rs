@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use proctor_model::{AgentId, Class, Code, Namespace, Outcome, Pool, PoolId, ProcessKey};
 use proctor_runtime::clock;
 use proctor_store::{
-    HostQuery, HostRecord, HostSite, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered, Registration,
+    HostLocation, HostQuery, HostRecord, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered,
+    Registration,
 };
 
 use super::access::Spot;
-use super::audit::{Deed, TARGETS_NAMED_MAX, counted};
+use super::audit::{AuditAction, TARGETS_NAMED_MAX, counted};
 use super::types::Merged;
 use super::{Caller, Control, GivenSpec, HostRef, Result, never_enrolled};
 
@@ -30,7 +31,7 @@ impl Control {
         let identity = &given.spec.identity;
         let hash = given.spec.hash();
         let spec = format!("spec {} of user {} in {}", &hash.as_str()[..16], identity.user, identity.setup_path);
-        let deed = Deed::new("register", [Class::Register]);
+        let deed = AuditAction::new("register", [Class::Register]);
         let deed = deed.on(hosts.iter().map(|host| format!("{host} {key}: {spec}")));
         let carried = given.spec.clone();
         let refusal = |spot: &Spot<'_>, is_known: bool| {
@@ -56,7 +57,8 @@ impl Control {
     pub async fn unregister(&self, caller: &Caller, key: &ProcessKey, hosts: &[HostRef]) -> Result<Vec<Outcome>> {
         let key = key.clone();
         let namespace = key.namespace.clone();
-        let deed = Deed::new("unregister", [Class::Register]).on(hosts.iter().map(|host| format!("{host} {key}")));
+        let deed =
+            AuditAction::new("unregister", [Class::Register]).on(hosts.iter().map(|host| format!("{host} {key}")));
         let refusal =
             |spot: &Spot<'_>, _: bool| caller.refused(Class::Register, spot, std::slice::from_ref(&namespace));
         self.change(caller, deed, refusal, hosts, move |control, agents| async move {
@@ -85,7 +87,7 @@ impl Control {
             format!("{host} {}", pools.iter().map(pool).collect::<Vec<_>>().join("; "))
         });
         let named: Vec<String> = named.collect();
-        let deed = Deed::new("set_pools", [Class::Limits]).on(named);
+        let deed = AuditAction::new("set_pools", [Class::Limits]).on(named);
         let refusal = |spot: &Spot<'_>, _: bool| caller.refused(Class::Limits, spot, &namespaces);
         self.change(caller, deed, refusal, hosts, move |control, agents| async move {
             let answers = control.inner.store.set_pools(&agents, &pools, clock::unix_millis()).await?;
@@ -112,7 +114,7 @@ impl Control {
             format!("{host} {}/{id}: {was}", namespace.escaped())
         });
         let named: Vec<String> = named.collect();
-        let deed = Deed::new("delete_pool", [Class::Limits]).on(named);
+        let deed = AuditAction::new("delete_pool", [Class::Limits]).on(named);
         let refusal = |spot: &Spot<'_>, _: bool| caller.refused(Class::Limits, spot, &of);
         self.change(caller, deed, refusal, hosts, move |control, agents| async move {
             let answers = control.inner.store.delete_pool(&agents, &namespace, &id, clock::unix_millis()).await?;
@@ -135,7 +137,7 @@ impl Control {
         for PoolRecord { agent, pool, .. } in self.inner.store.pools(None, Some(&agents)).await? {
             by_agent.entry(agent).or_default().push(pool);
         }
-        let of = |site: Option<HostSite>| by_agent.get(&site?.agent).cloned();
+        let of = |site: Option<HostLocation>| by_agent.get(&site?.agent).cloned();
         let known = sites.into_iter().map(|site| of(site).unwrap_or_default());
         Ok(known.chain(std::iter::repeat_with(Vec::new)).take(hosts.len()).collect())
     }
@@ -144,7 +146,7 @@ impl Control {
     async fn change<F, Fut>(
         &self,
         caller: &Caller,
-        deed: Deed,
+        deed: AuditAction,
         refusal: impl Fn(&Spot<'_>, bool) -> Option<Outcome>,
         hosts: &[HostRef],
         work: F,
@@ -156,7 +158,7 @@ impl Control {
         let records = self.sites(hosts).await?;
         let spots = self.spots(hosts, &records).await?;
         let is_host = |spot: &&Spot<'_>| !matches!(spot.named, HostRef::Unusable(_));
-        let judge = |(host, spot): (&Option<HostSite>, &Spot<'_>)| {
+        let judge = |(host, spot): (&Option<HostLocation>, &Spot<'_>)| {
             Some(spot).filter(is_host).and_then(|spot| refusal(spot, host.is_some()))
         };
         let refusals: Vec<Option<Outcome>> = records.iter().zip(&spots).map(judge).collect();
@@ -177,10 +179,10 @@ impl Control {
             _ => format!("{}; {forbidden} forbidden", counted(rows)),
         };
         let class = deed.classes.iter().next().unwrap_or(Class::Register);
-        let answers = if agents.is_empty() && (forbidden > 0 || caller.must_somewhere(class).is_err()) {
+        let answers = if agents.is_empty() && (forbidden > 0 || caller.require_anywhere(class).is_err()) {
             // Nothing is changed, so nothing begins: the rows say why.
             let forbidden = caller.missing(class, hosts.iter().map(ToString::to_string));
-            let _ = self.permitted(caller, &deed, Err(forbidden)).await;
+            let _ = self.audit_refusal(caller, &deed, Err(forbidden)).await;
             Vec::new()
         } else {
             self.audited(caller, deed, move |control| work(control, agents), told).await?
@@ -207,7 +209,7 @@ impl Control {
             let agents: Vec<AgentId> = records.into_iter().flatten().map(|host| host.agent).collect();
             return Ok(self.inner.store.pools(namespace, Some(&agents)).await?);
         }
-        caller.must_somewhere(Class::Read)?;
+        caller.require_anywhere(Class::Read)?;
         let records = self.inner.store.pools(namespace, None).await?;
         if caller.permissions.allows_everywhere(Class::Read) {
             return Ok(records);
@@ -216,7 +218,7 @@ impl Control {
         let by_agent: HashMap<&AgentId, &HostRecord> = hosts.iter().map(|host| (&host.agent, host)).collect();
         let is_visible = |record: &PoolRecord| {
             let host = by_agent.get(&record.agent);
-            host.is_some_and(|host| caller.may(Class::Read, host, Some(&record.pool.namespace)))
+            host.is_some_and(|host| caller.is_allowed(Class::Read, host, Some(&record.pool.namespace)))
         };
         Ok(records.into_iter().filter(is_visible).collect())
     }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 /// What was noticed when the agent connected, or since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Meeting {
+pub struct ConnectionInfo {
     /// By how much its clock went before ours; None where it did not tell its time.
     pub clock_ahead_ms: Option<i64>,
     /// When its certificate ends, in Unix seconds.
@@ -49,7 +49,7 @@ pub struct Session {
     settled: AtomicBool,
     /// Why it was ended from here; nothing where a newer session took over.
     dismissal: Mutex<Option<String>>,
-    meeting: Mutex<Meeting>,
+    meeting: Mutex<ConnectionInfo>,
     heard: Mutex<Instant>,
     wake: Notify,
     fenced: CancellationToken,
@@ -127,7 +127,7 @@ impl Session {
         self.dismissal.lock().clone()
     }
 
-    pub fn met(&self, meeting: Meeting) {
+    pub fn set_connection_info(&self, meeting: ConnectionInfo) {
         *self.meeting.lock() = meeting;
     }
 
@@ -136,7 +136,7 @@ impl Session {
         self.meeting.lock().certificate_expires_at = Some(certificate_expires_at);
     }
 
-    pub(super) fn meeting(&self) -> Meeting {
+    pub(super) fn meeting(&self) -> ConnectionInfo {
         *self.meeting.lock()
     }
 

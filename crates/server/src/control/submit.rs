@@ -9,13 +9,13 @@ use proctor_model::{
 };
 use proctor_runtime::clock;
 use proctor_store::{
-    AuditPhase, CreatedTask, HostSite, Idempotency, Millis, NewTask, OpenTarget, ProcessQuery, Target, TaskItem,
+    AuditPhase, CreatedTask, HostLocation, Idempotency, Millis, NewTask, OpenTarget, ProcessQuery, Target, TaskItem,
 };
 use uuid::Uuid;
 
 use super::access::Spot;
-use super::audit::Deed;
-use super::carried::{Carried, Origin, Specs};
+use super::audit::AuditAction;
+use super::target_spec::{Origin, Specs, TargetSpec};
 use super::{
     Caller, Control, ControlError, HostRef, IdempotencyKey, Result, SpecSource, Submission, Submitted, SubmittedItem,
     never_enrolled,
@@ -71,7 +71,7 @@ impl Control {
     /// Makes the task durable, then sends its targets on their way. The id that is returned is
     /// readable from now on, whatever happens.
     pub async fn submit(&self, submission: Submission) -> Result<Submitted> {
-        self.to_end("submit", |control| async move { control.submit_to_end(submission).await }).await
+        self.run_to_completion("submit", |control| async move { control.submit_to_end(submission).await }).await
     }
 
     /// The task that an earlier submission of the caller made under this key, if it asked for the same.
@@ -112,10 +112,10 @@ impl Control {
         for item in items {
             self.draft_item(&mut draft, &caller, item).await?;
         }
-        self.permitted(&caller, &draft.deed(), draft.is_kept(&caller)).await?;
+        self.audit_refusal(&caller, &draft.deed(), draft.is_kept(&caller)).await?;
         if let Some(scope) = options.scope {
             let check = self.check_job(&caller, scope, &draft).await;
-            self.permitted(&caller, &draft.deed(), check).await?;
+            self.audit_refusal(&caller, &draft.deed(), check).await?;
         }
         self.inner.budgets.take_strangers(&caller, draft.strangers, Instant::now())?;
         let audit = match draft.only_status() {
@@ -179,7 +179,7 @@ impl Control {
         let mut indexes: HashMap<(bool, Origin, Option<*const Spec>), u32> = HashMap::new();
         for (index, ((target, host), spot)) in targets.into_iter().zip(hosts).zip(&spots).enumerate() {
             let agent = host.as_ref().map(|host| &host.agent);
-            let mut carried = specs.as_ref().map_or_else(Carried::nothing, |specs| specs.of(index, agent));
+            let mut carried = specs.as_ref().map_or_else(TargetSpec::nothing, |specs| specs.of(index, agent));
             let needed = kind.map(|kind| carried.required(kind)).unwrap_or_default();
             draft.classes.extend(needed.iter());
             let refused = match &host {
@@ -189,7 +189,7 @@ impl Control {
             draft.placed.extend(host.as_ref().and_then(|host| Some((host.business?, host.key))));
             let is_refused = refused.is_some();
             if let Some(Outcome { message, .. }) = &refused {
-                let class = caller.lacks(needed, spot, &key.namespace).unwrap_or(Class::Register);
+                let class = caller.first_missing(needed, spot, &key.namespace).unwrap_or(Class::Register);
                 draft.forbidden.push(Forbidden { class, host: spot.named.to_string(), message: message.clone() });
                 carried.spec = None;
             }
@@ -232,11 +232,11 @@ impl Control {
         key: &ProcessKey,
         kind: OperationKind,
         source: &'a SpecSource,
-        hosts: &[Option<HostSite>],
+        hosts: &[Option<HostLocation>],
         spots: &[Spot<'_>],
     ) -> Result<Specs<'a>> {
         let known = || hosts.iter().zip(spots).filter(|(host, _)| host.is_some());
-        let may_register = || known().all(|(_, spot)| caller.may_register_any(spot, &key.namespace));
+        let may_register = || known().all(|(_, spot)| caller.may_register_unbounded(spot, &key.namespace));
         let registered = match source {
             SpecSource::Given(given) if kind != OperationKind::Status && !given.omitted.any() && may_register() => None,
             SpecSource::Given(_) | SpecSource::Registered | SpecSource::Again(_) => {
@@ -249,7 +249,7 @@ impl Control {
     async fn registered_specs(
         &self,
         key: &ProcessKey,
-        hosts: &[Option<HostSite>],
+        hosts: &[Option<HostLocation>],
     ) -> Result<HashMap<AgentId, Arc<Spec>>> {
         self.specs_on(key, hosts.iter().flatten().map(|host| host.agent.clone()).collect()).await
     }
@@ -276,8 +276,14 @@ impl Caller {
 }
 
 /// The row of a target on which the caller lacks a class, or may register but not this spec.
-fn refusal(caller: &Caller, needed: Classes, spot: &Spot<'_>, key: &ProcessKey, carried: &Carried) -> Option<Outcome> {
-    let Some(class) = caller.lacks(needed, spot, &key.namespace) else {
+fn refusal(
+    caller: &Caller,
+    needed: Classes,
+    spot: &Spot<'_>,
+    key: &ProcessKey,
+    carried: &TargetSpec,
+) -> Option<Outcome> {
+    let Some(class) = caller.first_missing(needed, spot, &key.namespace) else {
         let spec = carried.spec.as_ref().filter(|_| needed.contains(Class::Register))?;
         return caller.out_of_bounds(spot, &key.namespace, spec);
     };
@@ -300,11 +306,11 @@ fn unknown_refusal(caller: &Caller, kind: OperationKind, spot: &Spot<'_>, key: &
     if matches!(spot.named, HostRef::Unusable(_)) {
         return None;
     }
-    let class = caller.lacks(Carried::nothing().required(kind), spot, &key.namespace)?;
+    let class = caller.first_missing(TargetSpec::nothing().required(kind), spot, &key.namespace)?;
     Some(caller.refusal(class, spot, &key.namespace))
 }
 
-fn task_item(key: &ProcessKey, kind: Option<OperationKind>, carried: Carried) -> TaskItem {
+fn task_item(key: &ProcessKey, kind: Option<OperationKind>, carried: TargetSpec) -> TaskItem {
     let needed = match (&carried.spec, kind) {
         (Some(spec), Some(kind)) => kind.time_needed(spec),
         (None, _) | (_, None) => Duration::ZERO,
@@ -317,7 +323,7 @@ fn task_item(key: &ProcessKey, kind: Option<OperationKind>, carried: Carried) ->
 
 /// A status query of what is not registered, or an operation that is none. Other operations take a right to change
 /// something, and are audited.
-fn reaches_nothing(kind: Option<OperationKind>, host: Option<&HostSite>, carried: &Carried) -> bool {
+fn reaches_nothing(kind: Option<OperationKind>, host: Option<&HostLocation>, carried: &TargetSpec) -> bool {
     match kind {
         None => true,
         Some(OperationKind::Status) => host.is_none() || carried.origin == Origin::Call || carried.spec.is_none(),
@@ -330,8 +336,8 @@ fn known_outcome(
     key: &ProcessKey,
     kind: Option<OperationKind>,
     named: &HostRef,
-    host: Option<&HostSite>,
-    carried: &Carried,
+    host: Option<&HostLocation>,
+    carried: &TargetSpec,
 ) -> Option<Outcome> {
     let Some(kind) = kind else {
         let message = "op_type must be one of 0, 1, 2, 3, 4, 7, 8, 9";
@@ -355,8 +361,8 @@ impl Draft {
     /// callers who may do nothing at all, nor with more refused targets than [`REFUSED_MAX`].
     fn is_kept(&self, caller: &Caller) -> Result<()> {
         let class = self.classes.first().copied().unwrap_or(Class::Operate);
-        if !caller.may_anything() {
-            return caller.must_somewhere(class);
+        if !caller.has_any_permission() {
+            return caller.require_anywhere(class);
         }
         let refused = self.outcomes.iter().filter(|(_, outcome)| outcome.code == Code::Forbidden).count();
         if refused == self.targets.len() && refused > REFUSED_MAX {
@@ -366,7 +372,7 @@ impl Draft {
     }
 
     /// The target of the process on this host that is there already.
-    fn earlier(&self, key: &ProcessKey, host: Option<&HostSite>) -> Option<usize> {
+    fn earlier(&self, key: &ProcessKey, host: Option<&HostLocation>) -> Option<usize> {
         self.taken.get(&(key.clone(), host?.agent.clone())).copied()
     }
 
@@ -386,13 +392,13 @@ impl Draft {
     }
 
     /// What the audit says of a status query that was refused on some of its targets.
-    fn refused_deed(&self) -> Deed {
+    fn refused_deed(&self) -> AuditAction {
         let named = self.forbidden.iter().map(|forbidden| &forbidden.host);
-        Deed::new("status", self.classes.iter().copied()).on(named)
+        AuditAction::new("status", self.classes.iter().copied()).on(named)
     }
 
     /// What the audit says of it.
-    fn deed(&self) -> Deed {
+    fn deed(&self) -> AuditAction {
         let kinds: BTreeSet<&str> = self.items.iter().filter_map(|item| Some(item.kind?.as_str())).collect();
         let action = match kinds.first() {
             Some(kind) if kinds.len() == 1 => kind,
@@ -402,7 +408,7 @@ impl Draft {
             let host = target.host.map_or_else(|| target.row_key.clone(), |host| host.to_string());
             format!("{host} {}", self.items[target.item as usize].key)
         });
-        Deed::new(action, self.classes.iter().copied()).on(named)
+        AuditAction::new(action, self.classes.iter().copied()).on(named)
     }
 
     fn open_targets(&self, task: TaskId, created_at: Millis) -> Vec<OpenTarget> {

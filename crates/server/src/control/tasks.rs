@@ -12,8 +12,8 @@ use proctor_model::{
 };
 use proctor_store::{TargetQuery, TargetRow, TargetView, TaskQuery, TaskSummary, TaskView};
 
-use super::audit::Deed;
-use super::carried::Carried;
+use super::audit::AuditAction;
+use super::target_spec::TargetSpec;
 use super::{
     Before, Caller, Control, ControlError, HostRef, JobScope, Result, SpecSource, Submission, SubmitOptions, Submitted,
     SubmittedItem, SubmittedTarget,
@@ -22,7 +22,7 @@ use super::{
 impl Control {
     pub async fn task(&self, caller: &Caller, id: TaskId) -> Result<Option<TaskView>> {
         let Some(task) = self.inner.store.task(id).await? else { return caller.unknown_task(Class::Read, id) };
-        caller.must_own_or(Class::Read, id, &task.owners)?;
+        caller.require_owner_or(Class::Read, id, &task.owners)?;
         Ok(Some(task))
     }
 
@@ -30,7 +30,7 @@ impl Control {
         let Some(task) = self.inner.store.task_summary(id).await? else {
             return caller.unknown_task(Class::Read, id);
         };
-        caller.must_own_or(Class::Read, id, &task.owners)?;
+        caller.require_owner_or(Class::Read, id, &task.owners)?;
         Ok(Some(task))
     }
 
@@ -61,8 +61,8 @@ impl Control {
 
     /// Ends what has not begun, and has agents give up what has. Whether the task was still open.
     pub async fn cancel(&self, caller: &Caller, task: TaskId) -> Result<bool> {
-        let deed = Deed::new("cancel_task", [Class::Operate]).on([task]);
-        self.must_steer(caller, &deed, task).await?;
+        let deed = AuditAction::new("cancel_task", [Class::Operate]).on([task]);
+        self.require_task_control(caller, &deed, task).await?;
         let work = move |control: Self| async move {
             control.cancel_now(task, "the task was cancelled before this target's turn came").await
         };
@@ -71,31 +71,31 @@ impl Control {
 
     /// Whoever made a task may steer it, and whoever may operate everything; either needs what its open
     /// targets take, now.
-    async fn must_steer(&self, caller: &Caller, deed: &Deed, task: TaskId) -> Result<()> {
+    async fn require_task_control(&self, caller: &Caller, deed: &AuditAction, task: TaskId) -> Result<()> {
         let Some(view) = self.inner.store.task(task).await? else {
             caller.unknown_task::<()>(Class::Operate, task)?;
             return Err(ControlError::UnknownTask(task));
         };
-        let mut check = caller.must_own_or(Class::Operate, task, &view.owners);
+        let mut check = caller.require_owner_or(Class::Operate, task, &view.owners);
         if check.is_ok() {
-            check = self.must_on_open(caller, &view).await;
+            check = self.require_on_open_targets(caller, &view).await;
         }
-        self.permitted(caller, deed, check).await
+        self.audit_refusal(caller, deed, check).await
     }
 
-    async fn must_on_open(&self, caller: &Caller, task: &TaskView) -> Result<()> {
+    async fn require_on_open_targets(&self, caller: &Caller, task: &TaskView) -> Result<()> {
         let mut by_need: BTreeMap<(Class, &Namespace), Vec<AgentId>> = BTreeMap::new();
         for TargetView { target, .. } in task.targets.iter().filter(|view| view.outcome.is_none()) {
             let item = task.items.get(target.item as usize);
             let Some((item, agent)) = item.zip(target.agent.as_ref()) else { continue };
             let Some(kind) = item.kind else { continue };
-            for class in Carried::kept(item.spec.clone(), item.carried).required(kind).iter() {
+            for class in TargetSpec::kept(item.spec.clone(), item.carried).required(kind).iter() {
                 by_need.entry((class, &item.key.namespace)).or_default().push(agent.clone());
             }
         }
         for ((class, namespace), agents) in by_need {
             let sites = self.inner.store.sites_by_agent(&agents).await?;
-            caller.must_on(class, sites.iter().flatten(), Some(namespace))?;
+            caller.require_on(class, sites.iter().flatten(), Some(namespace))?;
         }
         Ok(())
     }
@@ -120,8 +120,8 @@ impl Control {
 
     /// Lets a rolling task go on after its canary.
     pub async fn resume(&self, caller: &Caller, task: TaskId) -> Result<()> {
-        let deed = Deed::new("resume_task", [Class::Operate]).on([task]);
-        self.must_steer(caller, &deed, task).await?;
+        let deed = AuditAction::new("resume_task", [Class::Operate]).on([task]);
+        self.require_task_control(caller, &deed, task).await?;
         let work = move |control: Self| async move {
             match control.resume_rollout(task).await? {
                 true => Ok(()),
@@ -140,9 +140,9 @@ impl Control {
             is_visible.or_else(|_| caller.unknown_task(Class::Read, id))?;
             return Err(ControlError::UnknownTask(id));
         };
-        let is_theirs = |class| caller.must_own_or(class, id, &task.owners);
+        let is_theirs = |class| caller.require_owner_or(class, id, &task.owners);
         let check = is_theirs(Class::Operate).or_else(|_| is_theirs(Class::Read));
-        self.permitted(caller, &Deed::new("retry_task", [Class::Operate]).on([id]), check).await?;
+        self.audit_refusal(caller, &AuditAction::new("retry_task", [Class::Operate]).on([id]), check).await?;
         let problem = |problem| ControlError::TaskState { task: id, problem };
         if task.targets.iter().any(|target| target.outcome.is_none()) {
             return Err(problem("is not over: wait for its end, or cancel it"));
@@ -183,11 +183,11 @@ fn failed_items(task: TaskView) -> Vec<SubmittedItem> {
 impl Caller {
     /// A task that is not there looks like somebody else's to who may not see those.
     fn unknown_task<T>(&self, class: Class, task: TaskId) -> Result<Option<T>> {
-        self.must_own_or(class, task, &[]).map(|()| None)
+        self.require_owner_or(class, task, &[]).map(|()| None)
     }
 
     /// A task of the caller's, or any where the class is allowed everywhere.
-    fn must_own_or(&self, class: Class, task: TaskId, owners: &[Subject]) -> Result<()> {
+    fn require_owner_or(&self, class: Class, task: TaskId, owners: &[Subject]) -> Result<()> {
         let is_own = owners.iter().any(|owner| match owner {
             Subject::App(code) => *code == self.app,
             Subject::User(_) => self.subjects.contains(owner),

@@ -19,21 +19,21 @@ pub struct Caller {
     pub user: String,
     /// Those of the two that were proved: the permissions are theirs.
     pub subjects: Vec<Subject>,
-    pub proof: Proof,
+    pub proof: PresentedCredentials,
     pub permissions: Arc<Permissions>,
     pub origin: Origin,
 }
 
 /// What a caller showed that can be taken back. Whatever lasts longer than a call looks it up again.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Proof {
+pub struct PresentedCredentials {
     /// The hash of the app's secret.
     pub app_secret: Option<String>,
     /// The id of the user's token.
     pub user_token: Option<String>,
 }
 
-impl std::fmt::Debug for Proof {
+impl std::fmt::Debug for PresentedCredentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Proof").field("user_token", &self.user_token).finish_non_exhaustive()
     }
@@ -46,7 +46,7 @@ impl Caller {
             app: name.to_owned(),
             user: name.to_owned(),
             subjects: Vec::new(),
-            proof: Proof::default(),
+            proof: PresentedCredentials::default(),
             permissions: Arc::new(Permissions::everything()),
             origin: Origin::default(),
         }

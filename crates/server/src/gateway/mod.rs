@@ -5,7 +5,7 @@
 //! let go, and one on a slow link is not. Absent: what operations mean; the session only carries them.
 
 mod enrol;
-mod greetings;
+mod handshakes;
 mod session;
 
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::ServerError;
 use crate::control::Control;
-use greetings::Greetings;
+use handshakes::Handshakes;
 
 const AUTHORITY: &str = "authority";
 /// For the handshake and the greeting; for the first word of it.
@@ -47,7 +47,7 @@ fn now() -> jiff::Timestamp {
 struct Gateway {
     control: Control,
     authority: Authority,
-    greetings: Arc<Greetings>,
+    greetings: Arc<Handshakes>,
     strangers: enrol::Strangers,
     /// Agents whose session could not be opened: with a full store, all of them come again and again.
     unopened: enrol::Strangers,

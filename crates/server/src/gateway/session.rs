@@ -15,7 +15,7 @@ use tokio_util::codec::Framed;
 
 use super::enrol::CERTIFICATE_LIFETIME;
 use super::{Connection, Gateway, now};
-use crate::control::{Control, ControlError, Greeting, Meeting, Session};
+use crate::control::{ConnectionInfo, Control, ControlError, Greeting, Session};
 
 const BEAT: Duration = Duration::from_secs(5);
 /// While a frame is on its way. Longer than a beat, so that no timer fires where whole frames come.
@@ -165,7 +165,7 @@ async fn hello(receiver: &mut Receiver, presented: Presented, control: &Control)
         return Err(Ended::Cloned);
     }
     let session = control.open_session(greeting).await??;
-    session.met(Meeting { clock_ahead_ms, certificate_expires_at: expires_at });
+    session.set_connection_info(ConnectionInfo { clock_ahead_ms, certificate_expires_at: expires_at });
     Ok(session)
 }
 

@@ -7,8 +7,8 @@
 //! requests a second. Redirects are not followed: what is signed for one receiver is not for another.
 //! Absent: receivers' answers beyond their status, and any change of the events themselves.
 
+mod address_filter;
 mod message;
-mod reach;
 mod sealed;
 mod url;
 
@@ -26,8 +26,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::control::{Control, ControlError};
+pub use address_filter::AddressFilter;
 use message::Message;
-pub use reach::Reach;
 pub(crate) use sealed::seal;
 pub use url::WebhookUrl;
 
@@ -53,7 +53,7 @@ const UNWRITTEN_MAX: u64 = 1000;
 const RECONCILE_PERIOD: Duration = Duration::from_secs(60);
 
 /// Starts the forwarder, which ends with `tasks`.
-pub fn start(control: &Control, reach: Reach, tasks: &Tasks) {
+pub fn start(control: &Control, reach: AddressFilter, tasks: &Tasks) {
     let forwarder = Forwarder { control: control.clone(), reach, tasks: tasks.clone(), running: HashMap::new() };
     tasks.spawn_critical("webhook forwarder", forwarder.run());
 }
@@ -61,7 +61,7 @@ pub fn start(control: &Control, reach: Reach, tasks: &Tasks) {
 /// Keeps one sender for each webhook that there is.
 struct Forwarder {
     control: Control,
-    reach: Reach,
+    reach: AddressFilter,
     tasks: Tasks,
     running: HashMap<Uuid, CancellationToken>,
 }
@@ -71,7 +71,7 @@ impl Forwarder {
         if let Err(error) = sealed::seal_old(self.control.store().as_ref()).await {
             tracing::warn!(%error, "webhook secrets of an older version not sealed yet");
         }
-        let mut changed = self.control.webhooks_bell();
+        let mut changed = self.control.webhook_changes();
         loop {
             changed.mark_unchanged();
             match self.control.webhooks().await {
@@ -155,7 +155,7 @@ struct Sender {
 }
 
 impl Sender {
-    fn new(control: Control, webhook: Webhook, reach: Reach) -> Result<Self, SendError> {
+    fn new(control: Control, webhook: Webhook, reach: AddressFilter) -> Result<Self, SendError> {
         let url: WebhookUrl = webhook.url.parse()?;
         reach.check(&url)?;
         let mut builder = reqwest::Client::builder()
@@ -176,7 +176,7 @@ impl Sender {
 
     async fn run(mut self) {
         let mut backoff = Backoff::new(RETRY_FLOOR, RETRY_CEILING);
-        let mut rung = self.control.events_bell();
+        let mut rung = self.control.event_changes();
         loop {
             self.pace.tick().await;
             rung.mark_unchanged();

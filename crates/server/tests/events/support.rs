@@ -120,8 +120,8 @@ impl Drop for World {
 }
 
 /// Receivers of tests are on this machine.
-fn loopback() -> webhooks::Reach {
-    webhooks::Reach::new("127.0.0.0/8".parse().unwrap())
+fn loopback() -> webhooks::AddressFilter {
+    webhooks::AddressFilter::new("127.0.0.0/8".parse().unwrap())
 }
 
 async fn start(store: &Arc<dyn Store>) -> (Control, Tasks) {

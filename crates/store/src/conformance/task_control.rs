@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::tasks::{failed, id, operation, read, task};
 use super::{agent, enrol, prune};
 use crate::{
-    App, CreatedTask, EndedTarget, Idempotency, NewTask, ProcessQuery, Prune, Rollout, RolloutState, RolloutStep,
+    App, CreatedTask, FinishedTarget, Idempotency, NewTask, ProcessQuery, Prune, Rollout, RolloutState, RolloutStep,
     Store, TaskQuery, User,
 };
 
@@ -243,7 +243,7 @@ pub async fn what_was_judged_is_kept_and_the_first_verdict_counts(store: Arc<dyn
     }
 
     let open = store.open_rollouts().await.unwrap().remove(0);
-    let ended = |is_success, healthy| EndedTarget { is_success, recorded_at: 6, healthy };
+    let ended = |is_success, healthy| FinishedTarget { is_success, recorded_at: 6, healthy };
     let expected = [ended(true, Some(true)), ended(true, Some(false)), ended(true, None), ended(false, None)];
     assert_eq!(open.ended, (0..).zip(expected).collect());
     assert_eq!((open.task, open.age, open.cancelled_at, open.total), (id(1), std::time::Duration::ZERO, None, 4));

@@ -6,7 +6,7 @@ use proctor_model::{OperationKind, Outcome, Subject, TaskId};
 
 use super::key;
 use super::tasks::{failed, id, operation, target, task};
-use crate::{Store, TargetQuery, TaskItem, TaskQuery, TaskSummary, WhichTargets};
+use crate::{Store, TargetFilter, TargetQuery, TaskItem, TaskQuery, TaskSummary};
 
 async fn summary(store: &dyn Store, number: u128) -> TaskSummary {
     store.task_summary(id(number)).await.unwrap().unwrap()
@@ -16,7 +16,7 @@ async fn listed(store: &dyn Store, query: &TaskQuery) -> Vec<TaskId> {
     store.tasks(query).await.unwrap().into_iter().map(|task| task.id).collect()
 }
 
-async fn indexes(store: &dyn Store, which: WhichTargets, after: Option<u32>, limit: u32) -> Vec<u32> {
+async fn indexes(store: &dyn Store, which: TargetFilter, after: Option<u32>, limit: u32) -> Vec<u32> {
     let query = TargetQuery { after, limit, which };
     store.task_targets(id(1), &query).await.unwrap().into_iter().map(|row| row.index).collect()
 }
@@ -108,7 +108,7 @@ pub async fn a_row_of_a_page_is_the_target_with_its_item_and_outcome(store: Arc<
     store.create_task(new).await.unwrap();
     store.record_outcomes(&[(operation(1, 2400), failed("why"))], 8).await.unwrap();
 
-    let query = TargetQuery { after: Some(2398), limit: 2, which: WhichTargets::All };
+    let query = TargetQuery { after: Some(2398), limit: 2, which: TargetFilter::All };
     let rows = store.task_targets(id(1), &query).await.unwrap();
 
     assert_eq!((rows[0].index, &rows[0].target, &rows[0].outcome), (2399, &target(0, 2399), &None));
@@ -125,7 +125,7 @@ pub async fn targets_are_paged_by_what_became_of_them(store: Arc<dyn Store>) {
         .collect();
     store.record_outcomes(&outcomes, 8).await.unwrap();
 
-    for (which, rest) in [(WhichTargets::Pending, 0), (WhichTargets::Failed, 1), (WhichTargets::Succeeded, 2)] {
+    for (which, rest) in [(TargetFilter::Pending, 0), (TargetFilter::Failed, 1), (TargetFilter::Succeeded, 2)] {
         let expected: Vec<u32> = (0..3000).filter(|index| index % 3 == rest).collect();
         let mut found = Vec::new();
         loop {
@@ -138,17 +138,17 @@ pub async fn targets_are_paged_by_what_became_of_them(store: Arc<dyn Store>) {
         }
         assert_eq!(found, expected, "{which:?}");
     }
-    assert_eq!(indexes(&*store, WhichTargets::All, Some(2997), 9).await, [2998, 2999]);
-    assert_eq!(indexes(&*store, WhichTargets::All, None, u32::MAX).await.len(), 3000);
+    assert_eq!(indexes(&*store, TargetFilter::All, Some(2997), 9).await, [2998, 2999]);
+    assert_eq!(indexes(&*store, TargetFilter::All, None, u32::MAX).await.len(), 3000);
 }
 
 pub async fn there_is_no_target_behind_the_last_and_none_of_an_unknown_task(store: Arc<dyn Store>) {
-    for which in [WhichTargets::All, WhichTargets::Pending, WhichTargets::Failed, WhichTargets::Succeeded] {
+    for which in [TargetFilter::All, TargetFilter::Pending, TargetFilter::Failed, TargetFilter::Succeeded] {
         assert!(indexes(&*store, which, None, 9).await.is_empty(), "{which:?}");
     }
     store.create_task(task(1, 5, 2)).await.unwrap();
 
-    for which in [WhichTargets::All, WhichTargets::Pending, WhichTargets::Failed, WhichTargets::Succeeded] {
+    for which in [TargetFilter::All, TargetFilter::Pending, TargetFilter::Failed, TargetFilter::Succeeded] {
         for after in [1, 2, u32::MAX] {
             assert!(indexes(&*store, which, Some(after), 9).await.is_empty(), "{which:?} {after}");
         }

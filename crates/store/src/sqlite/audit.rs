@@ -4,8 +4,8 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::column::{counter, from_json, parsed, signed, to_json};
 use super::failure::{Failure, Tried};
-use super::narrowed::Narrowed;
 use super::retention;
+use super::where_clause::WhereClause;
 use crate::audit::{AuditDraft, AuditEntry, AuditQuery};
 use crate::{AuditAnchor, Millis};
 
@@ -55,7 +55,7 @@ fn insert(connection: &Connection, entry: &AuditEntry) -> Tried<()> {
 }
 
 pub(super) fn list(connection: &Connection, query: &AuditQuery) -> Tried<Vec<AuditEntry>> {
-    let mut narrowed = Narrowed::default();
+    let mut narrowed = WhereClause::default();
     narrowed.by("seq > ?", signed(query.after));
     narrowed.by_some("app = ?", query.app.clone());
     narrowed.by_some("user = ?", query.user.clone());

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::column::{counter, from_json, host_and_agent, signed, to_json};
 use super::failure::{Failure, Tried};
-use super::narrowed::Narrowed;
+use super::where_clause::WhereClause;
 use crate::{EventPage, EventQuery, Millis, StoredEvent};
 
 pub(super) fn append(
@@ -86,7 +86,7 @@ fn insert(connection: &Connection, host: &HostKey, agent: &AgentId, event: &Even
 
 pub(super) fn list(connection: &Connection, query: &EventQuery) -> Tried<EventPage> {
     let newest = newest(connection)?;
-    let mut narrowed = Narrowed::default();
+    let mut narrowed = WhereClause::default();
     narrowed.by("id > ?", signed(query.after.unwrap_or(0)));
     narrowed.by_some("namespace = ?", query.namespace.as_ref().map(|namespace| namespace.as_str().to_owned()));
     narrowed.by_some("name = ?", query.name.as_ref().map(|name| name.as_str().to_owned()));
@@ -118,7 +118,7 @@ fn newest(connection: &Connection) -> Tried<u64> {
 }
 
 /// At most `limit`, in the order of their ids.
-fn read(narrowed: Narrowed, connection: &Connection, order: &str, limit: u32) -> Tried<Vec<StoredEvent>> {
+fn read(narrowed: WhereClause, connection: &Connection, order: &str, limit: u32) -> Tried<Vec<StoredEvent>> {
     let sql = format!(
         "SELECT id, cloud, supplier, ip, agent, event, stored_at FROM event WHERE {} ORDER BY id {order} LIMIT ?",
         narrowed.conditions()

@@ -9,8 +9,8 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::column::{alias, counter, exact, from_json, host_key, parsed, signed, to_json};
 use super::events;
 use super::failure::{Failure, Tried};
-use super::narrowed::Narrowed;
-use crate::{EndedSession, HostQuery, HostRecord, HostSite, Millis};
+use super::where_clause::WhereClause;
+use crate::{EndedSession, HostLocation, HostQuery, HostRecord, Millis};
 
 /// The columns that [`site`] reads, and then those that [`host_record`] reads.
 macro_rules! select {
@@ -31,7 +31,7 @@ macro_rules! select {
 }
 
 pub(super) fn list(connection: &Connection, query: &HostQuery) -> Tried<Vec<HostRecord>> {
-    let mut narrowed = Narrowed::default();
+    let mut narrowed = WhereClause::default();
     narrowed.by_fact("agent IS NOT NULL");
     narrowed.by_some("cloud = ?", query.cloud);
     narrowed.by_some("business = ?", query.business.map(exact).transpose()?);
@@ -53,7 +53,7 @@ pub(super) fn by_key(connection: &Connection, keys: &[HostKey]) -> Tried<Vec<Opt
     each_by_key(connection, SQL, keys, host_record)
 }
 
-pub(super) fn sites_by_key(connection: &Connection, keys: &[HostKey]) -> Tried<Vec<Option<HostSite>>> {
+pub(super) fn sites_by_key(connection: &Connection, keys: &[HostKey]) -> Tried<Vec<Option<HostLocation>>> {
     const SQL: &str = select!(site, "cloud = ?1 AND ip = ?2 AND agent IS NOT NULL");
     if keys.len() < whole_from(connection)? {
         return each_by_key(connection, SQL, keys, site);
@@ -75,7 +75,7 @@ pub(super) fn by_agent(connection: &Connection, agents: &[AgentId]) -> Tried<Vec
     each_by_agent(connection, SQL, agents, host_record)
 }
 
-pub(super) fn sites_by_agent(connection: &Connection, agents: &[AgentId]) -> Tried<Vec<Option<HostSite>>> {
+pub(super) fn sites_by_agent(connection: &Connection, agents: &[AgentId]) -> Tried<Vec<Option<HostLocation>>> {
     const SQL: [&str; 2] = [select!(site, "agent = ?1"), select!(site, "alias = ?1 AND agent IS NOT NULL")];
     if agents.len() < whole_from(connection)? {
         return each_by_agent(connection, SQL, agents, site);
@@ -168,13 +168,13 @@ fn each_by_agent<T>(
 }
 
 /// From six columns: cloud, supplier, ip, agent, business, alias.
-pub(super) fn site(row: &Row<'_>) -> Tried<HostSite> {
+pub(super) fn site(row: &Row<'_>) -> Tried<HostLocation> {
     site_at(row, host_key(row, 0)?)
 }
 
-fn site_at(row: &Row<'_>, key: HostKey) -> Tried<HostSite> {
+fn site_at(row: &Row<'_>, key: HostKey) -> Tried<HostLocation> {
     let business: Option<i64> = row.get(4)?;
-    Ok(HostSite {
+    Ok(HostLocation {
         key,
         agent: parsed(row, 3, "agent id")?,
         alias: alias(row, 5)?,

@@ -18,7 +18,6 @@ mod fleet;
 mod health;
 mod hosts;
 mod identity;
-mod narrowed;
 mod nonces;
 mod outcomes;
 mod pools;
@@ -32,6 +31,7 @@ mod rollouts;
 mod tasks;
 mod users;
 mod webhooks;
+mod where_clause;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -51,11 +51,11 @@ use self::readers::Readers;
 use self::writer::Writer;
 use crate::{
     App, Assignments, AuditAnchor, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, CreatedTask,
-    DiskSpace, EndedSession, EnrolRefusal, Enrolled, Enrolment, EventPage, EventQuery, Fleet, HostQuery, HostRecord,
-    HostSite, Idempotency, JoinToken, JoinTokenRecord, Managed, Millis, NewTask, Observation, OpenRollout, OpenTarget,
-    PoolRecord, ProcessQuery, ProcessRecord, Prune, Refusal, RegisterMode, Registered, Registration, Result,
-    RolloutStep, SessionOpening, SessionRefusal, SpecRevision, Store, StoreError, TableSize, TargetQuery, TargetRow,
-    TaskQuery, TaskSummary, TaskView, Uptime, User, UserToken, Webhook,
+    DiskSpace, EndedSession, EnrolRefusal, Enrolled, Enrolment, EventPage, EventQuery, Fleet, HostLocation, HostQuery,
+    HostRecord, Idempotency, JoinToken, JoinTokenRecord, Managed, Millis, NewTask, Observation, OpenRollout,
+    OpenTarget, PoolRecord, ProcessQuery, ProcessRecord, Prune, Refusal, RegisterMode, Registered, Registration,
+    Result, RolloutStep, SessionOpening, SessionRefusal, SpecRevision, Store, StoreError, TableSize, TargetQuery,
+    TargetRow, TaskQuery, TaskSummary, TaskView, Uptime, User, UserToken, Webhook,
 };
 
 #[derive(Debug)]
@@ -392,12 +392,12 @@ impl Store for SqliteStore {
         self.readers.run("find hosts", move |c| hosts::by_agent(c, &agents)).await
     }
 
-    async fn sites_by_key(&self, keys: &[HostKey]) -> Result<Vec<Option<HostSite>>> {
+    async fn sites_by_key(&self, keys: &[HostKey]) -> Result<Vec<Option<HostLocation>>> {
         let keys = keys.to_vec();
         self.readers.run("look up hosts", move |c| hosts::sites_by_key(c, &keys)).await
     }
 
-    async fn sites_by_agent(&self, agents: &[AgentId]) -> Result<Vec<Option<HostSite>>> {
+    async fn sites_by_agent(&self, agents: &[AgentId]) -> Result<Vec<Option<HostLocation>>> {
         let agents = agents.to_vec();
         self.readers.run("look up hosts", move |c| hosts::sites_by_agent(c, &agents)).await
     }

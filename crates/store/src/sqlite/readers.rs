@@ -36,7 +36,7 @@ impl Readers {
         let permit = Arc::clone(&self.free).acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let idle = Arc::clone(&self.idle);
         let work = move || {
-            let lent = Lent::take(idle)?;
+            let lent = PooledConnection::take(idle)?;
             let value = lent.in_one_state(read).map_err(|failure| failure.of(what));
             drop(lent);
             drop(permit);
@@ -47,12 +47,12 @@ impl Readers {
 }
 
 /// A connection that goes back when it is dropped, even by a panic.
-struct Lent {
+struct PooledConnection {
     idle: Arc<Mutex<Vec<Connection>>>,
     connection: Option<Connection>,
 }
 
-impl Lent {
+impl PooledConnection {
     fn take(idle: Arc<Mutex<Vec<Connection>>>) -> Result<Self> {
         let connection = idle.lock().unwrap_or_else(PoisonError::into_inner).pop().ok_or(StoreError::Closed)?;
         Ok(Self { idle, connection: Some(connection) })
@@ -65,7 +65,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);

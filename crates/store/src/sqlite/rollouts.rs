@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::column::to_json;
 use super::failure::Tried;
 use super::{outcomes, tasks};
-use crate::{EndedTarget, Millis, OpenRollout, Rollout, RolloutState, RolloutStep};
+use crate::{FinishedTarget, Millis, OpenRollout, Rollout, RolloutState, RolloutStep};
 
 /// What of a task its rollout depends on.
 struct Task {
@@ -118,13 +118,13 @@ pub(super) fn open(connection: &Connection) -> Tried<Vec<OpenRollout>> {
     Ok(open)
 }
 
-fn ended(connection: &Connection, task: i64) -> Tried<BTreeMap<u32, EndedTarget>> {
+fn ended(connection: &Connection, task: i64) -> Tried<BTreeMap<u32, FinishedTarget>> {
     let mut statement = connection.prepare_cached(
         "SELECT idx, code = ?2, recorded_at, healthy FROM outcome LEFT JOIN rollout_health USING (task, idx)
          WHERE task = ?1",
     )?;
     let ended = statement.query_map((task, Code::Success.number()), |row| {
-        let ended = EndedTarget { is_success: row.get(1)?, recorded_at: row.get(2)?, healthy: row.get(3)? };
+        let ended = FinishedTarget { is_success: row.get(1)?, recorded_at: row.get(2)?, healthy: row.get(3)? };
         Ok((row.get(0)?, ended))
     })?;
     Ok(ended.collect::<rusqlite::Result<_>>()?)

@@ -20,7 +20,7 @@ use proctor_model::{Subject, check_person_name};
 use super::ApiState;
 use super::error::{ApiError, Problem};
 use super::family::Family;
-use crate::control::{Caller, Origin, Proof};
+use crate::control::{Caller, Origin, PresentedCredentials};
 
 pub use gateway::GatewayKey;
 pub(super) use plain::{FIELDS, Plain};
@@ -140,7 +140,7 @@ struct Identity {
     user: String,
     /// Those of the two that were proved.
     subjects: Vec<Subject>,
-    proof: Proof,
+    proof: PresentedCredentials,
 }
 
 impl Identity {
@@ -151,23 +151,33 @@ impl Identity {
             subjects: vec![Subject::App(app.clone()), Subject::User(user.clone())],
             app,
             user,
-            proof: Proof::default(),
+            proof: PresentedCredentials::default(),
         }
     }
 
     /// An app for nobody but itself.
     fn app(app: impl Into<String>) -> Self {
         let app = app.into();
-        Self { subjects: vec![Subject::App(app.clone())], user: app.clone(), app, proof: Proof::default() }
+        Self {
+            subjects: vec![Subject::App(app.clone())],
+            user: app.clone(),
+            app,
+            proof: PresentedCredentials::default(),
+        }
     }
 
-    fn with(self, proof: Proof) -> Self {
+    fn with(self, proof: PresentedCredentials) -> Self {
         Self { proof, ..self }
     }
 
     fn user(user: impl Into<String>) -> Self {
         let user = user.into();
-        Self { subjects: vec![Subject::User(user.clone())], app: String::new(), user, proof: Proof::default() }
+        Self {
+            subjects: vec![Subject::User(user.clone())],
+            app: String::new(),
+            user,
+            proof: PresentedCredentials::default(),
+        }
     }
 }
 

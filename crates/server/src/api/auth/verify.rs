@@ -10,8 +10,8 @@ use super::cache::Cache;
 use super::signature::{AGE_MAX, Nonces, Noted, Signed};
 use super::{ApiState, Credentials, Identity, Plain, SessionProof};
 use crate::api::error::{ApiError, Problem};
-use crate::control::{ControlError, Proof};
-use crate::keys::{Compared, Keys};
+use crate::control::{ControlError, PresentedCredentials};
+use crate::keys::{HashMatch, Keys};
 use crate::user_token::TokenText;
 
 const USER_UNVERIFIED: &str =
@@ -108,7 +108,7 @@ impl Verifier {
         let own_token = plain.token().filter(|token| TokenText::is_meant(token));
         if let (None, None, Some(token)) = (plain.app(), plain.secret(), own_token) {
             let Shown { user, token } = self.user_of_token(state, token, Use::Call).await?;
-            let proof = Proof { user_token: Some(token), ..Proof::default() };
+            let proof = PresentedCredentials { user_token: Some(token), ..PresentedCredentials::default() };
             return Ok(Identity::user(user).with(proof));
         }
         if plain.is_bearer() {
@@ -131,9 +131,9 @@ impl Verifier {
         // An unknown app is compared too, so that it takes as long as a wrong secret.
         let stored = app.as_ref().map_or(NO_HASH, |app| app.secret_hash.as_str());
         let compared = keys.compare(secret, stored);
-        let Some(app) = app.filter(|_| compared != Compared::Wrong) else { return Err(unverified(APP_UNVERIFIED)) };
+        let Some(app) = app.filter(|_| compared != HashMatch::Wrong) else { return Err(unverified(APP_UNVERIFIED)) };
         let mut secret_hash = app.secret_hash.clone();
-        if compared == Compared::RightOfOld {
+        if compared == HashMatch::RightOfOld {
             secret_hash = keys.hash(secret);
             renew_hash(state, &app, secret_hash.clone()).await;
         }
@@ -180,9 +180,11 @@ impl Verifier {
         let app_secret = Some(app.secret_hash);
         if let Some(token) = plain.token().filter(|token| TokenText::is_meant(token)) {
             let Shown { user, token } = self.user_of_token(state, token, Use::Call).await?;
-            return Ok(Identity::both(app.code, user).with(Proof { app_secret, user_token: Some(token) }));
+            return Ok(
+                Identity::both(app.code, user).with(PresentedCredentials { app_secret, user_token: Some(token) })
+            );
         }
-        let proof = Proof { app_secret, user_token: None };
+        let proof = PresentedCredentials { app_secret, user_token: None };
         match (plain.user(), plain.token()) {
             (None, None) => {
                 Err(ApiError::new(Problem::OperatorMissing, "the request names no user: send bk_username or bk_token"))
@@ -198,7 +200,8 @@ impl Verifier {
     async fn by_session(&self, state: &ApiState, proof: &SessionProof) -> Result<Identity> {
         let Shown { user, token } = self.user_of_token(state, proof.token(), Use::Session).await?;
         proof.check_csrf(self.keys(state).await?)?;
-        Ok(Identity::user(user).with(Proof { user_token: Some(token), ..Proof::default() }))
+        Ok(Identity::user(user)
+            .with(PresentedCredentials { user_token: Some(token), ..PresentedCredentials::default() }))
     }
 
     async fn user_of_token(&self, state: &ApiState, text: &str, used_as: Use) -> Result<Shown> {
@@ -227,7 +230,7 @@ impl Verifier {
         let store = state.control.store();
         let stored = store.user_token(&token.id).await.map_err(ControlError::from)?;
         let hash = stored.as_ref().map_or(NO_HASH, |stored| stored.secret_hash.as_str());
-        let is_right = keys.compare(&token.secret, hash) != Compared::Wrong;
+        let is_right = keys.compare(&token.secret, hash) != HashMatch::Wrong;
         let stored = stored.filter(|stored| is_right && used_as.fits(&stored.kind)).ok_or_else(refused)?;
         if stored.expires_at.is_some_and(|end| end <= clock::unix_millis()) {
             return Err(refused());

@@ -12,12 +12,12 @@ pub(super) mod task_state;
 use proctor_store::RegisterMode;
 use serde::Serialize;
 
-use super::answer::Written;
 use super::error::{ApiError, Problem};
 use super::json::Value;
-use super::renditions::Shape;
 use super::request::Call;
+use super::response::Written;
 use super::rows::{Row, Rows};
+use super::task_cache::Shape;
 use crate::control::{ControlError, Submission, SubmitOptions, SubmittedItem};
 use proctor_model::{FieldError, Outcome};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proctor_model::{
     AgentId, HostKey, Namespace, POOL_LABEL, Pool, PoolId, ProcessKey, ProcessName, Snapshot, Spec, Weight,
 };
-use proctor_store::{HostSite, PoolRecord, ProcessQuery, ProcessRecord};
+use proctor_store::{HostLocation, PoolRecord, ProcessQuery, ProcessRecord};
 use serde::{Serialize, Serializer};
 
 use super::decode::{self, KeyStyle, NamedHost};
@@ -131,7 +131,7 @@ async fn by_agent(
     call: &Call,
     named: Vec<NamedHost>,
     namespace: &Namespace,
-) -> Result<HashMap<AgentId, (HostSite, NamedHost)>> {
+) -> Result<HashMap<AgentId, (HostLocation, NamedHost)>> {
     let refs: Vec<HostRef> = named.iter().map(|named| named.host.clone()).collect();
     let records = call.control.readable_sites(&call.caller, &refs, Some(namespace)).await?;
     let pairs = named.into_iter().zip(records);

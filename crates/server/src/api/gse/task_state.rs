@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use proctor_model::{AgentId, Code, FieldError};
-use proctor_store::{HostSite, TargetView, TaskView};
+use proctor_store::{HostLocation, TargetView, TaskView};
 use serde::Serialize;
 
 use super::decode::{self, NamedHost};
@@ -71,8 +71,8 @@ fn stranger(index: usize, id: &str) -> ApiError {
 async fn real_names(call: &Call, named: &[NamedHost], fates: &HashMap<String, Fate>) -> Result<Vec<String>> {
     let refs: Vec<HostRef> = named.iter().map(|named| named.host.clone()).collect();
     let records = call.control.sites(&refs).await?;
-    let is_target = |record: &HostSite| fates.contains_key(record.agent.as_str());
-    let name = |(named, record): (&NamedHost, Option<HostSite>)| match record.filter(is_target) {
+    let is_target = |record: &HostLocation| fates.contains_key(record.agent.as_str());
+    let name = |(named, record): (&NamedHost, Option<HostLocation>)| match record.filter(is_target) {
         Some(record) => record.agent.to_string(),
         // Not known, or refused: then the task has it as it was named.
         None => named.host.key().map_or_else(|| named.prefix(), |key| key.to_string()),
@@ -84,7 +84,7 @@ async fn real_names(call: &Call, named: &[NamedHost], fates: &HashMap<String, Fa
 async fn bound_ids(call: &Call, task: &TaskView) -> Result<HashMap<String, String>> {
     let agents: HashSet<&AgentId> = task.targets.iter().filter_map(|view| view.target.agent.as_ref()).collect();
     let refs: Vec<HostRef> = agents.into_iter().cloned().map(HostRef::Agent).collect();
-    let bound = |site: HostSite| Some((site.agent.to_string(), site.alias?.to_string()));
+    let bound = |site: HostLocation| Some((site.agent.to_string(), site.alias?.to_string()));
     Ok(call.control.sites(&refs).await?.into_iter().flatten().filter_map(bound).collect())
 }
 

@@ -9,13 +9,13 @@ pub(super) mod decode;
 
 use serde::Serialize;
 
-use super::answer::Written;
 use super::error::ApiError;
 use super::family;
 use super::gse::rows;
 use super::json::Value;
-use super::renditions::Shape;
 use super::request::Call;
+use super::response::Written;
+use super::task_cache::Shape;
 use crate::control::{Submission, SubmitOptions};
 use decode::JobCall;
 use proctor_model::FieldError;

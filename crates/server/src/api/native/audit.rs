@@ -15,7 +15,7 @@ use proctor_store::{AuditAnchor, AuditEntry, audit};
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::{ApiState, Result};
-use crate::control::{Control, ControlError, Standing};
+use crate::control::{Control, ControlError, LiveCaller};
 
 /// What was changed, oldest first.
 #[utoipa::path(get, path = "/audit", operation_id = "audit", params(AuditQuery), tag = "audit",
@@ -41,7 +41,7 @@ pub(super) async fn export(
     State(state): State<ApiState>,
     Params(filter): Params<AuditFilter>,
 ) -> Result<Response> {
-    let standing = state.control.standing(caller.who);
+    let standing = state.control.live_caller(caller.who);
     let reader = Reader { control: state.control, standing, filter, after: 0, ahead: VecDeque::new() };
     let lines = futures::stream::try_unfold(reader, |mut reader| async {
         let line = reader.next().await?;
@@ -53,7 +53,7 @@ pub(super) async fn export(
 /// Page after page, so that an export of any length holds no more than one, and ends with its caller's rights.
 struct Reader {
     control: Control,
-    standing: Standing,
+    standing: LiveCaller,
     filter: AuditFilter,
     after: u64,
     ahead: VecDeque<AuditEntry>,
@@ -62,7 +62,7 @@ struct Reader {
 impl Reader {
     async fn next(&mut self) -> std::result::Result<Option<Bytes>, ControlError> {
         if self.ahead.is_empty() {
-            self.standing.current(&self.control).await?.must(Class::Admin)?;
+            self.standing.current(&self.control).await?.require(Class::Admin)?;
             let query = wanted(&self.filter, self.after, LIMIT_MAX);
             self.ahead = self.control.store().audit(&query).await?.into();
         }

@@ -16,7 +16,7 @@ use serde_json::error::Category;
 use super::caller::BodyOf;
 use super::error::{Kind, NativeError};
 use crate::api::ApiState;
-use crate::api::bodies::{ReadBody, Sender};
+use crate::api::bodies::{BodySender, ReadBody};
 use crate::api::connections::Connection;
 
 /// A JSON object as a body, whatever its Content-Type says; no body at all is an empty object.
@@ -43,7 +43,7 @@ fn is_blank(bytes: &[u8]) -> bool {
 /// After the caller is known.
 pub(super) async fn read_body(request: Request, state: &ApiState) -> Result<ReadBody, NativeError> {
     let sender = request.extensions().get::<BodyOf>().map(|of| of.0.clone());
-    let sender = sender.unwrap_or_else(|| Sender::Stranger(String::new()));
+    let sender = sender.unwrap_or_else(|| BodySender::Stranger(String::new()));
     let _reading = request.extensions().get::<Arc<Connection>>().map(Connection::reads_body);
     Ok(state.border.bodies.read(request.into_body(), &sender).await?)
 }

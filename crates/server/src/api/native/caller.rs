@@ -13,11 +13,11 @@ use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
 use crate::ServerError;
 use crate::api::auth::{Credentials, SessionProof};
-use crate::api::bodies::Sender;
+use crate::api::bodies::BodySender;
 use crate::api::error::ApiError;
-use crate::api::limits::{Ticket, key_of};
+use crate::api::limits::{QuotaPermit, key_of};
 use crate::api::request::{known, origin_of};
-use crate::control::{Caller, Control, Deed};
+use crate::control::{AuditAction, Caller, Control};
 
 /// A handler that takes this is reached only by callers who have proved who they are. It comes
 /// first among the arguments, so that nothing of a stranger's body is read.
@@ -25,12 +25,12 @@ use crate::control::{Caller, Control, Deed};
 pub(super) struct Authenticated {
     pub(super) who: Caller,
     /// None once the call only waits.
-    ticket: Option<Ticket>,
+    ticket: Option<QuotaPermit>,
 }
 
 /// Whose body is read after the caller is known.
 #[derive(Clone, Debug)]
-pub(super) struct BodyOf(pub(super) Sender);
+pub(super) struct BodyOf(pub(super) BodySender);
 
 impl FromRequestParts<ApiState> for Authenticated {
     type Rejection = NativeError;
@@ -41,10 +41,10 @@ impl FromRequestParts<ApiState> for Authenticated {
         let origin = origin_of(&parts.headers, &parts.extensions);
         let who = known(state, &credentials, &parts.extensions, origin).await?;
         let ticket = state.border.calls.take(&who).map_err(ApiError::from)?;
-        if let Some(needs) = parts.extensions.get::<Needs>() {
+        if let Some(needs) = parts.extensions.get::<RouteRequirement>() {
             needs.check(&state.control, &who).await?;
         }
-        parts.extensions.insert(BodyOf(Sender::Caller(key_of(&who))));
+        parts.extensions.insert(BodyOf(BodySender::Caller(key_of(&who))));
         Ok(Self { who, ticket: Some(ticket) })
     }
 }
@@ -52,7 +52,7 @@ impl FromRequestParts<ApiState> for Authenticated {
 /// What a route takes, as the table says. Calls for administrators end here for everybody else, before
 /// anything of their body is read; the other classes depend on targets and are checked with them.
 #[derive(Clone, Debug)]
-pub(super) struct Needs {
+pub(super) struct RouteRequirement {
     /// None: nothing but to have proved who they are.
     pub(super) class: Option<Class>,
     pub(super) mutates: bool,
@@ -60,16 +60,16 @@ pub(super) struct Needs {
     pub(super) action: String,
 }
 
-impl Needs {
+impl RouteRequirement {
     async fn check(&self, control: &Control, who: &Caller) -> Result<()> {
         if self.class != Some(Class::Admin) {
             return Ok(());
         }
-        let check = who.must(Class::Admin);
+        let check = who.require(Class::Admin);
         if !self.mutates {
             return Ok(check?);
         }
-        Ok(control.permitted(who, &Deed::new(self.action.clone(), self.class), check).await?)
+        Ok(control.audit_refusal(who, &AuditAction::new(self.action.clone(), self.class), check).await?)
     }
 }
 

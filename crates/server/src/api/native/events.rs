@@ -22,8 +22,8 @@ use super::caller::Authenticated;
 use super::hosts::{parse_host_param, unknown_host};
 use super::{ApiState, Result};
 use crate::api::error::ApiError;
-use crate::api::limits::Ticket;
-use crate::control::{Caller, Control, ControlError, Standing};
+use crate::api::limits::QuotaPermit;
+use crate::control::{Caller, Control, ControlError, LiveCaller};
 use crate::event_json::event_view;
 
 /// Below what proxies in front usually wait for.
@@ -49,7 +49,7 @@ pub(super) async fn list(
     if wait > 0 {
         caller.waits();
     }
-    let mut standing = state.control.standing(caller.who);
+    let mut standing = state.control.live_caller(caller.who);
     let page = state.control.follow_events(&mut standing, wanted, Duration::from_secs(wait)).await?;
     Ok(Json(EventList { events: page.events.iter().map(event_view).collect(), next: page.next }))
 }
@@ -91,10 +91,10 @@ fn sse_event(event: &EventView) -> Event {
 /// One client of a stream, and how far it has come.
 struct Follower {
     control: Control,
-    standing: Standing,
+    standing: LiveCaller,
     query: proctor_store::EventQuery,
     ahead: VecDeque<StoredEvent>,
-    _ticket: Ticket,
+    _ticket: QuotaPermit,
 }
 
 impl Follower {
@@ -103,14 +103,14 @@ impl Follower {
         control: Control,
         caller: Caller,
         mut query: proctor_store::EventQuery,
-        ticket: Ticket,
+        ticket: QuotaPermit,
     ) -> Result<Self> {
-        let mut standing = control.standing(caller);
+        let mut standing = control.live_caller(caller);
         if query.after.is_none() {
             let newest = proctor_store::EventQuery { limit: 0, ..query.clone() };
             query.after = Some(control.follow_events(&mut standing, newest, Duration::ZERO).await?.next);
         } else {
-            control.must_follow(&mut standing, &query).await?;
+            control.require_event_access(&mut standing, &query).await?;
         }
         Ok(Self { control, standing, query, ahead: VecDeque::new(), _ticket: ticket })
     }
@@ -121,7 +121,7 @@ impl Follower {
         let shutdown = self.control.shutdown();
         loop {
             if !self.ahead.is_empty() && self.standing.is_stale() {
-                let check = self.control.must_follow(&mut self.standing, &self.query).await;
+                let check = self.control.require_event_access(&mut self.standing, &self.query).await;
                 check.inspect_err(stream_ended).ok()?;
             }
             if let Some(event) = self.ahead.pop_front() {

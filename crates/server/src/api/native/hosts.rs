@@ -6,13 +6,13 @@ use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{HostPage, HostQuery, HostView};
 use proctor_model::{AgentId, FieldError, HostKey, Namespace, PoolId, ProcessKey};
-use proctor_store::{HostRecord, HostSite, ProcessQuery};
+use proctor_store::{HostLocation, HostRecord, ProcessQuery};
 
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result, cursor};
-use crate::control::{Caller, Control, HostRef, Meeting};
+use crate::control::{Caller, ConnectionInfo, Control, HostRef};
 
 const MILLIS: i64 = 1000;
 
@@ -56,7 +56,7 @@ pub(super) async fn show(
 }
 
 fn view(record: HostRecord, control: &Control) -> HostView {
-    let Meeting { clock_ahead_ms, certificate_expires_at } = control.meeting(&record.agent);
+    let ConnectionInfo { clock_ahead_ms, certificate_expires_at } = control.meeting(&record.agent);
     let is_returning = control.is_returning(&record.agent);
     let HostKey { cloud, supplier, ip } = record.site.key;
     HostView {
@@ -183,7 +183,8 @@ impl Chosen {
     async fn narrowed(&self, control: &Control, hosts: Vec<HostRef>) -> Result<Vec<HostRef>> {
         let Self::Business(business) = self else { return Ok(hosts) };
         let records = control.sites(&hosts).await?;
-        let is_in = |record: &Option<HostSite>| record.as_ref().is_some_and(|host| host.business == Some(*business));
+        let is_in =
+            |record: &Option<HostLocation>| record.as_ref().is_some_and(|host| host.business == Some(*business));
         Ok(hosts.into_iter().zip(records).filter(|(_, record)| is_in(record)).map(|(host, _)| host).collect())
     }
 }

@@ -11,9 +11,9 @@ use proctor_model::{FieldError, HostKey};
 use proctor_store::Business;
 
 use super::body::{from_json, malformed, read_body};
+use super::businesses::checked_name;
 use super::caller::Authenticated;
 use super::described;
-use super::places::checked_name;
 use super::{ApiState, Result};
 
 const ROWS_MAX: usize = 200_000;

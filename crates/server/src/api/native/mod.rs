@@ -8,6 +8,7 @@ mod apps;
 mod attention;
 mod audit;
 mod body;
+mod businesses;
 mod caller;
 mod cursor;
 mod described;
@@ -22,16 +23,15 @@ mod import;
 mod openapi;
 mod operations;
 mod overview;
-mod places;
 mod pools;
 mod processes;
 mod registration;
 mod roles;
+mod routes_table;
 mod search;
 mod selector;
 mod server;
 mod session;
-mod table;
 mod tasks;
 mod tokens;
 mod users;
@@ -50,13 +50,13 @@ use super::ApiState;
 use error::{Kind, NativeError};
 
 pub use openapi::openapi_json;
-pub use table::routes;
+pub use routes_table::routes;
 
 type Result<T> = std::result::Result<T, NativeError>;
 
 /// To be nested under `/api/v1`.
 pub(crate) fn router(state: ApiState) -> Router {
-    table::router()
+    routes_table::router()
         .route("/openapi.json", get(openapi::serve))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)

@@ -62,7 +62,7 @@ fn error_answer(kind: Kind) -> Answer {
 pub fn openapi_json() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
-        let document = super::table::document();
+        let document = super::routes_table::document();
         let mut text = serde_json::to_string_pretty(&document).expect("a document has only string keys");
         text.push('\n');
         text

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use proctor_api::{Accepted, ExactTarget, OperationRequest, Plan, PlannedTarget, Refusal, Rolling, Share};
+use proctor_api::{Accepted, CountOrPercent, ExactTarget, OperationRequest, Plan, PlannedTarget, Refusal, Rolling};
 use proctor_model::{FieldError, ProcessKey};
 use proctor_store::ProcessQuery;
 use serde::Serialize;
@@ -82,8 +82,8 @@ pub(super) fn idempotency(
 fn rolling(rolling: &Rolling) -> control::Rolling {
     control::Rolling {
         max_parallel: match rolling.max_parallel {
-            Share::Count(count) => control::Share::Number(count),
-            Share::Percent(percent) => control::Share::Percent(percent),
+            CountOrPercent::Count(count) => control::Share::Number(count),
+            CountOrPercent::Percent(percent) => control::Share::Percent(percent),
         },
         max_failures: rolling.max_failures,
         canary: rolling.canary,

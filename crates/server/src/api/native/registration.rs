@@ -9,7 +9,7 @@ use proctor_api::{
     Refusal, RegisterQuery, Registration, RegistrationChange, RegistrationPlan, Row, Rows, Unregistration,
 };
 use proctor_model::{AgentId, FieldError, Outcome, ProcessKey, Spec};
-use proctor_store::{HostSite, ProcessQuery, ProcessRecord, RegisterMode};
+use proctor_store::{HostLocation, ProcessQuery, ProcessRecord, RegisterMode};
 
 use super::body::{Body, Params};
 use super::caller::Authenticated;
@@ -51,7 +51,7 @@ pub(super) async fn plan(
     };
     let (_, records) = state.control.processes(&caller.who, query, Some(&process.hosts)).await?;
     let registered: HashMap<&AgentId, &ProcessRecord> = records.iter().map(|record| (&record.agent, record)).collect();
-    let change = |(named, host): (&HostRef, Option<HostSite>)| {
+    let change = |(named, host): (&HostRef, Option<HostLocation>)| {
         let known = host.as_ref().and_then(|host| registered.get(&host.agent));
         let refused = host.is_none().then(|| {
             let Outcome { code, message, .. } = never_enrolled(named);

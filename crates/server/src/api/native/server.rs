@@ -13,7 +13,7 @@ use super::{ApiState, Result};
 #[utoipa::path(get, path = "/server", operation_id = "server", tag = "hosts",
                responses((status = 200, body = ServerView)))]
 pub(super) async fn show(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<ServerView>> {
-    caller.who.must_somewhere(Class::Read)?;
+    caller.who.require_anywhere(Class::Read)?;
     Ok(Json(ServerView {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         time_ms: clock::unix_millis(),

@@ -22,10 +22,10 @@ use super::error::{Kind, NativeError};
 use super::{ApiState, Result, whoami};
 use crate::admin;
 use crate::api::auth::{SessionProof, session};
-use crate::api::bodies::Sender;
+use crate::api::bodies::BodySender;
 use crate::api::error::ApiError;
 use crate::api::request::origin_of;
-use crate::control::{Caller, Control, Deed, Origin, Proof};
+use crate::control::{AuditAction, Caller, Control, Origin, PresentedCredentials};
 use crate::user_token::TokenText;
 
 /// Somebody who has proved who they are.
@@ -75,7 +75,7 @@ pub(super) async fn sign_out(
     headers: HeaderMap,
 ) -> Result<impl IntoResponse> {
     let (_, UserToken { id, .. }) = own(&state, &caller.who, &headers).await?;
-    let deed = Deed::new("sign_out", None).on([format!("session {id} of user {}", caller.who.user)]);
+    let deed = AuditAction::new("sign_out", None).on([format!("session {id} of user {}", caller.who.user)]);
     let work = |control: Control| async move { Ok(control.store().delete_user_token(&id).await?) };
     state.control.audited(&caller.who, deed, work, |_| "done".to_owned()).await?;
     state.forget_verified();
@@ -101,7 +101,7 @@ pub(super) async fn change_own_password(
         return Err(FieldError::new("current", "is not the present password").into());
     }
     let hash = state.border.passwords.hash(body.password).await?;
-    let deed = Deed::new("change_own_password", None).on([format!("user {user}")]);
+    let deed = AuditAction::new("change_own_password", None).on([format!("user {user}")]);
     let work = move |control: Control| async move {
         Ok(control.store().set_user_password(&user, Some(hash), clock::unix_millis()).await?)
     };
@@ -159,7 +159,7 @@ async fn read_attempt(state: &ApiState, origin: &Origin, mut request: Request) -
     if !kind.is_some_and(|kind| kind.trim_start().starts_with("application/json")) {
         return Err(malformed("the header Content-Type must be application/json"));
     }
-    request.extensions_mut().insert(BodyOf(Sender::Stranger(peer)));
+    request.extensions_mut().insert(BodyOf(BodySender::Stranger(peer)));
     let Body(attempt) = Body::from_request(request, state).await?;
     Ok(attempt)
 }
@@ -201,10 +201,11 @@ async fn open(state: &ApiState, proved: Proved, origin: Origin) -> Result<(Token
     }
     let subjects = vec![Subject::User(user.clone())];
     let permissions = state.control.permissions(&subjects).await?;
-    let mut caller = Caller { app: String::new(), user, subjects, proof: Proof::default(), permissions, origin };
+    let mut caller =
+        Caller { app: String::new(), user, subjects, proof: PresentedCredentials::default(), permissions, origin };
     let made = admin::new_session(state.border.verifier.keys(state).await?, &caller.user, by, parent.as_ref());
     let (text, token) = made;
-    let deed = Deed::new("sign_in", None).on([format!("session {} of user {}, by {by}", token.id, caller.user)]);
+    let deed = AuditAction::new("sign_in", None).on([format!("session {} of user {}, by {by}", token.id, caller.user)]);
     let kept = token.clone();
     let work = |control: Control| async move { Ok(control.store().put_user_token(kept).await?) };
     let told = |kept: &std::result::Result<(), Refusal>| match kept {

@@ -8,7 +8,7 @@ use proctor_api::{
     RolloutState, RolloutView, TargetPage, TargetQuery, TargetRow, TargetState, TaskPage, TaskQuery, TaskView,
 };
 use proctor_model::{Class, Code, FieldError, Outcome, TaskId};
-use proctor_store::{Rollout, TaskSummary, WhichTargets};
+use proctor_store::{Rollout, TargetFilter, TaskSummary};
 
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
@@ -26,7 +26,7 @@ pub(super) async fn list(
     Params(query): Params<TaskQuery>,
 ) -> Result<Json<TaskPage>> {
     if !caller.who.permissions.allows_anywhere(Class::Read) {
-        caller.who.must(Class::Read)?;
+        caller.who.require(Class::Read)?;
     }
     let limit = page_limit(query.limit)?;
     let bad = |_| FieldError::new("after", "is not the next of an earlier answer");
@@ -138,12 +138,12 @@ fn unknown(text: &str) -> NativeError {
     NativeError::new(Kind::NotFound, message)
 }
 
-fn which(state: Option<TargetState>) -> WhichTargets {
+fn which(state: Option<TargetState>) -> TargetFilter {
     match state {
-        None => WhichTargets::All,
-        Some(TargetState::Pending) => WhichTargets::Pending,
-        Some(TargetState::Succeeded) => WhichTargets::Succeeded,
-        Some(TargetState::Failed) => WhichTargets::Failed,
+        None => TargetFilter::All,
+        Some(TargetState::Pending) => TargetFilter::Pending,
+        Some(TargetState::Succeeded) => TargetFilter::Succeeded,
+        Some(TargetState::Failed) => TargetFilter::Failed,
     }
 }
 

@@ -3,9 +3,9 @@
 //! Promised: targets are released in the order of their index and never taken back; at most
 //! `max_parallel` of them are open or settling at once; after more than `max_failures` failures nothing
 //! further is released; with a canary, nothing beyond it is released before somebody resumes.
-//! [`Roll::next`] and [`Roll::resume`] only say what should follow. The caller writes the rollout of
-//! [`Roll::after`] to the store and then calls [`Roll::apply`]: a step that could not be written has not
-//! been taken. A roll is rebuilt by [`Roll::new`] from what the store holds, with nothing forgotten but
+//! [`RolloutMachine::next`] and [`RolloutMachine::resume`] only say what should follow. The caller writes the rollout of
+//! [`RolloutMachine::after`] to the store and then calls [`RolloutMachine::apply`]: a step that could not be written has not
+//! been taken. A roll is rebuilt by [`RolloutMachine::new`] from what the store holds, with nothing forgotten but
 //! how long settling targets have been waited for. Absent: IO and clocks.
 
 use std::borrow::Cow;
@@ -68,7 +68,7 @@ pub(super) enum Ended {
 }
 
 #[derive(Debug)]
-pub(super) struct Roll {
+pub(super) struct RolloutMachine {
     rollout: Rollout,
     total: u32,
     /// Released, without an outcome.
@@ -85,7 +85,7 @@ struct Settling {
     until: Instant,
 }
 
-impl Roll {
+impl RolloutMachine {
     pub(super) fn new(rollout: Rollout, total: u32, ended: &BTreeMap<u32, Ended>, now: Instant) -> Self {
         let released = rollout.released;
         let mut roll = Self {
@@ -244,19 +244,19 @@ mod tests {
         }
     }
 
-    fn roll(rollout: Rollout, total: u32) -> Roll {
-        Roll::new(rollout, total, &BTreeMap::new(), Instant::now())
+    fn roll(rollout: Rollout, total: u32) -> RolloutMachine {
+        RolloutMachine::new(rollout, total, &BTreeMap::new(), Instant::now())
     }
 
     /// Takes the step that is due.
-    fn take(roll: &mut Roll, now: Instant) -> Option<Step> {
+    fn take(roll: &mut RolloutMachine, now: Instant) -> Option<Step> {
         let step = roll.next(now)?;
         let after = roll.after(&step, 0);
         roll.apply(&step, after);
         Some(step)
     }
 
-    fn resume(roll: &mut Roll) -> bool {
+    fn resume(roll: &mut RolloutMachine) -> bool {
         let Some(step) = roll.resume() else { return false };
         let after = roll.after(&step, 0);
         roll.apply(&step, after);
@@ -305,7 +305,7 @@ mod tests {
     fn nobody_has_to_resume_where_the_rest_has_ended_already() {
         let now = Instant::now();
         let known = BTreeMap::from([(1, Ended::Failed), (2, Ended::Failed)]);
-        let mut roll = Roll::new(rollout(10, 5, 1), 3, &known, now);
+        let mut roll = RolloutMachine::new(rollout(10, 5, 1), 3, &known, now);
 
         assert_eq!(take(&mut roll, now), Some(Step::Release { below: 1 }));
         roll.ended(0, Ended::Succeeded, now);
@@ -347,7 +347,7 @@ mod tests {
         let now = Instant::now();
         let kept = Rollout { released: 3, ..rollout(3, 1, 0) };
         let ended = BTreeMap::from([(0, Ended::Succeeded), (1, Ended::Failed), (5, Ended::Failed)]);
-        let mut roll = Roll::new(kept, 6, &ended, now);
+        let mut roll = RolloutMachine::new(kept, 6, &ended, now);
 
         // The last one was known to fail beforehand: it takes no slot, and is the second failure.
         assert_eq!(take(&mut roll, now), Some(Step::Release { below: 6 }));
@@ -358,7 +358,7 @@ mod tests {
     fn a_roll_that_is_rebuilt_still_waits_for_what_was_never_healthy() {
         let now = Instant::now();
         let kept = Rollout { released: 1, ..rollout(1, 0, 0) };
-        let mut roll = Roll::new(kept, 2, &BTreeMap::from([(0, Ended::Settling(3))]), now);
+        let mut roll = RolloutMachine::new(kept, 2, &BTreeMap::from([(0, Ended::Settling(3))]), now);
 
         assert_eq!(take(&mut roll, now), None);
     }
@@ -386,7 +386,7 @@ mod tests {
                     (_, Some(true)) => Ended::Succeeded,
                     (_, None) => Ended::Settling(0),
                 }));
-                Roll::new(stored.clone(), total, &ended.collect(), now)
+                RolloutMachine::new(stored.clone(), total, &ended.collect(), now)
             };
             let mut roll = roll(stored.clone(), total);
             let mut failures = 0;

@@ -1,4 +1,4 @@
-//! Rolling tasks: targets that are released a few at a time, by [`machine::Roll`].
+//! Rolling tasks: targets that are released a few at a time, by [`machine::RolloutMachine`].
 //!
 //! Promised: every transition is one store call, which also writes the outcomes that follow from it;
 //! only then memory changes and targets are delivered. So a server that dies at any point neither skips
@@ -8,7 +8,7 @@
 //! Who made a task must keep the right to it (`rights`). Absent: the choice of targets, which was frozen when the task was submitted.
 
 mod machine;
-mod rights;
+mod permissions;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ use parking_lot::Mutex;
 use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, Phase, ProcessKey, TaskId};
 use proctor_runtime::clock;
 use proctor_store::{
-    EndedTarget, Millis, OpenRollout, OpenTarget, ProcessQuery, ProcessRecord, Rollout, RolloutState, RolloutStep,
+    FinishedTarget, Millis, OpenRollout, OpenTarget, ProcessQuery, ProcessRecord, Rollout, RolloutState, RolloutStep,
     TaskView,
 };
 use tokio::sync::Notify;
 
 use super::{Control, Result};
-use machine::{Ended, Roll, Step};
+use machine::{Ended, RolloutMachine, Step};
 
 /// How often processes that should become healthy are looked at, and failed writes are tried again.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
@@ -35,29 +35,29 @@ const ROLLOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The rolling tasks that are under way.
 #[derive(Debug, Default)]
 pub(super) struct Rollouts {
-    by_task: Mutex<HashMap<TaskId, Rolling>>,
+    by_task: Mutex<HashMap<TaskId, ActiveRollout>>,
     /// Held from the choice of a transition until it is written and applied.
     turn: tokio::sync::Mutex<()>,
     wake: Notify,
 }
 
 #[derive(Debug)]
-struct Rolling {
-    roll: Roll,
+struct ActiveRollout {
+    roll: RolloutMachine,
     deadline: Instant,
     /// Not released yet, in the order of their index.
     held: VecDeque<OpenTarget>,
     /// Where to look whether what was released becomes healthy: open or settling targets.
-    places: HashMap<u32, Place>,
+    places: HashMap<u32, HealthTarget>,
 }
 
 #[derive(Clone, Debug)]
-struct Place {
+struct HealthTarget {
     agent: AgentId,
     key: ProcessKey,
 }
 
-impl Place {
+impl HealthTarget {
     /// None where the operation leaves no process behind that could become healthy.
     fn new(kind: OperationKind, agent: Option<&AgentId>, key: &ProcessKey) -> Option<Self> {
         use OperationKind::{Kill, Manage, Release, Reload, Restart, Start, Status, Stop};
@@ -73,20 +73,20 @@ impl Place {
     }
 }
 
-impl Rolling {
+impl ActiveRollout {
     /// `open` are the targets without an outcome, `places` those that have one and are still settling.
-    fn new(roll: Roll, open: Vec<OpenTarget>, places: HashMap<u32, Place>, left: Duration) -> Self {
+    fn new(roll: RolloutMachine, open: Vec<OpenTarget>, places: HashMap<u32, HealthTarget>, left: Duration) -> Self {
         let released = roll.released();
         let (released, held): (Vec<_>, Vec<_>) = open.into_iter().partition(|target| target.operation.index < released);
         let mut rolling = Self { roll, deadline: Instant::now() + left, held: held.into(), places };
-        rolling.places.extend(released.iter().filter_map(Place::of));
+        rolling.places.extend(released.iter().filter_map(HealthTarget::of));
         rolling
     }
 
     fn release(&mut self, below: u32) -> Vec<OpenTarget> {
         let count = self.held.iter().take_while(|target| target.operation.index < below).count();
         let targets: Vec<OpenTarget> = self.held.drain(..count).collect();
-        self.places.extend(targets.iter().filter_map(Place::of));
+        self.places.extend(targets.iter().filter_map(HealthTarget::of));
         targets
     }
 
@@ -162,8 +162,8 @@ impl Control {
         let ended = known
             .iter()
             .map(|(index, outcome)| (*index, if outcome.code.is_success() { Ended::Succeeded } else { Ended::Failed }));
-        let roll = Roll::new(rollout, total, &ended.collect(), Instant::now());
-        let rolling = Rolling::new(roll, open, HashMap::new(), ROLLOUT_MAX);
+        let roll = RolloutMachine::new(rollout, total, &ended.collect(), Instant::now());
+        let rolling = ActiveRollout::new(roll, open, HashMap::new(), ROLLOUT_MAX);
         self.inner.rollouts.by_task.lock().insert(task, rolling);
         self.inner.rollouts.wake.notify_one();
     }
@@ -193,10 +193,10 @@ impl Control {
 
     pub(super) async fn run_rollouts(self) {
         let mut period = tokio::time::interval(LOOK_PERIOD);
-        let mut rights_period = tokio::time::interval(rights::RIGHTS_PERIOD);
+        let mut rights_period = tokio::time::interval(permissions::RIGHTS_PERIOD);
         period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         rights_period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut access = self.access_bell();
+        let mut access = self.access_changes();
         loop {
             tokio::select! {
                 () = self.inner.rollouts.wake.notified() => {}
@@ -269,13 +269,13 @@ impl Control {
         Ok(true)
     }
 
-    fn with_rolling<T>(&self, task: TaskId, act: impl FnOnce(&mut Rolling) -> T) -> Option<T> {
+    fn with_rolling<T>(&self, task: TaskId, act: impl FnOnce(&mut ActiveRollout) -> T) -> Option<T> {
         self.inner.rollouts.by_task.lock().get_mut(&task).map(act)
     }
 
     /// Asks the store which of the processes that should become healthy are.
     async fn look_at_settling(&self) {
-        let waiting: Vec<(TaskId, u32, Place, Millis)> = {
+        let waiting: Vec<(TaskId, u32, HealthTarget, Millis)> = {
             let by_task = self.inner.rollouts.by_task.lock();
             let all = by_task.iter().flat_map(|(task, rolling)| {
                 let settling = rolling.roll.settling();
@@ -299,7 +299,7 @@ impl Control {
         }
     }
 
-    async fn is_well(&self, place: &Place, since: Millis) -> Result<bool> {
+    async fn is_well(&self, place: &HealthTarget, since: Millis) -> Result<bool> {
         let query = ProcessQuery {
             namespace: Some(place.key.namespace.clone()),
             name: Some(place.key.name.clone()),
@@ -353,15 +353,15 @@ fn left_over(left: &OpenRollout) -> Option<RolloutStep> {
 }
 
 /// A rolling task as the store holds it.
-fn rebuilt(left: OpenRollout, task: &TaskView, open: Vec<OpenTarget>) -> Rolling {
+fn rebuilt(left: OpenRollout, task: &TaskView, open: Vec<OpenTarget>) -> ActiveRollout {
     let place = |index: u32| {
         let target = &task.targets.get(index as usize)?.target;
         let item = task.items.get(target.item as usize)?;
-        Place::new(item.kind?, target.agent.as_ref(), &item.key)
+        HealthTarget::new(item.kind?, target.agent.as_ref(), &item.key)
     };
     let mut places = HashMap::new();
     let mut ended = BTreeMap::new();
-    for (index, EndedTarget { is_success, recorded_at, healthy }) in left.ended {
+    for (index, FinishedTarget { is_success, recorded_at, healthy }) in left.ended {
         let settles = left.rollout.wait_healthy && index < left.rollout.released;
         let end = match (is_success && healthy != Some(false), healthy, place(index).filter(|_| settles)) {
             (false, _, _) => Ended::Failed,
@@ -374,6 +374,6 @@ fn rebuilt(left: OpenRollout, task: &TaskView, open: Vec<OpenTarget>) -> Rolling
         ended.insert(index, end);
     }
     let left_time = ROLLOUT_MAX.saturating_sub(left.age);
-    let roll = Roll::new(left.rollout, left.total, &ended, Instant::now());
-    Rolling::new(roll, open, places, left_time)
+    let roll = RolloutMachine::new(left.rollout, left.total, &ended, Instant::now());
+    ActiveRollout::new(roll, open, places, left_time)
 }

@@ -5,10 +5,10 @@ use rusqlite::{Connection, Row};
 
 use super::super::column::from_json;
 use super::super::failure::{Failure, Tried};
-use super::super::narrowed::Narrowed;
 use super::super::outcomes;
+use super::super::where_clause::WhereClause;
 use super::header::{Header, lives, owners, rollout, task_id};
-use crate::{TargetQuery, TargetRow, TaskQuery, TaskSummary, WhichTargets};
+use crate::{TargetFilter, TargetQuery, TargetRow, TaskQuery, TaskSummary};
 
 const SELECT_SUMMARY: &str = concat!(
     "SELECT id, created_at, finished_at, cancelled_at, app, user, family, kinds, retry_of, rollout,
@@ -46,7 +46,7 @@ pub(in super::super) fn summary(connection: &Connection, id: TaskId) -> Tried<Op
 }
 
 pub(in super::super) fn list(connection: &Connection, query: &TaskQuery) -> Tried<Vec<TaskSummary>> {
-    let mut narrowed = Narrowed::default();
+    let mut narrowed = WhereClause::default();
     narrowed.by_fact("forgotten = 0");
     if let Some(ids) = &query.ids {
         let bytes = |id: &TaskId| id.as_uuid().into_bytes();
@@ -87,13 +87,13 @@ fn wanted(connection: &Connection, header: &Header, query: TargetQuery) -> Tried
     let limit = query.limit as usize;
     let all = first..header.target_count;
     match query.which {
-        WhichTargets::All => Ok(all.take(limit).collect()),
-        WhichTargets::Pending => {
+        TargetFilter::All => Ok(all.take(limit).collect()),
+        TargetFilter::Pending => {
             let known = outcomes::known(connection, header.seq, first, all.len())?;
             Ok(all.zip(known).filter(|(_, is_known)| !is_known).map(|(index, _)| index).take(limit).collect())
         }
-        WhichTargets::Succeeded => outcomes::indexes(connection, header.seq, true, first, query.limit),
-        WhichTargets::Failed => outcomes::indexes(connection, header.seq, false, first, query.limit),
+        TargetFilter::Succeeded => outcomes::indexes(connection, header.seq, true, first, query.limit),
+        TargetFilter::Failed => outcomes::indexes(connection, header.seq, false, first, query.limit),
     }
 }
 

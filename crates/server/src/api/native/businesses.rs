@@ -126,7 +126,7 @@ pub(super) async fn place_hosts(
 /// The addresses of the hosts; an agent id stands for the host that it serves.
 async fn keys(control: &Control, hosts: &[HostRef]) -> Result<Vec<HostKey>> {
     let records = control.sites(hosts).await?;
-    let one = |(index, (host, record)): (usize, (&HostRef, Option<proctor_store::HostSite>))| {
+    let one = |(index, (host, record)): (usize, (&HostRef, Option<proctor_store::HostLocation>))| {
         let unknown = || FieldError::new(format!("hosts[{index}]"), format!("agent {host} serves no host"));
         host.key().or_else(|| record.map(|record| record.key)).ok_or_else(unknown)
     };

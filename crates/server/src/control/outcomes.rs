@@ -15,7 +15,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// An outcome that an agent has sent.
 #[derive(Debug)]
-pub(super) struct Arrived {
+pub(super) struct ReceivedOutcome {
     pub(super) operation: OperationId,
     pub(super) outcome: Outcome,
     pub(super) agent: AgentId,
@@ -25,7 +25,7 @@ pub(super) struct Arrived {
 
 impl Control {
     /// Writes outcomes in batches; an agent hears of its outcomes only after the write.
-    pub(super) async fn record_outcomes(self, mut receiver: mpsc::Receiver<Arrived>) {
+    pub(super) async fn record_outcomes(self, mut receiver: mpsc::Receiver<ReceivedOutcome>) {
         let mut arrived = Vec::with_capacity(BATCH_MAX);
         while receiver.recv_many(&mut arrived, BATCH_MAX).await > 0 {
             self.keep_managed(&arrived).await;
@@ -36,7 +36,7 @@ impl Control {
 
     /// Who is managed is known before anybody hears that a start has succeeded: an agent that loses
     /// its ledger right afterwards is told again. If this fails, the next observation says the same.
-    async fn keep_managed(&self, arrived: &[Arrived]) {
+    async fn keep_managed(&self, arrived: &[ReceivedOutcome]) {
         let managed: Vec<Managed> = arrived
             .iter()
             .map(|arrived| Managed {

@@ -16,13 +16,13 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub struct Counted<S> {
     stream: S,
-    read: Counter,
-    written: Counter,
+    read: ByteCounter,
+    written: ByteCounter,
 }
 
 /// How many bytes have gone one way, and when the last did.
 #[derive(Clone, Debug)]
-pub(crate) struct Counter(Arc<Count>);
+pub(crate) struct ByteCounter(Arc<Count>);
 
 #[derive(Debug)]
 struct Count {
@@ -32,13 +32,13 @@ struct Count {
     since: Instant,
 }
 
-impl Default for Counter {
+impl Default for ByteCounter {
     fn default() -> Self {
         Self(Arc::new(Count { bytes: AtomicU64::new(0), last: AtomicU64::new(0), since: Instant::now() }))
     }
 }
 
-impl Counter {
+impl ByteCounter {
     fn add(&self, bytes: usize) {
         if bytes > 0 {
             self.0.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl Counter {
 
 impl<S> Counted<S> {
     pub fn new(stream: S) -> Self {
-        Self { stream, read: Counter::default(), written: Counter::default() }
+        Self { stream, read: ByteCounter::default(), written: ByteCounter::default() }
     }
 
     pub fn counters(&self) -> Counters {
@@ -85,8 +85,8 @@ impl<S> Counted<S> {
 /// Both ways of one stream.
 #[derive(Clone, Debug)]
 pub struct Counters {
-    pub(crate) read: Counter,
-    pub(crate) written: Counter,
+    pub(crate) read: ByteCounter,
+    pub(crate) written: ByteCounter,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {

@@ -20,7 +20,7 @@ use proctor_store::{Store, StoreError, TaskSummary, TaskView};
 
 use super::language::Language;
 pub(super) use rendition::Shape;
-use rendition::{BoundIds, Rendition};
+use rendition::{BoundIds, RenderedTask};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -38,21 +38,21 @@ struct Key {
 }
 
 /// Held while the text is brought up to date, so that many who poll one task have it done once.
-type Place = Arc<tokio::sync::Mutex<Option<Arc<Rendition>>>>;
+type Place = Arc<tokio::sync::Mutex<Option<Arc<RenderedTask>>>>;
 
 #[derive(Debug)]
-pub(super) struct Renditions {
+pub(super) struct TaskCache {
     kept: Mutex<Kept>,
     bytes_max: usize,
 }
 
-impl Default for Renditions {
+impl Default for TaskCache {
     fn default() -> Self {
         Self::bounded(BYTES_MAX)
     }
 }
 
-impl Renditions {
+impl TaskCache {
     fn bounded(bytes_max: usize) -> Self {
         Self { kept: Mutex::default(), bytes_max }
     }
@@ -69,11 +69,11 @@ impl Renditions {
         store: &Arc<dyn Store>,
         task: &TaskSummary,
         shape: Shape,
-    ) -> Result<Option<Arc<Rendition>>> {
+    ) -> Result<Option<Arc<RenderedTask>>> {
         let key = Key { task: task.id, shape, language: Language::current() };
         let place = self.kept.lock().place(key);
         let mut held = place.lock().await;
-        let is_current = |rendition: &&Arc<Rendition>| rendition.known() >= task.total - task.pending;
+        let is_current = |rendition: &&Arc<RenderedTask>| rendition.known() >= task.total - task.pending;
         if let Some(rendition) = held.as_ref().filter(is_current) {
             return Ok(Some(rendition.clone()));
         }
@@ -88,9 +88,13 @@ impl Renditions {
 }
 
 /// Reads what is new and writes it; None for a task that is not known.
-async fn renewed(store: &Arc<dyn Store>, key: Key, old: Option<Arc<Rendition>>) -> Result<Option<Arc<Rendition>>> {
+async fn renewed(
+    store: &Arc<dyn Store>,
+    key: Key,
+    old: Option<Arc<RenderedTask>>,
+) -> Result<Option<Arc<RenderedTask>>> {
     let Key { task, shape, language } = key;
-    let write: Box<dyn FnOnce() -> Rendition + Send> = match old {
+    let write: Box<dyn FnOnce() -> RenderedTask + Send> = match old {
         Some(old) => {
             let new = store.new_outcomes(task, old.is_known()).await?;
             Box::new(move || old.with(&new))
@@ -98,7 +102,7 @@ async fn renewed(store: &Arc<dyn Store>, key: Key, old: Option<Arc<Rendition>>) 
         None => {
             let Some(task) = store.task(task).await? else { return Ok(None) };
             let bound = bound_ids(store, &task).await?;
-            Box::new(move || Rendition::new(shape, task, bound))
+            Box::new(move || RenderedTask::new(shape, task, bound))
         }
     };
     // Off the workers: a large task takes some tens of milliseconds.

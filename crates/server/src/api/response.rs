@@ -93,12 +93,12 @@ pub(crate) struct Written(pub(crate) Vec<Bytes>);
 
 /// How the answer to one request is written.
 #[derive(Clone, Debug)]
-pub(crate) struct Dressing {
+pub(crate) struct ResponseWriter {
     family: Family,
     id: RequestId,
 }
 
-impl Dressing {
+impl ResponseWriter {
     pub(crate) fn new(family: Family, headers: &HeaderMap) -> Self {
         Self { family, id: RequestId::of(headers) }
     }
@@ -223,7 +223,7 @@ impl ResponseForPanic for PanicAnswer {
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
         tracing::error!(panic = said, family = ?self.0, "a handler panicked");
         let error = ApiError::new(Problem::Internal, "the server failed on this request; it is in the server's log");
-        Dressing { family: self.0, id: RequestId::new() }.failure(&error)
+        ResponseWriter { family: self.0, id: RequestId::new() }.failure(&error)
     }
 }
 

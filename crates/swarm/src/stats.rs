@@ -78,13 +78,13 @@ pub struct Counters {
 
 /// Everything that is measured.
 #[derive(Debug, Default)]
-pub struct Figures {
+pub struct Stats {
     pub counters: Counters,
     latencies: Mutex<BTreeMap<Latency, Histogram<u64>>>,
     violations: Mutex<BTreeMap<Violation, u64>>,
 }
 
-impl Figures {
+impl Stats {
     pub(crate) fn took(&self, what: Latency, time: Duration) {
         let micros = u64::try_from(time.min(LONGEST).as_micros()).expect("an hour fits");
         let mut latencies = self.latencies.lock();
@@ -123,7 +123,7 @@ impl Figures {
 }
 
 /// The report at the end of a run.
-impl fmt::Display for Figures {
+impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_report_shows_latencies_and_every_check() {
-        let figures = Figures::default();
+        let figures = Stats::default();
         for millis in 1..=100 {
             figures.took(Latency::Connect, Duration::from_millis(millis));
         }
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_latency_beyond_the_scale_counts_as_the_longest() {
-        let figures = Figures::default();
+        let figures = Stats::default();
 
         figures.took(Latency::FanOut, Duration::from_secs(1_000_000));
         figures.took(Latency::FanOut, Duration::ZERO);

@@ -35,13 +35,13 @@ const LOOK_PERIOD: Duration = Duration::from_millis(50);
 const WAITING_MAX: usize = 512;
 
 #[derive(Debug)]
-pub(super) struct Greetings {
+pub(super) struct Handshakes {
     state: Mutex<State>,
     changed: Notify,
     waiting: Semaphore,
 }
 
-impl Default for Greetings {
+impl Default for Handshakes {
     fn default() -> Self {
         Self { state: Mutex::default(), changed: Notify::new(), waiting: Semaphore::new(WAITING_MAX) }
     }
@@ -81,7 +81,7 @@ impl Greeting {
     }
 }
 
-impl Greetings {
+impl Handshakes {
     /// Addresses from which agents come, or came.
     pub(super) fn know(&self, addresses: impl IntoIterator<Item = IpAddr>) {
         let mut state = self.state.lock();
@@ -155,7 +155,7 @@ impl State {
 /// A greeting that is under way; dropped at its end.
 #[derive(Debug)]
 pub(super) struct Admitted {
-    greetings: Arc<Greetings>,
+    greetings: Arc<Handshakes>,
     id: u64,
     pub(super) greeting: Arc<Greeting>,
 }
@@ -175,13 +175,13 @@ mod tests {
         IpAddr::from([192, 0, 2, number])
     }
 
-    fn filled(greetings: &Arc<Greetings>, from: u8, at: Instant) -> Vec<Admitted> {
+    fn filled(greetings: &Arc<Handshakes>, from: u8, at: Instant) -> Vec<Admitted> {
         std::iter::repeat_with(|| greetings.try_admit(peer(from), at)).take(OF_UNKNOWN_MAX).flatten().collect()
     }
 
     #[test]
     fn silent_peers_give_way_to_new_ones_after_a_moment() {
-        let (greetings, now) = (Arc::new(Greetings::default()), Instant::now());
+        let (greetings, now) = (Arc::new(Handshakes::default()), Instant::now());
         let silent = filled(&greetings, 1, now);
 
         assert!(greetings.try_admit(peer(2), now).is_none());
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_peer_in_the_middle_of_its_handshake_gives_way_only_when_it_stalls() {
-        let (greetings, now) = (Arc::new(Greetings::default()), Instant::now());
+        let (greetings, now) = (Arc::new(Handshakes::default()), Instant::now());
         let speaking = filled(&greetings, 1, now);
         for admitted in &speaking {
             admitted.greeting.hears();
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_known_address_has_greetings_of_its_own_and_only_a_few() {
-        let (greetings, now) = (Arc::new(Greetings::default()), Instant::now());
+        let (greetings, now) = (Arc::new(Handshakes::default()), Instant::now());
         greetings.know([peer(2)]);
         let silent = filled(&greetings, 1, now);
 

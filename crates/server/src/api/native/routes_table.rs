@@ -9,11 +9,11 @@ use utoipa::openapi::{OpenApi, Ref, RefOr};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
-use super::caller::Needs;
+use super::caller::RouteRequirement;
 use super::error::Kind;
 use super::{
-    apps, audit, events, groups, history, host_identity, hosts, import, openapi, operations, overview, places, pools,
-    processes, registration,
+    apps, audit, businesses, events, groups, history, host_identity, hosts, import, openapi, operations, overview,
+    pools, processes, registration,
 };
 use super::{roles, search, server, session, tasks, tokens, users, webhooks, whoami};
 use crate::api::{ApiState, RouteInfo};
@@ -39,15 +39,15 @@ struct Route {
     routes: UtoipaMethodRouter<ApiState>,
 }
 
-fn look(class: Class, routes: UtoipaMethodRouter<ApiState>) -> Route {
+fn read_route(class: Class, routes: UtoipaMethodRouter<ApiState>) -> Route {
     Route { class: Some(class), mutates: false, routes: with_errors(routes, &COMMON) }
 }
 
-fn look_at_oneself(routes: UtoipaMethodRouter<ApiState>) -> Route {
+fn whoami_route(routes: UtoipaMethodRouter<ApiState>) -> Route {
     Route { class: None, mutates: false, routes: with_errors(routes, &COMMON) }
 }
 
-fn change(class: Class, routes: UtoipaMethodRouter<ApiState>) -> Route {
+fn write_route(class: Class, routes: UtoipaMethodRouter<ApiState>) -> Route {
     Route { class: Some(class), mutates: true, routes: with_errors(routes, &COMMON) }
 }
 
@@ -62,7 +62,7 @@ impl Route {
         let item = self.routes.1.paths.values().next().expect("a route has a path");
         let (_, operation) = operations(item).next().expect("a path has an operation");
         let action = operation.operation_id.clone().unwrap_or_default();
-        let needs = Needs { class: self.class, mutates: self.mutates, action };
+        let needs = RouteRequirement { class: self.class, mutates: self.mutates, action };
         let (schemas, paths, methods) = self.routes;
         (schemas, paths, methods.layer(Extension(needs)))
     }
@@ -77,75 +77,75 @@ impl Route {
 fn table() -> Vec<Route> {
     use Class::{Admin, Limits, Operate, Read, Register};
     vec![
-        look(Read, routes!(overview::show)),
-        look(Read, routes!(overview::map)),
-        look(Read, routes!(search::search)),
-        look(Read, routes!(hosts::list)),
-        look(Read, routes!(hosts::show)),
-        change(Admin, routes!(places::place_hosts)),
-        change(Admin, routes!(import::import)),
-        look(Admin, routes!(places::businesses)),
-        change(Admin, routes!(places::put_business)),
-        change(Admin, routes!(places::delete_business)),
-        look(Admin, routes!(places::business_sets)),
-        change(Admin, routes!(places::put_business_set)),
-        change(Admin, routes!(places::delete_business_set)),
-        change(Admin, routes!(host_identity::allow_rejoin)),
-        change(Admin, routes!(host_identity::withdraw_rejoin)),
-        change(Admin, routes!(host_identity::revoke)),
-        change(Admin, routes!(host_identity::remove)),
-        look(Admin, routes!(tokens::list)),
-        change(Admin, routes!(tokens::create)),
-        change(Admin, routes!(tokens::revoke)),
-        look(Read, routes!(processes::list)),
-        look(Read, routes!(groups::groups)),
-        look(Read, routes!(groups::facets)),
-        change(Register, routes!(registration::register)),
-        look(Read, routes!(registration::plan)),
-        look(Read, routes!(processes::show)),
-        change(Register, routes!(registration::unregister)),
-        look(Read, routes!(history::history)),
-        look(Read, routes!(history::changes)),
-        change(Operate, routes!(operations::submit)).or(Kind::Conflict),
-        look(Read, routes!(tasks::list)),
-        look(Read, routes!(tasks::show)),
-        look(Read, routes!(tasks::targets)),
-        change(Operate, routes!(tasks::cancel)).or(Kind::Conflict),
-        change(Operate, routes!(tasks::resume)).or(Kind::Conflict),
-        change(Operate, routes!(tasks::retry)).or(Kind::Conflict),
-        look(Read, routes!(pools::list)),
-        change(Limits, routes!(pools::set)),
-        change(Limits, routes!(pools::delete)),
-        look(Read, routes!(events::list)),
-        look(Read, routes!(events::stream)),
-        look(Admin, routes!(webhooks::list)),
-        change(Admin, routes!(webhooks::add)),
-        change(Admin, routes!(webhooks::remove)),
-        look_at_oneself(routes!(whoami::whoami)),
-        look(Read, routes!(server::show)),
-        look(Admin, routes!(server::storage)),
-        look(Admin, routes!(apps::list)),
-        change(Admin, routes!(apps::create)).or(Kind::Conflict),
-        change(Admin, routes!(apps::rotate)),
-        change(Admin, routes!(apps::delete)).or(Kind::Conflict),
-        look(Admin, routes!(users::list)),
-        change(Admin, routes!(users::create)).or(Kind::Conflict),
-        change(Admin, routes!(users::update)),
-        change(Admin, routes!(users::delete)),
-        look(Admin, routes!(users::tokens)),
-        change(Admin, routes!(users::create_token)),
-        change(Admin, routes!(users::delete_token)),
-        change(Admin, routes!(session::set_password)),
-        change(Admin, routes!(session::create_link)),
-        look(Admin, routes!(roles::list)),
-        change(Admin, routes!(roles::put)).or(Kind::Conflict),
-        change(Admin, routes!(roles::delete)).or(Kind::Conflict),
-        look(Admin, routes!(roles::bindings)),
-        change(Admin, routes!(roles::bind)),
-        change(Admin, routes!(roles::unbind)),
-        look(Admin, routes!(audit::list)),
-        look(Admin, routes!(audit::export)),
-        look(Admin, routes!(audit::verify)),
+        read_route(Read, routes!(overview::show)),
+        read_route(Read, routes!(overview::map)),
+        read_route(Read, routes!(search::search)),
+        read_route(Read, routes!(hosts::list)),
+        read_route(Read, routes!(hosts::show)),
+        write_route(Admin, routes!(businesses::place_hosts)),
+        write_route(Admin, routes!(import::import)),
+        read_route(Admin, routes!(businesses::businesses)),
+        write_route(Admin, routes!(businesses::put_business)),
+        write_route(Admin, routes!(businesses::delete_business)),
+        read_route(Admin, routes!(businesses::business_sets)),
+        write_route(Admin, routes!(businesses::put_business_set)),
+        write_route(Admin, routes!(businesses::delete_business_set)),
+        write_route(Admin, routes!(host_identity::allow_rejoin)),
+        write_route(Admin, routes!(host_identity::withdraw_rejoin)),
+        write_route(Admin, routes!(host_identity::revoke)),
+        write_route(Admin, routes!(host_identity::remove)),
+        read_route(Admin, routes!(tokens::list)),
+        write_route(Admin, routes!(tokens::create)),
+        write_route(Admin, routes!(tokens::revoke)),
+        read_route(Read, routes!(processes::list)),
+        read_route(Read, routes!(groups::groups)),
+        read_route(Read, routes!(groups::facets)),
+        write_route(Register, routes!(registration::register)),
+        read_route(Read, routes!(registration::plan)),
+        read_route(Read, routes!(processes::show)),
+        write_route(Register, routes!(registration::unregister)),
+        read_route(Read, routes!(history::history)),
+        read_route(Read, routes!(history::changes)),
+        write_route(Operate, routes!(operations::submit)).or(Kind::Conflict),
+        read_route(Read, routes!(tasks::list)),
+        read_route(Read, routes!(tasks::show)),
+        read_route(Read, routes!(tasks::targets)),
+        write_route(Operate, routes!(tasks::cancel)).or(Kind::Conflict),
+        write_route(Operate, routes!(tasks::resume)).or(Kind::Conflict),
+        write_route(Operate, routes!(tasks::retry)).or(Kind::Conflict),
+        read_route(Read, routes!(pools::list)),
+        write_route(Limits, routes!(pools::set)),
+        write_route(Limits, routes!(pools::delete)),
+        read_route(Read, routes!(events::list)),
+        read_route(Read, routes!(events::stream)),
+        read_route(Admin, routes!(webhooks::list)),
+        write_route(Admin, routes!(webhooks::add)),
+        write_route(Admin, routes!(webhooks::remove)),
+        whoami_route(routes!(whoami::whoami)),
+        read_route(Read, routes!(server::show)),
+        read_route(Admin, routes!(server::storage)),
+        read_route(Admin, routes!(apps::list)),
+        write_route(Admin, routes!(apps::create)).or(Kind::Conflict),
+        write_route(Admin, routes!(apps::rotate)),
+        write_route(Admin, routes!(apps::delete)).or(Kind::Conflict),
+        read_route(Admin, routes!(users::list)),
+        write_route(Admin, routes!(users::create)).or(Kind::Conflict),
+        write_route(Admin, routes!(users::update)),
+        write_route(Admin, routes!(users::delete)),
+        read_route(Admin, routes!(users::tokens)),
+        write_route(Admin, routes!(users::create_token)),
+        write_route(Admin, routes!(users::delete_token)),
+        write_route(Admin, routes!(session::set_password)),
+        write_route(Admin, routes!(session::create_link)),
+        read_route(Admin, routes!(roles::list)),
+        write_route(Admin, routes!(roles::put)).or(Kind::Conflict),
+        write_route(Admin, routes!(roles::delete)).or(Kind::Conflict),
+        read_route(Admin, routes!(roles::bindings)),
+        write_route(Admin, routes!(roles::bind)),
+        write_route(Admin, routes!(roles::unbind)),
+        read_route(Admin, routes!(audit::list)),
+        read_route(Admin, routes!(audit::export)),
+        read_route(Admin, routes!(audit::verify)),
     ]
 }
 

@@ -6,12 +6,12 @@ use utoipa::{PartialSchema, ToSchema};
 
 /// `5`, or `"10%"`: of all targets, at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
+pub enum CountOrPercent {
     Count(u32),
     Percent(u8),
 }
 
-impl std::fmt::Display for Share {
+impl std::fmt::Display for CountOrPercent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Count(count) => write!(f, "{count}"),
@@ -20,7 +20,7 @@ impl std::fmt::Display for Share {
     }
 }
 
-impl std::str::FromStr for Share {
+impl std::str::FromStr for CountOrPercent {
     type Err = proctor_model::FieldError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -35,7 +35,7 @@ impl std::str::FromStr for Share {
     }
 }
 
-impl Serialize for Share {
+impl Serialize for CountOrPercent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Count(count) => serializer.serialize_u32(*count),
@@ -44,7 +44,7 @@ impl Serialize for Share {
     }
 }
 
-impl<'de> Deserialize<'de> for Share {
+impl<'de> Deserialize<'de> for CountOrPercent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // A number is written here as in JSON; a text is a percentage, and nothing else parses.
         let value = serde_json::Value::deserialize(deserializer)?;
@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for Share {
     }
 }
 
-impl PartialSchema for Share {
+impl PartialSchema for CountOrPercent {
     fn schema() -> RefOr<Schema> {
         let count = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).maximum(Some(u32::MAX));
         let percent = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^([1-9][0-9]?|100)%$"));
@@ -66,21 +66,21 @@ impl PartialSchema for Share {
     }
 }
 
-impl ToSchema for Share {}
+impl ToSchema for CountOrPercent {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Share, serde_json::Error> {
+    fn read(text: &str) -> Result<CountOrPercent, serde_json::Error> {
         serde_json::from_str(text)
     }
 
     #[test]
     fn a_share_is_a_number_or_a_percentage() {
-        assert_eq!(read("5").unwrap(), Share::Count(5));
-        assert_eq!(read("\"10%\"").unwrap(), Share::Percent(10));
-        assert_eq!(serde_json::to_string(&Share::Percent(10)).unwrap(), "\"10%\"");
+        assert_eq!(read("5").unwrap(), CountOrPercent::Count(5));
+        assert_eq!(read("\"10%\"").unwrap(), CountOrPercent::Percent(10));
+        assert_eq!(serde_json::to_string(&CountOrPercent::Percent(10)).unwrap(), "\"10%\"");
         for bad in ["0", "\"0%\"", "\"101%\"", "-1", "true", "\"ten\"", "\"5\"", "1.5", "[]"] {
             assert!(read(bad).is_err(), "{bad}");
         }

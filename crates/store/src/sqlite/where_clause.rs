@@ -6,12 +6,12 @@ use super::failure::Tried;
 
 /// Conditions, and a value for each `?` in them.
 #[derive(Default)]
-pub(super) struct Narrowed {
+pub(super) struct WhereClause {
     conditions: Vec<&'static str>,
     values: Vec<Box<dyn ToSql>>,
 }
 
-impl Narrowed {
+impl WhereClause {
     pub(super) fn by(&mut self, condition: &'static str, value: impl ToSql + 'static) {
         self.conditions.push(condition);
         self.values.push(Box::new(value));

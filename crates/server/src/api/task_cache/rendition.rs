@@ -25,7 +25,7 @@ pub(in crate::api) enum Shape {
 
 /// A task at the time when some of its outcomes were known.
 #[derive(Debug)]
-pub(in crate::api) struct Rendition {
+pub(in crate::api) struct RenderedTask {
     shape: Shape,
     is_known: Vec<bool>,
     known: u32,
@@ -54,7 +54,7 @@ struct Piece {
     ends: Vec<u32>,
 }
 
-impl Rendition {
+impl RenderedTask {
     /// In the current language.
     pub(super) fn new(shape: Shape, mut task: TaskView, bound: BoundIds) -> Self {
         let views = std::mem::take(&mut task.targets);

@@ -15,9 +15,9 @@ use crate::api::Networks;
 
 /// What operators allow besides; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Reach(Arc<Networks>);
+pub struct AddressFilter(Arc<Networks>);
 
-impl Reach {
+impl AddressFilter {
     pub fn new(allowed: Networks) -> Self {
         Self(Arc::new(allowed))
     }
@@ -139,7 +139,7 @@ fn reaches_itself(address: IpAddr) -> std::io::Result<bool> {
 }
 
 /// Resolves names, and leaves only what may be reached; the connection is made to one of those.
-impl Resolve for Reach {
+impl Resolve for AddressFilter {
     fn resolve(&self, name: Name) -> Resolving {
         let reach = self.clone();
         Box::pin(async move {
@@ -160,14 +160,14 @@ impl Resolve for Reach {
 mod tests {
     use super::*;
 
-    fn is_refused(reach: &Reach, address: &str) -> bool {
+    fn is_refused(reach: &AddressFilter, address: &str) -> bool {
         reach.refusal(address.parse().unwrap()).is_some()
     }
 
     /// One row for each part of the address space that is not the public internet, in every spelling that leads there.
     #[test]
     fn only_the_public_internet_is_reached() {
-        let reach = Reach::default();
+        let reach = AddressFilter::default();
         for bad in [
             // This machine, and no machine.
             "127.0.0.1",
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn what_is_allowed_is_allowed_alone() {
-        let reach = Reach::new("127.0.0.0/8".parse().unwrap());
+        let reach = AddressFilter::new("127.0.0.0/8".parse().unwrap());
 
         assert!(!is_refused(&reach, "127.0.0.1"));
         assert!(!is_refused(&reach, "::ffff:127.0.0.1"));
@@ -281,18 +281,19 @@ mod tests {
     #[test]
     fn an_address_in_a_url_is_refused_at_once_and_says_how_to_allow_it() {
         for url in ["http://127.0.0.1:9/x", "http://[::1]/", "http://2130706433/", "https://0x7f.1/"] {
-            let error = Reach::default().check(&url.parse().unwrap()).unwrap_err();
+            let error = AddressFilter::default().check(&url.parse().unwrap()).unwrap_err();
 
             assert_eq!(error.field, "url", "{url}");
             assert!(error.problem.contains("--webhook-allow"), "{}", error.problem);
         }
-        assert!(Reach::default().check(&"https://alerts.example.com/".parse().unwrap()).is_ok());
+        assert!(AddressFilter::default().check(&"https://alerts.example.com/".parse().unwrap()).is_ok());
     }
 
     #[tokio::test]
     async fn a_name_that_leads_to_this_machine_is_refused_where_it_is_resolved() {
-        let refused = Reach::default().resolve("localhost".parse().unwrap()).await.err().unwrap();
-        let allowed = Reach::new("127.0.0.0/8,::1".parse().unwrap()).resolve("localhost".parse().unwrap()).await;
+        let refused = AddressFilter::default().resolve("localhost".parse().unwrap()).await.err().unwrap();
+        let allowed =
+            AddressFilter::new("127.0.0.0/8,::1".parse().unwrap()).resolve("localhost".parse().unwrap()).await;
 
         assert!(refused.to_string().contains("loopback"), "{refused}");
         assert!(allowed.unwrap().all(|address| address.ip().is_loopback()));

@@ -2,9 +2,9 @@
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
-pub(crate) struct Draw(u64);
+pub(crate) struct SeededRng(u64);
 
-impl Draw {
+impl SeededRng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_numbers_evenly_between_0_and_1() {
-        let (mut first, mut second) = (Draw::new(7), Draw::new(7));
+        let (mut first, mut second) = (SeededRng::new(7), SeededRng::new(7));
 
         let mean = (0..10_000)
             .map(|_| {

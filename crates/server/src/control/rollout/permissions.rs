@@ -13,12 +13,12 @@ use std::time::Duration;
 use proctor_model::{
     AccessTarget, AgentId, Class, Namespace, OperationKind, Permissions, ProcessKey, Spec, Subject, TaskId,
 };
-use proctor_store::HostSite;
+use proctor_store::HostLocation;
 
-use super::super::carried::Carried;
+use super::super::target_spec::TargetSpec;
 use super::super::{Control, Result};
 use super::machine::{Step, StopReason};
-use super::{Rolling, Rollouts};
+use super::{ActiveRollout, Rollouts};
 
 /// A tool may change rights beside the server.
 pub(super) const RIGHTS_PERIOD: Duration = Duration::from_secs(30);
@@ -30,7 +30,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn below(rolling: &Rolling, below: u32) -> Self {
+    fn below(rolling: &ActiveRollout, below: u32) -> Self {
         let targets = rolling.held.iter().take_while(|target| target.operation.index < below);
         let targets = targets.filter_map(|target| Some((target.agent.clone()?, target.key.clone(), target.kind)));
         Self { makers: rolling.roll.makers().to_vec(), targets: targets.collect() }
@@ -60,7 +60,7 @@ impl Control {
 
     /// Why the targets below this index that wait would be operated with a spec that is not registered any more.
     pub(super) async fn outdated(&self, task: TaskId, below: u32) -> Result<Option<StopReason>> {
-        let held = |rolling: &mut Rolling| {
+        let held = |rolling: &mut ActiveRollout| {
             let mut by_process: BTreeMap<ProcessKey, Vec<(AgentId, Arc<Spec>)>> = BTreeMap::new();
             for target in rolling.held.iter().take_while(|target| target.operation.index < below) {
                 if let (Some(agent), Some(spec)) = (target.agent.clone(), target.spec.clone()) {
@@ -109,9 +109,9 @@ impl Control {
 }
 
 /// A class that the operation takes and the permissions lack. Rolling tasks carry no specs.
-fn lacked(permissions: &Permissions, kind: OperationKind, site: &HostSite, namespace: &Namespace) -> Option<Class> {
+fn lacked(permissions: &Permissions, kind: OperationKind, site: &HostLocation, namespace: &Namespace) -> Option<Class> {
     let place = AccessTarget { business: site.business, cloud: Some(site.key.cloud), namespace: Some(namespace) };
-    Carried::nothing().required(kind).iter().find(|class| !permissions.allows(*class, &place))
+    TargetSpec::nothing().required(kind).iter().find(|class| !permissions.allows(*class, &place))
 }
 
 impl Rollouts {

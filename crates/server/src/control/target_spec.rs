@@ -1,6 +1,6 @@
 //! What an operation carries for a target, and which classes of rights that takes.
 //!
-//! Promised: [`Carried::required`] is the only place that decides what an operation needs, and
+//! Promised: [`TargetSpec::required`] is the only place that decides what an operation needs, and
 //! [`Specs::of`] the only one that tells a carried spec from the registered one. A spec that is not
 //! registered on a target takes `register` there, whatever the operation. Absent: who has which
 //! rights (see `access`), and which hosts are meant.
@@ -15,7 +15,7 @@ use super::{Before, SpecSource};
 
 /// What one target is operated with.
 #[derive(Clone, Debug)]
-pub(super) struct Carried {
+pub(super) struct TargetSpec {
     /// None where nothing is registered and nothing was carried, or was carried and not kept.
     pub(super) spec: Option<Arc<Spec>>,
     pub(super) origin: Origin,
@@ -30,7 +30,7 @@ pub(super) enum Origin {
     Call,
 }
 
-impl Carried {
+impl TargetSpec {
     /// What a caller needs on the target for this operation.
     pub(super) fn required(&self, kind: OperationKind) -> Classes {
         let by_kind = match kind {
@@ -112,32 +112,32 @@ impl<'a> Specs<'a> {
     }
 
     /// For the item's target `index`; `agent` is None for a host that is not known.
-    pub(super) fn of(&self, index: usize, agent: Option<&AgentId>) -> Carried {
+    pub(super) fn of(&self, index: usize, agent: Option<&AgentId>) -> TargetSpec {
         let registered = self.registered.as_ref().zip(agent).and_then(|(specs, agent)| specs.get(agent));
         match self.source {
-            SpecSource::Registered => Carried::registered(registered),
+            SpecSource::Registered => TargetSpec::registered(registered),
             // An unknown host keeps nothing of the call.
-            SpecSource::Given(_) if agent.is_none() => Carried::by_call(None),
+            SpecSource::Given(_) if agent.is_none() => TargetSpec::by_call(None),
             SpecSource::Given(given) => {
                 let spec = agent.and_then(|agent| self.merged.get(agent)).unwrap_or(&given.spec);
                 self.given(spec, registered)
             }
             SpecSource::Again(before) => match before.get(index) {
-                Some(Before { spec: None, was_carried: true }) => Carried::by_call(None),
+                Some(Before { spec: None, was_carried: true }) => TargetSpec::by_call(None),
                 Some(Before { spec: Some(spec), was_carried: true }) if !self.kind.stores_spec() => {
                     self.given(spec, registered)
                 }
                 // It was registered by then: what is registered now may be a correction of it.
-                Some(Before { spec: Some(spec), .. }) if registered.is_none() => Carried::by_call(Some(spec)),
-                Some(Before { .. }) | None => Carried::registered(registered),
+                Some(Before { spec: Some(spec), .. }) if registered.is_none() => TargetSpec::by_call(Some(spec)),
+                Some(Before { .. }) | None => TargetSpec::registered(registered),
             },
         }
     }
 
-    fn given(&self, spec: &Arc<Spec>, registered: Option<&Arc<Spec>>) -> Carried {
+    fn given(&self, spec: &Arc<Spec>, registered: Option<&Arc<Spec>>) -> TargetSpec {
         match registered {
-            Some(registered) if self.is_same(spec, registered) => Carried::registered(Some(registered)),
-            Some(_) | None => Carried::by_call(Some(spec)),
+            Some(registered) if self.is_same(spec, registered) => TargetSpec::registered(Some(registered)),
+            Some(_) | None => TargetSpec::by_call(Some(spec)),
         }
     }
 

@@ -65,7 +65,7 @@ async fn record(store: &Arc<dyn Store>, number: u128, outcomes: &[(u32, Outcome)
     store.record_outcomes(&outcomes, 1).await.unwrap();
 }
 
-async fn poll(kept: &Renditions, store: &Arc<dyn Store>, number: u128, shape: Shape) -> Vec<u8> {
+async fn poll(kept: &TaskCache, store: &Arc<dyn Store>, number: u128, shape: Shape) -> Vec<u8> {
     let summary = store.task_summary(id(number)).await.unwrap().unwrap();
     let rendition = kept.of(store, &summary, shape).await.unwrap().unwrap();
     rendition.data().concat()
@@ -139,7 +139,7 @@ async fn run(steps: Vec<Step>, bytes_max: usize) {
     for task in 1..=3 {
         create(&store, task, TARGETS).await;
     }
-    let kept = Renditions::bounded(bytes_max);
+    let kept = TaskCache::bounded(bytes_max);
     for step in steps {
         match step {
             Step::Record(task, outcomes) => record(&store, task, &outcomes).await,
@@ -179,10 +179,10 @@ async fn what_nobody_has_read_for_the_longest_time_goes_first() {
     for task in 1..=3 {
         create(&store, task, TARGETS).await;
     }
-    let unbounded = Renditions::default();
+    let unbounded = TaskCache::default();
     poll(&unbounded, &store, 1, Shape::Gse).await;
     let one = unbounded.kept.lock().bytes;
-    let kept = Renditions::bounded(one * 5 / 2);
+    let kept = TaskCache::bounded(one * 5 / 2);
     let is_kept = |task: u128| {
         let key = Key { task: id(task), shape: Shape::Gse, language: Language::English };
         kept.kept.lock().entries.contains_key(&key)
@@ -204,7 +204,7 @@ async fn what_nobody_has_read_for_the_longest_time_goes_first() {
 async fn a_finished_task_is_kept_as_text_alone() {
     let (store, _dir) = store().await;
     create(&store, 1, TARGETS).await;
-    let kept = Renditions::default();
+    let kept = TaskCache::default();
     poll(&kept, &store, 1, Shape::Gse).await;
     let all: Vec<(u32, Outcome)> = (0..TARGETS).map(|index| (index, Outcome::success(true))).collect();
     record(&store, 1, &all).await;
@@ -219,7 +219,7 @@ async fn a_finished_task_is_kept_as_text_alone() {
 async fn a_task_that_was_forgotten_is_not_shown_from_memory() {
     let (store, _dir) = store().await;
     create(&store, 1, 1).await;
-    let kept = Renditions::default();
+    let kept = TaskCache::default();
     let summary = store.task_summary(id(1)).await.unwrap().unwrap();
     record(&store, 1, &[(0, Outcome::success(true))]).await;
     while store.prune(Prune::Tasks { before: i64::MAX }).await.unwrap() > 0 {}
