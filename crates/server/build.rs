@@ -19,27 +19,40 @@ fn main() -> std::io::Result<()> {
         fs::remove_dir_all(&out)?;
     }
     fs::create_dir_all(&out)?;
+    let mut files = Vec::new();
     if dist.join("index.html").is_file() {
-        copy(&dist, &out)
-    } else {
-        fs::write(out.join("index.html.gz"), gzip(NOT_BUILT.as_bytes())?)
+        list(&dist, &mut files)?;
     }
+    files.sort();
+    let mut table = String::from("[\n");
+    for (number, file) in files.iter().enumerate() {
+        let name = file.strip_prefix(&dist).expect("it was found below").display().to_string();
+        table += &entry(&out, number, &name, &fs::read(file)?)?;
+    }
+    if files.is_empty() {
+        table += &entry(&out, 0, "index.html", NOT_BUILT.as_bytes())?;
+    }
+    fs::write(out.join("files.rs"), table + "]\n")
 }
 
-/// Every file of `from`, compressed.
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+/// Every file below the directory.
+fn list(from: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
-        let (source, mut target) = (entry.path(), to.join(entry.file_name()));
         if entry.file_type()?.is_dir() {
-            fs::create_dir_all(&target)?;
-            copy(&source, &target)?;
+            list(&entry.path(), files)?;
         } else {
-            target.as_mut_os_string().push(".gz");
-            fs::write(target, gzip(&fs::read(source)?)?)?;
+            files.push(entry.path());
         }
     }
     Ok(())
+}
+
+/// A row of the table: the name and the compressed bytes.
+fn entry(out: &Path, number: usize, name: &str, bytes: &[u8]) -> std::io::Result<String> {
+    let compressed = out.join(format!("{number}.gz"));
+    fs::write(&compressed, gzip(bytes)?)?;
+    Ok(format!("    ({name:?}, include_bytes!({:?})),\n", compressed.display().to_string()))
 }
 
 /// The same bytes for the same input: no time and no name.

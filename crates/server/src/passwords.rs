@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use argon2::Argon2;
-use argon2::password_hash::rand_core::OsRng;
-use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use tokio::sync::Semaphore;
 
 /// Each needs 19 MiB and some tens of milliseconds of a core.
@@ -48,10 +48,7 @@ impl Passwords {
         if password.chars().count() < CHARS_MIN || password.len() > BYTES_MAX {
             return Err(PasswordError::Length);
         }
-        let hash = move || {
-            let salt = SaltString::generate(&mut OsRng);
-            Argon2::default().hash_password(password.as_bytes(), &salt).map(|hash| hash.to_string())
-        };
+        let hash = move || Argon2::default().hash_password(password.as_bytes()).map(|hash| hash.to_string());
         let hashed = self.blocking(hash).await?;
         Ok(hashed.expect("argon2 takes every password of bounded length"))
     }

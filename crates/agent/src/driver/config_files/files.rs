@@ -193,7 +193,7 @@ fn md5_of(path: &Path, bounds: &Bounds) -> Result<(Option<String>, Stamp), State
             Err(error) => return Err(unreadable(error)),
         }
     }
-    let md5 = (bytes <= FILE_BYTES_MAX).then(|| format!("{:x}", hasher.finalize()));
+    let md5 = (bytes <= FILE_BYTES_MAX).then(|| proctor_pki::hex(&hasher.finalize()));
     Ok((md5, Stamp::of(&metadata)))
 }
 

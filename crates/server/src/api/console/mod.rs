@@ -5,15 +5,15 @@
 //! knows its own routes; the page can load nothing from elsewhere and cannot be framed. Absent: data
 //! (the page asks the native API), and answers to programs: who does not ask for HTML gets the usual 404.
 
+use std::collections::HashMap;
 use std::io::Read;
+use std::sync::LazyLock;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use flate2::read::GzDecoder;
-use proctor_pki::hex;
-use rust_embed::{EmbeddedFile, RustEmbed};
 
 const PAGE: &str = "index.html";
 const ASSETS: &str = "assets/";
@@ -36,9 +36,19 @@ const POLICY: [(HeaderName, HeaderValue); 5] = [
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
 ];
 
-#[derive(RustEmbed)]
-#[folder = "$OUT_DIR/console"]
-struct Files;
+/// One file of the console, compressed.
+struct File {
+    gzip: &'static [u8],
+    etag: String,
+}
+
+/// Written by the build script.
+static TABLE: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/console/files.rs"));
+
+static FILES: LazyLock<HashMap<&'static str, File>> = LazyLock::new(|| {
+    let file = |gzip: &'static [u8]| File { gzip, etag: format!("\"{}\"", &blake3::hash(gzip).to_hex()[..32]) };
+    TABLE.iter().map(|(name, gzip)| (*name, file(gzip))).collect()
+});
 
 /// What a browser gets here; None where the request is not for the console.
 pub(super) fn answer(request: &Request) -> Option<Response> {
@@ -46,12 +56,11 @@ pub(super) fn answer(request: &Request) -> Option<Response> {
         return None;
     }
     let path = request.uri().path().trim_start_matches('/');
-    if let Some(file) = Files::get(&format!("{path}.gz")) {
-        return Some(serve(path, &file, request.headers()));
+    if let Some(file) = FILES.get(path) {
+        return Some(serve(path, file, request.headers()));
     }
     let is_page = !path.starts_with(ASSETS) && !path.starts_with("api/") && wants_html(request.headers());
-    let page = is_page.then(|| Files::get(&format!("{PAGE}.gz"))).flatten()?;
-    Some(serve(PAGE, &page, request.headers()))
+    is_page.then(|| serve(PAGE, &FILES[PAGE], request.headers()))
 }
 
 fn wants_html(headers: &HeaderMap) -> bool {
@@ -59,33 +68,31 @@ fn wants_html(headers: &HeaderMap) -> bool {
     accepted.is_some_and(|accepted| accepted.contains("text/html"))
 }
 
-fn serve(path: &str, file: &EmbeddedFile, headers: &HeaderMap) -> Response {
-    let etag = format!("\"{}\"", hex(&file.metadata.sha256_hash()[..16]));
+fn serve(path: &str, file: &File, headers: &HeaderMap) -> Response {
     let caching = if path.starts_with(ASSETS) { FOREVER } else { ASK_AGAIN };
-    let is_known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| names(known, &etag));
+    let is_known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| names(known, &file.etag));
     let mut response = if is_known { StatusCode::NOT_MODIFIED.into_response() } else { content(path, file, headers) };
     let head = response.headers_mut();
     head.insert(header::CACHE_CONTROL, caching);
-    head.insert(header::ETAG, HeaderValue::try_from(etag).expect("hexadecimal digits are ASCII"));
+    head.insert(header::ETAG, HeaderValue::try_from(&file.etag).expect("hexadecimal digits are ASCII"));
     head.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     head.extend(POLICY.map(|(name, value)| (Some(name), value)));
     response
 }
 
 /// A browser takes gzip; for who does not, it is undone.
-fn content(path: &str, file: &EmbeddedFile, headers: &HeaderMap) -> Response {
+fn content(path: &str, file: &File, headers: &HeaderMap) -> Response {
     let takes_gzip = headers.get(header::ACCEPT_ENCODING).and_then(|taken| taken.to_str().ok());
     let kind = (header::CONTENT_TYPE, HeaderValue::from_static(content_type(path)));
-    let compressed: Bytes = match &file.data {
-        std::borrow::Cow::Borrowed(bytes) => Bytes::from_static(bytes),
-        std::borrow::Cow::Owned(bytes) => Bytes::copy_from_slice(bytes),
-    };
     if takes_gzip.is_some_and(|taken| taken.contains("gzip")) {
-        return ([kind, (header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))], Body::from(compressed))
+        return (
+            [kind, (header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))],
+            Body::from(Bytes::from_static(file.gzip)),
+        )
             .into_response();
     }
     let mut plain = Vec::new();
-    GzDecoder::new(&compressed[..]).read_to_end(&mut plain).expect("the build compressed it");
+    GzDecoder::new(file.gzip).read_to_end(&mut plain).expect("the build compressed it");
     ([kind], plain).into_response()
 }
 
