@@ -100,8 +100,8 @@ impl Count {
 /// Room for a cloud and a supplier with their colons.
 const NUMBERS_CHARS: usize = 8;
 
-/// Of a text that can be no address or id: it is given back in a row.
-const UNUSABLE_CHARS_MAX: usize = 128;
+/// Of an id, or of what can be no address: it is given back in a row.
+const WRITTEN_CHARS_MAX: usize = 128;
 
 /// Targets of one request. Clients send up to 30,000 in one item; beyond this, several requests are
 /// better for everybody.
@@ -175,10 +175,10 @@ pub(in crate::api) fn address_ref(written: &str, cloud: u32, supplier: u32, ip: 
     }
 }
 
-/// A text that is no address or id, if it may stand in a row.
+/// A text that may stand in a row.
 fn presentable(written: &str) -> Result<&str> {
-    if written.chars().count() > UNUSABLE_CHARS_MAX {
-        return Err(FieldError::new("", format!("must not be longer than {UNUSABLE_CHARS_MAX} characters")));
+    if written.chars().count() > WRITTEN_CHARS_MAX {
+        return Err(FieldError::new("", format!("must not be longer than {WRITTEN_CHARS_MAX} characters")));
     }
     if written.chars().any(char::is_control) {
         return Err(FieldError::new("", "must not contain control characters"));
@@ -188,23 +188,21 @@ fn presentable(written: &str) -> Result<&str> {
 
 /// An agent id, or `cloud:ip`, which stands for the agent of that host.
 fn by_id(value: &Value<'_>) -> Result<NamedHost> {
-    let written = text(value)?;
+    let written = presentable(text(value)?)?;
     let host = if written.contains(':') {
         address_id(written).map(HostRef::Key)
     } else {
         parsed(value).ok().map(HostRef::Agent)
     };
-    let host = match host {
-        Some(host) => host,
-        None => HostRef::Unusable(presentable(written)?.into()),
-    };
+    let host = host.unwrap_or_else(|| HostRef::Unusable(written.into()));
     Ok(NamedHost { host, written: written.to_owned(), address: None })
 }
 
-/// Stricter than [`HostKey`]'s own form: an address alone is no id.
+/// Stricter than [`HostKey`]'s own form: an address alone is no id, and the cloud has one spelling.
 fn address_id(written: &str) -> Option<HostKey> {
     let (cloud, ip) = written.split_once(':')?;
-    Some(HostKey::new(cloud.parse().ok()?, 0, ip.parse().ok()?))
+    let number = cloud.parse::<u32>().ok().filter(|number| number.to_string() == cloud)?;
+    Some(HostKey::new(number, 0, ip.parse().ok()?))
 }
 
 /// Each row once: a host that is written twice in the same way is one host.
