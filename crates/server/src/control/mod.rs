@@ -45,6 +45,7 @@ pub use dispatch::Delivery;
 pub use events::{NewWebhook, WEBHOOKS_MAX};
 pub use fleet::{SeenFleet, is_inside};
 pub use identity::{REJOIN_TTL_MAX, rejoin_until};
+pub use processes::POOLS_MAX;
 pub use retention::{Retention, TASKS_KEPT_MIN};
 pub use sessions::{ConnectionInfo, Greeting, Session};
 pub use submit::Planned;

@@ -3,7 +3,8 @@
 //! Promised: one outcome for each host, in the caller's order; a host that the caller may not touch
 //! is refused in its own row, whether it is known or not, and the others are served. Absent: operations (see `submit`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write;
 
 use proctor_model::{AgentId, Class, Code, Namespace, Outcome, Pool, PoolId, ProcessKey};
 use proctor_runtime::clock;
@@ -16,6 +17,12 @@ use super::access::Spot;
 use super::audit::{AuditAction, TARGETS_NAMED_MAX, counted};
 use super::types::Merged;
 use super::{Caller, Control, GivenSpec, HostRef, Result, never_enrolled};
+
+/// Pools that one call sets on each of its hosts.
+pub const POOLS_MAX: usize = 1000;
+
+/// From this length on, the pools of a host are counted in the audit rather than named.
+const POOLS_NAMED_CHARS: usize = 1000;
 
 impl Control {
     pub async fn register(
@@ -76,17 +83,13 @@ impl Control {
 
     pub async fn set_pools(&self, caller: &Caller, hosts: &[HostRef], pools: &[Pool]) -> Result<Vec<Outcome>> {
         let pools = pools.to_vec();
-        let namespaces: Vec<Namespace> = pools.iter().map(|pool| pool.namespace.clone()).collect();
-        let before = self.limits_before(hosts).await?;
-        let named = hosts.iter().zip(before).map(|(host, before)| {
-            let pool = |pool: &Pool| {
-                let was = before.iter().find(|was| (&was.namespace, &was.id) == (&pool.namespace, &pool.id));
-                let was = was.map_or_else(|| "new".to_owned(), |was| format!("was {}", was.limits));
-                format!("{}/{} {}, {was}", pool.namespace.escaped(), pool.id, pool.limits)
-            };
-            format!("{host} {}", pools.iter().map(pool).collect::<Vec<_>>().join("; "))
+        let namespaces: BTreeSet<Namespace> = pools.iter().map(|pool| pool.namespace.clone()).collect();
+        let namespaces: Vec<Namespace> = namespaces.into_iter().collect();
+        let before = self.limits_before(caller, hosts).await?;
+        let named = hosts.iter().enumerate().map(|(index, host)| match before.get(index) {
+            Some(before) => format!("{host} {}", described(&pools, before)),
+            None => host.to_string(),
         });
-        let named: Vec<String> = named.collect();
         let deed = AuditAction::new("set_pools", [Class::Limits]).on(named);
         let refusal = |spot: &Spot<'_>, _: bool| caller.refused(Class::Limits, spot, &namespaces);
         self.change(caller, deed, refusal, hosts, move |control, agents| async move {
@@ -107,13 +110,13 @@ impl Control {
     ) -> Result<Vec<Outcome>> {
         let (namespace, id) = (namespace.clone(), id.clone());
         let of = [namespace.clone()];
-        let before = self.limits_before(hosts).await?;
-        let named = hosts.iter().zip(before).map(|(host, before)| {
+        let before = self.limits_before(caller, hosts).await?;
+        let named = hosts.iter().enumerate().map(|(index, host)| {
+            let Some(before) = before.get(index) else { return format!("{host} {}/{id}", namespace.escaped()) };
             let was = before.iter().find(|was| (&was.namespace, &was.id) == (&namespace, &id));
             let was = was.map_or_else(|| "was not set".to_owned(), |was| format!("was {}", was.limits));
             format!("{host} {}/{id}: {was}", namespace.escaped())
         });
-        let named: Vec<String> = named.collect();
         let deed = AuditAction::new("delete_pool", [Class::Limits]).on(named);
         let refusal = |spot: &Spot<'_>, _: bool| caller.refused(Class::Limits, spot, &of);
         self.change(caller, deed, refusal, hosts, move |control, agents| async move {
@@ -129,8 +132,12 @@ impl Control {
         .await
     }
 
-    /// The pools of each of the hosts that an entry of the audit names.
-    async fn limits_before(&self, hosts: &[HostRef]) -> Result<Vec<Vec<Pool>>> {
+    /// The pools of each of the hosts that an entry of the audit names; nothing is read for a caller who may
+    /// change no pool anywhere.
+    async fn limits_before(&self, caller: &Caller, hosts: &[HostRef]) -> Result<Vec<Vec<Pool>>> {
+        if !caller.permissions.allows_anywhere(Class::Limits) {
+            return Ok(Vec::new());
+        }
         let sites = self.sites(&hosts[..hosts.len().min(TARGETS_NAMED_MAX)]).await?;
         let agents: Vec<AgentId> = sites.iter().flatten().map(|site| site.agent.clone()).collect();
         let mut by_agent: HashMap<AgentId, Vec<Pool>> = HashMap::new();
@@ -138,8 +145,7 @@ impl Control {
             by_agent.entry(agent).or_default().push(pool);
         }
         let of = |site: Option<HostLocation>| by_agent.get(&site?.agent).cloned();
-        let known = sites.into_iter().map(|site| of(site).unwrap_or_default());
-        Ok(known.chain(std::iter::repeat_with(Vec::new)).take(hosts.len()).collect())
+        Ok(sites.into_iter().map(|site| of(site).unwrap_or_default()).collect())
     }
 
     /// Makes one change on those of the hosts that are known and allowed, with its trace.
@@ -241,6 +247,23 @@ impl Control {
     }
 }
 
+/// What is set on a host in place of what.
+fn described(pools: &[Pool], before: &[Pool]) -> String {
+    let mut text = String::new();
+    for (index, pool) in pools.iter().enumerate() {
+        if text.len() >= POOLS_NAMED_CHARS {
+            write!(text, "; and {} more", pools.len() - index).expect("a text takes all that is written");
+            break;
+        }
+        let separator = if index == 0 { "" } else { "; " };
+        let was = before.iter().find(|was| (&was.namespace, &was.id) == (&pool.namespace, &pool.id));
+        let was = was.map_or_else(|| "new".to_owned(), |was| format!("was {}", was.limits));
+        write!(text, "{separator}{}/{} {}, {was}", pool.namespace.escaped(), pool.id, pool.limits)
+            .expect("a text takes all that is written");
+    }
+    text
+}
+
 fn registered(answer: Registered) -> Outcome {
     match answer {
         Registered::Stored { .. } => Outcome::success(false),
@@ -253,4 +276,33 @@ fn registered(answer: Registered) -> Outcome {
 
 fn no_longer() -> Outcome {
     Outcome::new(Code::AgentAbsent, "the host is no longer enrolled", false)
+}
+
+#[cfg(test)]
+mod tests {
+    use proctor_model::{Percent, PoolLimits, Weight};
+
+    use super::*;
+
+    #[test]
+    fn the_audit_names_the_first_of_many_pools() {
+        let limits = PoolLimits {
+            cpu: Percent::try_from(20.0).unwrap(),
+            memory: Percent::try_from(30.0).unwrap(),
+            cpu_weight: Weight::Usage,
+            memory_weight: Weight::Usage,
+            dry_run: false,
+        };
+        let pool = |number: usize| Pool {
+            namespace: "web".parse().unwrap(),
+            id: format!("pool{number}").parse().unwrap(),
+            limits: limits.clone(),
+        };
+        let pools: Vec<Pool> = (0..POOLS_MAX).map(pool).collect();
+
+        let (few, many) = (described(&pools[..2], &pools[1..2]), described(&pools, &[]));
+
+        assert!(few.starts_with("web/pool0 ") && few.contains(", new; web/pool1 ") && few.contains(", was "), "{few}");
+        assert!(many.len() < 2 * POOLS_NAMED_CHARS && many.ends_with(" more"), "{many}");
+    }
 }

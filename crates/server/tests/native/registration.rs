@@ -101,3 +101,22 @@ async fn a_list_of_values_is_no_object_anywhere() {
     let (status, answer) = world.put("/pools", pools).await;
     assert_eq!((status, error(&answer).1), (StatusCode::BAD_REQUEST, "pools[0]"), "{answer}");
 }
+
+#[tokio::test]
+async fn a_call_sets_a_bounded_number_of_pools() {
+    let world = World::new().await;
+    let pool = |number: usize| {
+        json!({ "namespace": "web", "id": format!("p{number}"), "cpu": 20.0, "memory": 30.0,
+        "cpu_weight": "usage", "memory_weight": "usage" })
+    };
+    let set = async |count: usize| {
+        let pools: Vec<_> = (0..count).map(pool).collect();
+        world.put("/pools", json!({ "hosts": ["0:10.0.0.1"], "pools": pools })).await
+    };
+
+    let (most, too_many) = (set(1000).await, set(1001).await);
+
+    assert_eq!(most.0, StatusCode::OK, "{}", most.1);
+    assert_eq!(too_many.0, StatusCode::BAD_REQUEST);
+    assert_eq!(too_many.1["error"]["message"], "pools: more than 1000 pools in one request: split it");
+}

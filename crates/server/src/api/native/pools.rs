@@ -13,6 +13,7 @@ use super::caller::Authenticated;
 use super::hosts::{Chosen, parse_host_param};
 use super::registration::rows;
 use super::{ApiState, Result};
+use crate::control::POOLS_MAX;
 
 /// The pools of hosts, on request with what their members use.
 #[utoipa::path(get, path = "/pools", operation_id = "pools", params(PoolQuery), tag = "pools",
@@ -117,6 +118,9 @@ pub(super) async fn delete(
 fn pools(settings: Vec<PoolSetting>) -> std::result::Result<Vec<Pool>, FieldError> {
     if settings.is_empty() {
         return Err(FieldError::new("pools", "must not be empty"));
+    }
+    if settings.len() > POOLS_MAX {
+        return Err(FieldError::new("pools", format!("more than {POOLS_MAX} pools in one request: split it")));
     }
     let mut seen = HashSet::new();
     for (index, pool) in settings.iter().enumerate() {

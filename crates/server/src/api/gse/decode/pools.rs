@@ -7,7 +7,7 @@ use proctor_model::{FieldError, Namespace, Pool, PoolId, PoolLimits, Weight};
 use super::{KeyStyle, Result, hosts, meta, unrepeated};
 use crate::api::fields::{Fields, each, flag, integer, parsed, percent};
 use crate::api::json::Value;
-use crate::control::HostRef;
+use crate::control::{HostRef, POOLS_MAX};
 
 /// Body of set_process_group_info.
 #[derive(Debug)]
@@ -28,6 +28,9 @@ pub(in crate::api) fn pool_change(params: &Value<'_>) -> Result<PoolChange> {
 }
 
 fn pools(value: &Value<'_>, namespace: &Namespace) -> Result<Vec<Pool>> {
+    if value.as_list().is_some_and(|groups| groups.len() > POOLS_MAX) {
+        return Err(FieldError::new("", format!("more than {POOLS_MAX} groups in one request: split it")));
+    }
     let mut taken = HashSet::new();
     let pools = each(value, |group| {
         let fields = Fields::of(group)?;

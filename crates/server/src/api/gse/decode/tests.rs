@@ -484,3 +484,28 @@ fn pages_have_at_most_a_thousand_rows() {
     assert_eq!((default.offset, default.limit), (0, Some(1000)));
     assert_eq!(refused.to_string(), "page.limit: 1001 is more than 1000");
 }
+
+#[test]
+fn a_change_of_groups_has_a_bound() {
+    let group = |number: usize| with(group_example(), "/spec/process_group/0/id", json!(format!("g{number}")));
+    let groups: Vec<Value> = (0..1001).map(|number| group(number)["spec"]["process_group"][0].clone()).collect();
+    let body = |count: usize| with(group_example(), "/spec/process_group", json!(groups[..count]));
+
+    assert_eq!(pool_change(&(&body(1000)).into()).unwrap().pools.len(), 1000);
+    let refused = pool_change(&(&body(1001)).into()).unwrap_err().to_string();
+    assert_eq!(refused, "spec.process_group: more than 1000 groups in one request: split it");
+}
+
+#[test]
+fn a_cloud_has_one_spelling_and_no_id_is_long() {
+    let ids = with(operate_example(2), "/agent_id_list", json!(["0:10.0.0.1", "00:10.0.0.1", "+0:10.0.0.1"]));
+    let long = format!("{}:10.0.0.1", "0".repeat(200));
+    let long = with(operate_example(2), "/agent_id_list", json!([long]));
+
+    let hosts: Vec<HostRef> =
+        operation_v2(&(&ids).into()).unwrap()[0].targets.iter().map(|target| target.host.clone()).collect();
+    let refused = operation_v2(&(&long).into()).unwrap_err().to_string();
+
+    assert!(matches!(hosts[..], [HostRef::Key(_), HostRef::Unusable(_), HostRef::Unusable(_)]), "{hosts:?}");
+    assert_eq!(refused, "agent_id_list[0]: must not be longer than 128 characters");
+}
