@@ -13,6 +13,7 @@ pub mod control;
 mod event_json;
 pub mod gateway;
 pub mod keys;
+mod log_limit;
 mod passwords;
 pub mod user_token;
 pub mod webhooks;

@@ -100,13 +100,23 @@ impl Bodies {
     }
 
     pub(super) async fn read(&self, body: Body, sender: &BodySender) -> Result<ReadBody, ApiError> {
+        self.read_at_most(BODY_BYTES_MAX, body, sender).await
+    }
+
+    /// As [`Self::read`], for a call whose bodies are smaller.
+    pub(super) async fn read_at_most(
+        &self,
+        bytes_max: usize,
+        body: Body,
+        sender: &BodySender,
+    ) -> Result<ReadBody, ApiError> {
         let reading = match sender {
             BodySender::Caller(_) => None,
             BodySender::Stranger(_) => Some(self.strangers.enter()),
         };
         let gives_way = reading.as_ref().map(|reading| reading.gives_way.clone()).unwrap_or_default();
         tokio::select! {
-            read = tokio::time::timeout(BODY_TIME_MAX, self.collect(body, sender, reading)) => {
+            read = tokio::time::timeout(BODY_TIME_MAX, self.collect(bytes_max, body, sender, reading)) => {
                 read.unwrap_or_else(|_| Err(incomplete(&format!("it took longer than {} s", BODY_TIME_MAX.as_secs()))))
             }
             () = gives_way.cancelled() => Err(gave_way()),
@@ -125,15 +135,16 @@ impl Bodies {
 
     async fn collect(
         &self,
+        bytes_max: usize,
         body: Body,
         sender: &BodySender,
         reading: Option<Reading<'_>>,
     ) -> Result<ReadBody, ApiError> {
         let announced = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
         let mut chunks = body.into_data_stream();
-        if announced.is_some_and(|length| length > BODY_BYTES_MAX) {
+        if announced.is_some_and(|length| length > bytes_max) {
             drain(chunks, 0, self.patience.stall).await?;
-            return Err(too_large());
+            return Err(too_large(bytes_max));
         }
         let mut room = None;
         let mut whole: Option<Whole> = None;
@@ -144,7 +155,7 @@ impl Bodies {
                     BodySender::Stranger(_) => &self.of_strangers,
                     BodySender::Caller(_) => &self.of_callers,
                 };
-                room = Some(pool.take(sender, announced.unwrap_or(BODY_BYTES_MAX) as u64).await?);
+                room = Some(pool.take(sender, announced.unwrap_or(bytes_max) as u64).await?);
             }
             let chunk = next_chunk(&mut chunks, room.as_ref(), self.patience.stall).await?;
             let Some(chunk) = chunk else { break };
@@ -155,10 +166,10 @@ impl Bodies {
                 room.holder.received.fetch_add(chunk.len() as u64, Ordering::Relaxed);
             }
             let read = read + chunk.len();
-            if read > BODY_BYTES_MAX {
+            if read > bytes_max {
                 drop((whole, room));
                 drain(chunks, read, self.patience.stall).await?;
-                return Err(too_large());
+                return Err(too_large(bytes_max));
             }
             whole = Some(Whole::joined(whole, chunk, announced));
         }
@@ -238,9 +249,12 @@ fn incomplete(why: &str) -> ApiError {
     ApiError::new(Problem::MalformedBody, format!("the body did not arrive whole: {why}"))
 }
 
-fn too_large() -> ApiError {
-    let message = format!("the body is larger than {} MiB", BODY_BYTES_MAX / (1024 * 1024));
-    ApiError::new(Problem::BodyTooLarge, message)
+fn too_large(bytes_max: usize) -> ApiError {
+    let limit = match bytes_max / (1024 * 1024) {
+        0 => format!("{} KiB", bytes_max / 1024),
+        mebibytes => format!("{mebibytes} MiB"),
+    };
+    ApiError::new(Problem::BodyTooLarge, format!("the body is larger than {limit}"))
 }
 
 fn gave_way() -> ApiError {

@@ -7,6 +7,7 @@
 //! addresses; a proxy in front knows those better.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -44,7 +45,9 @@ impl FromStr for RateLimit {
 #[derive(Debug)]
 pub(super) struct Rates {
     limit: Option<RateLimit>,
-    buckets: Mutex<HashMap<String, Bucket>>,
+    /// By a hash of the caller's name: callers choose how long that is.
+    buckets: Mutex<HashMap<u64, Bucket>>,
+    hasher: RandomState,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,19 +65,20 @@ impl Bucket {
 
 impl Rates {
     pub(super) fn new(limit: Option<RateLimit>) -> Self {
-        Self { limit, buckets: Mutex::default() }
+        Self { limit, buckets: Mutex::default(), hasher: RandomState::new() }
     }
 
     /// Takes one call off the caller's account; without one left, how long until there is.
     pub(super) fn take(&self, caller: &str, now: Instant) -> Result<(), Duration> {
         let Some(RateLimit(limit)) = self.limit else { return Ok(()) };
         let per_second = f64::from(limit.get());
+        let caller = self.hasher.hash_one(caller);
         let mut buckets = self.buckets.lock();
-        if buckets.len() >= CALLERS_MAX && !buckets.contains_key(caller) {
+        if buckets.len() >= CALLERS_MAX && !buckets.contains_key(&caller) {
             make_room(&mut buckets, per_second, now);
         }
         let full = Bucket { tokens: per_second, at: now };
-        let bucket = buckets.entry(caller.to_owned()).or_insert(full);
+        let bucket = buckets.entry(caller).or_insert(full);
         *bucket = bucket.refilled(per_second, now);
         if bucket.tokens < 1.0 {
             return Err(Duration::from_secs_f64((1.0 - bucket.tokens) / per_second));
@@ -85,7 +89,7 @@ impl Rates {
 }
 
 /// Those that are full again need not be remembered; if there are none, everybody begins anew.
-fn make_room(buckets: &mut HashMap<String, Bucket>, per_second: f64, now: Instant) {
+fn make_room(buckets: &mut HashMap<u64, Bucket>, per_second: f64, now: Instant) {
     buckets.retain(|_, bucket| bucket.refilled(per_second, now).tokens < per_second);
     if buckets.len() >= CALLERS_MAX {
         buckets.clear();

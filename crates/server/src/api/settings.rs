@@ -18,6 +18,7 @@ use super::health::StoreHealth;
 use super::limits::{self, Quota, RateLimit, Rates};
 use super::task_cache::TaskCache;
 use crate::control::Control;
+use crate::log_limit::LogLimit;
 use crate::passwords::Passwords;
 use crate::webhooks::AddressFilter;
 
@@ -96,6 +97,7 @@ pub(super) struct ApiShared {
     pub(super) links: Links,
     /// Attempts to sign in, of one address or on one user's password.
     pub(super) sign_ins: Rates,
+    pub(super) failed_sign_ins: LogLimit,
     pub(super) rates: Rates,
     pub(super) connections: Arc<Connections>,
     pub(super) bodies: Bodies,
@@ -119,6 +121,7 @@ impl ApiState {
             passwords: Passwords::default(),
             links: Links::default(),
             sign_ins: Rates::new(Some(limits::SIGN_INS)),
+            failed_sign_ins: LogLimit::default(),
             renditions: TaskCache::default(),
             store_health: StoreHealth::default(),
             settings,

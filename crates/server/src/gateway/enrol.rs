@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use futures::{SinkExt, StreamExt};
-use parking_lot::Mutex;
 use proctor_model::{AgentId, HostKey};
 use proctor_runtime::chain;
 use proctor_store::{EnrolRefusal, Enrolment};
@@ -17,11 +16,10 @@ use uuid::Uuid;
 
 use super::{Connection, Gateway, now};
 use crate::control::ControlError;
+use crate::log_limit::LogLimit;
 
 /// Renewed over the session when a third of it is left.
 pub(super) const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Strangers may come as often as they like: they get one line in this time.
-const STRANGER_LOG_PERIOD: Duration = Duration::from_secs(1);
 
 pub(super) async fn enrol(tls: Connection, peer: SocketAddr, gateway: &Gateway) {
     let mut frames = Framed::new(tls, ServerCodec::enrolment());
@@ -88,23 +86,17 @@ async fn decide(gateway: &Gateway, request: Request, peer: SocketAddr) -> Result
 
 /// Refusals, logged no faster than the log can take them.
 #[derive(Debug, Default)]
-pub(super) struct Strangers(Mutex<Unlogged>);
-
-#[derive(Debug, Default)]
-struct Unlogged {
-    count: u64,
-    logged_at: Option<Instant>,
-}
+pub(super) struct Strangers(LogLimit);
 
 impl Strangers {
     fn log(&self, peer: SocketAddr, host: HostKey, refused: &Refused) {
-        if let Some(unlogged) = self.turn() {
+        if let Some(unlogged) = self.0.turn(Instant::now()) {
             tracing::warn!(%peer, %host, reason = %refused, unlogged, "enrolment refused");
         }
     }
 
     pub(super) fn log_session(&self, peer: SocketAddr, agent: &AgentId, error: &ControlError) {
-        if let Some(unlogged) = self.turn() {
+        if let Some(unlogged) = self.0.turn(Instant::now()) {
             tracing::warn!(%peer, %agent, error = %chain(error), unlogged, "session not opened");
         }
     }
@@ -114,20 +106,9 @@ impl Strangers {
         let Some(why) = error.get_ref().and_then(|error| error.downcast_ref()).and_then(handshake_words) else {
             return tracing::debug!(%peer, %error, "TLS handshake failed");
         };
-        if let Some(unlogged) = self.turn() {
+        if let Some(unlogged) = self.0.turn(Instant::now()) {
             tracing::warn!(%peer, why, unlogged, "TLS handshake failed");
         }
-    }
-
-    /// How many lines were left out since the last one; None where this one is left out too.
-    fn turn(&self) -> Option<u64> {
-        let mut unlogged = self.0.lock();
-        if unlogged.logged_at.is_some_and(|at| at.elapsed() < STRANGER_LOG_PERIOD) {
-            unlogged.count += 1;
-            return None;
-        }
-        unlogged.logged_at = Some(Instant::now());
-        Some(std::mem::take(&mut unlogged.count))
     }
 }
 
@@ -162,14 +143,5 @@ mod tests {
         assert!(expired.contains("has expired") && expired.contains("join token"), "{expired}");
         assert!(http.contains("does not speak TLS"), "{http}");
         assert_eq!(handshake_words(&rustls::Error::HandshakeNotComplete), None);
-    }
-
-    #[test]
-    fn strangers_get_one_line_a_second() {
-        let strangers = Strangers::default();
-
-        assert_eq!((strangers.turn(), strangers.turn(), strangers.turn()), (Some(0), None, None));
-        strangers.0.lock().logged_at = None;
-        assert_eq!(strangers.turn(), Some(2));
     }
 }

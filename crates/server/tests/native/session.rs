@@ -54,6 +54,7 @@ async fn refused(world: &World, body: Value) -> (StatusCode, Value) {
 async fn sign_in(world: &World, body: Value) -> Browser {
     let response = world.router.clone().oneshot(attempt(&body)).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.headers()[header::CACHE_CONTROL], "no-store");
     let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap().to_owned();
     assert!(cookie.contains("; HttpOnly; SameSite=Strict;"), "{cookie}");
     let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
@@ -158,6 +159,32 @@ async fn a_form_of_another_site_cannot_sign_anybody_in() {
             answer(&world, request.body(Body::from(json!({ "token": token }).to_string())).unwrap()).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{kind}");
     }
+}
+
+#[tokio::test]
+async fn a_sign_in_is_small_whoever_sends_it() {
+    let world = World::new().await;
+
+    let long_user = refused(&world, json!({ "user": "ä".repeat(65), "password": PASSWORD })).await;
+    let user = refused(&world, json!({ "user": "ä".repeat(64), "password": PASSWORD })).await;
+    let large = refused(&world, json!({ "user": "ana", "password": "x".repeat(8 * 1024) })).await;
+
+    assert_eq!(long_user, (StatusCode::BAD_REQUEST, json!("invalid_argument")));
+    assert_eq!(user, (StatusCode::UNAUTHORIZED, json!("unauthenticated")));
+    assert_eq!(large, (StatusCode::PAYLOAD_TOO_LARGE, json!("body_too_large")));
+}
+
+#[tokio::test]
+async fn the_answer_with_the_csrf_token_is_not_kept_on_the_way() {
+    let world = World::new().await;
+    let (token, _) = ana(&world).await;
+    let browser = sign_in(&world, json!({ "token": token })).await;
+
+    let request = Request::get("/api/v1/session").header("cookie", &browser.cookie).body(Body::empty()).unwrap();
+    let response = world.router.clone().oneshot(request).await.unwrap();
+
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.headers()[header::CACHE_CONTROL], "no-store");
 }
 
 #[tokio::test]

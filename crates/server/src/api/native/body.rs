@@ -16,7 +16,7 @@ use serde_json::error::Category;
 use super::caller::BodyOf;
 use super::error::{Kind, NativeError};
 use crate::api::ApiState;
-use crate::api::bodies::{BodySender, ReadBody};
+use crate::api::bodies::{BODY_BYTES_MAX, BodySender, ReadBody};
 use crate::api::connections::Connection;
 
 /// A JSON object as a body, whatever its Content-Type says; no body at all is an empty object.
@@ -40,12 +40,17 @@ fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(u8::is_ascii_whitespace)
 }
 
+/// Put into a request whose body is smaller than others.
+#[derive(Clone, Copy)]
+pub(super) struct BodyLimit(pub(super) usize);
+
 /// After the caller is known.
 pub(super) async fn read_body(request: Request, state: &ApiState) -> Result<ReadBody, NativeError> {
     let sender = request.extensions().get::<BodyOf>().map(|of| of.0.clone());
     let sender = sender.unwrap_or_else(|| BodySender::Stranger(String::new()));
     let _reading = request.extensions().get::<Arc<Connection>>().map(Connection::reads_body);
-    Ok(state.border.bodies.read(request.into_body(), &sender).await?)
+    let bytes_max = request.extensions().get::<BodyLimit>().map_or(BODY_BYTES_MAX, |limit| limit.0);
+    Ok(state.border.bodies.read_at_most(bytes_max, request.into_body(), &sender).await?)
 }
 
 pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, NativeError> {

@@ -9,24 +9,31 @@ use std::time::Instant;
 
 use axum::Json;
 use axum::extract::{FromRequest, Path, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse};
 use proctor_api::{NewPassword, OwnPassword, Session, SignIn, SignInLink};
 use proctor_model::{FieldError, Subject};
 use proctor_runtime::clock;
 use proctor_store::{Refusal, StoreError, TokenKind, UserToken};
 
-use super::body::{Body, malformed};
+use super::body::{Body, BodyLimit, malformed};
 use super::caller::{Authenticated, BodyOf};
 use super::error::{Kind, NativeError};
+use super::users::NAME_CHARS_MAX;
 use super::{ApiState, Result, whoami};
 use crate::admin;
 use crate::api::auth::{SessionProof, session};
 use crate::api::bodies::BodySender;
+use crate::api::connections::share_of;
 use crate::api::error::ApiError;
 use crate::api::request::origin_of;
 use crate::control::{AuditAction, Caller, Control, Origin, PresentedCredentials};
 use crate::user_token::TokenText;
+
+/// A user, a password or a token, with room to spare.
+const ATTEMPT_BYTES_MAX: usize = 8 * 1024;
+/// Answers that hold a session are for the one who asked, and not to be kept on the way.
+const NOT_KEPT: (header::HeaderName, HeaderValue) = (header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
 
 /// Somebody who has proved who they are.
 struct Proved {
@@ -45,13 +52,15 @@ pub(super) async fn sign_in(State(state): State<ApiState>, request: Request) -> 
     let origin = origin_of(&headers, request.extensions());
     let attempt = read_attempt(&state, &origin, request).await?;
     let proved = prove(&state, attempt).await.inspect_err(|error| {
-        tracing::warn!(remote = ?origin.remote, error = error.message(), "sign-in failed");
+        if let Some(unlogged) = state.border.failed_sign_ins.turn(Instant::now()) {
+            tracing::warn!(remote = ?origin.remote, error = error.message(), unlogged, "sign-in failed");
+        }
     })?;
     let (text, token, caller) = open(&state, proved, origin).await?;
     let keys = state.border.verifier.keys(&state).await?;
     let session = view(&caller, session::csrf_token(keys, &text.to_string()), &token);
     let cookie = session::set_cookie(Some(&text.to_string()), &headers);
-    Ok((AppendHeaders([(header::SET_COOKIE, cookie)]), Json(session)))
+    Ok((AppendHeaders([(header::SET_COOKIE, cookie), NOT_KEPT]), Json(session)))
 }
 
 /// The session of the cookie.
@@ -61,10 +70,11 @@ pub(super) async fn show(
     caller: Authenticated,
     State(state): State<ApiState>,
     headers: HeaderMap,
-) -> Result<Json<Session>> {
+) -> Result<impl IntoResponse> {
     let (proof, token) = own(&state, &caller.who, &headers).await?;
     let keys = state.border.verifier.keys(&state).await?;
-    Ok(Json(view(&caller.who, session::csrf_token(keys, proof.token()), &token)))
+    let session = view(&caller.who, session::csrf_token(keys, proof.token()), &token);
+    Ok((AppendHeaders([NOT_KEPT]), Json(session)))
 }
 
 /// Closes the session of the cookie.
@@ -153,14 +163,18 @@ pub(super) async fn create_link(
 /// Nothing is known of the sender yet. A page of another origin cannot send JSON without being asked
 /// first, so nobody is signed in as somebody else behind their back.
 async fn read_attempt(state: &ApiState, origin: &Origin, mut request: Request) -> Result<SignIn> {
-    let peer = origin.remote.map(|remote| remote.to_string()).unwrap_or_default();
+    let peer = origin.remote.map(|remote| share_of(remote).to_string()).unwrap_or_default();
     limit_attempts(state, &peer)?;
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.is_some_and(|kind| kind.trim_start().starts_with("application/json")) {
         return Err(malformed("the header Content-Type must be application/json"));
     }
     request.extensions_mut().insert(BodyOf(BodySender::Stranger(peer)));
-    let Body(attempt) = Body::from_request(request, state).await?;
+    request.extensions_mut().insert(BodyLimit(ATTEMPT_BYTES_MAX));
+    let Body(attempt) = Body::<SignIn>::from_request(request, state).await?;
+    if attempt.user.as_ref().is_some_and(|user| user.chars().count() > NAME_CHARS_MAX) {
+        return Err(FieldError::new("user", format!("must not be longer than {NAME_CHARS_MAX} characters")).into());
+    }
     Ok(attempt)
 }
 

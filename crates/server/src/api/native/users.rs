@@ -21,7 +21,7 @@ use super::{ApiState, Result};
 use crate::admin;
 use crate::user_token::TokenText;
 
-const NAME_CHARS_MAX: usize = 64;
+pub(super) const NAME_CHARS_MAX: usize = 64;
 const NOTE_CHARS_MAX: usize = 256;
 const TTL_SECS_MAX: u64 = 366 * 24 * 3600;
 
