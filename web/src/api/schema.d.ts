@@ -1199,6 +1199,8 @@ export interface components {
             stop?: components["schemas"]["CommandLine"] | null;
             version?: components["schemas"]["CommandLine"] | null;
         };
+        /** @description A number of targets, or a share of them in percent. */
+        CountOrPercent: number | string;
         /** @description Holds a secret that is shown only here: not for logs. */
         CreatedApp: {
             code: string;
@@ -1455,9 +1457,9 @@ export interface components {
         };
         /** @description How the process is recognised on its host. */
         Identity: {
-            config_path?: components["schemas"]["PathText"] | null;
+            config_path?: components["schemas"]["UncheckedPath"] | null;
             index_key: string;
-            log_path?: components["schemas"]["PathText"] | null;
+            log_path?: components["schemas"]["UncheckedPath"] | null;
             /** @description Its pid file; a directory stands for `<pid_path>/<proc_name>.pid`. */
             pid_path: components["schemas"]["AbsolutePath"];
             /** @description Base name of its executable, or of its script where an interpreter runs it. */
@@ -1662,8 +1664,6 @@ export interface components {
             func_id: string;
             instance_id: string;
         };
-        /** @description A path that is only kept and shown, so it may be relative. */
-        PathText: string;
         /**
          * Format: double
          * @description A share of the whole machine, 0 to 100.
@@ -2108,7 +2108,7 @@ export interface components {
              * @description With more failures than this the rest is not begun.
              */
             max_failures?: number;
-            max_parallel: components["schemas"]["Share"];
+            max_parallel: components["schemas"]["CountOrPercent"];
             /** @description A target counts only once its process is healthy. */
             wait_healthy?: boolean;
         };
@@ -2192,8 +2192,6 @@ export interface components {
         };
         /** @enum {string} */
         Severity: "critical" | "warning" | "notice";
-        /** @description A number of targets, or a share of them in percent. */
-        Share: number | string;
         /** @description How somebody signs in: with `token`, with `user` and `password`, or with the code of a one-time `link`. */
         SignIn: {
             /** @description Works once, for a few minutes. */
@@ -2407,6 +2405,8 @@ export interface components {
             /** Format: int32 */
             uses: number;
         };
+        /** @description A path that is only kept and shown, so it may be relative. */
+        UncheckedPath: string;
         /** @description Where a process is to be registered no longer. */
         Unregistration: {
             /** @description Instead of hosts: wherever it is registered. */
