@@ -3,7 +3,7 @@
 //
 //   PROCTOR_BIN=../target/debug/proctor node test/fleet.mjs
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -22,6 +22,7 @@ export async function startFleet({ hosts = 240, processes = 4 } = {}) {
       child.kill("SIGTERM");
       await new Promise((resolve) => (child.exitCode === null ? child.once("exit", resolve) : resolve()));
     }
+    await endSupervised(dir);
     rmSync(dir, { recursive: true, force: true });
   };
   try {
@@ -41,6 +42,30 @@ export async function startFleet({ hosts = 240, processes = 4 } = {}) {
   } catch (error) {
     await stop();
     throw error;
+  }
+}
+
+/** Supervised processes outlive their agent; here they end with the fleet. They run below its directory. */
+async function endSupervised(dir) {
+  for (;;) {
+    const pids = readdirSync("/proc").filter((name) => /^[0-9]+$/.test(name) && runsBelow(name, dir));
+    if (pids.length === 0) return;
+    for (const pid of pids) {
+      try {
+        process.kill(Number(pid), "SIGKILL");
+      } catch {
+        // It has gone by itself.
+      }
+    }
+    await pause(50);
+  }
+}
+
+function runsBelow(pid, dir) {
+  try {
+    return readlinkSync(`/proc/${pid}/cwd`).startsWith(dir);
+  } catch {
+    return false;
   }
 }
 
