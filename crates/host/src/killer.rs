@@ -6,10 +6,12 @@
 //! that none forks away; what is about to be frozen is in the [`Journal`] before, and an agent that comes
 //! back kills it; what was frozen and cannot be killed for lack of descriptors or memory is tried again until it is
 //! dead. Each signal goes through a pidfd that was checked against the start time that was listed.
+//! The agent is never signalled, and nobody for being its child; nor is another process that the agent knows, for
+//! descending from a target or being in its leaf.
 //! Absent: waiting for the ends; and, by descent, a process whose parent has ended: a daemon that forks
 //! twice leaves every tree on purpose.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
@@ -21,7 +23,7 @@ use tokio::sync::oneshot;
 
 use crate::cgroup::{Groups, Leaf};
 use crate::kill_journal::Journal;
-use crate::leftovers::{EnvMarks, ProcessMatcher};
+use crate::leftovers::{Bystanders, EnvMarks, ProcessMatcher};
 use crate::pidfd::{Process, Refused};
 use crate::procfs::Stat;
 use crate::tree::{ProcessRef, ProcessTable};
@@ -69,6 +71,8 @@ struct Shared {
     scope: String,
     journal: Journal,
     waiting: Mutex<Waiting>,
+    /// The present lives of all known processes.
+    lives: Mutex<HashMap<Leaf, ProcessRef>>,
     /// Frozen, and still to be killed.
     unfinished: Mutex<Vec<ProcessRef>>,
 }
@@ -88,8 +92,17 @@ struct Job {
 
 impl Killer {
     pub(crate) fn new(groups: Option<Arc<Groups>>, scope: String, journal: Journal) -> Self {
-        let (waiting, unfinished) = (Mutex::default(), Mutex::default());
-        Self { shared: Arc::new(Shared { groups, scope, journal, waiting, unfinished }) }
+        let (waiting, lives, unfinished) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { shared: Arc::new(Shared { groups, scope, journal, waiting, lives, unfinished }) }
+    }
+
+    /// The present life of a process, which dies with no other.
+    pub(crate) fn set_life(&self, leaf: Leaf, life: Option<ProcessRef>) {
+        let mut lives = self.shared.lives.lock();
+        match life {
+            Some(life) => drop(lives.insert(leaf, life)),
+            None => drop(lives.remove(&leaf)),
+        }
     }
 
     /// Kills what an agent before this one had begun to kill: it may be frozen.
@@ -253,6 +266,10 @@ impl Shared {
             scope: &self.scope,
             table: table.as_ref().unwrap_or(&nobody),
             marks: EnvMarks::default(),
+            bystanders: Bystanders::new(
+                table.as_ref().unwrap_or(&nobody),
+                self.lives.lock().values().copied().collect(),
+            ),
         };
         // Stopped, we could not go on to kill; and a command may have started our own parent.
         let us = i32::try_from(std::process::id()).unwrap_or_default();
@@ -282,12 +299,14 @@ fn list(target: &Target, kin: &mut ProcessMatcher<'_>, is_first: bool) -> io::Re
     match target {
         Target::Tree(root, _) if is_first && table.stat(root).is_none() => Ok(Vec::new()),
         Target::Tree(root, leaf) => {
-            let others = leaf.as_ref().and_then(|(leaf, since)| kin.younger(leaf, *since).ok()).unwrap_or_default();
-            Ok(table.descend(table.living(*root).into_iter().chain(others)))
+            let others = leaf.as_ref().and_then(|(leaf, since)| kin.younger(*root, leaf, *since).ok());
+            let roots = table.living(*root).into_iter().chain(others.unwrap_or_default());
+            Ok(table.descend(roots, |member| kin.bystanders.is_spared(Some(*root), member)))
         }
         Target::Session(shell) => {
             let session = table.session(shell.pid).iter().copied();
-            Ok(table.descend(table.living(*shell).into_iter().chain(session)))
+            let roots = table.living(*shell).into_iter().chain(session);
+            Ok(table.descend(roots, |member| kin.bystanders.is_ours(Some(*shell), member)))
         }
         Target::Remains(leaf, remains) => kin.left_behind(leaf, remains),
     }

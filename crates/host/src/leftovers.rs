@@ -1,9 +1,11 @@
 //! What a life that is over, or a failed start, has left behind.
 //!
-//! Promised: it is known by its leaf, or, without cgroups, by a mark in the environment of everything that
-//! a command of ours has started and by the sessions of its own; nothing that began before it, nor what
-//! descends from that, is touched. Absent, without cgroups: a process that has left its session, has
-//! overwritten its environment and whose parent has ended. Nothing tells whose it was.
+//! Promised: it is known by its leaf, by a mark in the environment of everything that a command of ours has
+//! started, and, without cgroups, by the sessions of its own. Nothing that began before it, nor what descends from
+//! that, is touched; nor is the agent, nor its ancestors, nor another process that the agent knows, with all that
+//! descends from it, also if a command of this one has started them. Absent: a process that has left its cgroup
+//! (without cgroups: its session), has overwritten its environment and whose parent has ended. Nothing tells whose
+//! it was.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -107,16 +109,53 @@ pub(crate) struct ProcessMatcher<'a> {
     pub(crate) scope: &'a str,
     pub(crate) table: &'a ProcessTable,
     pub(crate) marks: EnvMarks,
+    pub(crate) bystanders: Bystanders,
+}
+
+/// Who does not belong to a life, wherever it is found.
+#[derive(Debug, Default)]
+pub(crate) struct Bystanders {
+    /// The agent and its ancestors. Orphans are children of the agent, whosever they were: nobody belongs to a life
+    /// because it descends from one of these.
+    ours: HashSet<ProcessRef>,
+    /// The present lives of all processes that the agent knows.
+    lives: HashSet<ProcessRef>,
+}
+
+impl Bystanders {
+    pub(crate) fn new(table: &ProcessTable, mut lives: HashSet<ProcessRef>) -> Self {
+        let us = i32::try_from(std::process::id()).unwrap_or_default();
+        let ours: HashSet<ProcessRef> = table.line_of(us).collect();
+        lives.retain(|life| life.pid != us);
+        Self { ours, lives }
+    }
+
+    /// Whether it is the agent or its ancestor, and not the `root` that is meant.
+    pub(crate) fn is_ours(&self, root: Option<ProcessRef>, member: &ProcessRef) -> bool {
+        let is_us = u32::try_from(member.pid) == Ok(std::process::id());
+        is_us || (self.ours.contains(member) && root != Some(*member))
+    }
+
+    pub(crate) fn is_spared(&self, root: Option<ProcessRef>, member: &ProcessRef) -> bool {
+        self.is_ours(root, member) || (self.lives.contains(member) && root != Some(*member))
+    }
+
+    /// Whether the nearest life that it descends from is another than `root`.
+    fn is_of_other_life(&self, root: Option<ProcessRef>, member: &ProcessRef, table: &ProcessTable) -> bool {
+        let is_known = |member: &ProcessRef| root == Some(*member) || self.is_spared(root, member);
+        let nearest = table.line_of(member.pid).find(is_known);
+        nearest.is_some_and(|nearest| root != Some(nearest) && self.lives.contains(&nearest))
+    }
 }
 
 impl ProcessMatcher<'_> {
     /// Who is in the leaf and began at `since` or later, and what descends from it; but nobody who is older,
     /// or descends from one in the leaf who is.
-    pub(crate) fn younger(&mut self, leaf: &Leaf, since: u64) -> io::Result<Vec<ProcessRef>> {
+    pub(crate) fn younger(&mut self, root: ProcessRef, leaf: &Leaf, since: u64) -> io::Result<Vec<ProcessRef>> {
         let in_leaf = self.in_leaf(leaf)?;
         let (young, old): (Vec<ProcessRef>, Vec<ProcessRef>) =
             in_leaf.into_iter().partition(|member| member.start_ticks >= since);
-        Ok(self.without(young, old, since))
+        Ok(self.without(Some(root), young, old, since))
     }
 
     pub(crate) fn left_behind(&mut self, leaf: &Leaf, remains: &Leftovers) -> io::Result<Vec<ProcessRef>> {
@@ -129,19 +168,31 @@ impl ProcessMatcher<'_> {
             let own = remains.sessions.iter().filter(is_own);
             young.extend(own.flat_map(|(pid, _)| self.table.session(*pid)).copied());
         }
-        Ok(self.without(young, old, remains.since))
+        Ok(self.without(None, young, old, remains.since))
     }
 
     fn in_leaf(&mut self, leaf: &Leaf) -> io::Result<Vec<ProcessRef>> {
-        match self.groups {
-            Some(groups) => groups.members(leaf),
-            None => Ok(self.marks.of(&mark(self.scope, leaf), self.table)),
+        // A command may move itself to another cgroup, or run without one for lack of memory.
+        let mut members = self.marks.of(&mark(self.scope, leaf), self.table);
+        if let Some(groups) = self.groups {
+            members.extend(groups.members(leaf)?);
         }
+        Ok(members)
     }
 
-    fn without(&self, young: Vec<ProcessRef>, old: Vec<ProcessRef>, since: u64) -> Vec<ProcessRef> {
-        let spared: HashSet<ProcessRef> = self.table.descend(old).into_iter().collect();
-        let found = self.table.descend(young).into_iter();
+    /// The young ones with what descends from them.
+    fn without(
+        &self,
+        root: Option<ProcessRef>,
+        mut young: Vec<ProcessRef>,
+        old: Vec<ProcessRef>,
+        since: u64,
+    ) -> Vec<ProcessRef> {
+        let others = &self.bystanders;
+        let spared = self.table.descend(old, |member| others.is_ours(root, member));
+        let spared: HashSet<ProcessRef> = spared.into_iter().collect();
+        young.retain(|member| !others.is_of_other_life(root, member, self.table));
+        let found = self.table.descend(young, |member| others.is_spared(root, member)).into_iter();
         found.filter(|member| member.start_ticks >= since && !spared.contains(member)).collect()
     }
 }

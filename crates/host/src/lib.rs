@@ -298,6 +298,14 @@ impl Host {
         self.shared.ground.killer.kill(Target::Tree(root, leaf)).await.map_err(failed)
     }
 
+    /// Says which life the process of this leaf has now. It, and what descends from it, is spared when another
+    /// process is killed or cleared of its leftovers, also if that one has started it.
+    pub fn set_life(&self, leaf: &Leaf, life: Option<&Incarnation>) {
+        let life = life.filter(|life| life.boot == self.shared.boot);
+        let life = life.map(|life| ProcessRef { pid: life.pid, start_ticks: life.start_ticks });
+        self.shared.ground.killer.set_life(leaf.clone(), life);
+    }
+
     /// Whether there are cgroups and nothing lives in the leaf. Does not block.
     pub fn is_leaf_empty(&self, leaf: &Leaf) -> bool {
         self.shared.ground.groups.as_ref().is_some_and(|groups| groups.is_empty(leaf))

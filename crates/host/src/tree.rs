@@ -65,14 +65,30 @@ impl ProcessTable {
         self.living.get(member)
     }
 
-    pub(crate) fn descend(&self, roots: impl IntoIterator<Item = ProcessRef>) -> Vec<ProcessRef> {
+    /// The process that has this pid now, its parent, the parent of that, and so on.
+    pub(crate) fn line_of(&self, pid: i32) -> impl Iterator<Item = ProcessRef> {
+        let of = |pid: i32| self.start_of(pid).map(|start_ticks| ProcessRef { pid, start_ticks });
+        let parent = move |child: &ProcessRef| {
+            // Pids may come round while the list is read: nobody is its own ancestor.
+            self.stat(child).and_then(|stat| of(stat.parent)).filter(|parent| parent.start_ticks <= child.start_ticks)
+        };
+        std::iter::successors(of(pid), parent).take(self.living.len())
+    }
+
+    /// The roots and all that descends from them, but nobody whom `is_spared` names, nor what descends through those.
+    pub(crate) fn descend(
+        &self,
+        roots: impl IntoIterator<Item = ProcessRef>,
+        is_spared: impl Fn(&ProcessRef) -> bool,
+    ) -> Vec<ProcessRef> {
         let mut seen = HashSet::new();
-        let mut found: Vec<ProcessRef> = roots.into_iter().filter(|root| seen.insert(*root)).collect();
+        let roots = roots.into_iter().filter(|root| !is_spared(root));
+        let mut found: Vec<ProcessRef> = roots.filter(|root| seen.insert(*root)).collect();
         let mut next = 0;
         while let Some(parent) = found.get(next).copied() {
             next += 1;
             let children = self.children.get(&parent.pid).into_iter().flatten();
-            found.extend(children.filter(|child| seen.insert(**child)));
+            found.extend(children.filter(|child| !is_spared(child) && seen.insert(**child)));
         }
         found
     }

@@ -7,8 +7,9 @@ mod common;
 use std::time::Duration;
 
 use common::{World, eventually, exited, is_dead, kill_leaf, numbers};
-use proctor_host::{Command, Leaf, LeftoversResult, TrackingPreference};
+use proctor_host::{Command, Leaf, LeftoversResult, Method, TrackingPreference};
 use proctor_model::{Incarnation, Leftovers};
+use proctor_testkit::skip;
 
 const METHODS: [TrackingPreference; 3] =
     [TrackingPreference::Best, TrackingPreference::CgroupV1, TrackingPreference::Descendants];
@@ -120,4 +121,83 @@ async fn what_is_older_and_what_it_has_forked_since_is_never_touched() {
         assert!(world.host.is_alive(&elder) && elders.iter().all(|pid| !is_dead(*pid)), "{method:?}");
         assert!(kill_leaf(&world.host, &leaf).await >= 4);
     }
+}
+
+#[tokio::test]
+async fn another_known_process_that_a_command_of_this_one_has_started_is_spared() {
+    for method in METHODS {
+        let world = World::with_tracking(method);
+        let (leaf, other_leaf) = (Leaf::of("remains:outer"), Leaf::of("remains:inner"));
+        let (pid, child) = (world.path("inner.sh.pid"), world.path("inner.child"));
+        // The first of the three workers is the other process.
+        let is_first = format!("mkdir {} 2> /dev/null || exec sleep 1000", world.path("is-first").display());
+        let text =
+            format!("{is_first}\nsleep 1000 & echo $! > {}\necho $$ > {}\nwait\n", child.display(), pid.display());
+        std::fs::write(world.path("inner.sh"), text).unwrap();
+        let (life, workers) =
+            started(&world, &leaf, "outer", &format!("sh {}", world.path("inner.sh").display())).await;
+        let other = world.life("inner.sh", &pid).await;
+        let others_child = numbers(&child)[0];
+        world.host.set_life(&leaf, Some(&life));
+        world.host.set_life(&other_leaf, Some(&other));
+
+        let killed = world.host.kill_tree_in(&life, &leaf, remains_of(&life).since).await.unwrap();
+        let is_over = |pid: &i32| *pid == other.pid || is_dead(*pid);
+        eventually("the life is dead", || is_dead(life.pid) && workers.iter().all(is_over)).await;
+        world.host.set_life(&leaf, None);
+        let cleared = world.host.clear_leftovers(&leaf, &remains_of(&life), GRACE).await.unwrap();
+
+        assert_eq!((killed, cleared), (3, LeftoversResult::default()), "{method:?}");
+        assert!(world.host.is_alive(&other) && !is_dead(others_child), "{method:?}");
+        world.host.kill_tree(&other).await.unwrap();
+        eventually("it is dead", || is_dead(other.pid) && is_dead(others_child)).await;
+    }
+}
+
+/// The directory of a leaf, where there are cgroups.
+fn directory(world: &World, leaf: &Leaf) -> Option<std::path::PathBuf> {
+    let tracking = world.host.tracking();
+    let scope = tracking.detail.split([',', ';']).next().unwrap();
+    (tracking.method != Method::Descendants).then(|| std::path::Path::new(scope).join(leaf.as_str()))
+}
+
+#[tokio::test]
+async fn nobody_is_killed_for_being_a_child_of_an_agent_that_is_in_the_leaf() {
+    let world = World::new();
+    let leaf = Leaf::of("remains:agent");
+    let (life, workers) = started(&world, &leaf, "starter", "sleep 1000").await;
+    let Some(directory) = directory(&world, &leaf) else { return skip("there are no cgroups") };
+    let mut innocent = std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap();
+    let elsewhere = directory.parent().and_then(std::path::Path::parent).unwrap().join("cgroup.procs");
+    let us = std::process::id().to_string();
+    std::fs::write(directory.join("cgroup.procs"), &us).unwrap();
+    kill_main(&world, &life).await;
+
+    // Young, as an agent is that a start script has just started; and old, as one that was there before.
+    let all = Leftovers { since: 0, ..remains_of(&life) };
+    let cleared = world.host.clear_leftovers(&leaf, &remains_of(&life), GRACE).await.unwrap();
+    let again = world.host.clear_leftovers(&leaf, &all, GRACE).await.unwrap();
+    std::fs::write(elsewhere, &us).unwrap();
+
+    assert_eq!((cleared, again), (LeftoversResult { ended: 3, left: 0 }, LeftoversResult::default()));
+    assert!(workers.into_iter().all(is_dead));
+    assert!(innocent.try_wait().unwrap().is_none(), "a child of the agent");
+    innocent.kill().unwrap();
+    innocent.wait().unwrap();
+}
+
+#[tokio::test]
+async fn what_has_left_the_cgroup_is_known_by_its_mark() {
+    let world = World::new();
+    let leaf = Leaf::of("remains:moved");
+    let (life, workers) = started(&world, &leaf, "moved", "sleep 1000").await;
+    let Some(directory) = directory(&world, &leaf) else { return skip("there are no cgroups") };
+    let elsewhere = directory.parent().and_then(std::path::Path::parent).unwrap().join("cgroup.procs");
+    std::fs::write(elsewhere, workers[0].to_string()).unwrap();
+    kill_main(&world, &life).await;
+
+    let cleared = world.host.clear_leftovers(&leaf, &remains_of(&life), GRACE).await.unwrap();
+
+    assert_eq!(cleared, LeftoversResult { ended: 3, left: 0 });
+    assert!(workers.into_iter().all(is_dead));
 }

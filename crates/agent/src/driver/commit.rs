@@ -18,6 +18,7 @@ use proctor_supervise::{Action, Event, Process};
 use proctor_wire::FromAgent;
 
 use super::Driver;
+use super::limits::cgroup_name;
 use super::schedules::Clocks;
 use crate::ledger::CommitError;
 
@@ -171,6 +172,7 @@ impl Driver {
     fn forget(&mut self, key: &ProcessKey) {
         self.keep_estate(key);
         self.processes.remove(key);
+        self.host.set_life(&cgroup_name(key), None);
         self.schedules.forget(key);
         self.configs.forget(key);
         self.pid_files.forget(key);

@@ -39,7 +39,7 @@ use admission::Admission;
 use config_files::{Checked, ConfigMonitor};
 use execute::CommandHandle;
 use instances::InstanceOutcomes;
-use limits::{LimitMonitor, Verdict};
+use limits::{LimitMonitor, Verdict, cgroup_name};
 use pid_files::PidFileClaims;
 use processes::Processes;
 use reports::Reports;
@@ -224,6 +224,7 @@ impl Driver {
             driver.dirty.insert(key.clone());
             driver.cgroups.insert(key.clone());
             driver.pid_files.follow(&process);
+            driver.host.set_life(&cgroup_name(&key), process.life());
             driver.processes.insert(process);
         }
         for (key, request) in unfinished {
@@ -428,8 +429,12 @@ impl Driver {
         let event = self.ignore_foreign_pid(key, event);
         let now = self.now();
         if let Some(process) = self.processes.get_mut(key) {
+            let before = process.life().cloned();
             process.handle(now, event);
             self.pid_files.follow(process);
+            if process.life() != before.as_ref() {
+                self.host.set_life(&cgroup_name(key), process.life());
+            }
             self.dirty.insert(key.clone());
         }
     }
