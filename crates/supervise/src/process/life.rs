@@ -30,9 +30,13 @@ impl Process {
 
     pub(super) fn forget(&mut self, now: Time) {
         self.record.registered = false;
+        let was_idle = matches!(self.work, Activity::Idle);
         self.let_go();
         if matches!(self.work, Activity::Backoff { .. }) {
             self.work = Activity::Idle;
+        }
+        // Operations may have waited for the end of what was under way.
+        if !was_idle && matches!(self.work, Activity::Idle) {
             self.become_idle(now);
         }
     }

@@ -235,3 +235,16 @@ fn nobody_gives_way_to_a_stop_whose_time_is_over_first() {
     assert_eq!(world.outcome(start).unwrap().code, Code::Success);
     assert_eq!(world.outcome(stop).unwrap().code, Code::CommandFailed);
 }
+
+#[test]
+fn a_stop_that_waits_for_an_eviction_is_answered_when_the_process_is_unregistered() {
+    let mut world = running(Habits::default());
+    world.exceed_cpu();
+    let stop = world.request(OperationKind::Stop);
+
+    world.forget();
+    world.pass(Duration::from_secs(60));
+
+    assert_eq!(world.outcome(stop).expect("it does not wait for ever").code, Code::Success);
+    assert!(world.machine.can_be_dropped());
+}
