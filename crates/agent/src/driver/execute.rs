@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_host::{Command, CommandHold, Exited};
+use proctor_host::{Command, CommandHold, Exited, LeftoversResult};
 use proctor_model::{CommandExit, CommandResult, Exit, Incarnation, Leftovers, Probe, ProcessKey, Spec};
 use proctor_supervise::{Action, CommandKind, Elder, Event, Notice, Process, Ticket, Time};
 use proctor_wire::FromAgent;
@@ -265,23 +265,29 @@ impl Driver {
     ) {
         let elder_lives = elder.and_then(|elder| elder.life.as_ref()).is_some_and(|life| self.host.is_alive(life));
         let remains = with_elder(remains, elder.filter(|_| !elder_lives));
-        let may_be_there = |remains: &Leftovers| !remains.launched || !self.host.is_leaf_empty(&cgroup_name(&key));
+        // What has left the leaf is searched for where somebody waits for the answer: that reads all environments.
+        let is_asked = self.processes.get(&key).is_some_and(|process| process.operations().next().is_some());
+        let may_be_there =
+            |remains: &Leftovers| is_asked || !remains.launched || !self.host.is_leaf_empty(&cgroup_name(&key));
         let Some(remains) = remains.filter(may_be_there) else {
             return self.dispatch_event(&key, Event::LeftoversCleared { ticket, ended: 0, left: 0, elder_lives });
         };
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         self.tasks.spawn("clear", async move {
-            let (ended, left) = match host.clear_leftovers(&cgroup_name(&key), &remains, grace).await {
-                Ok(cleared) => (cleared.ended, cleared.left),
+            let event = match host.clear_leftovers(&cgroup_name(&key), &remains, grace).await {
+                Ok(LeftoversResult { ended, left }) => {
+                    if ended > 0 {
+                        tracing::warn!(process = %key, ended, left, "leftover processes ended");
+                    }
+                    Event::LeftoversCleared { ticket, ended, left, elder_lives }
+                }
                 Err(error) => {
                     tracing::warn!(process = %key, %error, "leftover processes could not be ended");
-                    (0, 0)
+                    let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+                    Event::LeftoversNotCleared { ticket, reason: format!("{error}{cause}") }
                 }
             };
-            if ended > 0 {
-                tracing::warn!(process = %key, ended, left, "leftover processes ended");
-            }
-            let _ = inbox.send(Input::Machine(key, Event::LeftoversCleared { ticket, ended, left, elder_lives })).await;
+            let _ = inbox.send(Input::Machine(key, event)).await;
         });
     }
 

@@ -143,6 +143,35 @@ impl Process {
         self.go_on(now, next);
     }
 
+    /// What was left behind stays on record: the next stop or launch tries again.
+    pub(super) fn not_cleared(&mut self, now: Time, reason: &str) {
+        if !matches!(self.work, Activity::ClearingLeftovers { .. }) {
+            return;
+        }
+        let Activity::ClearingLeftovers { next } = std::mem::replace(&mut self.work, Activity::Idle) else { return };
+        // It is not tried again and again by itself.
+        self.dirty |= self.record.life.is_none() && self.record.unwanted.take().is_some();
+        let kind = self.current.as_ref().map(|current| current.request.kind);
+        let said = format!("what an earlier life left behind could not be ended: {reason}");
+        match next {
+            AfterLeftovers::Launch { .. } if kind.is_none() && self.scheduled => self.postpone_run(now),
+            AfterLeftovers::Launch { .. } => {
+                let said = format!("not started: {said}");
+                self.end_failed_launch(now, Failure::new(Code::CheckFailed, said));
+            }
+            AfterLeftovers::LaunchFailed(mut failure) => {
+                failure.message.push_str(&format!(" ({said})"));
+                self.end_failed_launch(now, failure);
+            }
+            AfterLeftovers::Stopped | AfterLeftovers::NotRunning(_) => {
+                self.release();
+                let kind = kind.unwrap_or(OperationKind::Stop);
+                self.fail(now, Code::CheckFailed, format!("{kind}: the process is not running, but {said}"));
+            }
+            next @ (AfterLeftovers::Evicted | AfterLeftovers::Swept) => self.go_on(now, next),
+        }
+    }
+
     fn go_on(&mut self, now: Time, next: AfterLeftovers) {
         match next {
             AfterLeftovers::Launch { .. } if self.is_cut_short() => {

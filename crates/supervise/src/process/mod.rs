@@ -318,11 +318,13 @@ impl Process {
             Event::LeftoversCleared { ticket, ended, left, elder_lives } if ticket == self.commands => {
                 self.cleared(now, ended, left, elder_lives);
             }
+            Event::LeftoversNotCleared { ticket, reason } if ticket == self.commands => self.not_cleared(now, &reason),
             Event::HealthChecked { ticket, end } => self.checked(now, ticket, &end),
             Event::Probed { .. }
             | Event::CommandBegun { .. }
             | Event::CommandEnded { .. }
-            | Event::LeftoversCleared { .. } => {}
+            | Event::LeftoversCleared { .. }
+            | Event::LeftoversNotCleared { .. } => {}
             Event::Refused { operation, reason } => self.refused(now, operation, &reason),
             Event::Exceeded(excess) => self.on_limit_breach(now, excess),
             Event::RunDue { planned, since_boot } => self.due(now, planned, since_boot),

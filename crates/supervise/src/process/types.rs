@@ -65,6 +65,11 @@ pub enum Event {
         left: usize,
         elder_lives: bool,
     },
+    /// What was left behind could not be looked for, or not be ended: it may be there.
+    LeftoversNotCleared {
+        ticket: Ticket,
+        reason: String,
+    },
     /// The health command ended.
     HealthChecked {
         ticket: Ticket,

@@ -261,3 +261,38 @@ fn the_late_end_of_a_life_on_which_a_stop_had_failed_leaves_nothing_behind() {
         assert_eq!(world.descendants(), 0);
     }
 }
+
+#[test]
+fn a_stop_that_cannot_clear_what_was_left_behind_fails_and_the_next_one_tries_again() {
+    for kind in [OperationKind::Stop, OperationKind::Kill] {
+        let mut world = running(Habits { cannot_clear: true, ..forking() });
+
+        for _ in 0..2 {
+            let operation = world.request(kind);
+            world.pass(Duration::from_secs(30));
+            let outcome = world.outcome(operation).unwrap();
+            assert_eq!(outcome.code, Code::CheckFailed, "{}", outcome.message);
+            assert!(outcome.message.contains("too many open files"), "{}", outcome.message);
+            assert!(!outcome.managed && world.descendants() == 2);
+        }
+        world.habits.cannot_clear = false;
+
+        assert_eq!(code_of(&mut world, kind), Code::NotRunning);
+        assert_eq!(world.descendants(), 0);
+    }
+}
+
+#[test]
+fn nothing_is_started_while_what_was_left_behind_cannot_be_cleared() {
+    let mut world = running(Habits { cannot_clear: true, ..forking() });
+    let launches = world.launches.len();
+    code_of(&mut world, OperationKind::Release);
+    world.kill_outside();
+    world.pass(Duration::from_secs(10));
+
+    assert_eq!(code_of(&mut world, OperationKind::Start), Code::CheckFailed);
+    assert_eq!((world.launches.len(), world.descendants()), (launches, 2));
+    world.habits.cannot_clear = false;
+
+    assert_eq!(code_of(&mut world, OperationKind::Start), Code::Success);
+}

@@ -67,6 +67,7 @@ fn any_habits() -> impl Strategy<Value = Habits> {
                     start_forks: starts.0,
                     no_slot: starts.1,
                     children_resist: false,
+                    cannot_clear: false,
                     foreground: false,
                     health_exit: Some(0),
                     health_takes_ms: 10,

@@ -24,6 +24,8 @@ pub(crate) struct Habits {
     pub children: u32,
     /// Not even SIGKILL ends them.
     pub children_resist: bool,
+    /// What is left behind can be neither found nor ended.
+    pub cannot_clear: bool,
     /// None: lives for ever.
     pub lives_ms: Option<u64>,
     pub stop_takes_ms: u64,
@@ -49,6 +51,7 @@ impl Default for Habits {
             no_slot: false,
             children: 0,
             children_resist: false,
+            cannot_clear: false,
             lives_ms: None,
             stop_takes_ms: 20,
             stop_exit: 0,

@@ -464,6 +464,10 @@ impl World {
             Action::DetachCommand { .. } => self.launch_commands -= 1,
             Action::ClearLeftovers { ticket, remains, elder, .. } => {
                 assert!(self.life.is_none() || self.watched.is_empty(), "a known life is swept away");
+                if self.habits.cannot_clear {
+                    let reason = "too many open files".to_owned();
+                    return self.tell(5, Event::LeftoversNotCleared { ticket, reason });
+                }
                 let lives = |elder: &Elder| elder.life.is_some() && elder.life == self.life;
                 let elder_lives = elder.as_ref().is_some_and(|elder| lives(elder));
                 let elder = elder.filter(|_| !elder_lives).map(|elder| elder.since);
