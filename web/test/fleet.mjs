@@ -6,10 +6,10 @@ import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { seed } from "./seed.mjs";
 
-const BIN = process.env.PROCTOR_BIN ?? "../target/debug/proctor";
+const BIN = resolve(process.env.PROCTOR_BIN ?? "../target/debug/proctor");
 
 export async function startFleet({ hosts = 240, processes = 4 } = {}) {
   const dir = mkdtempSync(join(tmpdir(), "proctor-console-"));
@@ -20,7 +20,7 @@ export async function startFleet({ hosts = 240, processes = 4 } = {}) {
   const stop = async () => {
     for (const child of children.reverse()) {
       child.kill("SIGTERM");
-      await new Promise((resolve) => (child.exitCode === null ? child.once("exit", resolve) : resolve()));
+      await new Promise((done) => (child.exitCode === null ? child.once("exit", done) : done()));
     }
     await endSupervised(dir);
     rmSync(dir, { recursive: true, force: true });
