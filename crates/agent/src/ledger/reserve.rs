@@ -64,6 +64,8 @@ impl Reserve {
     /// reserve that it took.
     pub(super) fn apply(&mut self, taken: u64, memory: &mut LedgerState) {
         if self.number <= taken {
+            // A file that was made anew counts on from what the ledger knows, or its next write would look old.
+            self.number = taken;
             return self.clear();
         }
         let lines = self.written.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
@@ -250,6 +252,20 @@ mod tests {
         assert_eq!((memory.unfinished.len(), memory.owed.begun.len(), memory.owed.outcomes.len()), (0, 1, 1));
         reserve.clear();
         assert!(Reserve::open(&path).written.is_empty());
+    }
+
+    #[test]
+    fn a_reserve_that_was_made_anew_is_not_taken_for_an_old_one() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("ledger.db");
+        let (taken, mut memory) = (21, memory());
+        let mut reserve = Reserve::open(&path);
+        reserve.apply(taken, &mut memory);
+
+        reserve.write(&stopped());
+        Reserve::open(&path).apply(taken, &mut memory);
+
+        assert!(!memory.processes[0].1.managed);
     }
 
     #[test]
