@@ -496,8 +496,8 @@ async fn a_pool_does_not_count_what_a_released_process_uses() {
     let mut stage = Stage::new().await;
     let of = |stage: &Stage, name: &str, bytes: u64| {
         let line = format!(
-            "/usr/bin/perl -e '$x = q(x) x {bytes}; sleep 1000 while 1' > /dev/null 2>&1 &
-             echo $! > {name}.pid; cat {name}.pid >> pids"
+            "/usr/bin/perl -e '$x = q(x) x {bytes}; mkdir q({name}.full); sleep 1000 while 1' > /dev/null 2>&1 &
+             pid=$!; while [ ! -d {name}.full ]; do sleep 0.01; done; echo $pid > {name}.pid; echo $pid >> pids"
         );
         let pid_path = stage.path(&format!("{name}.pid"));
         let spec = eater(stage, None);
