@@ -19,7 +19,7 @@ mod reserve;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use proctor_model::{BootId, Event, OperationId, OperationKind, Outcome, Pool, ProcessKey};
@@ -101,6 +101,9 @@ pub(crate) struct LedgerBatch {
     pub(crate) generation: Option<u64>,
     pub(crate) processes: BTreeMap<ProcessKey, Record>,
     pub(crate) forgotten: BTreeSet<ProcessKey>,
+    /// With which of the batches that were added each of these came, if it was not there from the first.
+    pub(crate) changed: HashMap<ProcessKey, u64>,
+    pub(crate) added: u64,
     /// What is left of forgotten processes; None: nothing any more.
     pub(crate) estates: BTreeMap<ProcessKey, Option<Elder>>,
     pub(crate) begun: Vec<(OperationId, ProcessKey, OperationKind)>,
@@ -137,8 +140,18 @@ impl LedgerBatch {
         self.forgotten.insert(key);
     }
 
+    /// Later is more.
+    fn last_change(&self, key: &ProcessKey) -> u64 {
+        self.changed.get(key).copied().unwrap_or(0)
+    }
+
     /// Adds a later batch to one that is still owed.
     pub(crate) fn append(&mut self, later: Self) {
+        if !self.processes.is_empty() || !self.forgotten.is_empty() {
+            self.added += 1;
+            let changed = later.processes.keys().chain(&later.forgotten);
+            self.changed.extend(changed.map(|key| (key.clone(), self.added)));
+        }
         self.boot = later.boot.or_else(|| self.boot.take());
         self.generation = self.generation.max(later.generation);
         later.processes.into_iter().for_each(|(key, record)| self.put(key, record));

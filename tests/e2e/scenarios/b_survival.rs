@@ -365,3 +365,37 @@ async fn b12_what_was_stopped_or_released_on_a_full_disk_stays_so_when_the_agent
     assert_eq!(scene.operate_on(&kept, 9).await["error_code"], 0);
     scene.zero_list(1).await;
 }
+
+#[tokio::test]
+async fn b12_a_relaunch_under_way_on_a_full_disk_is_not_repeated_when_the_agent_restarts() {
+    let fleet = Fleet::start().await.unwrap();
+    let disk = SmallDisk::mount(fleet.dir().join(format!("agent-{IP}")));
+    let Some(disk) = disk else { return skip("tmpfs cannot be mounted") };
+    let agent = fleet.agent(IP).await.unwrap();
+    let mut scene = Scene::with(fleet, agent, "relaunched", |subject, spec| {
+        patient(subject, spec);
+        let slow = "if [ -e slow ]; then touch begun; until [ -e go ]; do sleep 0.05; done; fi";
+        spec["control"]["start_cmd"] = json!(format!("echo >> ran; {slow}; {}", subject.start_cmd()));
+    })
+    .await;
+    assert_eq!(scene.operate(0).await["error_code"], 0);
+    let first = scene.subject.pid().unwrap();
+
+    fs::write(scene.path("slow"), "").unwrap();
+    disk.fill();
+    scene.subject.kill(first);
+    until("the start command runs", || scene.path("begun").exists()).await;
+    for _ in 0..2 {
+        scene.kill_agent().await;
+        disk.fill(); // what the end of the agent has freed
+        scene.restart_agent().await;
+    }
+    fs::write(scene.path("go"), "").unwrap();
+    let pid = scene.until_other_than(first).await;
+    eventually("it is adopted", || async { (scene.status().await["pid"] == pid).then_some(()) }).await;
+
+    let ran = fs::read_to_string(scene.path("ran")).unwrap().lines().count();
+    assert_eq!((ran, scene.subject.copies().len()), (2, 1));
+    disk.free();
+    scene.zero_list(1).await;
+}

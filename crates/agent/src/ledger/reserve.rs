@@ -1,19 +1,23 @@
 //! What the ledger owes and cannot write, in a file whose room was taken at the start.
 //!
 //! Promised: what an operator has stopped, killed, released or unregistered while the disk was full stays so
-//! when the agent, or the host, restarts before there is room; and the outcomes of such operations are known.
-//! The newest write that is whole counts. Absent: a bound that is never reached. Beyond [`SLOT_BYTES`], some
-//! thousand processes, the rest is as on a ledger without a reserve. A file system that needs room to overwrite
-//! (btrfs) may refuse.
+//! when the agent, or the host, restarts before there is room; the outcomes of such operations are known; and
+//! everything else that decides about a process is, but its spec, so that a start under way is not repeated. The
+//! newest write that is whole counts. Absent: a bound that is never reached. Beyond [`SLOT_BYTES`], about a
+//! thousand processes, what changed last is kept: stops first, then starts that are under way, then the rest. A
+//! file system that needs room to overwrite (btrfs) may refuse. A process that was registered meanwhile is not
+//! in there: the server assigns it again.
 
+use std::cmp::Reverse;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use proctor_model::{Incarnation, OperationId, OperationKind, Outcome, ProcessKey};
+use proctor_model::{BootId, OperationId, OperationKind, Outcome, ProcessKey};
 use proctor_runtime::private;
-use proctor_supervise::Record;
+use proctor_supervise::{Elder, Record, RecordState};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::{LedgerBatch, LedgerState};
 
@@ -32,11 +36,40 @@ pub(super) struct Reserve {
     written: Vec<u8>,
 }
 
-/// One line of the file.
-#[derive(Debug, Serialize, Deserialize)]
+/// One line of the file, as it is written.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Line<'a> {
+    Boot(&'a BootId),
+    Process {
+        key: &'a ProcessKey,
+        #[serde(flatten)]
+        state: RecordState<'a>,
+    },
+    Forgotten {
+        key: &'a ProcessKey,
+        elder: Option<&'a Elder>,
+    },
+    Begun(OperationId, &'a ProcessKey, OperationKind),
+    Outcome(OperationId, Box<Outcome>),
+}
+
+/// The same, as it is read.
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Owed {
-    Process { key: ProcessKey, managed: bool, life: Option<Incarnation>, unwanted: Option<Incarnation> },
+    /// The boot that all others are of.
+    Boot(BootId),
+    /// What it leaves out is as the ledger has it: another version of the agent may have written it.
+    Process {
+        key: ProcessKey,
+        #[serde(flatten)]
+        state: Map<String, Value>,
+    },
+    Forgotten {
+        key: ProcessKey,
+        elder: Option<Elder>,
+    },
     Begun(OperationId, ProcessKey, OperationKind),
     Outcome(OperationId, Box<Outcome>),
 }
@@ -69,11 +102,14 @@ impl Reserve {
             return self.clear();
         }
         let lines = self.written.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        for line in lines {
-            match serde_json::from_slice(line) {
-                Ok(owed) => memory.catch_up(owed),
-                Err(error) => tracing::error!(%error, "skipped an unreadable line of the reserve"),
-            }
+        let readable = lines.filter_map(|line| {
+            let unreadable = |error: &_| tracing::error!(%error, "skipped an unreadable line of the reserve");
+            serde_json::from_slice(line).inspect_err(unreadable).ok()
+        });
+        let (boots, others): (Vec<Owed>, Vec<Owed>) = readable.partition(|owed| matches!(owed, Owed::Boot(_)));
+        // The newest of a kind was written first.
+        for owed in boots.into_iter().chain(others.into_iter().rev()) {
+            memory.catch_up(owed);
         }
     }
 
@@ -81,8 +117,8 @@ impl Reserve {
     pub(super) fn write(&mut self, batch: &LedgerBatch) {
         let mut text = Vec::new();
         let mut left_out = 0;
-        for owed in owed(batch) {
-            let line = super::json(&owed);
+        for line in lines(batch) {
+            let line = super::json(&line);
             if text.len() + line.len() < SLOT_BYTES - HEADER_BYTES {
                 text.extend_from_slice(line.as_bytes());
                 text.push(b'\n');
@@ -137,39 +173,51 @@ impl Reserve {
     }
 }
 
+/// The file with what is in it, also where there is no room to be taken for it.
 fn open(path: &Path) -> std::io::Result<File> {
     let file = private::file(path)?;
     // Where the file system cannot do that, it takes the room when it writes.
     match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 2 * SLOT_BYTES as u64) {
-        Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(file),
-        Err(error) => Err(error.into()),
+        Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+        Err(error) => tracing::warn!(%error, "no space could be preallocated for the reserve of the ledger"),
     }
+    Ok(file)
 }
 
 fn hash(number: u64, text: &[u8]) -> blake3::Hash {
     blake3::Hasher::new().update(&number.to_le_bytes()).update(text).finalize()
 }
 
-/// What matters most comes first: it may not all fit.
-fn owed(batch: &LedgerBatch) -> Vec<Owed> {
-    let begun = batch.begun.iter().map(|(operation, key, kind)| Owed::Begun(*operation, key.clone(), *kind));
-    let outcomes =
-        batch.outcomes.iter().map(|(operation, outcome)| Owed::Outcome(*operation, Box::new(short(outcome))));
-    let (managed, ended): (Vec<_>, Vec<_>) =
-        batch.processes.iter().partition(|(_, record)| record.managed && record.unwanted.is_none());
-    let forgotten = batch.forgotten.iter().map(|key| Owed::Process {
-        key: key.clone(),
-        managed: false,
-        life: None,
-        unwanted: None,
+/// What matters most comes first, and of that what changed last: it may not all fit.
+fn lines(batch: &LedgerBatch) -> Vec<Line<'_>> {
+    let mut lines: Vec<Line<'_>> = batch.boot.iter().map(Line::Boot).collect();
+    let all = batch.processes.iter();
+    let (stopped, others): (Vec<_>, Vec<_>) = all.partition(|(_, record)| !record.managed || record.unwanted.is_some());
+    let is_under_way = |record: &Record| record.launch.is_some() || record.running.is_some();
+    let (under_way, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|(_, record)| is_under_way(record));
+    let forgotten = batch.forgotten.iter().map(|key| {
+        let elder = batch.estates.get(key).and_then(Option::as_ref);
+        (key, Line::Forgotten { key, elder })
     });
-    let ended = ended.into_iter().map(of_process).chain(forgotten);
-    ended.chain(begun).chain(outcomes).chain(managed.into_iter().map(of_process)).collect()
+    lines.extend(newest_first(batch, stopped.into_iter().map(of_process).chain(forgotten).collect()));
+    lines.extend(newest_first(batch, under_way.into_iter().map(of_process).collect()));
+    let outcomes = batch.outcomes.iter().rev();
+    lines.extend(outcomes.map(|(operation, outcome)| Line::Outcome(*operation, Box::new(short(outcome)))));
+    lines.extend(batch.begun.iter().rev().map(|(operation, key, kind)| Line::Begun(*operation, key, *kind)));
+    lines.extend(newest_first(batch, others.into_iter().map(of_process).collect()));
+    lines
 }
 
-fn of_process((key, record): (&ProcessKey, &Record)) -> Owed {
-    let Record { managed, life, unwanted, .. } = record.clone();
-    Owed::Process { key: key.clone(), managed, life, unwanted }
+fn newest_first<'a>(
+    batch: &LedgerBatch,
+    mut processes: Vec<(&'a ProcessKey, Line<'a>)>,
+) -> impl Iterator<Item = Line<'a>> + use<'a> {
+    processes.sort_by_key(|(key, _)| Reverse(batch.last_change(key)));
+    processes.into_iter().map(|(_, line)| line)
+}
+
+fn of_process<'a>((key, record): (&'a ProcessKey, &'a Record)) -> (&'a ProcessKey, Line<'a>) {
+    (key, Line::Process { key, state: record.state() })
 }
 
 fn short(outcome: &Outcome) -> Outcome {
@@ -180,9 +228,26 @@ fn short(outcome: &Outcome) -> Outcome {
 impl LedgerState {
     fn catch_up(&mut self, owed: Owed) {
         match owed {
-            Owed::Process { key, managed, life, unwanted } => {
+            Owed::Boot(boot) => {
+                // What is not in the reserve is of an earlier boot.
+                if self.boot.as_ref() != Some(&boot) {
+                    self.processes.iter_mut().for_each(|(_, record)| record.forget_boot());
+                    let estates = std::mem::take(&mut self.estates);
+                    self.owed.estates.extend(estates.into_keys().map(|key| (key, None)));
+                    self.boot = Some(boot);
+                }
+            }
+            Owed::Process { key, state } => {
                 if let Some((_, record)) = self.processes.iter_mut().find(|(known, _)| *known == key) {
-                    (record.managed, record.life, record.unwanted) = (managed, life, unwanted);
+                    take_over(record, state);
+                }
+            }
+            Owed::Forgotten { key, elder } => {
+                self.processes.retain(|(known, _)| *known != key);
+                self.owed.forget(key.clone());
+                if let Some(elder) = elder {
+                    self.owed.estates.insert(key.clone(), Some(elder.clone()));
+                    self.estates.insert(key, elder);
                 }
             }
             Owed::Begun(operation, key, kind) => {
@@ -202,118 +267,20 @@ impl LedgerState {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use proctor_model::samples::spec;
-    use proctor_model::{Code, TaskId};
-
-    use super::*;
-
-    fn operation(index: u32) -> OperationId {
-        OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), index)
+/// What cannot be understood leaves the record as it was, but unmanaged: nothing is started by mistake.
+fn take_over(record: &mut Record, state: Map<String, Value>) {
+    let mut whole = serde_json::to_value(&*record).unwrap_or_default();
+    if let Value::Object(whole) = &mut whole {
+        whole.extend(state);
     }
-
-    fn key(name: &str) -> ProcessKey {
-        format!("ns/{name}").parse().unwrap()
-    }
-
-    fn record(managed: bool) -> Record {
-        let mut process = proctor_supervise::Process::new(key("p"), spec(|_| {}), 1);
-        let mut record = process.take_record().unwrap().clone();
-        record.managed = managed;
-        record
-    }
-
-    fn memory() -> LedgerState {
-        LedgerState { processes: vec![(key("p"), record(true)), (key("q"), record(true))], ..LedgerState::default() }
-    }
-
-    fn stopped() -> LedgerBatch {
-        let mut batch = LedgerBatch::default();
-        batch.put(key("p"), record(false));
-        batch.begun.push((operation(1), key("p"), OperationKind::Stop));
-        batch.outcomes.push((operation(1), Outcome::new(Code::Success, "success", false)));
-        batch
-    }
-
-    #[test]
-    fn what_was_owed_is_known_again_until_the_ledger_has_it() {
-        let dir = tempfile::TempDir::new().unwrap();
-        let path = dir.path().join("ledger.db");
-        Reserve::open(&path).write(&stopped());
-        let mut memory = memory();
-
-        let mut reserve = Reserve::open(&path);
-        reserve.apply(0, &mut memory);
-
-        let managed: Vec<bool> = memory.processes.iter().map(|(_, record)| record.managed).collect();
-        assert_eq!(managed, [false, true]);
-        assert_eq!(memory.outcomes.len(), 1);
-        assert_eq!((memory.unfinished.len(), memory.owed.begun.len(), memory.owed.outcomes.len()), (0, 1, 1));
-        reserve.clear();
-        assert!(Reserve::open(&path).written.is_empty());
-    }
-
-    #[test]
-    fn a_reserve_that_was_made_anew_is_not_taken_for_an_old_one() {
-        let dir = tempfile::TempDir::new().unwrap();
-        let path = dir.path().join("ledger.db");
-        let (taken, mut memory) = (21, memory());
-        let mut reserve = Reserve::open(&path);
-        reserve.apply(taken, &mut memory);
-
-        reserve.write(&stopped());
-        Reserve::open(&path).apply(taken, &mut memory);
-
-        assert!(!memory.processes[0].1.managed);
-    }
-
-    #[test]
-    fn what_the_ledger_took_before_the_agent_died_is_not_applied_again() {
-        let dir = tempfile::TempDir::new().unwrap();
-        let path = dir.path().join("ledger.db");
-        let mut reserve = Reserve::open(&path);
-        reserve.write(&stopped());
-        let (taken, mut memory) = (reserve.number().unwrap(), memory());
-
-        Reserve::open(&path).apply(taken, &mut memory);
-
-        assert!(memory.processes[0].1.managed && memory.outcomes.is_empty());
-    }
-
-    #[test]
-    fn a_torn_write_leaves_the_one_before() {
-        let dir = tempfile::TempDir::new().unwrap();
-        let path = dir.path().join("ledger.db");
-        let mut reserve = Reserve::open(&path);
-        reserve.write(&stopped());
-        let before = reserve.written.clone();
-        let mut more = stopped();
-        more.forget(key("q"));
-        reserve.write(&more);
-        assert_ne!(reserve.written, before);
-
-        let place = (reserve.number % 2) * SLOT_BYTES as u64 + HEADER_BYTES as u64 + 5;
-        reserve.file.as_ref().unwrap().write_all_at(b"torn", place).unwrap();
-
-        assert_eq!(Reserve::open(&path).written, before);
-    }
-
-    #[test]
-    fn stops_have_room_before_all_else() {
-        let dir = tempfile::TempDir::new().unwrap();
-        let path = dir.path().join("ledger.db");
-        let mut batch = stopped();
-        for index in 0..20_000 {
-            batch.put(key(&format!("a-managed-one-{index}")), record(true));
+    match serde_json::from_value(whole) {
+        Ok(whole) => *record = whole,
+        Err(error) => {
+            tracing::error!(%error, "a process in the reserve is not understood: it is not managed any more");
+            record.managed = false;
         }
-        let mut memory = memory();
-
-        Reserve::open(&path).write(&batch);
-        Reserve::open(&path).apply(0, &mut memory);
-
-        assert!(!memory.processes[0].1.managed);
-        assert_eq!(memory.outcomes.len(), 1);
-        assert_eq!(std::fs::metadata(path.with_extension("reserve")).unwrap().len(), 2 * SLOT_BYTES as u64);
     }
 }
+
+#[cfg(test)]
+mod tests;

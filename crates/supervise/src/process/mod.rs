@@ -36,7 +36,7 @@ use activity::{Activity, AfterLeftovers, EvictionReason};
 use health::Health;
 use launch::seek_window;
 use preempt::CutShort;
-pub use record::{Elder, Instance, Launch, Record, RunningCommand};
+pub use record::{Elder, Instance, Launch, Record, RecordState, RunningCommand};
 use scheduled::OwedRun;
 pub use types::{Action, CommandKind, Event, HealthState, LimitBreach, Notice, Request, Ticket};
 

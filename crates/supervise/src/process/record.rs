@@ -64,6 +64,29 @@ pub struct Record {
     pub planned: Option<Time>,
 }
 
+/// All of a record but its spec, for where there is little room.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct RecordState<'a> {
+    registered: bool,
+    registered_at: i64,
+    managed: bool,
+    failed: bool,
+    life: &'a Option<Incarnation>,
+    since: Option<u64>,
+    remains: &'a Option<Box<Leftovers>>,
+    elder: &'a Option<Box<Elder>>,
+    unwanted: &'a Option<Incarnation>,
+    attempts: u32,
+    last_launch: Option<Time>,
+    launch: &'a Option<Launch>,
+    running: &'a Option<RunningCommand>,
+    instance: &'a Option<Instance>,
+    evictions: u32,
+    not_before: Option<Time>,
+    planned_at: Option<i64>,
+    planned: Option<Time>,
+}
+
 /// A process that was unregistered. While it lives nobody touches what belongs to it; what it leaves behind is
 /// ended before the next one of its name is started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,8 +161,53 @@ impl Record {
         }
     }
 
+    /// Named as in the record itself, so that a record can take it over.
+    pub fn state(&self) -> RecordState<'_> {
+        let Self {
+            spec: _,
+            registered,
+            registered_at,
+            managed,
+            failed,
+            life,
+            since,
+            remains,
+            elder,
+            unwanted,
+            attempts,
+            last_launch,
+            launch,
+            running,
+            instance,
+            evictions,
+            not_before,
+            planned_at,
+            planned,
+        } = self;
+        RecordState {
+            registered: *registered,
+            registered_at: *registered_at,
+            managed: *managed,
+            failed: *failed,
+            life,
+            since: *since,
+            remains,
+            elder,
+            unwanted,
+            attempts: *attempts,
+            last_launch: *last_launch,
+            launch,
+            running,
+            instance,
+            evictions: *evictions,
+            not_before: *not_before,
+            planned_at: *planned_at,
+            planned: *planned,
+        }
+    }
+
     /// After a reboot no process of before lives, and times of before mean nothing.
-    pub(super) fn forget_boot(&mut self) {
+    pub fn forget_boot(&mut self) {
         self.life = None;
         self.since = None;
         self.remains = None;
