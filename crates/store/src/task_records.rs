@@ -161,6 +161,14 @@ pub struct Target {
     pub other_row_keys: Vec<String>,
 }
 
+impl Target {
+    /// The agent that the target reaches. None where the host is not known or its caller may not touch it: then the
+    /// target holds only how the call names it, which may be the id of an agent.
+    pub fn reached(&self) -> Option<&AgentId> {
+        self.agent.as_ref().filter(|_| self.host.is_some())
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskView {
     pub id: TaskId,

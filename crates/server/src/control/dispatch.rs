@@ -15,8 +15,9 @@ const ABSENCE_GRACE: Duration = Duration::from_secs(2);
 /// After the server's own start, agents that were connected before get this long to come back for
 /// what they may have been at.
 pub(super) const RETURN_GRACE: Duration = Duration::from_secs(10);
-/// What is left for the answer to travel when an operation begins as late as it may.
-const TRAVEL: Duration = Duration::from_secs(5);
+/// How long an operation may take to its agent, and its outcome back. The way back is what is left when an
+/// operation begins as late as it may.
+pub(super) const TRAVEL: Duration = Duration::from_secs(5);
 
 /// An operation to be sent to its agent.
 #[derive(Clone, Debug)]

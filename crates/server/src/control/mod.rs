@@ -201,6 +201,16 @@ impl Control {
         namespace: Option<&Namespace>,
     ) -> Result<Vec<Option<HostLocation>>> {
         caller.must_read_some(hosts)?;
+        self.visible_sites(caller, hosts, namespace).await
+    }
+
+    /// As [`Self::readable_sites`], also for who may read nothing: then no host is known.
+    pub async fn visible_sites(
+        &self,
+        caller: &Caller,
+        hosts: &[HostRef],
+        namespace: Option<&Namespace>,
+    ) -> Result<Vec<Option<HostLocation>>> {
         let sites = self.sites(hosts).await?.into_iter();
         Ok(sites.map(|site| site.filter(|site| caller.is_allowed(Class::Read, site, namespace))).collect())
     }

@@ -15,14 +15,12 @@ use uuid::Uuid;
 
 use super::access::Spot;
 use super::audit::AuditAction;
+use super::dispatch::TRAVEL;
 use super::target_spec::{Origin, Specs, TargetSpec};
 use super::{
     Caller, Control, ControlError, HostRef, IdempotencyKey, Result, SpecSource, Submission, Submitted, SubmittedItem,
     never_enrolled,
 };
-
-/// Beyond its own time an operation gets this long for the way there and back.
-const TRAVEL: Duration = Duration::from_secs(10);
 
 /// Refused targets of a task that consists of nothing else.
 const REFUSED_MAX: usize = 100;
@@ -85,6 +83,7 @@ impl Control {
 
     /// What [`Self::submit`] would do; changes nothing.
     pub async fn plan(&self, submission: Submission) -> Result<Vec<Planned>> {
+        submission.caller.require_something(&submission.items)?;
         let mut draft = Draft::default();
         for item in submission.items {
             self.draft_item(&mut draft, &submission.caller, item).await?;
@@ -108,6 +107,10 @@ impl Control {
         let Submission { caller, family, items, options } = submission;
         let id = TaskId::from_uuid(Uuid::now_v7());
         let created_at = clock::unix_millis();
+        let check = caller.require_something(&items);
+        if check.is_err() {
+            self.audit_refusal(&caller, &attempted(&items), check).await?;
+        }
         let mut draft = Draft::default();
         for item in items {
             self.draft_item(&mut draft, &caller, item).await?;
@@ -169,7 +172,8 @@ impl Control {
     async fn draft_item(&self, draft: &mut Draft, caller: &Caller, item: SubmittedItem) -> Result<()> {
         let SubmittedItem { key, kind, spec, targets } = item;
         let refs: Vec<HostRef> = targets.iter().map(|target| target.host.clone()).collect();
-        let hosts = self.sites(&refs).await?;
+        // What is no operation reaches no host, so its rows tell nothing of one.
+        let hosts = if kind.is_some() { self.sites(&refs).await? } else { vec![None; refs.len()] };
         let spots = self.spots(&refs, &hosts).await?;
         let specs = match kind {
             Some(kind) => Some(self.specs(caller, &key, kind, &spec, &hosts, &spots).await?),
@@ -186,7 +190,6 @@ impl Control {
                 Some(_) => refusal(caller, needed, spot, &key, &carried),
                 None => kind.and_then(|kind| unknown_refusal(caller, kind, spot, &key)),
             };
-            draft.placed.extend(host.as_ref().and_then(|host| Some((host.business?, host.key))));
             let is_refused = refused.is_some();
             if let Some(Outcome { message, .. }) = &refused {
                 let class = caller.first_missing(needed, spot, &key.namespace).unwrap_or(Class::Register);
@@ -200,18 +203,20 @@ impl Control {
                 draft.items.push(task_item(&key, kind, carried));
                 u32::try_from(draft.items.len() - 1).expect("items are bounded by the body")
             });
+            // Of a host that the caller may not touch, the task tells nothing but what the call said: neither what
+            // it is called elsewhere nor that two names are one host.
+            let known = host.as_ref().filter(|_| !is_refused);
+            let named_agent = if is_refused || kind.is_none() { target.host.agent() } else { None };
+            draft.placed.extend(known.and_then(|host| Some((host.business?, host.key))));
             // A host that the caller names in two ways is operated once.
-            if let Some(first) = draft.earlier(&key, host.as_ref()) {
+            if let Some(first) = draft.earlier(&key, known) {
                 draft.join(first, item, target.row_key)?;
                 continue;
             }
             let number = u32::try_from(draft.targets.len()).expect("targets are bounded by the body");
-            if let Some(host) = &host {
+            if let Some(host) = known {
                 draft.taken.insert((key.clone(), host.agent.clone()), draft.targets.len());
             }
-            // Of a host that the caller may not touch, the task tells nothing but what the call said.
-            let known = host.as_ref().filter(|_| !is_refused);
-            let named_agent = if is_refused { target.host.agent() } else { None };
             draft.targets.push(Target {
                 item,
                 agent: known.map(|host| host.agent.clone()).or(named_agent),
@@ -268,10 +273,40 @@ impl Control {
 }
 
 impl Caller {
+    /// Who may do nothing at all is refused before anything is looked up.
+    fn require_something(&self, items: &[SubmittedItem]) -> Result<()> {
+        if self.has_any_permission() {
+            return Ok(());
+        }
+        self.require_anywhere(least_classes(items).first().copied().unwrap_or(Class::Operate))
+    }
+
     /// Keys are told apart by app, those of users without one by user: no app has a ':' in its code.
     fn idempotency(&self, IdempotencyKey { key, body_hash }: IdempotencyKey) -> Idempotency {
         let app = if self.app.is_empty() { format!("user:{}", self.user) } else { self.app.clone() };
         Idempotency { app, key, body_hash }
+    }
+}
+
+/// What the items take, whatever they carry.
+fn least_classes(items: &[SubmittedItem]) -> BTreeSet<Class> {
+    let kinds = items.iter().filter_map(|item| item.kind);
+    kinds.flat_map(|kind| TargetSpec::nothing().required(kind).iter().collect::<Vec<_>>()).collect()
+}
+
+/// What the audit says of items that were refused as a whole.
+fn attempted(items: &[SubmittedItem]) -> AuditAction {
+    let kinds: BTreeSet<&'static str> = items.iter().filter_map(|item| Some(item.kind?.as_str())).collect();
+    items.iter().fold(AuditAction::new(action_of(&kinds), least_classes(items)), |deed, item| {
+        deed.on(item.targets.iter().map(|target| format!("{} {}", target.host, item.key)))
+    })
+}
+
+/// One kind by its name, several as operations.
+fn action_of(kinds: &BTreeSet<&'static str>) -> &'static str {
+    match kinds.first() {
+        Some(kind) if kinds.len() == 1 => kind,
+        _ => "operate",
     }
 }
 
@@ -315,7 +350,8 @@ fn task_item(key: &ProcessKey, kind: Option<OperationKind>, carried: TargetSpec)
         (Some(spec), Some(kind)) => kind.time_needed(spec),
         (None, _) | (_, None) => Duration::ZERO,
     };
-    let time_limit_ms = u64::try_from((needed + TRAVEL).as_millis()).expect("a bounded number of seconds");
+    // There and back.
+    let time_limit_ms = u64::try_from((needed + 2 * TRAVEL).as_millis()).expect("a bounded number of seconds");
     let register = kind.is_some_and(|kind| carried.registers(kind));
     let (is_carried, spec) = (carried.origin == Origin::Call, kind.and_then(|kind| carried.into_sent(kind)));
     TaskItem { key: key.clone(), kind, spec, carried: is_carried, register, time_limit_ms }
@@ -357,13 +393,10 @@ fn known_outcome(
 }
 
 impl Draft {
-    /// A few refused targets are rows of a task, as callers expect. A task that does nothing is not stored for
-    /// callers who may do nothing at all, nor with more refused targets than [`REFUSED_MAX`].
+    /// A few refused targets are rows of a task, as callers expect. A task that does nothing is not stored with
+    /// more of them than [`REFUSED_MAX`].
     fn is_kept(&self, caller: &Caller) -> Result<()> {
         let class = self.classes.first().copied().unwrap_or(Class::Operate);
-        if !caller.has_any_permission() {
-            return caller.require_anywhere(class);
-        }
         let refused = self.outcomes.iter().filter(|(_, outcome)| outcome.code == Code::Forbidden).count();
         if refused == self.targets.len() && refused > REFUSED_MAX {
             return Err(caller.missing(class, self.targets.iter().filter_map(|target| Some(target.host?.to_string()))));
@@ -399,16 +432,12 @@ impl Draft {
 
     /// What the audit says of it.
     fn deed(&self) -> AuditAction {
-        let kinds: BTreeSet<&str> = self.items.iter().filter_map(|item| Some(item.kind?.as_str())).collect();
-        let action = match kinds.first() {
-            Some(kind) if kinds.len() == 1 => kind,
-            _ => "operate",
-        };
+        let kinds: BTreeSet<&'static str> = self.items.iter().filter_map(|item| Some(item.kind?.as_str())).collect();
         let named = self.targets.iter().map(|target| {
             let host = target.host.map_or_else(|| target.row_key.clone(), |host| host.to_string());
             format!("{host} {}", self.items[target.item as usize].key)
         });
-        AuditAction::new(action, self.classes.iter().copied()).on(named)
+        AuditAction::new(action_of(&kinds), self.classes.iter().copied()).on(named)
     }
 
     fn open_targets(&self, task: TaskId, created_at: Millis) -> Vec<OpenTarget> {

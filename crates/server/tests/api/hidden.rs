@@ -20,6 +20,9 @@ async fn world() -> World {
     world.enrol("0:10.0.0.3", "agent-3").await;
     let placements = [("0:10.0.0.1".parse().unwrap(), Some(4)), ("0:10.0.0.3".parse().unwrap(), Some(3))];
     world.store.place_hosts(&placements).await.unwrap().unwrap();
+    // Hidden ids must not be told either.
+    let alias = "020000000052540a9b2c0001".parse().unwrap();
+    world.store.bind_agent_ids(&[("0:10.0.0.1".parse().unwrap(), alias)]).await.unwrap();
     world.app("inside").await;
     world.bind("app:inside", "owner", "business:3").await;
     for ip in ["10.0.0.1", "10.0.0.3"] {
@@ -39,15 +42,18 @@ async fn told(world: &World, (method, path, body): &(Method, String, Value), nam
     let fill = |text: &str| text.replace("NAME", name);
     let body: Value = serde_json::from_str(&fill(&body.to_string())).unwrap();
     let (status, mut json) = call(world, method, &fill(path), &body).await;
-    let made = json["data"].get("task_id").or_else(|| json.get("task_id")).cloned();
+    let in_data = json["data"].get("task_id").or_else(|| json["data"].get("bk_gse_taskid"));
+    let made = in_data.or_else(|| json.get("task_id")).cloned();
     if let Some(task) = made {
         let rows = format!("/api/v1/tasks/{}/targets", task.as_str().unwrap());
         let state = GATEWAY.replace("/proc", "/task") + "/get_task_state";
         let (_, rows) = call(world, &Method::GET, &rows, &json!({})).await;
         let (_, all) = call(world, &Method::POST, &state, &json!({ "task_id": task })).await;
+        let result = format!("{GATEWAY}/get_proc_operate_result_v2");
+        let (_, result) = call(world, &Method::POST, &result, &json!({ "task_id": task })).await;
         let one = json!({ "task_id": task, "agent_id_list": [if name.contains('.') { format!("0:{name}") } else { name.to_owned() }] });
         let (_, one) = call(world, &Method::POST, &state, &one).await;
-        json = json!([rows, all["data"], one["data"], one["code"]]);
+        json = json!([rows, all["data"], result["data"], one["data"], one["code"]]);
     }
     for id in ["request_id", "job_request_id"] {
         json.as_object_mut().map(|object| object.remove(id));
@@ -79,6 +85,7 @@ fn by_address() -> Vec<(Method, String, Value)> {
         post("unregister_proc_info", here()),
         post("operate_proc", with(here(), "op_type", json!(1))),
         post("operate_proc", with(here(), "op_type", json!(2))),
+        post("operate_proc", with(here(), "op_type", json!(6))),
         post("operate_proc_v2", with(registered("m", "NAME"), "op_type", json!(0))),
         post("operate_proc_multi", json!({ "proc_operate_req": [with(here(), "op_type", json!(2))] })),
         post("get_proc_status", here()),
@@ -101,7 +108,18 @@ fn by_address() -> Vec<(Method, String, Value)> {
         native(Method::POST, "/operations", operation("stop")),
         native(Method::POST, "/operations", operation("status")),
         native(Method::DELETE, "/hosts/0:NAME", json!({})),
+        job(3, json!([{ "bk_cloud_id": 0, "ip": "NAME" }])),
+        job(4, json!([{ "bk_cloud_id": 0, "ip": "NAME" }])),
+        job(3, json!([{ "bk_cloud_id": 0, "ip": "NAME" }, { "bk_cloud_id": 0, "ip": "10.0.0.3" }])),
+        job(4, json!([{ "bk_cloud_id": 0, "ip": "NAME" }, { "bk_cloud_id": 0, "ip": "10.0.0.3" }])),
     ]
+}
+
+fn job(business: u64, hosts: Value) -> (Method, String, Value) {
+    let process = json!({ "setup_path": "/data/nginx/", "proc_name": "nginxd", "pid_path": "/data/nginx/n.pid",
+                          "func_id": "f", "ip_list": hosts });
+    let body = json!({ "bk_biz_id": business, "op_type": 1, "process_infos": [process] });
+    (Method::POST, format!("{JOB}/operate_process"), body)
 }
 
 /// Calls that name one host by its agent.
@@ -109,7 +127,9 @@ fn by_agent() -> Vec<(Method, String, Value)> {
     let ids = || json!({ "agent_id_list": ["NAME"], "meta": { "namespace": "web", "name": "m" }, "op_type": 2 });
     let post = |path: &str, body: Value| (Method::POST, format!("{GATEWAY}/{path}"), body);
     let cluster = GATEWAY.replace("/proc", "/cluster");
+    let no_operation = json!({ "agent_id_list": ["NAME"], "meta": { "namespace": "web", "name": "m" }, "op_type": 6 });
     vec![
+        post("operate_proc_v2", no_operation),
         post("operate_proc_v2", ids()),
         post("operate_proc_multi", json!({ "proc_operate_req": [ids()] })),
         post("get_proc_status_v2", ids()),
@@ -118,6 +138,30 @@ fn by_agent() -> Vec<(Method, String, Value)> {
         native(Method::GET, "/events?host=NAME", json!({})),
         native(Method::GET, "/processes/web/m/history?host=NAME", json!({})),
         native(Method::POST, "/operations", json!({ "operation": "stop", "process": "web/m", "hosts": ["NAME"] })),
+    ]
+}
+
+/// Calls that name one host twice, by its address and by its agent.
+fn by_both() -> Vec<(Method, String, Value)> {
+    let hosts = || json!(["0:NAME", "AGENT"]);
+    let ids = |op: u32| {
+        let meta = json!({ "namespace": "web", "name": "m" });
+        json!({ "agent_id_list": ["0:NAME", "AGENT"], "meta": meta, "op_type": op })
+    };
+    let pool = json!({ "namespace": "web", "id": "web", "cpu": 20.0, "memory": 30.0,
+                       "cpu_weight": "usage", "memory_weight": "usage" });
+    let post = |body: Value| (Method::POST, format!("{GATEWAY}/operate_proc_v2"), body);
+    let operation = |name: &str| json!({ "operation": name, "process": "web/m", "hosts": hosts() });
+    vec![
+        post(ids(1)),
+        post(ids(2)),
+        post(ids(6)),
+        (Method::POST, format!("{GATEWAY}/get_proc_status_v2"), ids(2)),
+        native(Method::POST, "/operations", operation("stop")),
+        native(Method::POST, "/operations", operation("status")),
+        native(Method::DELETE, "/processes/web/m", json!({ "hosts": hosts() })),
+        native(Method::PUT, "/pools", json!({ "hosts": hosts(), "pools": [pool] })),
+        native(Method::DELETE, "/pools/web/web", json!({ "hosts": hosts() })),
     ]
 }
 
@@ -154,11 +198,47 @@ async fn a_host_or_task_that_somebody_may_not_see_looks_like_one_that_is_not_the
     let admin = json!({ "bk_app_code": "sample_app", "bk_app_secret": SECRET, "bk_username": "admin" });
     let made = world.call(&admin, &Method::POST, "/api/v1/operations", &stop).await.json["task_id"].clone();
 
-    let mut different = differences(&world, &by_address(), "10.0.0.1", "10.0.0.9").await;
+    let mut different = differences(&world, &by_address(), "10.0.0.1", "10.0.0.2").await;
     different.extend(differences(&world, &by_agent(), AGENT, NO_AGENT).await);
     different.extend(differences(&world, &by_task(), made.as_str().unwrap(), NO_TASK).await);
 
     assert!(different.is_empty(), "{}", different.join("\n"));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn two_names_of_a_hidden_host_look_like_two_hosts_that_are_not_there() {
+    let world = world().await;
+    let mut different = Vec::new();
+    for (method, path, body) in by_both() {
+        let told = async |address: &str, agent: &str| {
+            let body = serde_json::from_str(&body.to_string().replace("AGENT", agent)).unwrap();
+            told(&world, &(method.clone(), path.clone(), body), address).await.replace(agent, "AGENT")
+        };
+        let (hidden, unknown) = (told("10.0.0.1", AGENT).await, told("10.0.0.2", NO_AGENT).await);
+        if hidden != unknown {
+            different.push(format!("{method} {path}\n  there   {hidden}\n  missing {unknown}"));
+        }
+    }
+
+    assert!(different.is_empty(), "{}", different.join("\n"));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_task_does_not_tell_the_address_of_an_agent_that_was_refused() {
+    let world = world().await;
+    let state = GATEWAY.replace("/proc", "/task") + "/get_task_state";
+    let told = async |address: &str, agent: &str| {
+        let body = json!({ "operation": "stop", "process": "web/m", "hosts": [agent] });
+        let (_, made) = call(&world, &Method::POST, "/api/v1/operations", &body).await;
+        let asked = json!({ "task_id": made["task_id"], "agent_id_list": [format!("0:{address}")] });
+        let (status, mut json) = call(&world, &Method::POST, &state, &asked).await;
+        json.as_object_mut().unwrap().remove("request_id");
+        format!("{status} {json}").replace(address, "ADDRESS")
+    };
+
+    assert_eq!(told("10.0.0.1", AGENT).await, told("10.0.0.2", NO_AGENT).await);
     world.end().await;
 }
 

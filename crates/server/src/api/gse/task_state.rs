@@ -52,7 +52,7 @@ pub(in crate::api) async fn of_task(call: Call) -> Result<TaskState> {
             names.into_iter().map(|name| (fates[&name], known_as(name))).map(|(fate, name)| (name, fate)).collect()
         }
         Some(named) => {
-            let names = real_names(&call, &named, &fates).await?;
+            let names = real_names(&call, &named, &task).await?;
             let fate = |((index, named), name): ((usize, NamedHost), String)| match fates.get(&name) {
                 Some(fate) => Ok((named.prefix(), *fate)),
                 None => Err(stranger(index, &named.prefix())),
@@ -68,10 +68,11 @@ fn stranger(index: usize, id: &str) -> ApiError {
 }
 
 /// How [`fates`] calls the agents that the caller names.
-async fn real_names(call: &Call, named: &[NamedHost], fates: &HashMap<String, Fate>) -> Result<Vec<String>> {
+async fn real_names(call: &Call, named: &[NamedHost], task: &TaskView) -> Result<Vec<String>> {
     let refs: Vec<HostRef> = named.iter().map(|named| named.host.clone()).collect();
     let records = call.control.sites(&refs).await?;
-    let is_target = |record: &HostLocation| fates.contains_key(record.agent.as_str());
+    let reached: HashSet<&AgentId> = task.targets.iter().filter_map(|view| view.target.reached()).collect();
+    let is_target = |record: &HostLocation| reached.contains(&record.agent);
     let name = |(named, record): (&NamedHost, Option<HostLocation>)| match record.filter(is_target) {
         Some(record) => record.agent.to_string(),
         // Not known, or refused: then the task has it as it was named.
@@ -82,7 +83,7 @@ async fn real_names(call: &Call, named: &[NamedHost], fates: &HashMap<String, Fa
 
 /// The ids that agents of the task were bound to, by their own.
 async fn bound_ids(call: &Call, task: &TaskView) -> Result<HashMap<String, String>> {
-    let agents: HashSet<&AgentId> = task.targets.iter().filter_map(|view| view.target.agent.as_ref()).collect();
+    let agents: HashSet<&AgentId> = task.targets.iter().filter_map(|view| view.target.reached()).collect();
     let refs: Vec<HostRef> = agents.into_iter().cloned().map(HostRef::Agent).collect();
     let bound = |site: HostLocation| Some((site.agent.to_string(), site.alias?.to_string()));
     Ok(call.control.sites(&refs).await?.into_iter().flatten().filter_map(bound).collect())

@@ -129,7 +129,7 @@ impl Chosen {
         key: &ProcessKey,
     ) -> Result<Vec<HostRef>> {
         if let Self::These(hosts) = self {
-            return distinct(control, hosts).await;
+            return distinct(control, caller, hosts, Some(&key.namespace)).await;
         }
         let query = ProcessQuery {
             namespace: Some(key.namespace.clone()),
@@ -151,7 +151,7 @@ impl Chosen {
         id: &PoolId,
     ) -> Result<Vec<HostRef>> {
         if let Self::These(hosts) = self {
-            return distinct(control, hosts).await;
+            return distinct(control, caller, hosts, Some(namespace)).await;
         }
         let records = control.pools(caller, Some(namespace), None).await?;
         let hosts = records.into_iter().filter(|record| record.pool.id == *id);
@@ -166,7 +166,7 @@ impl Chosen {
     /// All: every enrolled host.
     pub(super) async fn where_enrolled(self, control: &Control, caller: &Caller) -> Result<Vec<HostRef>> {
         if let Self::These(hosts) = self {
-            return distinct(control, hosts).await;
+            return distinct(control, caller, hosts, None).await;
         }
         let business = if let Self::Business(business) = self { Some(business) } else { None };
         let query = proctor_store::HostQuery { business, ..Default::default() };
@@ -203,9 +203,15 @@ pub(super) fn not_registered(key: &ProcessKey) -> NativeError {
     NativeError::new(Kind::NotFound, format!("process {key} is registered on no host"))
 }
 
-/// Refuses a host that is named twice, also where once by its address and once by its agent.
-async fn distinct(control: &Control, hosts: Vec<HostRef>) -> Result<Vec<HostRef>> {
-    let records = control.sites(&hosts).await?;
+/// Refuses a host that is named twice, also where once by its address and once by its agent, if the caller may read
+/// it: others must not learn that the two are one.
+async fn distinct(
+    control: &Control,
+    caller: &Caller,
+    hosts: Vec<HostRef>,
+    namespace: Option<&Namespace>,
+) -> Result<Vec<HostRef>> {
+    let records = control.visible_sites(caller, &hosts, namespace).await?;
     let mut seen = HashSet::new();
     for (index, (host, record)) in hosts.iter().zip(records).enumerate() {
         let identity = record.map_or_else(|| host.clone(), |record| HostRef::Agent(record.agent));

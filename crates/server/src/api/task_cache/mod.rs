@@ -113,7 +113,7 @@ async fn renewed(
 
 /// The ids that agents of the task were bound to, by their own.
 async fn bound_ids(store: &Arc<dyn Store>, task: &TaskView) -> Result<BoundIds> {
-    let agents: HashSet<&AgentId> = task.targets.iter().filter_map(|view| view.target.agent.as_ref()).collect();
+    let agents: HashSet<&AgentId> = task.targets.iter().filter_map(|view| view.target.reached()).collect();
     let agents: Vec<AgentId> = agents.into_iter().cloned().collect();
     let sites = store.sites_by_agent(&agents).await?;
     Ok(sites.into_iter().flatten().filter_map(|site| Some((site.agent, site.alias?))).collect())
