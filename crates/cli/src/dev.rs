@@ -74,7 +74,7 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
         ready = ready(&server.control, &agent, &demo) => ready?,
         error = &mut failed => return Err(agent_failed(error)),
     }
-    let console = server.sign_in_path(USER);
+    let console = server.sign_in_path(USER).await?.context("the user of the console is gone")?;
     let greeting =
         greeting::Greeting { server: &server, dir: &dir, profile: &profile, demo: &demo, user: &user, console };
     // Everything is up; that nobody can read about it is no reason to end it.

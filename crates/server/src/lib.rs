@@ -75,8 +75,9 @@ impl Server {
         Ok(Self { control, http, link, api: state })
     }
 
-    /// The path of a console page that signs this user in, once.
-    pub fn sign_in_path(&self, user: &str) -> String {
-        self.api.sign_in_link(user).path
+    /// The path of a console page that signs this user in, once; None for a user that is not there.
+    pub async fn sign_in_path(&self, user: &str) -> proctor_store::Result<Option<String>> {
+        let credential = self.control.store().user_credential(user).await?;
+        Ok(credential.map(|credential| self.api.sign_in_link(user, credential).path))
     }
 }

@@ -42,6 +42,26 @@ pub struct User {
     pub disabled: bool,
 }
 
+/// What a sign-in by password or link rests on. Never the same again after the password was set or removed, or
+/// the user was disabled or removed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UserCredential {
+    /// How often users of this name were removed.
+    pub life: u32,
+    /// Counts the changes in this life.
+    pub version: u32,
+    pub password_hash: Option<String>,
+}
+
+impl std::fmt::Debug for UserCredential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UserCredential")
+            .field("life", &self.life)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Lets who knows its secret call as the user.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserToken {
@@ -94,6 +114,8 @@ pub enum Refusal {
     AppExists(String),
     #[error("app {0} is not known")]
     UnknownApp(String),
+    #[error("the password of user {0} was changed, or the user disabled, in the meantime")]
+    CredentialChanged(String),
     #[error("user {0} is disabled")]
     UserDisabled(String),
     #[error("there is a user {0} already")]

@@ -27,7 +27,9 @@ mod retention;
 pub mod sqlite;
 mod task_records;
 
-pub use access_records::{Binding, Business, BusinessSet, Refusal, SESSIONS_PER_USER_MAX, TokenKind, User, UserToken};
+pub use access_records::{
+    Binding, Business, BusinessSet, Refusal, SESSIONS_PER_USER_MAX, TokenKind, User, UserCredential, UserToken,
+};
 pub use audit::{AuditDraft, AuditEntry, AuditPhase, AuditQuery};
 pub use enrolment_records::{
     ENROLMENT_ACTOR, EndedSession, EnrolRefusal, Enrolled, Enrolment, JoinToken, JoinTokenRecord, REFUSALS_AUDITED_MAX,
@@ -163,9 +165,10 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // Users.
 
-    /// Inserts the user; one of the same name refuses it.
+    /// Inserts the user; one of the same name refuses it. What was done in this name before is not the user's.
     async fn create_user(&self, user: User) -> Result<std::result::Result<(), Refusal>>;
-    /// Says whether the user is disabled, and returns it; None for one that is not there. The tokens stay.
+    /// Says whether the user is disabled, and returns it; None for one that is not there. The tokens stay;
+    /// disabling closes the user's sessions.
     async fn disable_user(&self, name: &str, disabled: bool) -> Result<Option<User>>;
     async fn user(&self, name: &str) -> Result<Option<User>>;
     /// Sorted by name.
@@ -175,16 +178,29 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Inserts the token, or replaces the one of the same id. The user must be there, and the parent of a
     /// session too, or [`Refusal::UnknownToken`]. Of sessions the newest [`SESSIONS_PER_USER_MAX`] are kept.
     async fn put_user_token(&self, token: UserToken) -> Result<std::result::Result<(), Refusal>>;
+    /// As [`Self::put_user_token`], for a session that was opened with a password or a link only while the
+    /// credential is still the present one, or [`Refusal::CredentialChanged`]. The user must not be disabled.
+    async fn put_session(
+        &self,
+        token: UserToken,
+        credential: Option<UserCredential>,
+    ) -> Result<std::result::Result<(), Refusal>>;
     /// Of one user or of all, the oldest first.
     async fn user_tokens(&self, user: Option<&str>) -> Result<Vec<UserToken>>;
     async fn user_token(&self, id: &str) -> Result<Option<UserToken>>;
     /// Whether it was there. Sessions that were opened with it go too.
     async fn delete_user_token(&self, id: &str) -> Result<bool>;
-    /// Sets the hash of the user's password, or removes it; either closes the user's sessions. False for a
-    /// user that is not there.
-    async fn set_user_password(&self, name: &str, hash: Option<String>, now: Millis) -> Result<bool>;
-    /// None for a user that is not there or has no password.
-    async fn user_password(&self, name: &str) -> Result<Option<String>>;
+    /// Sets the hash of the user's password, or removes it; either closes the user's sessions. With an expected
+    /// credential only while that is the present one, or [`Refusal::CredentialChanged`].
+    async fn set_user_password(
+        &self,
+        name: &str,
+        hash: Option<String>,
+        expected: Option<UserCredential>,
+        now: Millis,
+    ) -> Result<std::result::Result<(), Refusal>>;
+    /// None for a user that is not there.
+    async fn user_credential(&self, name: &str) -> Result<Option<UserCredential>>;
 
     // Audit.
 

@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use proctor_api::SignInLink;
 use proctor_model::{AgentId, FieldError};
 use proctor_runtime::clock;
+use proctor_store::UserCredential;
 
 use super::auth::session::{self, Links};
 use super::auth::{GatewayKey, Verifier};
@@ -130,8 +131,8 @@ impl ApiState {
     }
 
     /// A link that signs the user in once.
-    pub(crate) fn sign_in_link(&self, user: &str) -> SignInLink {
-        let code = self.border.links.create(user, std::time::Instant::now());
+    pub(crate) fn sign_in_link(&self, user: &str, credential: UserCredential) -> SignInLink {
+        let code = self.border.links.create(user, credential, std::time::Instant::now());
         let expires_at = clock::unix_millis() / 1000 + session::LINK_LIFETIME.as_secs().cast_signed();
         SignInLink { path: format!("/sign-in#link={code}"), expires_at }
     }

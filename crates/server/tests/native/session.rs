@@ -2,6 +2,9 @@
 
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use proctor_store::TokenKind;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -264,13 +267,70 @@ async fn a_session_ends_when_it_is_closed_and_with_its_token_its_user_and_a_new_
     world.put("/users/ana", json!({ "disabled": true })).await;
     assert!(!of_disabled.is_signed_in(&world).await);
     world.put("/users/ana", json!({ "disabled": false })).await;
-    assert!(of_disabled.is_signed_in(&world).await);
+    assert!(!of_disabled.is_signed_in(&world).await, "who is enabled again signs in again");
 
     let of_token = open().await;
     let of_password = sign_in(&world, json!({ "user": "ana", "password": PASSWORD })).await;
     world.delete(&format!("/users/ana/tokens/{id}")).await;
     assert!(!of_token.is_signed_in(&world).await);
     assert!(of_password.is_signed_in(&world).await);
+}
+
+#[tokio::test]
+async fn a_link_ends_with_its_user_and_a_new_password() {
+    let world = World::new().await;
+    ana(&world).await;
+
+    let before_password = link(&world).await;
+    set_password(&world, json!(PASSWORD)).await;
+    let before_disabling = link(&world).await;
+    world.put("/users/ana", json!({ "disabled": true })).await;
+    world.put("/users/ana", json!({ "disabled": false })).await;
+    let before_removal = link(&world).await;
+    world.delete("/users/ana").await;
+    ana(&world).await;
+
+    for code in [before_password, before_disabling, before_removal] {
+        assert_eq!(refused(&world, json!({ "link": code })).await.0, StatusCode::UNAUTHORIZED);
+    }
+    sign_in(&world, json!({ "link": link(&world).await })).await;
+}
+
+/// More than are hashed at once, so that some have read the old hash and wait when the first is through.
+#[tokio::test]
+async fn a_sign_in_that_waits_while_the_password_changes_opens_no_session() {
+    let world = World::new().await;
+    ana(&world).await;
+    set_password(&world, json!(PASSWORD)).await;
+    let body = json!({ "user": "ana", "password": PASSWORD });
+    let mut attempts: FuturesUnordered<_> = (0..6).map(|_| world.router.clone().oneshot(attempt(&body))).collect();
+    let first = attempts.next().await.unwrap().unwrap();
+    assert_eq!(first.status(), StatusCode::OK);
+
+    world.store.set_user_password("ana", Some("another".to_owned()), None, 7).await.unwrap().unwrap();
+
+    let late: Vec<StatusCode> = attempts.map(|response| response.unwrap().status()).collect().await;
+    assert!(late.contains(&StatusCode::UNAUTHORIZED), "{late:?}");
+    let tokens = world.store.user_tokens(Some("ana")).await.unwrap();
+    assert_eq!(tokens.iter().filter(|token| token.kind != TokenKind::Call).count(), 0, "{late:?}");
+}
+
+#[tokio::test]
+async fn of_two_changes_of_the_same_password_one_is_made() {
+    let world = World::new().await;
+    let (token, _) = ana(&world).await;
+    set_password(&world, json!(PASSWORD)).await;
+    let change = |new: &str| {
+        let body = Body::from(json!({ "current": PASSWORD, "password": new }).to_string());
+        let request = Request::put("/api/v1/session/password").header("Authorization", format!("Bearer {token}"));
+        answer(&world, request.body(body).unwrap())
+    };
+
+    let (one, other) = tokio::join!(change("the first new password"), change("the second new password"));
+
+    let mut statuses = [one.0, other.0];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [StatusCode::NO_CONTENT, StatusCode::CONFLICT], "{one:?} {other:?}");
 }
 
 #[tokio::test]

@@ -289,3 +289,15 @@ pub async fn a_name_that_is_given_again_owns_nothing_of_before(store: Arc<dyn St
         assert_eq!(found, [id(2)]);
     }
 }
+
+pub async fn a_new_user_owns_nothing_that_was_done_in_that_name_before(store: Arc<dyn Store>) {
+    let name = Subject::User("ana".to_owned());
+    let made = |number| NewTask { user: "ana".to_owned(), ..keyed(number, "job", &number.to_string(), 1) };
+    store.create_task(made(1)).await.unwrap();
+
+    store.create_user(User { name: "ana".to_owned(), created_at: 5, disabled: false }).await.unwrap().unwrap();
+    store.create_task(made(2)).await.unwrap();
+
+    assert!(!read(&*store, 1).await.owners.contains(&name));
+    assert!(read(&*store, 2).await.owners.contains(&name));
+}

@@ -144,17 +144,88 @@ pub async fn a_new_password_closes_the_users_sessions_and_no_others(store: Arc<d
     for name in ["a", "b"] {
         store.create_user(user(name)).await.unwrap().unwrap();
     }
-    let before = store.user_password("a").await.unwrap();
     for token in [token("1", "a"), session("2", "a", None), session("3", "b", None)] {
         store.put_user_token(token).await.unwrap().unwrap();
     }
 
-    let known = store.set_user_password("a", Some("hash".to_owned()), 7).await.unwrap();
-    let unknown = store.set_user_password("c", Some("hash".to_owned()), 7).await.unwrap();
+    let known = store.set_user_password("a", Some("hash".to_owned()), None, 7).await.unwrap();
+    let unknown = store.set_user_password("c", Some("hash".to_owned()), None, 7).await.unwrap();
 
-    assert_eq!((before, known, unknown), (None, true, false));
-    assert_eq!(store.user_password("a").await.unwrap().as_deref(), Some("hash"));
+    assert_eq!((known, unknown), (Ok(()), Err(Refusal::UnknownUser("c".to_owned()))));
+    assert_eq!(password(&*store, "a").await.as_deref(), Some("hash"));
     assert_eq!(store.user_tokens(None).await.unwrap(), [token("1", "a"), session("3", "b", None)]);
-    assert!(store.set_user_password("a", None, 8).await.unwrap());
-    assert_eq!(store.user_password("a").await.unwrap(), None);
+    store.set_user_password("a", None, None, 8).await.unwrap().unwrap();
+    assert_eq!(password(&*store, "a").await, None);
+}
+
+async fn password(store: &dyn Store, name: &str) -> Option<String> {
+    store.user_credential(name).await.unwrap().unwrap().password_hash
+}
+
+pub async fn a_password_is_replaced_only_while_the_expected_credential_is_the_present_one(store: Arc<dyn Store>) {
+    store.create_user(user("a")).await.unwrap().unwrap();
+    let set =
+        async |hash: &str, expected| store.set_user_password("a", Some(hash.to_owned()), expected, 7).await.unwrap();
+    let first = store.user_credential("a").await.unwrap();
+
+    let changed = set("one", first.clone()).await;
+    let again = set("two", first).await;
+    let second = store.user_credential("a").await.unwrap();
+    store.disable_user("a", true).await.unwrap();
+    store.disable_user("a", false).await.unwrap();
+    let after_disabling = set("three", second).await;
+
+    let refused = || Err(Refusal::CredentialChanged("a".to_owned()));
+    assert_eq!((changed, again, after_disabling), (Ok(()), refused(), refused()));
+    assert_eq!(password(&*store, "a").await.as_deref(), Some("one"));
+}
+
+pub async fn a_session_is_kept_only_while_what_it_rests_on_holds(store: Arc<dyn Store>) {
+    let changed = || Err(Refusal::CredentialChanged("a".to_owned()));
+    let disabled = || Err(Refusal::UserDisabled("a".to_owned()));
+    let open = async |id: &str, credential| store.put_session(session(id, "a", None), credential).await.unwrap();
+    let present = async || store.user_credential("a").await.unwrap();
+    let set_password = async |hash: &str| {
+        store.set_user_password("a", Some(hash.to_owned()), None, 7).await.unwrap().unwrap();
+    };
+    assert_eq!(present().await, None);
+    store.create_user(user("a")).await.unwrap().unwrap();
+    let without_password = present().await;
+    set_password("old").await;
+    let old = present().await;
+    assert_eq!(open("1", old.clone()).await, Ok(()));
+
+    set_password("new").await;
+    assert_eq!((open("2", old.clone()).await, open("3", without_password).await), (changed(), changed()));
+    set_password("old").await;
+    assert_eq!(open("4", old).await, changed(), "the same hash again is another credential");
+
+    let before_disabling = present().await;
+    store.disable_user("a", true).await.unwrap();
+    assert_eq!((open("5", before_disabling.clone()).await, open("6", None).await), (disabled(), disabled()));
+    store.disable_user("a", false).await.unwrap();
+    assert_eq!(open("7", before_disabling).await, changed());
+
+    let before_removal = present().await;
+    store.delete_user("a").await.unwrap();
+    store.create_user(user("a")).await.unwrap().unwrap();
+    for _ in 0..before_removal.as_ref().unwrap().version {
+        set_password("old").await;
+    }
+    assert_eq!(open("8", before_removal).await, changed());
+    assert!(store.user_tokens(None).await.unwrap().is_empty());
+}
+
+pub async fn disabling_a_user_closes_the_sessions(store: Arc<dyn Store>) {
+    for name in ["a", "b"] {
+        store.create_user(user(name)).await.unwrap().unwrap();
+    }
+    for token in [token("1", "a"), session("2", "a", None), session("3", "b", None)] {
+        store.put_user_token(token).await.unwrap().unwrap();
+    }
+
+    store.disable_user("a", true).await.unwrap();
+    store.disable_user("a", false).await.unwrap();
+
+    assert_eq!(store.user_tokens(None).await.unwrap(), [token("1", "a"), session("3", "b", None)]);
 }

@@ -15,7 +15,7 @@ const OPEN: &str = "open its file";
 const MIGRATE: &str = "bring its file to the newest schema";
 
 /// Entry `n` leads from schema `n` to `n + 1`; entries are only ever added.
-const MIGRATIONS: [&str; 16] = [
+const MIGRATIONS: [&str; 17] = [
     include_str!("migrations/0001_initial.sql"),
     include_str!("migrations/0002_events.sql"),
     include_str!("migrations/0003_access.sql"),
@@ -32,6 +32,7 @@ const MIGRATIONS: [&str; 16] = [
     include_str!("migrations/0014_sessions.sql"),
     include_str!("migrations/0015_lives.sql"),
     include_str!("migrations/0016_process_columns.sql"),
+    include_str!("migrations/0017_credential_version.sql"),
 ];
 
 /// 64 MiB in pages of 4 KiB.

@@ -55,7 +55,7 @@ use crate::{
     HostRecord, Idempotency, JoinToken, JoinTokenRecord, Managed, Millis, NewTask, Observation, OpenRollout,
     OpenTarget, PoolRecord, ProcessQuery, ProcessRecord, Prune, Refusal, RegisterMode, Registered, Registration,
     Result, RolloutStep, SessionOpening, SessionRefusal, SpecRevision, Store, StoreError, TableSize, TargetQuery,
-    TargetRow, TaskQuery, TaskSummary, TaskView, Uptime, User, UserToken, Webhook,
+    TargetRow, TaskQuery, TaskSummary, TaskView, Uptime, User, UserCredential, UserToken, Webhook,
 };
 
 #[derive(Debug)]
@@ -298,6 +298,14 @@ impl Store for SqliteStore {
         self.writer.run("keep a user's token", move |c| users::put_token(c, &token)).await
     }
 
+    async fn put_session(
+        &self,
+        token: UserToken,
+        credential: Option<UserCredential>,
+    ) -> Result<std::result::Result<(), Refusal>> {
+        self.writer.run("keep a session", move |c| users::put_session(c, &token, credential.as_ref())).await
+    }
+
     async fn user_tokens(&self, user: Option<&str>) -> Result<Vec<UserToken>> {
         let user = user.map(str::to_owned);
         self.readers.run("read users' tokens", move |c| users::tokens(c, user.as_deref())).await
@@ -313,14 +321,21 @@ impl Store for SqliteStore {
         self.writer.run("remove a user's token", move |c| users::delete_token(c, &id)).await
     }
 
-    async fn set_user_password(&self, name: &str, hash: Option<String>, now: Millis) -> Result<bool> {
+    async fn set_user_password(
+        &self,
+        name: &str,
+        hash: Option<String>,
+        expected: Option<UserCredential>,
+        now: Millis,
+    ) -> Result<std::result::Result<(), Refusal>> {
         let name = name.to_owned();
-        self.writer.run("set a user's password", move |c| users::set_password(c, &name, hash.as_deref(), now)).await
+        let set = move |c: &Connection| users::set_password(c, &name, hash.as_deref(), expected.as_ref(), now);
+        self.writer.run("set a user's password", set).await
     }
 
-    async fn user_password(&self, name: &str) -> Result<Option<String>> {
+    async fn user_credential(&self, name: &str) -> Result<Option<UserCredential>> {
         let name = name.to_owned();
-        self.readers.run("read a user's password", move |c| users::password(c, &name)).await
+        self.readers.run("read a user's credential", move |c| users::credential(c, &name)).await
     }
 
     async fn append_audit(&self, draft: AuditDraft, now: Millis) -> Result<u64> {

@@ -5,16 +5,24 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::access::{end_life, forget_subject};
 use super::failure::Tried;
-use crate::{Millis, Refusal, SESSIONS_PER_USER_MAX, TokenKind, User, UserToken};
+use crate::{Millis, Refusal, SESSIONS_PER_USER_MAX, TokenKind, User, UserCredential, UserToken};
 
 pub(super) fn create(connection: &Connection, user: &User) -> Tried<Result<(), Refusal>> {
     let created = connection
         .prepare_cached("INSERT INTO user (name, created_at, disabled) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
         .execute((&user.name, user.created_at, user.disabled))?;
-    Ok(if created == 1 { Ok(()) } else { Err(Refusal::UserExists(user.name.clone())) })
+    if created == 0 {
+        return Ok(Err(Refusal::UserExists(user.name.clone())));
+    }
+    // What an app did under this name before is not the user's.
+    end_life(connection, &Subject::User(user.name.clone()))?;
+    Ok(Ok(()))
 }
 
 pub(super) fn disable(connection: &Connection, name: &str, disabled: bool) -> Tried<Option<User>> {
+    if disabled {
+        renew_credential(connection, name)?;
+    }
     let mut statement = connection
         .prepare_cached("UPDATE user SET disabled = ?2 WHERE name = ?1 RETURNING name, created_at, disabled")?;
     Ok(statement.query_row((name, disabled), user).optional()?)
@@ -81,6 +89,20 @@ pub(super) fn put_token(connection: &Connection, token: &UserToken) -> Tried<Res
     Ok(Ok(()))
 }
 
+pub(super) fn put_session(
+    connection: &Connection,
+    token: &UserToken,
+    expected: Option<&UserCredential>,
+) -> Tried<Result<(), Refusal>> {
+    if get(connection, &token.user)?.is_some_and(|user| user.disabled) {
+        return Ok(Err(Refusal::UserDisabled(token.user.clone())));
+    }
+    if expected.is_some() && credential(connection, &token.user)?.as_ref() != expected {
+        return Ok(Err(Refusal::CredentialChanged(token.user.clone())));
+    }
+    put_token(connection, token)
+}
+
 fn close_oldest_sessions(connection: &Connection, user: &str) -> Tried<()> {
     let mut statement = connection.prepare_cached(
         "DELETE FROM user_token WHERE id IN (
@@ -123,9 +145,18 @@ pub(super) fn delete_token(connection: &Connection, id: &str) -> Tried<bool> {
     Ok(deleted == 1)
 }
 
-pub(super) fn set_password(connection: &Connection, name: &str, hash: Option<&str>, now: Millis) -> Tried<bool> {
-    if get(connection, name)?.is_none() {
-        return Ok(false);
+pub(super) fn set_password(
+    connection: &Connection,
+    name: &str,
+    hash: Option<&str>,
+    expected: Option<&UserCredential>,
+    now: Millis,
+) -> Tried<Result<(), Refusal>> {
+    let Some(present) = credential(connection, name)? else {
+        return Ok(Err(Refusal::UnknownUser(name.to_owned())));
+    };
+    if expected.is_some_and(|expected| *expected != present) {
+        return Ok(Err(Refusal::CredentialChanged(name.to_owned())));
     }
     match hash {
         Some(hash) => connection
@@ -133,11 +164,27 @@ pub(super) fn set_password(connection: &Connection, name: &str, hash: Option<&st
             .execute((name, hash, now))?,
         None => connection.prepare_cached("DELETE FROM user_password WHERE user = ?1")?.execute([name])?,
     };
-    connection.prepare_cached("DELETE FROM user_token WHERE user = ?1 AND is_session")?.execute([name])?;
-    Ok(true)
+    renew_credential(connection, name)?;
+    Ok(Ok(()))
 }
 
-pub(super) fn password(connection: &Connection, name: &str) -> Tried<Option<String>> {
-    let mut statement = connection.prepare_cached("SELECT hash FROM user_password WHERE user = ?1")?;
-    Ok(statement.query_row([name], |row| row.get(0)).optional()?)
+/// Whatever was opened with the credential ends, and whatever rests on it opens nothing any more.
+fn renew_credential(connection: &Connection, user: &str) -> Tried<()> {
+    connection
+        .prepare_cached("UPDATE user SET credential_version = credential_version + 1 WHERE name = ?1")?
+        .execute([user])?;
+    connection.prepare_cached("DELETE FROM user_token WHERE user = ?1 AND is_session")?.execute([user])?;
+    Ok(())
+}
+
+pub(super) fn credential(connection: &Connection, name: &str) -> Tried<Option<UserCredential>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT ifnull((SELECT ended FROM subject_life WHERE subject = ?2), 0), credential_version,
+                (SELECT hash FROM user_password WHERE user_password.user = user.name)
+         FROM user WHERE name = ?1",
+    )?;
+    let subject = Subject::User(name.to_owned()).to_string();
+    let credential =
+        |row: &Row<'_>| Ok(UserCredential { life: row.get(0)?, version: row.get(1)?, password_hash: row.get(2)? });
+    Ok(statement.query_row((name, subject), credential).optional()?)
 }

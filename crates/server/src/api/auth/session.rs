@@ -3,7 +3,8 @@
 //! Promised: the cookie counts on the native API alone, never in a header and never on the compatible
 //! APIs; a call that may change something also needs the session's CSRF token, which a page of another
 //! origin cannot read. A session lasts [`SESSION_LIFETIME`] and ends early with the token that opened it, with a
-//! new password, with its user, or when it is closed. One-time links work once, for [`LINK_LIFETIME`].
+//! new password, with its user, or when it is closed. One-time links work once, for [`LINK_LIFETIME`], and not
+//! after their user was disabled or removed or got another password.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use parking_lot::Mutex;
 use proctor_pki::random_secret;
+use proctor_store::UserCredential;
 
 use super::super::error::{ApiError, Problem};
 use crate::admin::SESSION_LIFETIME;
@@ -75,26 +77,34 @@ pub(in crate::api) fn set_cookie(token: Option<&str>, headers: &HeaderMap) -> He
 
 /// One-time links that nobody has used yet. They do not outlive the server.
 #[derive(Debug, Default)]
-pub(in crate::api) struct Links(Mutex<HashMap<String, (String, Instant)>>);
+pub(in crate::api) struct Links(Mutex<HashMap<String, Link>>);
+
+#[derive(Debug)]
+struct Link {
+    user: String,
+    /// As it was when the link was made.
+    credential: UserCredential,
+    end: Instant,
+}
 
 impl Links {
     /// The code of a new link for this user; the oldest give way beyond [`LINKS_MAX`].
-    pub(in crate::api) fn create(&self, user: &str, now: Instant) -> String {
+    pub(in crate::api) fn create(&self, user: &str, credential: UserCredential, now: Instant) -> String {
         let mut links = self.0.lock();
-        links.retain(|_, (_, end)| *end > now);
+        links.retain(|_, link| link.end > now);
         if links.len() >= LINKS_MAX {
-            let oldest = links.iter().min_by_key(|(_, (_, end))| *end).map(|(code, _)| code.clone());
+            let oldest = links.iter().min_by_key(|(_, link)| link.end).map(|(code, _)| code.clone());
             oldest.and_then(|code| links.remove(&code));
         }
         let code = random_secret();
-        links.insert(code.clone(), (user.to_owned(), now + LINK_LIFETIME));
+        links.insert(code.clone(), Link { user: user.to_owned(), credential, end: now + LINK_LIFETIME });
         code
     }
 
-    /// The user of the link, once.
-    pub(in crate::api) fn take(&self, code: &str, now: Instant) -> Option<String> {
-        let (user, end) = self.0.lock().remove(code)?;
-        (end > now).then_some(user)
+    /// The user of the link and what was the credential when it was made, once.
+    pub(in crate::api) fn take(&self, code: &str, now: Instant) -> Option<(String, UserCredential)> {
+        let link = self.0.lock().remove(code)?;
+        (link.end > now).then_some((link.user, link.credential))
     }
 }
 
@@ -147,12 +157,16 @@ mod tests {
         assert_eq!(cleared, "proctor_session=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
     }
 
+    fn credential() -> UserCredential {
+        UserCredential { life: 0, version: 0, password_hash: None }
+    }
+
     #[test]
     fn a_link_works_once_and_for_a_while() {
         let (links, now) = (Links::default(), Instant::now());
-        let (first, second) = (links.create("a", now), links.create("b", now));
+        let (first, second) = (links.create("a", credential(), now), links.create("b", credential(), now));
 
-        assert_eq!(links.take(&first, now).as_deref(), Some("a"));
+        assert_eq!(links.take(&first, now), Some(("a".to_owned(), credential())));
         assert_eq!(links.take(&first, now), None);
         assert_eq!(links.take(&second, now + LINK_LIFETIME), None);
         assert_eq!(links.take("guess", now), None);
@@ -161,10 +175,10 @@ mod tests {
     #[test]
     fn links_that_nobody_uses_are_bounded() {
         let (links, now) = (Links::default(), Instant::now());
-        let first = links.create("a", now);
+        let first = links.create("a", credential(), now);
 
         for later in 1..=LINKS_MAX {
-            links.create("b", now + Duration::from_millis(later as u64));
+            links.create("b", credential(), now + Duration::from_millis(later as u64));
         }
 
         assert_eq!(links.0.lock().len(), LINKS_MAX);

@@ -184,9 +184,11 @@ impl From<ServerError> for NativeError {
 impl From<Refusal> for NativeError {
     fn from(refusal: Refusal) -> Self {
         let kind = match refusal {
-            Refusal::BuiltInRole(_) | Refusal::AppExists(_) | Refusal::UserExists(_) | Refusal::UserDisabled(_) => {
-                Kind::Conflict
-            }
+            Refusal::BuiltInRole(_)
+            | Refusal::AppExists(_)
+            | Refusal::UserExists(_)
+            | Refusal::UserDisabled(_)
+            | Refusal::CredentialChanged(_) => Kind::Conflict,
             Refusal::UnknownBusiness(_)
             | Refusal::UnknownBusinessSet(_)
             | Refusal::UnknownRole(_)

@@ -14,7 +14,7 @@ use axum::response::{AppendHeaders, IntoResponse};
 use proctor_api::{NewPassword, OwnPassword, Session, SignIn, SignInLink};
 use proctor_model::{FieldError, Subject};
 use proctor_runtime::clock;
-use proctor_store::{Refusal, StoreError, TokenKind, UserToken};
+use proctor_store::{Refusal, StoreError, TokenKind, UserCredential, UserToken};
 
 use super::body::{Body, BodyLimit, malformed};
 use super::caller::{Authenticated, BodyOf};
@@ -42,6 +42,8 @@ struct Proved {
     by: &'static str,
     /// The token that the session ends with.
     parent: Option<UserToken>,
+    /// As it was proved; None with a parent.
+    credential: Option<UserCredential>,
 }
 
 /// Opens a session, which the browser keeps in a cookie.
@@ -106,17 +108,19 @@ pub(super) async fn change_own_password(
         return Err(NativeError::new(Kind::PermissionDenied, "a user changes their password without an app"));
     }
     limit_attempts(&state, &format!("password of user {user}"))?;
-    let stored = state.control.store().user_password(&user).await?;
+    let proved = state.control.store().user_credential(&user).await?;
+    let stored = proved.as_ref().and_then(|credential| credential.password_hash.clone());
     if !state.border.passwords.is_right(body.current, stored).await? {
         return Err(FieldError::new("current", "is not the present password").into());
     }
     let hash = state.border.passwords.hash(body.password).await?;
     let deed = AuditAction::new("change_own_password", None).on([format!("user {user}")]);
     let work = move |control: Control| async move {
-        Ok(control.store().set_user_password(&user, Some(hash), clock::unix_millis()).await?)
+        Ok(control.store().set_user_password(&user, Some(hash), proved, clock::unix_millis()).await?)
     };
-    state.control.audited(&caller.who, deed, work, |_| "done".to_owned()).await?;
+    let changed = state.control.audited(&caller.who, deed, work, told).await?;
     state.forget_verified();
+    changed?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -136,8 +140,7 @@ pub(super) async fn set_password(
     };
     let what = format!("user {name}{}", if hash.is_some() { "" } else { ", no password" });
     let work = async move |store: std::sync::Arc<dyn proctor_store::Store>| {
-        let is_known = store.set_user_password(&name, hash, clock::unix_millis()).await?;
-        Ok::<_, StoreError>(if is_known { Ok(()) } else { Err(Refusal::UnknownUser(name)) })
+        store.set_user_password(&name, hash, None, clock::unix_millis()).await
     };
     caller.administer(&state, "set_user_password", [what], work).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -153,11 +156,12 @@ pub(super) async fn create_link(
 ) -> Result<(StatusCode, Json<SignInLink>)> {
     let what = format!("sign-in link of user {name}");
     let work = async move |store: std::sync::Arc<dyn proctor_store::Store>| {
-        let user = store.user(&name).await?;
-        Ok::<_, StoreError>(user.ok_or(Refusal::UnknownUser(name)))
+        let credential = store.user_credential(&name).await?;
+        let made = credential.map(|credential| (name.clone(), credential));
+        Ok::<_, StoreError>(made.ok_or(Refusal::UnknownUser(name)))
     };
-    let user = caller.administer(&state, "create_sign_in_link", [what], work).await?;
-    Ok((StatusCode::CREATED, Json(state.sign_in_link(&user.name))))
+    let (user, credential) = caller.administer(&state, "create_sign_in_link", [what], work).await?;
+    Ok((StatusCode::CREATED, Json(state.sign_in_link(&user, credential))))
 }
 
 /// Nothing is known of the sender yet. A page of another origin cannot send JSON without being asked
@@ -188,27 +192,37 @@ async fn prove(state: &ApiState, attempt: SignIn) -> Result<Proved> {
     match attempt {
         SignIn { token: Some(token), user: None, password: None, link: None } => {
             let token = state.border.verifier.call_token(state, token.trim()).await?;
-            Ok(Proved { user: token.user.clone(), by: "token", parent: Some(token) })
+            Ok(Proved { user: token.user.clone(), by: "token", parent: Some(token), credential: None })
         }
         SignIn { token: None, user: Some(user), password: Some(password), link: None } => {
             limit_attempts(state, &format!("password of user {user}"))?;
-            let stored = state.control.store().user_password(&user).await?;
+            let credential = state.control.store().user_credential(&user).await?;
+            let stored = credential.as_ref().and_then(|credential| credential.password_hash.clone());
             if !state.border.passwords.is_right(password, stored).await? {
                 return Err(wrong("the user with this password"));
             }
-            Ok(Proved { user, by: "password", parent: None })
+            Ok(Proved { user, by: "password", parent: None, credential })
         }
         SignIn { token: None, user: None, password: None, link: Some(link) } => {
-            let user = state.border.links.take(&link, Instant::now()).ok_or_else(|| wrong("the link"))?;
-            Ok(Proved { user, by: "link", parent: None })
+            let taken = state.border.links.take(&link, Instant::now());
+            let (user, credential) = taken.ok_or_else(|| wrong("the link"))?;
+            Ok(Proved { user, by: "link", parent: None, credential: Some(credential) })
         }
         SignIn { .. } => Err(malformed("send either token, or user and password, or link")),
     }
 }
 
+/// What came of it, in the words of the audit.
+fn told(ended: &std::result::Result<(), Refusal>) -> String {
+    match ended {
+        Ok(()) => "done".to_owned(),
+        Err(refusal) => format!("refused: {refusal}"),
+    }
+}
+
 /// The session, and its user as a caller.
 async fn open(state: &ApiState, proved: Proved, origin: Origin) -> Result<(TokenText, UserToken, Caller)> {
-    let Proved { user, by, parent } = proved;
+    let Proved { user, by, parent, credential } = proved;
     let known = state.control.store().user(&user).await?;
     if known.is_none_or(|known| known.disabled) {
         return Err(NativeError::new(Kind::Unauthenticated, format!("user {user} is disabled or gone")));
@@ -221,12 +235,9 @@ async fn open(state: &ApiState, proved: Proved, origin: Origin) -> Result<(Token
     let (text, token) = made;
     let deed = AuditAction::new("sign_in", None).on([format!("session {} of user {}, by {by}", token.id, caller.user)]);
     let kept = token.clone();
-    let work = |control: Control| async move { Ok(control.store().put_user_token(kept).await?) };
-    let told = |kept: &std::result::Result<(), Refusal>| match kept {
-        Ok(()) => "done".to_owned(),
-        Err(refusal) => format!("refused: {refusal}"),
-    };
-    state.control.audited(&caller, deed, work, told).await??;
+    let work = |control: Control| async move { Ok(control.store().put_session(kept, credential).await?) };
+    let kept = state.control.audited(&caller, deed, work, told).await?;
+    kept.map_err(|refusal| NativeError::new(Kind::Unauthenticated, refusal.to_string()))?;
     caller.proof.user_token = Some(token.id.clone());
     Ok((text, token, caller))
 }

@@ -45,7 +45,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(view(user))))
 }
 
-/// Disables a user, whose tokens are then not taken, or enables it again.
+/// Disables a user, whose tokens are then refused and whose sessions and sign-in links end, or enables it again.
 #[utoipa::path(put, path = "/users/{name}", operation_id = "update_user", params(("name" = String, Path)),
                request_body = UserChange, tag = "access", responses((status = 200, body = UserView)))]
 pub(super) async fn update(
