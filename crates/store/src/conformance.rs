@@ -112,6 +112,7 @@ macro_rules! conformance_suite {
             events::without_a_place_the_newest_are_read,
             events::ids_are_not_given_out_again_after_everything_was_forgotten,
             fleet::the_fleet_has_every_host_and_process_with_what_was_observed,
+            fleet::a_reason_is_told_of_processes_of_the_same_business_alone,
             fleet::a_later_fleet_is_that_of_its_moment_and_shares_what_has_not_changed,
             hosts::hosts_are_found_by_cloud_and_ip_whatever_the_supplier,
             hosts::hosts_are_found_by_agent_and_unknown_ones_are_none,

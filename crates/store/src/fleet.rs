@@ -21,8 +21,24 @@ pub struct Fleet {
     pub specs: HashMap<SpecNumber, Arc<FleetSpec>>,
     /// Each that a process has, once.
     pub versions: Vec<Box<str>>,
-    /// Why processes do not run: for each process and phase one of the reasons.
-    pub reasons: HashMap<(u32, Phase), Box<str>>,
+    /// One reason for all processes of which a caller sees all or none; see [`Self::reason`].
+    pub(crate) reasons: HashMap<ReasonKey, Box<str>>,
+}
+
+/// Processes of one key and phase on hosts of one business and cloud area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ReasonKey {
+    /// Into [`Fleet::keys`].
+    pub(crate) key: u32,
+    pub(crate) phase: Phase,
+    pub(crate) business: Option<u64>,
+    pub(crate) cloud: u32,
+}
+
+impl ReasonKey {
+    pub(crate) fn new(key: u32, phase: Phase, host: &FleetHost) -> Self {
+        Self { key, phase, business: host.site.business, cloud: host.site.key.cloud }
+    }
 }
 
 /// Names a spec, as long as its hash is the same.
@@ -98,6 +114,11 @@ impl Fleet {
 
     pub fn host(&self, process: &FleetProcess) -> &FleetHost {
         &self.hosts[process.host as usize]
+    }
+
+    /// Why the process, or another one that is there for the same callers, is in its phase; "" where nothing is known.
+    pub fn reason(&self, process: &FleetProcess) -> &str {
+        self.reasons.get(&ReasonKey::new(process.key, process.phase, self.host(process))).map_or("", |reason| reason)
     }
 
     pub fn spec(&self, process: &FleetProcess) -> &FleetSpec {

@@ -47,7 +47,7 @@ pub async fn the_fleet_has_every_host_and_process_with_what_was_observed(store: 
     assert_eq!((&*fleet.versions[seen.version as usize], fleet.spec(seen).lifetime), ("1.0", Lifetime::Resident));
     assert_eq!(fleet.spec(seen).labels.get("tier"), Some("网关"));
     assert_eq!(fleet.specs.len(), 2);
-    let reason = &fleet.reasons[&(seen.key, Phase::Waiting)];
+    let reason = fleet.reason(seen);
     assert!(reason.starts_with(EVICTED_REASON) && reason.chars().count() <= 200, "{reason}");
 }
 
@@ -66,4 +66,22 @@ pub async fn a_later_fleet_is_that_of_its_moment_and_shares_what_has_not_changed
     assert_eq!(processes(&after), ["web/b 0:10.0.0.1 unknown"]);
     assert_eq!(after.spec(&after.processes[0]), before.spec(&before.processes[0]));
     assert_eq!((after.hosts.len(), after.keys.len(), after.specs.len()), (1, 1, 1));
+}
+
+pub async fn a_reason_is_told_of_processes_of_the_same_business_alone(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    store.put_business(business(4)).await.unwrap();
+    store.place_hosts(&[(host(1), Some(4))]).await.unwrap().unwrap();
+    for number in 0..2 {
+        store.register(&[registration(number, "web/a", "x")], RegisterMode::Create, 1).await.unwrap();
+        let epoch = store.open_session(&opening(number), 7).await.unwrap().unwrap();
+        let reason = format!("the reason on host {number}");
+        let snapshot = Snapshot { phase: Phase::Failed, reason, ..Snapshot::default() };
+        store.observe(&agent(number), epoch, &[Observation { key: key("web/a"), snapshot }]).await.unwrap();
+    }
+
+    let fleet = store.fleet(None).await.unwrap();
+
+    let reasons: Vec<&str> = fleet.processes.iter().map(|process| fleet.reason(process)).collect();
+    assert_eq!(reasons, ["the reason on host 0", "the reason on host 1"]);
 }

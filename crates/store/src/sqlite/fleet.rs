@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::column::{from_json, process_key};
 use super::failure::{Failure, Tried};
 use super::hosts;
+use crate::fleet::ReasonKey;
 use crate::{Fleet, FleetHost, FleetProcess, FleetSpec, Health, SpecNumber};
 
 /// Of the reason of a process.
@@ -84,7 +85,8 @@ impl Builder<'_> {
         let reason = text(row, 13)?;
         if !reason.is_empty() {
             let cut = || reason.chars().take(REASON_CHARS_MAX).collect::<String>().into();
-            self.fleet.reasons.entry((key, phase)).or_insert_with(cut);
+            let of = ReasonKey::new(key, phase, &self.fleet.hosts[host as usize]);
+            self.fleet.reasons.entry(of).or_insert_with(cut);
         }
         let process = FleetProcess {
             key,
@@ -161,7 +163,7 @@ impl Builder<'_> {
             process.key = place[process.key as usize];
         }
         fleet.processes.sort_unstable_by_key(|process| (process.key, process.host));
-        let moved = |((key, phase), reason): ((u32, Phase), _)| ((place[key as usize], phase), reason);
+        let moved = |(of, reason): (ReasonKey, _)| (ReasonKey { key: place[of.key as usize], ..of }, reason);
         fleet.reasons = fleet.reasons.into_iter().map(moved).collect();
         fleet
     }

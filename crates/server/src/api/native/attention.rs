@@ -57,8 +57,7 @@ fn of_processes(seen: &Visible<'_>) -> Vec<Line> {
         for (kind, severity) in troubles(process) {
             let line = lines.entry((kind, process.key)).or_insert_with(|| {
                 let name = seen.fleet.key(process).to_string();
-                let reason = seen.fleet.reasons.get(&(process.key, process.phase)).map_or("", |reason| reason);
-                Line::new(kind, severity, Some(name), reason.to_owned())
+                Line::new(kind, severity, Some(name), seen.fleet.reason(process).to_owned())
             });
             line.add(seen.fleet.host(process), Some(process.phase_since).filter(|since| *since > 0));
         }
