@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use proctor_model::{
     AgentId, Class, Code, Namespace, OperationId, OperationKind, Outcome, ProcessKey, Subject, TaskId,
 };
-use proctor_store::{TargetQuery, TargetRow, TargetView, TaskQuery, TaskSummary, TaskView};
+use proctor_store::{RolloutState, TargetQuery, TargetRow, TargetView, TaskQuery, TaskSummary, TaskView};
 
 use super::audit::AuditAction;
 use super::target_spec::TargetSpec;
@@ -59,10 +59,14 @@ impl Control {
         Ok(Some(self.inner.store.task_targets(id, query).await?))
     }
 
-    /// Ends what has not begun, and has agents give up what has. Whether the task was still open.
+    /// Ends what has not begun, and has agents give up what has. Whether the task was still open; of one that is not,
+    /// nothing changes and nothing is recorded.
     pub async fn cancel(&self, caller: &Caller, task: TaskId) -> Result<bool> {
         let deed = AuditAction::new("cancel_task", [Class::Operate]).on([task]);
-        self.require_task_control(caller, &deed, task).await?;
+        let view = self.require_task_control(caller, &deed, task).await?;
+        if view.cancelled_at.is_some() || view.targets.iter().all(|target| target.outcome.is_some()) {
+            return Ok(false);
+        }
         let work = move |control: Self| async move {
             control.cancel_now(task, "the task was cancelled before this target's turn came").await
         };
@@ -71,7 +75,7 @@ impl Control {
 
     /// Whoever made a task may steer it, and whoever may operate everything; either needs what its open
     /// targets take, now.
-    async fn require_task_control(&self, caller: &Caller, deed: &AuditAction, task: TaskId) -> Result<()> {
+    async fn require_task_control(&self, caller: &Caller, deed: &AuditAction, task: TaskId) -> Result<TaskView> {
         let Some(view) = self.inner.store.task(task).await? else {
             caller.unknown_task::<()>(Class::Operate, task)?;
             return Err(ControlError::UnknownTask(task));
@@ -80,7 +84,8 @@ impl Control {
         if check.is_ok() {
             check = self.require_on_open_targets(caller, &view).await;
         }
-        self.audit_refusal(caller, deed, check).await
+        self.audit_refusal(caller, deed, check).await?;
+        Ok(view)
     }
 
     async fn require_on_open_targets(&self, caller: &Caller, task: &TaskView) -> Result<()> {
@@ -121,12 +126,13 @@ impl Control {
     /// Lets a rolling task go on after its canary.
     pub async fn resume(&self, caller: &Caller, task: TaskId) -> Result<()> {
         let deed = AuditAction::new("resume_task", [Class::Operate]).on([task]);
-        self.require_task_control(caller, &deed, task).await?;
+        let view = self.require_task_control(caller, &deed, task).await?;
+        let not_waiting = move || ControlError::TaskState { task, problem: "is not waiting to be resumed" };
+        if view.rollout.is_none_or(|rollout| rollout.state != RolloutState::Paused) {
+            return Err(not_waiting());
+        }
         let work = move |control: Self| async move {
-            match control.resume_rollout(task).await? {
-                true => Ok(()),
-                false => Err(ControlError::TaskState { task, problem: "is not waiting to be resumed" }),
-            }
+            if control.resume_rollout(task).await? { Ok(()) } else { Err(not_waiting()) }
         };
         self.audited(caller, deed, work, |()| "resumed".to_owned()).await
     }

@@ -6,7 +6,7 @@ use proctor_store::{AuditEntry, AuditPhase, AuditQuery, Store};
 use serde_json::json;
 
 use crate::matrix::{AGENT, a_task, prepare, sample};
-use crate::support::{APP, ESB, SECRET, World, registered};
+use crate::support::{APP, ESB, SECRET, World, on_host, registered};
 
 /// Words that the entry of a change by the sample of a route must have, in its targets or in what came of it. None
 /// for a route that nobody has thought about.
@@ -164,5 +164,26 @@ async fn a_change_of_members_roles_and_limits_tells_both_sides() {
     ] {
         assert!(told.iter().any(|target| target == expected), "{expected} is not in\n{}", told.join("\n"));
     }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn steering_a_task_that_is_over_leaves_no_entry() {
+    let world = World::new().await;
+    let mut absent = on_host("absent", "10.0.0.1");
+    absent["op_type"] = json!(1);
+    let task = world.post(&format!("{ESB}/operate_proc"), absent).await.data()["task_id"].clone();
+    world.finished(&format!("{ESB}/get_proc_operate_result"), &task).await;
+    let count = async || world.store.audit(&AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap().len();
+    let before = count().await;
+    let admin = json!({ "bk_app_code": APP, "bk_app_secret": SECRET, "bk_username": "admin" });
+
+    for steer in ["cancel", "resume"] {
+        let path = format!("/api/v1/tasks/{}/{steer}", task.as_str().unwrap());
+        let answer = world.call(&admin, &Method::POST, &path, &json!({})).await;
+        assert_eq!(answer.status.as_u16(), 409, "{}", answer.json);
+    }
+
+    assert_eq!(count().await, before);
     world.end().await;
 }
