@@ -2,18 +2,22 @@
 //!
 //! Promised: an unknown user takes as long as a wrong password; hashing runs on threads for blocking
 //! work, at most [`HASHES_AT_ONCE`] at a time, so that guessing cannot take the server's memory or its
-//! workers. Absent: who may set or try one; see `api::native::session`.
+//! workers. One sender has one hash at a time and [`WAITING_PER_SENDER_MAX`] in line, so that nobody waits for more
+//! than one hash of each other sender. Absent: who may set or try one; see `api::native::session`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 /// Each needs 19 MiB and some tens of milliseconds of a core.
 const HASHES_AT_ONCE: usize = 2;
+const WAITING_PER_SENDER_MAX: usize = 8;
 /// Who waits longer is told to come again.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const CHARS_MIN: usize = 12;
@@ -34,27 +38,40 @@ pub(crate) enum PasswordError {
 #[derive(Clone, Debug)]
 pub(crate) struct Passwords {
     slots: Arc<Semaphore>,
+    lines: Arc<Mutex<HashMap<String, Line>>>,
+}
+
+/// The hashes of one sender: those who wait, and the one whose turn it is.
+#[derive(Debug)]
+struct Line {
+    turn: Arc<Semaphore>,
+    length: usize,
 }
 
 impl Default for Passwords {
     fn default() -> Self {
-        Self { slots: Arc::new(Semaphore::new(HASHES_AT_ONCE)) }
+        Self { slots: Arc::new(Semaphore::new(HASHES_AT_ONCE)), lines: Arc::default() }
     }
 }
 
 impl Passwords {
-    /// What is stored of a new password.
-    pub(crate) async fn hash(&self, password: String) -> Result<String, PasswordError> {
+    /// What is stored of a new password; `sender` is who sets it.
+    pub(crate) async fn hash(&self, sender: &str, password: String) -> Result<String, PasswordError> {
         if password.chars().count() < CHARS_MIN || password.len() > BYTES_MAX {
             return Err(PasswordError::Length);
         }
         let hash = move || Argon2::default().hash_password(password.as_bytes()).map(|hash| hash.to_string());
-        let hashed = self.blocking(hash).await?;
+        let hashed = self.blocking(sender, hash).await?;
         Ok(hashed.expect("argon2 takes every password of bounded length"))
     }
 
-    /// Whether the password has this hash; None never matches.
-    pub(crate) async fn is_right(&self, password: String, stored: Option<String>) -> Result<bool, PasswordError> {
+    /// Whether the password has this hash; None never matches. `sender` is who tries it.
+    pub(crate) async fn is_right(
+        &self,
+        sender: &str,
+        password: String,
+        stored: Option<String>,
+    ) -> Result<bool, PasswordError> {
         if password.len() > BYTES_MAX {
             return Ok(false);
         }
@@ -65,23 +82,61 @@ impl Passwords {
                 .is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok());
             is_known && is_equal
         };
-        self.blocking(verify).await
+        self.blocking(sender, verify).await
     }
 
-    /// The slot is held until the work is done, also where the caller goes away.
-    async fn blocking<T, F>(&self, work: F) -> Result<T, PasswordError>
+    /// Turn and slot are held until the work is done, also where the caller goes away.
+    async fn blocking<T, F>(&self, sender: &str, work: F) -> Result<T, PasswordError>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let slot = tokio::time::timeout(WAIT_MAX, self.slots.clone().acquire_owned()).await;
-        let slot = slot.map_err(|_| PasswordError::Busy)?.expect("the semaphore is never closed");
+        let in_line = self.join(sender)?;
+        let permits = async {
+            let turn = in_line.turn.clone().acquire_owned().await.expect("the semaphore is never closed");
+            (turn, self.slots.clone().acquire_owned().await.expect("the semaphore is never closed"))
+        };
+        let permits = tokio::time::timeout(WAIT_MAX, permits).await.map_err(|_| PasswordError::Busy)?;
         let work = move || {
             let done = work();
-            drop(slot);
+            drop((permits, in_line));
             done
         };
         Ok(tokio::task::spawn_blocking(work).await.expect("hashing does not panic"))
+    }
+}
+
+impl Passwords {
+    fn join(&self, sender: &str) -> Result<InLine, PasswordError> {
+        let mut lines = self.lines.lock();
+        let line =
+            lines.entry(sender.to_owned()).or_insert_with(|| Line { turn: Arc::new(Semaphore::new(1)), length: 0 });
+        if line.length > WAITING_PER_SENDER_MAX {
+            return Err(PasswordError::Busy);
+        }
+        line.length += 1;
+        Ok(InLine { turn: line.turn.clone(), sender: sender.to_owned(), lines: self.lines.clone() })
+    }
+}
+
+/// A hash that waits or is being made.
+#[derive(Debug)]
+struct InLine {
+    turn: Arc<Semaphore>,
+    sender: String,
+    lines: Arc<Mutex<HashMap<String, Line>>>,
+}
+
+impl Drop for InLine {
+    fn drop(&mut self) {
+        let mut lines = self.lines.lock();
+        let is_last = lines.get_mut(&self.sender).is_some_and(|line| {
+            line.length -= 1;
+            line.length == 0
+        });
+        if is_last {
+            lines.remove(&self.sender);
+        }
     }
 }
 
@@ -92,13 +147,15 @@ mod tests {
     #[tokio::test]
     async fn only_the_right_password_of_a_known_user_is_right() {
         let passwords = Passwords::default();
-        let stored = passwords.hash("correct horse battery".to_owned()).await.unwrap();
+        let stored = passwords.hash("a", "correct horse battery".to_owned()).await.unwrap();
 
         assert!(stored.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"));
-        assert!(passwords.is_right("correct horse battery".to_owned(), Some(stored.clone())).await.unwrap());
-        assert!(!passwords.is_right("correct horse".to_owned(), Some(stored)).await.unwrap());
-        assert!(!passwords.is_right("correct horse battery".to_owned(), None).await.unwrap());
-        assert!(!passwords.is_right("correct horse battery".to_owned(), Some("not a hash".to_owned())).await.unwrap());
+        assert!(passwords.is_right("a", "correct horse battery".to_owned(), Some(stored.clone())).await.unwrap());
+        assert!(!passwords.is_right("a", "correct horse".to_owned(), Some(stored)).await.unwrap());
+        assert!(!passwords.is_right("a", "correct horse battery".to_owned(), None).await.unwrap());
+        assert!(
+            !passwords.is_right("a", "correct horse battery".to_owned(), Some("not a hash".to_owned())).await.unwrap()
+        );
     }
 
     #[tokio::test]
@@ -106,9 +163,9 @@ mod tests {
         let passwords = Passwords::default();
 
         for bad in ["eleven char".to_owned(), "x".repeat(BYTES_MAX + 1)] {
-            assert_eq!(passwords.hash(bad).await, Err(PasswordError::Length));
+            assert_eq!(passwords.hash("a", bad).await, Err(PasswordError::Length));
         }
-        assert!(!passwords.is_right("x".repeat(BYTES_MAX + 1), None).await.unwrap());
+        assert!(!passwords.is_right("a", "x".repeat(BYTES_MAX + 1), None).await.unwrap());
     }
 
     #[tokio::test(start_paused = true)]
@@ -116,7 +173,29 @@ mod tests {
         let passwords = Passwords::default();
         let _slots = passwords.slots.acquire_many(HASHES_AT_ONCE as u32).await.unwrap();
 
-        assert_eq!(passwords.is_right("whatever".to_owned(), None).await, Err(PasswordError::Busy));
+        assert_eq!(passwords.is_right("a", "whatever".to_owned(), None).await, Err(PasswordError::Busy));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_sender_has_one_hash_at_a_time_and_a_bounded_line() {
+        let passwords = Passwords::default();
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let held = passwords.blocking("flood", move || receiver.recv());
+        let mut held = std::pin::pin!(held);
+        assert!(futures::poll!(held.as_mut()).is_pending());
+        let mut waiting: Vec<_> =
+            (0..WAITING_PER_SENDER_MAX).map(|_| Box::pin(passwords.blocking("flood", || ()))).collect();
+        for hash in &mut waiting {
+            assert!(futures::poll!(hash.as_mut()).is_pending());
+        }
+
+        assert_eq!(passwords.blocking("flood", || ()).await, Err(PasswordError::Busy));
+        assert_eq!(passwords.blocking("victim", || ()).await, Ok(()));
+
+        drop(waiting);
+        sender.send(()).unwrap();
+        assert!(held.await.is_ok());
+        assert!(passwords.lines.lock().is_empty());
     }
 
     #[test]

@@ -20,8 +20,12 @@ use crate::control::Caller;
 
 /// Calls at the same time where nothing else is said.
 pub(super) const CONCURRENCY: NonZeroU32 = NonZeroU32::new(512).expect("it is not zero");
-/// Attempts to sign in, of one address or on one user's password.
+/// Attempts to sign in, of one address.
 pub(super) const SIGN_INS: RateLimit = RateLimit(NonZeroU32::new(10).expect("it is not zero"));
+/// Sign-ins and password changes of one user that succeed, each of which is in the audit: so many at once, and then
+/// one in every [`SESSION_PERIOD`].
+const SESSIONS_AT_ONCE: u32 = 30;
+const SESSION_PERIOD: Duration = Duration::from_secs(10);
 /// Callers whose rate is remembered; those who were quiet for a second are forgotten first.
 const CALLERS_MAX: usize = 10_000;
 
@@ -44,10 +48,16 @@ impl FromStr for RateLimit {
 /// The rates of all callers.
 #[derive(Debug)]
 pub(super) struct Rates {
-    limit: Option<RateLimit>,
+    limit: Option<Allowance>,
     /// By a hash of the caller's name: callers choose how long that is.
     buckets: Mutex<HashMap<u64, Bucket>>,
     hasher: RandomState,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    at_once: f64,
+    per_second: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,31 +67,40 @@ struct Bucket {
 }
 
 impl Bucket {
-    fn refilled(self, per_second: f64, now: Instant) -> Self {
-        let gained = now.saturating_duration_since(self.at).as_secs_f64() * per_second;
-        Self { tokens: (self.tokens + gained).min(per_second), at: now }
+    fn refilled(self, limit: Allowance, now: Instant) -> Self {
+        let gained = now.saturating_duration_since(self.at).as_secs_f64() * limit.per_second;
+        Self { tokens: (self.tokens + gained).min(limit.at_once), at: now }
     }
 }
 
 impl Rates {
     pub(super) fn new(limit: Option<RateLimit>) -> Self {
+        let per_second = limit.map(|RateLimit(limit)| f64::from(limit.get()));
+        Self::of(per_second.map(|per_second| Allowance { at_once: per_second, per_second }))
+    }
+
+    /// For what a user does that is always in the audit.
+    pub(super) fn of_sessions() -> Self {
+        Self::of(Some(Allowance { at_once: SESSIONS_AT_ONCE.into(), per_second: SESSION_PERIOD.as_secs_f64().recip() }))
+    }
+
+    fn of(limit: Option<Allowance>) -> Self {
         Self { limit, buckets: Mutex::default(), hasher: RandomState::new() }
     }
 
     /// Takes one call off the caller's account; without one left, how long until there is.
     pub(super) fn take(&self, caller: &str, now: Instant) -> Result<(), Duration> {
-        let Some(RateLimit(limit)) = self.limit else { return Ok(()) };
-        let per_second = f64::from(limit.get());
+        let Some(limit) = self.limit else { return Ok(()) };
         let caller = self.hasher.hash_one(caller);
         let mut buckets = self.buckets.lock();
         if buckets.len() >= CALLERS_MAX && !buckets.contains_key(&caller) {
-            make_room(&mut buckets, per_second, now);
+            make_room(&mut buckets, limit, now);
         }
-        let full = Bucket { tokens: per_second, at: now };
+        let full = Bucket { tokens: limit.at_once, at: now };
         let bucket = buckets.entry(caller).or_insert(full);
-        *bucket = bucket.refilled(per_second, now);
+        *bucket = bucket.refilled(limit, now);
         if bucket.tokens < 1.0 {
-            return Err(Duration::from_secs_f64((1.0 - bucket.tokens) / per_second));
+            return Err(Duration::from_secs_f64((1.0 - bucket.tokens) / limit.per_second));
         }
         bucket.tokens -= 1.0;
         Ok(())
@@ -89,8 +108,8 @@ impl Rates {
 }
 
 /// Those that are full again need not be remembered; if there are none, everybody begins anew.
-fn make_room(buckets: &mut HashMap<u64, Bucket>, per_second: f64, now: Instant) {
-    buckets.retain(|_, bucket| bucket.refilled(per_second, now).tokens < per_second);
+fn make_room(buckets: &mut HashMap<u64, Bucket>, limit: Allowance, now: Instant) {
+    buckets.retain(|_, bucket| bucket.refilled(limit, now).tokens < limit.at_once);
     if buckets.len() >= CALLERS_MAX {
         buckets.clear();
     }

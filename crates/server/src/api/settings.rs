@@ -96,8 +96,10 @@ pub(super) struct ApiShared {
     pub(super) verifier: Verifier,
     pub(super) passwords: Passwords,
     pub(super) links: Links,
-    /// Attempts to sign in, of one address or on one user's password.
+    /// Attempts to sign in, of one address.
     pub(super) sign_ins: Rates,
+    /// Sign-ins and password changes that succeed, of one user.
+    pub(super) sessions: Rates,
     pub(super) failed_sign_ins: LogLimit,
     pub(super) rates: Rates,
     pub(super) connections: Arc<Connections>,
@@ -122,6 +124,7 @@ impl ApiState {
             passwords: Passwords::default(),
             links: Links::default(),
             sign_ins: Rates::new(Some(limits::SIGN_INS)),
+            sessions: Rates::of_sessions(),
             failed_sign_ins: LogLimit::default(),
             renditions: TaskCache::default(),
             store_health: StoreHealth::default(),

@@ -1,6 +1,9 @@
 //! Console sessions: signing in and out, what a cookie is good for, and when it ends.
 
+use std::net::SocketAddr;
+
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use axum::http::{Method, Request, StatusCode, header};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -46,6 +49,13 @@ async fn answer(world: &World, request: Request<Body>) -> (StatusCode, Value) {
 fn attempt(body: &Value) -> Request<Body> {
     let request = Request::post("/api/v1/session").header(header::CONTENT_TYPE, "application/json");
     request.body(Body::from(body.to_string())).unwrap()
+}
+
+/// As if it came from this address.
+fn attempt_from(address: &str, body: &Value) -> Request<Body> {
+    let mut request = attempt(body);
+    request.extensions_mut().insert(ConnectInfo(SocketAddr::new(address.parse().unwrap(), 4711)));
+    request
 }
 
 async fn refused(world: &World, body: Value) -> (StatusCode, Value) {
@@ -313,6 +323,39 @@ async fn a_sign_in_that_waits_while_the_password_changes_opens_no_session() {
     assert!(late.contains(&StatusCode::UNAUTHORIZED), "{late:?}");
     let tokens = world.store.user_tokens(Some("ana")).await.unwrap();
     assert_eq!(tokens.iter().filter(|token| token.kind != TokenKind::Call).count(), 0, "{late:?}");
+}
+
+#[tokio::test]
+async fn failing_sign_ins_from_one_address_do_not_lock_a_user_out_elsewhere() {
+    let world = World::new().await;
+    ana(&world).await;
+    set_password(&world, json!(PASSWORD)).await;
+    let (guess, right) =
+        (json!({ "user": "ana", "password": "a wrong password" }), json!({ "user": "ana", "password": PASSWORD }));
+    let guesses = (0..20).map(|_| world.router.clone().oneshot(attempt_from("192.0.2.1", &guess)));
+
+    let (guesses, answer) = tokio::join!(
+        futures::future::join_all(guesses),
+        world.router.clone().oneshot(attempt_from("192.0.2.2", &right))
+    );
+
+    assert_eq!(answer.unwrap().status(), StatusCode::OK);
+    assert!(guesses.into_iter().all(|guess| guess.unwrap().status() != StatusCode::OK));
+}
+
+#[tokio::test]
+async fn a_user_opens_a_bounded_number_of_sessions_in_a_while() {
+    let world = World::new().await;
+    let (token, _) = ana(&world).await;
+    let body = json!({ "token": token });
+    let mut statuses = Vec::new();
+    for last in 1..=40 {
+        let request = attempt_from(&format!("192.0.2.{last}"), &body);
+        statuses.push(world.router.clone().oneshot(request).await.unwrap().status());
+    }
+
+    assert_eq!(statuses[0], StatusCode::OK);
+    assert!(statuses.contains(&StatusCode::TOO_MANY_REQUESTS), "{statuses:?}");
 }
 
 #[tokio::test]

@@ -175,7 +175,7 @@ fn sessions() -> [UtoipaMethodRouter<ApiState>; 4] {
         routes!(session::sign_in),
         routes!(session::show),
         routes!(session::sign_out),
-        routes!(session::change_own_password),
+        with_errors(routes!(session::change_own_password), &[Kind::Conflict]),
     ]
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Promised: a session may do what its user may, and ends with what it was opened with; every sign-in
 //! that succeeds is in the audit, one that fails is in the log and costs the store nothing; attempts of
-//! one address have a rate. Another way to prove who one is (single sign-on) belongs into [`prove`].
+//! one address have a rate, and successes of one user. Nobody who fails uses up anything of the user's. Another way to prove who one is (single sign-on) belongs into [`prove`].
 //! Absent: what a session is and what it takes to use one; see `auth::session`.
 
 use std::time::Instant;
@@ -52,12 +52,14 @@ struct Proved {
 pub(super) async fn sign_in(State(state): State<ApiState>, request: Request) -> Result<impl IntoResponse> {
     let headers = request.headers().clone();
     let origin = origin_of(&headers, request.extensions());
-    let attempt = read_attempt(&state, &origin, request).await?;
-    let proved = prove(&state, attempt).await.inspect_err(|error| {
+    let peer = origin.remote.map(|remote| share_of(remote).to_string()).unwrap_or_default();
+    let attempt = read_attempt(&state, &peer, request).await?;
+    let proved = prove(&state, attempt, &peer).await.inspect_err(|error| {
         if let Some(unlogged) = state.border.failed_sign_ins.turn(Instant::now()) {
             tracing::warn!(remote = ?origin.remote, error = error.message(), unlogged, "sign-in failed");
         }
     })?;
+    limit_sessions(&state, &proved.user)?;
     let (text, token, caller) = open(&state, proved, origin).await?;
     let keys = state.border.verifier.keys(&state).await?;
     let session = view(&caller, session::csrf_token(keys, &text.to_string()), &token);
@@ -107,13 +109,15 @@ pub(super) async fn change_own_password(
     if !caller.who.app.is_empty() {
         return Err(NativeError::new(Kind::PermissionDenied, "a user changes their password without an app"));
     }
-    limit_attempts(&state, &format!("password of user {user}"))?;
+    let sender = format!("user {user}");
+    limit_attempts(&state, &sender)?;
     let proved = state.control.store().user_credential(&user).await?;
     let stored = proved.as_ref().and_then(|credential| credential.password_hash.clone());
-    if !state.border.passwords.is_right(body.current, stored).await? {
+    if !state.border.passwords.is_right(&sender, body.current, stored).await? {
         return Err(FieldError::new("current", "is not the present password").into());
     }
-    let hash = state.border.passwords.hash(body.password).await?;
+    let hash = state.border.passwords.hash(&sender, body.password).await?;
+    limit_sessions(&state, &user)?;
     let deed = AuditAction::new("change_own_password", None).on([format!("user {user}")]);
     let work = move |control: Control| async move {
         Ok(control.store().set_user_password(&user, Some(hash), proved, clock::unix_millis()).await?)
@@ -135,7 +139,7 @@ pub(super) async fn set_password(
     Body(body): Body<NewPassword>,
 ) -> Result<StatusCode> {
     let hash = match body.password {
-        Some(password) => Some(state.border.passwords.hash(password).await?),
+        Some(password) => Some(state.border.passwords.hash(&caller.who.name(), password).await?),
         None => None,
     };
     let what = format!("user {name}{}", if hash.is_some() { "" } else { ", no password" });
@@ -166,14 +170,13 @@ pub(super) async fn create_link(
 
 /// Nothing is known of the sender yet. A page of another origin cannot send JSON without being asked
 /// first, so nobody is signed in as somebody else behind their back.
-async fn read_attempt(state: &ApiState, origin: &Origin, mut request: Request) -> Result<SignIn> {
-    let peer = origin.remote.map(|remote| share_of(remote).to_string()).unwrap_or_default();
-    limit_attempts(state, &peer)?;
+async fn read_attempt(state: &ApiState, peer: &str, mut request: Request) -> Result<SignIn> {
+    limit_attempts(state, peer)?;
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.is_some_and(|kind| kind.trim_start().starts_with("application/json")) {
         return Err(malformed("the header Content-Type must be application/json"));
     }
-    request.extensions_mut().insert(BodyOf(BodySender::Stranger(peer)));
+    request.extensions_mut().insert(BodyOf(BodySender::Stranger(peer.to_owned())));
     request.extensions_mut().insert(BodyLimit(ATTEMPT_BYTES_MAX));
     let Body(attempt) = Body::<SignIn>::from_request(request, state).await?;
     if attempt.user.as_ref().is_some_and(|user| user.chars().count() > NAME_CHARS_MAX) {
@@ -187,7 +190,14 @@ fn limit_attempts(state: &ApiState, who: &str) -> Result<()> {
     Ok(taken.map_err(|wait| ApiError::too_often("sign-in", wait))?)
 }
 
-async fn prove(state: &ApiState, attempt: SignIn) -> Result<Proved> {
+/// Only for who has proved to be the user: others must not use up what is the user's.
+fn limit_sessions(state: &ApiState, user: &str) -> Result<()> {
+    let taken = state.border.sessions.take(user, Instant::now());
+    Ok(taken.map_err(|wait| ApiError::too_often("sign-in", wait))?)
+}
+
+/// `peer` is where the attempt comes from.
+async fn prove(state: &ApiState, attempt: SignIn, peer: &str) -> Result<Proved> {
     let wrong = |what: &str| NativeError::new(Kind::Unauthenticated, format!("{what} is not known or no longer good"));
     match attempt {
         SignIn { token: Some(token), user: None, password: None, link: None } => {
@@ -195,10 +205,9 @@ async fn prove(state: &ApiState, attempt: SignIn) -> Result<Proved> {
             Ok(Proved { user: token.user.clone(), by: "token", parent: Some(token), credential: None })
         }
         SignIn { token: None, user: Some(user), password: Some(password), link: None } => {
-            limit_attempts(state, &format!("password of user {user}"))?;
             let credential = state.control.store().user_credential(&user).await?;
             let stored = credential.as_ref().and_then(|credential| credential.password_hash.clone());
-            if !state.border.passwords.is_right(password, stored).await? {
+            if !state.border.passwords.is_right(peer, password, stored).await? {
                 return Err(wrong("the user with this password"));
             }
             Ok(Proved { user, by: "password", parent: None, credential })
