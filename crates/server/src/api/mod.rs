@@ -31,6 +31,8 @@ mod settings;
 mod task_cache;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::Request;
@@ -73,12 +75,22 @@ pub async fn serve(address: SocketAddr, state: ApiState, tasks: &Tasks) -> Resul
     let listen = |source| ServerError::Listen { address, source };
     let listener = tokio::net::TcpListener::bind(address).await.map_err(listen)?;
     let bound = listener.local_addr().map_err(listen)?;
-    let connections = state.border.connections.clone();
+    let (connections, border) = (state.border.connections.clone(), state.border.clone());
     let accepted = serve::accept(listener, router(state), connections.clone(), tasks.clone());
     tasks.spawn_critical("http listener", accepted);
     tasks.spawn_critical("http connections", connections.close_overdue());
+    tasks.spawn_critical("task cache", forget_unread(border));
     tracing::info!(%bound, "listening for HTTP");
     Ok(bound)
+}
+
+/// Gives back the memory of tasks that nobody polls any more.
+async fn forget_unread(border: Arc<settings::ApiShared>) {
+    let mut period = tokio::time::interval(Duration::from_secs(60));
+    loop {
+        period.tick().await;
+        border.renditions.forget_unread(Instant::now());
+    }
 }
 
 /// Everything that is served over HTTP.

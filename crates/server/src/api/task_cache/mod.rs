@@ -4,7 +4,7 @@
 //! shows less than an earlier one. That rests on the store alone: an outcome is added once and never
 //! changed, so the number of outcomes, which every poll reads, tells whether a text still is the
 //! task; where it is not, only what is new is read and written. What is kept is bounded in bytes, and
-//! what nobody has read for the longest time goes first.
+//! what nobody has read for the longest time goes first, after [`AGE_MAX`] in any case.
 //! The ids of agents are those that they were bound to when the text was made; binding forgets all texts.
 //! Absent: anything that a restart could lose; who may read a task, which is asked before, with every
 //! poll; the texts of calls other than the result calls.
@@ -13,6 +13,7 @@ mod rendition;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use proctor_model::{AgentId, TaskId};
@@ -26,6 +27,8 @@ type Result<T> = std::result::Result<T, StoreError>;
 
 /// About fifty finished tasks of 10,000 targets.
 const BYTES_MAX: usize = 128 * 1024 * 1024;
+/// Who polls comes again sooner.
+const AGE_MAX: Duration = Duration::from_secs(600);
 /// Counted for an entry beside its text, so that there are few, too.
 const ENTRY_BYTES: usize = 8 * 1024;
 
@@ -60,6 +63,16 @@ impl TaskCache {
     /// Forgets all texts: what they show beside outcomes has changed.
     pub(super) fn clear(&self) {
         *self.kept.lock() = Kept::default();
+    }
+
+    /// Forgets the texts that nobody has read for [`AGE_MAX`].
+    pub(super) fn forget_unread(&self, now: Instant) {
+        let mut kept = self.kept.lock();
+        let is_old = |entry: &Entry| now.saturating_duration_since(entry.read_at) >= AGE_MAX;
+        let old: Vec<Key> = kept.entries.iter().filter(|(_, entry)| is_old(entry)).map(|(key, _)| *key).collect();
+        for key in old {
+            kept.remove(&key);
+        }
     }
 
     /// The task in the current language, with at least the outcomes that the summary counts; None
@@ -127,11 +140,12 @@ struct Kept {
     reads: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Entry {
     place: Place,
     bytes: usize,
     read: u64,
+    read_at: Instant,
 }
 
 impl Kept {
@@ -139,9 +153,9 @@ impl Kept {
         self.reads += 1;
         let entry = self.entries.entry(key).or_insert_with(|| {
             self.bytes += ENTRY_BYTES;
-            Entry { bytes: ENTRY_BYTES, ..Entry::default() }
+            Entry { place: Place::default(), bytes: ENTRY_BYTES, read: 0, read_at: Instant::now() }
         });
-        entry.read = self.reads;
+        (entry.read, entry.read_at) = (self.reads, Instant::now());
         entry.place.clone()
     }
 

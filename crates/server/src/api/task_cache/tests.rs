@@ -227,3 +227,19 @@ async fn a_task_that_was_forgotten_is_not_shown_from_memory() {
     assert!(kept.of(&store, &summary, Shape::Gse).await.unwrap().is_none());
     assert!(kept.kept.lock().entries.is_empty());
 }
+
+#[tokio::test]
+async fn what_nobody_reads_is_forgotten_after_a_while() {
+    let (store, _dir) = store().await;
+    create(&store, 1, 10).await;
+    let kept = TaskCache::default();
+    poll(&kept, &store, 1, Shape::Gse).await;
+    let read = Instant::now();
+
+    kept.forget_unread(read + AGE_MAX - Duration::from_secs(60));
+    assert_eq!(kept.kept.lock().entries.len(), 1);
+    kept.forget_unread(read + AGE_MAX);
+
+    let kept = kept.kept.lock();
+    assert_eq!((kept.entries.len(), kept.bytes), (0, 0));
+}
