@@ -21,6 +21,7 @@ mod json;
 mod language;
 mod limits;
 pub mod native;
+mod parsing;
 mod permission;
 mod request;
 mod response;

@@ -27,9 +27,6 @@ use super::response::RequestId;
 use super::settings::ApiShared;
 use crate::control::{Caller, Control, Origin};
 
-/// About a millisecond of parsing.
-const INLINE_BYTES_MAX: usize = 256 * 1024;
-
 /// One authenticated request.
 #[derive(Debug)]
 pub(super) struct Call {
@@ -68,7 +65,7 @@ impl Call {
             None => {
                 let peer = origin.remote.map(|remote| share_of(remote).to_string()).unwrap_or_default();
                 let body = state.border.bodies.read(body, &BodySender::Stranger(peer)).await?;
-                let credentials = in_body(behind_esb, &head, &body.bytes).await?;
+                let credentials = in_body(&state, behind_esb, &head, &body.bytes).await?;
                 let caller = known(&state, &credentials, &head.extensions, origin).await?;
                 let ticket = state.border.calls.take(&caller)?;
                 (caller, body, ticket)
@@ -85,7 +82,8 @@ impl Call {
         F: FnOnce(&Value<'_>) -> Result<T, FieldError> + Send + 'static,
     {
         let uri = self.uri.clone();
-        off_worker(&self.body.bytes, move |body| Ok(decode(&Value::Object(params_of(&uri, body)?))?)).await
+        let parse = move |body: &[u8]| -> Result<T, ApiError> { Ok(decode(&Value::Object(params_of(&uri, body)?))?) };
+        self.border.parsing.of_callers.run(&self.body.bytes, parse).await
     }
 }
 
@@ -135,9 +133,15 @@ fn in_headers(
 }
 
 /// Those of the body or the query.
-async fn in_body(disbelief: EsbRejection, head: &Parts, body: &Bytes) -> Result<Credentials, ApiError> {
+async fn in_body(
+    state: &ApiState,
+    disbelief: EsbRejection,
+    head: &Parts,
+    body: &Bytes,
+) -> Result<Credentials, ApiError> {
     let (method, uri) = (head.method.clone(), head.uri.clone());
-    let plain = off_worker(body, move |body| plain_of(&method, &uri, body)).await?;
+    let parse = move |body: &[u8]| plain_of(&method, &uri, body);
+    let plain = state.border.parsing.of_strangers.run(body, parse).await?;
     if let Some(signed) = signed_of(head, body)? {
         return Ok(Credentials::Signed(Box::new(signed), plain));
     }
@@ -152,20 +156,6 @@ fn signed_of(head: &Parts, body: &Bytes) -> Result<Option<Signed>, ApiError> {
     let uri = head.extensions.get::<OriginalUri>().map_or(&head.uri, |uri| &uri.0);
     let malformed = |reason| ApiError::new(Problem::MalformedAuthorization, reason);
     Signed::of(&head.method, uri, body).map_err(malformed)
-}
-
-/// Reads a body where that holds up nobody: a large one on a thread for such work.
-async fn off_worker<T, F>(body: &Bytes, read: F) -> Result<T, ApiError>
-where
-    T: Send + 'static,
-    F: FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
-{
-    if body.len() <= INLINE_BYTES_MAX {
-        return read(body);
-    }
-    let body = body.clone();
-    let failed = |_| ApiError::new(Problem::Internal, "the body could not be read");
-    tokio::task::spawn_blocking(move || read(&body)).await.map_err(failed)?
 }
 
 /// Unknown fields are skipped without being built: nobody has proved anything yet.

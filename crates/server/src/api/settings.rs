@@ -17,6 +17,7 @@ use super::bodies::Bodies;
 use super::connections::{ConnectionLimits, Connections};
 use super::health::StoreHealth;
 use super::limits::{self, Quota, RateLimit, Rates};
+use super::parsing::Parsing;
 use super::task_cache::TaskCache;
 use crate::control::Control;
 use crate::log_limit::LogLimit;
@@ -104,6 +105,7 @@ pub(super) struct ApiShared {
     pub(super) rates: Rates,
     pub(super) connections: Arc<Connections>,
     pub(super) bodies: Bodies,
+    pub(super) parsing: Parsing,
     pub(super) calls: Quota,
     pub(super) waits: Quota,
     pub(super) streams: Quota,
@@ -117,6 +119,7 @@ impl ApiState {
             rates: Rates::new(settings.rate_limit),
             connections: Connections::new(settings.connections),
             bodies: Bodies::default(),
+            parsing: Parsing::default(),
             calls: Quota::calls(settings.concurrency_limit),
             waits: Quota::waits(),
             streams: Quota::streams(),

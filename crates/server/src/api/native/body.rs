@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use proctor_api::{LIMIT, LIMIT_MAX};
@@ -22,17 +21,21 @@ use crate::api::connections::Connection;
 /// A JSON object as a body, whatever its Content-Type says; no body at all is an empty object.
 pub(super) struct Body<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequest<ApiState> for Body<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<ApiState> for Body<T> {
     type Rejection = NativeError;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, Self::Rejection> {
         let body = read_body(request, state).await?;
-        let bytes = if is_blank(&body.bytes) { Bytes::from_static(b"{}") } else { body.bytes };
-        // serde would also read an object from a list of its values.
-        match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
-            Some(b'[') => Err(malformed("the body is not a JSON object but a list")),
-            Some(_) | None => from_json(&bytes).map(Self),
-        }
+        state.border.parsing.of_callers.run(&body.bytes, from_object).await.map(Self)
+    }
+}
+
+fn from_object<T: DeserializeOwned>(body: &[u8]) -> Result<T, NativeError> {
+    let bytes = if is_blank(body) { b"{}".as_slice() } else { body };
+    // serde would also read an object from a list of its values.
+    match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'[') => Err(malformed("the body is not a JSON object but a list")),
+        Some(_) | None => from_json(bytes),
     }
 }
 

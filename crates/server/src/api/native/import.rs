@@ -35,7 +35,7 @@ pub(super) async fn import(
     let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let is_csv = content_type.is_some_and(|text| text.trim_start().starts_with("text/csv"));
     let body = read_body(request, &state).await?;
-    let rows = if is_csv { from_csv(&body.bytes)? } else { from_list(&body.bytes)? };
+    let rows = state.border.parsing.of_callers.run(&body.bytes, if is_csv { from_csv } else { from_list }).await?;
     let (placements, businesses) = checked(rows, is_csv)?;
     let imported = Imported { hosts: placements.len(), businesses: businesses.len() };
     let targets = described::placements(state.control.store(), &placements).await?;
