@@ -3,11 +3,12 @@
 //! Promised: no more than [`ConnectionLimits`] are open; when a new one comes beyond that, the one that
 //! gives way is, in this order, a connection on which nobody was authenticated and that is idle, then one
 //! that is slow to send its request or to take an answer, then one that is idle after authenticated calls, then one
-//! on which nothing moves while its peer should send a body or take an answer; the longest quiet first. What moves
+//! on which nothing, or next to nothing, moves while its peer should send a body or take an answer; the longest quiet first. What moves
 //! are bodies, by the kilobyte: single bytes, and frames of HTTP/2 besides calls, do not count. A connection never
 //! gives way while a handler is at work for somebody known. A head that does not come whole, also behind another
 //! request, an idle connection and a peer that does not read are closed after a while whether there is room or not.
-//! Absent: limits on bodies (`bodies`) and on calls (`limits`).
+//! Answers that their peers have not taken hold at most [`UNTAKEN_BYTES_MAX`]; beyond, the connection that holds most
+//! of it gives way. Absent: limits on bodies (`bodies`) and on calls (`limits`).
 
 mod carried;
 mod framing;
@@ -31,6 +32,13 @@ use framing::Framing;
 const SLOW_AFTER: Duration = Duration::from_secs(1);
 /// Less than this of a body is not counted as movement.
 const MOVED_BYTES_MIN: u64 = 1024;
+/// Less than this in a second, on average since its calls began, is next to nothing. It counts after a while.
+const RATE_MIN: u64 = 32 * 1024;
+const RATE_AFTER: Duration = Duration::from_secs(2);
+/// Answers that are rendered and not yet taken, of all connections.
+const UNTAKEN_BYTES_MAX: u64 = 512 * 1024 * 1024;
+/// Smaller answers do not count for that.
+const UNTAKEN_BYTES_MIN: u64 = 64 * 1024;
 /// Connections that gave way and may still end an answer; their descriptors are no longer counted.
 const GOODBYES_MAX: usize = 64;
 
@@ -104,7 +112,7 @@ pub(super) struct Connection {
     /// Cancelled when it has to go.
     pub(super) gives_way: CancellationToken,
     in_flight: AtomicU32,
-    /// Those of them that a handler is at work on: their body is there, their answer is not.
+    /// Those of them that a handler is at work on: their body is there, their answer is not, and they do not wait.
     in_handler: AtomicU32,
     /// Those of them whose answer is there for their peer to take, by number, since when.
     untaken: Mutex<BTreeMap<u64, u64>>,
@@ -116,6 +124,11 @@ pub(super) struct Connection {
     last_progress: AtomicU64,
     /// Bytes of bodies since then.
     moved: AtomicU64,
+    /// Since when calls are under way without a pause, and the bytes of bodies since.
+    busy_since: AtomicU64,
+    busy_moved: AtomicU64,
+    /// Bytes of answers for its peer to take.
+    untaken_bytes: AtomicU64,
     /// The end of the last call, or of what was written of it.
     idle_since: AtomicU64,
     write_blocked_since: AtomicU64,
@@ -153,12 +166,18 @@ impl Connection {
             // Answers to strangers are short: one of many calls that does not take its own is enough.
             (false, true) => {
                 let is_untaken = self.untaken.lock().values().any(|since| is_long(*since));
-                (is_slow || is_untaken).then_some((1, last_progress))
+                (is_slow || is_untaken || self.is_trickling(now)).then_some((1, last_progress))
             }
             (true, false) => Some((2, last_progress)),
             (true, true) if self.in_handler.load(Ordering::Relaxed) > 0 => None,
-            (true, true) => is_slow.then_some((3, last_progress)),
+            (true, true) => (is_slow || self.is_trickling(now)).then_some((3, last_progress)),
         }
+    }
+
+    /// Something moves, but so little that the connection is only being held.
+    fn is_trickling(&self, now: u64) -> bool {
+        let age = now.saturating_sub(self.busy_since.load(Ordering::Relaxed));
+        age >= millis(RATE_AFTER) && self.busy_moved.load(Ordering::Relaxed) * 1000 / age < RATE_MIN
     }
 
     fn is_overdue(&self, now: u64) -> bool {
@@ -187,7 +206,10 @@ impl Connection {
     /// With a body of this length; None where that is not known.
     pub(super) fn begin_call(self: &Arc<Self>, is_http2: bool, length: Option<u64>) -> InFlight {
         self.in_handler.fetch_add(1, Ordering::Relaxed);
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        if self.in_flight.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.busy_since.store(self.now(), Ordering::Relaxed);
+            self.busy_moved.store(0, Ordering::Relaxed);
+        }
         self.is_http2.store(is_http2, Ordering::Relaxed);
         self.head_since.store(0, Ordering::Relaxed);
         self.progresses();
@@ -195,13 +217,14 @@ impl Connection {
             self.framing.lock().begin(length);
         }
         let number = self.next_call.fetch_add(1, Ordering::Relaxed);
-        InFlight { connection: self.clone(), number, is_answered: false }
+        InFlight { connection: self.clone(), number, is_answered: false, untaken_bytes: 0 }
     }
 
-    /// Until the guard is dropped it is the peer who is waited for: the body of a call is being read.
-    pub(super) fn reads_body(self: &Arc<Self>) -> ReadingBody {
+    /// Until the guard is dropped nobody works for a call: its body is being read, or it waits for something to
+    /// happen.
+    pub(super) fn does_no_work(self: &Arc<Self>) -> NotWorking {
         self.in_handler.fetch_sub(1, Ordering::Relaxed);
-        ReadingBody(self.clone())
+        NotWorking(self.clone())
     }
 
     /// There is no answer that could still be ended.
@@ -218,6 +241,7 @@ impl Connection {
     /// So much of a body.
     fn moves(&self, bytes: usize) {
         let bytes = bytes as u64;
+        self.busy_moved.fetch_add(bytes, Ordering::Relaxed);
         if self.moved.fetch_add(bytes, Ordering::Relaxed) + bytes >= MOVED_BYTES_MIN {
             self.progresses();
         }
@@ -271,13 +295,15 @@ pub(super) struct InFlight {
     connection: Arc<Connection>,
     number: u64,
     is_answered: bool,
+    /// What is counted for its answer.
+    untaken_bytes: u64,
 }
 
-/// The body of a call that is being read.
+/// A call that nobody works for.
 #[derive(Debug)]
-pub(super) struct ReadingBody(Arc<Connection>);
+pub(super) struct NotWorking(Arc<Connection>);
 
-impl Drop for ReadingBody {
+impl Drop for NotWorking {
     fn drop(&mut self) {
         self.0.in_handler.fetch_add(1, Ordering::Relaxed);
     }
@@ -289,6 +315,22 @@ impl InFlight {
         if !std::mem::replace(&mut self.is_answered, true) {
             self.hands_over(true);
             self.connection.in_handler.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// So much of the answer is in memory for the peer to take.
+    fn holds(&mut self, bytes: u64) {
+        let counted = if bytes < UNTAKEN_BYTES_MIN { 0 } else { bytes };
+        let total = &self.connection.untaken_bytes;
+        total.fetch_add(counted, Ordering::Relaxed);
+        total.fetch_sub(self.untaken_bytes, Ordering::Relaxed);
+        self.untaken_bytes = counted;
+    }
+
+    /// So much of the answer went on its way. On HTTP/1 the socket tells.
+    fn hands_out(&self, bytes: usize) {
+        if self.connection.is_http2() {
+            self.connection.busy_moved.fetch_add(bytes as u64, Ordering::Relaxed);
         }
     }
 
@@ -307,6 +349,7 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.answers();
+        self.holds(0);
         let connection = &self.connection;
         connection.untaken.lock().remove(&self.number);
         connection.idle_since.store(connection.now(), Ordering::Relaxed);
@@ -358,6 +401,9 @@ impl Connections {
             head_since: AtomicU64::new(0),
             last_progress: AtomicU64::new(0),
             moved: AtomicU64::new(0),
+            busy_since: AtomicU64::new(0),
+            busy_moved: AtomicU64::new(0),
+            untaken_bytes: AtomicU64::new(0),
             idle_since: AtomicU64::new(0),
             write_blocked_since: AtomicU64::new(0),
             framing: Mutex::default(),
@@ -366,6 +412,31 @@ impl Connections {
         connection.progresses();
         open.insert(connection.id, connection.clone());
         Some(Admitted { connections: self.clone(), connection })
+    }
+
+    /// After an answer of this size was rendered. While answers hold too much memory, the connection that holds most of it gives way, of those that are slow to
+    /// take it first.
+    pub(super) fn bound_untaken(&self, added: u64) {
+        if added < UNTAKEN_BYTES_MIN {
+            return;
+        }
+        let mut open = self.open.lock();
+        loop {
+            let held = |connection: &Connection| connection.untaken_bytes.load(Ordering::Relaxed);
+            if open.values().map(|connection| held(connection)).sum::<u64>() <= UNTAKEN_BYTES_MAX {
+                return;
+            }
+            let is_slow = |connection: &Connection| {
+                let quiet = connection.now().saturating_sub(connection.last_progress.load(Ordering::Relaxed));
+                quiet >= millis(SLOW_AFTER)
+            };
+            let holding = open.values().filter(|connection| held(connection) > 0);
+            let largest = holding.max_by_key(|connection| (is_slow(connection), held(connection)));
+            let Some(victim) = largest.map(|connection| connection.id) else { return };
+            if let Some(connection) = open.remove(&victim) {
+                connection.gives_way.cancel();
+            }
+        }
     }
 
     /// Closes what takes too long, for as long as it is polled.

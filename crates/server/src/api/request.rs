@@ -43,7 +43,7 @@ impl Call {
         let origin = origin_of(request.headers(), request.extensions());
         let (head, body) = request.into_parts();
         let connection = head.extensions.get::<Arc<Connection>>().cloned();
-        let reading = connection.as_ref().map(Connection::reads_body);
+        let reading = connection.as_ref().map(Connection::does_no_work);
         let (behind_esb, in_headers) = match in_headers(&state, family, &head, &origin) {
             Ok(found) => found,
             Err(error) => return Err(early(&state, body, error).await),

@@ -87,11 +87,14 @@ async fn carry(
         let call = connection.begin_call(request.version() == Version::HTTP_2, length);
         request.extensions_mut().insert(ConnectInfo(peer));
         request.extensions_mut().insert(connection.clone());
-        let (router, connection) = (router.clone(), connection.clone());
+        let (router, connection, connections) = (router.clone(), connection.clone(), admitted.connections.clone());
         async move {
             let request = request.map(|body| Body::new(Asking { body, connection }));
             let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
-            Ok::<Response<Answering>, Infallible>(response.map(|body| Answering::new(body, call)))
+            let bytes = response.body().size_hint().lower();
+            let response = response.map(|body| Answering::new(body, call));
+            connections.bound_untaken(bytes);
+            Ok::<Response<Answering>, Infallible>(response)
         }
     });
     let watched = Watched { stream, connection: admitted.connection.clone() };

@@ -79,6 +79,32 @@ async fn hundreds_of_half_bodies_lock_nobody_out() {
     world.end().await;
 }
 
+#[tokio::test]
+async fn long_polls_on_all_connections_lock_nobody_out() {
+    // Less than the polls wait.
+    const SOON: Duration = Duration::from_secs(25);
+    let connections = ConnectionLimits { total: 8, per_peer: 8 };
+    let (world, address, tasks) = served(Settings { connections, ..Settings::default() }).await;
+    let who = json!({ "bk_app_code": APP, "bk_app_secret": SECRET, "bk_username": "admin" });
+    let poll =
+        format!("GET /api/v1/events?wait=30&after=1000000 HTTP/1.1\r\nHost: x\r\nX-Bkapi-Authorization: {who}\r\n\r\n");
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        held.push(connected(address, poll.as_bytes()).await);
+    }
+
+    let served = async {
+        while !is_success(&tried(address).await) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+
+    tokio::time::timeout(SOON, served).await.expect("a poll gives way");
+    drop(held);
+    assert!(tasks.end(PATIENCE).await);
+    world.end().await;
+}
+
 /// Frames of HTTP/2 that open as many calls as they can and end none.
 fn half_calls_of_http2(count: u32) -> Vec<u8> {
     let mut frames = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();

@@ -109,6 +109,7 @@ pub(in crate::api) struct Answering {
 impl Answering {
     pub(in crate::api) fn new(body: Body, mut call: InFlight) -> Self {
         call.answers();
+        call.holds(body.size_hint().lower());
         Self { body, rest: Bytes::new(), call }
     }
 
@@ -136,6 +137,11 @@ impl HttpBody for Answering {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let piece = self.poll_piece(context);
+        if let Poll::Ready(Some(Ok(frame))) = &piece {
+            self.call.hands_out(frame.data_ref().map_or(0, Bytes::len));
+        }
+        let left = self.rest.len() as u64 + self.body.size_hint().lower();
+        self.call.holds(left);
         self.call.hands_over(piece.is_ready());
         piece
     }

@@ -67,7 +67,7 @@ fn an_answer_that_nobody_takes_gives_way_and_is_overdue() {
     let mut call = connection.begin_call(true, None);
     connection.last_progress.store(1, Ordering::Relaxed);
     assert!(connections.admit(peer(2)).is_none(), "its handler is at work");
-    let body = connection.reads_body();
+    let body = connection.does_no_work();
     assert!(connection.rank(connection.now()).is_some(), "its body comes slowly");
     drop(body);
     assert!(connection.rank(connection.now()).is_none());
@@ -80,6 +80,44 @@ fn an_answer_that_nobody_takes_gives_way_and_is_overdue() {
     connection.last_progress.store(1, Ordering::Relaxed);
     assert!(connections.admit(peer(2)).is_some());
     assert!(connection.gives_way.is_cancelled());
+}
+
+#[test]
+fn whoever_moves_next_to_nothing_gives_way() {
+    let started = Instant::now().checked_sub(10 * SLOW_AFTER).unwrap();
+    let connections = Connections::with(ConnectionLimits { total: 1, per_peer: 1 }, PATIENCE, started);
+    let admitted = connections.admit(peer(1)).unwrap();
+    let connection = &admitted.connection;
+    let _call = connection.begin_call(false, Some(1 << 30));
+    let _body = connection.does_no_work();
+    let after_seconds = connection.now() - millis(5 * SLOW_AFTER);
+    connection.busy_since.store(after_seconds, Ordering::Relaxed);
+    connection.has_sent(1 << 20);
+    assert!(connections.admit(peer(2)).is_none(), "its body comes at a fair rate");
+    connection.is_of_somebody_known();
+    assert!(connections.admit(peer(2)).is_none());
+
+    connection.busy_moved.store(5 * MOVED_BYTES_MIN, Ordering::Relaxed);
+
+    assert!(connections.admit(peer(2)).is_some());
+    assert!(connection.gives_way.is_cancelled());
+}
+
+#[test]
+fn answers_that_nobody_takes_hold_a_bounded_number_of_bytes() {
+    let connections = Connections::new(LIMITS);
+    let [large, small] = [1, 2].map(|last| connections.admit(peer(last)).unwrap());
+    let (mut first, mut second) = (large.connection.begin_call(true, None), small.connection.begin_call(true, None));
+    first.holds(UNTAKEN_BYTES_MAX);
+    connections.bound_untaken(UNTAKEN_BYTES_MAX);
+    assert!(!large.connection.gives_way.is_cancelled());
+
+    second.holds(UNTAKEN_BYTES_MIN);
+    connections.bound_untaken(UNTAKEN_BYTES_MIN);
+
+    assert!(large.connection.gives_way.is_cancelled() && !small.connection.gives_way.is_cancelled());
+    drop((first, second));
+    assert_eq!(large.connection.untaken_bytes.load(Ordering::Relaxed), 0);
 }
 
 #[test]
@@ -136,7 +174,7 @@ fn single_bytes_and_frames_besides_calls_are_no_movement() {
     let connection = &admitted.connection;
     connection.is_of_somebody_known();
     let mut call = connection.begin_call(true, None);
-    let body = connection.reads_body();
+    let body = connection.does_no_work();
     connection.last_progress.store(1, Ordering::Relaxed);
     let is_slow = || connection.rank(connection.now()).is_some();
 

@@ -14,6 +14,7 @@ use super::{ApiState, Result};
 use crate::ServerError;
 use crate::api::auth::{Credentials, SessionProof};
 use crate::api::bodies::BodySender;
+use crate::api::connections::{Connection, NotWorking};
 use crate::api::error::ApiError;
 use crate::api::limits::{QuotaPermit, key_of};
 use crate::api::request::{known, origin_of};
@@ -26,6 +27,8 @@ pub(super) struct Authenticated {
     pub(super) who: Caller,
     /// None once the call only waits.
     ticket: Option<QuotaPermit>,
+    connection: Option<Arc<Connection>>,
+    waiting: Option<NotWorking>,
 }
 
 /// Whose body is read after the caller is known.
@@ -45,7 +48,8 @@ impl FromRequestParts<ApiState> for Authenticated {
             needs.check(&state.control, &who).await?;
         }
         parts.extensions.insert(BodyOf(BodySender::Caller(key_of(&who))));
-        Ok(Self { who, ticket: Some(ticket) })
+        let connection = parts.extensions.get::<Arc<Connection>>().cloned();
+        Ok(Self { who, ticket: Some(ticket), connection, waiting: None })
     }
 }
 
@@ -74,8 +78,9 @@ impl RouteRequirement {
 }
 
 impl Authenticated {
-    /// From now on the call only waits: others may take its turn.
+    /// From now on the call only waits: others may take its turn, and its connection may give way.
     pub(super) fn waits(&mut self) {
+        self.waiting = self.connection.as_ref().map(Connection::does_no_work);
         self.ticket = None;
     }
 
