@@ -860,7 +860,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Disables a user, whose tokens are then not taken, or enables it again. */
+        /** Disables a user, whose tokens are then refused and whose sessions and sign-in links end, or enables it again. */
         put: operations["update_user"];
         post?: never;
         /** Forgets a user, with tokens and bindings. */
@@ -4202,6 +4202,7 @@ export interface operations {
             401: components["responses"]["unauthenticated"];
             403: components["responses"]["permission_denied"];
             404: components["responses"]["not_found"];
+            409: components["responses"]["conflict"];
             413: components["responses"]["body_too_large"];
             429: components["responses"]["too_many_requests"];
             500: components["responses"]["internal"];
