@@ -127,6 +127,7 @@ async fn enrol(store: &SqliteStore, count: usize) -> Result<()> {
             agent: agent(number),
             key_fingerprint: format!("key-{number}"),
             remote: None,
+            needs_approval: false,
         };
         store.enrol(enrolment, clock::unix_millis()).await??;
         store.open_session(&opening(number), clock::unix_millis()).await??;

@@ -32,6 +32,9 @@ pub struct EventView {
     /// For programs.
     #[serde(default)]
     pub details: BTreeMap<String, String>,
+    /// Its host was cordoned: no webhook gets it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub muted: bool,
 }
 
 /// Oldest first.

@@ -39,8 +39,43 @@ pub struct HostView {
     /// Until when another key may take the host over, once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejoin_until: Option<i64>,
+    /// Its maintenance, while it lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordon: Option<CordonView>,
+    /// It is new and gets no work until an administrator approves it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_approval: bool,
+    /// SHA-256 of the public key that the agent enrolled with; `proctor-agent doctor` shows it on the host.
+    #[serde(default)]
+    pub key_fingerprint: String,
     #[serde(default)]
     pub facts: HostFacts,
+}
+
+/// Why a host takes no starts, and until when: `until` or `ttl_secs`, or neither: until somebody ends it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CordonRequest {
+    /// One line.
+    #[schema(min_length = 1, max_length = 200)]
+    pub reason: String,
+    /// Unix seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 31622400)]
+    pub ttl_secs: Option<u64>,
+}
+
+/// Maintenance of a host: it takes no starts from the fleet and raises no alarms.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CordonView {
+    pub reason: String,
+    pub by: String,
+    pub since: i64,
+    /// Absent: until somebody ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<i64>,
 }
 
 /// How long a host is open to another key.

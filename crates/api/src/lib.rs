@@ -39,8 +39,8 @@ pub use events::{
     EventFilter, EventList, EventQuery, EventView, NewWebhook, StreamQuery, WebhookFormat, WebhookList, WebhookView,
 };
 pub use hosts::{
-    HostPage, HostQuery, HostView, ImportRow, Imported, Placed, Placement, RejoinRequest, RejoinView, ServerView,
-    StorageView, TableView,
+    CordonRequest, CordonView, HostPage, HostQuery, HostView, ImportRow, Imported, Placed, Placement, RejoinRequest,
+    RejoinView, ServerView, StorageView, TableView,
 };
 pub use id::ID_MAX;
 pub use object::Object;

@@ -288,6 +288,9 @@ pub(crate) struct ServerArgs {
     /// Where everything is kept [default: /var/lib/proctor; ~/.local/share/proctor/server unless root]
     #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
+    /// Give a new host no work until an operator approves it (`proctor hosts approve`)
+    #[arg(long, env = "PROCTOR_APPROVE_HOSTS", value_parser = BoolishValueParser::new())]
+    pub(crate) approve_hosts: bool,
     #[command(flatten)]
     pub(crate) border: BorderArgs,
     #[command(flatten)]

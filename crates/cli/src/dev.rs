@@ -63,7 +63,14 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
     let agent = proctor_agent::enrolled_id(&agent_dir).map_or_else(new_agent_id, Ok)?;
     let border = args.border.settings(proctor_host::descriptors::raise())?;
     let retention = Retention { audit_archive: Some(dir.join("audit")), ..Retention::default() };
-    let options = Options { http: args.http, link: args.link, wait_for: Some(agent.clone()), border, retention };
+    let options = Options {
+        http: args.http,
+        link: args.link,
+        wait_for: Some(agent.clone()),
+        border,
+        retention,
+        approve_hosts: false,
+    };
     let server = Server::start(options, store.clone(), tasks).await?;
     profile.server = Some(format!("http://{}", reachable(server.http)));
     let profile_file = dir.join(PROFILE_FILE);

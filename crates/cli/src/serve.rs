@@ -35,14 +35,23 @@ pub(crate) async fn run(args: ServerArgs) -> Result<Ended> {
     let connections = border.connections;
     tracing::info!(descriptors, http_connections = connections.total, of_one_peer = connections.per_peer, "limits");
     let retention = args.retention.retention(&dir);
-    let options = Options { http: args.http, link: args.link, wait_for: None, border, retention };
+    let options = Options {
+        http: args.http,
+        link: args.link,
+        wait_for: None,
+        border,
+        retention,
+        approve_hosts: args.approve_hosts,
+    };
     let server = Server::start(options, store, &tasks).await?;
     tasks.spawn("memory", give_back_memory());
     tracing::info!(http = %server.http, link = %server.link, data = %dir.display(), "the server serves");
+    proctor_runtime::systemd::notify("READY=1");
     let ended = tokio::select! {
         () = stop.received() => Ok(Ended::Well),
         failed = tasks.failed() => Err(failed.into()),
     };
+    proctor_runtime::systemd::notify("STOPPING=1");
     end(&tasks).await;
     ended
 }

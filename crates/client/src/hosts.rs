@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use futures::Stream;
 use proctor_api::{
-    BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView, CreatedToken,
-    HostPage, HostQuery, HostView, ImportRow, Imported, NewToken, Overview, Placed, Placement, RejoinRequest,
-    RejoinView, ServerView, StorageView, TokenList, TokenView,
+    BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView, CordonRequest,
+    CordonView, CreatedToken, HostPage, HostQuery, HostView, ImportRow, Imported, NewToken, Overview, Placed,
+    Placement, RejoinRequest, RejoinView, ServerView, StorageView, TokenList, TokenView,
 };
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
@@ -123,6 +123,20 @@ impl Client {
     /// Its session ends, and its certificate opens no other.
     pub async fn revoke_host(&self, host: &str) -> Result<()> {
         self.remove(&["hosts", host, "certificate"]).await
+    }
+
+    /// For maintenance: no starts from the fleet, no alarms.
+    pub async fn cordon_host(&self, host: &str, cordon: &CordonRequest) -> Result<CordonView> {
+        self.send(Method::PUT, &["hosts", host, "cordon"], NOTHING, cordon).await
+    }
+
+    pub async fn uncordon_host(&self, host: &str) -> Result<()> {
+        self.remove(&["hosts", host, "cordon"]).await
+    }
+
+    /// Lets a new host in that waits for it.
+    pub async fn approve_host(&self, host: &str) -> Result<HostView> {
+        self.send(Method::POST, &["hosts", host, "approve"], NOTHING, &serde_json::json!({})).await
     }
 
     /// With its registrations and pools; its processes live on.

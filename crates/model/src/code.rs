@@ -13,6 +13,8 @@ pub enum Code {
     Cancelled,
     /// A target of a rolling task that was never released.
     Skipped,
+    /// The target's host is in maintenance and takes no starts.
+    Cordoned,
     /// The caller may not touch this target.
     Forbidden,
     AlreadyRunning,
@@ -34,7 +36,7 @@ pub struct CodeEntry {
 }
 
 /// Every per-target code, in the order of the numbers.
-pub const CODES: [CodeEntry; 12] = [
+pub const CODES: [CodeEntry; 13] = [
     CodeEntry {
         code: Code::Success,
         number: 0,
@@ -69,6 +71,13 @@ pub const CODES: [CodeEntry; 12] = [
         name: "skipped",
         meaning: "The target belongs to a rolling task that stopped, for too many failures or by a cancel, before its turn came; nothing was done on its host.",
         what_to_do: "Repair what failed on the targets before it, then ask again for the skipped ones.",
+    },
+    CodeEntry {
+        code: Code::Cordoned,
+        number: 128,
+        name: "cordoned",
+        meaning: "The host is cordoned for maintenance: it takes no start, restart or manage from the fleet; nothing was done on it. The message says why, by whom and until when.",
+        what_to_do: "Wait for the end of the maintenance, or end it (`proctor hosts uncordon`), then ask again for that host.",
     },
     CodeEntry {
         code: Code::Forbidden,

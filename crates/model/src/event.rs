@@ -57,10 +57,12 @@ pub enum EventKind {
     AgentOffline,
     /// An agent was without its server for so long that older events had to give way.
     EventsDropped,
+    /// Somebody on the host operated a process there, with or without the server.
+    LocalOperation,
 }
 
 impl EventKind {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::RestartSucceeded,
         Self::RestartFailed,
         Self::CancelRestart,
@@ -78,6 +80,7 @@ impl EventKind {
         Self::AgentOnline,
         Self::AgentOffline,
         Self::EventsDropped,
+        Self::LocalOperation,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -99,6 +102,7 @@ impl EventKind {
             Self::AgentOnline => "agent_online",
             Self::AgentOffline => "agent_offline",
             Self::EventsDropped => "events_dropped",
+            Self::LocalOperation => "local_operation",
         }
     }
 
@@ -121,7 +125,8 @@ impl EventKind {
             | Self::PoolWarning
             | Self::AgentOnline
             | Self::AgentOffline
-            | Self::EventsDropped => None,
+            | Self::EventsDropped
+            | Self::LocalOperation => None,
         }
     }
 }

@@ -24,5 +24,6 @@ pub(crate) fn event_view(stored: &StoredEvent) -> EventView {
         report_id: *report_id,
         content: content.clone(),
         details: details.clone(),
+        muted: stored.muted,
     }
 }

@@ -34,6 +34,8 @@ pub struct Options {
     pub wait_for: Option<AgentId>,
     pub border: api::Settings,
     pub retention: control::Retention,
+    /// A new host gets no work until an operator approves it.
+    pub approve_hosts: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +71,7 @@ impl Server {
         let store = control.store().clone();
         tasks.spawn_critical("store writer", async move { store.closed().await });
         webhooks::start(&control, options.border.webhooks.clone(), tasks);
-        let link = gateway::serve(options.link, control.clone(), tasks).await?;
+        let link = gateway::serve(options.link, control.clone(), options.approve_hosts, tasks).await?;
         let state = api::ApiState::new(control.clone(), options.wait_for, options.border);
         let http = api::serve(options.http, state.clone(), tasks).await?;
         Ok(Self { control, http, link, api: state })

@@ -119,6 +119,7 @@ async fn fill_host(store: &SqliteStore, number: usize, mine: &[usize], specs: &[
         agent: agent(number),
         key_fingerprint: format!("key-{number}"),
         remote: None,
+        needs_approval: false,
     };
     store.enrol(enrolment, 1).await.unwrap().unwrap();
     let registration =

@@ -290,6 +290,7 @@ async fn enrol(store: &Arc<SqliteStore>, count: usize) {
                 agent: agent(number),
                 key_fingerprint: format!("key-{number}"),
                 remote: None,
+                needs_approval: false,
             };
             store.enrol(enrolment, 1).await.unwrap().unwrap();
         });

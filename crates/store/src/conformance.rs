@@ -14,6 +14,7 @@ pub mod enrolment;
 pub mod events;
 pub mod fleet;
 pub mod hosts;
+pub mod maintenance;
 pub mod pools;
 pub mod process_lists;
 pub mod process_queries;
@@ -130,6 +131,12 @@ macro_rules! conformance_suite {
             hosts::an_id_that_is_another_hosts_is_not_given_away,
             hosts::an_id_that_a_host_answers_to_is_not_taken_by_another_agent,
             hosts::a_host_keeps_its_second_id_when_its_agent_is_replaced_and_loses_it_with_its_last,
+            maintenance::a_cordon_is_read_back_with_the_host_and_replaced,
+            maintenance::events_of_a_cordoned_host_are_muted_until_its_end,
+            maintenance::a_new_host_that_needs_approval_opens_no_session_before_it,
+            maintenance::a_known_host_needs_no_approval_and_keeps_its_cordon,
+            maintenance::a_cordoned_target_registers_nothing,
+            maintenance::a_cordoned_target_is_no_failure_of_an_open_rollout,
             pools::pools_are_set_on_every_bound_agent,
             pools::pools_are_narrowed_by_namespace_and_agent,
             pools::a_pool_is_assigned_again_only_when_its_limits_change,
@@ -318,6 +325,7 @@ fn enrolment(token: &str, number: usize) -> Enrolment {
         agent: agent(number),
         key_fingerprint: format!("key-{number}"),
         remote: None,
+        needs_approval: false,
     }
 }
 

@@ -51,6 +51,8 @@ pub struct Enrolment {
     pub key_fingerprint: String,
     /// Where the agent called from.
     pub remote: Option<IpAddr>,
+    /// A new host waits until an operator approves it.
+    pub needs_approval: bool,
 }
 
 impl Enrolment {
@@ -166,4 +168,6 @@ pub enum SessionRefusal {
          of them, and if this is the right one, allow it on the server (proctor hosts allow-rejoin {agent})"
     )]
     StaleState { agent: AgentId },
+    #[error("host {host} awaits approval: an operator lets it in with `proctor hosts approve {host}`")]
+    AwaitsApproval { host: HostKey },
 }

@@ -15,6 +15,8 @@ pub struct StoredEvent {
     pub agent: AgentId,
     pub event: Event,
     pub stored_at: Millis,
+    /// Its host was cordoned then: it is no alarm.
+    pub muted: bool,
 }
 
 /// Which events; a field that is None, and no kinds at all, do not narrow.
@@ -27,6 +29,8 @@ pub struct EventQuery {
     pub agent: Option<AgentId>,
     pub report_id: Option<i64>,
     pub kinds: Vec<EventKind>,
+    /// Only those that are not muted.
+    pub is_alarm: bool,
     pub limit: u32,
 }
 

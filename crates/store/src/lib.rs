@@ -39,7 +39,7 @@ pub use event_records::{EventPage, EventQuery, StoredEvent, Webhook, WebhookForm
 pub use fleet::{Fleet, FleetHost, FleetProcess, FleetSpec, Health, SpecNumber};
 pub use fleet_filter::FleetFilter;
 pub use records::{
-    App, Assignment, Assignments, HostLocation, HostQuery, HostRecord, LabelTerm, Managed, Millis, Observation,
+    App, Assignment, Assignments, Cordon, HostLocation, HostQuery, HostRecord, LabelTerm, Managed, Millis, Observation,
     PoolAssignment, PoolRecord, ProcessCursor, ProcessOrder, ProcessQuery, ProcessRecord, ProcessSort, Rank,
     RegisterMode, Registered, Registration, SpecRevision,
 };
@@ -238,6 +238,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// The host's key opens no session any more, and does not enrol again. Returns the agent and an epoch
     /// that no session of that key reaches; None for a host that no agent serves.
     async fn revoke_host(&self, host: &HostKey, now: Millis) -> Result<Option<(AgentId, u64)>>;
+    /// Sets the host's cordon in place of the one that it has, or ends it (None). Returns the one that it had,
+    /// over or not; the outer None is a host that no agent serves.
+    async fn set_cordon(&self, host: &HostKey, cordon: Option<Cordon>) -> Result<Option<Option<Cordon>>>;
+    /// The host may open sessions from now on. Whether it was waiting; None for a host that no agent serves.
+    async fn approve_host(&self, host: &HostKey) -> Result<Option<bool>>;
     /// Forgets the host with its registrations and pools; its address stays in its business. Returns
     /// the agent; None for a host that no agent serves.
     async fn remove_host(&self, host: &HostKey) -> Result<Option<AgentId>>;
@@ -255,8 +260,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// False for a host that no agent serves, and for an id that is another host's.
     async fn bind_agent_ids(&self, bindings: &[(HostKey, AgentId)]) -> Result<Vec<bool>>;
     /// Raises the session epoch of the agent, marks it online and returns the new epoch. Refused are
-    /// keys that do not serve the agent's host (any more), and state that is older than what
-    /// [`Self::settle_session`] has recorded.
+    /// keys that do not serve the agent's host (any more), state that is older than what
+    /// [`Self::settle_session`] has recorded, and hosts that await approval; of those the facts are kept.
     async fn open_session(
         &self,
         opening: &SessionOpening,
@@ -314,7 +319,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     // Tasks.
 
     /// Writes the task, its targets, the outcomes that are known already, its audit entry, and (for
-    /// items with `register`) the registrations of its targets, in one transaction. Where
+    /// items with `register`) the registrations of its targets but those that are cordoned, in one transaction. Where
     /// its idempotency key is known, nothing is written.
     async fn create_task(&self, task: NewTask) -> Result<CreatedTask>;
     /// The task that the idempotency key stands for, and whether the call was the same.
@@ -349,7 +354,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     // Events.
 
     /// Keeps the events of an agent whose sequence is above all that it had before, and returns the
-    /// highest sequence that is kept of it. Those of an older epoch than the agent's, and of an agent
+    /// highest sequence that is kept of it. Those of a host that is cordoned now are muted. Those of an older epoch than the agent's, and of an agent
     /// that is bound to no host, are dropped.
     async fn append_events(&self, agent: &AgentId, epoch: u64, events: &[Event], now: Millis) -> Result<u64>;
     /// Keeps events that the server made about the agents' hosts; their sequence is kept as 0. Returns how

@@ -39,12 +39,38 @@ pub struct HostLocation {
     pub alias: Option<AgentId>,
     /// The business that it belongs to.
     pub business: Option<u64>,
+    /// The last cordon, which may be over.
+    pub cordon: Option<Box<Cordon>>,
+    /// It is new, and no operator has approved it yet.
+    pub awaits_approval: bool,
 }
 
 impl HostLocation {
     /// The id that callers know the agent by.
     pub fn known_as(&self) -> &AgentId {
         self.alias.as_ref().unwrap_or(&self.agent)
+    }
+
+    /// The cordon that holds at this time.
+    pub fn cordon_at(&self, now: Millis) -> Option<&Cordon> {
+        self.cordon.as_deref().filter(|cordon| cordon.holds_at(now))
+    }
+}
+
+/// Maintenance: the host takes no starts from the fleet, and its events are no alarms.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cordon {
+    pub reason: String,
+    /// Who said so, in words.
+    pub by: String,
+    pub since: Millis,
+    /// When it ends by itself; None: when somebody ends it.
+    pub until: Option<Millis>,
+}
+
+impl Cordon {
+    pub fn holds_at(&self, now: Millis) -> bool {
+        self.until.is_none_or(|until| now < until)
     }
 }
 
@@ -61,6 +87,8 @@ pub struct HostRecord {
     pub revoked_at: Option<Millis>,
     /// Another key may take it over until then.
     pub rejoin_until: Option<Millis>,
+    /// Of the key that serves it.
+    pub key_fingerprint: String,
 }
 
 impl std::ops::Deref for HostRecord {

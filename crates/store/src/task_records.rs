@@ -125,6 +125,7 @@ pub struct OpenRollout {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinishedTarget {
+    /// Also of one whose host was cordoned: maintenance is no failure of a rollout.
     pub is_success: bool,
     pub recorded_at: Millis,
     /// None: nobody has judged it.

@@ -33,6 +33,7 @@ numbered!(
     AgentOffline,
     EventsDropped,
     PoolWarning,
+    LocalOperation,
 );
 
 impl From<Event> for proto::Event {

@@ -98,6 +98,7 @@ numbered!(
     AgentAbsent,
     Cancelled,
     Skipped,
+    Cordoned,
     Forbidden,
     AlreadyRunning,
     NotRunning,

@@ -22,6 +22,7 @@ export const eventKinds: readonly EventKind[] = [
   "agent_online",
   "agent_offline",
   "events_dropped",
+  "local_operation",
 ];
 
 export type EventFilter = {

@@ -324,6 +324,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/hosts/{host}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Lets a new host in that enrolled while every new host needs approval. One that is in already stays as it is. */
+        post: operations["approve_host"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/hosts/{host}/certificate": {
         parameters: {
             query?: never;
@@ -339,6 +356,27 @@ export interface paths {
          *     stays, with its registrations, until it is enrolled again with a token that names it.
          */
         delete: operations["revoke_host"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/hosts/{host}/cordon": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Cordons a host for maintenance, or replaces its cordon: it takes no start, restart or manage from the fleet, goes on
+         *     supervising, and its events reach no webhook. Ends at `until`, after `ttl_secs`, or when it is removed.
+         */
+        put: operations["cordon_host"];
+        post?: never;
+        /** Ends the cordon of a host. */
+        delete: operations["uncordon_host"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1199,6 +1237,30 @@ export interface components {
             stop?: components["schemas"]["CommandLine"] | null;
             version?: components["schemas"]["CommandLine"] | null;
         };
+        /** @description Why a host takes no starts, and until when: `until` or `ttl_secs`, or neither: until somebody ends it. */
+        CordonRequest: {
+            /** @description One line. */
+            reason: string;
+            /** Format: int64 */
+            ttl_secs?: number | null;
+            /**
+             * Format: int64
+             * @description Unix seconds.
+             */
+            until?: number | null;
+        };
+        /** @description Maintenance of a host: it takes no starts from the fleet and raises no alarms. */
+        CordonView: {
+            by: string;
+            reason: string;
+            /** Format: int64 */
+            since: number;
+            /**
+             * Format: int64
+             * @description Absent: until somebody ends it.
+             */
+            until?: number | null;
+        };
         /** @description A number of targets, or a share of them in percent. */
         CountOrPercent: number | string;
         /** @description Holds a secret that is shown only here: not for logs. */
@@ -1249,7 +1311,7 @@ export interface components {
          * @description What kind of thing happened.
          * @enum {string}
          */
-        EventKind: "restart_succeeded" | "restart_failed" | "cancel_restart" | "limit_exceeded" | "pool_limit_exceeded" | "started" | "exited" | "adopted" | "pid_changed" | "health_changed" | "config_changed" | "schedule_skipped" | "fd_warning" | "pool_warning" | "agent_online" | "agent_offline" | "events_dropped";
+        EventKind: "restart_succeeded" | "restart_failed" | "cancel_restart" | "limit_exceeded" | "pool_limit_exceeded" | "started" | "exited" | "adopted" | "pid_changed" | "health_changed" | "config_changed" | "schedule_skipped" | "fd_warning" | "pool_warning" | "agent_online" | "agent_offline" | "events_dropped" | "local_operation";
         /** @description Oldest first. */
         EventList: {
             events: components["schemas"]["EventView"][];
@@ -1276,6 +1338,8 @@ export interface components {
              * @description Grows with every event, on all hosts together.
              */
             id: number;
+            /** @description Its host was cordoned: no webhook gets it. */
+            muted?: boolean;
             proc_name?: string;
             /** @description `NAMESPACE/NAME`; null where no process is concerned. */
             process?: string | null;
@@ -1409,6 +1473,8 @@ export interface components {
         HostState: "empty" | "running" | "stopped" | "changing" | "unknown" | "failed" | "away";
         HostView: {
             agent: components["schemas"]["AgentId"];
+            /** @description It is new and gets no work until an administrator approves it. */
+            awaits_approval?: boolean;
             /**
              * Format: int64
              * @description The business that it belongs to.
@@ -1427,12 +1493,15 @@ export interface components {
             clock_ahead_ms?: number | null;
             /** Format: int32 */
             cloud: number;
+            cordon?: components["schemas"]["CordonView"] | null;
             /** Format: int64 */
             enrolled_at: number;
             facts?: components["schemas"]["HostFacts"];
             /** @description `CLOUD:IP`. */
             host: string;
             ip: string;
+            /** @description SHA-256 of the public key that the agent enrolled with; `proctor-agent doctor` shows it on the host. */
+            key_fingerprint?: string;
             /** @description For some seconds after a start of the server, as it was before. */
             online: boolean;
             /**
@@ -3323,7 +3392,96 @@ export interface operations {
             503: components["responses"]["unavailable"];
         };
     };
+    approve_host: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                host: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HostView"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
     revoke_host: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                host: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Removed"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    cordon_host: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                host: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CordonRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CordonView"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            413: components["responses"]["body_too_large"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    uncordon_host: {
         parameters: {
             query?: never;
             header?: never;

@@ -20,6 +20,7 @@ const tones: Record<string, Tone> = {
   agent_online: "running",
   agent_offline: "failed",
   events_dropped: "warning",
+  local_operation: "warning",
 };
 
 export function eventTone(event: Pick<Event, "type" | "details">): Tone {

@@ -151,7 +151,8 @@ fn tone(kind: &str) -> Tone {
             | EventKind::FdWarning
             | EventKind::PidChanged
             | EventKind::PoolWarning
-            | EventKind::EventsDropped,
+            | EventKind::EventsDropped
+            | EventKind::LocalOperation,
         ) => Tone::Warning,
         Ok(EventKind::Started | EventKind::Exited | EventKind::Adopted) | Err(_) => Tone::Plain,
     }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use futures::TryStreamExt;
-use proctor_client::{HostQuery, HostView, LIMIT_MAX};
+use proctor_client::{CordonView, HostQuery, HostView, LIMIT_MAX};
 use proctor_runtime::clock;
 
 use super::{Ended, Session, places};
@@ -30,14 +30,31 @@ pub(super) async fn run(session: &Session, args: HostsArgs) -> Result<Ended> {
 }
 
 fn sheet(hosts: &[HostView], now: i64) -> Sheet {
-    let headers =
-        ["HOST", "AGENT", "STATE", "SINCE", "HOSTNAME", "OS", "CPUS", "MEMORY", "VERSION", "BUSINESS", "ENROLLED"];
-    let mut sheet = Sheet::new(&headers).right(&[6, 7]).only_wide(&[10]);
+    let headers = [
+        "HOST",
+        "AGENT",
+        "STATE",
+        "SINCE",
+        "HOSTNAME",
+        "OS",
+        "CPUS",
+        "MEMORY",
+        "VERSION",
+        "BUSINESS",
+        "MAINTENANCE",
+        "ENROLLED",
+    ];
+    let mut sheet = Sheet::new(&headers).right(&[6, 7]).only_wide(&[11]);
     for host in hosts {
-        let state = match (host.online, host.returning) {
-            (true, false) => ("online".into(), Tone::Good),
-            (true, true) => ("returning".into(), Tone::Warning),
-            (false, _) => ("offline".into(), Tone::Bad),
+        let (presence, tone) = match (host.online, host.returning) {
+            _ if host.awaits_approval => ("pending", Tone::Warning),
+            (true, false) => ("online", Tone::Good),
+            (true, true) => ("returning", Tone::Warning),
+            (false, _) => ("offline", Tone::Bad),
+        };
+        let state = match &host.cordon {
+            Some(_) => (format!("{presence},cordoned"), Tone::Warning),
+            None => (presence.to_owned(), tone),
         };
         sheet.row([
             plain(&host.host),
@@ -50,10 +67,18 @@ fn sheet(hosts: &[HostView], now: i64) -> Sheet {
             plain(mebibytes(host.facts.memory_bytes)),
             plain(or_dash(host.facts.agent_version.clone())),
             plain(or_dash(host.business.map(|id| id.to_string()).unwrap_or_default())),
+            plain(or_dash(host.cordon.as_ref().map(maintenance).unwrap_or_default())),
             plain(moment(host.enrolled_at)),
         ]);
     }
     sheet
+}
+
+fn maintenance(cordon: &CordonView) -> String {
+    match cordon.until {
+        Some(until) => format!("{} (until {})", cordon.reason, moment(until)),
+        None => cordon.reason.clone(),
+    }
 }
 
 pub(super) fn mebibytes(bytes: u64) -> String {
@@ -81,7 +106,25 @@ mod tests {
         let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(
             words,
-            ["0:10.0.0.1", "a-1", "offline", "10s", "web", "Linux", "x86_64", "4", "1024M", "0.1.0", "-"]
+            ["0:10.0.0.1", "a-1", "offline", "10s", "web", "Linux", "x86_64", "4", "1024M", "0.1.0", "-", "-"]
         );
+    }
+
+    #[test]
+    fn a_host_in_maintenance_and_one_that_waits_are_told_apart() {
+        let host = |more: serde_json::Value| {
+            let mut host = json!({ "host": "0:10.0.0.1", "cloud": 0, "supplier": 0, "ip": "10.0.0.1", "agent": "a-1",
+                                   "online": true, "enrolled_at": 1, "presence_changed_at": 90 });
+            host.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            serde_json::from_value::<HostView>(host).unwrap()
+        };
+        let cordoned = host(json!({ "cordon": { "reason": "new disk", "by": "user ada", "since": 1, "until": 5 } }));
+        let waiting = host(json!({ "online": false, "awaits_approval": true }));
+
+        let text = sheet(&[cordoned, waiting], 100_000).to_text();
+
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].contains("online,cordoned") && lines[1].contains("new disk (until 1970"), "{text}");
+        assert!(lines[2].contains("pending"), "{text}");
     }
 }

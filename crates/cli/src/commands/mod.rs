@@ -8,6 +8,7 @@ mod events;
 mod history;
 mod host_identity;
 mod hosts;
+mod maintenance;
 mod operate;
 mod places;
 mod pools;

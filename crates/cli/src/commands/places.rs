@@ -9,7 +9,8 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
 use proctor_client::{BusinessSetView, BusinessView, ImportRow, Object};
 
-use super::{Ended, Session, host_identity, processes};
+use super::maintenance::{ApproveArgs, CordonArgs, ManyHosts};
+use super::{Ended, Session, host_identity, maintenance, processes};
 use crate::args::parse_duration;
 use crate::output::{self, Sheet, or_dash, plain};
 
@@ -70,6 +71,12 @@ pub(crate) enum HostsCommand {
     Revoke(HostArg),
     /// Remove a host with its registrations; its processes live on
     Remove(HostArg),
+    /// Let a new host in that waits for approval (`proctor server --approve-hosts`)
+    Approve(ApproveArgs),
+    /// Cordon hosts for maintenance: no starts from the fleet, no alarms; supervision goes on
+    Cordon(CordonArgs),
+    /// End the maintenance of hosts
+    Uncordon(ManyHosts),
 }
 
 #[derive(Debug, Args)]
@@ -177,6 +184,9 @@ pub(super) async fn hosts(session: &Session, command: HostsCommand) -> Result<En
         HostsCommand::AllowRejoin(args) => host_identity::allow_rejoin(session, args).await,
         HostsCommand::Revoke(args) => host_identity::revoke(session, args).await,
         HostsCommand::Remove(args) => host_identity::remove(session, args).await,
+        HostsCommand::Approve(args) => maintenance::approve(session, args).await,
+        HostsCommand::Cordon(args) => maintenance::cordon(session, args).await,
+        HostsCommand::Uncordon(args) => maintenance::uncordon(session, args).await,
         HostsCommand::Place(args) => {
             let placed = session.client.place_hosts(&args.hosts, args.place.business).await?;
             output::print_or(session.output, &placed, || {

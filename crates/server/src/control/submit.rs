@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::access::Spot;
 use super::audit::AuditAction;
 use super::dispatch::TRAVEL;
+use super::maintenance;
 use super::target_spec::{Origin, Specs, TargetSpec};
 use super::{
     Caller, Control, ControlError, HostRef, IdempotencyKey, Result, SpecSource, Submission, Submitted, SubmittedItem,
@@ -380,6 +381,9 @@ fn known_outcome(
         return Some(Outcome::new(Code::IllegalOperation, message, false));
     };
     let Some(host) = host else { return Some(never_enrolled(named)) };
+    if let Some(refusal) = maintenance::refusal(host, kind, clock::unix_millis()) {
+        return Some(refusal);
+    }
     if carried.spec.is_none() && carried.origin == Origin::Call {
         let message =
             "the spec of this target was not kept when it was refused: send the operation again, with its spec";

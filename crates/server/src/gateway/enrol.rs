@@ -76,7 +76,15 @@ async fn decide(gateway: &Gateway, request: Request, peer: SocketAddr) -> Result
     let key_fingerprint = proctor_pki::requested_fingerprint(&csr_der).map_err(Refused::Request)?;
     let agent = agent.unwrap_or_else(|| AgentId::from_uuid(Uuid::now_v7()));
     let remote = Some(peer.ip());
-    let enrolment = Enrolment { token_id, token_secret_hash, host, agent: agent.clone(), key_fingerprint, remote };
+    let enrolment = Enrolment {
+        token_id,
+        token_secret_hash,
+        host,
+        agent: agent.clone(),
+        key_fingerprint,
+        remote,
+        needs_approval: gateway.approve_hosts,
+    };
     gateway.control.enrol(enrolment).await.map_err(|error| later(&error))??;
     let certificate_pem =
         gateway.authority.issue_agent(&csr_der, &agent, now(), CERTIFICATE_LIFETIME).map_err(|error| later(&error))?;

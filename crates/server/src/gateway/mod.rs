@@ -51,10 +51,17 @@ struct Gateway {
     strangers: enrol::Strangers,
     /// Agents whose session could not be opened: with a full store, all of them come again and again.
     unopened: enrol::Strangers,
+    /// A new host waits until an operator approves it.
+    approve_hosts: bool,
 }
 
 /// Listens for agents until `tasks` end; returns the address.
-pub(crate) async fn serve(address: SocketAddr, control: Control, tasks: &Tasks) -> Result<SocketAddr, ServerError> {
+pub(crate) async fn serve(
+    address: SocketAddr,
+    control: Control,
+    approve_hosts: bool,
+    tasks: &Tasks,
+) -> Result<SocketAddr, ServerError> {
     let authority = authority(control.store()).await?;
     let (config, expires_at) = proctor_pki::server_config(&authority, now())?;
     control.serves_link_until(expires_at.as_second());
@@ -63,7 +70,8 @@ pub(crate) async fn serve(address: SocketAddr, control: Control, tasks: &Tasks) 
     let listener = TcpListener::bind(address).await.map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
     let (strangers, unopened) = (enrol::Strangers::default(), enrol::Strangers::default());
-    let gateway = Arc::new(Gateway { control, authority, greetings: Arc::default(), strangers, unopened });
+    let greetings = Arc::default();
+    let gateway = Arc::new(Gateway { control, authority, greetings, strangers, unopened, approve_hosts });
     let of_tasks = tasks.clone();
     tasks.spawn_critical("link listener", async move { accept(listener, acceptor, gateway, of_tasks).await });
     Ok(address)

@@ -108,7 +108,7 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
         Ok(session) => session,
         Err(error @ (Ended::Cloned | Ended::Refused(_))) => {
             tracing::warn!(%peer, %agent, reason = %error, "session refused");
-            let retry = matches!(error, Ended::Cloned);
+            let retry = matches!(error, Ended::Cloned | Ended::Refused(SessionRefusal::AwaitsApproval { .. }));
             let _ = sender.send(FromServer::Refused { reason: error.to_string(), retry }).await;
             return;
         }

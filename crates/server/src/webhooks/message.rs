@@ -84,6 +84,7 @@ mod tests {
             agent: "a-1".parse().unwrap(),
             event: Event { sequence: id, at: 1, process, proc_name, report_id, kind, content, details },
             stored_at: 2,
+            muted: false,
         }
     }
 

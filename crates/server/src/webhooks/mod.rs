@@ -5,6 +5,7 @@
 //! again with growing waits; events that are older than a day by then are skipped, with a warning.
 //! Each webhook has a task of its own, so that a slow one holds up nobody, and sends at most ten
 //! requests a second. Redirects are not followed: what is signed for one receiver is not for another.
+//! Events of a host that was cordoned when they were stored are left out.
 //! Absent: receivers' answers beyond their status, and any change of the events themselves.
 
 mod address_filter;
@@ -228,6 +229,7 @@ impl Sender {
             namespace: self.webhook.namespace.clone(),
             report_id: self.webhook.report_id,
             kinds,
+            is_alarm: true,
             limit: EVENTS_MAX,
             ..EventQuery::default()
         })

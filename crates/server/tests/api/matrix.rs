@@ -116,12 +116,20 @@ pub(crate) async fn prepare(world: &World, route: &RouteInfo) -> String {
         "/tokens/{id}" => {
             return id_of(by_admin(world, Method::POST, "/tokens", json!({ "uses": 1, "ttl_secs": 60 })).await);
         }
-        "/hosts/{host}" | "/hosts/{host}/certificate" | "/hosts/{host}/rejoin" => {
+        "/hosts/{host}"
+        | "/hosts/{host}/approve"
+        | "/hosts/{host}/certificate"
+        | "/hosts/{host}/cordon"
+        | "/hosts/{host}/rejoin" => {
             by_admin(world, Method::DELETE, &format!("/hosts/{SPARE_HOST}"), json!({})).await;
             world.enrol(SPARE_HOST, &format!("spare-{}", uuid::Uuid::now_v7())).await;
             if (method, path) == ("DELETE", "/hosts/{host}/rejoin") {
                 let rejoin = format!("/hosts/{SPARE_HOST}/rejoin");
                 by_admin(world, Method::POST, &rejoin, json!({ "ttl_secs": 60 })).await;
+            }
+            if (method, path) == ("DELETE", "/hosts/{host}/cordon") {
+                let cordon = format!("/hosts/{SPARE_HOST}/cordon");
+                by_admin(world, Method::PUT, &cordon, json!({ "reason": "new disk" })).await;
             }
         }
         "/businesses/{id}" => {
@@ -255,6 +263,8 @@ fn native_sample(method: &Method, path: &str, task: &str, id: &str) -> Option<(S
         ("POST", "/processes" | "/processes/plan") => registered("m", "10.0.0.1"),
         ("DELETE", "/processes/{namespace}/{name}" | "/pools/{namespace}/{id}") => hosts,
         ("PUT", "/roles/{name}") => json!({ "classes": ["read"] }),
+        ("PUT", "/hosts/{host}/cordon") => json!({ "reason": "new disk", "ttl_secs": 60 }),
+        ("POST", "/hosts/{host}/approve") => json!({}),
         ("POST", "/hosts/{host}/rejoin") => json!({ "ttl_secs": 60 }),
         ("POST", "/tokens") => json!({ "uses": 1, "ttl_secs": 60 }),
         ("PUT", "/users/{name}/password") => json!({ "password": null }),

@@ -146,6 +146,7 @@ async fn enrol(store: &dyn Store, number: u8) {
         agent: id(&format!("agent-{number}")),
         key_fingerprint: format!("key-agent-{number}"),
         remote: None,
+        needs_approval: false,
     };
     store.enrol(enrolment, 1).await.unwrap().unwrap();
 }

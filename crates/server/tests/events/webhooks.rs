@@ -85,6 +85,26 @@ async fn events_after_the_webhook_was_added_arrive_in_order_as_the_api_shows_the
 }
 
 #[tokio::test]
+async fn events_of_a_cordoned_host_are_kept_and_not_sent() {
+    let mut scene = Scene::new().await;
+    scene.hook(json!({})).await;
+    let cordon = json!({ "reason": "new disk" });
+
+    scene.happens(Exited, "web/a").await;
+    let (status, answer) = scene.world.call(axum::http::Method::PUT, "/hosts/10.0.0.1/cordon", cordon).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    scene.happens(Exited, "web/a").await;
+    let (status, answer) = scene.world.call(axum::http::Method::DELETE, "/hosts/10.0.0.1/cordon", Value::Null).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    scene.happens(Started, "web/a").await;
+
+    assert_eq!(scene.receiver.contents(2).await, ["event 1", "event 3"]);
+    let (_, shown) = scene.world.get("/events?after=0").await;
+    let muted: Vec<bool> = shown["events"].as_array().unwrap().iter().map(|event| event["muted"] == true).collect();
+    assert_eq!(muted.iter().filter(|muted| **muted).count(), 1, "{shown}");
+}
+
+#[tokio::test]
 async fn the_gse_format_is_that_of_the_documents_with_one_data_id_for_each_request() {
     let mut scene = Scene::new().await;
     scene.hook(json!({ "format": "gse" })).await;

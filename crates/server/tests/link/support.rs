@@ -78,6 +78,7 @@ async fn start(store: &Arc<dyn Store>) -> (Server, Tasks) {
         wait_for: None,
         border: Settings::default(),
         retention: Retention::default(),
+        approve_hosts: false,
     };
     (Server::start(options, store.clone(), &tasks).await.unwrap(), tasks)
 }

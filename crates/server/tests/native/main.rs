@@ -6,6 +6,7 @@ mod access;
 mod audit;
 mod first;
 mod fleet;
+mod maintenance;
 mod openapi;
 mod operations;
 mod places;

@@ -59,8 +59,15 @@ impl World {
         };
         self.store.put_token(token).await.unwrap();
         let key_fingerprint = format!("key-{agent}");
-        let enrolment =
-            Enrolment { token_id: id, token_secret_hash: secret_hash, host, agent, key_fingerprint, remote: None };
+        let enrolment = Enrolment {
+            token_id: id,
+            token_secret_hash: secret_hash,
+            host,
+            agent,
+            key_fingerprint,
+            remote: None,
+            needs_approval: false,
+        };
         self.store.enrol(enrolment, 1).await.unwrap().unwrap();
     }
 

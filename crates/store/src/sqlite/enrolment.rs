@@ -235,6 +235,7 @@ impl Known {
     /// In the words of the audit.
     fn outcome(&self, enrolment: &Enrolment) -> &'static str {
         match (&self.there, &self.mine) {
+            (None, None) if enrolment.needs_approval => "new host, awaits approval",
             (None, None) => "new host",
             (None, Some(mine)) if mine.has_key(enrolment) => "known host at a new address, same key",
             (None, Some(_)) => "known host at a new address, key replaced",
@@ -331,8 +332,9 @@ fn insert(connection: &Connection, enrolment: &Enrolment, now: Millis) -> Tried<
     let HostKey { cloud, supplier, ip } = enrolment.host;
     connection
         .prepare_cached(
-            "INSERT INTO host (cloud, supplier, ip, agent, fingerprint, facts, enrolled_at, presence_changed_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
+            "INSERT INTO host (cloud, supplier, ip, agent, fingerprint, facts, enrolled_at, presence_changed_at,
+                               awaits_approval)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8)",
         )?
         .execute((
             cloud,
@@ -342,6 +344,7 @@ fn insert(connection: &Connection, enrolment: &Enrolment, now: Millis) -> Tried<
             &enrolment.key_fingerprint,
             to_json(&HostFacts::default()),
             now,
+            enrolment.needs_approval,
         ))?;
     Ok(())
 }

@@ -5,8 +5,9 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::column::{counter, from_json, host_and_agent, signed, to_json};
 use super::failure::{Failure, Tried};
+use super::hosts;
 use super::where_clause::WhereClause;
-use crate::{EventPage, EventQuery, Millis, StoredEvent};
+use crate::{Cordon, EventPage, EventQuery, Millis, StoredEvent};
 
 pub(super) fn append(
     connection: &Connection,
@@ -16,7 +17,7 @@ pub(super) fn append(
     now: Millis,
 ) -> Tried<u64> {
     let highest = highest(connection, agent)?;
-    let Some((host, current)) = host_of(connection, agent)? else { return Ok(highest) };
+    let Some((host, current, cordon)) = host_of(connection, agent)? else { return Ok(highest) };
     if epoch < current {
         return Ok(highest);
     }
@@ -24,8 +25,9 @@ pub(super) fn append(
     fresh.sort_by_key(|event| event.sequence);
     fresh.dedup_by_key(|event| event.sequence);
     let Some(newest) = fresh.last() else { return Ok(highest) };
+    let is_muted = cordon.is_some_and(|cordon| cordon.holds_at(now));
     for event in &fresh {
-        insert(connection, &host, agent, event, now)?;
+        insert(connection, &host, agent, event, is_muted, now)?;
     }
     connection
         .prepare_cached(
@@ -39,9 +41,9 @@ pub(super) fn append(
 pub(super) fn append_own(connection: &Connection, events: Vec<(AgentId, Event)>, now: Millis) -> Tried<u64> {
     let mut kept = 0;
     for (agent, mut event) in events {
-        let Some((host, _)) = host_of(connection, &agent)? else { continue };
+        let Some((host, _, cordon)) = host_of(connection, &agent)? else { continue };
         event.sequence = 0;
-        insert(connection, &host, &agent, &event, now)?;
+        insert(connection, &host, &agent, &event, cordon.is_some_and(|cordon| cordon.holds_at(now)), now)?;
         kept += 1;
     }
     Ok(kept)
@@ -53,21 +55,28 @@ fn highest(connection: &Connection, agent: &AgentId) -> Tried<u64> {
     rows.next()?.map_or(Ok(0), |row| counter(row, 0))
 }
 
-/// The host that the agent is bound to, and the epoch of its newest session.
-fn host_of(connection: &Connection, agent: &AgentId) -> Tried<Option<(HostKey, u64)>> {
+/// The host that the agent is bound to, the epoch of its newest session, and its last cordon.
+fn host_of(connection: &Connection, agent: &AgentId) -> Tried<Option<(HostKey, u64, Option<Cordon>)>> {
     let mut statement =
-        connection.prepare_cached("SELECT cloud, supplier, ip, agent, epoch FROM host WHERE agent = ?1")?;
+        connection.prepare_cached("SELECT cloud, supplier, ip, agent, epoch, cordon FROM host WHERE agent = ?1")?;
     let mut rows = statement.query([agent.as_str()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    Ok(Some((host_and_agent(row, 0)?.0, counter(row, 4)?)))
+    Ok(Some((host_and_agent(row, 0)?.0, counter(row, 4)?, hosts::cordon_at(row, 5)?)))
 }
 
-fn insert(connection: &Connection, host: &HostKey, agent: &AgentId, event: &Event, now: Millis) -> Tried<()> {
+fn insert(
+    connection: &Connection,
+    host: &HostKey,
+    agent: &AgentId,
+    event: &Event,
+    is_muted: bool,
+    now: Millis,
+) -> Tried<()> {
     let process = event.process.as_ref();
     connection
         .prepare_cached(
-            "INSERT INTO event (cloud, supplier, ip, agent, kind, namespace, name, report_id, event, stored_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            "INSERT INTO event (cloud, supplier, ip, agent, kind, namespace, name, report_id, event, stored_at, muted)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )?
         .execute((
             host.cloud,
@@ -80,6 +89,7 @@ fn insert(connection: &Connection, host: &HostKey, agent: &AgentId, event: &Even
             event.report_id,
             to_json(event),
             now,
+            is_muted,
         ))?;
     Ok(())
 }
@@ -92,6 +102,9 @@ pub(super) fn list(connection: &Connection, query: &EventQuery) -> Tried<EventPa
     narrowed.by_some("name = ?", query.name.as_ref().map(|name| name.as_str().to_owned()));
     narrowed.by_some("agent = ?", query.agent.as_ref().map(|agent| agent.as_str().to_owned()));
     narrowed.by_some("report_id = ?", query.report_id);
+    if query.is_alarm {
+        narrowed.by_fact("NOT muted");
+    }
     if !query.kinds.is_empty() {
         narrowed.by("kind IN (SELECT value FROM json_each(?))", to_json(&query.kinds));
     }
@@ -120,13 +133,13 @@ fn newest(connection: &Connection) -> Tried<u64> {
 /// At most `limit`, in the order of their ids.
 fn read(narrowed: WhereClause, connection: &Connection, order: &str, limit: u32) -> Tried<Vec<StoredEvent>> {
     let sql = format!(
-        "SELECT id, cloud, supplier, ip, agent, event, stored_at FROM event WHERE {} ORDER BY id {order} LIMIT ?",
+        "SELECT id, cloud, supplier, ip, agent, event, stored_at, muted FROM event WHERE {} ORDER BY id {order} LIMIT ?",
         narrowed.conditions()
     );
     narrowed.read(connection, &sql, limit, |row| {
         let (host, agent) = host_and_agent(row, 1)?;
         let event = row.get_ref(5)?.as_str().map_err(|error| Failure::damaged("event", error))?;
         let event = from_json("event", event)?;
-        Ok(StoredEvent { id: counter(row, 0)?, host, agent, event, stored_at: row.get(6)? })
+        Ok(StoredEvent { id: counter(row, 0)?, host, agent, event, stored_at: row.get(6)?, muted: row.get(7)? })
     })
 }

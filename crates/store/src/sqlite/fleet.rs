@@ -48,22 +48,23 @@ fn read_hosts(connection: &Connection, fleet: &mut Fleet) -> Tried<HashMap<i64, 
         agent_version: Cow<'a, str>,
     }
     let mut statement = connection.prepare_cached(
-        "SELECT cloud, supplier, ip, agent, business, alias, facts, online, presence_changed_at, revoked_at, host.id
+        "SELECT cloud, supplier, ip, agent, business, alias, cordon, awaits_approval, facts, online,
+                presence_changed_at, revoked_at, host.id
          FROM host LEFT JOIN placement USING (cloud, ip) WHERE agent IS NOT NULL ORDER BY cloud, ip",
     )?;
     let mut rows = statement.query([])?;
     let mut by_row = HashMap::new();
     while let Some(row) = rows.next()? {
-        let facts = text(row, 6)?;
+        let facts = text(row, 8)?;
         let facts: Facts<'_> = serde_json::from_str(facts).map_err(|error| Failure::damaged("host facts", error))?;
-        by_row.insert(row.get(10)?, index(fleet.hosts.len()));
+        by_row.insert(row.get(12)?, index(fleet.hosts.len()));
         fleet.hosts.push(FleetHost {
             site: hosts::site(row)?,
             hostname: facts.hostname.into(),
             agent_version: facts.agent_version.into(),
-            online: row.get(7)?,
-            presence_changed_at: row.get(8)?,
-            is_revoked: row.get::<_, Option<i64>>(9)?.is_some(),
+            online: row.get(9)?,
+            presence_changed_at: row.get(10)?,
+            is_revoked: row.get::<_, Option<i64>>(11)?.is_some(),
         });
     }
     Ok(by_row)

@@ -4,26 +4,28 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use proctor_model::{AgentId, HostKey, ScopeSet};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::column::{alias, counter, exact, from_json, host_key, parsed, signed, to_json};
 use super::events;
 use super::failure::{Failure, Tried};
 use super::where_clause::WhereClause;
-use crate::{EndedSession, HostLocation, HostQuery, HostRecord, Millis};
+use crate::{Cordon, EndedSession, HostLocation, HostQuery, HostRecord, Millis};
 
 /// The columns that [`site`] reads, and then those that [`host_record`] reads.
 macro_rules! select {
     (site, $rest:literal) => {
         concat!(
-            "SELECT cloud, supplier, ip, agent, business, alias FROM host LEFT JOIN placement USING (cloud, ip) WHERE ",
+            "SELECT cloud, supplier, ip, agent, business, alias, cordon, awaits_approval
+             FROM host LEFT JOIN placement USING (cloud, ip) WHERE ",
             $rest
         )
     };
     (record, $rest:literal) => {
         concat!(
-            "SELECT cloud, supplier, ip, agent, business, alias, facts, enrolled_at, online, epoch, presence_changed_at,
-                    revoked_at, rejoin_until
+            "SELECT cloud, supplier, ip, agent, business, alias, cordon, awaits_approval, facts, enrolled_at, online,
+                    epoch, presence_changed_at, revoked_at, rejoin_until, fingerprint
              FROM host LEFT JOIN placement USING (cloud, ip) WHERE ",
             $rest
         )
@@ -167,7 +169,7 @@ fn each_by_agent<T>(
     agents.iter().map(find).collect()
 }
 
-/// From six columns: cloud, supplier, ip, agent, business, alias.
+/// From eight columns: cloud, supplier, ip, agent, business, alias, cordon, awaits_approval.
 pub(super) fn site(row: &Row<'_>) -> Tried<HostLocation> {
     site_at(row, host_key(row, 0)?)
 }
@@ -179,20 +181,64 @@ fn site_at(row: &Row<'_>, key: HostKey) -> Tried<HostLocation> {
         agent: parsed(row, 3, "agent id")?,
         alias: alias(row, 5)?,
         business: business.map(i64::cast_unsigned),
+        cordon: cordon_at(row, 6)?.map(Box::new),
+        awaits_approval: row.get(7)?,
     })
 }
 
+pub(super) fn cordon_at(row: &Row<'_>, column: usize) -> Tried<Option<Cordon>> {
+    let cordon = row.get_ref(column)?;
+    if cordon == ValueRef::Null {
+        return Ok(None);
+    }
+    from_json("cordon", cordon.as_str().map_err(|error| Failure::damaged("cordon", error))?).map(Some)
+}
+
+pub(super) fn set_cordon(
+    connection: &Connection,
+    host: &HostKey,
+    cordon: Option<&Cordon>,
+) -> Tried<Option<Option<Cordon>>> {
+    let address = (host.cloud, host.ip.to_string());
+    let before = {
+        let mut statement =
+            connection.prepare_cached("SELECT cordon FROM host WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL")?;
+        let mut rows = statement.query((address.0, &address.1))?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        cordon_at(row, 0)?
+    };
+    connection.prepare_cached("UPDATE host SET cordon = ?3 WHERE cloud = ?1 AND ip = ?2")?.execute((
+        address.0,
+        address.1,
+        cordon.map(to_json),
+    ))?;
+    Ok(Some(before))
+}
+
+pub(super) fn approve(connection: &Connection, host: &HostKey) -> Tried<Option<bool>> {
+    let address = (host.cloud, host.ip.to_string());
+    let was_waiting: Option<bool> = connection
+        .prepare_cached("SELECT awaits_approval FROM host WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL")?
+        .query_row((address.0, &address.1), |row| row.get(0))
+        .optional()?;
+    connection
+        .prepare_cached("UPDATE host SET awaits_approval = 0 WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL")?
+        .execute((address.0, address.1))?;
+    Ok(was_waiting)
+}
+
 fn host_record(row: &Row<'_>) -> Tried<HostRecord> {
-    let facts = row.get_ref(6)?.as_str().map_err(|error| Failure::damaged("host facts", error))?;
+    let facts = row.get_ref(8)?.as_str().map_err(|error| Failure::damaged("host facts", error))?;
     Ok(HostRecord {
         site: site(row)?,
         facts: from_json("host facts", facts)?,
-        enrolled_at: row.get(7)?,
-        online: row.get(8)?,
-        epoch: counter(row, 9)?,
-        presence_changed_at: row.get(10)?,
-        revoked_at: row.get(11)?,
-        rejoin_until: row.get(12)?,
+        enrolled_at: row.get(9)?,
+        online: row.get(10)?,
+        epoch: counter(row, 11)?,
+        presence_changed_at: row.get(12)?,
+        revoked_at: row.get(13)?,
+        rejoin_until: row.get(14)?,
+        key_fingerprint: row.get(15)?,
     })
 }
 

@@ -3,7 +3,7 @@
 use proctor_model::{AgentId, HostKey};
 use rusqlite::{Connection, OptionalExtension};
 
-use super::column::{counter, parsed, signed, to_json};
+use super::column::{counter, host_key, parsed, signed, to_json};
 use super::failure::Tried;
 use crate::{Millis, SessionOpening, SessionRefusal};
 
@@ -16,7 +16,8 @@ pub(super) fn open_session(
 ) -> Tried<Result<u64, SessionRefusal>> {
     let agent = &opening.agent;
     let mut statement = connection.prepare_cached(
-        "SELECT id, fingerprint = ?2, revoked_at IS NOT NULL, settled_epoch, coalesce(rejoin_until > ?3, 0)
+        "SELECT id, fingerprint = ?2, revoked_at IS NOT NULL, settled_epoch, coalesce(rejoin_until > ?3, 0),
+                awaits_approval, cloud, supplier, ip
          FROM host WHERE agent = ?1",
     )?;
     let mut rows = statement.query((agent.as_str(), &opening.key_fingerprint, now))?;
@@ -31,6 +32,14 @@ pub(super) fn open_session(
     }
     if is_revoked {
         return Ok(Err(SessionRefusal::Revoked { agent: agent.clone() }));
+    }
+    if row.get(5)? {
+        let refusal = SessionRefusal::AwaitsApproval { host: host_key(row, 6)? };
+        // By these an operator tells what to approve.
+        connection
+            .prepare_cached("UPDATE host SET facts = ?2 WHERE id = ?1 AND facts <> ?2")?
+            .execute((id, to_json(&opening.facts)))?;
+        return Ok(Err(refusal));
     }
     let is_stale = opening.seen_epoch.is_some_and(|seen| seen < settled);
     if is_stale && !may_rejoin {

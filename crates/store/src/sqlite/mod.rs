@@ -50,12 +50,13 @@ use uuid::Uuid;
 use self::readers::Readers;
 use self::writer::Writer;
 use crate::{
-    App, Assignments, AuditAnchor, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, CreatedTask,
-    DiskSpace, EndedSession, EnrolRefusal, Enrolled, Enrolment, EventPage, EventQuery, Fleet, HostLocation, HostQuery,
-    HostRecord, Idempotency, JoinToken, JoinTokenRecord, Managed, Millis, NewTask, Observation, OpenRollout,
-    OpenTarget, PoolRecord, ProcessQuery, ProcessRecord, Prune, Refusal, RegisterMode, Registered, Registration,
-    Result, RolloutStep, SessionOpening, SessionRefusal, SpecRevision, Store, StoreError, TableSize, TargetQuery,
-    TargetRow, TaskQuery, TaskSummary, TaskView, Uptime, User, UserCredential, UserToken, Webhook,
+    App, Assignments, AuditAnchor, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, Cordon,
+    CreatedTask, DiskSpace, EndedSession, EnrolRefusal, Enrolled, Enrolment, EventPage, EventQuery, Fleet,
+    HostLocation, HostQuery, HostRecord, Idempotency, JoinToken, JoinTokenRecord, Managed, Millis, NewTask,
+    Observation, OpenRollout, OpenTarget, PoolRecord, ProcessQuery, ProcessRecord, Prune, Refusal, RegisterMode,
+    Registered, Registration, Result, RolloutStep, SessionOpening, SessionRefusal, SpecRevision, Store, StoreError,
+    TableSize, TargetQuery, TargetRow, TaskQuery, TaskSummary, TaskView, Uptime, User, UserCredential, UserToken,
+    Webhook,
 };
 
 #[derive(Debug)]
@@ -380,6 +381,16 @@ impl Store for SqliteStore {
     async fn allow_rejoin(&self, host: &HostKey, until: Option<Millis>) -> Result<bool> {
         let host = *host;
         self.writer.run("let a host rejoin", move |c| identity::allow_rejoin(c, &host, until)).await
+    }
+
+    async fn set_cordon(&self, host: &HostKey, cordon: Option<Cordon>) -> Result<Option<Option<Cordon>>> {
+        let host = *host;
+        self.writer.run("set the cordon of a host", move |c| hosts::set_cordon(c, &host, cordon.as_ref())).await
+    }
+
+    async fn approve_host(&self, host: &HostKey) -> Result<Option<bool>> {
+        let host = *host;
+        self.writer.run("approve a host", move |c| hosts::approve(c, &host)).await
     }
 
     async fn revoke_host(&self, host: &HostKey, now: Millis) -> Result<Option<(AgentId, u64)>> {

@@ -120,10 +120,10 @@ pub(super) fn open(connection: &Connection) -> Tried<Vec<OpenRollout>> {
 
 fn ended(connection: &Connection, task: i64) -> Tried<BTreeMap<u32, FinishedTarget>> {
     let mut statement = connection.prepare_cached(
-        "SELECT idx, code = ?2, recorded_at, healthy FROM outcome LEFT JOIN rollout_health USING (task, idx)
+        "SELECT idx, code IN (?2, ?3), recorded_at, iif(code = ?3, 1, healthy) FROM outcome LEFT JOIN rollout_health USING (task, idx)
          WHERE task = ?1",
     )?;
-    let ended = statement.query_map((task, Code::Success.number()), |row| {
+    let ended = statement.query_map((task, Code::Success.number(), Code::Cordoned.number()), |row| {
         let ended = FinishedTarget { is_success: row.get(1)?, recorded_at: row.get(2)?, healthy: row.get(3)? };
         Ok((row.get(0)?, ended))
     })?;

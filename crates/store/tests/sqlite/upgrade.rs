@@ -182,6 +182,7 @@ async fn what_was_counted_for_a_token_stays_counted() {
         agent: "agent-2".parse().unwrap(),
         key_fingerprint: "key-2".to_owned(),
         remote: None,
+        needs_approval: false,
     };
     let answer = store.enrol(enrolment, 1).await.unwrap();
     assert_eq!(answer, Err(proctor_store::EnrolRefusal::UsedUp));

@@ -64,6 +64,7 @@ export const terms = {
     agent_online: "Agent online",
     agent_offline: "Agent offline",
     events_dropped: "Events dropped",
+    local_operation: "Operated on the host",
   },
   outcome: {
     pending: "Pending",

@@ -66,6 +66,7 @@ export const terms: Messages["terms"] = {
     agent_online: "Agent 上线",
     agent_offline: "Agent 离线",
     events_dropped: "事件丢弃",
+    local_operation: "主机本地操作",
   },
   outcome: {
     pending: "执行中",

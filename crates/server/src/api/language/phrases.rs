@@ -37,6 +37,7 @@ pub(in crate::api) fn code_name(code: Code) -> &'static str {
         Code::AgentAbsent => "Agent 异常或不存在",
         Code::Cancelled => "操作已取消",
         Code::Skipped => "滚动任务已停止，未执行",
+        Code::Cordoned => "主机维护中，不接受启动",
         Code::Forbidden => "没有权限",
         Code::AlreadyRunning => "进程已在运行，无需启动",
         Code::NotRunning => "进程未运行或未注册",

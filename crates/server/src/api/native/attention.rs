@@ -29,7 +29,7 @@ impl<'a> Agents<'a> {
     /// `now` in Unix seconds.
     pub(super) fn of(seen: &Visible<'a>, control: &Control, now: i64) -> Self {
         let mut agents = Self { now, ..Self::default() };
-        for host in seen.hosts().filter(|host| host.online) {
+        for host in seen.hosts().filter(|host| host.online && is_watched(host, now)) {
             let ConnectionInfo { clock_ahead_ms, certificate_expires_at } = control.meeting(&host.site.agent);
             let clock_off = clock_ahead_ms.filter(|ahead| ahead.unsigned_abs() > CLOCK_OFF_MS);
             agents.clocks_off.extend(clock_off.map(|ahead| (host, ahead)));
@@ -42,7 +42,7 @@ impl<'a> Agents<'a> {
 
 /// The most severe first, then what concerns the most hosts.
 pub(super) fn ranked(seen: &Visible<'_>, agents: &Agents<'_>) -> Vec<Attention> {
-    let mut lines: Vec<Attention> = of_processes(seen).into_iter().map(Line::finish).collect();
+    let mut lines: Vec<Attention> = of_processes(seen, agents.now).into_iter().map(Line::finish).collect();
     lines.extend(of_hosts(seen, agents).into_iter().map(Line::finish));
     lines.sort_by(|one, other| {
         let rank = |line: &Attention| (line.severity, std::cmp::Reverse(line.count), line.kind, line.process.clone());
@@ -51,9 +51,14 @@ pub(super) fn ranked(seen: &Visible<'_>, agents: &Agents<'_>) -> Vec<Attention> 
     lines
 }
 
-fn of_processes(seen: &Visible<'_>) -> Vec<Line> {
+/// A host in maintenance, or one that is not let in yet, is nothing to look at.
+fn is_watched(host: &FleetHost, now: i64) -> bool {
+    host.site.cordon_at(now * 1000).is_none() && !host.site.awaits_approval
+}
+
+fn of_processes(seen: &Visible<'_>, now: i64) -> Vec<Line> {
     let mut lines: BTreeMap<(AttentionKind, u32), Line> = BTreeMap::new();
-    for process in seen.processes() {
+    for process in seen.processes().filter(|process| is_watched(seen.fleet.host(process), now)) {
         for (kind, severity) in troubles(process) {
             let line = lines.entry((kind, process.key)).or_insert_with(|| {
                 let name = seen.fleet.key(process).to_string();
@@ -79,7 +84,7 @@ fn of_hosts(seen: &Visible<'_>, agents: &Agents<'_>) -> Vec<Line> {
     let line = |kind, severity, reason: &str| Line::new(kind, severity, None, reason.to_owned());
     let mut away = line(AttentionKind::HostAway, Severity::Warning, "the agent is not connected");
     let mut outdated = line(AttentionKind::AgentOutdated, Severity::Notice, "");
-    for host in seen.hosts() {
+    for host in seen.hosts().filter(|host| is_watched(host, agents.now)) {
         if !host.online && !host.is_revoked {
             away.add(host, Some(host.presence_changed_at / 1000));
         }

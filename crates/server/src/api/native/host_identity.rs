@@ -96,7 +96,7 @@ fn removed(was_there: bool, host: &HostKey, removed: String) -> Result<Json<Remo
 }
 
 /// An agent id stands for the host that it serves; an address for itself, also where no agent serves it.
-async fn key(control: &Control, text: &str) -> Result<HostKey> {
+pub(super) async fn key(control: &Control, text: &str) -> Result<HostKey> {
     let host = parse_host(text).map_err(|error| error.inside("host"))?;
     match host {
         HostRef::Key(key) => Ok(key),
@@ -107,6 +107,6 @@ async fn key(control: &Control, text: &str) -> Result<HostKey> {
     }
 }
 
-fn unknown(host: &dyn std::fmt::Display) -> NativeError {
+pub(super) fn unknown(host: &dyn std::fmt::Display) -> NativeError {
     NativeError::new(Kind::NotFound, format!("host {host} has never enrolled"))
 }

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use proctor_api::{HostPage, HostQuery, HostView};
+use proctor_api::{CordonView, HostPage, HostQuery, HostView};
 use proctor_model::{AgentId, FieldError, HostKey, Namespace, PoolId, ProcessKey};
-use proctor_store::{HostLocation, HostRecord, ProcessQuery};
+use proctor_runtime::clock;
+use proctor_store::{Cordon, HostLocation, HostRecord, ProcessQuery};
 
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
@@ -55,10 +56,11 @@ pub(super) async fn show(
     found.map(|record| Json(view(record, &state.control))).ok_or_else(unknown)
 }
 
-fn view(record: HostRecord, control: &Control) -> HostView {
+pub(super) fn view(record: HostRecord, control: &Control) -> HostView {
     let ConnectionInfo { clock_ahead_ms, certificate_expires_at } = control.meeting(&record.agent);
     let is_returning = control.is_returning(&record.agent);
     let HostKey { cloud, supplier, ip } = record.site.key;
+    let cordon = record.site.cordon_at(clock::unix_millis()).map(cordon_view);
     HostView {
         host: record.site.key.to_string(),
         cloud,
@@ -74,8 +76,16 @@ fn view(record: HostRecord, control: &Control) -> HostView {
         certificate_expires_at,
         revoked_at: record.revoked_at.map(|at| at / MILLIS),
         rejoin_until: record.rejoin_until.map(|at| at / MILLIS),
+        cordon,
+        awaits_approval: record.site.awaits_approval,
+        key_fingerprint: record.key_fingerprint,
         facts: record.facts,
     }
+}
+
+pub(super) fn cordon_view(cordon: &Cordon) -> CordonView {
+    let Cordon { reason, by, since, until } = cordon.clone();
+    CordonView { reason, by, since: since / MILLIS, until: until.map(|until| until / MILLIS) }
 }
 
 /// A host as people write it: an IP address, `CLOUD:IP`, or an agent id.

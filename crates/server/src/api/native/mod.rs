@@ -20,6 +20,7 @@ mod history;
 mod host_identity;
 mod hosts;
 mod import;
+mod maintenance;
 mod openapi;
 mod operations;
 mod overview;

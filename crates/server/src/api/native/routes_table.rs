@@ -12,8 +12,8 @@ use utoipa_axum::routes;
 use super::caller::RouteRequirement;
 use super::error::Kind;
 use super::{
-    apps, audit, businesses, events, groups, history, host_identity, hosts, import, openapi, operations, overview,
-    pools, processes, registration,
+    apps, audit, businesses, events, groups, history, host_identity, hosts, import, maintenance, openapi, operations,
+    overview, pools, processes, registration,
 };
 use super::{roles, search, server, session, tasks, tokens, users, webhooks, whoami};
 use crate::api::{ApiState, RouteInfo};
@@ -94,6 +94,9 @@ fn table() -> Vec<Route> {
         write_route(Admin, routes!(host_identity::withdraw_rejoin)),
         write_route(Admin, routes!(host_identity::revoke)),
         write_route(Admin, routes!(host_identity::remove)),
+        write_route(Admin, routes!(maintenance::approve)),
+        write_route(Operate, routes!(maintenance::cordon)),
+        write_route(Operate, routes!(maintenance::uncordon)),
         read_route(Admin, routes!(tokens::list)),
         write_route(Admin, routes!(tokens::create)),
         write_route(Admin, routes!(tokens::revoke)),

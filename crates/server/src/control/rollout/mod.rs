@@ -90,9 +90,11 @@ impl ActiveRollout {
         targets
     }
 
-    fn ended(&mut self, index: u32, is_success: bool) {
-        let settles = self.roll.waits_healthy() && self.places.contains_key(&index);
-        let ended = match (is_success, settles) {
+    /// A host in maintenance is no failure of the rollout, and nothing of it has to become healthy.
+    fn ended(&mut self, index: u32, code: Code) {
+        let is_cordoned = code == Code::Cordoned;
+        let settles = self.roll.waits_healthy() && self.places.contains_key(&index) && !is_cordoned;
+        let ended = match (code.is_success() || is_cordoned, settles) {
             (false, _) => Ended::Failed,
             (true, false) => Ended::Succeeded,
             (true, true) => Ended::Settling(clock::unix_millis()),
@@ -121,7 +123,7 @@ impl Rollouts {
             let Some(rolling) = by_task.get_mut(&operation.task) else { continue };
             // Of two outcomes for one target only the one that was kept counts.
             if recorded.contains(operation) {
-                rolling.ended(operation.index, outcome.code.is_success());
+                rolling.ended(operation.index, outcome.code);
                 self.wake.notify_one();
             }
         }
@@ -159,9 +161,10 @@ impl Control {
         known: &[(u32, Outcome)],
     ) {
         let total = u32::try_from(open.len() + known.len()).expect("targets are bounded by the body");
+        let is_failure = |code: Code| !code.is_success() && code != Code::Cordoned;
         let ended = known
             .iter()
-            .map(|(index, outcome)| (*index, if outcome.code.is_success() { Ended::Succeeded } else { Ended::Failed }));
+            .map(|(index, outcome)| (*index, if is_failure(outcome.code) { Ended::Failed } else { Ended::Succeeded }));
         let roll = RolloutMachine::new(rollout, total, &ended.collect(), Instant::now());
         let rolling = ActiveRollout::new(roll, open, HashMap::new(), ROLLOUT_MAX);
         self.inner.rollouts.by_task.lock().insert(task, rolling);
@@ -250,7 +253,7 @@ impl Control {
         match step {
             Step::Release { below } => {
                 let targets = self.with_rolling(task, |rolling| rolling.release(*below));
-                self.dispatch_now(targets.unwrap_or_default());
+                self.dispatch_admitted(targets.unwrap_or_default()).await?;
             }
             Step::Judge(judged) => {
                 self.with_rolling(task, |rolling| rolling.forget(judged));

@@ -4,9 +4,9 @@ mod header;
 mod page;
 mod read;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
-use proctor_model::{OperationKind, TaskId};
+use proctor_model::{Code, OperationKind, Outcome, TaskId};
 use rusqlite::{Connection, OptionalExtension};
 
 use self::header::StoredItem;
@@ -135,8 +135,11 @@ fn insert_chunks(connection: &Connection, seq: i64, targets: &[Target]) -> Tried
 }
 
 fn register_targets(registrar: &mut Registrar<'_>, task: &NewTask) -> Tried<()> {
+    // On a host in maintenance nothing of the call happens.
+    let is_cordoned = |(index, outcome): &(u32, Outcome)| (outcome.code == Code::Cordoned).then_some(*index);
+    let cordoned: HashSet<u32> = task.outcomes.iter().filter_map(is_cordoned).collect();
     let mut wanted = Vec::new();
-    for target in &task.targets {
+    for (_, target) in (0..).zip(&task.targets).filter(|(index, _)| !cordoned.contains(index)) {
         let TaskItem { register, key, spec, .. } = &task.items[target.item as usize];
         if let (true, Some(agent), Some(_)) = (register, &target.agent, spec) {
             wanted.push(Wanted { agent, key, spec: spec.as_ref() });

@@ -1,0 +1,76 @@
+//! Hosts in maintenance, and the approval of new ones.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use proctor_api::{CordonRequest, CordonView, HostView, Removed};
+use proctor_runtime::clock;
+
+use super::body::Body;
+use super::caller::Authenticated;
+use super::host_identity;
+use super::hosts::{self, parse_host, unknown_host};
+use super::{ApiState, Result};
+use crate::api::native::error::{Kind, NativeError};
+use crate::control::{self, HostRef};
+
+/// Cordons a host for maintenance, or replaces its cordon: it takes no start, restart or manage from the fleet, goes on
+/// supervising, and its events reach no webhook. Ends at `until`, after `ttl_secs`, or when it is removed.
+#[utoipa::path(put, path = "/hosts/{host}/cordon", operation_id = "cordon_host", params(("host" = String, Path)),
+               request_body = CordonRequest, tag = "hosts", responses((status = 200, body = CordonView)))]
+pub(super) async fn cordon(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(host): Path<String>,
+    Body(body): Body<CordonRequest>,
+) -> Result<Json<CordonView>> {
+    let host = parse_host(&host).map_err(|error| error.inside("host"))?;
+    let reason = control::cordon_reason(&body.reason)?;
+    let until = control::cordon_until(body.until, body.ttl_secs, clock::unix_millis())?;
+    let set = state.control.cordon(&caller.who, &host, reason, until).await?;
+    let (_, cordon) = set.ok_or_else(|| unknown_host(&host))?;
+    Ok(Json(hosts::cordon_view(&cordon)))
+}
+
+/// Ends the cordon of a host.
+#[utoipa::path(delete, path = "/hosts/{host}/cordon", operation_id = "uncordon_host", params(("host" = String, Path)),
+               tag = "hosts", responses((status = 200, body = Removed)))]
+pub(super) async fn uncordon(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(host): Path<String>,
+) -> Result<Json<Removed>> {
+    let host = parse_host(&host).map_err(|error| error.inside("host"))?;
+    match state.control.uncordon(&caller.who, &host).await? {
+        None => Err(unknown_host(&host)),
+        Some(false) => Err(NativeError::new(Kind::NotFound, format!("host {host} is not cordoned"))),
+        Some(true) => Ok(Json(Removed { removed: format!("cordon of host {host}") })),
+    }
+}
+
+/// Lets a new host in that enrolled while every new host needs approval. One that is in already stays as it is.
+#[utoipa::path(post, path = "/hosts/{host}/approve", operation_id = "approve_host", params(("host" = String, Path)),
+               tag = "hosts", responses((status = 200, body = HostView)))]
+pub(super) async fn approve(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(host): Path<String>,
+) -> Result<Json<HostView>> {
+    let key = host_identity::key(&state.control, &host).await?;
+    let found = state.control.resolve(&[HostRef::Key(key)]).await?.pop().flatten();
+    let Some(record) = found else { return Err(host_identity::unknown(&key)) };
+    let target = format!("host {key} agent {} key {}", record.agent, record.key_fingerprint);
+    let work = async move |store: std::sync::Arc<dyn proctor_store::Store>| store.approve_host(&key).await.map(Ok);
+    caller.administer_telling(&state, "approve_host", [target], work, told_approved).await?;
+    let found = state.control.resolve(&[HostRef::Key(key)]).await?.pop().flatten();
+    let record = found.ok_or_else(|| host_identity::unknown(&key))?;
+    Ok(Json(hosts::view(record, &state.control)))
+}
+
+fn told_approved(was_waiting: &Option<bool>) -> String {
+    match was_waiting {
+        Some(true) => "approved",
+        Some(false) => "was approved already",
+        None => "not known",
+    }
+    .to_owned()
+}

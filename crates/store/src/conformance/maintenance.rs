@@ -1,0 +1,132 @@
+//! Cordons, and the approval of new hosts.
+
+use std::sync::Arc;
+
+use proctor_model::{Code, HostFacts, Outcome};
+
+use super::events::{exits, sequences};
+use super::tasks::{id, operation, task};
+use super::{agent, ended, enrol, enrolment, host, opening, token};
+use crate::{
+    Cordon, Enrolment, EventQuery, FinishedTarget, HostQuery, HostRecord, JoinToken, NewTask, ProcessQuery, Rollout,
+    RolloutState, SessionOpening, SessionRefusal, Store,
+};
+
+fn cordon(reason: &str, until: Option<i64>) -> Cordon {
+    Cordon { reason: reason.to_owned(), by: "user ada".to_owned(), since: 5, until }
+}
+
+async fn only_host(store: &dyn Store) -> HostRecord {
+    store.hosts(&HostQuery::default()).await.unwrap().remove(0)
+}
+
+pub async fn a_cordon_is_read_back_with_the_host_and_replaced(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    let (first, second) = (cordon("disk", None), cordon("memory \u{5185}", Some(9)));
+
+    let before_first = store.set_cordon(&host(0), Some(first.clone())).await.unwrap();
+    let before_second = store.set_cordon(&host(0), Some(second.clone())).await.unwrap();
+
+    assert_eq!((before_first, before_second), (Some(None), Some(Some(first))));
+    let record = only_host(&*store).await;
+    assert_eq!(record.cordon.as_deref(), Some(&second));
+    assert_eq!((record.cordon_at(8), record.cordon_at(9)), (Some(&second), None));
+    assert_eq!(store.sites_by_agent(&[agent(0)]).await.unwrap()[0].as_ref(), Some(&record.site));
+    assert_eq!(store.fleet(None).await.unwrap().hosts[0].site, record.site);
+    assert_eq!(store.set_cordon(&host(0), None).await.unwrap(), Some(Some(second)));
+    assert_eq!(only_host(&*store).await.cordon, None);
+    assert_eq!(store.set_cordon(&host(9), None).await.unwrap(), None);
+}
+
+pub async fn events_of_a_cordoned_host_are_muted_until_its_end(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    let epoch = store.open_session(&opening(0), 0).await.unwrap().unwrap();
+    store.set_cordon(&host(0), Some(cordon("disk", Some(50)))).await.unwrap();
+
+    store.append_events(&agent(0), epoch, &exits([1]), 40).await.unwrap();
+    store.end_sessions(&[ended(0, epoch), ended(1, 0)], 49).await.unwrap();
+    let epoch = store.open_session(&opening(0), 49).await.unwrap().unwrap();
+    store.append_events(&agent(0), epoch, &exits([2]), 50).await.unwrap();
+
+    let query = |is_alarm| EventQuery { after: Some(0), is_alarm, limit: 9, ..EventQuery::default() };
+    let all = store.events(&query(false)).await.unwrap();
+    assert_eq!(all.events.iter().map(|event| event.muted).collect::<Vec<_>>(), [true, true, false, false]);
+    let alarms = store.events(&query(true)).await.unwrap();
+    assert_eq!(sequences(&alarms.events), [0, 2]);
+    assert_eq!(alarms.next, all.next, "what is muted is not looked at again");
+}
+
+pub async fn a_new_host_that_needs_approval_opens_no_session_before_it(store: Arc<dyn Store>) {
+    enrol(&*store, 0).await;
+    let facts = HostFacts { hostname: "web".to_owned(), ..HostFacts::default() };
+    let opening = SessionOpening { facts: facts.clone(), ..opening(0) };
+    store.enrol(Enrolment { needs_approval: true, ..enrolment("fixture", 0) }, 1).await.unwrap().unwrap();
+
+    let early = store.open_session(&opening, 2).await.unwrap();
+
+    assert_eq!(early, Err(SessionRefusal::AwaitsApproval { host: host(0) }));
+    let waiting = only_host(&*store).await;
+    assert!(waiting.awaits_approval && !waiting.online && waiting.facts == facts, "{waiting:?}");
+    assert_eq!((waiting.epoch, waiting.key_fingerprint.as_str()), (0, "key-0"));
+    store.enrol(Enrolment { needs_approval: false, ..enrolment("fixture", 0) }, 3).await.unwrap().unwrap();
+    assert!(only_host(&*store).await.awaits_approval, "a repetition approves nothing");
+    assert_eq!(store.approve_host(&host(0)).await.unwrap(), Some(true));
+    assert_eq!(store.approve_host(&host(0)).await.unwrap(), Some(false));
+    assert_eq!(store.approve_host(&host(9)).await.unwrap(), None);
+    store.open_session(&opening, 4).await.unwrap().unwrap();
+    assert!(!only_host(&*store).await.awaits_approval);
+}
+
+pub async fn a_known_host_needs_no_approval_and_keeps_its_cordon(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    store.set_cordon(&host(0), Some(cordon("disk", None))).await.unwrap();
+    store.put_token(JoinToken { host: Some(host(0)), ..token("for 0", 9) }).await.unwrap();
+
+    let replaced = Enrolment { needs_approval: true, host: host(0), ..enrolment("for 0", 1) };
+    store.enrol(replaced, 5).await.unwrap().unwrap();
+
+    let record = only_host(&*store).await;
+    assert!(!record.awaits_approval && record.cordon.is_some(), "{record:?}");
+    store.remove_host(&host(0)).await.unwrap().unwrap();
+    store.enrol(Enrolment { needs_approval: true, host: host(0), ..enrolment("for 0", 2) }, 6).await.unwrap().unwrap();
+    let record = only_host(&*store).await;
+    assert!(record.awaits_approval && record.cordon.is_none(), "a removed host is new again: {record:?}");
+}
+
+fn cordoned() -> Outcome {
+    Outcome::new(Code::Cordoned, "disk", false)
+}
+
+pub async fn a_cordoned_target_registers_nothing(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    let mut new = task(1, 5, 2);
+    new.items[0].register = true;
+    new.outcomes = vec![(0, cordoned())];
+
+    store.create_task(new).await.unwrap();
+
+    let (_, processes) = store.processes(&ProcessQuery::default()).await.unwrap();
+    assert_eq!(processes.into_iter().map(|process| process.agent).collect::<Vec<_>>(), [agent(1)]);
+}
+
+pub async fn a_cordoned_target_is_no_failure_of_an_open_rollout(store: Arc<dyn Store>) {
+    let rollout = Rollout {
+        max_parallel: 1,
+        max_failures: 0,
+        canary: 0,
+        wait_healthy: true,
+        released: 1,
+        released_at: 4,
+        state: RolloutState::Running,
+        reason: None,
+        makers: Vec::new(),
+    };
+    store.create_task(NewTask { rollout: Some(rollout), ..task(1, 5, 2) }).await.unwrap();
+
+    store.record_outcomes(&[(operation(1, 0), cordoned())], 6).await.unwrap();
+
+    let open = store.open_rollouts().await.unwrap().remove(0);
+    assert_eq!(open.task, id(1));
+    let expected = FinishedTarget { is_success: true, recorded_at: 6, healthy: Some(true) };
+    assert_eq!(open.ended.into_iter().collect::<Vec<_>>(), [(0, expected)]);
+}
