@@ -16,6 +16,8 @@ mod faults;
 mod harness;
 mod identity;
 mod job;
+mod local;
+mod maintenance;
 mod native;
 mod operations;
 mod owner;

@@ -9,11 +9,13 @@
 //! Start at `driver` (the loop), `ledger` (what is durable) and `link` (the session).
 
 mod connect_error;
+pub mod doctor;
 mod driver;
 mod enrol;
 mod identity;
 mod ledger;
 mod link;
+pub mod local;
 mod policy;
 mod regular_file;
 mod single_instance;
@@ -27,7 +29,7 @@ use std::time::Duration;
 
 use proctor_host::{Host, TrackingPreference};
 use proctor_model::AgentId;
-use proctor_runtime::{Tasks, private};
+use proctor_runtime::{Tasks, private, systemd};
 use tokio::sync::oneshot;
 
 pub use connect_error::parse_link;
@@ -134,6 +136,9 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
     // It writes the ledger on its own thread.
     tasks.spawn_on_thread("driver", driven).map_err(|source| AgentError::Thread { source })?;
 
+    let about = Arc::new(local::About::new(options.server.clone(), host.tracking().detail.clone(), policy.clone()));
+    local::serve(&options.state_dir, inbox.clone(), about.clone(), &tasks);
+    systemd::notify("READY=1\nSTATUS=supervising");
     let shutdown = tasks.shutdown();
     let connected = async {
         let identity = enrol::identity(&options, &host).await?;
@@ -142,7 +147,8 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
             None => single_instance::claim(&identity.agent).await?,
         };
         tracing::info!(agent = %identity.agent, host = %identity.host, "this agent is enrolled");
-        link::Link::new(&options, Arc::new(identity), host, policy, inbox.clone(), seen).run().await
+        about.enrolled(&identity);
+        link::Link::new(&options, Arc::new(identity), host, policy, inbox.clone(), about, seen).run().await
     };
     let watched = watch_driver(inbox.clone(), turns, is_gone);
     let connected = async {
@@ -168,6 +174,9 @@ async fn watch_driver(inbox: driver::Inbox, turns: Arc<AtomicU64>, mut is_gone: 
         }
         let now = turns.load(Ordering::Relaxed);
         seen = if now == seen.0 { (now, seen.1 + 1) } else { (now, 0) };
+        if seen.1 == 0 {
+            systemd::notify("WATCHDOG=1");
+        }
         if seen.1 >= STALL_PROBES {
             return AgentError::DriverStalled;
         }

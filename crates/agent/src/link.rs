@@ -20,6 +20,7 @@ use uuid::Uuid;
 use crate::connect_error;
 use crate::driver::{Inbox, Input};
 use crate::identity::Identity;
+use crate::local::About;
 use crate::policy::PolicyFile;
 use crate::{AgentError, Options};
 
@@ -42,6 +43,7 @@ pub(crate) struct Link {
     host: Host,
     policy: Arc<PolicyFile>,
     inbox: Inbox,
+    about: Arc<About>,
     seen_generation: Arc<AtomicU64>,
     /// Of this run of the agent, so that the server tells it from a copy.
     nonce: Uuid,
@@ -98,6 +100,7 @@ impl Link {
         host: Host,
         policy: Arc<PolicyFile>,
         inbox: Inbox,
+        about: Arc<About>,
         seen_generation: Arc<AtomicU64>,
     ) -> Self {
         Self {
@@ -106,6 +109,7 @@ impl Link {
             host,
             policy,
             inbox,
+            about,
             seen_generation,
             nonce: Uuid::new_v4(),
             last_epoch: AtomicU64::new(0),
@@ -124,6 +128,7 @@ impl Link {
                     if self.host.now().saturating_sub(since) > STEADY {
                         backoff.reset();
                     }
+                    self.about.disconnected();
                     let _ = self.inbox.send(Input::Disconnected).await;
                     ended
                 }
@@ -179,10 +184,11 @@ impl Link {
         };
         frames.send(hello).await?;
         let answer = frames.next().await.ok_or(NoSession::Closed)??;
-        let FromServer::Welcome { epoch, beat_interval: beat, .. } = answer else {
+        let FromServer::Welcome { epoch, beat_interval: beat, server_time_ms } = answer else {
             return Err(NoSession::answered(answer).into());
         };
         tracing::info!(server = %self.server, epoch, "connected");
+        self.about.connected(clock::unix_millis() - server_time_ms);
         frames.send(self.settle(epoch)).await?;
         let (sender, receiver) = ends(frames, counters);
         Ok(Opened { sender, receiver, beat })

@@ -127,6 +127,12 @@ impl EventSpool {
         self.waiting.range(first..).take(max).take_while(fits).cloned().collect()
     }
 
+    /// The last events that the server has not seen, oldest first, and how many there are of them in all.
+    pub(crate) fn newest(&self, max: usize) -> (Vec<Event>, usize) {
+        let skipped = self.waiting.len().saturating_sub(max);
+        (self.waiting.range(skipped..).cloned().collect(), self.waiting.len())
+    }
+
     /// Holds no more memory than it needs.
     pub(crate) fn shrink(&mut self) {
         self.waiting.shrink_to_fit();

@@ -6,7 +6,6 @@ use std::time::Duration;
 use proctor_host::{Command, CommandHold, Exited, LeftoversResult};
 use proctor_model::{CommandExit, CommandResult, Exit, Incarnation, Leftovers, Probe, ProcessKey, Spec};
 use proctor_supervise::{Action, CommandKind, Elder, Event, Notice, Process, Ticket, Time};
-use proctor_wire::FromAgent;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -104,8 +103,7 @@ impl Driver {
                 if operation.part > 0 {
                     return self.collect_instance_outcome(operation, *outcome);
                 }
-                self.outcomes.insert(operation, (*outcome).clone());
-                self.send(FromAgent::Outcome { operation, outcome: *outcome });
+                self.answer(operation, *outcome);
             }
             Action::Notify(notice) => {
                 if let Notice::Exited { .. } = &notice {

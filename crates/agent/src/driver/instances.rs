@@ -23,6 +23,13 @@ pub(super) struct InstanceOutcomes {
     parts: BTreeMap<u32, Option<Outcome>>,
 }
 
+impl InstanceOutcomes {
+    /// All of these are under way.
+    pub(super) fn open(numbers: impl Iterator<Item = u32>) -> Self {
+        Self { parts: numbers.map(|number| (number, None)).collect() }
+    }
+}
+
 impl Driver {
     pub(super) async fn operate_instances(&mut self, key: &ProcessKey, request: Request) {
         let Request { operation, kind, spec: Some(spec), expires } = request else { return };

@@ -12,6 +12,7 @@ mod execute;
 mod inspect;
 mod instances;
 mod limits;
+mod local;
 mod notices;
 mod pid_files;
 mod processes;
@@ -40,6 +41,7 @@ use config_files::{Checked, ConfigMonitor};
 use execute::CommandHandle;
 use instances::InstanceOutcomes;
 use limits::{LimitMonitor, Verdict, cgroup_name};
+use local::LocalOperation;
 use pid_files::PidFileClaims;
 use processes::Processes;
 use reports::Reports;
@@ -47,6 +49,7 @@ use schedules::{Clocks, Plan, Schedules};
 use slots::CommandSlots;
 
 use crate::ledger::{Ledger, LedgerBatch, LedgerState};
+use crate::local::LocalCall;
 use crate::policy::PolicyFile;
 use crate::spool::EventSpool;
 
@@ -96,6 +99,8 @@ pub(crate) enum Input {
     LeafReleased(ProcessKey),
     /// Nothing of this forgotten process is there any more.
     EstateSettled(ProcessKey, Elder),
+    /// From the control socket.
+    Local(LocalCall),
 }
 
 pub(crate) type Inbox = mpsc::Sender<Input>;
@@ -134,6 +139,8 @@ pub(crate) struct Driver {
     instance_outcomes: HashMap<OperationId, InstanceOutcomes>,
     /// Those of them that the link had no room for.
     waiting: BTreeSet<OperationId>,
+    /// Operations that somebody on this host waits for.
+    local_operations: HashMap<OperationId, LocalOperation>,
     /// Status queries under way.
     status_queries: HashSet<OperationId>,
     versions: HashMap<ProcessKey, (Incarnation, String)>,
@@ -189,6 +196,7 @@ impl Driver {
             outcomes: memory.outcomes.into_iter().filter(|(operation, _)| operation.part == 0).collect(),
             instance_outcomes: HashMap::new(),
             waiting: BTreeSet::new(),
+            local_operations: HashMap::new(),
             status_queries: HashSet::new(),
             versions: HashMap::new(),
             reports: Reports::default(),
@@ -303,8 +311,7 @@ impl Driver {
                 if !self.status_queries.remove(&operation) {
                     return; // cancelled meanwhile
                 }
-                self.outcomes.insert(operation, (*outcome).clone());
-                self.send(FromAgent::Outcome { operation, outcome: *outcome });
+                self.answer(operation, *outcome);
             }
             Input::LeafReleased(key) => drop(self.cgroups.remove(&key)),
             Input::EstateSettled(key, elder) => self.estate_settled(key, &elder),
@@ -319,6 +326,7 @@ impl Driver {
             Input::Admitted { key, operation, verdict } => self.admitted(key, operation, verdict).await,
             Input::Measured(measured) => self.report_all(&measured),
             Input::ConfigsChecked(checked) => self.configs_checked(*checked),
+            Input::Local(call) => self.local(call).await,
         }
     }
 

@@ -74,8 +74,7 @@ impl Driver {
     pub(super) fn finish(&mut self, operation: OperationId, outcome: Outcome) {
         let outcome = outcome.fitted();
         self.batch.outcomes.push((operation, outcome.clone()));
-        self.outcomes.insert(operation, outcome.clone());
-        self.send(FromAgent::Outcome { operation, outcome });
+        self.answer(operation, outcome);
     }
 
     /// Without a session nothing is lost: outcomes are sent again when the next one opens. With a

@@ -1,12 +1,14 @@
 //! The program for every host.
 
+mod ctl;
+
 use std::io::IsTerminal;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use proctor_agent::{Options, Tracking};
 use proctor_model::AgentId;
 use proctor_runtime::{LogSink, Tasks};
@@ -19,16 +21,27 @@ const FLUSH_MAX: Duration = Duration::from_secs(1);
 
 /// Supervises the processes of this host for a Proctor server.
 #[derive(Debug, Parser)]
-#[command(name = "proctor-agent", version)]
+#[command(name = "proctor-agent", version, subcommand_negates_reqs = true)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The server's link
-    #[arg(long, value_name = "HOST:PORT", env = "PROCTOR_SERVER", value_parser = proctor_agent::parse_link)]
-    server: String,
-    /// A join token of the server; needed only for the first start
+    #[arg(long, value_name = "HOST:PORT", env = "PROCTOR_SERVER", value_parser = proctor_agent::parse_link, required = true)]
+    server: Option<String>,
+    /// A join token of the server; needed only for the first start, and visible in `ps`: prefer --token-file
     #[arg(long, env = "PROCTOR_TOKEN", hide_env_values = true)]
     token: Option<String>,
+    /// A file with the join token, for its owner alone
+    #[arg(long, value_name = "FILE", env = "PROCTOR_TOKEN_FILE", conflicts_with = "token")]
+    token_file: Option<PathBuf>,
     /// Where the agent keeps its identity and its ledger
-    #[arg(long, value_name = "DIR", env = "PROCTOR_STATE_DIR", default_value = "/var/lib/proctor-agent")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "PROCTOR_STATE_DIR",
+        default_value = "/var/lib/proctor-agent"
+    )]
     state_dir: PathBuf,
     /// The address by which callers name this host [default: the one that reaches the server]
     #[arg(long, env = "PROCTOR_IP")]
@@ -53,6 +66,15 @@ struct Arguments {
     log: Targets,
 }
 
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Control the agent that runs on this host, with or without its server
+    #[command(subcommand)]
+    Ctl(ctl::Ctl),
+    /// Examine the agent of this host: state directory, ledger, disk, certificate, clock, link
+    Doctor(ctl::DoctorArguments),
+}
+
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum TrackingArgument {
     /// By cgroups where they can be used, by descent otherwise
@@ -68,7 +90,14 @@ fn filter(text: &str) -> Result<Targets, tracing_subscriber::filter::ParseError>
 
 fn main() -> ExitCode {
     proctor_host::memory::use_one_heap();
-    let arguments = Arguments::parse();
+    let mut arguments = Arguments::parse();
+    match arguments.command.take() {
+        Some(Command::Ctl(command)) => return ctl::run(&arguments.state_dir, command),
+        Some(Command::Doctor(options)) => {
+            return ctl::doctor(&arguments.state_dir, arguments.server.as_deref(), &options);
+        }
+        None => {}
+    }
     let Ok(log) = LogSink::stderr() else { return ExitCode::FAILURE };
     log.take_panics();
     let (has_colours, sink) = (std::io::stderr().is_terminal(), log.clone());
@@ -97,8 +126,12 @@ fn ended(log: &LogSink, result: Result<(), String>) -> ExitCode {
 async fn serve(arguments: Arguments) -> Result<(), String> {
     let tasks = Tasks::default();
     let options = Options {
-        server: arguments.server,
-        token: arguments.token,
+        server: arguments.server.ok_or("--server is missing")?,
+        token: match arguments.token_file {
+            Some(path) if !proctor_agent::is_enrolled(&arguments.state_dir) => Some(read_token(&path)?),
+            Some(_) => None,
+            None => arguments.token,
+        },
         state_dir: arguments.state_dir,
         ip: arguments.ip,
         cloud: arguments.cloud_id,
@@ -115,6 +148,14 @@ async fn serve(arguments: Arguments) -> Result<(), String> {
         failed = tasks.failed() => Err(failed.to_string()),
         () = proctor_runtime::stop_requested() => Ok(()),
     };
+    proctor_runtime::systemd::notify("STOPPING=1");
     tasks.end(Duration::from_secs(5)).await;
     result
+}
+
+/// Not needed, and so not asked for, once the host has enrolled.
+fn read_token(path: &Path) -> Result<String, String> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| format!("cannot read the join token from {}: {error}", path.display()))?;
+    Ok(text.trim().to_owned())
 }
