@@ -16,7 +16,7 @@ mod mounts;
 
 /// The pid in a pid file of any owner, or why there is none.
 pub fn pid_file(path: &Path) -> Result<i32, String> {
-    pidfile::read(path, |_| true).map_err(|refusal| match refusal {
+    pidfile::read(path, |_| true).map(|entry| entry.pid).map_err(|refusal| match refusal {
         Refusal::Absent(reason) | Refusal::Dead { pid: _, reason } | Refusal::Unclear(reason) => reason,
     })
 }

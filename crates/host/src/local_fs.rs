@@ -15,6 +15,20 @@ pub(crate) const WANTED: StatxFlags = StatxFlags::from_bits_retain(MOUNT_ID_UNIQ
 /// STATX_MNT_ID_UNIQUE of the kernel.
 const MOUNT_ID_UNIQUE: u32 = 0x4000;
 const DISKS: [u64; 4] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010];
+/// NFS, SMB (three), FUSE, 9p, Ceph, Lustre, GFS2, OCFS2 and AFS.
+const REMOTE: [u64; 11] = [
+    0x6969,
+    0x517B,
+    0xFF53_4D42,
+    0xFE53_4D42,
+    0x6573_5546,
+    0x0102_1997,
+    0x00C3_6400,
+    0x0BD0_0BD0,
+    0x0116_1970,
+    0x7461_636F,
+    0x5346_414F,
+];
 const MEMORY: u64 = 0x0102_1994;
 /// More mounts than these are not worth knowing.
 const KNOWN_MAX: usize = 64;
@@ -55,6 +69,13 @@ pub(crate) fn learn(file: impl AsFd) {
     if known.len() < KNOWN_MAX {
         known.push((mount, kind));
     }
+}
+
+/// Whether the times of an open file may be those of another host's clock. May hang.
+pub(crate) fn is_remote(file: impl AsFd) -> bool {
+    // Some magic numbers look negative: the kernel's type is signed.
+    let magic = |kind: i64| u64::try_from(kind & 0xFFFF_FFFF).ok();
+    fstatfs(&file).ok().and_then(|system| magic(system.f_type)).is_none_or(|magic| REMOTE.contains(&magic))
 }
 
 fn mount(stat: &Statx) -> Option<Mount> {

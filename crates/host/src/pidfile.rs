@@ -44,9 +44,17 @@ impl From<String> for Refusal {
     }
 }
 
+/// What a pid file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PidEntry {
+    pub(crate) pid: i32,
+    /// When it was written, in Unix milliseconds. None: by the clock of another host.
+    pub(crate) written_millis: Option<i64>,
+}
+
 /// The pid in a pid file, or the reason for people why there is none. `may_own` says whether a
 /// user may own such a file.
-pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> bool) -> Result<i32, Refusal> {
+pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> bool) -> Result<PidEntry, Refusal> {
     let shown = path.display();
     let file = OpenOptions::new()
         .read(true)
@@ -68,9 +76,12 @@ pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> bool) -> Result<i32
     if !may_own(metadata.uid()) {
         return Err(format!("pid file {shown} belongs to {}", crate::user::name(metadata.uid())).into());
     }
+    let written = metadata.mtime().saturating_mul(1000).saturating_add(metadata.mtime_nsec() / 1_000_000);
+    let written_millis = (!local_fs::is_remote(&file)).then_some(written);
     let mut text = Vec::with_capacity(BYTES_MAX);
     file.take(BYTES_MAX as u64).read_to_end(&mut text).map_err(unreadable)?;
-    parse(&text).map_err(|problem| Refusal::Absent(format!("pid file {shown} {problem}")))
+    let pid = parse(&text).map_err(|problem| Refusal::Absent(format!("pid file {shown} {problem}")))?;
+    Ok(PidEntry { pid, written_millis })
 }
 
 /// The pid in a pid file that lies in the kernel's memory, on a file system of this host: nothing here waits
@@ -184,7 +195,7 @@ mod tests {
         std::os::unix::fs::symlink(&plain, &link).unwrap();
 
         assert_eq!(read_cached(&plain), None, "nobody has asked its file system");
-        assert_eq!(read(&plain, |_| true).unwrap(), 4242);
+        assert_eq!(read(&plain, |_| true).unwrap().pid, 4242);
         // Not every file system is one of this host.
         assert!(matches!(read_cached(&plain), Some(4242) | None));
         for other in [&link, &odd, &dir.path().to_owned(), &dir.path().join("none")] {

@@ -2,7 +2,9 @@
 //!
 //! Promised: a process counts only if it is alive, is what its spec says (by name and owner), and
 //! the pid file is to be trusted and readable for the spec's user; a life that is known already needs no second look at its name,
-//! which a replaced binary or a new title changes. Absent: translation of pids of other pid
+//! which a replaced binary or a new title changes. What cannot be found out is unclear, neither running nor
+//! absent; so is a process that began after its pid file was written: the file is stale and its pid was given out
+//! again, or the clock was set meanwhile. Absent: translation of pids of other pid
 //! namespaces; such a pid means some other process here and fails the comparison of names.
 
 use std::path::{Path, PathBuf};
@@ -10,14 +12,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{BootId, Identity, Incarnation, Probe};
+use proctor_runtime::clock;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::blocking::{Blocking, TimedOut};
 use crate::pidfd::{Process, Refused};
-use crate::pidfile::Refusal;
+use crate::pidfile::{PidEntry, Refusal};
+use crate::usage::Units;
 use crate::user::{Account, AccountCache};
 use crate::{pidfile, procfs, rights, user};
 
 const LIMIT: Duration = Duration::from_secs(5);
+/// Some file systems keep times in steps of two seconds, and the clock is set by less now and then.
+const GRANULARITY: Duration = Duration::from_secs(3);
 const SCRIPT_ARGUMENTS_MAX: usize = 8;
 const INTERPRETERS: [&str; 10] = ["sh", "bash", "dash", "ash", "busybox", "perl", "ruby", "node", "java", "php"];
 /// Interpreters that carry a version in their name.
@@ -40,7 +47,7 @@ pub(crate) async fn look(
     // would start a second copy.
     match known {
         Some(life) if is_alive(life, boot) => Probe::Running(life.clone()),
-        Some(_) | None => Probe::Absent(unclear),
+        Some(_) | None => Probe::Unclear(unclear),
     }
 }
 
@@ -59,7 +66,10 @@ async fn find_on_thread(
             let (accounts, name) = (accounts.clone(), user.to_owned());
             let found = blocking.run(&format!("user {user}"), LIMIT, move || accounts.find(&name)).await;
             let found = found.unwrap_or_else(|TimedOut| Err(format!("user '{user}' cannot be looked up in time")));
-            found.map_err(Refusal::Unclear)?
+            // Who does not exist runs nothing.
+            let refusal =
+                |reason| if reason == user::absent(user) { Refusal::Absent(reason) } else { Refusal::Unclear(reason) };
+            found.map_err(refusal)?
         }
     };
     let work = {
@@ -109,12 +119,12 @@ pub(crate) fn is_alive(life: &Incarnation, boot: &BootId) -> bool {
 
 /// The pid file, and the pid in it as far as the user of the process may read it: whoever named the file runs
 /// commands as that user, and learns no more than that.
-fn read_pid(account: &Account, identity: &Identity) -> Result<(PathBuf, i32), Refusal> {
+fn read_pid(account: &Account, identity: &Identity) -> Result<(PathBuf, PidEntry), Refusal> {
     let us = rustix::process::geteuid().as_raw();
     let read = || {
         let path = pidfile::resolve(identity.pid_path.as_str(), identity.proc_name.as_str());
-        let pid = pidfile::read(&path, |owner| owner == 0 || owner == us || owner == account.uid)?;
-        Ok((path, pid))
+        let entry = pidfile::read(&path, |owner| owner == 0 || owner == us || owner == account.uid)?;
+        Ok((path, entry))
     };
     let user = &account.name;
     rights::as_account(account, read)
@@ -128,7 +138,7 @@ fn find(
     known: Option<&Incarnation>,
 ) -> Result<Incarnation, Refusal> {
     let (name, user) = (identity.proc_name.as_str(), identity.user.as_str());
-    let (path, pid) = read_pid(account, identity)?;
+    let (path, PidEntry { pid, written_millis }) = read_pid(account, identity)?;
     let path = path.display();
 
     let process = Process::open(pid).map_err(|refused| match refused {
@@ -159,9 +169,27 @@ fn find(
         let owner = owner.map_or_else(|| "nobody we know".to_owned(), user::name);
         return Err(format!("pid {pid} of {path} runs as {owner}, not as {user}").into());
     }
+    if written_millis.is_some_and(|written| began_after(&life, written)) {
+        let reason = format!(
+            "process {pid} began after pid file {path} was written: the file is stale and the pid another's, or the clock \
+             was set; remove the file if it is stale, or write it again"
+        );
+        return Err(Refusal::Unclear(reason));
+    }
     // What was read of /proc since belongs to this life only if it has not ended meanwhile.
     let reason = format!("pid {pid} of {path} has just ended");
     if process.is_alive() { Ok(life) } else { Err(Refusal::Dead { pid, reason }) }
+}
+
+/// Whether a life began clearly later than a file was written, by the wall clock as it is set now. Whoever writes
+/// the pid of a process does so after its begin.
+fn began_after(life: &Incarnation, written_millis: i64) -> bool {
+    let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    let now = clock_gettime(ClockId::Boottime);
+    let now = Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0));
+    let booted = clock::unix_millis().saturating_sub(millis(now));
+    let began = booted.saturating_add(millis(Units::read().since_boot(life.start_ticks)));
+    began.saturating_sub(written_millis) > millis(GRANULARITY)
 }
 
 /// Whether a process is what a spec calls `wanted`: by its executable, by how it was called, or by

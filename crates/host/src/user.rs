@@ -102,6 +102,6 @@ fn find(name: &str) -> Result<User, String> {
     }
 }
 
-fn absent(name: &str) -> String {
+pub(crate) fn absent(name: &str) -> String {
     format!("user '{name}' does not exist on this host")
 }

@@ -15,6 +15,8 @@ pub enum Probe {
     },
     /// Not there, with the reason for people: `no pid file /run/x.pid`.
     Absent(String),
+    /// It cannot be told whether it is there, with the reason for people: `pid file /run/x.pid cannot be read`.
+    Unclear(String),
 }
 
 /// How a process ended, where the kernel tells.

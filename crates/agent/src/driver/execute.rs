@@ -339,7 +339,9 @@ pub(super) async fn probe_or_known(
     known: Option<Incarnation>,
 ) -> Probe {
     match (host.look(identity, known.as_ref()).await, known) {
-        (Probe::Absent(_) | Probe::Dead { .. }, Some(known)) if host.is_alive(&known) => Probe::Running(known),
+        (Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear(_), Some(known)) if host.is_alive(&known) => {
+            Probe::Running(known)
+        }
         (look, _) => look,
     }
 }

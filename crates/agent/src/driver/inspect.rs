@@ -133,10 +133,12 @@ impl StatusProbe {
                     (Some(_) | None, None) => String::new(),
                 };
             }
-            Probe::Absent(_) | Probe::Dead { .. } if run.as_ref().is_some_and(|run| host.is_alive(run)) => {
+            Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear(_)
+                if run.as_ref().is_some_and(|run| host.is_alive(run)) =>
+            {
                 snapshot.usage = run.and_then(|run| host.usage(&run, &cgroup_name(&key))).unwrap_or_default();
             }
-            Probe::Absent(reason) | Probe::Dead { reason, .. } => {
+            Probe::Absent(reason) | Probe::Dead { reason, .. } | Probe::Unclear(reason) => {
                 snapshot.pid = None;
                 snapshot.usage = Usage::default();
                 snapshot.reason = reason.clone();

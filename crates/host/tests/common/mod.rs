@@ -69,7 +69,9 @@ impl World {
         loop {
             match self.look(proc_name, pid_path).await {
                 Probe::Running(life) => return life,
-                other @ (Probe::Absent(_) | Probe::Dead { .. }) => assert!(start.elapsed() < PATIENCE, "{other:?}"),
+                other @ (Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear(_)) => {
+                    assert!(start.elapsed() < PATIENCE, "{other:?}")
+                }
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -78,7 +80,7 @@ impl World {
     pub async fn absent(&self, proc_name: &str, pid_path: &Path) -> String {
         match self.look(proc_name, pid_path).await {
             Probe::Running(life) => panic!("{life:?} runs"),
-            Probe::Absent(reason) | Probe::Dead { reason, .. } => reason,
+            Probe::Absent(reason) | Probe::Dead { reason, .. } | Probe::Unclear(reason) => reason,
         }
     }
 }

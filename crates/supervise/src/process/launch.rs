@@ -89,7 +89,7 @@ impl Process {
                 since = since.filter(|_| self.record.life.as_ref() == Some(&life)).or(Some(now));
                 self.adopt(now, life);
             }
-            Probe::Running(_) | Probe::Absent(_) | Probe::Dead { .. } => since = None,
+            Probe::Running(_) | Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear(_) => since = None,
         }
         let spec = self.policy_of_current();
         let watched = seek_window(spec).max(spec.policy.last_start_check().duration());
@@ -155,10 +155,11 @@ impl Process {
         pause: Duration,
         mood: ProbePlan,
     ) {
+        self.unclear = matches!(look, Probe::Unclear(_));
         match look {
             Probe::Running(life) if Some(&life) != old.as_ref() => return self.on_pid_found(now, life, until, mood),
             Probe::Running(life) => self.reason = format!("process {} of before still runs", life.pid),
-            Probe::Absent(reason) => {
+            Probe::Absent(reason) | Probe::Unclear(reason) => {
                 self.on_exit(now, None);
                 self.reason = reason;
             }
@@ -252,12 +253,15 @@ impl Process {
         };
         let kind = self.current.as_ref().map_or(OperationKind::Start, |current| current.request.kind);
         let is_start = matches!(kind, OperationKind::Start | OperationKind::Restart);
-        if is_start && may_have_ended && matches!(self.last_exit, None | Some(Exit::Code(0))) {
+        if is_start && may_have_ended && !self.unclear && matches!(self.last_exit, None | Some(Exit::Code(0))) {
             self.leave_launch_behind(now);
             self.record.launch = None;
             return self.pass_start_check(now);
         }
-        let message = format!("{kind}: the process is not alive: {}", self.reason);
+        let message = match self.unclear {
+            true => format!("{kind}: {}", self.unclear_reason()),
+            false => format!("{kind}: the process is not alive: {}", self.reason),
+        };
         self.launch_failed(now, Failure::new(Code::CheckFailed, message));
     }
 
@@ -268,6 +272,10 @@ impl Process {
             return self.end_failed_launch(now, failure);
         }
         self.leave_launch_behind(now);
+        if self.unclear {
+            // What the start brought may be well: it is adopted, or ended, when that can be told.
+            return self.end_failed_launch(now, failure);
+        }
         self.clear(now, AfterLeftovers::LaunchFailed(failure));
     }
 

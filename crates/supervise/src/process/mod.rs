@@ -96,6 +96,8 @@ pub struct Process {
     reason: String,
     /// The pid that the pid file named when it was last looked at outside a start.
     named: Option<i32>,
+    /// Whether the newest look could not tell if it is there. Nothing is started then, nor ended.
+    unclear: bool,
     /// How the last life ended.
     last_exit: Option<Exit>,
     /// Spreads the waits of many hosts and processes.
@@ -157,6 +159,7 @@ impl Process {
             trial: None,
             reason: String::new(),
             named: None,
+            unclear: false,
             last_exit: None,
             seed,
         }

@@ -48,6 +48,7 @@ impl Process {
     /// A look has told what is there: the operation goes on, or supervision.
     pub(super) fn handle_probe(&mut self, now: Time, look: Probe) {
         let before = self.record.life.clone();
+        self.unclear = matches!(look, Probe::Unclear(_));
         match look {
             Probe::Running(life) => {
                 self.named = Some(life.pid);
@@ -55,6 +56,11 @@ impl Process {
             }
             Probe::Absent(reason) => {
                 self.named = None;
+                self.on_exit(now, None);
+                self.reason = reason;
+            }
+            // A life that was known is over, or the look would have said so.
+            Probe::Unclear(reason) => {
                 self.on_exit(now, None);
                 self.reason = reason;
             }
@@ -79,6 +85,9 @@ impl Process {
             return self.cut_resumed(now);
         }
         let (kind, life) = (current.request.kind, self.record.life.clone());
+        if self.unclear && !self.run_ended_by_hand {
+            return self.fail_unclear(now, kind);
+        }
         match (kind, life) {
             (OperationKind::Start, Some(life)) => {
                 self.fail(now, Code::AlreadyRunning, format!("process {} runs already", life.pid));
@@ -102,6 +111,29 @@ impl Process {
             }
             (OperationKind::Manage | OperationKind::Release | OperationKind::Status, _) => self.succeed(now),
         }
+    }
+
+    /// Nothing is started nor ended where nobody can tell whether the process runs. Who stops it wants it to stay
+    /// down.
+    fn fail_unclear(&mut self, now: Time, kind: OperationKind) {
+        let mut message = format!("{kind}: nothing was done: {}", self.unclear_reason());
+        match kind {
+            OperationKind::Stop | OperationKind::Kill => {
+                self.release();
+                message.push_str("; it is no longer managed");
+            }
+            OperationKind::Start
+            | OperationKind::Restart
+            | OperationKind::Reload
+            | OperationKind::Manage
+            | OperationKind::Release
+            | OperationKind::Status => {}
+        }
+        self.fail(now, Code::CheckFailed, message);
+    }
+
+    pub(super) fn unclear_reason(&self) -> String {
+        format!("it cannot be told whether the process runs: {}", self.reason)
     }
 
     /// After a crash of the agent: the operation had begun, so nothing is run again.
@@ -147,6 +179,11 @@ impl Process {
             let then = if self.needs_relaunch() { "; it is managed, so it is started now by supervision" } else { "" };
             let message = format!("the agent restarted before the start command of the {kind} was run{then}");
             return self.fail(now, Code::CommandFailed, message);
+        }
+        if self.unclear {
+            self.record.launch = None;
+            self.dirty = true;
+            return self.fail_unclear(now, kind);
         }
         match life {
             // The stop command of the restart may have run, and is not run again.

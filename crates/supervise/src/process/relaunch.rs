@@ -17,6 +17,8 @@ const JITTER_PART: u32 = 10;
 /// The starts after a reboot are spread over this: a whole rack may come back at the same moment.
 const AFTER_REBOOT: Duration = Duration::from_secs(5);
 pub(super) const POSTPONED: Duration = Duration::from_secs(1);
+/// A look that could not tell whether the process runs is repeated after this.
+const UNCLEAR_PAUSE: Duration = Duration::from_secs(5);
 const SEEK_PAUSE: Duration = Duration::from_millis(50);
 
 impl Process {
@@ -80,6 +82,11 @@ impl Process {
         self.dirty |= self.record.launch.take().is_some();
         if !self.queue.is_empty() || !self.needs_relaunch() {
             return self.next_operation_or_idle(now);
+        }
+        if self.unclear {
+            self.reason = self.unclear_reason();
+            self.work = Activity::Backoff { at: now + UNCLEAR_PAUSE };
+            return;
         }
         if self.record.attempts >= self.record.spec.policy.start_retries {
             return self.exhaust_retries(now);

@@ -49,6 +49,13 @@ impl Process {
         if self.is_busy() {
             return self.miss_run("the one before is not over");
         }
+        if self.unclear {
+            // Something of the run before may be there: it is looked for again first.
+            if let Some(run) = &mut self.owed_run {
+                run.again = Some(now + POSTPONED);
+            }
+            return self.probe();
+        }
         if let Some(run) = &mut self.owed_run {
             run.again = None;
         }

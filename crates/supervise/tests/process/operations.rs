@@ -443,3 +443,38 @@ fn one_instance_instead_of_several_is_told_with_the_success() {
     let told = "success: 1 instance runs instead of 3: pid_path has no {instance} to tell them apart";
     assert_eq!((message(start), message(stop)), (told, "success"));
 }
+
+#[test]
+fn where_nobody_can_tell_whether_it_runs_no_operation_starts_or_ends_anything() {
+    for kind in [OperationKind::Start, OperationKind::Restart, OperationKind::Stop, OperationKind::Kill] {
+        let mut world = World::new(spec(|_| {}), Habits::default());
+        world.unreadable = true;
+        assert_eq!(code_of(&mut world, OperationKind::Manage), Code::Success);
+
+        let operation = world.request(kind);
+        world.pass(Duration::from_secs(60));
+
+        let outcome = world.outcome(operation).unwrap();
+        assert_eq!(outcome.code, Code::CheckFailed, "{kind}: {}", outcome.message);
+        assert!(outcome.message.contains("nothing was done") && outcome.message.contains("cannot be read"));
+        assert!(world.ran.is_empty() && world.launches.is_empty(), "{kind}");
+        assert_eq!(outcome.managed, !matches!(kind, OperationKind::Stop | OperationKind::Kill));
+    }
+}
+
+#[test]
+fn what_a_start_brought_lives_on_where_nobody_can_tell_whether_it_runs() {
+    let mut world = World::new(spec(|_| {}), Habits::default());
+    let operation = world.request(OperationKind::Start);
+    world.pass(Duration::from_millis(5));
+    world.unreadable = true;
+    world.pass(Duration::from_secs(60));
+    let outcome = world.outcome(operation).unwrap().clone();
+
+    assert!(world.is_alive());
+    assert_eq!(outcome.code, Code::CheckFailed);
+    assert!(outcome.message.contains("cannot be told whether the process runs"), "{}", outcome.message);
+    world.unreadable = false;
+    assert_eq!(code_of(&mut world, OperationKind::Start), Code::AlreadyRunning);
+    assert_eq!(world.launches.len(), 1);
+}

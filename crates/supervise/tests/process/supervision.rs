@@ -199,3 +199,21 @@ fn managing_a_process_without_a_start_command_keeps_its_intervals_and_ends() {
 
     assert_eq!(world.machine.phase(), Phase::Failed);
 }
+
+#[test]
+fn nothing_is_started_while_nobody_can_tell_whether_it_runs() {
+    let mut world = running(Habits::default());
+    world.pass(Duration::from_secs(100));
+    let launched = world.launches.len();
+
+    world.unreadable = true;
+    world.kill_outside();
+    world.pass(Duration::from_secs(600));
+    assert_eq!(world.launches.len(), launched);
+    assert!(world.machine.managed() && world.machine.reason().contains("cannot be read"), "{}", world.machine.reason());
+    world.unreadable = false;
+    world.pass(Duration::from_secs(10));
+
+    assert!(world.is_alive());
+    assert_eq!(world.machine.restarts(), 1, "what was not tried does not count");
+}

@@ -84,6 +84,8 @@ pub(crate) struct World {
     next_pid: i32,
     /// The pid file.
     named: i32,
+    /// The pid file cannot be read.
+    pub(crate) unreadable: bool,
     /// Commands that an agent found when it came back: it does not see how they end.
     rejoined: BTreeSet<(u32, u64)>,
     launch_commands: u32,
@@ -149,6 +151,7 @@ impl World {
             known_lives: BTreeSet::new(),
             next_pid: 100,
             named: 0,
+            unreadable: false,
             rejoined: BTreeSet::new(),
             launch_commands: 0,
             commands: Vec::new(),
@@ -419,8 +422,11 @@ impl World {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Probe { ticket, .. } => {
+            Action::Probe { ticket, known, .. } => {
                 let look = match &self.life {
+                    life if self.unreadable && (life.is_none() || *life != known) => {
+                        Probe::Unclear("pid file /run/p.pid cannot be read".into())
+                    }
                     Some(life) => {
                         self.known_lives.insert(life.pid);
                         Probe::Running(life.clone())
