@@ -2,7 +2,8 @@
 //!
 //! Promised: the answer comes soon after the shell has exited or its time is over, whatever the
 //! shell leaves behind; after a timeout nothing of the command's tree and session runs; a command
-//! under reins is known to its caller before it does anything. Absent:
+//! under reins is known to its caller before it does anything; another known process that it has started is spared.
+//! Absent:
 //! an end of the command when nobody waits any more. Dropped, this leaves the command alone: it
 //! belongs to the host, not to the agent's life.
 
@@ -22,7 +23,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::blocking::Blocking;
 use crate::cgroup::{Groups, Leaf};
 use crate::fork::{CgroupAttach, Forked};
-use crate::killer::{Killer, Target};
+use crate::killer::Killer;
 use crate::leftovers;
 use crate::output::{Capture, OutputDirectory};
 use crate::pidfd;
@@ -98,6 +99,7 @@ pub(crate) async fn rejoin(
     killer: &Killer,
     ended: impl Future<Output = Option<Exit>>,
     command: &Incarnation,
+    leaf: &Leaf,
     time: Duration,
     end: oneshot::Receiver<()>,
 ) -> CommandExit {
@@ -110,7 +112,7 @@ pub(crate) async fn rejoin(
     };
     if matches!(result, CommandResult::TimedOut | CommandResult::Cancelled) {
         let shell = ProcessRef { pid: command.pid, start_ticks: command.start_ticks };
-        kill(killer, shell).await;
+        kill(killer, shell, Some(leaf)).await;
         if timeout(DEATH_LIMIT, ended).await.is_err() {
             tracing::warn!(pid = command.pid, "a command is still there after SIGKILL");
         }
@@ -211,6 +213,7 @@ struct Running {
     fd: OwnedFd,
     shell: ProcessRef,
     killer: Killer,
+    leaf: Option<Leaf>,
     capture: Option<Capture>,
     /// Keeps the reaper away from the shell.
     _owned: Shell,
@@ -258,7 +261,17 @@ impl Running {
         match Stat::of(pid) {
             Ok(stat) => {
                 let shell = ProcessRef { pid, start_ticks: stat.start_ticks };
-                Ok((Self { fd: pidfd, shell, killer: ground.killer.clone(), capture, _owned: owned }, newborn))
+                Ok((
+                    Self {
+                        fd: pidfd,
+                        shell,
+                        killer: ground.killer.clone(),
+                        leaf: command.leaf.clone(),
+                        capture,
+                        _owned: owned,
+                    },
+                    newborn,
+                ))
             }
             Err(error) => {
                 // Not to be waited for, so not to be left running. The reaper sees to its end.
@@ -273,7 +286,7 @@ impl Running {
     }
 
     async fn kill(&self) {
-        kill(&self.killer, self.shell).await;
+        kill(&self.killer, self.shell, self.leaf.as_ref()).await;
         self.reap().await;
     }
 
@@ -328,8 +341,8 @@ async fn trim_for_ever(mut capture: Option<&mut Capture>) -> Infallible {
     }
 }
 
-async fn kill(killer: &Killer, shell: ProcessRef) {
-    if let Err(error) = killer.kill(Target::Session(shell)).await {
+async fn kill(killer: &Killer, shell: ProcessRef, leaf: Option<&Leaf>) {
+    if let Err(error) = killer.kill(killer.session_of(shell, leaf)).await {
         tracing::warn!(%error, pid = shell.pid, "a command cannot be killed");
     }
 }

@@ -45,8 +45,9 @@ pub(crate) enum Target {
     /// A process with its descendants, and everything else in the leaf that began then or later. Nothing if
     /// that process has ended: what is in the leaf then may be a next life.
     Tree(ProcessRef, Option<(Leaf, u64)>),
-    /// A command with its descendants and everything in the session that it leads or has led.
-    Session(ProcessRef),
+    /// A command with its descendants and everything in the session that it leads or has led, with the life of its
+    /// own process, if that has one, but no other known process.
+    Session(ProcessRef, Option<ProcessRef>),
     /// What is left of a life of this leaf.
     Remains(Leaf, Leftovers),
 }
@@ -103,6 +104,11 @@ impl Killer {
             Some(life) => drop(lives.insert(leaf, life)),
             None => drop(lives.remove(&leaf)),
         }
+    }
+
+    /// A command of the process of this leaf, or of none, with what belongs to it.
+    pub(crate) fn session_of(&self, shell: ProcessRef, leaf: Option<&Leaf>) -> Target {
+        Target::Session(shell, leaf.and_then(|leaf| self.shared.lives.lock().get(leaf).copied()))
     }
 
     /// Kills what an agent before this one had begun to kill: it may be frozen.
@@ -301,12 +307,14 @@ fn list(target: &Target, kin: &mut ProcessMatcher<'_>, is_first: bool) -> io::Re
         Target::Tree(root, leaf) => {
             let others = leaf.as_ref().and_then(|(leaf, since)| kin.younger(*root, leaf, *since).ok());
             let roots = table.living(*root).into_iter().chain(others.unwrap_or_default());
-            Ok(table.descend(roots, |member| kin.bystanders.is_spared(Some(*root), member)))
+            Ok(table.descend(roots, |member| kin.bystanders.is_spared(&[*root], member)))
         }
-        Target::Session(shell) => {
+        Target::Session(shell, life) => {
+            let meant: Vec<ProcessRef> = life.iter().chain([shell]).copied().collect();
             let session = table.session(shell.pid).iter().copied();
             let roots = table.living(*shell).into_iter().chain(session);
-            Ok(table.descend(roots, |member| kin.bystanders.is_ours(Some(*shell), member)))
+            let own = roots.filter(|member| !kin.bystanders.is_of_other_life(&meant, member, table));
+            Ok(table.descend(own, |member| kin.bystanders.is_spared(&meant, member)))
         }
         Target::Remains(leaf, remains) => kin.left_behind(leaf, remains),
     }

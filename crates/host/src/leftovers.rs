@@ -130,21 +130,21 @@ impl Bystanders {
         Self { ours, lives }
     }
 
-    /// Whether it is the agent or its ancestor, and not the `root` that is meant.
-    pub(crate) fn is_ours(&self, root: Option<ProcessRef>, member: &ProcessRef) -> bool {
+    /// Whether it is the agent or its ancestor, and not one that is meant.
+    fn is_ours(&self, meant: &[ProcessRef], member: &ProcessRef) -> bool {
         let is_us = u32::try_from(member.pid) == Ok(std::process::id());
-        is_us || (self.ours.contains(member) && root != Some(*member))
+        is_us || (self.ours.contains(member) && !meant.contains(member))
     }
 
-    pub(crate) fn is_spared(&self, root: Option<ProcessRef>, member: &ProcessRef) -> bool {
-        self.is_ours(root, member) || (self.lives.contains(member) && root != Some(*member))
+    pub(crate) fn is_spared(&self, meant: &[ProcessRef], member: &ProcessRef) -> bool {
+        self.is_ours(meant, member) || (self.lives.contains(member) && !meant.contains(member))
     }
 
-    /// Whether the nearest life that it descends from is another than `root`.
-    fn is_of_other_life(&self, root: Option<ProcessRef>, member: &ProcessRef, table: &ProcessTable) -> bool {
-        let is_known = |member: &ProcessRef| root == Some(*member) || self.is_spared(root, member);
+    /// Whether the nearest life that it descends from is none that is meant.
+    pub(crate) fn is_of_other_life(&self, meant: &[ProcessRef], member: &ProcessRef, table: &ProcessTable) -> bool {
+        let is_known = |member: &ProcessRef| meant.contains(member) || self.is_spared(meant, member);
         let nearest = table.line_of(member.pid).find(is_known);
-        nearest.is_some_and(|nearest| root != Some(nearest) && self.lives.contains(&nearest))
+        nearest.is_some_and(|nearest| !meant.contains(&nearest) && self.lives.contains(&nearest))
     }
 }
 
@@ -188,11 +188,11 @@ impl ProcessMatcher<'_> {
         old: Vec<ProcessRef>,
         since: u64,
     ) -> Vec<ProcessRef> {
-        let others = &self.bystanders;
-        let spared = self.table.descend(old, |member| others.is_ours(root, member));
+        let (others, meant) = (&self.bystanders, root.as_slice());
+        let spared = self.table.descend(old, |member| others.is_ours(meant, member));
         let spared: HashSet<ProcessRef> = spared.into_iter().collect();
-        young.retain(|member| !others.is_of_other_life(root, member, self.table));
-        let found = self.table.descend(young, |member| others.is_spared(root, member)).into_iter();
+        young.retain(|member| !others.is_of_other_life(meant, member, self.table));
+        let found = self.table.descend(young, |member| others.is_spared(meant, member)).into_iter();
         found.filter(|member| member.start_ticks >= since && !spared.contains(member)).collect()
     }
 }

@@ -201,9 +201,15 @@ impl Host {
     }
 
     /// Waits for the end of a command that an agent before this one started; when `time` is over, or
-    /// `end` asks for it, the command is killed with its tree and session.
-    pub async fn rejoin(&self, command: &Incarnation, time: Duration, end: oneshot::Receiver<()>) -> CommandExit {
-        command::rejoin(&self.shared.ground.killer, self.ended(command.clone()), command, time, end).await
+    /// `end` asks for it, the command is killed with its tree and session. `leaf` is that of its process.
+    pub async fn rejoin(
+        &self,
+        command: &Incarnation,
+        leaf: &Leaf,
+        time: Duration,
+        end: oneshot::Receiver<()>,
+    ) -> CommandExit {
+        command::rejoin(&self.shared.ground.killer, self.ended(command.clone()), command, leaf, time, end).await
     }
 
     /// File work of the caller, on a thread where it may hang. None: no answer within `limit`, or

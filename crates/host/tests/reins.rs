@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::{PATIENCE, World, eventually, exited, is_dead, is_root, not_run, numbers, our_zombies};
-use proctor_host::CommandHold;
+use proctor_host::{CommandHold, Leaf};
 use proctor_model::{CommandResult, Exit, Incarnation};
 use proctor_testkit::skip;
 use tokio::sync::oneshot;
@@ -124,10 +124,11 @@ async fn a_command_of_an_agent_before_is_waited_for_and_ended_in_time() {
     std::fs::write(world.path("go"), "").unwrap();
     ask.send(()).unwrap();
 
-    let over = world.host.rejoin(&lives[0], PATIENCE, oneshot::channel().1).await;
-    let late = world.host.rejoin(&lives[1], Duration::from_millis(10), oneshot::channel().1).await;
-    let unwanted = world.host.rejoin(&lives[2], PATIENCE, asked).await;
-    let gone = world.host.rejoin(&lives[2], PATIENCE, oneshot::channel().1).await;
+    let leaf = Leaf::of("reins:before");
+    let over = world.host.rejoin(&lives[0], &leaf, PATIENCE, oneshot::channel().1).await;
+    let late = world.host.rejoin(&lives[1], &leaf, Duration::from_millis(10), oneshot::channel().1).await;
+    let unwanted = world.host.rejoin(&lives[2], &leaf, PATIENCE, asked).await;
+    let gone = world.host.rejoin(&lives[2], &leaf, PATIENCE, oneshot::channel().1).await;
 
     assert!(matches!(over.result, CommandResult::Exited(Exit::Code(0)) | CommandResult::ExitUnknown), "{over:?}");
     assert_eq!((late.result, unwanted.result), (CommandResult::TimedOut, CommandResult::Cancelled));

@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::{World, eventually, exited, is_dead, kill_leaf, numbers};
-use proctor_host::{Command, Leaf, LeftoversResult, Method, TrackingPreference};
+use proctor_host::{Command, CommandHold, Leaf, LeftoversResult, Method, TrackingPreference};
 use proctor_model::{Incarnation, Leftovers};
 use proctor_testkit::skip;
 
@@ -148,6 +148,38 @@ async fn another_known_process_that_a_command_of_this_one_has_started_is_spared(
         let cleared = world.host.clear_leftovers(&leaf, &remains_of(&life), GRACE).await.unwrap();
 
         assert_eq!((killed, cleared), (3, LeftoversResult::default()), "{method:?}");
+        assert!(world.host.is_alive(&other) && !is_dead(others_child), "{method:?}");
+        world.host.kill_tree(&other).await.unwrap();
+        eventually("it is dead", || is_dead(other.pid) && is_dead(others_child)).await;
+    }
+}
+
+#[tokio::test]
+async fn another_known_process_is_spared_by_the_timeout_of_the_command_that_has_started_it() {
+    for method in METHODS {
+        let world = World::with_tracking(method);
+        let (leaf, other_leaf) = (Leaf::of("remains:slow"), Leaf::of("remains:neighbour"));
+        let path = |name: &str| world.path(name).display().to_string();
+        let (pid, child, pids) = (world.path("neighbour.pid"), world.path("child"), world.path("pids"));
+        let text = format!("sleep 1000 & echo $! > {}\necho $$ > {}\nwait\n", path("child"), path("neighbour.pid"));
+        std::fs::write(world.path("neighbour.sh"), text).unwrap();
+        let line = format!("sh {} & sleep 1000 & echo $! > {}; wait", path("neighbour.sh"), path("pids"));
+        let (ask, end) = tokio::sync::oneshot::channel();
+        let (begun, _is_begun) = tokio::sync::oneshot::channel();
+        let (let_go, proceed) = tokio::sync::oneshot::channel();
+        let_go.send(()).unwrap();
+        let command = Command { leaf: Some(leaf), timeout: Duration::from_secs(1000), ..world.command(&line) };
+        let host = world.host.clone();
+        let running = tokio::spawn(async move { host.run_held(command, CommandHold { begun, proceed, end }).await });
+        let other = world.life("neighbour.sh", &pid).await;
+        world.host.set_life(&other_leaf, Some(&other));
+        eventually("its child is there", || !numbers(&pids).is_empty()).await;
+
+        ask.send(()).unwrap();
+        running.await.unwrap();
+
+        eventually("its own child is dead", || numbers(&pids).into_iter().all(is_dead)).await;
+        let others_child = numbers(&child)[0];
         assert!(world.host.is_alive(&other) && !is_dead(others_child), "{method:?}");
         world.host.kill_tree(&other).await.unwrap();
         eventually("it is dead", || is_dead(other.pid) && is_dead(others_child)).await;

@@ -177,7 +177,9 @@ impl Driver {
         self.commands.insert(key.clone(), attached);
         tracing::info!(process = %key, command = kind.as_str(), pid = command.pid, "a command of before is awaited");
         self.tasks.spawn("rejoin", async move {
-            let Some(end) = left_alone.run_until_cancelled(host.rejoin(&command, time, end)).await else { return };
+            let leaf = cgroup_name(&key);
+            let rejoined = host.rejoin(&command, &leaf, time, end);
+            let Some(end) = left_alone.run_until_cancelled(rejoined).await else { return };
             tracing::info!(process = %key, command = kind.as_str(), result = ?end.result, "command of before ended");
             let _ = inbox.send(Input::Machine(key, Event::CommandEnded { ticket, end })).await;
         });
