@@ -14,6 +14,7 @@ mod errors;
 mod exhaustion;
 mod faults;
 mod harness;
+mod https;
 mod identity;
 mod job;
 mod local;

@@ -1,20 +1,15 @@
 //! What can be typed: sub-commands, flags, and the environment variable of each flag.
 
+mod server;
 mod targets;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use proctor_client::{NewGrant, ProcessSort};
 use proctor_model::{HostKey, OperationKind, ProcessKey, TaskId, Weight};
-use proctor_server::api::{ConnectionLimits, GatewayKey, Networks, RateLimit, Settings};
-use proctor_server::control::{Retention, TASKS_KEPT_MIN};
-use proctor_server::webhooks::AddressFilter;
 
 use crate::commands::{
     AppCommand, ApplyArgs, AuditCommand, BindingCommand, BusinessCommand, BusinessSetCommand, EventsArgs, FilesArgs,
@@ -23,11 +18,8 @@ use crate::commands::{
 use crate::papers::{CompletionArgs, ManArgs};
 use crate::swarm::SwarmArgs;
 
+pub(crate) use server::{DevArgs, ServerArgs};
 pub(crate) use targets::{ChosenHosts, ChosenProcess, OperateArgs, ShowArgs, StatusArgs};
-
-const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
-const LINK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9077);
-const LINK_DEV: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 const EXIT_CODES: &str = "Exit codes:
   0  done
@@ -55,7 +47,11 @@ pub(crate) struct Connection {
     /// Address of the server, such as http://127.0.0.1:8080
     #[arg(long, global = true, env = "PROCTOR_SERVER", value_name = "URL")]
     pub(crate) server: Option<String>,
-    /// File with server, app_code, app_secret and user [default: ~/.config/proctor/profile.toml]
+    /// Fingerprint of the server's key, as it logs it when it starts: accept that key and no other
+    #[arg(long, global = true, env = "PROCTOR_SERVER_FINGERPRINT", value_name = "SHA256")]
+    pub(crate) server_fingerprint: Option<String>,
+    /// File with server, server_fingerprint, app_code, app_secret and user
+    /// [default: ~/.config/proctor/profile.toml]
     #[arg(long, global = true, env = "PROCTOR_PROFILE", value_name = "FILE")]
     pub(crate) profile: Option<PathBuf>,
     /// App that calls; `dev` makes it
@@ -208,134 +204,6 @@ pub(crate) struct HostsArgs {
     pub(crate) watch: WatchArgs,
     #[command(subcommand)]
     pub(crate) command: Option<HostsCommand>,
-}
-
-/// What holds at the HTTP border.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Border")]
-pub(crate) struct BorderArgs {
-    /// Networks of an ESB in front, whose Bk-App-Code and Bk-Username under /procapi are believed
-    /// without a secret, such as 10.1.2.0/24,fd00::7 [default: none]
-    #[arg(long, env = "PROCTOR_PROCAPI_FROM", value_name = "CIDR,…", default_value = "", hide_default_value = true, value_parser = parse_networks)]
-    procapi_from: Networks,
-    /// Public key (PEM) of an API gateway in front, whose X-Bkapi-JWT is believed [default: none]
-    #[arg(long, env = "PROCTOR_GATEWAY_PUBLIC_KEY", value_name = "FILE")]
-    gateway_public_key: Option<PathBuf>,
-    /// Networks that webhooks may reach although they are loopback, link-local or a cloud's metadata, such as
-    /// 127.0.0.0/8 [default: none]
-    #[arg(long, env = "PROCTOR_WEBHOOK_ALLOW", value_name = "CIDR,…", default_value = "", hide_default_value = true, value_parser = parse_networks)]
-    webhook_allow: Networks,
-    /// Calls of one app in a second, such as 100/s [default: no limit]
-    #[arg(long, env = "PROCTOR_RATE_LIMIT", value_name = "N/s", value_parser = parse_rate)]
-    rate_limit: Option<RateLimit>,
-    /// Calls at the same time, of all callers together [default: 512]
-    #[arg(long, env = "PROCTOR_CONCURRENCY_LIMIT", value_name = "N")]
-    concurrency_limit: Option<NonZeroU32>,
-    /// HTTP connections at the same time [default: half of the descriptors that may be open, at most 8192]
-    #[arg(long, env = "PROCTOR_MAX_CONNECTIONS", value_name = "N")]
-    max_connections: Option<NonZeroU32>,
-    /// HTTP connections of one address at the same time [default: three quarters of all]
-    #[arg(long, env = "PROCTOR_MAX_CONNECTIONS_PER_PEER", value_name = "N")]
-    max_connections_per_peer: Option<NonZeroU32>,
-}
-
-impl BorderArgs {
-    /// `descriptors` may be open at the same time; None is no limit.
-    pub(crate) fn settings(&self, descriptors: Option<u64>) -> anyhow::Result<Settings> {
-        let usual = Settings::default();
-        let of_descriptors = ConnectionLimits::of_descriptors(descriptors);
-        let limits = self.max_connections.map_or(of_descriptors, |total| ConnectionLimits::of_total(total.get()));
-        let per_peer = self.max_connections_per_peer.map_or(limits.per_peer, NonZeroU32::get);
-        Ok(Settings {
-            procapi_from: self.procapi_from.clone(),
-            gateway_key: self.gateway_public_key.as_deref().map(read_key).transpose()?,
-            rate_limit: self.rate_limit,
-            concurrency_limit: self.concurrency_limit.unwrap_or(usual.concurrency_limit),
-            connections: ConnectionLimits { per_peer, ..limits },
-            webhooks: AddressFilter::new(self.webhook_allow.clone()),
-        })
-    }
-}
-
-fn read_key(path: &Path) -> anyhow::Result<GatewayKey> {
-    let pem = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    pem.parse().with_context(|| format!("{} holds no key of a gateway", path.display()))
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DevArgs {
-    /// Where HTTP is served
-    #[arg(long, env = "PROCTOR_HTTP", value_name = "ADDR", default_value_t = HTTP)]
-    pub(crate) http: SocketAddr,
-    /// Where agents connect; port 0 is any free one
-    #[arg(long, env = "PROCTOR_LINK", value_name = "ADDR", default_value_t = LINK_DEV)]
-    pub(crate) link: SocketAddr,
-    /// Where everything is kept [default: ~/.local/share/proctor/dev]
-    #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
-    pub(crate) data_dir: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) border: BorderArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ServerArgs {
-    /// Where HTTP is served
-    #[arg(long, env = "PROCTOR_HTTP", value_name = "ADDR", default_value_t = HTTP)]
-    pub(crate) http: SocketAddr,
-    /// Where agents connect
-    #[arg(long, env = "PROCTOR_LINK", value_name = "ADDR", default_value_t = LINK)]
-    pub(crate) link: SocketAddr,
-    /// Where everything is kept [default: /var/lib/proctor; ~/.local/share/proctor/server unless root]
-    #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
-    pub(crate) data_dir: Option<PathBuf>,
-    /// Give a new host no work until an operator approves it (`proctor hosts approve`)
-    #[arg(long, env = "PROCTOR_APPROVE_HOSTS", value_parser = BoolishValueParser::new())]
-    pub(crate) approve_hosts: bool,
-    #[command(flatten)]
-    pub(crate) border: BorderArgs,
-    #[command(flatten)]
-    pub(crate) retention: RetentionArgs,
-}
-
-/// How long things are kept, in time that the server runs.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Retention")]
-pub(crate) struct RetentionArgs {
-    /// Finished tasks with their results, at least 24h
-    #[arg(long, env = "PROCTOR_KEEP_TASKS", value_name = "TIME", default_value = "72h", value_parser = parse_keep_tasks)]
-    keep_tasks: Duration,
-    /// Events
-    #[arg(long, env = "PROCTOR_KEEP_EVENTS", value_name = "TIME", default_value = "30d", value_parser = parse_duration)]
-    keep_events: Duration,
-    /// Events; the oldest beyond this many go before their time
-    #[arg(long, env = "PROCTOR_EVENTS_MAX", value_name = "N", default_value_t = 1_000_000)]
-    events_max: u64,
-    /// Audit entries in the store; older ones are moved to the archive
-    #[arg(long, env = "PROCTOR_KEEP_AUDIT", value_name = "TIME", default_value = "365d", value_parser = parse_duration)]
-    keep_audit: Duration,
-    /// Where older audit entries are moved, in files of 10,000 [default: audit in the data directory]
-    #[arg(long, env = "PROCTOR_AUDIT_ARCHIVE", value_name = "DIR")]
-    audit_archive: Option<PathBuf>,
-}
-
-impl RetentionArgs {
-    pub(crate) fn retention(self, data_dir: &Path) -> Retention {
-        Retention {
-            tasks: self.keep_tasks,
-            events: self.keep_events,
-            events_max: self.events_max,
-            audit: self.keep_audit,
-            audit_archive: Some(self.audit_archive.unwrap_or_else(|| data_dir.join("audit"))),
-        }
-    }
-}
-
-fn parse_keep_tasks(text: &str) -> Result<Duration, String> {
-    let kept = parse_duration(text)?;
-    if kept < TASKS_KEPT_MIN {
-        return Err(format!("'{text}' is less than 24h: clients rely on results for that long"));
-    }
-    Ok(kept)
 }
 
 #[derive(Debug, Args)]
@@ -555,10 +423,6 @@ fn parse_host_key(text: &str) -> Result<HostKey, String> {
     text.parse().map_err(|error: proctor_model::FieldError| error.problem)
 }
 
-fn parse_rate(text: &str) -> Result<RateLimit, String> {
-    text.parse().map_err(|error: proctor_model::FieldError| error.problem)
-}
-
 /// `ROLE@SCOPE`.
 fn parse_grant(text: &str) -> Result<NewGrant, String> {
     match text.split_once('@') {
@@ -567,10 +431,6 @@ fn parse_grant(text: &str) -> Result<NewGrant, String> {
         }
         Some(_) | None => Err("must be ROLE@SCOPE, such as operator@namespace:web".into()),
     }
-}
-
-fn parse_networks(text: &str) -> Result<Networks, String> {
-    text.parse().map_err(|error: proctor_model::FieldError| error.problem)
 }
 
 fn parse_weight(text: &str) -> Result<Weight, String> {
@@ -601,12 +461,6 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-
-    #[test]
-    fn results_are_kept_for_a_day_at_least() {
-        assert_eq!(parse_keep_tasks("24h"), Ok(Duration::from_secs(24 * 3600)));
-        assert!(parse_keep_tasks("23h").unwrap_err().contains("less than 24h"));
-    }
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(line.split(' '))

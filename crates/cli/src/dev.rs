@@ -52,6 +52,7 @@ pub(crate) async fn run(args: DevArgs, connection: &Connection) -> Result<Ended>
 
 /// Starts everything, greets, and then serves until the local agent fails.
 async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<std::convert::Infallible> {
+    args.check_plain()?;
     let dir = prepare_dir(args.data_dir)?;
     let user = profile::current_user().context("the account that runs this program has no name")?;
     let demo = Demo::prepare(dir.join("demo"), user.clone())?;
@@ -68,6 +69,7 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
         link: args.link,
         wait_for: Some(agent.clone()),
         border,
+        tls: None,
         retention,
         approve_hosts: false,
     };

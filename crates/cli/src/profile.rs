@@ -15,6 +15,9 @@ use crate::args::Connection;
 pub(crate) struct Profile {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server: Option<String>,
+    /// Of the server's key; with https only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) server_fingerprint: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) app_code: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,6 +57,7 @@ impl Profile {
         let in_file = self.user_token.filter(|_| connection.app_code.is_none());
         Self {
             server: connection.server.clone().or(self.server),
+            server_fingerprint: connection.server_fingerprint.clone().or(self.server_fingerprint),
             app_code: connection.app_code.clone().or(self.app_code),
             app_secret: connection.app_secret.clone().or(self.app_secret),
             user: connection.user.clone().or(self.user),
@@ -82,14 +86,21 @@ pub(crate) fn connect(connection: &Connection) -> Result<Client> {
     };
     let server = profile.server.with_context(|| missing("the server", "--server", "PROCTOR_SERVER", "server"))?;
     if let Some(token) = profile.user_token {
-        return Ok(Client::new(&server, Credentials::user_token(token))?);
+        return open(&server, profile.server_fingerprint.as_deref(), Credentials::user_token(token));
     }
     let code = profile.app_code.with_context(|| missing("the app", "--app-code", "PROCTOR_APP_CODE", "app_code"))?;
     let secret = profile
         .app_secret
         .with_context(|| missing("the app's secret", "--app-secret", "PROCTOR_APP_SECRET", "app_secret"))?;
     let user = profile.user.or_else(current_user).unwrap_or_else(|| "admin".to_owned());
-    Ok(Client::new(&server, Credentials::new(code, secret, user))?)
+    open(&server, profile.server_fingerprint.as_deref(), Credentials::new(code, secret, user))
+}
+
+fn open(server: &str, fingerprint: Option<&str>, credentials: Credentials) -> Result<Client> {
+    match fingerprint {
+        None => Ok(Client::new(server, credentials)?),
+        Some(fingerprint) => Ok(Client::pinned(server, fingerprint, credentials)?),
+    }
 }
 
 fn default_path() -> Option<PathBuf> {
@@ -126,6 +137,7 @@ mod tests {
         let (_dir, path) = file("");
         let profile = Profile {
             server: Some("http://h".into()),
+            server_fingerprint: None,
             app_code: Some("a".into()),
             app_secret: Some("\"'\\\n".into()),
             user: None,

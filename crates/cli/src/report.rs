@@ -23,7 +23,7 @@ pub(crate) fn report(error: &Error, is_service: bool) -> ExitCode {
 
 fn code(error: &Error, is_service: bool) -> u8 {
     match client_error(error) {
-        Some(ClientError::Url { .. }) => USAGE,
+        Some(ClientError::Url { .. } | ClientError::Pin { .. }) => USAGE,
         Some(_) => SERVER,
         None if is_service => SERVICE_FAILED,
         None => USAGE,

@@ -27,6 +27,7 @@ const MEMORY_SLACK: u64 = 32 * 1024 * 1024;
 pub(crate) async fn run(args: ServerArgs) -> Result<Ended> {
     let mut stop = StopSignal::install()?;
     let dir = args.data_dir.map_or_else(default_dir, Ok)?;
+    let tls = args.tls.source(args.http)?;
     make_dir(&dir)?;
     let store = open_store(&dir).await?;
     let tasks = Tasks::default();
@@ -40,6 +41,7 @@ pub(crate) async fn run(args: ServerArgs) -> Result<Ended> {
         link: args.link,
         wait_for: None,
         border,
+        tls,
         retention,
         approve_hosts: args.approve_hosts,
     };

@@ -13,6 +13,15 @@ pub enum ClientError {
     Url { url: String, problem: String },
     #[error("cannot prepare the HTTP client")]
     Setup { source: reqwest::Error },
+    #[error("cannot pin the server's key")]
+    Pin { source: proctor_pki::PkiError },
+    /// Somebody else answers there, or the server has a new key.
+    #[error(
+        "{server} is refused: its key has the fingerprint {}, and {} is pinned; if the key was replaced on purpose, \
+         pin the new one (--server-fingerprint, PROCTOR_SERVER_FINGERPRINT, or server_fingerprint in the profile)",
+        other.shown, other.pinned
+    )]
+    OtherKey { server: String, other: proctor_pki::OtherKey },
     #[error("cannot reach {server}")]
     Unreachable { server: String, source: reqwest::Error },
     #[error("{server} gave no answer within {seconds} s")]
@@ -41,6 +50,8 @@ impl ClientError {
             Self::Refused { status, .. } | Self::Foreign { status, .. } => Some(*status),
             Self::Url { .. }
             | Self::Setup { .. }
+            | Self::Pin { .. }
+            | Self::OtherKey { .. }
             | Self::Unreachable { .. }
             | Self::NoAnswer { .. }
             | Self::Silent { .. }

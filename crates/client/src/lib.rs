@@ -18,6 +18,7 @@ mod tasks;
 
 use std::time::Duration;
 
+use proctor_pki::OtherKey;
 use reqwest::{Method, Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -50,22 +51,32 @@ pub struct Client {
 impl Client {
     /// `base_url` is what stands before `/api/v1`: `http://127.0.0.1:8080`.
     pub fn new(base_url: &str, credentials: Credentials) -> Result<Self> {
-        let bad = |problem: String| ClientError::Url { url: base_url.to_owned(), problem };
-        if !base_url.contains("://") {
-            let rest = if base_url.is_empty() { "127.0.0.1:8080" } else { base_url };
-            return Err(bad(format!("it has no scheme; write http://{rest} (or https://)")));
-        }
-        let base = Url::parse(base_url).map_err(|error| bad(error.to_string()))?;
-        if !matches!(base.scheme(), "http" | "https") {
-            return Err(bad(format!("the scheme is '{}', not http or https", base.scheme())));
-        }
-        let mut builder = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).tls_info(true);
+        let base = parse_base(base_url)?;
+        let mut builder = reqwest::Client::builder();
         if base.scheme() == "http" {
             // A machine without root certificates can speak plain HTTP all the same. A redirect to
             // https would then fail, and none is followed: it would carry the secret elsewhere.
             builder = builder.tls_certs_only([]);
         }
+        Self::build(builder, base, credentials)
+    }
+
+    /// As [`Self::new`], of a server whose key has this fingerprint (SHA-256 of its SubjectPublicKeyInfo, in
+    /// hexadecimal digits); any other is refused, whatever its certificate says.
+    pub fn pinned(base_url: &str, fingerprint: &str, credentials: Credentials) -> Result<Self> {
+        let base = parse_base(base_url)?;
+        if base.scheme() != "https" {
+            let problem = "a server whose key is pinned is reached by https only".to_owned();
+            return Err(ClientError::Url { url: base_url.to_owned(), problem });
+        }
+        let config = proctor_pki::pinned_config(fingerprint).map_err(|source| ClientError::Pin { source })?;
+        Self::build(reqwest::Client::builder().tls_backend_preconfigured(config), base, credentials)
+    }
+
+    fn build(builder: reqwest::ClientBuilder, base: Url, credentials: Credentials) -> Result<Self> {
         let http = builder
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tls_info(true)
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|source| ClientError::Setup { source: source.without_url() })?;
@@ -153,11 +164,27 @@ impl Client {
     fn unreachable(&self, source: reqwest::Error, limit: Duration) -> ClientError {
         let server = self.server().to_owned();
         let source = source.without_url();
+        if let Some(other) = OtherKey::in_chain(&source) {
+            return ClientError::OtherKey { server, other };
+        }
         if source.is_timeout() && !source.is_connect() {
             return ClientError::NoAnswer { server, seconds: limit.as_secs(), source };
         }
         ClientError::Unreachable { server, source }
     }
+}
+
+fn parse_base(base_url: &str) -> Result<Url> {
+    let bad = |problem: String| ClientError::Url { url: base_url.to_owned(), problem };
+    if !base_url.contains("://") {
+        let rest = if base_url.is_empty() { "127.0.0.1:8080" } else { base_url };
+        return Err(bad(format!("it has no scheme; write http://{rest} (or https://)")));
+    }
+    let base = Url::parse(base_url).map_err(|error| bad(error.to_string()))?;
+    if !matches!(base.scheme(), "http" | "https") {
+        return Err(bad(format!("the scheme is '{}', not http or https", base.scheme())));
+    }
+    Ok(base)
 }
 
 /// The fields of a query that are there, as text.

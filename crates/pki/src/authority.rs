@@ -130,7 +130,12 @@ impl Authority {
         Ok(self.sign("the certificate of an agent", params, &key)?.pem())
     }
 
-    fn sign(&self, what: &'static str, mut params: CertificateParams, key: &impl PublicKeyData) -> Result<Certificate> {
+    pub(crate) fn sign(
+        &self,
+        what: &'static str,
+        mut params: CertificateParams,
+        key: &impl PublicKeyData,
+    ) -> Result<Certificate> {
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;
@@ -145,7 +150,7 @@ impl fmt::Debug for Authority {
 }
 
 /// Validity and serial number; rcgen would make the number from the key, the same at each renewal.
-fn params(now: Timestamp, lifetime: Duration) -> Result<CertificateParams> {
+pub(crate) fn params(now: Timestamp, lifetime: Duration) -> Result<CertificateParams> {
     let mut serial = random_bytes::<16>();
     serial[0] = serial[0] & 0x7f | 0x40;
     let mut params = CertificateParams::default();
@@ -159,7 +164,7 @@ fn date(seconds: i64) -> Result<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp(seconds).map_err(|_| PkiError::Time { seconds })
 }
 
-fn ia5(text: &str) -> Result<Ia5String> {
+pub(crate) fn ia5(text: &str) -> Result<Ia5String> {
     text.try_into().map_err(|source| PkiError::Sign { what: "a name that is not ASCII", source })
 }
 

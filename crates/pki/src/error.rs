@@ -30,6 +30,10 @@ pub enum PkiError {
     NoAgent,
     #[error("cannot accept the agent id in the certificate")]
     AgentId { source: FieldError },
+    #[error("there is no certificate in the file")]
+    NoCertificateInFile,
+    #[error("the fingerprint of a server's key is 64 hexadecimal digits, as the server logs it when it starts")]
+    KeyFingerprint,
     #[error("a fingerprint is 64 hexadecimal digits, the SHA-256 of a certificate")]
     Fingerprint,
     #[error("cannot read the join token: {problem}")]

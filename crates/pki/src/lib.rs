@@ -1,7 +1,7 @@
 //! Identities on the link: the server's own certificate authority, the keys and certificates of agents,
-//! join tokens, and the TLS configurations made from them.
+//! join tokens, and the TLS configurations made from them; and HTTPS for the API.
 //!
-//! Promised: TLS 1.3 only, through the aws-lc-rs provider that every configuration names itself
+//! Promised of the link: TLS 1.3 only, through the aws-lc-rs provider that every configuration names itself
 //! (no process-wide install is needed); no session is resumed, so the certificate is verified on
 //! every connection; an agent's certificate says only what the authority decided, never what the
 //! request asked for; Debug of anything secret shows no secret.
@@ -10,12 +10,13 @@
 //! system's clock when it verifies a peer). Nothing here revokes: [`agent_of`] says whom a verified
 //! certificate names, and the server decides whether that agent may still connect.
 //!
-//! Start at `authority` and `tls`.
+//! Start at `authority`, `tls` and `https`.
 
 mod agent_key;
 mod authority;
 mod certificate;
 mod error;
+mod https;
 mod secret;
 mod tls;
 mod token;
@@ -24,6 +25,7 @@ pub use agent_key::{AgentKey, requested_fingerprint};
 pub use authority::{Authority, AuthoritySecret};
 pub use certificate::{agent_of, expires_at, expires_at_der, key_fingerprint_der};
 pub use error::{PkiError, Result, TokenProblem};
+pub use https::{HttpsCertificate, OtherKey, https_server_config, new_https_key, pinned_config};
 pub use secret::{hash_secret, hex, random_bytes, random_secret, secrets_match};
 pub use tls::{enrol_config, server_config, server_name, session_config};
 pub use token::JoinToken;

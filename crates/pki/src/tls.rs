@@ -1,4 +1,4 @@
-//! The TLS configurations of both ends.
+//! The TLS configurations of both ends of the link.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ fn finished(mut config: ClientConfig, alpn: &[u8]) -> ClientConfig {
     config
 }
 
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 

@@ -12,6 +12,7 @@ pub mod api;
 pub mod control;
 mod event_json;
 pub mod gateway;
+mod handshakes;
 pub mod keys;
 mod log_limit;
 mod passwords;
@@ -33,6 +34,8 @@ pub struct Options {
     /// `/healthz` and `/readyz` answer 503 until this agent is connected.
     pub wait_for: Option<AgentId>,
     pub border: api::Settings,
+    /// None: plain HTTP.
+    pub tls: Option<api::TlsSource>,
     pub retention: control::Retention,
     /// A new host gets no work until an operator approves it.
     pub approve_hosts: bool,
@@ -44,6 +47,8 @@ pub enum ServerError {
     Refused(String),
     #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: std::io::Error },
+    #[error("cannot serve HTTPS")]
+    Tls(#[source] Box<api::TlsProblem>),
     #[error("cannot prepare the server's certificates")]
     Pki(#[from] proctor_pki::PkiError),
     #[error("cannot read or write the store")]
@@ -54,12 +59,20 @@ pub enum ServerError {
     Control(#[from] control::ControlError),
 }
 
+impl From<api::TlsProblem> for ServerError {
+    fn from(problem: api::TlsProblem) -> Self {
+        Self::Tls(Box::new(problem))
+    }
+}
+
 /// A running server.
 #[derive(Clone, Debug)]
 pub struct Server {
     pub control: control::Control,
     pub http: SocketAddr,
     pub link: SocketAddr,
+    /// None: plain HTTP.
+    pub https: Option<api::Https>,
     api: api::ApiState,
 }
 
@@ -73,8 +86,12 @@ impl Server {
         webhooks::start(&control, options.border.webhooks.clone(), tasks);
         let link = gateway::serve(options.link, control.clone(), options.approve_hosts, tasks).await?;
         let state = api::ApiState::new(control.clone(), options.wait_for, options.border);
-        let http = api::serve(options.http, state.clone(), tasks).await?;
-        Ok(Self { control, http, link, api: state })
+        let https = match options.tls {
+            Some(source) => Some(api::Https::new(source, control.store()).await?),
+            None => None,
+        };
+        let http = api::serve(options.http, state.clone(), https.clone(), tasks).await?;
+        Ok(Self { control, http, link, https, api: state })
     }
 
     /// The path of a console page that signs this user in, once; None for a user that is not there.

@@ -151,6 +151,10 @@ impl Connection {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known.load(Ordering::Relaxed)
+    }
+
     /// A call on it has proved who sends it.
     pub(super) fn is_of_somebody_known(&self) {
         self.is_known.store(true, Ordering::Relaxed);
@@ -266,12 +270,21 @@ impl Connection {
         self.moves(bytes);
     }
 
+    /// What TLS has taken and not sent yet counts as not written.
+    fn has_flushed(&self, is_flushed: bool) {
+        if !is_flushed {
+            return self.is_blocked();
+        }
+        self.write_blocked_since.store(0, Ordering::Relaxed);
+    }
+
+    fn is_blocked(&self) {
+        let since = &self.write_blocked_since;
+        let _ = since.compare_exchange(0, self.now(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     fn has_written(&self, written: &Poll<io::Result<usize>>) {
-        let Poll::Ready(written) = written else {
-            let since = &self.write_blocked_since;
-            let _ = since.compare_exchange(0, self.now(), Ordering::Relaxed, Ordering::Relaxed);
-            return;
-        };
+        let Poll::Ready(written) = written else { return self.is_blocked() };
         self.write_blocked_since.store(0, Ordering::Relaxed);
         if self.is_http2() {
             return; // pings are answered, too: answers tell by themselves
@@ -377,10 +390,19 @@ impl Connections {
 
     /// None where the new connection is the one that has to go.
     pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
+        self.admit_up_to(self.limits.per_peer, peer)
+    }
+
+    /// As [`Self::admit`], of a proxy whose connections are those of many.
+    pub(super) fn admit_proxy(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
+        self.admit_up_to(self.limits.total, peer)
+    }
+
+    fn admit_up_to(self: &Arc<Self>, per_peer: u32, peer: IpAddr) -> Option<Admitted> {
         let peer = share_of(peer);
         let mut open = self.open.lock();
         let of_peer = open.values().filter(|connection| connection.peer == peer).count();
-        if of_peer >= self.limits.per_peer as usize {
+        if of_peer >= per_peer as usize {
             evict(&mut open, |connection| connection.peer == peer)?;
         }
         if open.len() >= self.limits.total as usize {

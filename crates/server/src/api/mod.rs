@@ -4,7 +4,7 @@
 //! how a request is decoded, how rows are keyed and how errors are dressed; a request that fails
 //! validation changes nothing; a trailing slash is optional and never redirected; every answer
 //! is JSON; a secret is in no answer, log line or Debug text.
-//! Absent: TLS (a proxy in front ends it).
+//! Start at `routes`; `serve` has the sockets, `https` TLS, `proxies` what stands in front.
 
 mod auth;
 mod bodies;
@@ -16,6 +16,7 @@ mod family;
 mod fields;
 mod gse;
 mod health;
+mod https;
 mod job;
 mod json;
 mod language;
@@ -23,6 +24,7 @@ mod limits;
 pub mod native;
 mod parsing;
 mod permission;
+mod proxies;
 mod request;
 mod response;
 mod routes;
@@ -38,7 +40,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::extract::Request;
 use axum::http::Method;
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
 use proctor_model::Class;
@@ -50,8 +52,10 @@ pub use auth::GatewayKey;
 pub use connections::ConnectionLimits;
 use error::{ApiError, Problem};
 use family::Family;
+pub use https::{Https, TlsProblem, TlsSource};
 use language::Language;
 pub use limits::RateLimit;
+pub use proxies::{ProxyHeader, TrustedProxies};
 use response::ResponseWriter;
 pub use settings::{ApiState, Networks, Settings};
 
@@ -72,16 +76,29 @@ pub fn routes() -> Vec<RouteInfo> {
 }
 
 /// Binds `address` (port 0: any free one) and serves until `tasks` end. Returns the real address.
-pub async fn serve(address: SocketAddr, state: ApiState, tasks: &Tasks) -> Result<SocketAddr, ServerError> {
+pub async fn serve(
+    address: SocketAddr,
+    state: ApiState,
+    https: Option<Https>,
+    tasks: &Tasks,
+) -> Result<SocketAddr, ServerError> {
     let listen = |source| ServerError::Listen { address, source };
     let listener = tokio::net::TcpListener::bind(address).await.map_err(listen)?;
     let bound = listener.local_addr().map_err(listen)?;
     let (connections, border) = (state.border.connections.clone(), state.border.clone());
-    let accepted = serve::accept(listener, router(state), connections.clone(), tasks.clone());
-    tasks.spawn_critical("http listener", accepted);
+    let proxies = state.border.settings.proxies.networks.clone();
+    let service = serve::Service::new(router(state), https.clone(), proxies, tasks.shutdown());
+    tasks.spawn_critical("http listener", serve::accept(listener, service, connections.clone(), tasks.clone()));
     tasks.spawn_critical("http connections", connections.close_overdue());
     tasks.spawn_critical("task cache", forget_unread(border));
-    tracing::info!(%bound, "listening for HTTP");
+    match https {
+        None => tracing::info!(%bound, "listening for HTTP"),
+        Some(https) => {
+            let (fingerprint, expires_at) = (https.fingerprint(), https.expires_at());
+            tracing::info!(%bound, fingerprint, %expires_at, "listening for HTTPS");
+            tasks.spawn_critical("https certificate", https.keep_current());
+        }
+    }
     Ok(bound)
 }
 
@@ -96,13 +113,14 @@ async fn forget_unread(border: Arc<settings::ApiShared>) {
 
 /// Everything that is served over HTTP.
 pub fn router(state: ApiState) -> Router {
+    let proxies = state.border.settings.proxies.clone();
     let families = Router::new()
         .merge(routes::router())
         .route("/healthz", get(health::live))
         .route("/readyz", get(health::ready))
         .with_state(state.clone());
     let routes = families.nest("/api/v1", native::router(state)).fallback(unknown_path);
-    let routes = routes.layer(from_fn(in_language));
+    let routes = routes.layer(from_fn(in_language)).layer(from_fn_with_state(proxies, proxies::resolve));
     // Around the router, not inside it: a path must be trimmed before it is matched.
     Router::new().fallback_service(NormalizePath::trim_trailing_slash(routes))
 }

@@ -6,11 +6,10 @@
 //! credentials. A handler reads them first of all, so that it does nothing on a body that is none.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{ConnectInfo, OriginalUri, Query, Request};
+use axum::extract::{OriginalUri, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, Method, Uri};
 use proctor_model::FieldError;
@@ -23,6 +22,7 @@ use super::error::{ApiError, Problem};
 use super::family::Family;
 use super::json::{Object, Value};
 use super::limits::{QuotaPermit, key_of};
+use super::proxies::Reached;
 use super::response::RequestId;
 use super::settings::ApiShared;
 use crate::control::{Caller, Control, Origin};
@@ -87,9 +87,9 @@ impl Call {
     }
 }
 
-/// Where a request came from. The address is that of the peer, not what a header says.
+/// Where a request came from: the peer, or whom a trusted proxy forwards.
 pub(super) fn origin_of(headers: &HeaderMap, extensions: &Extensions) -> Origin {
-    let remote = extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+    let remote = extensions.get::<Reached>().and_then(|reached| reached.from);
     Origin { remote, request_id: RequestId::of(headers).to_string() }
 }
 

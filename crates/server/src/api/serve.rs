@@ -15,11 +15,15 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use proctor_runtime::{Backoff, Tasks};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::connections::{Admitted, Answering, Asking, Connections, Watched};
+use super::https::Https;
+use super::proxies::OverTls;
+use super::settings::Networks;
 
 /// After shutdown is asked for, requests that are under way get this long to end.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -32,9 +36,29 @@ const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
 /// Bounds a head, and what is read of a body ahead of its reader.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
+/// What every connection needs.
+#[derive(Debug)]
+pub(super) struct Service {
+    router: Router,
+    builder: Builder<TokioExecutor>,
+    https: Option<Https>,
+    proxies: Networks,
+    shutdown: CancellationToken,
+}
+
+impl Service {
+    pub(super) fn new(
+        router: Router,
+        https: Option<Https>,
+        proxies: Networks,
+        shutdown: CancellationToken,
+    ) -> Arc<Self> {
+        Arc::new(Self { router, builder: builder(), https, proxies, shutdown })
+    }
+}
+
 /// Until shutdown.
-pub(super) async fn accept(listener: TcpListener, router: Router, connections: Arc<Connections>, tasks: Tasks) {
-    let builder = Arc::new(builder());
+pub(super) async fn accept(listener: TcpListener, service: Arc<Service>, connections: Arc<Connections>, tasks: Tasks) {
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     loop {
         let (stream, peer) = match listener.accept().await {
@@ -46,13 +70,16 @@ pub(super) async fn accept(listener: TcpListener, router: Router, connections: A
             }
         };
         backoff.reset();
-        let Some(admitted) = connections.admit(peer.ip().to_canonical()) else {
+        let address = peer.ip().to_canonical();
+        let is_proxy = service.proxies.contain(address);
+        let admitted = if is_proxy { connections.admit_proxy(address) } else { connections.admit(address) };
+        let Some(admitted) = admitted else {
             tracing::debug!(%peer, "too many HTTP connections: a new one is closed");
             continue;
         };
-        let (builder, router, shutdown) = (builder.clone(), router.clone(), tasks.shutdown());
+        let service = service.clone();
         tasks.spawn_to_end("http connection", async move {
-            Box::pin(carry(stream, peer, admitted, &builder, router, shutdown)).await;
+            Box::pin(carry(stream, peer, admitted, &service)).await;
         });
     }
 }
@@ -69,28 +96,47 @@ fn builder() -> Builder<TokioExecutor> {
     builder
 }
 
-async fn carry(
-    stream: TcpStream,
-    peer: SocketAddr,
-    admitted: Admitted,
-    builder: &Builder<TokioExecutor>,
-    router: Router,
-    shutdown: CancellationToken,
-) {
+async fn carry(stream: TcpStream, peer: SocketAddr, admitted: Admitted, service: &Service) {
     // Answers are small and whole: waiting to fill a segment only delays them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
+    let Some(https) = &service.https else { return carry_http(stream, peer, admitted, service).await };
+    let shaken = tokio::select! {
+        shaken = https.accept(stream, peer) => shaken,
+        () = admitted.connection.gives_way.cancelled() => None,
+        () = service.shutdown.cancelled() => None,
+    };
+    if let Some(stream) = shaken {
+        carry_http(stream, peer, admitted, service).await;
+    }
+}
+
+/// HTTP over a socket, or over TLS.
+async fn carry_http<S>(stream: S, peer: SocketAddr, admitted: Admitted, service: &Service)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let Service { router, builder, https, shutdown, .. } = service;
     let connection = admitted.connection.clone();
     let service = service_fn(|mut request: Request<Incoming>| {
         let length = request.body().size_hint().exact();
         let call = connection.begin_call(request.version() == Version::HTTP_2, length);
         request.extensions_mut().insert(ConnectInfo(peer));
+        if https.is_some() {
+            request.extensions_mut().insert(OverTls);
+        }
         request.extensions_mut().insert(connection.clone());
-        let (router, connection, connections) = (router.clone(), connection.clone(), admitted.connections.clone());
+        let (router, connection, https) = (router.clone(), connection.clone(), https.clone());
+        let connections = admitted.connections.clone();
         async move {
-            let request = request.map(|body| Body::new(Asking { body, connection }));
+            let was_known = connection.is_known();
+            let asking = connection.clone();
+            let request = request.map(|body| Body::new(Asking { body, connection: asking }));
             let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
+            if let Some(https) = https.filter(|_| !was_known && connection.is_known()) {
+                https.know(peer.ip());
+            }
             let bytes = response.body().size_hint().lower();
             let response = response.map(|body| Answering::new(body, call));
             connections.bound_untaken(bytes);

@@ -18,6 +18,7 @@ use super::connections::{ConnectionLimits, Connections};
 use super::health::StoreHealth;
 use super::limits::{self, Quota, RateLimit, Rates};
 use super::parsing::Parsing;
+use super::proxies::TrustedProxies;
 use super::task_cache::TaskCache;
 use crate::control::Control;
 use crate::log_limit::LogLimit;
@@ -29,6 +30,8 @@ use crate::webhooks::AddressFilter;
 pub struct Settings {
     /// From where the names in Bk-App-Code and Bk-Username are believed without a secret.
     pub procapi_from: Networks,
+    /// Proxies in front, which tell the addresses of callers.
+    pub proxies: TrustedProxies,
     /// The key of a gateway in front, whose X-Bkapi-JWT is believed.
     pub gateway_key: Option<GatewayKey>,
     /// Calls of one app in a second; None is no limit.
@@ -45,6 +48,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             procapi_from: Networks::default(),
+            proxies: TrustedProxies::default(),
             gateway_key: None,
             rate_limit: None,
             concurrency_limit: limits::CONCURRENCY,
@@ -63,6 +67,12 @@ impl Networks {
     pub fn contain(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
+    }
+}
+
+impl FromIterator<Self> for Networks {
+    fn from_iter<I: IntoIterator<Item = Self>>(parts: I) -> Self {
+        Self(parts.into_iter().flat_map(|networks| networks.0).collect())
     }
 }
 

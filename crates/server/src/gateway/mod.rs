@@ -5,7 +5,6 @@
 //! let go, and one on a slow link is not. Absent: what operations mean; the session only carries them.
 
 mod enrol;
-mod handshakes;
 mod session;
 
 use std::net::SocketAddr;
@@ -22,7 +21,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::ServerError;
 use crate::control::Control;
-use handshakes::Handshakes;
+use crate::handshakes::Handshakes;
 
 const AUTHORITY: &str = "authority";
 /// For the handshake and the greeting; for the first word of it.

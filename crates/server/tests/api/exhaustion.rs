@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 async fn served(settings: Settings) -> (World, SocketAddr, Tasks) {
     let (world, tasks) = (World::new().await, Tasks::default());
     let state = ApiState::new(world.control.clone(), None, settings);
-    let address = api::serve("127.0.0.1:0".parse().unwrap(), state, &tasks).await.unwrap();
+    let address = api::serve("127.0.0.1:0".parse().unwrap(), state, None, &tasks).await.unwrap();
     (world, address, tasks)
 }
 

@@ -23,6 +23,7 @@ mod matrix;
 mod mutated;
 mod processes;
 mod proofs;
+mod proxied;
 mod refusals;
 mod retention;
 mod rolling;

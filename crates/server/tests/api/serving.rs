@@ -23,7 +23,7 @@ async fn a_connection_that_is_kept_open_does_not_hold_up_the_end() {
     let tasks = Tasks::default();
     let state = ApiState::new(world.control.clone(), None, Settings::default());
 
-    let address = api::serve("127.0.0.1:0".parse().unwrap(), state, &tasks).await.unwrap();
+    let address = api::serve("127.0.0.1:0".parse().unwrap(), state, None, &tasks).await.unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
     let answer = exchange(&mut stream, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
     let ended = tasks.end(Duration::from_secs(5)).await;
@@ -39,7 +39,7 @@ async fn the_sender_of_a_body_beyond_the_limit_gets_to_read_the_answer() {
     let world = World::new().await;
     let tasks = Tasks::default();
     let state = ApiState::new(world.control.clone(), None, Settings::default());
-    let address = api::serve("127.0.0.1:0".parse().unwrap(), state, &tasks).await.unwrap();
+    let address = api::serve("127.0.0.1:0".parse().unwrap(), state, None, &tasks).await.unwrap();
     let length = 65 * 1024 * 1024;
 
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -58,9 +58,9 @@ async fn a_taken_port_is_told_with_its_address() {
     let world = World::new().await;
     let tasks = Tasks::default();
     let state = ApiState::new(world.control.clone(), None, Settings::default());
-    let address = api::serve("127.0.0.1:0".parse().unwrap(), state.clone(), &tasks).await.unwrap();
+    let address = api::serve("127.0.0.1:0".parse().unwrap(), state.clone(), None, &tasks).await.unwrap();
 
-    let error = api::serve(address, state, &tasks).await.unwrap_err();
+    let error = api::serve(address, state, None, &tasks).await.unwrap_err();
 
     assert_eq!(error.to_string(), format!("cannot listen on {address}"));
     assert!(tasks.end(Duration::from_secs(5)).await);

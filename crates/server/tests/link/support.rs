@@ -77,6 +77,7 @@ async fn start(store: &Arc<dyn Store>) -> (Server, Tasks) {
         link: loopback,
         wait_for: None,
         border: Settings::default(),
+        tls: None,
         retention: Retention::default(),
         approve_hosts: false,
     };

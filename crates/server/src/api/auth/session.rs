@@ -15,6 +15,7 @@ use proctor_pki::random_secret;
 use proctor_store::UserCredential;
 
 use super::super::error::{ApiError, Problem};
+use super::super::proxies::Reached;
 use crate::admin::SESSION_LIFETIME;
 use crate::keys::Keys;
 
@@ -66,10 +67,11 @@ pub(in crate::api) fn csrf_token(keys: &Keys, token: &str) -> String {
 }
 
 /// The value of `Set-Cookie` for a session, or for its end where there is no token.
-pub(in crate::api) fn set_cookie(token: Option<&str>, headers: &HeaderMap) -> HeaderValue {
-    // A browser tells the scheme of its own page; it can only deceive itself.
+pub(in crate::api) fn set_cookie(token: Option<&str>, reached: Reached, headers: &HeaderMap) -> HeaderValue {
+    // A browser behind a proxy that nobody told us of tells the scheme of its own page; it can only deceive itself.
     let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
-    let secure = if origin.is_some_and(|origin| origin.starts_with("https://")) { "; Secure" } else { "" };
+    let is_https = reached.is_https || origin.is_some_and(|origin| origin.starts_with("https://"));
+    let secure = if is_https { "; Secure" } else { "" };
     let (value, seconds) = token.map_or(("", 0), |token| (token, SESSION_LIFETIME.as_secs()));
     let cookie = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
     HeaderValue::try_from(cookie).expect("a token is ASCII")
@@ -148,12 +150,14 @@ mod tests {
 
     #[test]
     fn a_cookie_is_out_of_reach_for_scripts_and_other_sites() {
-        let plain = set_cookie(Some("pt_1_x"), &headers(&[("origin", "http://proctor.example")]));
-        let secure = set_cookie(Some("pt_1_x"), &headers(&[("origin", "https://proctor.example")]));
-        let cleared = set_cookie(None, &HeaderMap::new());
+        let over = |is_https| Reached { is_https, ..Reached::default() };
+        let plain = set_cookie(Some("pt_1_x"), over(false), &headers(&[("origin", "http://proctor.example")]));
+        let secure = set_cookie(Some("pt_1_x"), over(false), &headers(&[("origin", "https://proctor.example")]));
+        let cleared = set_cookie(None, over(false), &HeaderMap::new());
 
         assert_eq!(plain, "proctor_session=pt_1_x; Path=/; HttpOnly; SameSite=Strict; Max-Age=43200");
         assert_eq!(secure, "proctor_session=pt_1_x; Path=/; HttpOnly; SameSite=Strict; Max-Age=43200; Secure");
+        assert_eq!(set_cookie(Some("pt_1_x"), over(true), &HeaderMap::new()), secure);
         assert_eq!(cleared, "proctor_session=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
     }
 

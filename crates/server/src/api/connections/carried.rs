@@ -9,21 +9,20 @@ use std::task::{Context, Poll, ready};
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::{Connection, InFlight};
 
 /// Answers are handed over in pieces of this size: a call is under way until its peer has taken almost all.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
 
-/// A socket that tells its connection what happens on it.
+/// A socket, or TLS over one, that tells its connection what happens on it.
 #[derive(Debug)]
-pub(in crate::api) struct Watched {
-    pub(in crate::api) stream: TcpStream,
+pub(in crate::api) struct Watched<S> {
+    pub(in crate::api) stream: S,
     pub(in crate::api) connection: Arc<Connection>,
 }
 
-impl AsyncRead for Watched {
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -36,7 +35,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.connection.has_written(&written);
@@ -58,7 +57,9 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.connection.has_flushed(flushed.is_ready());
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -2,11 +2,15 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::routing::{get, post};
 use proctor_runtime::Tasks;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::*;
+use crate::api::https::{self, Https};
 use crate::api::serve;
+use crate::api::settings::Networks;
 
 const LIMITS: ConnectionLimits = ConnectionLimits { total: 3, per_peer: 2 };
 
@@ -225,6 +229,10 @@ fn goodbyes_are_few() {
 
 /// With a short time for heads and long ones for everything else.
 async fn served() -> (std::net::SocketAddr, Tasks) {
+    served_over(None).await
+}
+
+async fn served_over(https: Option<Https>) -> (std::net::SocketAddr, Tasks) {
     let patience = Patience { head: Duration::from_millis(500), idle: Duration::from_secs(3600), ..PATIENCE };
     let connections = Connections::with(ConnectionLimits::of_total(100), patience, Instant::now());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -233,7 +241,8 @@ async fn served() -> (std::net::SocketAddr, Tasks) {
         .route("/", get(|| async { "answered" }))
         .route("/", post(|body: Bytes| async move { format!("answered {}", body.len()) }));
     let tasks = Tasks::default();
-    tasks.spawn_critical("http listener", serve::accept(listener, router, connections.clone(), tasks.clone()));
+    let service = serve::Service::new(router, https, Networks::default(), tasks.shutdown());
+    tasks.spawn_critical("http listener", serve::accept(listener, service, connections.clone(), tasks.clone()));
     tasks.spawn_critical("http connections", connections.close_overdue());
     (address, tasks)
 }
@@ -244,7 +253,7 @@ async fn sent(address: std::net::SocketAddr, text: &str) -> TcpStream {
     stream
 }
 
-async fn until_answered(stream: &mut TcpStream) {
+async fn until_answered<S: AsyncRead + Unpin>(stream: &mut S) {
     let (mut answer, mut piece) = (Vec::new(), [0; 1024]);
     while !answer.windows(8).any(|window| window == b"answered") {
         let read = stream.read(&mut piece).await.unwrap();
@@ -281,5 +290,86 @@ async fn half_a_head_behind_whole_requests_has_as_much_time_as_a_first_one() {
         stream.write_all(REQUESTS[0].as_bytes()).await.unwrap();
         until_answered(&mut stream).await;
     }
+    assert!(tasks.end(Duration::from_secs(60)).await);
+}
+
+async fn shaken(address: std::net::SocketAddr, fingerprint: &str) -> TlsStream<TcpStream> {
+    let config = proctor_pki::pinned_config(fingerprint).unwrap();
+    let name = "localhost".try_into().unwrap();
+    let stream = TcpStream::connect(address).await.unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+}
+
+async fn until_closed<S: AsyncRead + Unpin>(stream: &mut S) {
+    let mut rest = Vec::new();
+    let closed = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut rest)).await;
+    assert!(closed.is_ok(), "it is closed");
+}
+
+#[tokio::test]
+async fn handshakes_and_heads_over_tls_have_as_much_time_as_heads_over_plain_http() {
+    let (_dir, https) = https::tests::with_files();
+    let fingerprint = https.fingerprint();
+    let (address, tasks) = served_over(Some(https)).await;
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+    let mut silent = TcpStream::connect(address).await.unwrap();
+    // The beginning of a ClientHello.
+    let mut stalled = TcpStream::connect(address).await.unwrap();
+    stalled.write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]).await.unwrap();
+    let mut half_head = shaken(address, &fingerprint).await;
+    half_head.write_all(b"GET / HTTP/1.1\r\nHost: ").await.unwrap();
+    let mut half_head_behind = shaken(address, &fingerprint).await;
+    half_head_behind.write_all(&[REQUEST, b"GET / HT"].concat()).await.unwrap();
+    let mut whole = shaken(address, &fingerprint).await;
+
+    whole.write_all(REQUEST).await.unwrap();
+    until_answered(&mut whole).await;
+    until_answered(&mut half_head_behind).await;
+    until_closed(&mut silent).await;
+    until_closed(&mut stalled).await;
+    until_closed(&mut half_head).await;
+    until_closed(&mut half_head_behind).await;
+    whole.write_all(REQUEST).await.unwrap();
+    until_answered(&mut whole).await;
+    assert!(tasks.end(Duration::from_secs(60)).await);
+}
+
+#[tokio::test]
+async fn plain_http_on_the_https_port_is_told_what_to_write() {
+    let (_dir, https) = https::tests::with_files();
+    let (address, tasks) = served_over(Some(https)).await;
+
+    let mut stream = sent(address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer).await;
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.ends_with("write https:// here\n"), "{answer}");
+    assert!(tasks.end(Duration::from_secs(60)).await);
+}
+
+#[tokio::test]
+async fn an_answer_over_tls_that_nobody_takes_is_closed() {
+    let (_dir, https) = https::tests::with_files();
+    let fingerprint = https.fingerprint();
+    let patience = Patience { stall: Duration::from_millis(500), ..PATIENCE };
+    let connections = Connections::with(ConnectionLimits::of_total(100), patience, Instant::now());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = Router::new().route("/", get(|| async { vec![b'x'; 64 * 1024 * 1024] }));
+    let tasks = Tasks::default();
+    let service = serve::Service::new(router, Some(https), Networks::default(), tasks.shutdown());
+    tasks.spawn_critical("http listener", serve::accept(listener, service, connections.clone(), tasks.clone()));
+    tasks.spawn_critical("http connections", connections.clone().close_overdue());
+
+    let mut stream = shaken(address, &fingerprint).await;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+
+    let gone = async {
+        while connections.open.lock().values().next().is_some_and(|open| !open.gives_way.is_cancelled()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), gone).await.expect("its connection is asked to go");
     assert!(tasks.end(Duration::from_secs(60)).await);
 }

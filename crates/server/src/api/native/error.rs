@@ -173,7 +173,7 @@ impl From<ServerError> for NativeError {
             ServerError::Store(error) => error.into(),
             ServerError::Control(error) | ServerError::Start(error) => error.into(),
             ServerError::Refused(reason) => Self::new(Kind::InvalidArgument, reason),
-            ServerError::Pki(_) | ServerError::Listen { .. } => {
+            ServerError::Pki(_) | ServerError::Tls(_) | ServerError::Listen { .. } => {
                 Self { cause: Some(error), ..Self::new(Kind::Internal, "the server could not carry out the call") }
             }
         }

@@ -7,10 +7,10 @@
 
 use std::time::Instant;
 
-use axum::Json;
 use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse};
+use axum::{Extension, Json};
 use proctor_api::{NewPassword, OwnPassword, Session, SignIn, SignInLink};
 use proctor_model::{FieldError, Subject};
 use proctor_runtime::clock;
@@ -26,6 +26,7 @@ use crate::api::auth::{SessionProof, session};
 use crate::api::bodies::BodySender;
 use crate::api::connections::share_of;
 use crate::api::error::ApiError;
+use crate::api::proxies::Reached;
 use crate::api::request::origin_of;
 use crate::control::{AuditAction, Caller, Control, Origin, PresentedCredentials};
 use crate::user_token::TokenText;
@@ -52,6 +53,7 @@ struct Proved {
 pub(super) async fn sign_in(State(state): State<ApiState>, request: Request) -> Result<impl IntoResponse> {
     let headers = request.headers().clone();
     let origin = origin_of(&headers, request.extensions());
+    let reached = request.extensions().get::<Reached>().copied().unwrap_or_default();
     let peer = origin.remote.map(|remote| share_of(remote).to_string()).unwrap_or_default();
     let attempt = read_attempt(&state, &peer, request).await?;
     let proved = prove(&state, attempt, &peer).await.inspect_err(|error| {
@@ -63,7 +65,7 @@ pub(super) async fn sign_in(State(state): State<ApiState>, request: Request) -> 
     let (text, token, caller) = open(&state, proved, origin).await?;
     let keys = state.border.verifier.keys(&state).await?;
     let session = view(&caller, session::csrf_token(keys, &text.to_string()), &token);
-    let cookie = session::set_cookie(Some(&text.to_string()), &headers);
+    let cookie = session::set_cookie(Some(&text.to_string()), reached, &headers);
     Ok((AppendHeaders([(header::SET_COOKIE, cookie), NOT_KEPT]), Json(session)))
 }
 
@@ -86,6 +88,7 @@ pub(super) async fn show(
 pub(super) async fn sign_out(
     caller: Authenticated,
     State(state): State<ApiState>,
+    Extension(reached): Extension<Reached>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse> {
     let (_, UserToken { id, .. }) = own(&state, &caller.who, &headers).await?;
@@ -93,7 +96,8 @@ pub(super) async fn sign_out(
     let work = |control: Control| async move { Ok(control.store().delete_user_token(&id).await?) };
     state.control.audited(&caller.who, deed, work, |_| "done".to_owned()).await?;
     state.forget_verified();
-    Ok((StatusCode::NO_CONTENT, AppendHeaders([(header::SET_COOKIE, session::set_cookie(None, &headers))])))
+    let cookie = session::set_cookie(None, reached, &headers);
+    Ok((StatusCode::NO_CONTENT, AppendHeaders([(header::SET_COOKIE, cookie)])))
 }
 
 /// Changes the password of the user who calls, and closes all their sessions.

@@ -1,10 +1,11 @@
-//! Connections of agents that have not finished their handshake and greeting: how many, and which give way.
+//! Connections that have not finished their handshake and greeting: how many, and which give way. The link and HTTPS
+//! have one each.
 //!
-//! Promised: peers that say nothing, or stop in the middle, keep nobody off the link. When all greetings are
+//! Promised: peers that say nothing, or stop in the middle, keep nobody off. When all greetings are
 //! taken, one that has stalled gives way to a new one, and of two the one from an address that is not known.
-//! Addresses are known by the sessions and hosts that they have; each has a few greetings that nobody else
+//! Addresses are known by the sessions, hosts or authenticated calls that they have; each has a few greetings that nobody else
 //! can take. Where nothing stalls, a new peer waits for a moment and is closed then; agents try again.
-//! Absent: who a peer is; that is proved by its certificate.
+//! Absent: who a peer is; that is proved by its certificate, or by a call.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -35,7 +36,7 @@ const LOOK_PERIOD: Duration = Duration::from_millis(50);
 const WAITING_MAX: usize = 512;
 
 #[derive(Debug)]
-pub(super) struct Handshakes {
+pub(crate) struct Handshakes {
     state: Mutex<State>,
     changed: Notify,
     waiting: Semaphore,
@@ -56,18 +57,18 @@ struct State {
 
 /// One peer that has not greeted yet.
 #[derive(Debug)]
-pub(super) struct Greeting {
+pub(crate) struct Greeting {
     peer: IpAddr,
     is_known: bool,
     since: Instant,
     /// Milliseconds after `since` at which something was heard first; 0 is never.
     heard: AtomicU64,
-    pub(super) gives_way: CancellationToken,
+    pub(crate) gives_way: CancellationToken,
 }
 
 impl Greeting {
     /// The peer has said something.
-    pub(super) fn hears(&self) {
+    pub(crate) fn hears(&self) {
         let now = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         self.heard.store(now, Ordering::Relaxed);
     }
@@ -83,7 +84,7 @@ impl Greeting {
 
 impl Handshakes {
     /// Addresses from which agents come, or came.
-    pub(super) fn know(&self, addresses: impl IntoIterator<Item = IpAddr>) {
+    pub(crate) fn know(&self, addresses: impl IntoIterator<Item = IpAddr>) {
         let mut state = self.state.lock();
         for address in addresses {
             if state.known.len() < KNOWN_ADDRESSES_MAX {
@@ -93,7 +94,7 @@ impl Handshakes {
     }
 
     /// None where everything is taken by peers that do not stall.
-    pub(super) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
+    pub(crate) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
         let (peer, begun) = (peer.to_canonical(), Instant::now());
         loop {
             let changed = self.changed.notified();
@@ -106,12 +107,12 @@ impl Handshakes {
     }
 
     /// At once, or not at all.
-    pub(super) fn admit_now(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
+    pub(crate) fn admit_now(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
         self.try_admit(peer.to_canonical(), Instant::now())
     }
 
     /// The right to wait in [`Self::admit`]; None where too many do.
-    pub(super) fn wait(&self) -> Option<SemaphorePermit<'_>> {
+    pub(crate) fn wait(&self) -> Option<SemaphorePermit<'_>> {
         self.waiting.try_acquire().ok()
     }
 
@@ -154,10 +155,10 @@ impl State {
 
 /// A greeting that is under way; dropped at its end.
 #[derive(Debug)]
-pub(super) struct Admitted {
+pub(crate) struct Admitted {
     greetings: Arc<Handshakes>,
     id: u64,
-    pub(super) greeting: Arc<Greeting>,
+    pub(crate) greeting: Arc<Greeting>,
 }
 
 impl Drop for Admitted {
