@@ -15,6 +15,7 @@ pub mod gateway;
 mod handshakes;
 pub mod keys;
 mod log_limit;
+mod metrics;
 mod passwords;
 pub mod user_token;
 pub mod webhooks;
@@ -85,11 +86,11 @@ impl Server {
         tasks.spawn_critical("store writer", async move { store.closed().await });
         webhooks::start(&control, options.border.webhooks.clone(), tasks);
         let link = gateway::serve(options.link, control.clone(), options.approve_hosts, tasks).await?;
-        let state = api::ApiState::new(control.clone(), options.wait_for, options.border);
         let https = match options.tls {
             Some(source) => Some(api::Https::new(source, control.store()).await?),
             None => None,
         };
+        let state = api::ApiState::new(control.clone(), options.wait_for, options.border).with_https(https.clone());
         let http = api::serve(options.http, state.clone(), https.clone(), tasks).await?;
         Ok(Self { control, http, link, https, api: state })
     }

@@ -25,6 +25,7 @@ mod fleet_filter;
 mod records;
 mod retention;
 pub mod sqlite;
+mod stats;
 mod task_records;
 
 pub use access_records::{
@@ -44,6 +45,7 @@ pub use records::{
     RegisterMode, Registered, Registration, SpecRevision,
 };
 pub use retention::{AuditAnchor, DiskSpace, Prune, TableSize, Uptime};
+pub use stats::{LATENCY_BUCKETS, Latency, OperationStats, StoreStats};
 pub use task_records::{
     CreatedTask, FinishedTarget, Idempotency, NewTask, OpenRollout, OpenTarget, Rollout, RolloutState, RolloutStep,
     Target, TargetFilter, TargetQuery, TargetRow, TargetView, TaskItem, TaskQuery, TaskSummary, TaskView,
@@ -372,6 +374,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Deletes a slice of what is old and returns how many rows that were; 0: nothing is left to delete.
     async fn prune(&self, what: Prune) -> Result<u64>;
     /// What the file system of the store has; None where it does not say.
+    /// What was done since the store was opened, and what it holds; without a look into it.
+    fn stats(&self) -> StoreStats;
     async fn disk_space(&self) -> Result<Option<DiskSpace>>;
     /// What each table takes, the largest first.
     async fn sizes(&self) -> Result<Vec<TableSize>>;

@@ -42,6 +42,9 @@ pub(crate) struct BorderArgs {
     /// 127.0.0.0/8 [default: none]
     #[arg(long, env = "PROCTOR_WEBHOOK_ALLOW", value_name = "CIDR,…", default_value = "", hide_default_value = true, value_parser = parse_networks)]
     webhook_allow: Networks,
+    /// Networks that may read /metrics without credentials, such as 10.1.2.0/24 [default: none]
+    #[arg(long, env = "PROCTOR_METRICS_FROM", value_name = "CIDR,…", default_value = "", hide_default_value = true, value_parser = parse_networks)]
+    metrics_from: Networks,
     /// Calls of one app in a second, such as 100/s [default: no limit]
     #[arg(long, env = "PROCTOR_RATE_LIMIT", value_name = "N/s", value_parser = parse_rate)]
     rate_limit: Option<RateLimit>,
@@ -147,6 +150,7 @@ impl BorderArgs {
             rate_limit: self.rate_limit,
             concurrency_limit: self.concurrency_limit.unwrap_or(usual.concurrency_limit),
             connections: ConnectionLimits { per_peer, ..limits },
+            metrics_from: self.metrics_from.clone(),
             webhooks: AddressFilter::new(self.webhook_allow.clone()),
         })
     }

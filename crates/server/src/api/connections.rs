@@ -383,6 +383,10 @@ impl Connections {
         Arc::new(Self { limits, patience, started, open, next, goodbyes })
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.open.lock().len()
+    }
+
     /// The right to end an answer after giving way; None where too many do.
     pub(super) fn say_goodbye(&self) -> Option<SemaphorePermit<'_>> {
         self.goodbyes.try_acquire().ok()

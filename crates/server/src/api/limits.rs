@@ -160,6 +160,10 @@ impl Quota {
         Self { what, total, each, reserve, taken: Arc::default() }
     }
 
+    pub(super) fn taken(&self) -> u32 {
+        self.taken.lock().total
+    }
+
     pub(super) fn take(&self, caller: &Caller) -> Result<QuotaPermit, Exceeded> {
         self.take_as(key_of(caller), caller.is_admin())
     }

@@ -21,6 +21,7 @@ mod job;
 mod json;
 mod language;
 mod limits;
+mod metrics;
 pub mod native;
 mod parsing;
 mod permission;
@@ -118,9 +119,12 @@ pub fn router(state: ApiState) -> Router {
         .merge(routes::router())
         .route("/healthz", get(health::live))
         .route("/readyz", get(health::ready))
+        .route("/metrics", get(metrics::show))
         .with_state(state.clone());
+    let measured = from_fn_with_state(state.clone(), metrics::measure);
     let routes = families.nest("/api/v1", native::router(state)).fallback(unknown_path);
-    let routes = routes.layer(from_fn(in_language)).layer(from_fn_with_state(proxies, proxies::resolve));
+    let routes = routes.layer(from_fn(in_language)).layer(measured);
+    let routes = routes.layer(from_fn_with_state(proxies, proxies::resolve));
     // Around the router, not inside it: a path must be trimmed before it is matched.
     Router::new().fallback_service(NormalizePath::trim_trailing_slash(routes))
 }

@@ -18,9 +18,10 @@ use uuid::Uuid;
 use super::error::{ApiError, GatewayAnswer, Problem, ProblemEntry};
 use super::family::Family;
 use super::language;
+use super::metrics::CountedAs;
 use super::permission::Permission;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-bkapi-request-id");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-bkapi-request-id");
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-bkapi-error-code");
 const ERROR_MESSAGE: HeaderName = HeaderName::from_static("x-bkapi-error-message");
 const REQUEST_ID_CHARS_MAX: usize = 64;
@@ -41,6 +42,11 @@ impl RequestId {
         };
         let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(is_sane);
         given.map_or_else(Self::new, |text| Self(text.to_owned()))
+    }
+
+    /// It is sane, so it is legal in a header.
+    pub(crate) fn header(&self) -> HeaderValue {
+        header_text(&self.0)
     }
 
     fn new() -> Self {
@@ -137,6 +143,12 @@ impl ResponseWriter {
     }
 
     pub(crate) fn failure(&self, error: &ApiError) -> Response {
+        let mut response = self.failed(error);
+        response.extensions_mut().insert(CountedAs(error.problem.entry().name));
+        response
+    }
+
+    fn failed(&self, error: &ApiError) -> Response {
         let Self { family, id } = self;
         log(id, error);
         let entry = error.problem.entry();

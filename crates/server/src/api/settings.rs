@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ipnet::IpNet;
 use proctor_api::SignInLink;
@@ -16,6 +16,7 @@ use super::auth::{GatewayKey, Verifier};
 use super::bodies::Bodies;
 use super::connections::{ConnectionLimits, Connections};
 use super::health::StoreHealth;
+use super::https::Https;
 use super::limits::{self, Quota, RateLimit, Rates};
 use super::parsing::Parsing;
 use super::proxies::TrustedProxies;
@@ -40,6 +41,8 @@ pub struct Settings {
     pub concurrency_limit: NonZeroU32,
     /// Connections at the same time.
     pub connections: ConnectionLimits,
+    /// From where metrics may be read without credentials.
+    pub metrics_from: Networks,
     /// Where webhooks may point.
     pub webhooks: AddressFilter,
 }
@@ -53,6 +56,7 @@ impl Default for Settings {
             rate_limit: None,
             concurrency_limit: limits::CONCURRENCY,
             connections: ConnectionLimits::default(),
+            metrics_from: Networks::default(),
             webhooks: AddressFilter::default(),
         }
     }
@@ -121,6 +125,14 @@ pub(super) struct ApiShared {
     pub(super) streams: Quota,
     pub(super) renditions: TaskCache,
     pub(super) store_health: StoreHealth,
+    https: OnceLock<Https>,
+}
+
+impl ApiShared {
+    /// When the certificate of HTTPS ends, in Unix seconds.
+    pub(super) fn https_expires_at(&self) -> Option<i64> {
+        self.https.get().map(|https| https.expires_at().as_second())
+    }
 }
 
 impl ApiState {
@@ -141,9 +153,16 @@ impl ApiState {
             failed_sign_ins: LogLimit::default(),
             renditions: TaskCache::default(),
             store_health: StoreHealth::default(),
+            https: OnceLock::new(),
             settings,
         };
         Self { control, wait_for, border: Arc::new(border) }
+    }
+
+    /// Tells metrics of the certificate.
+    pub(crate) fn with_https(self, https: Option<Https>) -> Self {
+        https.map(|https| self.border.https.set(https));
+        self
     }
 
     /// A link that signs the user in once.

@@ -78,6 +78,10 @@ impl Dispatch {
         }
     }
 
+    pub(super) fn open_count(&self) -> usize {
+        self.open.len()
+    }
+
     /// What the server's earlier life left open; `now_ms` and `now` are the same moment on both clocks.
     pub(super) fn take_up(&mut self, open: Vec<OpenTarget>, now_ms: Millis, now: Instant) {
         let left = |target: OpenTarget| {

@@ -70,6 +70,7 @@ impl Control {
         let now = clock::unix_millis();
         let up_to = self.inner.store.append_events(session.agent(), session.epoch(), events, now).await?;
         session.saw_events(up_to);
+        events.iter().for_each(|event| self.inner.metrics.event(event.kind));
         self.ring_events();
         Ok(())
     }

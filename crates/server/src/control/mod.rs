@@ -56,6 +56,7 @@ pub use types::{
     Rolling, Share, SpecSource, Submission, SubmitOptions, Submitted, SubmittedItem, SubmittedTarget,
 };
 
+use crate::metrics::Metrics;
 use dispatch::Dispatch;
 use outcomes::ReceivedOutcome;
 use presence::Presence;
@@ -66,6 +67,14 @@ type Result<T> = std::result::Result<T, ControlError>;
 /// Outcomes on their way to the store; beyond this many, sessions wait.
 const OUTCOMES_QUEUED_MAX: usize = 10_000;
 const SWEEP_PERIOD: Duration = Duration::from_millis(200);
+
+/// How much is under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queues {
+    pub(crate) open_targets: u64,
+    pub(crate) outcomes: u64,
+    pub(crate) sessions: u64,
+}
 
 /// A cheap handle; clones share one control plane.
 #[derive(Clone, Debug)]
@@ -86,6 +95,7 @@ struct Inner {
     link_expires_at: OnceLock<i64>,
     presence: Presence,
     tasks: Tasks,
+    metrics: Metrics,
 }
 
 impl Control {
@@ -112,6 +122,7 @@ impl Control {
                 tasks: tasks.clone(),
                 link_expires_at: OnceLock::new(),
                 presence,
+                metrics: Metrics::default(),
                 bells: events::ChangeNotifiers::new(tasks.shutdown()),
             }),
         };
@@ -144,6 +155,25 @@ impl Control {
 
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.inner.store
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+
+    /// How much is under way.
+    pub(crate) fn queues(&self) -> Queues {
+        let outcomes = &self.inner.outcomes;
+        Queues {
+            open_targets: self.inner.dispatch.lock().open_count() as u64,
+            outcomes: (outcomes.max_capacity() - outcomes.capacity()) as u64,
+            sessions: self.inner.sessions.count() as u64,
+        }
+    }
+
+    /// When the first certificate of a connected agent ends, in Unix seconds.
+    pub(crate) fn first_agent_expiry(&self) -> Option<i64> {
+        self.inner.sessions.first_expiry()
     }
 
     pub async fn app(&self, code: &str) -> Result<Option<App>> {
@@ -249,8 +279,12 @@ impl Control {
         let SessionOpening { agent, facts, .. } = greeting.opening.clone();
         let epoch = match self.inner.store.open_session(&greeting.opening, clock::unix_millis()).await? {
             Ok(epoch) => epoch,
-            Err(refusal) => return Ok(Err(refusal)),
+            Err(refusal) => {
+                self.inner.metrics.session("refused");
+                return Ok(Err(refusal));
+            }
         };
+        self.inner.metrics.session("opened");
         let session = Arc::new(Session::new(greeting, epoch));
         self.inner.sessions.insert(session.clone());
         let was_away = self.inner.dispatch.lock().connected(&agent, epoch);

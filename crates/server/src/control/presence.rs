@@ -159,6 +159,7 @@ impl Control {
         if !self.inner.sessions.remove(session) {
             return; // a newer one is there
         }
+        self.inner.metrics.session("closed");
         let agent = session.agent();
         self.inner.dispatch.lock().disconnected(agent, session.epoch());
         let content = format!("agent {agent} is no longer connected");

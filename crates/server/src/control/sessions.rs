@@ -208,6 +208,15 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
+    pub(super) fn count(&self) -> usize {
+        self.by_agent.read().len()
+    }
+
+    pub(super) fn first_expiry(&self) -> Option<i64> {
+        let sessions = self.by_agent.read();
+        sessions.values().filter_map(|session| session.meeting().certificate_expires_at).min()
+    }
+
     pub(super) fn get(&self, agent: &AgentId) -> Option<Arc<Session>> {
         self.by_agent.read().get(agent).cloned()
     }

@@ -130,6 +130,8 @@ impl Control {
         let open = draft.open_targets(id, created_at);
         let registers = draft.items.iter().any(|item| item.register);
         let rollout = options.rolling.map(|rolling| rolling.begin(draft.targets.len(), &caller.subjects));
+        let targets = draft.targets.len();
+        let ended: Vec<Code> = draft.outcomes.iter().map(|(_, outcome)| outcome.code).collect();
         let known = if rollout.is_some() { draft.outcomes.clone() } else { Vec::new() };
         let task = NewTask {
             id,
@@ -151,6 +153,8 @@ impl Control {
             CreatedTask::Existing { id, same_body: true } => return Ok(Submitted { task: id, is_new: false }),
             CreatedTask::Existing { id, same_body: false } => return Err(ControlError::KeyReused { task: id }),
         }
+        self.inner.metrics.task(family, targets);
+        self.inner.metrics.outcomes(ended);
         if registers {
             // Before: an agent learns the spec, then the operation.
             self.wake(open.iter().filter_map(|target| target.agent.as_ref()));

@@ -31,12 +31,14 @@ pub(super) async fn enrol(tls: Connection, peer: SocketAddr, gateway: &Gateway) 
         Request { token_id, token_secret_hash: proctor_pki::hash_secret(&token_secret), csr_der, agent, host };
     let answer = match decide(gateway, request, peer).await {
         Ok(enrolled) => {
+            gateway.control.metrics().enrolment("enrolled");
             tracing::info!(%peer, %host, "host enrolled");
             enrolled
         }
         Err(refused) => {
             gateway.strangers.log(peer, host, &refused);
             let retry = matches!(refused, Refused::Later(_));
+            gateway.control.metrics().enrolment(if retry { "failed" } else { "refused" });
             FromServer::Refused { reason: refused.to_string(), retry }
         }
     };

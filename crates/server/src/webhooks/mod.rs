@@ -210,7 +210,9 @@ impl Sender {
         }
         let message = Message::of(self.webhook.format, young, next);
         if let Some(body) = message.body {
-            self.post(body).await?;
+            let posted = self.post(body).await;
+            self.control.metrics().webhook(posted.is_ok(), young.len());
+            posted?;
         }
         self.advance(message.cursor).await?;
         Ok(Step::Progress)

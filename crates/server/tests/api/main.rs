@@ -20,6 +20,7 @@ mod hidden;
 mod job;
 mod limits;
 mod matrix;
+mod metrics;
 mod mutated;
 mod processes;
 mod proofs;

@@ -18,6 +18,7 @@ mod fleet;
 mod health;
 mod hosts;
 mod identity;
+mod meter;
 mod nonces;
 mod outcomes;
 mod pools;
@@ -34,6 +35,7 @@ mod webhooks;
 mod where_clause;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -53,8 +55,9 @@ use crate::{
     App, Assignments, AuditAnchor, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, Cordon,
     CreatedTask, DiskSpace, EndedSession, EnrolRefusal, Enrolled, Enrolment, EventPage, EventQuery, Fleet,
     HostLocation, HostQuery, HostRecord, Idempotency, JoinToken, JoinTokenRecord, Managed, Millis, NewTask,
-    Observation, OpenRollout, OpenTarget, PoolRecord, ProcessQuery, ProcessRecord, Prune, Refusal, RegisterMode,
-    Registered, Registration, Result, RolloutStep, SessionOpening, SessionRefusal, SpecRevision, Store, StoreError,
+    Observation, OpenRollout, OpenTarget, OperationStats, PoolRecord, ProcessQuery, ProcessRecord, Prune, Refusal,
+    RegisterMode, Registered, Registration, Result, RolloutStep, SessionOpening, SessionRefusal, SpecRevision, Store,
+    StoreError, StoreStats,
     TableSize, TargetQuery, TargetRow, TaskQuery, TaskSummary, TaskView, Uptime, User, UserCredential, UserToken,
     Webhook,
 };
@@ -132,6 +135,26 @@ enum Sharing {
 impl Store for SqliteStore {
     async fn closed(&self) {
         self.writer.closed().await;
+    }
+
+    fn stats(&self) -> StoreStats {
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
+        let mut log = self.path.as_os_str().to_owned();
+        log.push("-wal");
+        // Some read first and then write.
+        let mut operations: BTreeMap<&str, OperationStats> = BTreeMap::new();
+        for one in self.readers.meter.operations().into_iter().chain(self.writer.meter.operations()) {
+            operations.entry(one.what).and_modify(|known| known.add(&one)).or_insert(one);
+        }
+        StoreStats {
+            reads: self.readers.meter.latency(),
+            writes: self.writer.meter.latency(),
+            operations: operations.into_values().collect(),
+            writes_queued: self.writer.queued(),
+            file_bytes: size(&self.path),
+            log_bytes: size(Path::new(&log)),
+            free_bytes: health::disk_space(&self.path).map(|space| space.free_bytes),
+        }
     }
 
     async fn check_readable(&self) -> Result<()> {

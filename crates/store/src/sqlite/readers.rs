@@ -5,11 +5,13 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
 use super::failure::Tried;
+use super::meter::Meter;
 use crate::{Result, StoreError};
 
 /// Reads beyond this many wait; each holds its page cache.
@@ -20,15 +22,29 @@ pub(super) struct Readers {
     idle: Arc<Mutex<Vec<Connection>>>,
     /// One permit for each connection.
     free: Arc<Semaphore>,
+    pub(super) meter: Meter,
 }
 
 impl Readers {
     pub(super) fn open(path: &Path) -> Tried<Self> {
         let idle = (0..CONNECTIONS).map(|_| super::connection::reader(path)).collect::<Tried<Vec<_>>>()?;
-        Ok(Self { idle: Arc::new(Mutex::new(idle)), free: Arc::new(Semaphore::new(CONNECTIONS)) })
+        Ok(Self {
+            idle: Arc::new(Mutex::new(idle)),
+            free: Arc::new(Semaphore::new(CONNECTIONS)),
+            meter: Meter::default(),
+        })
     }
 
     pub(super) async fn run<T, F>(&self, what: &'static str, read: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Tried<T> + Send + 'static,
+    {
+        let begun = Instant::now();
+        self.meter.count(what, begun, self.read(what, read).await)
+    }
+
+    async fn read<T, F>(&self, what: &'static str, read: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Tried<T> + Send + 'static,

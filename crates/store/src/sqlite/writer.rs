@@ -9,11 +9,13 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::failure::{Failure, Tried};
+use super::meter::Meter;
 use crate::{Result, StoreError};
 
 /// Callers wait for room beyond this: a slow disk must not collect the heap in a queue.
@@ -31,6 +33,7 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
     /// How many more writes there will be; None: no end.
     left: Option<Arc<AtomicU64>>,
+    pub(super) meter: Meter,
 }
 
 impl Writer {
@@ -46,7 +49,7 @@ impl Writer {
                 drop(lock);
             })
             .map_err(|source| StoreError::Failed { what: "start its writer", source: source.into() })?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread), left: None })
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), left: None, meter: Meter::default() })
     }
 
     /// Every write after the next `left` answers [`StoreError::Closed`], as if the process had died there.
@@ -57,6 +60,20 @@ impl Writer {
     /// Runs `work` on the writer thread and returns after its commit. If the caller goes away, the
     /// work is done nevertheless.
     pub(super) async fn run<T, F>(&self, what: &'static str, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Tried<T> + Send + 'static,
+    {
+        let begun = Instant::now();
+        self.meter.count(what, begun, self.queue(what, work).await)
+    }
+
+    /// Jobs that wait for the thread.
+    pub(super) fn queued(&self) -> u64 {
+        self.jobs.as_ref().map_or(0, |jobs| (jobs.max_capacity() - jobs.capacity()) as u64)
+    }
+
+    async fn queue<T, F>(&self, what: &'static str, work: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Tried<T> + Send + 'static,

@@ -1,8 +1,8 @@
 //! The one shape of an error: `{"error":{"code","message","field"}}` with a real HTTP status.
 
-use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use proctor_api::{ErrorBody, ErrorDetail};
 use proctor_model::FieldError;
 use proctor_store::{Refusal, StoreError};
@@ -10,6 +10,7 @@ use proctor_store::{Refusal, StoreError};
 use crate::ServerError;
 use crate::api::error::{ApiError, Problem};
 use crate::api::language;
+use crate::api::metrics::CountedAs;
 use crate::control::ControlError;
 use crate::passwords::PasswordError;
 
@@ -208,6 +209,6 @@ impl IntoResponse for NativeError {
         let Self { kind, message, field, .. } = self;
         let message = language::of_sentence(&message);
         let error = ErrorDetail { code: kind.code().to_owned(), message, field };
-        (kind.status(), Json(ErrorBody { error })).into_response()
+        (kind.status(), Extension(CountedAs(kind.code())), Json(ErrorBody { error })).into_response()
     }
 }

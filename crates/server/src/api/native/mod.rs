@@ -48,7 +48,8 @@ use axum::routing::get;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::ApiState;
-use error::{Kind, NativeError};
+use error::Kind;
+pub(super) use error::NativeError;
 
 pub use openapi::openapi_json;
 pub use routes_table::routes;

@@ -1,0 +1,225 @@
+//! What the server counts and measures of itself, for Prometheus.
+//!
+//! Promised: every name and label is in this file; a scrape reads memory, the sizes of two files and `/proc/self`, and
+//! no table of the store, so that its cost does not grow with tasks and events, and with hosts only by one look at each
+//! session. Labels come from tables of ours: no caller chooses one. Absent: who may read it (`api::metrics`).
+
+mod instruments;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proctor_model::{Code, EventKind};
+use proctor_runtime::clock;
+use proctor_store::{OperationStats, StoreStats};
+
+use crate::control::Control;
+use instruments::{Counter, Exposition, Histogram, Kind, Labelled, as_number};
+
+/// What happens; a scrape asks the rest where it is.
+#[derive(Debug)]
+pub struct Metrics {
+    started_at: i64,
+    /// By method, route, HTTP status, and what the envelope says.
+    requests: Labelled<Counter, 4>,
+    request_seconds: Labelled<Histogram, 2>,
+    tasks: Labelled<Counter, 1>,
+    targets: Labelled<Counter, 1>,
+    outcomes: Labelled<Counter, 1>,
+    sessions: Labelled<Counter, 1>,
+    enrolments: Labelled<Counter, 1>,
+    events: Labelled<Counter, 1>,
+    webhooks: Labelled<Counter, 1>,
+    webhook_events: Counter,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            started_at: clock::unix_millis(),
+            requests: Labelled::default(),
+            request_seconds: Labelled::default(),
+            tasks: Labelled::default(),
+            targets: Labelled::default(),
+            outcomes: Labelled::default(),
+            sessions: Labelled::default(),
+            enrolments: Labelled::default(),
+            events: Labelled::default(),
+            webhooks: Labelled::default(),
+            webhook_events: Counter::default(),
+        }
+    }
+}
+
+/// What a scrape finds at the border.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Border {
+    pub(crate) connections: usize,
+    pub(crate) calls: u32,
+    pub(crate) https_expires_at: Option<i64>,
+}
+
+impl Metrics {
+    pub(crate) fn request(&self, method: &str, route: &str, status: u16, result: &str, took: Duration) {
+        let status = status.to_string();
+        self.requests.of([method, route, &status, result]).add(1);
+        self.request_seconds.of([method, route]).observe(took);
+    }
+
+    /// A task was created, with so many targets.
+    pub(crate) fn task(&self, family: &str, targets: usize) {
+        self.tasks.of([family]).add(1);
+        self.targets.of([family]).add(targets as u64);
+    }
+
+    /// Targets that ended; a large task has many at once.
+    pub(crate) fn outcomes(&self, codes: impl IntoIterator<Item = Code>) {
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for code in codes {
+            *counts.entry(code.name()).or_default() += 1;
+        }
+        for (name, count) in counts {
+            self.outcomes.of([name]).add(count);
+        }
+    }
+
+    /// `opened`, `refused`, `failed` or `closed`.
+    pub(crate) fn session(&self, what: &str) {
+        self.sessions.of([what]).add(1);
+    }
+
+    /// `enrolled`, `refused` or `failed`.
+    pub(crate) fn enrolment(&self, result: &str) {
+        self.enrolments.of([result]).add(1);
+    }
+
+    pub(crate) fn event(&self, kind: EventKind) {
+        self.events.of([kind.as_str()]).add(1);
+    }
+
+    /// One request of a webhook.
+    pub(crate) fn webhook(&self, is_delivered: bool, events: usize) {
+        self.webhooks.of([if is_delivered { "delivered" } else { "failed" }]).add(1);
+        if is_delivered {
+            self.webhook_events.add(events as u64);
+        }
+    }
+
+    pub(crate) fn exposition(&self, control: &Control, border: &Border) -> String {
+        let mut text = Exposition::default();
+        self.of_program(&mut text);
+        self.of_calls(&mut text, border);
+        self.of_work(&mut text, control);
+        of_store(&mut text, &control.store().stats());
+        of_certificates(&mut text, control, border);
+        text.into_text()
+    }
+
+    fn of_program(&self, text: &mut Exposition) {
+        text.family("proctor_build_info", Kind::Gauge, "The version that runs; always 1.");
+        text.sample("proctor_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+        let started = Duration::from_millis(self.started_at.unsigned_abs()).as_secs_f64();
+        text.gauge("process_start_time_seconds", "When the server started, in Unix seconds.", started);
+        let usage = ProcessUsage::read();
+        text.family("process_cpu_seconds_total", Kind::Counter, "CPU time of the server.");
+        text.sample("process_cpu_seconds_total", &[], usage.cpu_seconds);
+        text.gauge("process_resident_memory_bytes", "Resident memory of the server.", usage.resident_bytes);
+        text.gauge("process_open_fds", "Open descriptors of the server.", usage.descriptors);
+    }
+
+    fn of_calls(&self, text: &mut Exposition, border: &Border) {
+        let labels = ["method", "route", "status", "result"];
+        text.counters("proctor_http_requests_total", "HTTP requests that were answered.", labels, &self.requests);
+        let help = "From the head of a request to the beginning of its answer; long polls include their wait.";
+        text.histograms("proctor_http_request_duration_seconds", help, ["method", "route"], &self.request_seconds);
+        text.gauge("proctor_http_connections", "Open HTTP connections.", as_number(border.connections as u64));
+        text.gauge("proctor_http_calls", "Calls of known callers that are under way.", f64::from(border.calls));
+    }
+
+    fn of_work(&self, text: &mut Exposition, control: &Control) {
+        let queues = control.queues();
+        text.counters("proctor_tasks_total", "Tasks that were created.", ["family"], &self.tasks);
+        text.counters("proctor_targets_total", "Targets of these tasks.", ["family"], &self.targets);
+        text.counters("proctor_target_outcomes_total", "Targets that ended, by code.", ["outcome"], &self.outcomes);
+        text.gauge("proctor_open_targets", "Targets without an outcome.", as_number(queues.open_targets));
+        let help = "Outcomes of agents that wait for the store.";
+        text.gauge("proctor_outcomes_queued", help, as_number(queues.outcomes));
+        text.gauge("proctor_sessions", "Agents that are connected.", as_number(queues.sessions));
+        text.counters(
+            "proctor_session_changes_total",
+            "Sessions of agents, by what happened.",
+            ["change"],
+            &self.sessions,
+        );
+        text.counters("proctor_enrolments_total", "Hosts that tried to enrol.", ["result"], &self.enrolments);
+        text.counters("proctor_events_total", "Events of hosts that were stored.", ["type"], &self.events);
+        text.counters("proctor_webhook_requests_total", "Requests to webhooks.", ["result"], &self.webhooks);
+        text.counter("proctor_webhook_events_total", "Events that webhooks have taken.", &self.webhook_events);
+    }
+}
+
+fn of_store(text: &mut Exposition, stats: &StoreStats) {
+    let name = "proctor_store_operation_duration_seconds";
+    text.family(name, Kind::Histogram, "From the call to the answer, waiting included; writes are synced by then.");
+    for (kind, latency) in [("read", &stats.reads), ("write", &stats.writes)] {
+        text.buckets(name, &[("kind", kind)], &latency.buckets, latency.nanoseconds);
+    }
+    let each = |text: &mut Exposition, name: &str, help: &str, value: fn(&OperationStats) -> f64| {
+        text.family(name, Kind::Counter, help);
+        for operation in &stats.operations {
+            text.sample(name, &[("operation", operation.what)], value(operation));
+        }
+    };
+    each(text, "proctor_store_operations_total", "Calls of the store.", |one| as_number(one.count));
+    each(text, "proctor_store_operation_seconds_total", "Time of these calls.", |one| {
+        Duration::from_nanos(one.nanoseconds).as_secs_f64()
+    });
+    each(text, "proctor_store_failures_total", "Calls of the store that failed.", |one| as_number(one.failures));
+    text.gauge("proctor_store_writes_queued", "Writes that wait for the store.", as_number(stats.writes_queued));
+    text.family("proctor_store_bytes", Kind::Gauge, "Sizes of the store's files.");
+    text.sample("proctor_store_bytes", &[("file", "store")], as_number(stats.file_bytes));
+    text.sample("proctor_store_bytes", &[("file", "log")], as_number(stats.log_bytes));
+    if let Some(free) = stats.free_bytes {
+        text.gauge("proctor_store_free_bytes", "What the file system of the store has left.", as_number(free));
+    }
+}
+
+/// As times, which Prometheus compares with its own: `(x - time()) / 86400` are the days that are left.
+fn of_certificates(text: &mut Exposition, control: &Control, border: &Border) {
+    let name = "proctor_certificate_expiry_timestamp_seconds";
+    text.family(name, Kind::Gauge, "When a certificate ends; `agents` is the first of those that are connected.");
+    let ends = [
+        ("link", control.link_expires_at()),
+        ("https", border.https_expires_at),
+        ("agents", control.first_agent_expiry()),
+    ];
+    for (certificate, end) in ends {
+        if let Some(end) = end {
+            text.sample(name, &[("certificate", certificate)], as_number(end.unsigned_abs()));
+        }
+    }
+}
+
+/// Of this process; zero where `/proc` does not say.
+#[derive(Debug, Default)]
+struct ProcessUsage {
+    cpu_seconds: f64,
+    resident_bytes: f64,
+    descriptors: f64,
+}
+
+impl ProcessUsage {
+    fn read() -> Self {
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        // The name in parentheses may hold anything; after it come state and numbers.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let field = |number: usize| fields.get(number).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        let ticks = rustix::param::clock_ticks_per_second().max(1);
+        let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        Self {
+            cpu_seconds: as_number(field(11) + field(12)) / as_number(ticks),
+            resident_bytes: as_number(field(21).saturating_mul(rustix::param::page_size() as u64)),
+            descriptors: as_number(descriptors as u64),
+        }
+    }
+}
