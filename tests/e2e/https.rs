@@ -46,7 +46,8 @@ impl HttpsServer {
     fn cli(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(binary("proctor"));
         command.env_remove("PROCTOR_PROFILE").env("HOME", self.dir.path()).args(arguments);
-        command.args(["--app-code", "app", "--app-secret", &self.secret, "--server", &self.url]);
+        // Not as an argument: a secret may begin with a dash.
+        command.env("PROCTOR_APP_SECRET", &self.secret).args(["--app-code", "app", "--server", &self.url]);
         command.output().unwrap()
     }
 }

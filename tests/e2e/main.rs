@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod backup;
 mod cli;
 mod cli_fleet;
 mod client;
+mod configuration;
 mod degraded;
 mod dev;
 mod disk;

@@ -11,10 +11,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use proctor_client::{NewGrant, ProcessSort};
 use proctor_model::{HostKey, OperationKind, ProcessKey, TaskId, Weight};
 
+use crate::backup::{BackupArgs, RestoreArgs};
 use crate::commands::{
     AppCommand, ApplyArgs, AuditCommand, BindingCommand, BusinessCommand, BusinessSetCommand, EventsArgs, FilesArgs,
     HistoryArgs, HostsCommand, RoleCommand, TaskArgs, TopArgs, UserCommand, WatchArgs, WebhookCommand,
 };
+use crate::config::ConfigCommand;
 use crate::papers::{CompletionArgs, ManArgs};
 use crate::swarm::SwarmArgs;
 
@@ -105,9 +107,14 @@ pub(crate) enum Command {
     /// Server, local agent and store in one process, with a demo to play with
     Dev(DevArgs),
     /// The control plane
-    Server(ServerArgs),
+    Server(Box<ServerArgs>),
+    /// The configuration file of the server
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Copy the store of a server, which may be running, to a file for its owner alone
     Backup(BackupArgs),
+    /// Make a store from a backup, for a server on this or another machine
+    Restore(RestoreArgs),
     /// Join tokens for new agents
     #[command(subcommand)]
     Token(TokenCommand),
@@ -204,15 +211,6 @@ pub(crate) struct HostsArgs {
     pub(crate) watch: WatchArgs,
     #[command(subcommand)]
     pub(crate) command: Option<HostsCommand>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BackupArgs {
-    /// Where the copy goes; it must not be there yet
-    pub(crate) file: PathBuf,
-    /// Data directory of the server [default: /var/lib/proctor; ~/.local/share/proctor/server unless root]
-    #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
-    pub(crate) data_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

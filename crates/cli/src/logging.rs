@@ -16,6 +16,12 @@ const FLUSH_MAX: Duration = Duration::from_secs(1);
 /// Where a service writes; a command writes to stderr itself.
 static SINK: OnceLock<LogSink> = OnceLock::new();
 
+/// Replaces the filter of a service.
+type ChangeFilter = Box<dyn Fn(EnvFilter) -> Result<()> + Send + Sync>;
+static CHANGE: OnceLock<ChangeFilter> = OnceLock::new();
+
+const SERVER_FILTER: &str = "info";
+
 /// Says something to people on stderr, in the order of the log. A service neither fails nor waits if that
 /// cannot be written.
 pub(crate) fn note(text: &str) {
@@ -38,9 +44,9 @@ impl Drop for Log {
 /// A server says what it does; whoever types a command wants to hear only of trouble, and once: a
 /// certificate that is not believed is told by the command itself.
 pub(crate) fn start(logging: &Logging, command: &Command) -> Result<Log> {
-    let default = if matches!(command, Command::Server(_)) { "info" } else { "warn,rustls_platform_verifier=off" };
-    let filter = logging.log.as_deref().filter(|filter| !filter.trim().is_empty()).unwrap_or(default);
-    let filter = EnvFilter::try_new(filter).with_context(|| format!("'{filter}' is not a filter for the log"))?;
+    let default =
+        if matches!(command, Command::Server(_)) { SERVER_FILTER } else { "warn,rustls_platform_verifier=off" };
+    let filter = parsed(logging.log.as_deref(), default)?;
     let sink = LogSink::stderr().context("cannot start the thread that writes the log")?;
     if command.is_service() {
         sink.take_panics();
@@ -51,11 +57,30 @@ pub(crate) fn start(logging: &Logging, command: &Command) -> Result<Log> {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false);
     let builder = builder.with_writer(move || lines.clone());
     match logging.log_format {
-        LogFormat::Json => builder.json().init(),
+        LogFormat::Json => {
+            let builder = builder.json().with_filter_reloading();
+            let handle = builder.reload_handle();
+            let _ = CHANGE.set(Box::new(move |filter| Ok(handle.reload(filter)?)));
+            builder.init();
+        }
         LogFormat::Text => {
             let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-            builder.with_ansi(!no_colour && io::stderr().is_terminal()).init();
+            let builder = builder.with_ansi(!no_colour && io::stderr().is_terminal()).with_filter_reloading();
+            let handle = builder.reload_handle();
+            let _ = CHANGE.set(Box::new(move |filter| Ok(handle.reload(filter)?)));
+            builder.init();
         }
     }
     Ok(Log(sink))
+}
+
+/// What the server logs from now on.
+pub(crate) fn change(filter: Option<&str>) -> Result<()> {
+    let filter = parsed(filter, SERVER_FILTER)?;
+    CHANGE.get().map_or(Ok(()), |change| change(filter))
+}
+
+fn parsed(filter: Option<&str>, default: &str) -> Result<EnvFilter> {
+    let filter = filter.filter(|filter| !filter.trim().is_empty()).unwrap_or(default);
+    EnvFilter::try_new(filter).with_context(|| format!("'{filter}' is not a filter for the log"))
 }

@@ -4,7 +4,9 @@
 
 mod admin;
 mod args;
+mod backup;
 mod commands;
+mod config;
 mod demo;
 mod dev;
 mod logging;
@@ -15,16 +17,22 @@ mod report;
 mod serve;
 mod swarm;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::Parser;
 
 use args::{Cli, Command, TokenCommand};
 use commands::{AppCommand, Ended};
+use config::Reloader;
+use proctor_config::Layers;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let (cli, layers) = match config::parse(&arguments) {
+        Ok(parsed) => parsed,
+        Err(error) => return report::report(&error, false),
+    };
     let is_service = cli.command.is_service();
     if is_service {
         proctor_host::memory::use_few_heaps();
@@ -34,28 +42,34 @@ fn main() -> ExitCode {
         Ok(log) => log,
         Err(error) => return report::report(&error, is_service),
     };
-    match start(cli) {
+    let reloader = layers.as_ref().map(|layers| Reloader::new(arguments, layers));
+    match start(cli, layers, reloader) {
         Ok(Ended::Well) => ExitCode::SUCCESS,
         Ok(Ended::TargetFailed) => ExitCode::from(report::TARGET_FAILED),
         Err(error) => report::report(&error, is_service),
     }
 }
 
-fn start(cli: Cli) -> Result<Ended> {
+fn start(cli: Cli, layers: Option<Layers>, reloader: Option<Reloader>) -> Result<Ended> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the threads of the program")?;
-    runtime.block_on(Box::pin(run(cli)))
+    runtime.block_on(Box::pin(run(cli, layers, reloader)))
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "every other command speaks to a server")]
-async fn run(cli: Cli) -> Result<Ended> {
+async fn run(cli: Cli, layers: Option<Layers>, reloader: Option<Reloader>) -> Result<Ended> {
     let connection = cli.connection;
     match cli.command {
         Command::Dev(args) => dev::run(args, &connection).await,
-        Command::Server(args) => serve::run(args).await,
-        Command::Backup(args) => serve::back_up(args).await,
+        Command::Server(args) => serve::run(*args, reloader).await,
+        Command::Config(command) => {
+            let layers = layers.context("the settings are not known")?;
+            config::run(&command, &layers, connection.output)
+        }
+        Command::Backup(args) => backup::back_up(args).await,
+        Command::Restore(args) => backup::restore(args).await,
         Command::Token(TokenCommand::Create(args)) => admin::create_token(args, &connection).await,
         Command::App(AppCommand::Create(args)) => admin::create_app(args, &connection).await,
         Command::App(AppCommand::Rotate(args)) => admin::rotate_app(args, &connection).await,

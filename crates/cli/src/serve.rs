@@ -1,19 +1,22 @@
 //! `proctor server`, and what `proctor dev` shares with it: the data directory, the store, and the
 //! way to the end.
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use proctor_runtime::{Tasks, private};
+use proctor_server::backup_seal::SEAL;
 use proctor_server::{Options, Server};
 use proctor_store::Store;
 use proctor_store::sqlite::SqliteStore;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::args::{BackupArgs, ServerArgs};
+use crate::args::ServerArgs;
 use crate::commands::Ended;
+use crate::config::Reloader;
 use crate::profile;
 
 const STORE_FILE: &str = "proctor.db";
@@ -24,8 +27,9 @@ const END_MAX: Duration = Duration::from_secs(12);
 const MEMORY_PERIOD: Duration = Duration::from_secs(5);
 const MEMORY_SLACK: u64 = 32 * 1024 * 1024;
 
-pub(crate) async fn run(args: ServerArgs) -> Result<Ended> {
+pub(crate) async fn run(args: ServerArgs, reloader: Option<Reloader>) -> Result<Ended> {
     let mut stop = StopSignal::install()?;
+    let hang_up = signal(SignalKind::hangup()).context("cannot listen for signals")?;
     let dir = args.data_dir.map_or_else(default_dir, Ok)?;
     let tls = args.tls.source(args.http)?;
     make_dir(&dir)?;
@@ -52,22 +56,38 @@ pub(crate) async fn run(args: ServerArgs) -> Result<Ended> {
     let ended = tokio::select! {
         () = stop.received() => Ok(Ended::Well),
         failed = tasks.failed() => Err(failed.into()),
+        never = reload_on(hang_up, reloader, &server) => match never {},
     };
     proctor_runtime::systemd::notify("STOPPING=1");
+    if ended.is_ok() {
+        drain(&server, args.drain_time, &mut stop).await;
+    }
     end(&tasks).await;
     ended
 }
 
-/// Copies the store, with every secret of the server.
-pub(crate) async fn back_up(args: BackupArgs) -> Result<Ended> {
-    let dir = args.data_dir.map_or_else(default_dir, Ok)?;
-    let store = store_file(&dir);
-    if !store.exists() {
-        bail!("{} holds no store: give --data-dir", dir.display());
+/// SIGHUP reads the configuration and the certificates again.
+async fn reload_on(mut hang_up: Signal, mut reloader: Option<Reloader>, server: &Server) -> Infallible {
+    loop {
+        if hang_up.recv().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+        if let Some(reloader) = &mut reloader {
+            reloader.reload(server);
+        }
     }
-    SqliteStore::back_up(&store, &args.file).await?;
-    eprintln!("{} holds a copy of the store, the authority's key included. Keep it private.", args.file.display());
-    Ok(Ended::Well)
+}
+
+/// Readiness first, then calls; sessions end with everything else. A second signal cuts the first step short.
+async fn drain(server: &Server, time: Duration, stop: &mut StopSignal) {
+    server.stop_being_ready();
+    tracing::info!(?time, "draining: no longer ready");
+    tokio::select! {
+        () = tokio::time::sleep(time) => {}
+        () = stop.received() => {}
+    }
+    let all_ended = server.end_calls().await;
+    tracing::info!(all_ended, "draining: calls have ended");
 }
 
 /// What a large request took goes back to the host a moment after it.
@@ -116,6 +136,9 @@ pub(crate) async fn end(tasks: &Tasks) {
 pub(crate) async fn open_store(dir: &Path) -> Result<Arc<dyn Store>> {
     let path = store_file(dir);
     let store = SqliteStore::open(&path).await.with_context(|| format!("cannot open {}", path.display()))?;
+    if store.secret(SEAL).await?.is_some() {
+        bail!("{} is a sealed backup: `proctor restore` makes a store of it", path.display());
+    }
     Ok(Arc::new(store))
 }
 

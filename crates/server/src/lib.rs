@@ -9,6 +9,7 @@
 
 pub mod admin;
 pub mod api;
+pub mod backup_seal;
 pub mod control;
 mod event_json;
 pub mod gateway;
@@ -22,10 +23,14 @@ pub mod webhooks;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use proctor_model::AgentId;
 use proctor_runtime::Tasks;
 use proctor_store::Store;
+
+/// More than the HTTP server gives to the requests that are under way.
+const CALLS_END_MAX: Duration = Duration::from_secs(11);
 
 /// Where to listen, and what holds at the border.
 #[derive(Clone, Debug)]
@@ -75,6 +80,8 @@ pub struct Server {
     /// None: plain HTTP.
     pub https: Option<api::Https>,
     api: api::ApiState,
+    /// Ends before the rest.
+    calls: Tasks,
 }
 
 impl Server {
@@ -91,8 +98,34 @@ impl Server {
             None => None,
         };
         let state = api::ApiState::new(control.clone(), options.wait_for, options.border).with_https(https.clone());
-        let http = api::serve(options.http, state.clone(), https.clone(), tasks).await?;
-        Ok(Self { control, http, link, https, api: state })
+        let calls = Tasks::default();
+        let http = api::serve(options.http, state.clone(), https.clone(), &calls).await?;
+        // Ends where one of its critical tasks did, and the server with it.
+        let of_calls = calls.clone();
+        tasks.spawn_critical("http", async move { drop(of_calls.failed().await) });
+        let (ending, of_calls) = (tasks.shutdown(), calls.clone());
+        tasks.spawn_to_end("http end", async move {
+            ending.cancelled().await;
+            of_calls.end(CALLS_END_MAX).await;
+        });
+        Ok(Self { control, http, link, https, api: state, calls })
+    }
+
+    /// Says at `/readyz` that no more calls should come. Those that come are answered.
+    pub fn stop_being_ready(&self) {
+        self.control.stop_being_ready();
+    }
+
+    /// Accepts no more connections, ends long polls and streams, and lets the other calls end. False where some were
+    /// cut off.
+    pub async fn end_calls(&self) -> bool {
+        self.control.end_waits();
+        self.calls.end(CALLS_END_MAX).await
+    }
+
+    /// Calls of one app in a second, from now on.
+    pub fn set_rate_limit(&self, limit: Option<api::RateLimit>) {
+        self.api.set_rate_limit(limit);
     }
 
     /// The path of a console page that signs this user in, once; None for a user that is not there.

@@ -79,16 +79,16 @@ impl ProxyHeaderName {
 #[command(next_help_heading = "HTTPS")]
 pub(crate) struct TlsArgs {
     /// Certificate (PEM) for HTTPS, followed by those that lead to its authority; read again when it changes
-    #[arg(long, env = "PROCTOR_TLS_CERT", value_name = "FILE", requires = "tls_key")]
+    #[arg(long, env = "PROCTOR_TLS_CERT", value_name = "FILE")]
     tls_cert: Option<PathBuf>,
     /// Private key (PEM) of that certificate
-    #[arg(long, env = "PROCTOR_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, env = "PROCTOR_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
     /// HTTPS with a certificate of the server's own authority; clients pin the fingerprint that is logged
     #[arg(long, env = "PROCTOR_TLS_SELF", conflicts_with = "tls_cert", value_parser = BoolishValueParser::new())]
     tls_self: bool,
     /// Names and addresses in that certificate besides localhost and the machine's name
-    #[arg(long, env = "PROCTOR_TLS_NAME", value_name = "NAME,…", value_delimiter = ',', requires = "tls_self")]
+    #[arg(long, env = "PROCTOR_TLS_NAME", value_name = "NAME,…", value_delimiter = ',')]
     tls_name: Vec<String>,
     /// Serve plain HTTP to the network: secrets can be read on the way
     #[arg(long, env = "PROCTOR_INSECURE_HTTP", value_parser = BoolishValueParser::new())]
@@ -101,6 +101,11 @@ impl TlsArgs {
         match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => {
                 Ok(Some(TlsSource::Files { certificate: certificate.clone(), key: key.clone() }))
+            }
+            (Some(_), None) => bail!("--tls-cert needs --tls-key: the private key of that certificate"),
+            (None, Some(_)) => bail!("--tls-key needs --tls-cert: the certificate of that key"),
+            _ if !self.tls_name.is_empty() && !self.tls_self => {
+                bail!("--tls-name is for the certificate of --tls-self")
             }
             _ if self.tls_self => Ok(Some(TlsSource::Own { names: self.names(http) })),
             _ => check_plain(http, self.insecure_http).map(|()| None),
@@ -134,6 +139,10 @@ fn check_plain(http: SocketAddr, is_accepted: bool) -> Result<()> {
 }
 
 impl BorderArgs {
+    pub(crate) fn rate_limit(&self) -> Option<RateLimit> {
+        self.rate_limit
+    }
+
     /// `descriptors` may be open at the same time; None is no limit.
     pub(crate) fn settings(&self, descriptors: Option<u64>) -> Result<Settings> {
         let usual = Settings::default();
@@ -187,6 +196,9 @@ impl DevArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ServerArgs {
+    /// Configuration file, with a key for each flag [default: /etc/proctor/server.toml, if it exists]
+    #[arg(long, env = "PROCTOR_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Where HTTP is served; beyond this machine only with HTTPS, unless --insecure-http is given
     #[arg(long, env = "PROCTOR_HTTP", value_name = "ADDR", default_value_t = HTTP)]
     pub(crate) http: SocketAddr,
@@ -199,6 +211,9 @@ pub(crate) struct ServerArgs {
     /// Give a new host no work until an operator approves it (`proctor hosts approve`)
     #[arg(long, env = "PROCTOR_APPROVE_HOSTS", value_parser = BoolishValueParser::new())]
     pub(crate) approve_hosts: bool,
+    /// After SIGTERM, how long `/readyz` says so before connections are refused; time for a load balancer to notice
+    #[arg(long, env = "PROCTOR_DRAIN_TIME", value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
+    pub(crate) drain_time: Duration,
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
     #[command(flatten)]

@@ -102,6 +102,8 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<End
         Command::Dev(_)
         | Command::Server(_)
         | Command::Backup(_)
+        | Command::Config(_)
+        | Command::Restore(_)
         | Command::Token(TokenCommand::Create(_))
         | Command::Swarm(_)
         | Command::Completion(_)

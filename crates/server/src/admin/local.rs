@@ -78,6 +78,11 @@ impl LocalAdmin {
         self.audited("create_user", format!("user {user}, admin of everything"), work).await.map(drop)
     }
 
+    /// Leaves word that the store was restored from this file.
+    pub async fn restored(&self, from: &str) -> Result<(), ServerError> {
+        self.audited("restore", format!("backup {from}"), async { Ok(Ok(())) }).await
+    }
+
     async fn audited<T>(
         &self,
         action: &'static str,

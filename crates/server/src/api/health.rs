@@ -88,7 +88,7 @@ pub(super) async fn live(State(state): State<ApiState>) -> Response {
 
 /// 503: send it no calls that change anything.
 pub(super) async fn ready(State(state): State<ApiState>) -> Response {
-    if state.control.shutdown().is_cancelled() {
+    if state.control.is_leaving() || state.control.shutdown().is_cancelled() {
         return unhealthy("stopping", "the server is shutting down");
     }
     if let Some(reason) = dead(&state) {

@@ -130,6 +130,17 @@ impl Https {
         Ok(Self(Arc::new(shared)))
     }
 
+    /// Whether the files can be used; an own certificate always can.
+    pub fn check(source: &TlsSource) -> Result<(), TlsProblem> {
+        match source {
+            TlsSource::Files { certificate, key } => {
+                let source = Source::Files { certificate: certificate.clone(), key: key.clone() };
+                source.load_valid().map(drop)
+            }
+            TlsSource::Own { .. } => Ok(()),
+        }
+    }
+
     /// What clients pin: SHA-256 of the public key.
     pub fn fingerprint(&self) -> String {
         self.0.shown.0.read().fingerprint.clone()

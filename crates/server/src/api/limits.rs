@@ -48,7 +48,7 @@ impl FromStr for RateLimit {
 /// The rates of all callers.
 #[derive(Debug)]
 pub(super) struct Rates {
-    limit: Option<Allowance>,
+    limit: Mutex<Option<Allowance>>,
     /// By a hash of the caller's name: callers choose how long that is.
     buckets: Mutex<HashMap<u64, Bucket>>,
     hasher: RandomState,
@@ -58,6 +58,14 @@ pub(super) struct Rates {
 struct Allowance {
     at_once: f64,
     per_second: f64,
+}
+
+impl Allowance {
+    /// A second's worth may come at once.
+    fn of(RateLimit(limit): RateLimit) -> Self {
+        let per_second = f64::from(limit.get());
+        Self { at_once: per_second, per_second }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -75,8 +83,7 @@ impl Bucket {
 
 impl Rates {
     pub(super) fn new(limit: Option<RateLimit>) -> Self {
-        let per_second = limit.map(|RateLimit(limit)| f64::from(limit.get()));
-        Self::of(per_second.map(|per_second| Allowance { at_once: per_second, per_second }))
+        Self::of(limit.map(Allowance::of))
     }
 
     /// For what a user does that is always in the audit.
@@ -85,12 +92,16 @@ impl Rates {
     }
 
     fn of(limit: Option<Allowance>) -> Self {
-        Self { limit, buckets: Mutex::default(), hasher: RandomState::new() }
+        Self { limit: Mutex::new(limit), buckets: Mutex::default(), hasher: RandomState::new() }
+    }
+
+    pub(super) fn set_limit(&self, limit: Option<RateLimit>) {
+        *self.limit.lock() = limit.map(Allowance::of);
     }
 
     /// Takes one call off the caller's account; without one left, how long until there is.
     pub(super) fn take(&self, caller: &str, now: Instant) -> Result<(), Duration> {
-        let Some(limit) = self.limit else { return Ok(()) };
+        let Some(limit) = *self.limit.lock() else { return Ok(()) };
         let caller = self.hasher.hash_one(caller);
         let mut buckets = self.buckets.lock();
         if buckets.len() >= CALLERS_MAX && !buckets.contains_key(&caller) {

@@ -129,6 +129,11 @@ impl Control {
         }
     }
 
+    /// Ends what waits for events.
+    pub(crate) fn end_waits(&self) {
+        self.inner.bells.shutdown.cancel();
+    }
+
     /// Cancelled when the server ends.
     pub(crate) fn shutdown(&self) -> CancellationToken {
         self.inner.bells.shutdown.clone()

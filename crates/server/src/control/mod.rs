@@ -26,6 +26,7 @@ mod tasks;
 mod types;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -96,6 +97,8 @@ struct Inner {
     presence: Presence,
     tasks: Tasks,
     metrics: Metrics,
+    /// No more calls should come.
+    is_leaving: AtomicBool,
 }
 
 impl Control {
@@ -123,7 +126,8 @@ impl Control {
                 link_expires_at: OnceLock::new(),
                 presence,
                 metrics: Metrics::default(),
-                bells: events::ChangeNotifiers::new(tasks.shutdown()),
+                bells: events::ChangeNotifiers::new(tasks.shutdown().child_token()),
+                is_leaving: AtomicBool::new(false),
             }),
         };
         control.take_up(now).await?;
@@ -155,6 +159,15 @@ impl Control {
 
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.inner.store
+    }
+
+    /// From now on `/readyz` says that no more calls should come.
+    pub(crate) fn stop_being_ready(&self) {
+        self.inner.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.inner.is_leaving.load(Ordering::Relaxed)
     }
 
     pub fn metrics(&self) -> &Metrics {

@@ -107,7 +107,7 @@ async fn calls_are_counted_by_route_status_and_what_their_envelope_says() {
     assert_eq!(sum(&families, "proctor_tasks_total", &[]), 1.0);
     assert_eq!(sum(&families, "proctor_target_outcomes_total", &[]), 1.0);
     assert!(sum(&families, "proctor_store_operations_total", &[]) > 1.0);
-    assert!(sum(&families, "proctor_store_bytes", &["file=\"store\""]) > 4096.0);
+    assert!(sum(&families, "proctor_store_bytes", &[]) > 4096.0);
     assert!(sum(&families, "process_resident_memory_bytes", &[]) > 1e6);
     let histogram = &families["proctor_http_request_duration_seconds"];
     let last = format!("proctor_http_request_duration_seconds_bucket{{method=\"POST\",{status},le=\"+Inf\"}}");

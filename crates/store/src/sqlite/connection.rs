@@ -94,7 +94,7 @@ fn configured(path: &Path, pages_max: Option<u32>) -> Tried<Connection> {
     Ok(connection)
 }
 
-fn open(path: &Path) -> Tried<Connection> {
+pub(super) fn open(path: &Path) -> Tried<Connection> {
     // No SQLITE_OPEN_URI: a path is a path, whatever it begins with.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -106,24 +106,14 @@ fn open(path: &Path) -> Tried<Connection> {
     Ok(connection)
 }
 
-/// A copy of the store as it is now, also beside a server that writes to it. The file must not be there yet;
-/// it is for its owner alone, as it holds every secret of the server.
-pub(super) fn back_up(path: &Path, to: &Path) -> Result<()> {
-    const BACK_UP: &str = "write a backup";
-    let failed = |error: std::io::Error| StoreError::Failed {
-        what: BACK_UP,
-        source: format!("cannot create {}: {error}", to.display()).into(),
-    };
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(failed)?;
-    let copied = copy_into(path, to).map_err(|failure| failure.of(BACK_UP));
-    if copied.is_err() {
-        let _ = std::fs::remove_file(to);
-    }
-    copied?;
-    file.sync_all().map_err(failed)
+/// For a file that must not change, and may be on a medium that cannot.
+pub(super) fn open_read_only(path: &Path) -> Tried<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Ok(Connection::open_with_flags(path, flags)?)
 }
 
-fn copy_into(path: &Path, to: &Path) -> Tried<()> {
+/// The store as it is now, also beside a server that writes to it.
+pub(super) fn copy_into(path: &Path, to: &Path) -> Tried<()> {
     let target = to.to_str().ok_or_else(|| Failure::Argument(format!("{} is not UTF-8", to.display())))?;
     open(path)?.execute("VACUUM INTO ?1", [target])?;
     Ok(())

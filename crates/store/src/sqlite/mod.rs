@@ -8,6 +8,7 @@
 mod access;
 mod apps;
 mod audit;
+mod backup;
 mod businesses;
 mod column;
 mod connection;
@@ -49,6 +50,7 @@ use proctor_model::{
 use rusqlite::Connection;
 use uuid::Uuid;
 
+pub use self::backup::ChangeSecret;
 use self::readers::Readers;
 use self::writer::Writer;
 use crate::{
@@ -57,9 +59,8 @@ use crate::{
     HostLocation, HostQuery, HostRecord, Idempotency, JoinToken, JoinTokenRecord, Managed, Millis, NewTask,
     Observation, OpenRollout, OpenTarget, OperationStats, PoolRecord, ProcessQuery, ProcessRecord, Prune, Refusal,
     RegisterMode, Registered, Registration, Result, RolloutStep, SessionOpening, SessionRefusal, SpecRevision, Store,
-    StoreError, StoreStats,
-    TableSize, TargetQuery, TargetRow, TaskQuery, TaskSummary, TaskView, Uptime, User, UserCredential, UserToken,
-    Webhook,
+    StoreError, StoreStats, TableSize, TargetQuery, TargetRow, TaskQuery, TaskSummary, TaskView, Uptime, User,
+    UserCredential, UserToken, Webhook,
 };
 
 #[derive(Debug)]
@@ -96,13 +97,21 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Copies the store in `path` to a new file, for its owner alone; also while a server has it open.
-    pub async fn back_up(path: &Path, to: &Path) -> Result<()> {
-        const WHAT: &str = "write a backup";
-        let (path, to) = (path.to_owned(), to.to_owned());
-        tokio::task::spawn_blocking(move || connection::back_up(&path, &to))
-            .await
-            .map_err(|error| StoreError::Failed { what: WHAT, source: error.into() })?
+    /// Copies the store in `path` to a new file, for its owner alone; also while a server has it open. `seal` changes
+    /// every secret in the copy, and `note` is kept among them. Blocks.
+    pub fn back_up(path: &Path, to: &Path, seal: &ChangeSecret<'_>, note: Option<(&str, &[u8])>) -> Result<()> {
+        backup::back_up(path, to, seal, note)
+    }
+
+    /// Makes a store in `to`, where there is none, from a backup: `open` undoes the seal, and `note` is left out.
+    /// Epochs and generations rise beyond all that was given out until `now`. Blocks.
+    pub fn restore(from: &Path, to: &Path, open: &ChangeSecret<'_>, note: &str, now: Millis) -> Result<()> {
+        backup::restore(from, to, open, note, now)
+    }
+
+    /// A secret as it stands in a backup. Blocks.
+    pub fn secret_of_backup(from: &Path, name: &str) -> Result<Option<Vec<u8>>> {
+        backup::note(from, name)
     }
 
     async fn open_with(path: &Path, pages_max: Option<u32>, sharing: Sharing) -> Result<Self> {

@@ -254,12 +254,73 @@ async fn a_backup_of_an_open_store_is_whole_and_for_its_owner_alone() {
     store.put_app(app(1)).await.unwrap();
     let copy = directory.path().join("copy.db");
 
-    SqliteStore::back_up(&file(&directory), &copy).await.unwrap();
-    let again = SqliteStore::back_up(&file(&directory), &copy).await;
+    let reversed = |_: &str, value: &[u8]| Ok(value.iter().rev().copied().collect());
+    let back_up = || SqliteStore::back_up(&file(&directory), &copy, &reversed, Some(("note", b"of the seal")));
+    store.secret_or_insert("authority", b"hush hush".to_vec()).await.unwrap();
+    back_up().unwrap();
+    let again = back_up();
 
     assert!(again.is_err(), "what is there is not overwritten");
+    let bytes = std::fs::read(&copy).unwrap();
+    assert!(!bytes.windows(9).any(|window| window == b"hush hush"), "no page holds the secret");
+    assert_eq!(SqliteStore::secret_of_backup(&copy, "note").unwrap().unwrap(), b"of the seal");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().flatten().filter(is_draft).count(), 0);
     assert_eq!(std::fs::metadata(&copy).unwrap().mode() & 0o777, 0o600);
     std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(SqliteStore::open(&copy).await.unwrap().apps().await.unwrap(), store.apps().await.unwrap());
     assert_eq!(std::fs::metadata(&copy).unwrap().mode() & 0o777, 0o600, "a restored file is closed again");
+}
+
+fn is_draft(entry: &std::fs::DirEntry) -> bool {
+    let name = entry.file_name().to_string_lossy().into_owned();
+    name.contains(".backup-") || name.contains(".restore-")
+}
+
+#[tokio::test]
+async fn a_restored_store_counts_on_from_beyond_what_was_given_out_and_replaces_none() {
+    let (store, directory) = empty_store().await;
+    store.secret_or_insert("authority", b"hush hush".to_vec()).await.unwrap();
+    let [copy, first, second] = ["copy", "first.db", "second.db"].map(|name| directory.path().join(name));
+    let reversed = |_: &str, value: &[u8]| Ok(value.iter().rev().copied().collect());
+    SqliteStore::back_up(&file(&directory), &copy, &reversed, Some(("note", b"of the seal"))).unwrap();
+    let restore = |to: &Path, now| SqliteStore::restore(&copy, to, &reversed, "note", now);
+    let wrong = |_: &str, _: &[u8]| Err("the passphrase is wrong".to_owned());
+
+    let refused = SqliteStore::restore(&copy, &first, &wrong, "note", 1_000);
+    restore(&first, 2_000_000).unwrap();
+    restore(&second, 3_000_000).unwrap();
+    let occupied = restore(&second, 4_000_000);
+
+    assert!(refused.is_err() && occupied.is_err());
+    let generations = [newest(&first), newest(&second)];
+    assert_eq!(generations, [2_000_000_000, 3_000_000_000]);
+    let restored = SqliteStore::open(&second).await.unwrap();
+    assert_eq!(restored.secret("authority").await.unwrap().unwrap(), b"hush hush");
+    assert_eq!(restored.secret("note").await.unwrap(), None);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().flatten().filter(is_draft).count(), 0);
+}
+
+fn newest(path: &Path) -> i64 {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.query_row("SELECT newest FROM generation", [], |row| row.get(0)).unwrap()
+}
+
+#[tokio::test]
+async fn a_damaged_backup_is_not_restored() {
+    let (store, directory) = empty_store().await;
+    for number in 1..200 {
+        store.put_app(app(number)).await.unwrap();
+    }
+    let [copy, to] = ["copy", "restored.db"].map(|name| directory.path().join(name));
+    let as_it_is = |_: &str, value: &[u8]| Ok(value.to_vec());
+    SqliteStore::back_up(&file(&directory), &copy, &as_it_is, None).unwrap();
+    let mut bytes = std::fs::read(&copy).unwrap();
+    let length = bytes.len();
+    bytes[4096..length.min(40_960)].fill(0x5a);
+    std::fs::write(&copy, bytes).unwrap();
+
+    let restored = SqliteStore::restore(&copy, &to, &as_it_is, "note", 1_000);
+
+    assert!(restored.is_err());
+    assert!(!to.exists());
 }

@@ -1,0 +1,186 @@
+//! `proctor backup` and `proctor restore`.
+//!
+//! Promised: a backup is made beside a running server, and delays no write of it; its secrets are sealed by a
+//! passphrase unless somebody says otherwise. A restore makes a new store and never replaces one; the server that
+//! starts on it delivers nothing that was open in the backup, because nobody knows whether it was carried out since.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use clap::builder::BoolishValueParser;
+use proctor_model::{Code, Outcome};
+use proctor_runtime::clock;
+use proctor_server::admin::LocalAdmin;
+use proctor_server::backup_seal::{PASSPHRASE_CHARS_MIN, SEAL, Seal};
+use proctor_store::sqlite::SqliteStore;
+use proctor_store::{HostQuery, OpenTarget, Store};
+
+use crate::commands::Ended;
+use crate::output;
+use crate::serve::{default_dir, make_dir, store_file, system_user};
+
+const DRAFT_FILE: &str = "restoring.db";
+const OUTCOMES_PER_WRITE: usize = 500;
+const UNKNOWN: &str = "the server was restored from a backup: whether this was carried out is not known";
+
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    /// Where the copy goes; it must not be there yet
+    file: PathBuf,
+    /// Data directory of the server [default: /var/lib/proctor; ~/.local/share/proctor/server unless root]
+    #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// File whose first line is the passphrase that seals the keys [default: asked for on the terminal]
+    #[arg(long, env = "PROCTOR_PASSPHRASE_FILE", value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
+    /// Leave the keys readable in the copy: whoever has it can be this server
+    #[arg(long, env = "PROCTOR_UNSEALED", conflicts_with = "passphrase_file", value_parser = BoolishValueParser::new())]
+    unsealed: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// A backup
+    file: PathBuf,
+    /// Where the store is made; there must be none
+    #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
+    data_dir: PathBuf,
+    /// File whose first line is the passphrase of the backup [default: asked for on the terminal]
+    #[arg(long, env = "PROCTOR_PASSPHRASE_FILE", value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
+}
+
+pub(crate) async fn back_up(args: BackupArgs) -> Result<Ended> {
+    let dir = args.data_dir.map_or_else(default_dir, Ok)?;
+    let store = store_file(&dir);
+    if !store.exists() {
+        bail!("{} holds no store: give --data-dir", dir.display());
+    }
+    let passphrase = match args.unsealed {
+        true => None,
+        false => Some(new_passphrase(args.passphrase_file.as_deref())?),
+    };
+    let is_sealed = passphrase.is_some();
+    let file = args.file.clone();
+    blocking(move || match passphrase {
+        None => Ok(SqliteStore::back_up(&store, &file, &|_, value| Ok(value.to_vec()), None)?),
+        Some(passphrase) => {
+            let (seal, key) = Seal::new(&passphrase)?;
+            Ok(SqliteStore::back_up(&store, &file, &|name, value| key.seal(name, value), Some((SEAL, &seal)))?)
+        }
+    })
+    .await?;
+    let said = if is_sealed { "its keys sealed by the passphrase" } else { "its keys readable" };
+    eprintln!("{} holds a copy of the store, {said}. Keep it private.", args.file.display());
+    Ok(Ended::Well)
+}
+
+pub(crate) async fn restore(args: RestoreArgs) -> Result<Ended> {
+    make_dir(&args.data_dir)?;
+    let (file, store) = (args.file.clone(), store_file(&args.data_dir));
+    if store.exists() {
+        bail!("{} is there already, and a store is never replaced: give another --data-dir", store.display());
+    }
+    let seal = SqliteStore::secret_of_backup(&file, SEAL)?;
+    let key = match seal {
+        None => None,
+        Some(seal) => Some(Seal::open(&seal, &passphrase(args.passphrase_file.as_deref())?)?),
+    };
+    // Under a name where no server looks, until it is whole.
+    let draft = Draft(args.data_dir.join(DRAFT_FILE));
+    draft.remove();
+    let path = draft.0.clone();
+    blocking(move || {
+        let open = |name: &str, value: &[u8]| match &key {
+            Some(key) => key.open(name, value),
+            None => Ok(value.to_vec()),
+        };
+        Ok(SqliteStore::restore(&file, &path, &open, SEAL, clock::unix_millis())?)
+    })
+    .await?;
+    let said = finish(&draft.0, &args.file).await?;
+    draft.put_in_place(&store)?;
+    output::write_out(&format!("restored {}: {said}", store.display()))?;
+    Ok(Ended::Well)
+}
+
+/// A store in the making; gone unless it is put in its place.
+struct Draft(PathBuf);
+
+impl Draft {
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.0.as_os_str().to_owned();
+        name.push(suffix);
+        name.into()
+    }
+
+    fn remove(&self) {
+        for suffix in ["", "-wal", "-shm", ".lock"] {
+            let _ = std::fs::remove_file(self.beside(suffix));
+        }
+    }
+
+    fn put_in_place(&self, store: &Path) -> Result<()> {
+        if std::fs::metadata(self.beside("-wal")).is_ok_and(|log| log.len() > 0) {
+            bail!("the restored store cannot be completed: its log could not be emptied");
+        }
+        let context = || format!("cannot put the restored store in its place {}", store.display());
+        std::fs::hard_link(&self.0, store).with_context(context)?;
+        let dir = store.parent().unwrap_or_else(|| Path::new("."));
+        std::fs::File::open(dir).and_then(|dir| dir.sync_all()).with_context(context)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// Ends what was open, and leaves a trace in the audit.
+async fn finish(path: &Path, from: &Path) -> Result<String> {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(path).await?);
+    let open = store.open_targets().await?;
+    let outcome = |target: &OpenTarget| (target.operation, Outcome::new(Code::CommandFailed, UNKNOWN, false));
+    let outcomes: Vec<_> = open.iter().map(outcome).collect();
+    for batch in outcomes.chunks(OUTCOMES_PER_WRITE) {
+        store.record_outcomes(batch, clock::unix_millis()).await?;
+    }
+    LocalAdmin::new(store.clone(), &system_user()).restored(&from.display().to_string()).await?;
+    let hosts = store.hosts(&HostQuery::default()).await?.len();
+    let fingerprint = proctor_server::gateway::authority(&store).await?.fingerprint();
+    Ok(format!("{hosts} hosts; {} targets were open and are ended\nauthority {fingerprint}\n", open.len()))
+}
+
+fn new_passphrase(file: Option<&Path>) -> Result<String> {
+    let given = passphrase(file)?;
+    if given.chars().count() < PASSPHRASE_CHARS_MIN {
+        bail!("a passphrase has at least {PASSPHRASE_CHARS_MIN} characters");
+    }
+    if file.is_none() && rpassword::prompt_password("Again: ").context("cannot read the passphrase")? != given {
+        bail!("the two passphrases differ");
+    }
+    Ok(given)
+}
+
+fn passphrase(file: Option<&Path>) -> Result<String> {
+    let Some(file) = file else {
+        if !std::io::stdin().is_terminal() {
+            bail!("there is no terminal to ask for the passphrase: give --passphrase-file");
+        }
+        return rpassword::prompt_password("Passphrase of the backup: ").context("cannot read the passphrase");
+    };
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+async fn blocking<T, F>(work: F) -> Result<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T> + Send + 'static,
+{
+    tokio::task::spawn_blocking(work).await.context("the work on the backup broke off")?
+}

@@ -1,0 +1,93 @@
+//! The configuration file of the real server: what counts, what is refused, and what SIGHUP changes.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use proctor_testkit::{Program, binary, eventually, free_port};
+
+fn proctor(arguments: &[&str]) -> Output {
+    let mut command = Command::new(binary("proctor"));
+    command.env_remove("PROCTOR_LOG").args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn write_config(path: &Path, port: u16, data: &Path, more: &str) {
+    let settings =
+        format!("http = \"127.0.0.1:{port}\"\nlink = \"127.0.0.1:0\"\ndata_dir = \"{}\"\n{more}", data.display());
+    std::fs::write(path, settings).unwrap();
+}
+
+#[test]
+fn mistakes_are_told_with_file_line_and_what_was_probably_meant() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("server.toml");
+    std::fs::write(&file, "htpp = \"127.0.0.1:1\"\nkeep_tasks = \"1h\"\ntls_self = 1\n").unwrap();
+    let file = file.display().to_string();
+
+    for arguments in [&["config", "check", "--config", &file][..], &["server", "--config", &file]] {
+        let refused = proctor(arguments);
+
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains(&format!("{file}, line 1: htpp: there is no such setting; did you mean http?")),
+            "{said}"
+        );
+        assert!(said.contains("line 2: keep_tasks: invalid value '1h'"), "{said}");
+        assert!(said.contains("line 3: tls_self: must be true or false"), "{said}");
+    }
+}
+
+#[test]
+fn every_setting_is_shown_with_where_it_comes_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("server.toml");
+    write_config(&file, 8123, dir.path(), "events_max = 7\ntrusted_proxy = [\"10.0.0.1\", \"10.0.0.2\"]\n");
+    let mut command = Command::new(binary("proctor"));
+    command.args(["config", "show", "-o", "json", "--events-max", "9", "--config"]).arg(&file);
+
+    let shown = command.env("PROCTOR_KEEP_TASKS", "48h").env_remove("PROCTOR_LOG").output().unwrap();
+
+    let settings: Vec<serde_json::Value> = serde_json::from_slice(&shown.stdout).unwrap();
+    let of = |key: &str| settings.iter().find(|setting| setting["key"] == key).unwrap().clone();
+    assert_eq!((&of("http")["value"], &of("http")["source"]), (&"127.0.0.1:8123".into(), &"file, line 1".into()));
+    assert_eq!((&of("events_max")["value"], &of("events_max")["source"]), (&"9".into(), &"flag".into()));
+    assert_eq!(of("keep_tasks")["source"], "environment PROCTOR_KEEP_TASKS");
+    assert_eq!(of("trusted_proxy")["value"], "10.0.0.1,10.0.0.2");
+    assert_eq!((&of("keep_events")["value"], &of("keep_events")["source"]), (&"30d".into(), &"default".into()));
+    assert!(settings.iter().all(|setting| setting["key"] != "app_secret"), "settings of clients are none of a server");
+    assert!(proctor(&["config", "check", "--config", &file.display().to_string()]).status.success());
+}
+
+#[tokio::test]
+async fn a_server_starts_from_its_file_and_a_hang_up_applies_what_can_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, port) = (dir.path().join("server.toml"), free_port());
+    let data = dir.path().join("data");
+    write_config(&file, port, &data, "rate_limit = \"5/s\"\n");
+    let arguments = ["server".to_owned(), "--config".to_owned(), file.display().to_string()];
+    let server = Program::start("proctor", &arguments, &dir.path().join("server.log")).unwrap();
+    let hang_up = || {
+        let sent = Command::new("kill").args(["-HUP", &server.pid().to_string()]).status().unwrap();
+        assert!(sent.success());
+    };
+    let url = format!("http://127.0.0.1:{port}/healthz");
+    eventually("it serves", || async { reqwest::get(&url).await.ok() }).await;
+
+    write_config(&file, port, &data, "rate_limit = \"50/s\"\nkeep_tasks = \"96h\"\n");
+    hang_up();
+    eventually("the change is applied", || async {
+        server.log().contains("configuration reloaded applied=\"rate_limit\" restart=\"keep_tasks\"").then_some(())
+    })
+    .await;
+    assert!(server.log().contains("it needs a restart key=\"keep_tasks\""), "{}", server.log());
+
+    write_config(&file, port, &data, "rate_limt = 1\n");
+    hang_up();
+    eventually("the mistake is told", || async { server.log().contains("did you mean rate_limit?").then_some(()) })
+        .await;
+    assert!(reqwest::get(&url).await.unwrap().status().is_success(), "it serves on");
+}
