@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::SortOrder;
+
 /// One entry. Each holds the hash of the one before it, so that none can be changed or taken out
 /// without a trace: `hash` is BLAKE3 of the 32 bytes of `prev_hash` followed by the JSON of all other
 /// fields, in the order of their names and without spaces.
@@ -34,11 +36,11 @@ pub struct AuditView {
     pub hash: String,
 }
 
-/// Oldest first.
+/// Oldest first, unless the newest were asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditPage {
     pub entries: Vec<AuditView>,
-    /// `after` of the next question.
+    /// `after` of the next question; newest first, `before` of the next one, and 0 where nothing is older.
     pub next: u64,
 }
 
@@ -49,6 +51,10 @@ pub struct AuditPage {
 pub struct AuditQuery {
     /// Only entries with a higher number.
     pub after: Option<u64>,
+    /// Only entries with a lower number.
+    pub before: Option<u64>,
+    /// Absent: the oldest first.
+    pub order: Option<SortOrder>,
     /// 100 where it is absent.
     #[param(maximum = 1000)]
     pub limit: Option<u32>,

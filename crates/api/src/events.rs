@@ -37,11 +37,12 @@ pub struct EventView {
     pub muted: bool,
 }
 
-/// Oldest first.
+/// Oldest first, except where `before` was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventList {
     pub events: Vec<EventView>,
-    /// `after` of the next question.
+    /// `after` of the next question; where `before` was asked for, `before` of the next one, and 0 where nothing is
+    /// older.
     pub next: u64,
 }
 
@@ -52,6 +53,12 @@ pub struct EventList {
 pub struct EventQuery {
     /// The oldest after this id; absent: the newest.
     pub after: Option<u64>,
+    /// Instead of `after`: the newest before this id, newest first.
+    pub before: Option<u64>,
+    /// Stored from this moment on.
+    pub since_ms: Option<i64>,
+    /// Stored before this moment.
+    pub until_ms: Option<i64>,
     pub namespace: Option<String>,
     pub name: Option<String>,
     /// An IP address, `CLOUD:IP` or an agent id.
@@ -65,6 +72,38 @@ pub struct EventQuery {
     /// Where nothing matches, wait so many seconds for what does.
     #[param(maximum = 30)]
     pub wait: Option<u64>,
+}
+
+/// Which events are counted. A field that is absent does not narrow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct HistogramQuery {
+    /// Unix seconds; absent: 24 steps before `until`.
+    pub since: Option<i64>,
+    /// Unix seconds; absent: now.
+    pub until: Option<i64>,
+    /// Seconds; 3600 where it is absent. At most 500 steps.
+    #[param(minimum = 1, maximum = 604800)]
+    pub step: Option<u32>,
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    /// An IP address, `CLOUD:IP` or an agent id.
+    pub host: Option<String>,
+    /// Types, with commas between them.
+    #[serde(rename = "type")]
+    pub kinds: Option<String>,
+}
+
+/// How many events were stored in each step of time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EventHistogram {
+    /// Seconds.
+    pub step: u32,
+    /// When the first step begins, in Unix seconds.
+    pub from: i64,
+    /// For each type that occurred one number for each step.
+    pub series: BTreeMap<String, Vec<u64>>,
 }
 
 /// Which events a stream gives; the header `Last-Event-ID` goes before `after`.
@@ -105,6 +144,7 @@ impl EventFilter {
             kinds: self.kinds(),
             limit: self.limit,
             wait,
+            ..EventQuery::default()
         }
     }
 

@@ -150,6 +150,11 @@ pub struct HostQuery {
     pub business: Option<u64>,
     pub cloud: Option<u32>,
     pub online: Option<bool>,
+    /// The agent's version.
+    pub version: Option<String>,
+    /// Part of `CLOUD:IP`, the agent's id or the host name; the case of letters does not matter.
+    #[param(max_length = 128)]
+    pub q: Option<String>,
     /// `next` of the page before.
     pub after: Option<String>,
     /// 100 where it is absent.

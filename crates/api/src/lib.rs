@@ -36,7 +36,8 @@ pub use businesses::{BusinessList, BusinessName, BusinessSetList, BusinessSetSet
 pub use count_or_percent::CountOrPercent;
 pub use error::{ErrorBody, ErrorDetail};
 pub use events::{
-    EventFilter, EventList, EventQuery, EventView, NewWebhook, StreamQuery, WebhookFormat, WebhookList, WebhookView,
+    EventFilter, EventHistogram, EventList, EventQuery, EventView, HistogramQuery, NewWebhook, StreamQuery,
+    WebhookFormat, WebhookList, WebhookView,
 };
 pub use hosts::{
     CordonRequest, CordonView, HostPage, HostQuery, HostView, ImportRow, Imported, Placed, Placement, RejoinRequest,
@@ -61,7 +62,8 @@ pub use processes::{
 pub use registration::Registration;
 pub use session::{NewPassword, OwnPassword, Session, SignIn, SignInLink};
 pub use tasks::{
-    RolloutState, RolloutView, TargetPage, TargetQuery, TargetRow, TargetState, TaskPage, TaskQuery, TaskView,
+    GridQuery, ProcessOperation, ProcessOperationQuery, ProcessOperations, RolloutState, RolloutView, TargetPage,
+    TargetQuery, TargetRow, TargetState, TaskGrid, TaskPage, TaskQuery, TaskState, TaskView,
 };
 pub use text::Text;
 

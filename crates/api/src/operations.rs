@@ -1,6 +1,6 @@
 //! Operations on registered processes.
 
-use proctor_model::{Namespace, OperationKind, ProcessKey, TaskId};
+use proctor_model::{Namespace, OperationKind, Phase, ProcessKey, TaskId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -111,6 +111,12 @@ pub struct PlannedTarget {
     pub host: String,
     pub process: String,
     pub operation: OperationKind,
+    /// Where the process stands as last observed; absent where the caller may not read that, or nothing is registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// Whether the host's agent is connected; absent like `phase`. Without it, the target ends as `agent_absent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub online: Option<bool>,
     /// Why nothing would be done here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refusal>,

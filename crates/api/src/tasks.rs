@@ -83,11 +83,32 @@ pub struct TaskQuery {
     pub user: Option<String>,
     /// Only tasks with pending targets.
     pub unfinished: Option<bool>,
+    /// `NAMESPACE/NAME`: only tasks that operate this process.
+    pub process: Option<String>,
+    pub operation: Option<OperationKind>,
+    pub state: Option<TaskState>,
+    /// Unix seconds; created from then on.
+    pub since: Option<i64>,
+    /// Unix seconds; created before then.
+    pub until: Option<i64>,
     /// `next` of the page before.
     pub after: Option<String>,
     /// 100 where it is absent.
     #[param(maximum = 1000)]
     pub limit: Option<u32>,
+}
+
+/// How far a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskState {
+    /// Has pending targets, and is not paused.
+    Running,
+    Paused,
+    /// Finished, with failed targets.
+    Failed,
+    /// Finished, without failed targets.
+    Done,
 }
 
 /// One target of a task; 115 `handling` while it has no outcome.
@@ -123,7 +144,11 @@ pub struct TargetPage {
 pub enum TargetState {
     Pending,
     Succeeded,
+    /// With any outcome but success.
     Failed,
+    Cancelled,
+    /// Never released by its rolling task.
+    Skipped,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
@@ -131,9 +156,81 @@ pub enum TargetState {
 #[into_params(parameter_in = Query)]
 pub struct TargetQuery {
     pub state: Option<TargetState>,
+    /// Only those with this outcome.
+    pub code: Option<u32>,
+    /// False: without what commands printed.
+    pub output: Option<bool>,
     /// `next` of the page before: the targets behind this place.
     pub after: Option<u32>,
     /// 100 where it is absent.
     #[param(maximum = 1000)]
     pub limit: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct GridQuery {
+    /// The `version` that is known already.
+    pub version: Option<u64>,
+    /// Where nothing has changed since that version, wait so many seconds for a change.
+    #[param(maximum = 30)]
+    pub wait: Option<u64>,
+}
+
+/// All targets of a task, one character each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TaskGrid {
+    pub total: usize,
+    /// Grows with every change.
+    pub version: u64,
+    /// In the order of the task: `p` waits to be released, `r` released, `s` succeeded, `f` failed, `c` cancelled, `k`
+    /// skipped, `m` host in maintenance, `x` forbidden, `a` agent absent.
+    pub states: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ProcessOperationQuery {
+    /// An IP address, `CLOUD:IP` or an agent id.
+    pub host: Option<String>,
+    /// `next` of the page before.
+    pub after: Option<String>,
+    /// 100 where it is absent. A page may have up to twice as many.
+    #[param(maximum = 1000)]
+    pub limit: Option<u32>,
+}
+
+/// What was asked of a process, the newest task first; of one task at most as many targets as `limit` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProcessOperations {
+    pub operations: Vec<ProcessOperation>,
+    /// `after` of the next page, which may be empty; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// One target of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProcessOperation {
+    pub task_id: TaskId,
+    /// Its place in the task, from 0.
+    pub index: u32,
+    /// When the task was created.
+    pub at_ms: i64,
+    /// When the last outcome of the task became known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at_ms: Option<i64>,
+    pub app: String,
+    pub user: String,
+    /// Absent where the caller's number meant no operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    pub host: String,
+    pub code: u32,
+    pub name: String,
+    pub message: String,
+    /// What the command printed, bounded.
+    pub output: String,
 }

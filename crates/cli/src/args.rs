@@ -153,7 +153,7 @@ pub(crate) enum Command {
     Show(ShowArgs),
     /// The specs that a process had on a host, and what changed between them
     History(HistoryArgs),
-    /// Tasks: how far they are, what came of each target; cancel, retry, resume
+    /// Tasks: how far they are, what came of each target; cancel, pause, resume, retry
     Task(TaskArgs),
     /// Pools: limits that processes of a namespace share on a host
     #[command(subcommand)]

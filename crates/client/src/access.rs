@@ -114,6 +114,8 @@ impl Client {
         pages(move |after: Option<u64>| async move {
             let query = AuditQuery {
                 after,
+                before: None,
+                order: None,
                 limit: Some(proctor_api::LIMIT_MAX),
                 app: filter.app.clone(),
                 user: filter.user.clone(),

@@ -75,7 +75,12 @@ impl Client {
         self.steer(id, "cancel").await
     }
 
-    /// Lets a rolling task go on after its canary.
+    /// Releases nothing further of a rolling task until it is resumed.
+    pub async fn pause_task(&self, id: TaskId) -> Result<TaskView> {
+        self.steer(id, "pause").await
+    }
+
+    /// Lets a rolling task go on after its canary, or after a pause.
     pub async fn resume_task(&self, id: TaskId) -> Result<TaskView> {
         self.steer(id, "resume").await
     }

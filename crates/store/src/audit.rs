@@ -170,6 +170,8 @@ fn hash_of(prev_hash: &[u8; 32], canonical: &str) -> [u8; 32] {
 pub struct AuditQuery {
     /// Only those with a higher number.
     pub after: u64,
+    /// Only those with a lower number.
+    pub before: Option<u64>,
     /// At most this many: the oldest of those that match, or, with `newest`, the newest.
     pub limit: u32,
     pub newest: bool,

@@ -1,5 +1,7 @@
 //! Events and webhooks as they cross the store's border.
 
+use std::num::NonZeroU32;
+
 use proctor_model::{AgentId, Event, EventKind, FieldError, HostKey, Namespace, ProcessName};
 use uuid::Uuid;
 
@@ -24,6 +26,8 @@ pub struct StoredEvent {
 pub struct EventQuery {
     /// The oldest with a higher id; None: the newest.
     pub after: Option<u64>,
+    /// Only those with a lower id.
+    pub before: Option<u64>,
     pub namespace: Option<Namespace>,
     pub name: Option<ProcessName>,
     pub agent: Option<AgentId>,
@@ -31,7 +35,22 @@ pub struct EventQuery {
     pub kinds: Vec<EventKind>,
     /// Only those that are not muted.
     pub is_alarm: bool,
+    /// Stored from this moment on.
+    pub since: Option<Millis>,
+    /// Stored before this moment.
+    pub until: Option<Millis>,
     pub limit: u32,
+}
+
+/// Which events are counted, in steps of time.
+#[derive(Clone, Debug)]
+pub struct EventCountQuery {
+    /// Its `after`, `before`, `since`, `until` and `limit` do not count.
+    pub which: EventQuery,
+    /// When the first step begins.
+    pub from: Millis,
+    pub step_ms: NonZeroU32,
+    pub steps: u32,
 }
 
 /// Some events, oldest first.

@@ -36,7 +36,7 @@ pub use enrolment_records::{
     ENROLMENT_ACTOR, EndedSession, EnrolRefusal, Enrolled, Enrolment, JoinToken, JoinTokenRecord, REFUSALS_AUDITED_MAX,
     SessionOpening, SessionRefusal,
 };
-pub use event_records::{EventPage, EventQuery, StoredEvent, Webhook, WebhookFormat};
+pub use event_records::{EventCountQuery, EventPage, EventQuery, StoredEvent, Webhook, WebhookFormat};
 pub use fleet::{Fleet, FleetHost, FleetProcess, FleetSpec, Health, SpecNumber};
 pub use fleet_filter::FleetFilter;
 pub use records::{
@@ -47,17 +47,19 @@ pub use records::{
 pub use retention::{AuditAnchor, DiskSpace, Prune, TableSize, Uptime};
 pub use stats::{LATENCY_BUCKETS, Latency, OperationStats, StoreStats};
 pub use task_records::{
-    CreatedTask, FinishedTarget, Idempotency, NewTask, OpenRollout, OpenTarget, Rollout, RolloutState, RolloutStep,
-    Target, TargetFilter, TargetQuery, TargetRow, TargetView, TaskItem, TaskQuery, TaskSummary, TaskView,
+    CreatedTask, FinishedTarget, Idempotency, NewTask, OpenRollout, OpenTarget, ProcessTaskQuery, Rollout,
+    RolloutState, RolloutStep, Target, TargetFilter, TargetQuery, TargetRow, TargetView, TaskItem, TaskQuery,
+    TaskState, TaskSummary, TaskView,
 };
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use proctor_model::{
-    AgentId, Event, HostKey, Namespace, OperationId, Outcome, Permissions, Pool, PoolId, ProcessKey, Role, RoleName,
-    Subject, TaskId,
+    AgentId, Code, Event, HostKey, Namespace, OperationId, Outcome, Permissions, Pool, PoolId, ProcessKey, Role,
+    RoleName, Subject, TaskId,
 };
 use uuid::Uuid;
 
@@ -209,7 +211,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Appends the entry to the chain and returns its number. Entries are never changed, and removed only
     /// from the beginning, once they are archived ([`Prune::Audit`]).
     async fn append_audit(&self, draft: AuditDraft, now: Millis) -> Result<u64>;
-    /// The matching entries, oldest first.
+    /// The matching entries, oldest first; with `newest`, the newest of them.
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>>;
     /// The last entry that was removed; the oldest that is here follows it.
     async fn audit_anchor(&self) -> Result<AuditAnchor>;
@@ -332,6 +334,10 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn tasks(&self, query: &TaskQuery) -> Result<Vec<TaskSummary>>;
     /// The matching targets in their order; none of an unknown task.
     async fn task_targets(&self, id: TaskId, query: &TargetQuery) -> Result<Vec<TargetRow>>;
+    /// The codes of the targets that have an outcome, by index; none of an unknown task.
+    async fn target_codes(&self, id: TaskId) -> Result<Vec<(u32, Code)>>;
+    /// The newest tasks first that operate the process, each with its targets for it.
+    async fn process_tasks(&self, query: &ProcessTaskQuery) -> Result<Vec<(TaskSummary, Vec<TargetRow>)>>;
     /// Marks the task as cancelled; false if it is unknown, finished or marked already. A rollout that
     /// is under way becomes cancelled and its unreleased targets end with `unreleased`, in the same
     /// transaction. Other targets stay open until they get their outcomes.
@@ -362,8 +368,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Keeps events that the server made about the agents' hosts; their sequence is kept as 0. Returns how
     /// many: those of agents that are bound to no host are dropped.
     async fn append_server_events(&self, events: &[(AgentId, Event)], now: Millis) -> Result<u64>;
-    /// The matching events, oldest first, and where to go on.
+    /// The matching events, oldest first, and where to go on. Without `after` they are the newest of those.
     async fn events(&self, query: &EventQuery) -> Result<EventPage>;
+
+    /// How many matching events of each kind were stored in each step; kinds without any are left out.
+    async fn count_events(&self, query: &EventCountQuery) -> Result<BTreeMap<String, Vec<u64>>>;
 
     // Retention.
 

@@ -105,6 +105,10 @@ pub struct HostQuery {
     pub business: Option<u64>,
     pub cloud: Option<u32>,
     pub online: Option<bool>,
+    /// The agent's version.
+    pub version: Option<String>,
+    /// Part of `CLOUD:IP`, the agent's id or the host name; the case of letters does not matter.
+    pub text: Option<String>,
     /// Only what lies in one of these as a whole: what the caller may see.
     pub places: Option<ScopeSet>,
     /// Only what is sorted behind it.

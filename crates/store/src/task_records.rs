@@ -5,7 +5,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{AgentId, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Scope, Spec, Subject, TaskId};
+use proctor_model::{
+    AgentId, Code, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Scope, Spec, Subject, TaskId,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{AuditDraft, Millis};
@@ -232,6 +234,26 @@ pub struct TaskQuery {
     /// Only those that this one made, under its name as it is now.
     pub owner: Option<Subject>,
     pub unfinished_only: bool,
+    /// Only those that operate this process.
+    pub process: Option<ProcessKey>,
+    pub kind: Option<OperationKind>,
+    pub state: Option<TaskState>,
+    /// Made from this moment on.
+    pub since: Option<Millis>,
+    /// Made before this moment.
+    pub until: Option<Millis>,
+}
+
+/// How far a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskState {
+    /// Has targets without an outcome, and does not pause.
+    Running,
+    Paused,
+    /// Finished, with failed targets.
+    Failed,
+    /// Finished, without failed targets.
+    Done,
 }
 
 /// Which targets of a task.
@@ -250,6 +272,24 @@ pub enum TargetFilter {
     Pending,
     Failed,
     Succeeded,
+    /// With this outcome.
+    Code(Code),
+}
+
+/// Which tasks operate a process.
+#[derive(Clone, Debug)]
+pub struct ProcessTaskQuery {
+    pub key: ProcessKey,
+    /// Only targets that these serve; tasks without one are left out.
+    pub agents: Option<Vec<AgentId>>,
+    /// Only those that this one made, under its name as it is now.
+    pub owner: Option<Subject>,
+    /// Only tasks that are sorted behind it; nothing is behind a task that is forgotten.
+    pub before: Option<TaskId>,
+    /// At most so many tasks are looked at.
+    pub tasks: u32,
+    /// The last task may exceed it: a task's targets come together, but never more than twice as many.
+    pub targets: u32,
 }
 
 /// A target with its place in the task and what its item asks.

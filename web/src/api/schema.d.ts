@@ -63,7 +63,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What was changed, oldest first. */
+        /** What was changed, oldest first or newest first. */
         get: operations["audit"];
         put?: never;
         post?: never;
@@ -221,6 +221,23 @@ export interface paths {
         };
         /** The newest events, or those after a place; on request, waits for what is to come. */
         get: operations["events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/events/histogram": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How many events of which type were stored in each step of time. */
+        get: operations["event_histogram"];
         put?: never;
         post?: never;
         delete?: never;
@@ -613,6 +630,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/processes/{namespace}/{name}/operations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What was asked of a process, and what came of it, of the tasks that the caller may read. */
+        get: operations["process_operations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/roles": {
         parameters: {
             query?: never;
@@ -786,6 +820,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tasks/{task_id}/grid": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The state of every target of a task, one character each. */
+        get: operations["task_grid"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tasks/{task_id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Pauses a rolling task: what is released goes on, and nothing further is released until it is resumed. */
+        post: operations["pause_task"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tasks/{task_id}/resume": {
         parameters: {
             query?: never;
@@ -795,7 +863,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Lets a rolling task go on after its canary. */
+        /** Lets a rolling task go on after its canary, or after a pause. */
         post: operations["resume_task"];
         delete?: never;
         options?: never;
@@ -1099,12 +1167,12 @@ export interface components {
         };
         /** @enum {string} */
         AttentionKind: "failed" | "crash_looping" | "evicted" | "unhealthy" | "host_away" | "certificate_ends" | "clock_off" | "agent_outdated";
-        /** @description Oldest first. */
+        /** @description Oldest first, unless the newest were asked for. */
         AuditPage: {
             entries: components["schemas"]["AuditView"][];
             /**
              * Format: int64
-             * @description `after` of the next question.
+             * @description `after` of the next question; newest first, `before` of the next one, and 0 where nothing is older.
              */
             next: number;
         };
@@ -1307,17 +1375,35 @@ export interface components {
             /** @description For people. */
             message: string;
         };
+        /** @description How many events were stored in each step of time. */
+        EventHistogram: {
+            /**
+             * Format: int64
+             * @description When the first step begins, in Unix seconds.
+             */
+            from: number;
+            /** @description For each type that occurred one number for each step. */
+            series: {
+                [key: string]: number[];
+            };
+            /**
+             * Format: int32
+             * @description Seconds.
+             */
+            step: number;
+        };
         /**
          * @description What kind of thing happened.
          * @enum {string}
          */
         EventKind: "restart_succeeded" | "restart_failed" | "cancel_restart" | "limit_exceeded" | "pool_limit_exceeded" | "started" | "exited" | "adopted" | "pid_changed" | "health_changed" | "config_changed" | "schedule_skipped" | "fd_warning" | "pool_warning" | "agent_online" | "agent_offline" | "events_dropped" | "local_operation";
-        /** @description Oldest first. */
+        /** @description Oldest first, except where `before` was asked for. */
         EventList: {
             events: components["schemas"]["EventView"][];
             /**
              * Format: int64
-             * @description `after` of the next question.
+             * @description `after` of the next question; where `before` was asked for, `before` of the next one, and 0 where nothing is
+             *     older.
              */
             next: number;
         };
@@ -1788,7 +1874,10 @@ export interface components {
             host: string;
             /** @description What the spec asks for and does not get, such as more instances than can be told apart. */
             note?: string | null;
+            /** @description Whether the host's agent is connected; absent like `phase`. Without it, the target ends as `agent_absent`. */
+            online?: boolean | null;
             operation: components["schemas"]["OperationKind"];
+            phase?: components["schemas"]["Phase"] | null;
             process: string;
             refused?: components["schemas"]["Refusal"] | null;
         };
@@ -1933,6 +2022,42 @@ export interface components {
              * @description Running, and the health command says that it is not well.
              */
             unhealthy: number;
+        };
+        /** @description One target of a task. */
+        ProcessOperation: {
+            app: string;
+            /**
+             * Format: int64
+             * @description When the task was created.
+             */
+            at_ms: number;
+            /** Format: int32 */
+            code: number;
+            /**
+             * Format: int64
+             * @description When the last outcome of the task became known.
+             */
+            finished_at_ms?: number | null;
+            host: string;
+            /**
+             * Format: int32
+             * @description Its place in the task, from 0.
+             */
+            index: number;
+            message: string;
+            name: string;
+            /** @description Absent where the caller's number meant no operation. */
+            operation?: string | null;
+            /** @description What the command printed, bounded. */
+            output: string;
+            task_id: components["schemas"]["TaskId"];
+            user: string;
+        };
+        /** @description What was asked of a process, the newest task first; of one task at most as many targets as `limit` says. */
+        ProcessOperations: {
+            /** @description `after` of the next page, which may be empty; absent on the last one. */
+            next?: string | null;
+            operations: components["schemas"]["ProcessOperation"][];
         };
         ProcessPage: {
             /** @description `after` of the next page; absent on the last one. */
@@ -2404,13 +2529,27 @@ export interface components {
             snapshot?: components["schemas"]["Snapshot"] | null;
         };
         /** @enum {string} */
-        TargetState: "pending" | "succeeded" | "failed";
+        TargetState: "pending" | "succeeded" | "failed" | "cancelled" | "skipped";
         /** @description Tasks that are not finished; at most a thousand are counted. */
         TaskCounts: {
             /** Format: int64 */
             paused: number;
             /** Format: int64 */
             running: number;
+        };
+        /** @description All targets of a task, one character each. */
+        TaskGrid: {
+            /**
+             * @description In the order of the task: `p` waits to be released, `r` released, `s` succeeded, `f` failed, `c` cancelled, `k`
+             *     skipped, `m` host in maintenance, `x` forbidden, `a` agent absent.
+             */
+            states: string;
+            total: number;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            version: number;
         };
         /** @description One accepted call that works in the background. Clients treat the text as opaque. */
         TaskId: string;
@@ -2420,6 +2559,11 @@ export interface components {
             next?: string | null;
             tasks: components["schemas"]["TaskView"][];
         };
+        /**
+         * @description How far a task is.
+         * @enum {string}
+         */
+        TaskState: "running" | "paused" | "failed" | "done";
         /** @description A task without its targets. */
         TaskView: {
             app: string;
@@ -2807,6 +2951,10 @@ export interface operations {
             query?: {
                 /** @description Only entries with a higher number. */
                 after?: number;
+                /** @description Only entries with a lower number. */
+                before?: number;
+                /** @description Absent: the oldest first. */
+                order?: components["schemas"]["SortOrder"];
                 /** @description 100 where it is absent. */
                 limit?: number;
                 app?: string;
@@ -3167,6 +3315,12 @@ export interface operations {
             query?: {
                 /** @description The oldest after this id; absent: the newest. */
                 after?: number;
+                /** @description Instead of `after`: the newest before this id, newest first. */
+                before?: number;
+                /** @description Stored from this moment on. */
+                since_ms?: number;
+                /** @description Stored before this moment. */
+                until_ms?: number;
                 namespace?: string;
                 name?: string;
                 /** @description An IP address, `CLOUD:IP` or an agent id. */
@@ -3190,6 +3344,45 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EventList"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    event_histogram: {
+        parameters: {
+            query?: {
+                /** @description Unix seconds; absent: 24 steps before `until`. */
+                since?: number;
+                /** @description Unix seconds; absent: now. */
+                until?: number;
+                /** @description Seconds; 3600 where it is absent. At most 500 steps. */
+                step?: number;
+                namespace?: string;
+                name?: string;
+                /** @description An IP address, `CLOUD:IP` or an agent id. */
+                host?: string;
+                /** @description Types, with commas between them. */
+                type?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventHistogram"];
                 };
             };
             400: components["responses"]["invalid_argument"];
@@ -3245,6 +3438,10 @@ export interface operations {
                 business?: number;
                 cloud?: number;
                 online?: boolean;
+                /** @description The agent's version. */
+                version?: string;
+                /** @description Part of `CLOUD:IP`, the agent's id or the host name; the case of letters does not matter. */
+                q?: string;
                 /** @description `next` of the page before. */
                 after?: string;
                 /** @description 100 where it is absent. */
@@ -4107,6 +4304,42 @@ export interface operations {
             503: components["responses"]["unavailable"];
         };
     };
+    process_operations: {
+        parameters: {
+            query?: {
+                /** @description An IP address, `CLOUD:IP` or an agent id. */
+                host?: string;
+                /** @description `next` of the page before. */
+                after?: string;
+                /** @description 100 where it is absent. A page may have up to twice as many. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProcessOperations"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
     roles: {
         parameters: {
             query?: never;
@@ -4400,6 +4633,14 @@ export interface operations {
                 user?: string;
                 /** @description Only tasks with pending targets. */
                 unfinished?: boolean;
+                /** @description `NAMESPACE/NAME`: only tasks that operate this process. */
+                process?: string;
+                operation?: components["schemas"]["OperationKind"];
+                state?: components["schemas"]["TaskState"];
+                /** @description Unix seconds; created from then on. */
+                since?: number;
+                /** @description Unix seconds; created before then. */
+                until?: number;
                 /** @description `next` of the page before. */
                 after?: string;
                 /** @description 100 where it is absent. */
@@ -4457,6 +4698,68 @@ export interface operations {
         };
     };
     cancel_task: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskView"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            409: components["responses"]["conflict"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    task_grid: {
+        parameters: {
+            query?: {
+                /** @description The `version` that is known already. */
+                version?: number;
+                /** @description Where nothing has changed since that version, wait so many seconds for a change. */
+                wait?: number;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskGrid"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    pause_task: {
         parameters: {
             query?: never;
             header?: never;
@@ -4559,6 +4862,10 @@ export interface operations {
         parameters: {
             query?: {
                 state?: components["schemas"]["TargetState"];
+                /** @description Only those with this outcome. */
+                code?: number;
+                /** @description False: without what commands printed. */
+                output?: boolean;
                 /** @description `next` of the page before: the targets behind this place. */
                 after?: number;
                 /** @description 100 where it is absent. */

@@ -1,4 +1,4 @@
-//! `proctor task ID`, and `proctor task list|show|cancel|retry|resume`.
+//! `proctor task ID`, and `proctor task list|show|cancel|pause|resume|retry`.
 
 use anyhow::{Context, Result};
 use clap::builder::BoolishValueParser;
@@ -42,7 +42,9 @@ pub(crate) enum TaskCommand {
     Cancel(IdArgs),
     /// A new task with the targets that failed
     Retry(FollowArgs),
-    /// Let a rolling task go on after its canary
+    /// Release nothing further of a rolling task until it is resumed
+    Pause(IdArgs),
+    /// Let a rolling task go on after its canary, or after a pause
     Resume(FollowArgs),
 }
 
@@ -100,11 +102,8 @@ pub(super) async fn run(session: &Session, args: TaskArgs) -> Result<Ended> {
             }
             operate::print_task(session, &client.whole_task(id).await?)
         }
-        TaskCommand::Cancel(args) => {
-            let task = client.cancel_task(args.task_id).await?;
-            output::print(session.output, &task, |task| sheet(std::slice::from_ref(task)))?;
-            Ok(Ended::Well)
-        }
+        TaskCommand::Cancel(args) => print(session, &client.cancel_task(args.task_id).await?),
+        TaskCommand::Pause(args) => print(session, &client.pause_task(args.task_id).await?),
         TaskCommand::Retry(args) => {
             let task = client.retry_task(args.task.task_id).await?;
             operate::outcome(session, task.task_id, args.no_wait).await
@@ -114,6 +113,11 @@ pub(super) async fn run(session: &Session, args: TaskArgs) -> Result<Ended> {
             operate::outcome(session, task.task_id, args.no_wait).await
         }
     }
+}
+
+fn print(session: &Session, task: &TaskView) -> Result<Ended> {
+    output::print(session.output, task, |task| sheet(std::slice::from_ref(task)))?;
+    Ok(Ended::Well)
 }
 
 async fn list(session: &Session, args: ListArgs) -> Result<Ended> {

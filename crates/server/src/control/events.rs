@@ -4,16 +4,17 @@
 //! once, however often it is sent; whoever follows is woken after the write. Absent: sending anything (see
 //! `webhooks`), and events about presence (see `presence`).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proctor_model::{Class, Event, EventKind, Namespace};
 use proctor_runtime::clock;
-use proctor_store::{EventPage, EventQuery, Webhook, WebhookFormat};
+use proctor_store::{EventCountQuery, EventPage, EventQuery, Webhook, WebhookFormat};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Control, LiveCaller, Result, Session};
+use super::{Caller, Control, LiveCaller, Result, Session};
 use crate::webhooks::{WebhookUrl, seal};
 
 /// Each is a task of its own that reads every event that may concern it.
@@ -77,6 +78,12 @@ impl Control {
 
     pub async fn events(&self, query: &EventQuery) -> Result<EventPage> {
         Ok(self.inner.store.events(query).await?)
+    }
+
+    /// How many events of each kind there were in each step of time, for callers who may follow them.
+    pub async fn count_events(&self, caller: &Caller, query: &EventCountQuery) -> Result<BTreeMap<String, Vec<u64>>> {
+        self.require_event_access(&mut self.live_caller(caller.clone()), &query.which).await?;
+        Ok(self.inner.store.count_events(query).await?)
     }
 
     /// Events of a host, of a namespace that the caller may read everywhere, or of everything: as the caller's

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use proctor_model::{
     AgentId, Class, Code, Namespace, OperationId, OperationKind, Outcome, ProcessKey, Subject, TaskId,
 };
-use proctor_store::{RolloutState, TargetQuery, TargetRow, TargetView, TaskQuery, TaskSummary, TaskView};
+use proctor_store::{
+    ProcessTaskQuery, RolloutState, TargetQuery, TargetRow, TargetView, TaskQuery, TaskSummary, TaskView,
+};
 
 use super::audit::AuditAction;
 use super::target_spec::TargetSpec;
@@ -36,14 +38,34 @@ impl Control {
 
     /// The newest first; a caller who may not read everything sees the app's own.
     pub async fn tasks(&self, caller: &Caller, mut query: TaskQuery) -> Result<Vec<TaskSummary>> {
-        if !caller.permissions.allows_everywhere(Class::Read) {
-            query.owner = Some(if caller.app.is_empty() {
-                Subject::User(caller.user.clone())
-            } else {
-                Subject::App(caller.app.clone())
-            });
-        }
+        query.owner = caller.sees_tasks_of();
         Ok(self.inner.store.tasks(&query).await?)
+    }
+
+    /// What was asked of a process, of the tasks that the caller may read; on a host, or on all.
+    pub async fn process_tasks(
+        &self,
+        caller: &Caller,
+        mut query: ProcessTaskQuery,
+        host: Option<&HostRef>,
+    ) -> Result<Vec<(TaskSummary, Vec<TargetRow>)>> {
+        caller.require_anywhere(Class::Read)?;
+        if let Some(host) = host {
+            let sites = self.sites(std::slice::from_ref(host)).await?;
+            let seen = sites
+                .into_iter()
+                .flatten()
+                .filter(|site| caller.is_allowed(Class::Read, site, Some(&query.key.namespace)));
+            query.agents = Some(seen.map(|site| site.agent).collect());
+        }
+        query.owner = caller.sees_tasks_of();
+        Ok(self.inner.store.process_tasks(&query).await?)
+    }
+
+    /// The codes of the targets that have an outcome, with how far the task is. None for a task that is not known.
+    pub async fn target_codes(&self, caller: &Caller, id: TaskId) -> Result<Option<(TaskSummary, Vec<(u32, Code)>)>> {
+        let Some(task) = self.task_summary(caller, id).await? else { return Ok(None) };
+        Ok(Some((task, self.inner.store.target_codes(id).await?)))
     }
 
     /// None for a task that is not known.
@@ -123,7 +145,21 @@ impl Control {
         ended.collect()
     }
 
-    /// Lets a rolling task go on after its canary.
+    /// Releases no further targets of a rolling task until it is resumed.
+    pub async fn pause(&self, caller: &Caller, task: TaskId) -> Result<()> {
+        let deed = AuditAction::new("pause_task", [Class::Operate]).on([task]);
+        let view = self.require_task_control(caller, &deed, task).await?;
+        let not_rolling = move || ControlError::TaskState { task, problem: "has no targets that wait to be released" };
+        if view.rollout.is_none_or(|rollout| rollout.state != RolloutState::Running) {
+            return Err(not_rolling());
+        }
+        let work = move |control: Self| async move {
+            if control.pause_rollout(task).await? { Ok(()) } else { Err(not_rolling()) }
+        };
+        self.audited(caller, deed, work, |()| "paused".to_owned()).await
+    }
+
+    /// Lets a rolling task go on after its canary, or after somebody paused it.
     pub async fn resume(&self, caller: &Caller, task: TaskId) -> Result<()> {
         let deed = AuditAction::new("resume_task", [Class::Operate]).on([task]);
         let view = self.require_task_control(caller, &deed, task).await?;
@@ -190,6 +226,15 @@ impl Caller {
     /// A task that is not there looks like somebody else's to who may not see those.
     fn unknown_task<T>(&self, class: Class, task: TaskId) -> Result<Option<T>> {
         self.require_owner_or(class, task, &[]).map(|()| None)
+    }
+
+    /// Whose tasks the caller sees in lists; None: everybody's.
+    fn sees_tasks_of(&self) -> Option<Subject> {
+        match (self.permissions.allows_everywhere(Class::Read), self.app.as_str()) {
+            (true, _) => None,
+            (false, "") => Some(Subject::User(self.user.clone())),
+            (false, app) => Some(Subject::App(app.to_owned())),
+        }
     }
 
     /// A task of the caller's, or any where the class is allowed everywhere.

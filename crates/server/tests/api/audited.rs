@@ -29,6 +29,7 @@ fn details(route: &RouteInfo) -> Option<&'static [&'static str]> {
         ("DELETE", "/processes/{namespace}/{name}") => &["0:10.0.0.1 web/m", "1 × 0"],
         ("POST", "/operations") => &["0:10.0.0.1 web/m", "GSETASK:"],
         ("POST", "/tasks/{task_id}/cancel") => &["GSETASK:", "cancelled"],
+        ("POST", "/tasks/{task_id}/pause") => &["GSETASK:", "paused"],
         ("POST", "/tasks/{task_id}/resume") => &["GSETASK:", "resumed"],
         ("POST", "/tasks/{task_id}/retry") => &["0:10.0.0.1 web/absent", "GSETASK:"],
         ("PUT", "/pools") => &["web/web cpu 20% by usage, memory 30% by usage, ", "1 × 0"],

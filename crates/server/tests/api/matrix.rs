@@ -78,7 +78,7 @@ pub(crate) async fn prepare(world: &World, route: &RouteInfo) -> String {
         world.post(&format!("{ESB}/unregister_proc_info"), on_host("m", "10.0.0.1")).await.data();
     }
     let Some(path) = path.strip_prefix("/api/v1") else { return String::new() };
-    if path.ends_with("/resume") {
+    if path.ends_with("/resume") || path.ends_with("/pause") {
         world.post(&format!("{ESB}/update_proc_info"), registered("m", "10.0.0.2")).await.data();
     }
     let id_of = |json: Value| json["id"].as_str().unwrap_or_else(|| panic!("no id: {json}")).to_owned();
@@ -148,15 +148,18 @@ pub(crate) async fn prepare(world: &World, route: &RouteInfo) -> String {
     String::new()
 }
 
-/// A task of the trusted app: for a resume one that waits after its canary, for a retry one that has
+/// A task of the trusted app: for a resume one that waits after its canary, for a pause one that rolls, for a retry one that has
 /// failed, and else one that waits for its host.
 pub(crate) async fn a_task(world: &World, session: &Session, route: &RouteInfo) -> String {
     world.control.take_deliveries(session, 1000);
-    if route.path.ends_with("/resume") {
-        let rolling = json!({ "max_parallel": 1, "max_failures": 0, "canary": 1, "wait_healthy": false });
+    let (resumes, pauses) = (route.path.ends_with("/resume"), route.path.ends_with("/pause"));
+    if resumes || pauses {
+        let rolling = json!({ "max_parallel": 1, "canary": u32::from(resumes), "wait_healthy": false });
         let body = json!({ "operation": "stop", "selector": "tier=1", "all": true, "rolling": rolling });
         let task = by_admin(world, Method::POST, "/operations", body).await["task_id"].as_str().unwrap().to_owned();
-        until_paused(world, session, &task).await;
+        if resumes {
+            until_paused(world, session, &task).await;
+        }
         return task;
     }
     let name = if route.path.ends_with("/retry") { "absent" } else { "m" };
@@ -273,7 +276,8 @@ fn native_sample(method: &Method, path: &str, task: &str, id: &str) -> Option<(S
         ("POST", "/users/{name}/tokens") => json!({ "note": "x" }),
         ("PUT", "/users/{name}") => json!({ "disabled": false }),
         ("POST", "/webhooks") => json!({ "url": "http://receiver.invalid/" }),
-        ("POST", "/tasks/{task_id}/cancel" | "/tasks/{task_id}/retry" | "/tasks/{task_id}/resume") => json!({}),
+        ("POST", "/tasks/{task_id}/cancel" | "/tasks/{task_id}/retry") => json!({}),
+        ("POST", "/tasks/{task_id}/pause" | "/tasks/{task_id}/resume") => json!({}),
         ("POST", "/apps/{code}/secret") | ("DELETE", _) => json!({}),
         _ => return None,
     };
@@ -347,6 +351,7 @@ fn expected(route: &RouteInfo, who: &Who) -> Expected {
             }
             ("POST", "/tasks/{task_id}/retry") => of("202 task command_failed", "202 task forbidden"),
             ("POST", "/tasks/{task_id}/cancel") => of("200 task cancelled", "403 permission_denied"),
+            ("POST", "/tasks/{task_id}/pause") => of("200 task open,open", "403 permission_denied"),
             ("POST", "/tasks/{task_id}/resume") => of("200 task success,open", "403 permission_denied"),
             ("GET", "/tasks/{task_id}") => of("200 task open", "403 permission_denied"),
             ("POST", "/processes") | ("DELETE", "/processes/{namespace}/{name}") => of("200 rows 0", "200 rows 403"),

@@ -67,6 +67,42 @@ async fn events_are_narrowed_and_paged() {
 }
 
 #[tokio::test]
+async fn events_are_read_backwards_newest_first() {
+    let world = world_with_events().await;
+    let (_, newest) = world.get("/events?limit=1").await;
+    let id = &newest["events"][0]["id"];
+
+    let (_, page) = world.get(&format!("/events?before={id}&limit=2")).await;
+    let (_, rest) = world.get(&format!("/events?before={}&limit=9", page["next"])).await;
+    let (_, none) = world.get("/events?until_ms=1").await;
+
+    assert_eq!((sequences(&page), sequences(&rest), &rest["next"]), (vec![3, 2], vec![1, 0], &json!(0)));
+    assert!(sequences(&none).is_empty());
+    let (status, answer) = world.get("/events?before=9&after=1").await;
+    assert_eq!((status, field(&answer)), (StatusCode::BAD_REQUEST, "after"));
+}
+
+#[tokio::test]
+async fn events_are_counted_in_steps() {
+    let world = world_with_events().await;
+
+    let (_, day) = world.get("/events/histogram?step=3600").await;
+    let (_, web) = world.get("/events/histogram?since=0&until=4000000000&step=604800&namespace=web").await;
+    let (_, short) = world.get("/events/histogram?since=100&until=350&step=100&type=exited").await;
+
+    assert_eq!((&day["step"], day["series"]["started"].as_array().unwrap().len()), (&json!(3600), 24));
+    assert_eq!((day["series"]["started"][23].as_u64(), day["series"]["exited"][23].as_u64()), (Some(2), Some(1)));
+    assert_eq!(field(&web), "step", "too many steps: {web}");
+    assert_eq!(short, json!({ "step": 100, "from": 100, "series": {} }));
+    for (query, expected) in
+        [("step=0", "step"), ("since=9&until=9", "since"), ("type=x", "type"), ("host=no%20host", "host")]
+    {
+        let (status, answer) = world.get(&format!("/events/histogram?{query}")).await;
+        assert_eq!((status, field(&answer)), (StatusCode::BAD_REQUEST, expected), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_bad_question_names_its_field() {
     let world = World::new().await;
     let cases = [

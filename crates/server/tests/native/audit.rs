@@ -36,8 +36,13 @@ async fn entries_are_narrowed_and_paged() {
     let first = world.got("/audit?app=job&limit=2").await;
     let rest = world.got(&format!("/audit?app=job&after={}", first["next"])).await;
     let stops = world.got("/audit?action=stop&since=1").await;
+    let newest = world.got("/audit?app=job&order=desc&limit=3").await;
+    let older = world.got(&format!("/audit?app=job&order=desc&limit=3&before={}", newest["next"])).await;
     let (bad, answer) = world.get("/audit?limit=5000").await;
 
+    assert_eq!(column(&newest["entries"], "action"), ["stop", "stop", "start"]);
+    assert_eq!(column(&older["entries"], "request_id"), ["r-1", "r-0"]);
+    assert_eq!(older["next"], 0);
     assert_eq!(column(&first["entries"], "request_id"), ["r-0", "r-1"]);
     assert_eq!(column(&rest["entries"], "action"), ["start", "stop", "stop"]);
     assert_eq!(column(&stops["entries"], "request_id"), ["r-1"]);

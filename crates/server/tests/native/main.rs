@@ -16,3 +16,4 @@ mod rights;
 mod session;
 mod stream;
 mod support;
+mod task_control;

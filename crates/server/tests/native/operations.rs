@@ -124,7 +124,9 @@ async fn a_plan_tells_the_targets_and_what_would_be_refused_and_changes_nothing(
     assert_eq!((status, answer.get("task_id")), (StatusCode::OK, None));
     let plan = &answer["plan"];
     assert_eq!((&plan["total"], &plan["refused"]), (&json!(3), &json!(2)));
-    assert_eq!(plan["targets"][0], json!({ "host": HOST, "process": "web/b", "operation": "restart" }));
+    let first =
+        json!({ "host": HOST, "process": "web/b", "operation": "restart", "phase": "unknown", "online": false });
+    assert_eq!(plan["targets"][0], first);
     assert!(plan["targets"][1]["refused"]["message"].as_str().unwrap().contains("not registered"), "{plan}");
     assert_eq!(plan["targets"][2]["refused"]["code"], 117);
     assert_eq!(world.got("/tasks").await, json!({ "tasks": [] }));

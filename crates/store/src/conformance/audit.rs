@@ -93,6 +93,8 @@ pub async fn entries_are_narrowed_by_every_field_of_the_query(store: Arc<dyn Sto
         (AuditQuery { after: 3, ..all() }, vec![4, 5]),
         (AuditQuery { limit: 2, ..all() }, vec![1, 2]),
         (AuditQuery { limit: 2, newest: true, ..all() }, vec![4, 5]),
+        (AuditQuery { limit: 2, newest: true, before: Some(4), ..all() }, vec![2, 3]),
+        (AuditQuery { before: Some(3), ..all() }, vec![1, 2]),
         (AuditQuery { limit: 0, ..all() }, vec![]),
         (AuditQuery { app: text("job"), ..all() }, vec![1, 3, 4, 5]),
         (AuditQuery { user: text("other"), ..all() }, vec![3]),

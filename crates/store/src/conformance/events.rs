@@ -1,11 +1,12 @@
 //! Events of agents and of the server.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use proctor_model::{Event, EventKind};
 
 use super::{agent, enrol, host, key, opening, prune};
-use crate::{EventPage, EventQuery, Prune, Store, StoredEvent};
+use crate::{EventCountQuery, EventPage, EventQuery, Prune, Store, StoredEvent};
 
 pub(super) fn event(sequence: u64, kind: EventKind, process: Option<&str>) -> Event {
     Event {
@@ -183,6 +184,50 @@ pub async fn without_a_place_the_newest_are_read(store: Arc<dyn Store>) {
 
     assert_eq!((sequences(&newest.events), newest.next), (vec![4, 5], newest.events[1].id));
     assert_eq!((end.events.len(), end.next), (0, newest.next));
+}
+
+pub async fn events_are_read_backwards_from_an_id(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    let epoch = open(&*store, 0).await;
+    store.append_events(&agent(0), epoch, &exits(1..=3), 10).await.unwrap();
+    store.append_events(&agent(0), epoch, &exits(4..=5), 20).await.unwrap();
+    let last = all(&*store).await[4].id;
+    let before = |id, limit| EventQuery { before: Some(id), limit, ..EventQuery::default() };
+
+    let page = store.events(&before(last, 2)).await.unwrap();
+    let rest = store.events(&before(page.events[0].id, 9)).await.unwrap();
+    let late = store.events(&EventQuery { since: Some(20), limit: 9, ..EventQuery::default() }).await.unwrap();
+    let early = store.events(&EventQuery { until: Some(20), ..before(last, 1) }).await.unwrap();
+
+    assert_eq!((sequences(&page.events), sequences(&rest.events)), (vec![3, 4], vec![1, 2]));
+    assert_eq!((sequences(&late.events), sequences(&early.events)), (vec![4, 5], vec![3]));
+}
+
+pub async fn events_are_counted_in_steps_of_time(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    let epoch = open(&*store, 0).await;
+    for (at, events) in [
+        (99, exits([1])),
+        (100, exits([2, 3])),
+        (129, vec![event(4, EventKind::Started, Some("db/b"))]),
+        (130, exits([5])),
+    ] {
+        store.append_events(&agent(0), epoch, &events, at).await.unwrap();
+    }
+    let count = async |which: EventQuery| {
+        let query = EventCountQuery { which, from: 100, step_ms: NonZeroU32::new(10).unwrap(), steps: 3 };
+        store.count_events(&query).await.unwrap()
+    };
+
+    let all = count(EventQuery::default()).await;
+    let started = count(EventQuery { kinds: vec![EventKind::Started], ..EventQuery::default() }).await;
+    let db = count(EventQuery { namespace: Some("db".parse().unwrap()), ..EventQuery::default() }).await;
+    let other = count(EventQuery { agent: Some(agent(1)), ..EventQuery::default() }).await;
+
+    let series = |kind: &str, steps: [u64; 3]| (kind.to_owned(), steps.to_vec());
+    assert_eq!(all, [series("exited", [2, 0, 0]), series("started", [0, 0, 1])].into());
+    assert_eq!((started, db), ([series("started", [0, 0, 1])].into(), [series("started", [0, 0, 1])].into()));
+    assert!(other.is_empty());
 }
 
 pub async fn ids_are_not_given_out_again_after_everything_was_forgotten(store: Arc<dyn Store>) {

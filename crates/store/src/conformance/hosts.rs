@@ -10,7 +10,8 @@ use crate::{
 };
 
 fn facts(hostname: &str) -> HostFacts {
-    HostFacts { hostname: hostname.to_owned(), cpus: 8, memory_bytes: 1 << 40, ..HostFacts::default() }
+    let agent_version = "0.9.1".to_owned();
+    HostFacts { hostname: hostname.to_owned(), agent_version, cpus: 8, memory_bytes: 1 << 40, ..HostFacts::default() }
 }
 
 fn with_facts(number: usize, hostname: &str) -> SessionOpening {
@@ -131,6 +132,14 @@ pub async fn hosts_are_narrowed_by_every_field_of_the_query(store: Arc<dyn Store
     assert_eq!(listed(&*store, HostQuery { business: Some(1), ..HostQuery::default() }).await, keys[1..2]);
     assert_eq!(listed(&*store, HostQuery { online: Some(true), ..HostQuery::default() }).await, keys[..1]);
     assert_eq!(listed(&*store, HostQuery { online: Some(false), ..HostQuery::default() }).await, keys[1..]);
+    let text = |text: &str| HostQuery { text: Some(text.to_owned()), ..HostQuery::default() };
+    assert_eq!(listed(&*store, text("2:10.0.0.1")).await, keys[..2]);
+    assert_eq!(listed(&*store, text("A")).await.len(), 4, "the agents' ids have the letter");
+    assert_eq!(listed(&*store, HostQuery { cloud: Some(10), ..text("10.0.0.9") }).await, []);
+    assert_eq!(listed(&*store, text("%")).await, []);
+    let version = |version: &str| HostQuery { version: Some(version.to_owned()), ..HostQuery::default() };
+    assert_eq!(listed(&*store, version(&facts("a").agent_version)).await, keys[..1]);
+    assert_eq!(listed(&*store, version("none")).await, []);
     assert_eq!(listed(&*store, places(&[1], &[10])).await, [keys[1], keys[3]]);
     assert_eq!(listed(&*store, places(&[], &[])).await, []);
     assert_eq!(listed(&*store, everywhere).await, keys);

@@ -79,7 +79,7 @@ pub async fn a_large_task_goes_slice_by_slice_and_cannot_be_read_meanwhile(store
         }
     }
 
-    assert_eq!(slices, [1, 1000, 1000, 500, 1, 0], "it is marked, its outcomes go, then itself");
+    assert_eq!(slices, [1, 1000, 1000, 500, 1, 1, 0], "it is marked, its outcomes and its process go, then itself");
 }
 
 pub async fn no_slice_holds_the_writer_for_more_than_a_thousand_rows(store: Arc<dyn Store>) {

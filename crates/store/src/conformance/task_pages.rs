@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use proctor_model::{OperationKind, Outcome, Subject, TaskId};
+use proctor_model::{Code, OperationKind, Outcome, Subject, TaskId};
 
 use super::key;
 use super::tasks::{failed, id, operation, target, task};
-use crate::{Store, TargetFilter, TargetQuery, TaskItem, TaskQuery, TaskSummary};
+use crate::{ProcessTaskQuery, Store, TargetFilter, TargetQuery, TaskItem, TaskQuery, TaskState, TaskSummary};
 
 async fn summary(store: &dyn Store, number: u128) -> TaskSummary {
     store.task_summary(id(number)).await.unwrap().unwrap()
@@ -95,6 +95,19 @@ pub async fn tasks_are_narrowed_by_every_field_of_the_query(store: Arc<dyn Store
         (TaskQuery { unfinished_only: true, ..all() }, vec![id(4), id(3), id(2)]),
         (TaskQuery { app: text("a"), user: text("x"), unfinished_only: true, ..all() }, vec![]),
         (TaskQuery { ids: Some(id(2)..=id(3)), ..all() }, vec![id(3), id(2)]),
+        (TaskQuery { process: Some(key("web/a")), ..all() }, vec![id(4), id(3), id(2), id(1)]),
+        (TaskQuery { process: Some(key("web/b")), ..all() }, vec![]),
+        (
+            TaskQuery { kind: Some(OperationKind::Start), state: Some(TaskState::Running), ..all() },
+            vec![id(4), id(3), id(2)],
+        ),
+        (TaskQuery { kind: Some(OperationKind::Kill), ..all() }, vec![]),
+        (TaskQuery { state: Some(TaskState::Failed), ..all() }, vec![id(1)]),
+        (TaskQuery { state: Some(TaskState::Done), ..all() }, vec![]),
+        (TaskQuery { state: Some(TaskState::Paused), ..all() }, vec![]),
+        (TaskQuery { since: Some(5), until: Some(6), ..all() }, vec![id(4), id(3), id(2), id(1)]),
+        (TaskQuery { since: Some(6), ..all() }, vec![]),
+        (TaskQuery { until: Some(5), ..all() }, vec![]),
         (TaskQuery { limit: 0, ..all() }, vec![]),
     ] {
         assert_eq!(listed(&*store, &query).await, expected, "{query:?}");
@@ -138,8 +151,46 @@ pub async fn targets_are_paged_by_what_became_of_them(store: Arc<dyn Store>) {
         }
         assert_eq!(found, expected, "{which:?}");
     }
+    let failed_code = failed("x").code;
+    assert_eq!(indexes(&*store, TargetFilter::Code(failed_code), Some(1), 2).await, [4, 7]);
+    assert!(indexes(&*store, TargetFilter::Code(Code::Skipped), None, 2).await.is_empty());
+    let codes = store.target_codes(id(1)).await.unwrap();
+    assert_eq!((codes.len(), codes[0], codes[1]), (2000, (1, failed_code), (2, Code::Success)));
+    assert!(store.target_codes(id(2)).await.unwrap().is_empty());
     assert_eq!(indexes(&*store, TargetFilter::All, Some(2997), 9).await, [2998, 2999]);
     assert_eq!(indexes(&*store, TargetFilter::All, None, u32::MAX).await.len(), 3000);
+}
+
+pub async fn the_tasks_of_a_process_come_newest_first_with_its_targets_alone(store: Arc<dyn Store>) {
+    for (number, created_at) in [(1, 10), (2, 20), (3, 30)] {
+        let mut new = task(number, created_at, 1500);
+        new.items.push(TaskItem { key: key("web/b"), ..new.items[0].clone() });
+        if number != 2 {
+            new.targets[1200] = target(1, 1200);
+            new.targets[3] = target(1, 3);
+        } else {
+            new.items.pop();
+        }
+        store.create_task(new).await.unwrap();
+    }
+    store.record_outcomes(&[(operation(1, 1200), failed("why"))], 40).await.unwrap();
+    let query = ProcessTaskQuery { key: key("web/b"), agents: None, owner: None, before: None, tasks: 9, targets: 9 };
+    let found = async |query: &ProcessTaskQuery| {
+        let found = store.process_tasks(query).await.unwrap();
+        let indexes = |rows: Vec<crate::TargetRow>| rows.into_iter().map(|row| row.index).collect::<Vec<_>>();
+        found.into_iter().map(|(task, rows)| (task.id, indexes(rows))).collect::<Vec<_>>()
+    };
+    let agents = Some(vec![target(1, 1200).agent.unwrap()]);
+
+    assert_eq!(found(&query).await, [(id(3), vec![3, 1200]), (id(1), vec![3, 1200])]);
+    let on_one = ProcessTaskQuery { agents, ..query.clone() };
+    assert_eq!(found(&on_one).await, [(id(3), vec![1200]), (id(1), vec![1200])]);
+    assert_eq!(found(&ProcessTaskQuery { before: Some(id(3)), ..on_one.clone() }).await, [(id(1), vec![1200])]);
+    assert_eq!(found(&ProcessTaskQuery { targets: 1, ..query.clone() }).await, [(id(3), vec![3])]);
+    assert!(found(&ProcessTaskQuery { owner: Some(Subject::App("x".to_owned())), ..query.clone() }).await.is_empty());
+    assert!(found(&ProcessTaskQuery { key: key("web/c"), ..query.clone() }).await.is_empty());
+    let rows = store.process_tasks(&ProcessTaskQuery { before: Some(id(3)), ..on_one }).await.unwrap().remove(0).1;
+    assert_eq!(rows[0].outcome, Some(failed("why")));
 }
 
 pub async fn there_is_no_target_behind_the_last_and_none_of_an_unknown_task(store: Arc<dyn Store>) {

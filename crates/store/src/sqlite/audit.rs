@@ -57,6 +57,7 @@ fn insert(connection: &Connection, entry: &AuditEntry) -> Tried<()> {
 pub(super) fn list(connection: &Connection, query: &AuditQuery) -> Tried<Vec<AuditEntry>> {
     let mut narrowed = WhereClause::default();
     narrowed.by("seq > ?", signed(query.after));
+    narrowed.by_some("seq < ?", query.before.map(signed));
     narrowed.by_some("app = ?", query.app.clone());
     narrowed.by_some("user = ?", query.user.clone());
     narrowed.by_some("action = ?", query.action.clone());

@@ -15,7 +15,7 @@ const OPEN: &str = "open its file";
 const MIGRATE: &str = "bring its file to the newest schema";
 
 /// Entry `n` leads from schema `n` to `n + 1`; entries are only ever added.
-const MIGRATIONS: [&str; 18] = [
+const MIGRATIONS: [&str; 19] = [
     include_str!("migrations/0001_initial.sql"),
     include_str!("migrations/0002_events.sql"),
     include_str!("migrations/0003_access.sql"),
@@ -34,6 +34,7 @@ const MIGRATIONS: [&str; 18] = [
     include_str!("migrations/0016_process_columns.sql"),
     include_str!("migrations/0017_credential_version.sql"),
     include_str!("migrations/0018_maintenance.sql"),
+    include_str!("migrations/0019_task_process.sql"),
 ];
 
 /// 64 MiB in pages of 4 KiB.

@@ -1,5 +1,7 @@
 //! Events: a row each, added at the end, read in order, forgotten from the beginning.
 
+use std::collections::BTreeMap;
+
 use proctor_model::{AgentId, Event, HostKey};
 use rusqlite::{Connection, OptionalExtension};
 
@@ -7,7 +9,7 @@ use super::column::{counter, from_json, host_and_agent, signed, to_json};
 use super::failure::{Failure, Tried};
 use super::hosts;
 use super::where_clause::WhereClause;
-use crate::{Cordon, EventPage, EventQuery, Millis, StoredEvent};
+use crate::{Cordon, EventCountQuery, EventPage, EventQuery, Millis, StoredEvent};
 
 pub(super) fn append(
     connection: &Connection,
@@ -96,18 +98,11 @@ fn insert(
 
 pub(super) fn list(connection: &Connection, query: &EventQuery) -> Tried<EventPage> {
     let newest = newest(connection)?;
-    let mut narrowed = WhereClause::default();
+    let mut narrowed = narrowed_by(query);
     narrowed.by("id > ?", signed(query.after.unwrap_or(0)));
-    narrowed.by_some("namespace = ?", query.namespace.as_ref().map(|namespace| namespace.as_str().to_owned()));
-    narrowed.by_some("name = ?", query.name.as_ref().map(|name| name.as_str().to_owned()));
-    narrowed.by_some("agent = ?", query.agent.as_ref().map(|agent| agent.as_str().to_owned()));
-    narrowed.by_some("report_id = ?", query.report_id);
-    if query.is_alarm {
-        narrowed.by_fact("NOT muted");
-    }
-    if !query.kinds.is_empty() {
-        narrowed.by("kind IN (SELECT value FROM json_each(?))", to_json(&query.kinds));
-    }
+    narrowed.by_some("id < ?", query.before.map(signed));
+    narrowed.by_some("stored_at >= ?", query.since);
+    narrowed.by_some("stored_at < ?", query.until);
     let Some(after) = query.after else {
         let mut events = read(narrowed, connection, "DESC", query.limit)?;
         events.reverse();
@@ -119,6 +114,44 @@ pub(super) fn list(connection: &Connection, query: &EventQuery) -> Tried<EventPa
         Some(_) | None => newest.max(after),
     };
     Ok(EventPage { events, next })
+}
+
+/// What the events are about.
+fn narrowed_by(query: &EventQuery) -> WhereClause {
+    let mut narrowed = WhereClause::default();
+    narrowed.by_some("namespace = ?", query.namespace.as_ref().map(|namespace| namespace.as_str().to_owned()));
+    narrowed.by_some("name = ?", query.name.as_ref().map(|name| name.as_str().to_owned()));
+    narrowed.by_some("agent = ?", query.agent.as_ref().map(|agent| agent.as_str().to_owned()));
+    narrowed.by_some("report_id = ?", query.report_id);
+    if query.is_alarm {
+        narrowed.by_fact("NOT muted");
+    }
+    if !query.kinds.is_empty() {
+        narrowed.by("kind IN (SELECT value FROM json_each(?))", to_json(&query.kinds));
+    }
+    narrowed
+}
+
+pub(super) fn count(connection: &Connection, query: &EventCountQuery) -> Tried<BTreeMap<String, Vec<u64>>> {
+    let step = i64::from(query.step_ms.get());
+    let until = query.from.saturating_add(step.saturating_mul(i64::from(query.steps)));
+    let mut narrowed = narrowed_by(&query.which);
+    narrowed.by_both("stored_at >= ? AND stored_at < ?", query.from, until);
+    // The numbers are ours, and steps times kinds bounds the rows.
+    let sql = format!(
+        "SELECT (stored_at - {}) / {step}, kind, count(*) FROM event WHERE {} GROUP BY 1, 2 LIMIT ?",
+        query.from,
+        narrowed.conditions()
+    );
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, u32>(0)?, row.get::<_, String>(1)?, counter(row, 2)?));
+    let mut series: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for (step, kind, count) in narrowed.read(connection, &sql, u32::MAX, read)? {
+        let steps = series.entry(kind).or_insert_with(|| vec![0; query.steps as usize]);
+        if let Some(place) = steps.get_mut(step as usize) {
+            *place = count;
+        }
+    }
+    Ok(series)
 }
 
 /// The id of the newest event that was ever there.

@@ -38,6 +38,10 @@ pub(super) fn list(connection: &Connection, query: &HostQuery) -> Tried<Vec<Host
     narrowed.by_some("cloud = ?", query.cloud);
     narrowed.by_some("business = ?", query.business.map(exact).transpose()?);
     narrowed.by_some("online = ?", query.online);
+    narrowed.by_some("json_extract(facts, '$.agent_version') = ?", query.version.clone());
+    let has_text = "instr(lower(cloud || ':' || ip || char(10) || agent || char(10)
+        || coalesce(json_extract(facts, '$.hostname'), '')), ?)";
+    narrowed.by_some(has_text, query.text.as_ref().map(|text| text.to_lowercase()));
     if let Some(ScopeSet { everywhere: false, businesses, clouds, namespaces: _ }) = &query.places {
         // A host as a whole is in no namespace.
         let inside = "(business IN (SELECT value FROM json_each(?)) OR cloud IN (SELECT value FROM json_each(?)))";

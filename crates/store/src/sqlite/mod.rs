@@ -44,8 +44,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use proctor_model::{
-    AgentId, Event, HostKey, Namespace, OperationId, Outcome, Permissions, Pool, PoolId, ProcessKey, Role, RoleName,
-    Subject, TaskId,
+    AgentId, Code, Event, HostKey, Namespace, OperationId, Outcome, Permissions, Pool, PoolId, ProcessKey, Role,
+    RoleName, Subject, TaskId,
 };
 use rusqlite::Connection;
 use uuid::Uuid;
@@ -55,12 +55,12 @@ use self::readers::Readers;
 use self::writer::Writer;
 use crate::{
     App, Assignments, AuditAnchor, AuditDraft, AuditEntry, AuditQuery, Binding, Business, BusinessSet, Cordon,
-    CreatedTask, DiskSpace, EndedSession, EnrolRefusal, Enrolled, Enrolment, EventPage, EventQuery, Fleet,
-    HostLocation, HostQuery, HostRecord, Idempotency, JoinToken, JoinTokenRecord, Managed, Millis, NewTask,
-    Observation, OpenRollout, OpenTarget, OperationStats, PoolRecord, ProcessQuery, ProcessRecord, Prune, Refusal,
-    RegisterMode, Registered, Registration, Result, RolloutStep, SessionOpening, SessionRefusal, SpecRevision, Store,
-    StoreError, StoreStats, TableSize, TargetQuery, TargetRow, TaskQuery, TaskSummary, TaskView, Uptime, User,
-    UserCredential, UserToken, Webhook,
+    CreatedTask, DiskSpace, EndedSession, EnrolRefusal, Enrolled, Enrolment, EventCountQuery, EventPage, EventQuery,
+    Fleet, HostLocation, HostQuery, HostRecord, Idempotency, JoinToken, JoinTokenRecord, Managed, Millis, NewTask,
+    Observation, OpenRollout, OpenTarget, OperationStats, PoolRecord, ProcessQuery, ProcessRecord, ProcessTaskQuery,
+    Prune, Refusal, RegisterMode, Registered, Registration, Result, RolloutStep, SessionOpening, SessionRefusal,
+    SpecRevision, Store, StoreError, StoreStats, TableSize, TargetQuery, TargetRow, TaskQuery, TaskSummary, TaskView,
+    Uptime, User, UserCredential, UserToken, Webhook,
 };
 
 #[derive(Debug)]
@@ -580,6 +580,15 @@ impl Store for SqliteStore {
         self.readers.run("read targets of a task", move |c| tasks::targets(c, id, query)).await
     }
 
+    async fn target_codes(&self, id: TaskId) -> Result<Vec<(u32, Code)>> {
+        self.readers.run("read the codes of a task", move |c| outcomes::codes(c, id)).await
+    }
+
+    async fn process_tasks(&self, query: &ProcessTaskQuery) -> Result<Vec<(TaskSummary, Vec<TargetRow>)>> {
+        let query = query.clone();
+        self.readers.run("read the tasks of a process", move |c| tasks::of_process(c, &query)).await
+    }
+
     async fn cancel_task(&self, id: TaskId, unreleased: Outcome, now: Millis) -> Result<bool> {
         self.writer.run("cancel a task", move |c| rollouts::cancel_task(c, id, &unreleased, now)).await
     }
@@ -623,6 +632,11 @@ impl Store for SqliteStore {
     async fn events(&self, query: &EventQuery) -> Result<EventPage> {
         let query = query.clone();
         self.readers.run("read the events", move |c| events::list(c, &query)).await
+    }
+
+    async fn count_events(&self, query: &EventCountQuery) -> Result<BTreeMap<String, Vec<u64>>> {
+        let query = query.clone();
+        self.readers.run("count the events", move |c| events::count(c, &query)).await
     }
 
     async fn advance_uptime(&self, by: Duration) -> Result<Uptime> {

@@ -178,6 +178,27 @@ fn slots<T: Default + Clone>(
     Ok(slots)
 }
 
+/// The codes of the targets that have an outcome.
+pub(super) fn codes(connection: &Connection, id: TaskId) -> Tried<Vec<(u32, Code)>> {
+    let Some(Task { seq, .. }) = task(connection, id)? else { return Ok(Vec::new()) };
+    let mut statement = connection.prepare_cached("SELECT idx, code FROM outcome WHERE task = ?1 ORDER BY idx")?;
+    let mut rows = statement.query([seq])?;
+    let mut codes = Vec::new();
+    while let Some(row) = rows.next()? {
+        let code = Code::try_from(row.get::<_, u32>(1)?).map_err(|error| Failure::damaged("outcome", error))?;
+        codes.push((row.get(0)?, code));
+    }
+    Ok(codes)
+}
+
+/// At most `limit` targets of the task from index `first` on that ended with this code.
+pub(super) fn indexes_of(connection: &Connection, task: i64, code: Code, first: u32, limit: u32) -> Tried<Vec<u32>> {
+    let mut statement = connection
+        .prepare_cached("SELECT idx FROM outcome WHERE task = ?1 AND idx >= ?2 AND code = ?3 ORDER BY idx LIMIT ?4")?;
+    let indexes = statement.query_map((task, first, code.number(), limit), |row| row.get(0))?;
+    Ok(indexes.collect::<rusqlite::Result<_>>()?)
+}
+
 /// At most `limit` targets of the task from index `first` on that succeeded, or that ended otherwise.
 pub(super) fn indexes(connection: &Connection, task: i64, is_success: bool, first: u32, limit: u32) -> Tried<Vec<u32>> {
     let mut statement = connection.prepare_cached(

@@ -77,6 +77,15 @@ fn tasks(connection: &Connection, before: Uptime) -> Tried<u64> {
             return Ok(deleted as u64);
         }
     }
+    let deleted = connection
+        .prepare_cached(
+            "DELETE FROM task_process WHERE (namespace, name, task) IN
+                 (SELECT namespace, name, task FROM task_process WHERE task = ?1 LIMIT ?2)",
+        )?
+        .execute((task, SLICE_ROWS))?;
+    if deleted > 0 {
+        return Ok(deleted as u64);
+    }
     // What is left are chunks of a thousand targets each.
     Ok(connection.prepare_cached("DELETE FROM task WHERE seq = ?1")?.execute([task])? as u64)
 }

@@ -7,7 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use proctor_api::{AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView, LIMIT_MAX};
+use proctor_api::{AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView, LIMIT_MAX, SortOrder};
 use proctor_model::Class;
 use proctor_pki::hex;
 use proctor_store::{AuditAnchor, AuditEntry, audit};
@@ -17,7 +17,7 @@ use super::caller::Authenticated;
 use super::{ApiState, Result};
 use crate::control::{Control, ControlError, LiveCaller};
 
-/// What was changed, oldest first.
+/// What was changed, oldest first or newest first.
 #[utoipa::path(get, path = "/audit", operation_id = "audit", params(AuditQuery), tag = "audit",
                responses((status = 200, body = AuditPage)))]
 pub(super) async fn list(
@@ -25,11 +25,18 @@ pub(super) async fn list(
     State(state): State<ApiState>,
     Params(query): Params<AuditQuery>,
 ) -> Result<Json<AuditPage>> {
-    let AuditQuery { after, limit, app, user, action, since, until } = query;
+    let AuditQuery { after, before, order, limit, app, user, action, since, until } = query;
     let filter = AuditFilter { app, user, action, since, until };
-    let after = after.unwrap_or(0);
-    let entries = state.control.store().audit(&wanted(&filter, after, page_limit(limit)?)).await?;
-    let next = entries.last().map_or(after, |entry| entry.seq);
+    let (after, limit, newest) = (after.unwrap_or(0), page_limit(limit)?, order == Some(SortOrder::Desc));
+    let wanted = proctor_store::AuditQuery { before, newest, ..wanted(&filter, after, limit) };
+    let mut entries = state.control.store().audit(&wanted).await?;
+    let next = match newest {
+        true => entries.first().filter(|_| entries.len() >= limit as usize).map_or(0, |oldest| oldest.seq),
+        false => entries.last().map_or(after, |entry| entry.seq),
+    };
+    if newest {
+        entries.reverse();
+    }
     Ok(Json(AuditPage { entries: entries.iter().map(view).collect(), next }))
 }
 
@@ -111,6 +118,7 @@ fn wanted(filter: &AuditFilter, after: u64, limit: u32) -> proctor_store::AuditQ
     proctor_store::AuditQuery {
         after,
         limit,
+        before: None,
         newest: false,
         app: filter.app.clone(),
         user: filter.user.clone(),

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use axum::Json;
@@ -13,9 +14,10 @@ use axum::http::HeaderMap;
 use axum::response::Sse;
 use axum::response::sse::{Event, KeepAlive};
 use futures::Stream;
-use proctor_api::{EventList, EventQuery, EventView, LIMIT, StreamQuery};
+use proctor_api::{EventHistogram, EventList, EventQuery, EventView, HistogramQuery, LIMIT, StreamQuery};
 use proctor_model::{EventKind, FieldError};
-use proctor_store::StoredEvent;
+use proctor_runtime::clock;
+use proctor_store::{EventCountQuery, StoredEvent};
 
 use super::body::{Params, bounded, page_limit};
 use super::caller::Authenticated;
@@ -28,6 +30,11 @@ use crate::event_json::event_view;
 
 /// Below what proxies in front usually wait for.
 const WAIT_SECS_MAX: u64 = 30;
+/// Of a histogram, where they are not said.
+const STEP_SECS: u32 = 3600;
+const STEPS: i64 = 24;
+const STEP_SECS_MAX: u32 = 7 * 24 * 3600;
+const STEPS_MAX: u32 = 500;
 /// A stream on which nothing happens says this often that it is there.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -40,8 +47,18 @@ pub(super) async fn list(
     Params(query): Params<EventQuery>,
 ) -> Result<Json<EventList>> {
     let wait = bounded("wait", query.wait.unwrap_or(0), WAIT_SECS_MAX)?;
+    let excluded = [("after", query.after.is_some()), ("wait", query.wait.is_some())];
+    if let Some((field, _)) = excluded.into_iter().find(|(_, is_there)| *is_there && query.before.is_some()) {
+        return Err(FieldError::new(field, "excludes before: give one of them").into());
+    }
     let wanted = Wanted { host: query.host, namespace: query.namespace, name: query.name, kinds: query.kinds };
-    let wanted = wanted.resolve(&state.control, &caller.who, query.after, page_limit(query.limit)?).await?;
+    let limit = page_limit(query.limit)?;
+    let wanted = proctor_store::EventQuery {
+        before: query.before,
+        since: query.since_ms,
+        until: query.until_ms,
+        ..wanted.resolve(&state.control, &caller.who, query.after, limit).await?
+    };
     let _ticket = match wait {
         0 => None,
         _ => Some(state.border.waits.take(&caller.who).map_err(ApiError::from)?),
@@ -50,8 +67,59 @@ pub(super) async fn list(
         caller.waits();
     }
     let mut standing = state.control.live_caller(caller.who);
-    let page = state.control.follow_events(&mut standing, wanted, Duration::from_secs(wait)).await?;
+    let mut page = state.control.follow_events(&mut standing, wanted, Duration::from_secs(wait)).await?;
+    if query.before.is_some() {
+        let has_more = page.events.len() >= limit as usize;
+        page.next = page.events.first().filter(|_| has_more).map_or(0, |oldest| oldest.id);
+        page.events.reverse();
+    }
     Ok(Json(EventList { events: page.events.iter().map(event_view).collect(), next: page.next }))
+}
+
+/// How many events of which type were stored in each step of time.
+#[utoipa::path(get, path = "/events/histogram", operation_id = "event_histogram", params(HistogramQuery),
+               tag = "events", responses((status = 200, body = EventHistogram)))]
+pub(super) async fn histogram(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Params(query): Params<HistogramQuery>,
+) -> Result<Json<EventHistogram>> {
+    let Steps { from, step, steps } = Steps::of(&query, clock::unix_millis() / 1000 + 1)?;
+    let wanted = Wanted { host: query.host, namespace: query.namespace, name: query.name, kinds: query.kinds };
+    let which = wanted.resolve(&state.control, &caller.who, None, 0).await?;
+    let step_ms = NonZeroU32::MIN.saturating_add(step.saturating_mul(1000) - 1);
+    let counted = EventCountQuery { which, from: from.saturating_mul(1000), step_ms, steps };
+    let series = state.control.count_events(&caller.who, &counted).await?;
+    Ok(Json(EventHistogram { step, from, series }))
+}
+
+/// The steps of a histogram, in seconds.
+#[derive(Debug, PartialEq, Eq)]
+struct Steps {
+    from: i64,
+    step: u32,
+    steps: u32,
+}
+
+impl Steps {
+    /// `now` is the next full second.
+    fn of(query: &HistogramQuery, now: i64) -> std::result::Result<Self, FieldError> {
+        let step = query.step.unwrap_or(STEP_SECS);
+        if !(1..=STEP_SECS_MAX).contains(&step) {
+            return Err(FieldError::new("step", format!("must be 1 to {STEP_SECS_MAX} seconds")));
+        }
+        let until = query.until.unwrap_or(now);
+        let from = query.since.unwrap_or_else(|| until.saturating_sub(i64::from(step) * STEPS));
+        let length = until.saturating_sub(from);
+        if length <= 0 {
+            return Err(FieldError::new("since", "must be before until"));
+        }
+        let steps = length.saturating_add(i64::from(step) - 1) / i64::from(step);
+        match u32::try_from(steps) {
+            Ok(steps) if steps <= STEPS_MAX => Ok(Self { from, step, steps }),
+            Ok(_) | Err(_) => Err(FieldError::new("step", format!("makes {steps} steps, more than {STEPS_MAX}"))),
+        }
+    }
 }
 
 /// Events as they happen (server-sent events): `id` is the event's id, `event` its type, `data` the

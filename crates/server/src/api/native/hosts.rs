@@ -12,6 +12,7 @@ use proctor_store::{Cordon, HostLocation, HostRecord, ProcessQuery};
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
+use super::processes::search_text;
 use super::{ApiState, Result, cursor};
 use crate::control::{Caller, ConnectionInfo, Control, HostRef};
 
@@ -30,6 +31,8 @@ pub(super) async fn list(
         business: query.business,
         cloud: query.cloud,
         online: query.online,
+        version: query.version,
+        text: query.q.as_deref().map(search_text).transpose()?,
         after: cursor::decode(query.after.as_deref())?,
         limit: Some(limit + 1),
         places: None,

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use proctor_api::{ErrorBody, ErrorDetail, GroupSort, HealthState, ProcessSort, SortOrder, TargetState};
+use proctor_api::{ErrorBody, ErrorDetail, GroupSort, HealthState, ProcessSort, SortOrder, TargetState, TaskState};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
     ComponentsBuilder, ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, Response as Answer,
@@ -25,6 +25,7 @@ pub(super) fn frame() -> OpenApi {
         .schema(GroupSort::name(), GroupSort::schema())
         .schema(HealthState::name(), HealthState::schema())
         .schema(SortOrder::name(), SortOrder::schema())
+        .schema(TaskState::name(), TaskState::schema())
         .schema(TargetState::name(), TargetState::schema())
         .schema(ErrorBody::name(), ErrorBody::schema())
         .schema(ErrorDetail::name(), ErrorDetail::schema())

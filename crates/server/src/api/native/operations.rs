@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use proctor_api::{Accepted, CountOrPercent, ExactTarget, OperationRequest, Plan, PlannedTarget, Refusal, Rolling};
+use proctor_api::{Accepted, CountOrPercent, ExactTarget, OperationRequest, Rolling};
 use proctor_model::{FieldError, ProcessKey};
 use proctor_store::ProcessQuery;
 use serde::Serialize;
@@ -16,9 +16,9 @@ use super::body::Body;
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
 use super::hosts::{Chosen, parse_host};
-use super::{ApiState, Result, selector};
+use super::{ApiState, Result, plan, selector};
 use crate::control::{
-    self, Caller, Control, HostRef, IdempotencyKey, Planned, SpecSource, Submission, SubmitOptions, SubmittedItem,
+    self, Caller, Control, HostRef, IdempotencyKey, SpecSource, Submission, SubmitOptions, SubmittedItem,
     SubmittedTarget,
 };
 
@@ -52,11 +52,13 @@ pub(super) async fn submit(
         return Ok((StatusCode::OK, Json(Accepted { task_id: Some(task), plan: None })));
     }
     let items = items(&state.control, &caller.who, &body).await?;
-    let submission = Submission { caller: caller.who, family: FAMILY, items, options };
     if body.plan {
-        let plan = plan(state.control.plan(submission).await?);
+        let who = caller.who.clone();
+        let planned = state.control.plan(Submission { caller: caller.who, family: FAMILY, items, options }).await?;
+        let plan = plan::view(&state.control, &who, planned).await?;
         return Ok((StatusCode::OK, Json(Accepted { task_id: None, plan: Some(plan) })));
     }
+    let submission = Submission { caller: caller.who, family: FAMILY, items, options };
     let submitted = state.control.submit(submission).await?;
     let status = if submitted.is_new { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok((status, Json(Accepted { task_id: Some(submitted.task), plan: None })))
@@ -193,23 +195,4 @@ async fn selected(
         return Err(NativeError::new(Kind::NotFound, format!("'{selector}' finds no registered process there")));
     }
     Ok(found)
-}
-
-fn plan(planned: Vec<Planned>) -> Plan {
-    let target = |Planned { target, key, kind, outcome, note }: Planned| {
-        Some(PlannedTarget {
-            host: target.host.map_or(target.row_key, |host| host.to_string()),
-            process: key.to_string(),
-            operation: kind?,
-            refused: outcome.map(|outcome| Refusal {
-                code: outcome.code.number(),
-                name: outcome.code.name().to_owned(),
-                message: outcome.message,
-            }),
-            note,
-        })
-    };
-    let targets: Vec<PlannedTarget> = planned.into_iter().filter_map(target).collect();
-    let refused = targets.iter().filter(|target| target.refused.is_some()).count();
-    Plan { total: targets.len(), refused, targets }
 }

@@ -12,8 +12,8 @@ use utoipa_axum::routes;
 use super::caller::RouteRequirement;
 use super::error::Kind;
 use super::{
-    apps, audit, businesses, events, groups, history, host_identity, hosts, import, maintenance, openapi, operations,
-    overview, pools, processes, registration,
+    apps, audit, businesses, events, grid, groups, history, host_identity, hosts, import, maintenance, openapi,
+    operations, overview, pools, processes, registration,
 };
 use super::{roles, search, server, session, tasks, tokens, users, webhooks, whoami};
 use crate::api::{ApiState, RouteInfo};
@@ -109,17 +109,21 @@ fn table() -> Vec<Route> {
         write_route(Register, routes!(registration::unregister)),
         read_route(Read, routes!(history::history)),
         read_route(Read, routes!(history::changes)),
+        read_route(Read, routes!(grid::of_process)),
         write_route(Operate, routes!(operations::submit)).or(Kind::Conflict),
         read_route(Read, routes!(tasks::list)),
         read_route(Read, routes!(tasks::show)),
         read_route(Read, routes!(tasks::targets)),
+        read_route(Read, routes!(grid::grid)),
         write_route(Operate, routes!(tasks::cancel)).or(Kind::Conflict),
+        write_route(Operate, routes!(tasks::pause)).or(Kind::Conflict),
         write_route(Operate, routes!(tasks::resume)).or(Kind::Conflict),
         write_route(Operate, routes!(tasks::retry)).or(Kind::Conflict),
         read_route(Read, routes!(pools::list)),
         write_route(Limits, routes!(pools::set)),
         write_route(Limits, routes!(pools::delete)),
         read_route(Read, routes!(events::list)),
+        read_route(Read, routes!(events::histogram)),
         read_route(Read, routes!(events::stream)),
         read_route(Admin, routes!(webhooks::list)),
         write_route(Admin, routes!(webhooks::add)),

@@ -5,7 +5,8 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use proctor_api::{
-    RolloutState, RolloutView, TargetPage, TargetQuery, TargetRow, TargetState, TaskPage, TaskQuery, TaskView,
+    RolloutState, RolloutView, TargetPage, TargetQuery, TargetRow, TargetState, TaskPage, TaskQuery, TaskState,
+    TaskView,
 };
 use proctor_model::{Class, Code, FieldError, Outcome, TaskId};
 use proctor_store::{Rollout, TargetFilter, TaskSummary};
@@ -36,6 +37,11 @@ pub(super) async fn list(
         app: query.app,
         user: query.user,
         unfinished_only: query.unfinished.unwrap_or(false),
+        process: query.process.as_deref().map(str::parse).transpose().map_err(process_error)?,
+        kind: query.operation,
+        state: query.state.map(task_state),
+        since: query.since.map(|secs| secs.saturating_mul(1000)),
+        until: query.until.map(|secs| secs.saturating_mul(1000)),
         ..proctor_store::TaskQuery::default()
     };
     let mut tasks = state.control.tasks(&caller.who, wanted).await?;
@@ -67,11 +73,15 @@ pub(super) async fn targets(
     Params(query): Params<TargetQuery>,
 ) -> Result<Json<TargetPage>> {
     let limit = page_limit(query.limit)?;
-    let wanted = proctor_store::TargetQuery { after: query.after, limit: limit + 1, which: which(query.state) };
+    let which = which(query.state, query.code)?;
+    let wanted = proctor_store::TargetQuery { after: query.after, limit: limit + 1, which };
     let id = parse_id(&text)?;
     let rows = state.control.task_targets(&caller.who, id, &wanted).await?.ok_or_else(|| unknown(&text))?;
     let has_more = rows.len() > limit as usize;
-    let targets: Vec<TargetRow> = rows.into_iter().take(limit as usize).map(row).collect();
+    let mut targets: Vec<TargetRow> = rows.into_iter().take(limit as usize).map(row).collect();
+    if query.output == Some(false) {
+        targets.iter_mut().for_each(|target| target.output.clear());
+    }
     let next = targets.last().filter(|_| has_more).map(|last| last.index);
     Ok(Json(TargetPage { targets, next }))
 }
@@ -91,7 +101,20 @@ pub(super) async fn cancel(
     known(&state, &text).await.map(Json)
 }
 
-/// Lets a rolling task go on after its canary.
+/// Pauses a rolling task: what is released goes on, and nothing further is released until it is resumed.
+#[utoipa::path(post, path = "/tasks/{task_id}/pause", operation_id = "pause_task", tag = "tasks",
+               params(("task_id" = String, Path)), responses((status = 200, body = TaskView)))]
+pub(super) async fn pause(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(text): Path<String>,
+) -> Result<Json<TaskView>> {
+    let id = known(&state, &text).await?.task_id;
+    state.control.pause(&caller.who, id).await?;
+    known(&state, &text).await.map(Json)
+}
+
+/// Lets a rolling task go on after its canary, or after a pause.
 #[utoipa::path(post, path = "/tasks/{task_id}/resume", operation_id = "resume_task", tag = "tasks",
                params(("task_id" = String, Path)), responses((status = 200, body = TaskView)))]
 pub(super) async fn resume(
@@ -129,22 +152,44 @@ async fn known(state: &ApiState, text: &str) -> Result<TaskView> {
     task.map(view).ok_or_else(|| unknown(text))
 }
 
-fn parse_id(text: &str) -> Result<TaskId> {
+pub(super) fn parse_id(text: &str) -> Result<TaskId> {
     text.parse().map_err(|_| unknown(text))
 }
 
-fn unknown(text: &str) -> NativeError {
+pub(super) fn unknown(text: &str) -> NativeError {
     let message = format!("task '{text}' was never given out here, or was forgotten with old tasks");
     NativeError::new(Kind::NotFound, message)
 }
 
-fn which(state: Option<TargetState>) -> TargetFilter {
+fn which(state: Option<TargetState>, code: Option<u32>) -> std::result::Result<TargetFilter, FieldError> {
+    let which = match (state, code) {
+        (None, None) => TargetFilter::All,
+        (Some(TargetState::Pending), None) => TargetFilter::Pending,
+        (Some(TargetState::Succeeded), None) => TargetFilter::Succeeded,
+        (Some(TargetState::Failed), None) => TargetFilter::Failed,
+        (Some(TargetState::Cancelled), None) => TargetFilter::Code(Code::Cancelled),
+        (Some(TargetState::Skipped), None) => TargetFilter::Code(Code::Skipped),
+        (Some(_), Some(_)) => return Err(FieldError::new("code", "excludes state: give one of them")),
+        (None, Some(number)) => match Code::try_from(number) {
+            Ok(Code::Handling) => TargetFilter::Pending,
+            Ok(code) => TargetFilter::Code(code),
+            Err(_) => return Err(FieldError::new("code", format!("{number} is not a code of a target"))),
+        },
+    };
+    Ok(which)
+}
+
+fn task_state(state: TaskState) -> proctor_store::TaskState {
     match state {
-        None => TargetFilter::All,
-        Some(TargetState::Pending) => TargetFilter::Pending,
-        Some(TargetState::Succeeded) => TargetFilter::Succeeded,
-        Some(TargetState::Failed) => TargetFilter::Failed,
+        TaskState::Running => proctor_store::TaskState::Running,
+        TaskState::Paused => proctor_store::TaskState::Paused,
+        TaskState::Failed => proctor_store::TaskState::Failed,
+        TaskState::Done => proctor_store::TaskState::Done,
     }
+}
+
+fn process_error(error: FieldError) -> FieldError {
+    FieldError::new("process", error.problem)
 }
 
 pub(super) fn view(task: TaskSummary) -> TaskView {
@@ -184,7 +229,7 @@ fn rollout_view(rollout: Rollout) -> RolloutView {
     }
 }
 
-fn row(row: proctor_store::TargetRow) -> TargetRow {
+pub(super) fn row(row: proctor_store::TargetRow) -> TargetRow {
     let outcome = row.outcome.unwrap_or_else(|| Outcome::new(Code::Handling, Code::Handling.name(), false));
     TargetRow {
         index: row.index,

@@ -2,8 +2,9 @@
 //!
 //! Promised: targets are released in the order of their index and never taken back; at most
 //! `max_parallel` of them are open or settling at once; after more than `max_failures` failures nothing
-//! further is released; with a canary, nothing beyond it is released before somebody resumes.
-//! [`RolloutMachine::next`] and [`RolloutMachine::resume`] only say what should follow. The caller writes the rollout of
+//! further is released; with a canary, nothing beyond it is released before somebody resumes; while it is
+//! paused, nothing is. [`RolloutMachine::next`], [`RolloutMachine::pause`] and
+//! [`RolloutMachine::resume`] only say what should follow. The caller writes the rollout of
 //! [`RolloutMachine::after`] to the store and then calls [`RolloutMachine::apply`]: a step that could not be written has not
 //! been taken. A roll is rebuilt by [`RolloutMachine::new`] from what the store holds, with nothing forgotten but
 //! how long settling targets have been waited for. Absent: IO and clocks.
@@ -134,6 +135,12 @@ impl RolloutMachine {
         self.settling.iter().map(|(index, settling)| (*index, settling.since))
     }
 
+    /// None where it does not run, or nothing is left to release.
+    pub(super) fn pause(&self) -> Option<Step> {
+        let has_more = self.rollout.released < self.total;
+        (self.rollout.state == RolloutState::Running && has_more).then_some(Step::Pause)
+    }
+
     /// None where there is nothing to resume.
     pub(super) fn resume(&self) -> Option<Step> {
         (self.rollout.state == RolloutState::Paused).then_some(Step::Resume)
@@ -169,12 +176,20 @@ impl RolloutMachine {
             Step::Release { below } => Rollout { released: *below, released_at: now, ..rollout },
             Step::Judge(_) => rollout,
             Step::Pause => Rollout { state: RolloutState::Paused, ..rollout },
-            Step::Resume => Rollout { state: RolloutState::Running, canary: 0, ..rollout },
+            Step::Resume => {
+                let canary = if self.awaits_canary() { rollout.canary } else { 0 };
+                Rollout { state: RolloutState::Running, canary, ..rollout }
+            }
             Step::Stop(reason) => {
                 Rollout { state: RolloutState::Failed, reason: Some(reason.message().into_owned()), ..rollout }
             }
             Step::Finish => Rollout { state: RolloutState::Done, ..rollout },
         }
+    }
+
+    /// Somebody paused it before its canary was judged: going on is no decision about the canary.
+    fn awaits_canary(&self) -> bool {
+        self.rollout.released < self.rollout.canary || !self.open.is_empty() || !self.settling.is_empty()
     }
 
     /// The step is in the store, and `after` is what was written.
@@ -257,9 +272,18 @@ mod tests {
     }
 
     fn resume(roll: &mut RolloutMachine) -> bool {
-        let Some(step) = roll.resume() else { return false };
-        let after = roll.after(&step, 0);
-        roll.apply(&step, after);
+        let step = roll.resume();
+        step.is_some_and(|step| asked(roll, &step))
+    }
+
+    fn pause(roll: &mut RolloutMachine) -> bool {
+        let step = roll.pause();
+        step.is_some_and(|step| asked(roll, &step))
+    }
+
+    fn asked(roll: &mut RolloutMachine, step: &Step) -> bool {
+        let after = roll.after(step, 0);
+        roll.apply(step, after);
         true
     }
 
@@ -299,6 +323,32 @@ mod tests {
         assert!(resume(&mut roll));
         assert_eq!(take(&mut roll, now), Some(Step::Release { below: 5 }));
         assert!(!resume(&mut roll));
+    }
+
+    #[test]
+    fn a_pause_holds_what_is_not_released_until_somebody_resumes() {
+        let now = Instant::now();
+        let mut roll = roll(rollout(1, 0, 0), 3);
+
+        take(&mut roll, now);
+        assert!(pause(&mut roll));
+        roll.ended(0, Ended::Succeeded, now);
+        assert_eq!((take(&mut roll, now), pause(&mut roll)), (None, false));
+        assert!(resume(&mut roll));
+        assert_eq!(take(&mut roll, now), Some(Step::Release { below: 2 }));
+    }
+
+    #[test]
+    fn a_pause_while_the_canary_runs_does_not_skip_its_verdict() {
+        let now = Instant::now();
+        let mut roll = roll(rollout(10, 0, 1), 5);
+
+        take(&mut roll, now);
+        pause(&mut roll);
+        assert!(resume(&mut roll));
+        assert_eq!(take(&mut roll, now), None);
+        roll.ended(0, Ended::Succeeded, now);
+        assert_eq!(take(&mut roll, now), Some(Step::Pause));
     }
 
     #[test]

@@ -171,6 +171,13 @@ impl Control {
         self.inner.rollouts.wake.notify_one();
     }
 
+    /// False where nothing is left to release, or it does not run.
+    pub(super) async fn pause_rollout(&self, task: TaskId) -> Result<bool> {
+        let _turn = self.inner.rollouts.turn.lock().await;
+        let Some(step) = self.with_rolling(task, |rolling| rolling.roll.pause()).flatten() else { return Ok(false) };
+        self.take(task, &step).await
+    }
+
     /// False where the task is not paused.
     pub(super) async fn resume_rollout(&self, task: TaskId) -> Result<bool> {
         let turn = self.inner.rollouts.turn.lock().await;
@@ -258,7 +265,7 @@ impl Control {
             Step::Judge(judged) => {
                 self.with_rolling(task, |rolling| rolling.forget(judged));
             }
-            Step::Pause => tracing::info!(%task, "rolling task paused after its canary"),
+            Step::Pause => tracing::info!(%task, "rolling task paused"),
             Step::Resume => tracing::info!(%task, "rolling task resumed"),
             Step::Stop(reason) => {
                 let rolling = self.inner.rollouts.by_task.lock().remove(&task);

@@ -1,16 +1,18 @@
 //! Tasks: written once, read while their outcomes arrive, forgotten when old.
 
 mod header;
+mod of_process;
 mod page;
 mod read;
 
 use std::collections::{BTreeSet, HashSet};
 
-use proctor_model::{Code, OperationKind, Outcome, TaskId};
+use proctor_model::{Code, OperationKind, Outcome, ProcessKey, TaskId};
 use rusqlite::{Connection, OptionalExtension};
 
 use self::header::StoredItem;
 pub(super) use self::header::{rollout, task_id};
+pub(super) use self::of_process::of_process;
 pub(super) use self::page::{list, summary, targets};
 pub(super) use self::read::{get, ids, open_targets};
 use super::audit;
@@ -31,6 +33,7 @@ pub(super) fn create(connection: &Connection, task: &NewTask) -> Tried<CreatedTa
     let mut registrar = Registrar::new(connection, task.created_at)?;
     let items = to_json(&stored_items(&mut registrar, &task.items)?);
     let seq = insert(connection, task, &items)?;
+    insert_processes(connection, seq, &task.items)?;
     insert_chunks(connection, seq, &task.targets)?;
     outcomes::insert(connection, seq, &task.outcomes, task.created_at)?;
     register_targets(&mut registrar, task)?;
@@ -123,6 +126,16 @@ fn stored_items(registrar: &mut Registrar<'_>, items: &[TaskItem]) -> Tried<Vec<
         Ok(StoredItem { key: key.clone(), kind: *kind, spec, carried: *carried, time_limit_ms: *time_limit_ms })
     };
     items.iter().map(store).collect()
+}
+
+fn insert_processes(connection: &Connection, seq: i64, items: &[TaskItem]) -> Tried<()> {
+    let keys: BTreeSet<&ProcessKey> = items.iter().map(|item| &item.key).collect();
+    let mut statement =
+        connection.prepare_cached("INSERT INTO task_process (namespace, name, task) VALUES (?1, ?2, ?3)")?;
+    for key in keys {
+        statement.execute((key.namespace.as_str(), key.name.as_str(), seq))?;
+    }
+    Ok(())
 }
 
 fn insert_chunks(connection: &Connection, seq: i64, targets: &[Target]) -> Tried<()> {

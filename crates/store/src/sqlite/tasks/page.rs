@@ -8,16 +8,16 @@ use super::super::failure::{Failure, Tried};
 use super::super::outcomes;
 use super::super::where_clause::WhereClause;
 use super::header::{Header, lives, owners, rollout, task_id};
-use crate::{TargetFilter, TargetQuery, TargetRow, TaskQuery, TaskSummary};
+use crate::{TargetFilter, TargetQuery, TargetRow, TaskQuery, TaskState, TaskSummary};
 
-const SELECT_SUMMARY: &str = concat!(
+pub(super) const SELECT_SUMMARY: &str = concat!(
     "SELECT id, created_at, finished_at, cancelled_at, app, user, family, kinds, retry_of, rollout,
             target_count, open_count, failed_count, ",
     lives!(),
     " FROM task "
 );
 
-fn task_summary(row: &Row<'_>) -> Tried<TaskSummary> {
+pub(super) fn task_summary(row: &Row<'_>) -> Tried<TaskSummary> {
     let kinds = row.get_ref(7)?.as_str().map_err(|error| Failure::damaged("task", error))?;
     let (total, pending, failed): (u32, u32, u32) = (row.get(10)?, row.get(11)?, row.get(12)?);
     Ok(TaskSummary {
@@ -56,7 +56,28 @@ pub(in super::super) fn list(connection: &Connection, query: &TaskQuery) -> Trie
     narrowed.by_some("(created_at, seq) < (SELECT created_at, seq FROM task WHERE id = ? AND forgotten = 0)", before);
     narrowed.by_some("app = ?", query.app.clone());
     narrowed.by_some("user = ?", query.user.clone());
-    match query.owner.clone() {
+    owned_by(&mut narrowed, query.owner.clone());
+    if query.unfinished_only {
+        narrowed.by_fact("open_count > 0");
+    }
+    narrowed.by_some("created_at >= ?", query.since);
+    narrowed.by_some("created_at < ?", query.until);
+    narrowed
+        .by_some("EXISTS (SELECT 1 FROM json_each(kinds) WHERE value = ?)", query.kind.map(|kind| kind.to_string()));
+    if let Some(state) = query.state {
+        narrowed.by_fact(condition(state));
+    }
+    if let Some(key) = &query.process {
+        let names = (key.namespace.as_str().to_owned(), key.name.as_str().to_owned());
+        narrowed.by_both("seq IN (SELECT task FROM task_process WHERE namespace = ? AND name = ?)", names.0, names.1);
+    }
+    let sql = format!("{SELECT_SUMMARY} WHERE {} ORDER BY created_at DESC, seq DESC LIMIT ?", narrowed.conditions());
+    narrowed.read(connection, &sql, query.limit, task_summary)
+}
+
+/// Nobody: whoever made it.
+pub(super) fn owned_by(narrowed: &mut WhereClause, owner: Option<Subject>) {
+    match owner {
         None => {}
         Some(Subject::App(code)) => narrowed.by(
             "app = ? AND app_life = coalesce((SELECT ended FROM subject_life WHERE subject = 'app:' || app), 0)",
@@ -68,11 +89,15 @@ pub(in super::super) fn list(connection: &Connection, query: &TaskQuery) -> Trie
             name,
         ),
     }
-    if query.unfinished_only {
-        narrowed.by_fact("open_count > 0");
+}
+
+fn condition(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Running => "open_count > 0 AND json_extract(rollout, '$.state') IS NOT 'paused'",
+        TaskState::Paused => "open_count > 0 AND json_extract(rollout, '$.state') IS 'paused'",
+        TaskState::Failed => "open_count = 0 AND failed_count > 0",
+        TaskState::Done => "open_count = 0 AND failed_count = 0",
     }
-    let sql = format!("{SELECT_SUMMARY} WHERE {} ORDER BY created_at DESC, seq DESC LIMIT ?", narrowed.conditions());
-    narrowed.read(connection, &sql, query.limit, task_summary)
 }
 
 pub(in super::super) fn targets(connection: &Connection, id: TaskId, query: TargetQuery) -> Tried<Vec<TargetRow>> {
@@ -93,12 +118,13 @@ fn wanted(connection: &Connection, header: &Header, query: TargetQuery) -> Tried
             Ok(all.zip(known).filter(|(_, is_known)| !is_known).map(|(index, _)| index).take(limit).collect())
         }
         TargetFilter::Succeeded => outcomes::indexes(connection, header.seq, true, first, query.limit),
+        TargetFilter::Code(code) => outcomes::indexes_of(connection, header.seq, code, first, query.limit),
         TargetFilter::Failed => outcomes::indexes(connection, header.seq, false, first, query.limit),
     }
 }
 
 /// Reads only the chunks that hold one of them.
-fn rows(connection: &Connection, header: &Header, indexes: &[u32]) -> Tried<Vec<TargetRow>> {
+pub(super) fn rows(connection: &Connection, header: &Header, indexes: &[u32]) -> Tried<Vec<TargetRow>> {
     let items = header.stored_items()?;
     let damaged = |index: u32| Failure::Damaged(format!("task {}: target {index} is not whole", header.id));
     let mut rows = Vec::with_capacity(indexes.len());

@@ -1,0 +1,70 @@
+//! What an operation would do, with where each process stands now.
+//!
+//! Phases and presence come from the fleet in memory, so they may be some seconds old, and only for processes that the
+//! caller may read.
+
+use std::collections::{HashMap, HashSet};
+
+use proctor_api::{Plan, PlannedTarget, Refusal};
+use proctor_model::{Class, HostKey, Phase, ProcessKey};
+use proctor_store::{FleetFilter, ProcessQuery};
+
+use super::Result;
+use crate::control::{Caller, Control, Planned, SeenFleet};
+
+pub(super) async fn view(control: &Control, caller: &Caller, planned: Vec<Planned>) -> Result<Plan> {
+    let observed = Observed::of(control, caller, &planned).await?;
+    let targets: Vec<PlannedTarget> = planned.into_iter().filter_map(|planned| target(planned, &observed)).collect();
+    let refused = targets.iter().filter(|target| target.refused.is_some()).count();
+    Ok(Plan { total: targets.len(), refused, targets })
+}
+
+fn target(planned: Planned, observed: &Observed) -> Option<PlannedTarget> {
+    let Planned { target, key, kind, outcome, note } = planned;
+    let (phase, online) = target.host.as_ref().and_then(|host| observed.get(&key, host)).unzip();
+    Some(PlannedTarget {
+        host: target.host.map_or(target.row_key, |host| host.to_string()),
+        process: key.to_string(),
+        operation: kind?,
+        phase,
+        online,
+        refused: outcome.map(|outcome| Refusal {
+            code: outcome.code.number(),
+            name: outcome.code.name().to_owned(),
+            message: outcome.message,
+        }),
+        note,
+    })
+}
+
+/// The phase of each planned process that the caller may read, and whether its host is connected.
+struct Observed {
+    by_key: HashMap<ProcessKey, HashMap<HostKey, (Phase, bool)>>,
+}
+
+impl Observed {
+    async fn of(control: &Control, caller: &Caller, planned: &[Planned]) -> Result<Self> {
+        let mut by_key: HashMap<ProcessKey, HashMap<HostKey, (Phase, bool)>> = HashMap::new();
+        if caller.require_anywhere(Class::Read).is_err() {
+            return Ok(Self { by_key });
+        }
+        let wanted: HashSet<&ProcessKey> = planned.iter().map(|planned| &planned.key).collect();
+        let SeenFleet { fleet, .. } = control.fleet(caller).await?;
+        let places = Some(caller.permissions.places(Class::Read).clone());
+        let query = ProcessQuery { places, ..ProcessQuery::default() };
+        let filter = FleetFilter::new(&fleet, &query);
+        let is_wanted: Vec<bool> = fleet.keys.iter().map(|key| wanted.contains(key)).collect();
+        for process in fleet.processes.iter().filter(|process| is_wanted[process.key as usize]) {
+            if filter.holds(process) {
+                let host = fleet.host(process);
+                let hosts = by_key.entry(fleet.key(process).clone()).or_default();
+                hosts.insert(host.site.key, (process.phase, host.online));
+            }
+        }
+        Ok(Self { by_key })
+    }
+
+    fn get(&self, key: &ProcessKey, host: &HostKey) -> Option<(Phase, bool)> {
+        self.by_key.get(key)?.get(host).copied()
+    }
+}

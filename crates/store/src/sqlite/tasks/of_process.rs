@@ -1,0 +1,58 @@
+//! What was asked of one process, task by task.
+
+use proctor_model::AgentId;
+use rusqlite::Connection;
+
+use super::super::column::to_json;
+use super::super::failure::Tried;
+use super::super::where_clause::WhereClause;
+use super::header::Header;
+use super::page::{SELECT_SUMMARY, owned_by, rows, task_summary};
+use crate::{ProcessTaskQuery, TargetRow, TaskSummary};
+
+pub(in super::super) fn of_process(
+    connection: &Connection,
+    query: &ProcessTaskQuery,
+) -> Tried<Vec<(TaskSummary, Vec<TargetRow>)>> {
+    let mut found = Vec::new();
+    let mut left = query.targets as usize;
+    for task in tasks(connection, query)? {
+        if left == 0 {
+            break;
+        }
+        let targets = targets(connection, query, &task)?;
+        left = left.saturating_sub(targets.len());
+        found.push((task, targets));
+    }
+    Ok(found)
+}
+
+fn tasks(connection: &Connection, query: &ProcessTaskQuery) -> Tried<Vec<TaskSummary>> {
+    let mut narrowed = WhereClause::default();
+    narrowed.by_fact("forgotten = 0");
+    let (namespace, name) = (query.key.namespace.as_str().to_owned(), query.key.name.as_str().to_owned());
+    narrowed.by_both("seq IN (SELECT task FROM task_process WHERE namespace = ? AND name = ?)", namespace, name);
+    let before = query.before.map(|id| id.as_uuid().into_bytes());
+    narrowed.by_some("(created_at, seq) < (SELECT created_at, seq FROM task WHERE id = ? AND forgotten = 0)", before);
+    owned_by(&mut narrowed, query.owner.clone());
+    let sql = format!("{SELECT_SUMMARY} WHERE {} ORDER BY created_at DESC, seq DESC LIMIT ?", narrowed.conditions());
+    narrowed.read(connection, &sql, query.tasks, task_summary)
+}
+
+/// The targets of the task for the process. Where agents are asked for, the chunks are searched by SQLite: a large task
+/// is not parsed for one of its targets.
+fn targets(connection: &Connection, query: &ProcessTaskQuery, task: &TaskSummary) -> Tried<Vec<TargetRow>> {
+    let Some(header) = Header::find(connection, task.id)? else { return Ok(Vec::new()) };
+    let items: Vec<u32> =
+        (0..).zip(header.stored_items()?).filter(|(_, item)| item.key == query.key).map(|(i, _)| i).collect();
+    let agents = query.agents.as_ref().map(|agents: &Vec<AgentId>| to_json(agents));
+    let mut statement = connection.prepare_cached(
+        "SELECT first_index + target.key FROM task_chunk, json_each(task_chunk.targets) AS target
+         WHERE task = ?1 AND json_extract(target.value, '$.item') IN (SELECT value FROM json_each(?2))
+           AND (?3 IS NULL OR json_extract(target.value, '$.agent') IN (SELECT value FROM json_each(?3)))
+         ORDER BY first_index, target.key LIMIT ?4",
+    )?;
+    let wanted = statement.query_map((header.seq, to_json(&items), agents, query.targets), |row| row.get(0))?;
+    let indexes = wanted.collect::<rusqlite::Result<Vec<u32>>>()?;
+    rows(connection, &header, &indexes)
+}
