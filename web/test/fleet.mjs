@@ -46,7 +46,7 @@ export async function startFleet({ hosts = 240, processes = 4 } = {}) {
 }
 
 /** Supervised processes outlive their agent; here they end with the fleet. They run below its directory. */
-async function endSupervised(dir) {
+export async function endSupervised(dir) {
   for (;;) {
     const pids = readdirSync("/proc").filter((name) => /^[0-9]+$/.test(name) && runsBelow(name, dir));
     if (pids.length === 0) return;

@@ -10,6 +10,7 @@ export async function pagesOf({ url, token }) {
   return {
     overview: "/",
     processes: "/processes",
+    "processes-groups": "/processes?view=groups",
     "processes-empty": "/processes?namespace=nothing",
     process: "/processes/swarm/p-1",
     "process-timeline": `${edge}?tab=timeline`,

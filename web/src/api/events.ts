@@ -27,6 +27,7 @@ export const eventKinds: readonly EventKind[] = [
 
 export type EventFilter = {
   after?: number;
+  before?: number;
   namespace?: string;
   name?: string;
   host?: string;

@@ -3,7 +3,13 @@ import { api, data, type Schemas } from "./client";
 import { fetchAll, type Page, pageLimit } from "./paged";
 
 export type Host = Schemas["HostView"];
-export type HostFilter = { business?: number; cloud?: number; online?: boolean };
+export type HostFilter = {
+  business?: number;
+  cloud?: number;
+  online?: boolean;
+  version?: string;
+  q?: string;
+};
 
 export async function fetchHosts(
   filter: HostFilter,
@@ -16,9 +22,17 @@ export async function fetchHosts(
   return { rows: page.hosts, next: page.next ?? null };
 }
 
+/** By address, `CLOUD:IP` or agent id. */
+export const hostQuery = (host: string) =>
+  queryOptions({
+    queryKey: ["hosts", "one", host],
+    queryFn: ({ signal }) => data(api.GET("/api/v1/hosts/{host}", { params: { path: { host } }, signal })),
+    refetchInterval: 10_000,
+  });
+
 const HOSTS_MAX = 30_000;
 
-/** Every host that the caller may read: for the fleet map, host pages and pickers. */
+/** Every host that the caller may read: for pickers and counts in the administration. */
 export const allHostsQuery = queryOptions({
   queryKey: ["hosts", "all"],
   queryFn: ({ signal }) => fetchAll((after) => fetchHosts({}, after, 1000, signal), HOSTS_MAX),

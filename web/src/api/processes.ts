@@ -1,4 +1,4 @@
-import { queryOptions } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, data, type Schemas } from "./client";
 import { fetchAll, type Page, pageLimit } from "./paged";
 
@@ -55,6 +55,32 @@ export async function fetchProcesses(
   const page = await data(api.GET("/api/v1/processes", { params: { query }, signal }));
   return { rows: page.processes, next: page.next ?? null, total: page.total ?? undefined };
 }
+
+export type ProcessGroup = Schemas["ProcessGroup"];
+export type GroupSort = Schemas["GroupSort"];
+export type Facets = Schemas["Facets"];
+
+/** Each process once, with sums over its hosts. */
+export async function fetchGroups(
+  { sort: _, full: __, ...filter }: ProcessFilter,
+  sort: GroupSort,
+  after: string | null,
+  signal?: AbortSignal,
+): Promise<Page<ProcessGroup>> {
+  const query = { ...filter, sort, after: after ?? undefined, limit: pageLimit };
+  const page = await data(api.GET("/api/v1/processes/groups", { params: { query }, signal }));
+  return { rows: page.groups, next: page.next ?? null, total: page.total };
+}
+
+/** How many of the matching processes have which value. */
+export const facetsQuery = ({ sort: _, full: __, ...filter }: ProcessFilter) =>
+  queryOptions({
+    queryKey: ["facets", filter],
+    queryFn: ({ signal }) => data(api.GET("/api/v1/processes/facets", { params: { query: filter }, signal })),
+    staleTime: 5000,
+    refetchInterval: 30_000,
+    placeholderData: keepPreviousData,
+  });
 
 const INSTANCES_MAX = 20_000;
 const MANY_INSTANCES = 1000;

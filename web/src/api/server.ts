@@ -22,8 +22,14 @@ export const auditVerdictQuery = queryOptions({
   staleTime: 60_000,
 });
 
-export async function fetchAudit(filter: AuditFilter, after: number, limit: number, signal?: AbortSignal) {
-  const params = { query: { ...filter, after, limit } };
+/** Newest first; `before` is `next` of the page before. */
+export async function fetchAudit(
+  filter: AuditFilter,
+  before: number | undefined,
+  limit: number,
+  signal?: AbortSignal,
+) {
+  const params = { query: { ...filter, order: "desc" as const, before, limit } };
   return data(api.GET("/api/v1/audit", { params, signal }));
 }
 

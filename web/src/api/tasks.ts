@@ -21,7 +21,16 @@ export const operations: readonly Operation[] = [
   "status",
 ];
 
-export type TaskFilter = { app?: string; user?: string; unfinished?: boolean };
+export type TaskState = Schemas["TaskState"];
+export type TaskGrid = Schemas["TaskGrid"];
+export type TaskFilter = {
+  app?: string;
+  user?: string;
+  unfinished?: boolean;
+  process?: string;
+  operation?: Operation;
+  state?: TaskState;
+};
 
 export async function fetchTasks(
   filter: TaskFilter,
@@ -55,16 +64,39 @@ export async function fetchTargets(
   limit = pageLimit,
   signal?: AbortSignal,
 ): Promise<Page<Target>> {
-  const query = { state, after: after === null ? undefined : Number(after), limit };
+  const query = { state, output: false, after: after === null ? undefined : Number(after), limit };
   const params = { path: { task_id: id }, query };
   const page = await data(api.GET("/api/v1/tasks/{task_id}/targets", { params, signal }));
   return { rows: page.targets, next: page.next == null ? null : String(page.next) };
 }
 
-/** All targets of a task, of one state or of all. */
+/** All targets of a task, of one state or of all, without output. */
 export function fetchAllTargets(id: string, state: TargetState | undefined, signal?: AbortSignal) {
   return fetchAll((after) => fetchTargets(id, state, after, 1000, signal), 200_000);
 }
+
+/** One target with what its command printed. */
+export const targetQuery = (id: string, index: number | null) =>
+  queryOptions({
+    queryKey: ["task", id, "target", index],
+    queryFn: async ({ signal }) => {
+      const query = { after: index ? index - 1 : undefined, limit: 1 };
+      const params = { path: { task_id: id }, query };
+      const page = await data(api.GET("/api/v1/tasks/{task_id}/targets", { params, signal }));
+      return page.targets[0] ?? null;
+    },
+    enabled: index !== null,
+    refetchInterval: (query) => (query.state.data?.code === 115 ? 1000 : false),
+  });
+
+/** The state of every target, one letter each. */
+export const gridQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["task", id, "grid"],
+    queryFn: ({ signal }) =>
+      data(api.GET("/api/v1/tasks/{task_id}/grid", { params: { path: { task_id: id } }, signal })),
+    staleTime: Number.POSITIVE_INFINITY,
+  });
 
 /** What an operation would do, without doing it. */
 export async function planOperation(request: OperationRequest, signal?: AbortSignal) {
@@ -83,6 +115,10 @@ const path = (id: string) => ({ params: { path: { task_id: id } } });
 
 export function cancelTask(id: string) {
   return data(api.POST("/api/v1/tasks/{task_id}/cancel", path(id)));
+}
+
+export function pauseTask(id: string) {
+  return data(api.POST("/api/v1/tasks/{task_id}/pause", path(id)));
 }
 
 export function resumeTask(id: string) {

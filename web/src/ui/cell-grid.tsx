@@ -12,6 +12,7 @@ type Props = {
   cellPx?: number;
   describe: (index: number) => ReactNode;
   onOpen?: (index: number) => void;
+  onHover?: (index: number | null) => void;
 };
 
 const HEIGHT_WANTED_PX = 260;
@@ -23,7 +24,7 @@ export function cellSize(count: number, width: number, height = HEIGHT_WANTED_PX
 }
 
 /** One cell for each of thousands of things, drawn on a canvas; the one under the pointer is described. */
-export function CellGrid({ label, tones, cellPx, describe, onOpen }: Props) {
+export function CellGrid({ label, tones, cellPx, describe, onOpen, onHover }: Props) {
   const { isDark } = useSettings();
   const box = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -47,6 +48,7 @@ export function CellGrid({ label, tones, cellPx, describe, onOpen }: Props) {
   const move = (event: MouseEvent<HTMLCanvasElement>) => {
     const index = indexAt(event);
     const { offsetX, offsetY } = event.nativeEvent;
+    onHover?.(index < 0 ? null : index);
     setHover(
       index < 0 ? null : { index, left: Math.min(offsetX + 12, Math.max(0, width - 280)), top: offsetY + 16 },
     );
@@ -59,7 +61,10 @@ export function CellGrid({ label, tones, cellPx, describe, onOpen }: Props) {
         aria-label={label}
         className={onOpen ? "is-link" : ""}
         onMouseMove={move}
-        onMouseLeave={() => setHover(null)}
+        onMouseLeave={() => {
+          setHover(null);
+          onHover?.(null);
+        }}
         onClick={(event) => {
           const index = indexAt(event);
           if (index >= 0) onOpen?.(index);

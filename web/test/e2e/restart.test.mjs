@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
 import { openBrowser, signIn } from "../browser.mjs";
 import { serveConsole } from "../console.mjs";
-import { caller, freePort, startServer } from "../fleet.mjs";
+import { caller, endSupervised, freePort, startServer } from "../fleet.mjs";
 
 const undo = [];
 afterEach(async () => {
@@ -13,7 +13,10 @@ afterEach(async () => {
 
 test("a page outlives a restart of the server: it says so, keeps what it has and goes on", async () => {
   const dir = mkdtempSync(join(tmpdir(), "proctor-restart-"));
-  undo.push(() => rmSync(dir, { recursive: true, force: true }));
+  undo.push(async () => {
+    await endSupervised(dir);
+    rmSync(dir, { recursive: true, force: true });
+  });
   const [http, link] = [await freePort(), await freePort()];
   const url = `http://127.0.0.1:${http}`;
   const first = await startServer(dir, http, link);

@@ -4,6 +4,8 @@ import { openBrowser, signIn } from "../browser.mjs";
 export const server = inject("server");
 export const site = inject("console");
 export const token = inject("token");
+/** A directory whose processes end with the fleet. */
+export const home = inject("home");
 
 /** Calls the server as the administrator, past the console. */
 export async function call(method, path, body) {

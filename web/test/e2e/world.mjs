@@ -11,6 +11,7 @@ export default async function setup({ provide }) {
   provide("console", web.url);
   provide("server", fleet.url);
   provide("token", fleet.token);
+  provide("home", fleet.dir ?? "");
   return async () => {
     web.stop();
     await fleet.stop();

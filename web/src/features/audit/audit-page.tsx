@@ -27,10 +27,8 @@ export function Component() {
     () => ({ user: user || undefined, app: app || undefined, action: action || undefined }),
     [user, app, action],
   );
-  const archived = verdict.data?.archived ?? 0;
-  const last = verdict.data ? archived + verdict.data.entries : undefined;
   const columns = useAuditColumns();
-  const list = useAudit(filter, last, archived);
+  const list = useAudit(filter);
   return (
     <Page
       title={text.title}
@@ -58,8 +56,8 @@ export function Component() {
           </span>
         )}
       </div>
-      {(list.error ?? verdict.error) && list.entries.length === 0 ? (
-        <Failure error={list.error ?? verdict.error} onRetry={() => void verdict.refetch()} />
+      {list.error && list.entries.length === 0 ? (
+        <Failure error={list.error} onRetry={() => void list.refetch()} />
       ) : (
         <DataTable
           label={text.title}

@@ -11,10 +11,15 @@ import { Empty, Failure } from "@/ui/states";
 import { TimeMs } from "@/ui/time";
 import { useTail } from "./use-tail";
 
-type ListProps = { events: Event[]; isLoading: boolean };
+type ListProps = {
+  events: Event[];
+  isLoading: boolean;
+  fetchOlder?: () => Promise<void>;
+  isFetchingOlder?: boolean;
+};
 
 /** Events as rows; a click shows the exact JSON. */
-export function EventList({ events, isLoading }: ListProps) {
+export function EventList({ events, isLoading, fetchOlder, isFetchingOlder }: ListProps) {
   const { events: text } = useMessages();
   const [open, setOpen] = useState<Event | null>(null);
   return (
@@ -27,6 +32,8 @@ export function EventList({ events, isLoading }: ListProps) {
         rowKey={(event) => String(event.id)}
         isLoading={isLoading}
         onOpen={setOpen}
+        onEnd={fetchOlder && (() => void fetchOlder())}
+        isFetchingMore={isFetchingOlder}
         empty={<Empty title={text.emptyTitle}>{text.emptyText}</Empty>}
       />
       <Drawer open={open !== null} onClose={() => setOpen(null)} size="large" title={text.json}>
@@ -38,9 +45,9 @@ export function EventList({ events, isLoading }: ListProps) {
 
 /** The live events of one host or process. */
 export function EventTable({ filter }: { filter: EventFilter }) {
-  const { events, isLoading, error, retry } = useTail(filter, false);
-  if (error && events.length === 0) return <Failure error={error} onRetry={() => void retry()} />;
-  return <EventList events={events} isLoading={isLoading} />;
+  const { error, retry, ...tail } = useTail(filter, false);
+  if (error && tail.events.length === 0) return <Failure error={error} onRetry={() => void retry()} />;
+  return <EventList {...tail} />;
 }
 
 function useEventColumns(): Column<Event>[] {

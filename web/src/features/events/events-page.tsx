@@ -71,7 +71,12 @@ export function Component() {
       {tail.error && tail.events.length === 0 ? (
         <Failure error={tail.error} onRetry={() => void tail.retry()} />
       ) : (
-        <EventList events={tail.events} isLoading={tail.isLoading} />
+        <EventList
+          events={tail.events}
+          isLoading={tail.isLoading}
+          fetchOlder={tail.fetchOlder}
+          isFetchingOlder={tail.isFetchingOlder}
+        />
       )}
     </Page>
   );

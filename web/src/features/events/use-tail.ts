@@ -1,10 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useMemo, useRef, useState } from "react";
-import { type Event, type EventFilter, eventsQuery } from "@/api/events";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { type Event, type EventFilter, eventsQuery, fetchEvents } from "@/api/events";
 import { splitProcess } from "@/api/processes";
 import { eventStream } from "@/api/stream";
 
 const KEPT = 5000;
+const PAGE = 500;
+const OLDER_MAX = 20_000;
 const FLUSH_MS = 250;
 
 /** Whether an event of the stream belongs into a filtered list; hosts are compared as `CLOUD:IP`, address or agent. */
@@ -21,9 +23,12 @@ export function matches(filter: EventFilter, event: Event): boolean {
 export function useTail(filter: EventFilter, isPaused: boolean) {
   const text = JSON.stringify(filter);
   const stable = useMemo(() => JSON.parse(text) as EventFilter, [text]);
-  const base = useQuery(eventsQuery({ ...stable, limit: 500 }));
+  const base = useQuery(eventsQuery({ ...stable, limit: PAGE }));
   const [fresh, setFresh] = useState<Event[]>([]);
   const [waiting, setWaiting] = useState(0);
+  const [older, setOlder] = useState<Event[]>([]);
+  const [isStarted, setStarted] = useState(false);
+  const [isReached, setReached] = useState(false);
   const pending = useRef<Event[]>([]);
 
   // biome-ignore lint/correctness/useExhaustiveDependencies: another filter begins anew
@@ -31,7 +36,26 @@ export function useTail(filter: EventFilter, isPaused: boolean) {
     pending.current = [];
     setFresh([]);
     setWaiting(0);
+    setOlder([]);
+    setStarted(false);
+    setReached(false);
   }, [text]);
+
+  const oldest = (older.at(-1) ?? base.data?.at(-1))?.id;
+  const fetchOlder = useCallback(async () => {
+    if (oldest === undefined) return;
+    setStarted(true);
+    try {
+      const page = await fetchEvents({ ...stable, before: oldest, limit: PAGE });
+      setOlder((now) => [...now, ...page]);
+      setReached(page.length < PAGE);
+    } catch {
+      // The next scroll to the end tries again.
+    } finally {
+      setStarted(false);
+    }
+  }, [stable, oldest]);
+  const hasOlder = (base.data?.length ?? 0) >= PAGE && !isReached && older.length < OLDER_MAX;
 
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -61,7 +85,20 @@ export function useTail(filter: EventFilter, isPaused: boolean) {
 
   const events = useMemo(() => {
     const newest = base.data?.[0]?.id ?? 0;
-    return [...fresh.filter((event) => event.id > newest), ...(base.data ?? [])].slice(0, KEPT);
-  }, [fresh, base.data]);
-  return { events, waiting, isLoading: base.isPending, error: base.error, retry: base.refetch };
+    const oldestOfBase = base.data?.at(-1)?.id ?? 0;
+    return [
+      ...fresh.filter((event) => event.id > newest),
+      ...(base.data ?? []),
+      ...older.filter((event) => event.id < oldestOfBase),
+    ];
+  }, [fresh, base.data, older]);
+  return {
+    events,
+    waiting,
+    isLoading: base.isPending,
+    error: base.error,
+    retry: base.refetch,
+    isFetchingOlder: isStarted,
+    fetchOlder: hasOlder && !isStarted ? fetchOlder : undefined,
+  };
 }

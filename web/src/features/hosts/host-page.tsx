@@ -2,7 +2,8 @@ import { useQuery } from "@tanstack/react-query";
 import { Tabs } from "antd";
 import { useCallback, useMemo } from "react";
 import { Link, useNavigate, useParams } from "react-router";
-import { allHostsQuery, type Host } from "@/api/hosts";
+import { ApiError } from "@/api/client";
+import { type Host, hostQuery } from "@/api/hosts";
 import { usePaged } from "@/api/paged";
 import { fetchProcesses, type Process } from "@/api/processes";
 import { poolsQuery } from "@/api/server";
@@ -12,6 +13,7 @@ import { useMessages } from "@/settings/context";
 import { CopyButton, CopyText } from "@/ui/copy";
 import { DataTable } from "@/ui/data-table";
 import { formatBytes, formatSpan } from "@/ui/format";
+import { Freshness } from "@/ui/freshness";
 import { Facts, Page } from "@/ui/page";
 import { poolPath, processPath } from "@/ui/paths";
 import { Empty, Failure, NotFound, Skeleton } from "@/ui/states";
@@ -25,19 +27,19 @@ import "./hosts.css";
 export function Component() {
   const { host: name = "" } = useParams();
   const { hosts: text } = useMessages();
-  const query = useQuery(allHostsQuery);
+  const query = useQuery(hostQuery(name));
   const [tab, setTab] = useUrlValue("tab", "processes");
-  const host = query.data?.rows.find((each) => each.host === name || each.agent === name || each.ip === name);
+  const host = query.data;
   const crumbs = [{ label: text.title, to: "/hosts" }];
   if (!host) {
     return (
       <Page title={name} crumbs={crumbs}>
         {query.isPending ? (
           <Skeleton lines={10} />
-        ) : query.error ? (
-          <Failure error={query.error} />
-        ) : (
+        ) : query.error instanceof ApiError && query.error.status === 404 ? (
           <NotFound />
+        ) : (
+          <Failure error={query.error} onRetry={() => void query.refetch()} />
         )}
       </Page>
     );
@@ -51,6 +53,7 @@ export function Component() {
         <>
           <CopyButton text={host.host} />
           <Presence host={host} />
+          <Freshness updatedAt={query.dataUpdatedAt} />
         </>
       }
       actions={<HostActions host={host} />}

@@ -1,56 +1,70 @@
 import { useQuery } from "@tanstack/react-query";
-import { Button, Segmented, Select } from "antd";
-import { useMemo } from "react";
+import { Button, Segmented, Select, Tag } from "antd";
+import { useCallback, useMemo } from "react";
 import { Link, useNavigate } from "react-router";
-import { allHostsQuery, businessesQuery, type Host } from "@/api/hosts";
+import { businessesQuery, fetchHosts, type Host } from "@/api/hosts";
+import { overviewQuery } from "@/api/overview";
+import { usePaged } from "@/api/paged";
 import { useMessages } from "@/settings/context";
 import { DataTable } from "@/ui/data-table";
 import { ExportButton } from "@/ui/export";
 import { FilterInput } from "@/ui/filter-input";
 import { useNumbers } from "@/ui/format";
+import { Freshness } from "@/ui/freshness";
 import { Page } from "@/ui/page";
 import { hostPath } from "@/ui/paths";
 import { Guarded } from "@/ui/rights";
 import { Empty, Failure } from "@/ui/states";
-import { useUrlValue } from "@/ui/url-state";
+import { useClearUrl, useUrlValue } from "@/ui/url-state";
 import { useHostColumns } from "./columns";
+
+const filterNames = ["state", "business", "cloud", "version", "q"] as const;
 
 export function Component() {
   const { hosts: text, common } = useMessages();
   const number = useNumbers();
   const navigate = useNavigate();
-  const query = useQuery(allHostsQuery);
+  const counts = useQuery(overviewQuery).data?.hosts;
   const businesses = useQuery(businessesQuery).data ?? [];
   const [state, setState] = useUrlValue("state");
   const [business, setBusiness] = useUrlValue("business");
-  const [version] = useUrlValue("version");
-  const [search] = useUrlValue("q");
-  const all = query.data?.rows;
-  const rows = useMemo(() => {
-    const wanted = search.toLowerCase();
-    return (all ?? []).filter(
-      (host) =>
-        (!state || (state === "online") === host.online) &&
-        (!business || String(host.business ?? "") === business) &&
-        (!version || host.facts?.agent_version === version) &&
-        (!wanted ||
-          `${host.host} ${host.facts?.hostname ?? ""} ${host.agent}`.toLowerCase().includes(wanted)),
-    );
-  }, [all, state, business, version, search]);
+  const [version, setVersion] = useUrlValue("version");
+  const [cloud] = useUrlValue("cloud");
+  const [q] = useUrlValue("q");
+  const clear = useClearUrl(filterNames);
+  const filter = useMemo(
+    () => ({
+      online: state ? state === "online" : undefined,
+      business: business ? Number(business) : undefined,
+      cloud: cloud ? Number(cloud) : undefined,
+      version: version || undefined,
+      q: q || undefined,
+    }),
+    [state, business, cloud, version, q],
+  );
+  const isFiltered = Object.values(filter).some((value) => value !== undefined);
+  const key = useMemo(() => ["hosts", "list", filter] as const, [filter]);
+  const fetchPage = useCallback(
+    (after: string | null, signal?: AbortSignal) => fetchHosts(filter, after, undefined, signal),
+    [filter],
+  );
+  const list = usePaged<Host>(key, fetchPage, 10_000);
   const columns = useHostColumns();
-  const online = all?.filter((host) => host.online).length ?? 0;
   return (
     <Page
       title={text.title}
       isFilled
       beside={
-        all && <span className="muted">{text.counts(number(online), number(all.length - online))}</span>
+        <>
+          {counts && <span className="muted">{text.counts(number(counts.online), number(counts.away))}</span>}
+          <Freshness updatedAt={list.updatedAt} />
+        </>
       }
       actions={
         <>
           <ExportButton
             name="hosts"
-            rows={rows}
+            rows={list.rows}
             columns={[
               "host",
               "agent",
@@ -94,21 +108,34 @@ export function Component() {
           onChange={(value: string | undefined) => setBusiness(value)}
           options={businesses.map((each) => ({ value: String(each.id), label: each.name }))}
         />
+        {version && (
+          <Tag closable onClose={() => setVersion(undefined)}>
+            {text.column.version} {version}
+          </Tag>
+        )}
+        {isFiltered && (
+          <Button type="text" onClick={clear}>
+            {common.clearFilters}
+          </Button>
+        )}
       </div>
-      {query.error && !all ? (
-        <Failure error={query.error} onRetry={() => void query.refetch()} />
+      {list.error && list.rows.length === 0 ? (
+        <Failure error={list.error} onRetry={() => void list.retry()} />
       ) : (
         <DataTable<Host>
           label={text.title}
           isMain
           columns={columns}
-          rows={rows}
+          rows={list.rows}
           rowKey={(host) => host.agent}
           rowClass={(host) => (host.online ? "" : "is-away")}
-          isLoading={query.isPending}
+          isLoading={list.isLoading}
+          onVisible={list.onVisible}
+          onEnd={list.isComplete || list.isFetchingMore ? undefined : () => void list.fetchMore()}
+          isFetchingMore={list.isFetchingMore}
           onOpen={(host) => void navigate(hostPath(host.host))}
           empty={
-            all && all.length > 0 ? (
+            isFiltered ? (
               <Empty title={common.emptyFiltered} />
             ) : (
               <Empty title={text.emptyTitle}>

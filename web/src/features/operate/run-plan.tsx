@@ -21,7 +21,7 @@ export function RunPlan({ form, request, plan, isPlanning }: Props) {
   const { message } = App.useApp();
   const [typed, setTyped] = useState("");
   const [isRunning, setRunning] = useState(false);
-  const count = plan.targets.length - plan.refused;
+  const count = plan.targets.length - plan.counts.refused;
   const mustType = form.operation !== "status" && count > CONFIRM_ABOVE;
   const isConfirmed = !mustType || typed.replace(/\D/g, "") === String(count);
   const isHarsh = form.operation === "stop" || form.operation === "kill";

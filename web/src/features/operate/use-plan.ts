@@ -1,14 +1,23 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { allHostsQuery } from "@/api/hosts";
 import { type OperationRequest, type PlannedTarget, planOperation } from "@/api/tasks";
 
-export type Planned = PlannedTarget & { isAway: boolean };
-export type Plan = { targets: Planned[]; refused: number; away: number; notes: number; hosts: number };
+/** What would become of a target, as far as it is known now. */
+export type Fate = "runs" | "away" | "refused";
+export type Plan = {
+  targets: PlannedTarget[];
+  counts: Record<Fate, number>;
+  notes: number;
+  hosts: number;
+};
+
+export function fateOf(target: PlannedTarget): Fate {
+  if (target.refused) return "refused";
+  return target.online === false ? "away" : "runs";
+}
 
 /** What the call would do. */
 export function usePlan(request: OperationRequest | undefined) {
-  const hosts = useQuery(allHostsQuery).data?.rows;
   const query = useQuery({
     queryKey: ["plan", request],
     queryFn: async ({ signal }) => (request ? (await planOperation(request, signal)).targets : []),
@@ -20,15 +29,20 @@ export function usePlan(request: OperationRequest | undefined) {
   });
   const plan = useMemo((): Plan | null => {
     if (!query.data) return null;
-    const away = new Set(hosts?.filter((host) => !host.online).map((host) => host.host));
-    const targets = query.data.map((target) => ({ ...target, isAway: away.has(target.host) }));
+    const counts = { runs: 0, away: 0, refused: 0 };
+    for (const target of query.data) counts[fateOf(target)] += 1;
     return {
-      targets,
-      refused: targets.filter((target) => target.refused).length,
-      away: targets.filter((target) => target.isAway && !target.refused).length,
-      notes: targets.filter((target) => target.note).length,
-      hosts: new Set(targets.map((target) => target.host)).size,
+      targets: query.data,
+      counts,
+      notes: query.data.filter((target) => target.note).length,
+      hosts: new Set(query.data.map((target) => target.host)).size,
     };
-  }, [query.data, hosts]);
-  return { plan, isPlanning: query.isFetching, error: query.error, plannedAt: query.dataUpdatedAt };
+  }, [query.data]);
+  return {
+    plan,
+    isPlanning: query.isFetching,
+    error: query.error,
+    plannedAt: query.dataUpdatedAt,
+    planAgain: () => void query.refetch(),
+  };
 }

@@ -1,57 +1,51 @@
+import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { useNavigate } from "react-router";
-import type { Host } from "@/api/hosts";
+import { type FleetMap as FleetMapData, fleetMapQuery, type HostState } from "@/api/overview";
 import { useMessages } from "@/settings/context";
 import { CellGrid, type CellTone, Legend } from "@/ui/cell-grid";
 import { useNumbers } from "@/ui/format";
 import { Panel } from "@/ui/page";
 import { hostPath } from "@/ui/paths";
+import { Failure, Skeleton } from "@/ui/states";
 import { useBusinessName } from "@/ui/use-business-name";
-import type { Overview } from "./use-overview";
 
-type Group = { key: string; cloud: number; business: number | null; hosts: Host[]; tones: CellTone[] };
+const tones: Record<HostState, CellTone> = {
+  failed: "failed",
+  away: "warning",
+  changing: "changing",
+  running: "running",
+  unknown: "idle",
+  stopped: "idle",
+  empty: "empty",
+};
+
+type Group = { key: string; cloud: number; business: number | null; cells: number[]; tones: CellTone[] };
 
 /** One cell for each host, grouped by cloud area and business, coloured by its worst process. */
-export function FleetMap({ data }: { data: Overview }) {
-  const { overview: text, common } = useMessages();
+export function FleetMap() {
+  const { overview: text } = useMessages();
   const number = useNumbers();
-  const businessName = useBusinessName();
-  const navigate = useNavigate();
-  const groups = useMemo(() => groupHosts(data), [data]);
-  const cell =
-    data.hosts.length > 8000 ? 6 : data.hosts.length > 2000 ? 8 : data.hosts.length > 400 ? 11 : 14;
+  const { data, error, refetch } = useQuery(fleetMapQuery);
+  const count = data && <span className="muted">{text.hostCount(number(data.hosts.length))}</span>;
   return (
-    <Panel
-      title={text.map}
-      extra={<span className="muted">{text.hostCount(number(data.hosts.length))}</span>}
-    >
+    <Panel title={text.map} extra={count}>
       <div className="panel-body stack">
-        {groups.map((group) => {
-          const name = businessName(group.business) || common.noBusiness;
-          return (
-            <div key={group.key}>
-              <div className="map-title">
-                <span>
-                  {text.cloud(group.cloud)} · {name}
-                </span>
-                <span className="muted">{number(group.hosts.length)}</span>
-              </div>
-              <CellGrid
-                label={`${name}: ${text.hostCount(number(group.hosts.length))}`}
-                tones={group.tones}
-                cellPx={cell}
-                onOpen={(index) => void navigate(hostPath(group.hosts[index]?.host ?? ""))}
-                describe={(index) => <Tip host={group.hosts[index]} tone={group.tones[index]} />}
-              />
-            </div>
-          );
-        })}
+        {data ? (
+          <Groups map={data} />
+        ) : error ? (
+          <Failure error={error} onRetry={() => void refetch()} />
+        ) : (
+          <Skeleton lines={4} />
+        )}
         <Legend
           items={[
             ["running", text.worst.running],
-            ["warning", text.worst.warning],
+            ["changing", text.worst.changing],
             ["failed", text.worst.failed],
-            ["idle", text.worst.idle],
+            ["warning", text.worst.away],
+            ["idle", text.worst.stopped],
+            ["empty", text.worst.empty],
           ]}
         />
       </div>
@@ -59,43 +53,53 @@ export function FleetMap({ data }: { data: Overview }) {
   );
 }
 
-function Tip({ host, tone }: { host: Host | undefined; tone: CellTone | undefined }) {
-  const { overview: text } = useMessages();
-  if (!host) return null;
-  const worst: Partial<Record<CellTone, string>> = text.worst;
-  return (
-    <>
-      <div className="mono">{host.host}</div>
-      <div>{host.facts?.hostname}</div>
-      <div className="muted">{worst[tone ?? "running"]}</div>
-    </>
-  );
+function Groups({ map }: { map: FleetMapData }) {
+  const { overview: text, common } = useMessages();
+  const number = useNumbers();
+  const businessName = useBusinessName();
+  const navigate = useNavigate();
+  const groups = useMemo(() => groupHosts(map), [map]);
+  const count = map.hosts.length;
+  const cellPx = count > 8000 ? 6 : count > 2000 ? 8 : count > 400 ? 11 : 14;
+  return groups.map((group) => {
+    const name = businessName(group.business) || common.noBusiness;
+    const host = (index: number) => map.hosts[group.cells[index] ?? 0] ?? "";
+    return (
+      <div key={group.key}>
+        <div className="map-title">
+          <span>
+            {text.cloud(group.cloud)} · {name}
+          </span>
+          <span className="muted">{number(group.cells.length)}</span>
+        </div>
+        <CellGrid
+          label={`${name}: ${text.hostCount(number(group.cells.length))}`}
+          tones={group.tones}
+          cellPx={cellPx}
+          onOpen={(index) => void navigate(hostPath(host(index)))}
+          describe={(index) => (
+            <>
+              <div className="mono">{host(index)}</div>
+              <div className="muted">{text.worst[map.worst[group.cells[index] ?? 0] ?? "unknown"]}</div>
+            </>
+          )}
+        />
+      </div>
+    );
+  });
 }
 
-function groupHosts(data: Overview): Group[] {
-  const failed = new Set([...data.failed, ...data.looping].map((row) => row.host));
-  const waiting = new Set(data.waiting.map((row) => row.host));
+/** In the order of cloud areas, the largest business first. */
+export function groupHosts(map: FleetMapData): Group[] {
   const groups = new Map<string, Group>();
-  for (const host of data.hosts) {
-    const key = `${host.cloud} ${host.business ?? ""}`;
-    const group = groups.get(key) ?? {
-      key,
-      cloud: host.cloud,
-      business: host.business ?? null,
-      hosts: [],
-      tones: [],
-    };
+  map.hosts.forEach((host, index) => {
+    const cloud = Number(host.slice(0, host.indexOf(":")));
+    const business = map.business[index] ?? null;
+    const key = `${cloud} ${business ?? ""}`;
+    const group = groups.get(key) ?? { key, cloud, business, cells: [], tones: [] };
     groups.set(key, group);
-    group.hosts.push(host);
-    group.tones.push(
-      !host.online
-        ? "idle"
-        : failed.has(host.host)
-          ? "failed"
-          : waiting.has(host.host)
-            ? "warning"
-            : "running",
-    );
-  }
-  return [...groups.values()].sort((a, b) => a.cloud - b.cloud || b.hosts.length - a.hosts.length);
+    group.cells.push(index);
+    group.tones.push(tones[map.worst[index] ?? "unknown"]);
+  });
+  return [...groups.values()].sort((a, b) => a.cloud - b.cloud || b.cells.length - a.cells.length);
 }

@@ -1,39 +1,123 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
+import type { Overview } from "@/api/overview";
+import { phases } from "@/api/processes";
 import { runningTasksQuery } from "@/api/tasks";
 import { TaskState, useTaskName } from "@/features/tasks/task-state";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
 import { Panel } from "@/ui/page";
 import { hostPath, taskPath } from "@/ui/paths";
+import { type Tone, ToneIcon, toneOf } from "@/ui/phase";
 import { Progress } from "@/ui/progress";
-import { Time, useNow } from "@/ui/time";
+import { Time } from "@/ui/time";
 import { linkTo } from "@/ui/url-state";
-import type { Overview } from "./use-overview";
 
-const SOON_SECS = 14 * 86_400;
-
-/** Tasks under way, versions of agents, certificates that end soon. */
+/** Sums, tasks under way, versions of agents, certificates that end soon. */
 export function Sidebar({ data }: { data: Overview }) {
   return (
     <div className="stack">
-      <Tasks />
+      <Processes data={data} />
+      <Hosts data={data} />
+      <Tasks data={data} />
       <Versions data={data} />
       <Certificates data={data} />
     </div>
   );
 }
 
-function Tasks() {
+type Sum = { key: string; tone: Tone; label: string; count: number; to: string; isHollow?: boolean };
+
+/** A bar of the parts, and a line for each with its number. */
+function Sums({ sums }: { sums: Sum[] }) {
+  const number = useNumbers();
+  const present = sums.filter((sum) => sum.count > 0);
+  return (
+    <div className="panel-body">
+      <span className="phase-bar" aria-hidden="true">
+        {present.map((sum) => (
+          <span key={sum.key} className={`fill-${sum.tone}`} style={{ flexGrow: sum.count }} />
+        ))}
+      </span>
+      <ul className="overview-list">
+        {present.map((sum) => (
+          <li key={sum.key}>
+            <Link to={sum.to} className={`phase tone-${sum.tone}`}>
+              <ToneIcon tone={sum.tone} hollow={sum.isHollow} />
+              {sum.label}
+            </Link>
+            <span>{number(sum.count)}</span>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+function Processes({ data }: { data: Overview }) {
+  const { overview: text, terms } = useMessages();
+  const number = useNumbers();
+  const sums = phases.map((phase) => ({
+    key: phase,
+    tone: toneOf(phase),
+    label: terms.phase[phase],
+    count: data.processes.phases[phase],
+    to: `/processes?phase=${phase}`,
+    isHollow: phase === "unknown",
+  }));
+  return (
+    <Panel title={text.processes} extra={<span className="muted">{number(data.processes.total)}</span>}>
+      <Sums sums={sums} />
+    </Panel>
+  );
+}
+
+function Hosts({ data }: { data: Overview }) {
+  const { overview: text, hosts } = useMessages();
+  const number = useNumbers();
+  const sums: Sum[] = [
+    {
+      key: "online",
+      tone: "running",
+      label: hosts.online,
+      count: data.hosts.online,
+      to: "/hosts?state=online",
+    },
+    { key: "away", tone: "warning", label: hosts.away, count: data.hosts.away, to: "/hosts?state=away" },
+    {
+      key: "revoked",
+      tone: "idle",
+      label: hosts.revoked,
+      count: data.hosts.revoked,
+      to: "/hosts?state=away",
+    },
+  ];
+  return (
+    <Panel
+      title={hosts.title}
+      extra={<span className="muted">{text.hostCount(number(data.hosts.total))}</span>}
+    >
+      <Sums sums={sums} />
+    </Panel>
+  );
+}
+
+function Tasks({ data }: { data: Overview }) {
   const { overview: text } = useMessages();
   const number = useNumbers();
   const nameOf = useTaskName();
   const tasks = useQuery(runningTasksQuery).data ?? [];
+  const paused = data.tasks.paused;
   return (
-    <Panel title={text.tasks}>
+    <Panel
+      title={text.tasks}
+      extra={
+        paused > 0 ? <span className="tone-warning">{text.pausedTasks(number(paused))}</span> : undefined
+      }
+    >
       <div className="panel-body">
         {tasks.length === 0 && <span className="muted">{text.noTasks}</span>}
-        {tasks.map((task) => (
+        {tasks.slice(0, 6).map((task) => (
           <Link key={task.task_id} to={taskPath(task.task_id)} className="overview-task">
             <span className="row">
               <span className="grow truncate">{nameOf(task)}</span>
@@ -53,21 +137,19 @@ function Tasks() {
 function Versions({ data }: { data: Overview }) {
   const { overview: text, common } = useMessages();
   const number = useNumbers();
-  const counts = new Map<string, number>();
-  for (const host of data.hosts) {
-    const version = host.facts?.agent_version ?? common.unknown;
-    counts.set(version, (counts.get(version) ?? 0) + 1);
-  }
-  const sorted = [...counts].sort((a, b) => b[1] - a[1]);
   return (
     <Panel title={text.versions}>
       <ul className="panel-body overview-list">
-        {sorted.map(([version, count]) => (
+        {data.agent_versions.map(({ version, hosts }) => (
           <li key={version}>
-            <Link to={linkTo("/hosts", { version })} className="mono">
-              {version}
-            </Link>
-            <span>{number(count)}</span>
+            {version ? (
+              <Link to={linkTo("/hosts", { version })} className="mono truncate" title={version}>
+                {version}
+              </Link>
+            ) : (
+              <span className="muted">{common.unknown}</span>
+            )}
+            <span>{number(hosts)}</span>
           </li>
         ))}
       </ul>
@@ -77,23 +159,21 @@ function Versions({ data }: { data: Overview }) {
 
 function Certificates({ data }: { data: Overview }) {
   const { overview: text } = useMessages();
-  const now = useNow() / 1000;
-  const ending = data.hosts
-    .filter((host) => host.certificate_expires_at && host.certificate_expires_at - now < SOON_SECS)
-    .sort((a, b) => (a.certificate_expires_at ?? 0) - (b.certificate_expires_at ?? 0))
-    .slice(0, 8);
+  const number = useNumbers();
+  const more = data.certificates_ending_total - data.certificates_ending.length;
   return (
     <Panel title={text.certificates}>
       <ul className="panel-body overview-list">
-        {ending.length === 0 && <li className="muted">{text.noCertificates}</li>}
-        {ending.map((host) => (
-          <li key={host.agent}>
-            <Link to={hostPath(host.host)} className="mono">
-              {host.host}
+        {data.certificates_ending.length === 0 && <li className="muted">{text.noCertificates}</li>}
+        {data.certificates_ending.map((certificate) => (
+          <li key={certificate.host}>
+            <Link to={hostPath(certificate.host)} className="mono">
+              {certificate.host}
             </Link>
-            <Time at={host.certificate_expires_at} />
+            <Time at={certificate.expires_at} />
           </li>
         ))}
+        {more > 0 && <li className="muted">{text.more(number(more))}</li>}
       </ul>
     </Panel>
   );

@@ -1,16 +1,15 @@
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
-import type { Event } from "@/api/events";
+import { type Overview, sumSeries, troubleQuery, troubleTypes } from "@/api/overview";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
-import { useNow } from "@/ui/time";
-import type { Overview } from "./use-overview";
 
 type Stat = {
   label: string;
   value: number;
-  isMore?: boolean;
+  of: string;
   to: string;
-  types: string[];
+  trouble: keyof typeof troubleTypes;
   tone: "failed" | "warning";
 };
 
@@ -18,67 +17,63 @@ type Stat = {
 export function Stats({ data }: { data: Overview }) {
   const { overview: text } = useMessages();
   const number = useNumbers();
-  const now = useNow();
+  const hour = useQuery(troubleQuery).data?.hour;
+  const ofHosts = text.ofHosts(number(data.hosts.total - data.hosts.revoked));
+  const ofProcesses = text.ofProcesses(number(data.processes.total));
   const stats: Stat[] = [
     {
       label: text.stat.away,
-      value: data.hosts.filter((host) => !host.online && !host.revoked_at).length,
+      value: data.hosts.away,
+      of: ofHosts,
       to: "/hosts?state=away",
-      types: ["agent_offline"],
-      tone: "failed",
+      trouble: "offline",
+      tone: "warning",
     },
     {
       label: text.stat.failed,
-      value: data.failed.length,
-      isMore: data.isMore,
+      value: data.processes.phases.failed,
+      of: ofProcesses,
       to: "/processes?phase=failed",
-      types: ["cancel_restart", "restart_failed"],
+      trouble: "failures",
       tone: "failed",
     },
     {
       label: text.stat.crashLooping,
-      value: data.looping.length,
+      value: data.processes.crash_looping,
+      of: ofProcesses,
       to: "/processes?sort=restarts",
-      types: ["restart_succeeded"],
+      trouble: "restarts",
       tone: "failed",
     },
     {
       label: text.stat.evicted,
-      value: data.waiting.length,
-      isMore: data.isMore,
+      value: data.processes.evicted,
+      of: ofProcesses,
       to: "/processes?phase=waiting",
-      types: ["limit_exceeded", "pool_limit_exceeded"],
+      trouble: "evictions",
       tone: "warning",
     },
   ];
   return (
     <div className="stats">
-      {stats.map((stat) => (
-        <Link
-          key={stat.label}
-          to={stat.to}
-          className={`panel stat${stat.value > 0 ? ` tone-${stat.tone}` : ""}`}
-        >
-          <span className="stat-value">
-            {number(stat.value)}
-            {stat.isMore ? "+" : ""}
-          </span>
-          <span className="stat-label">{stat.label}</span>
-          <span className="muted stat-change">
-            <Change count={recent(data.events, stat.types, now)} />
-          </span>
-        </Link>
-      ))}
+      {stats.map((stat) => {
+        const recent = hour && sumSeries(hour, troubleTypes[stat.trouble], 1)[0];
+        return (
+          <Link
+            key={stat.label}
+            to={stat.to}
+            className={`panel stat${stat.value > 0 ? ` tone-${stat.tone}` : ""}`}
+          >
+            <span className="stat-value">{number(stat.value)}</span>
+            <span className="stat-label">
+              {stat.label} <span className="muted">{stat.of}</span>
+            </span>
+            <span className="muted stat-change">
+              {recent === undefined ? "\u00a0" : text.events[stat.trouble](recent, number(recent))}
+            </span>
+          </Link>
+        );
+      })}
     </div>
   );
-}
-
-function Change({ count }: { count: number }) {
-  const { overview: text } = useMessages();
-  const number = useNumbers();
-  return count === 0 ? text.quietHour : text.inLastHour(number(count));
-}
-
-function recent(events: Event[], types: string[], nowMs: number): number {
-  return events.filter((event) => types.includes(event.type) && nowMs - event.at_ms < 3_600_000).length;
 }

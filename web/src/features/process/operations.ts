@@ -1,23 +1,19 @@
 import { queryOptions } from "@tanstack/react-query";
-import { fetchTargets, fetchTasks, type Target, type Task } from "@/api/tasks";
+import { api, data, type Schemas } from "@/api/client";
+import { splitProcess } from "@/api/processes";
 
-export type Done = { task: Task; target: Target };
+export type Done = Schemas["ProcessOperation"];
 
-const TASKS_MAX = 20;
+const SHOWN = 200;
 
-/** What the latest tasks did to a process. The server cannot be asked by process, so they are looked through. */
+/** What was asked of a process lately, the newest first, of the tasks that the viewer may read. */
 export const operationsQuery = (process: string) =>
   queryOptions({
     queryKey: ["process-operations", process],
     queryFn: async ({ signal }): Promise<Done[]> => {
-      const { rows } = await fetchTasks({}, null, TASKS_MAX, signal);
-      const found = await Promise.all(
-        rows.map(async (task) => {
-          const page = await fetchTargets(task.task_id, undefined, null, 200, signal);
-          return page.rows.filter((target) => target.process === process).map((target) => ({ task, target }));
-        }),
-      );
-      return found.flat();
+      const params = { path: splitProcess(process), query: { limit: SHOWN } };
+      const page = await data(api.GET("/api/v1/processes/{namespace}/{name}/operations", { params, signal }));
+      return page.operations;
     },
-    staleTime: 10_000,
+    refetchInterval: 10_000,
   });

@@ -4,7 +4,7 @@ import { useMessages } from "@/settings/context";
 import { OutcomeBadge } from "@/ui/outcome";
 import { hostPath, taskPath } from "@/ui/paths";
 import { Empty, Failure, Skeleton } from "@/ui/states";
-import { Time } from "@/ui/time";
+import { TimeMs } from "@/ui/time";
 import { operationsQuery } from "./operations";
 import type { TabProps } from "./process-page";
 
@@ -13,17 +13,17 @@ const SHOWN = 50;
 /** What the commands of the latest operations printed. */
 export default function Output({ process }: TabProps) {
   const { process: text, terms } = useMessages();
-  const query = useQuery({ ...operationsQuery(process), refetchInterval: 10_000 });
+  const query = useQuery(operationsQuery(process));
   if (query.isPending) return <Skeleton lines={8} />;
   if (query.error && !query.data) return <Failure error={query.error} onRetry={() => void query.refetch()} />;
   const done = query.data ?? [];
-  const told = done.filter(({ target }) => target.output || target.code !== 0).slice(0, SHOWN);
+  const told = done.filter((target) => target.output || target.code !== 0).slice(0, SHOWN);
   const shown = told.length > 0 ? told : done.slice(0, 10);
   if (shown.length === 0) return <Empty title={text.outputEmpty} />;
   return (
     <section className="stack process-output" aria-label={text.outputOf}>
-      {shown.map(({ task, target }) => (
-        <article key={`${task.task_id} ${target.index}`} className="panel">
+      {shown.map((target) => (
+        <article key={`${target.task_id} ${target.index}`} className="panel">
           <div className="panel-head">
             <OutcomeBadge target={target} />
             <span>{terms.operation[(target.operation ?? "status") as keyof typeof terms.operation]}</span>
@@ -31,8 +31,9 @@ export default function Output({ process }: TabProps) {
               {target.host}
             </Link>
             <span className="grow" />
-            <Link to={taskPath(task.task_id)}>
-              <Time at={task.created_at} />
+            <span className="muted">{target.user}</span>
+            <Link to={taskPath(target.task_id)}>
+              <TimeMs at={target.at_ms} />
             </Link>
           </div>
           <div className="panel-body">

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
-import { eventsQuery } from "@/api/events";
 import { splitProcess } from "@/api/processes";
+import { useTail } from "@/features/events/use-tail";
 import { useMessages } from "@/settings/context";
 import { EventKindLabel } from "@/ui/event-kind";
 import { useNumbers } from "@/ui/format";
@@ -11,6 +11,8 @@ import { Empty, Failure, Skeleton } from "@/ui/states";
 import { TimeMs } from "@/ui/time";
 import { type Done, operationsQuery } from "./operations";
 import type { TabProps } from "./process-page";
+
+const SHOWN = 500;
 
 type Entry = {
   key: string;
@@ -25,16 +27,12 @@ type Entry = {
 export default function Timeline({ process }: TabProps) {
   const { process: text, terms } = useMessages();
   const number = useNumbers();
-  const events = useQuery({
-    ...eventsQuery({ ...splitProcess(process), limit: 300 }),
-    refetchInterval: 10_000,
-  });
+  const { events, isLoading, error, retry } = useTail(splitProcess(process), false);
   const operations = useQuery(operationsQuery(process));
-  if (events.isPending) return <Skeleton lines={10} />;
-  if (events.error && !events.data)
-    return <Failure error={events.error} onRetry={() => void events.refetch()} />;
+  if (isLoading) return <Skeleton lines={10} />;
+  if (error && events.length === 0) return <Failure error={error} onRetry={() => void retry()} />;
 
-  const entries: Entry[] = (events.data ?? []).map((event) => ({
+  const entries: Entry[] = events.slice(0, SHOWN).map((event) => ({
     key: `event ${event.id}`,
     atMs: event.at_ms,
     what: <EventKindLabel event={event} />,
@@ -45,21 +43,17 @@ export default function Timeline({ process }: TabProps) {
   for (const [id, done] of byTask(operations.data ?? [])) {
     const first = done[0];
     if (!first) continue;
-    const failed = done.filter((each) => each.target.code !== 0 && each.target.code !== 115).length;
-    const operation = (first.target.operation ?? "status") as keyof typeof terms.operation;
+    const failed = done.filter((each) => each.code !== 0 && each.code !== 115).length;
+    const operation = (first.operation ?? "status") as keyof typeof terms.operation;
     entries.push({
       key: id,
-      atMs: first.task.created_at * 1000,
+      atMs: first.at_ms,
       what: (
         <Badge tone={failed > 0 ? "failed" : "changing"}>{terms.operation[operation] ?? operation}</Badge>
       ),
-      text: text.operationBy(terms.operation[operation] ?? operation, first.task.user),
-      host: (
-        <Link to={taskPath(id)}>
-          {done.length === 1 ? first.target.host : text.hosts(number(done.length))}
-        </Link>
-      ),
-      output: done.find((each) => each.target.output)?.target.output ?? "",
+      text: text.operationBy(terms.operation[operation] ?? operation, first.user),
+      host: <Link to={taskPath(id)}>{done.length === 1 ? first.host : text.hosts(number(done.length))}</Link>,
+      output: done.find((each) => each.output)?.output ?? "",
     });
   }
   entries.sort((a, b) => b.atMs - a.atMs);
@@ -91,9 +85,9 @@ export default function Timeline({ process }: TabProps) {
 function byTask(all: Done[]): Map<string, Done[]> {
   const groups = new Map<string, Done[]>();
   for (const done of all) {
-    const group = groups.get(done.task.task_id);
+    const group = groups.get(done.task_id);
     if (group) group.push(done);
-    else groups.set(done.task.task_id, [done]);
+    else groups.set(done.task_id, [done]);
   }
   return groups;
 }

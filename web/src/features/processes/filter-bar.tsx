@@ -1,57 +1,102 @@
 import { useQuery } from "@tanstack/react-query";
 import { Button, Select } from "antd";
 import { businessesQuery } from "@/api/hosts";
-import { lifetimes, phases } from "@/api/processes";
+import { facetsQuery, lifetimes, type ProcessFilter, phases } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { FilterInput } from "@/ui/filter-input";
+import { useNumbers } from "@/ui/format";
 import { useClearUrl, useUrlValue } from "@/ui/url-state";
+import { useBusinessName } from "@/ui/use-business-name";
 import { filterNames } from "./filter";
 
-export function FilterBar({ isFiltered }: { isFiltered: boolean }) {
+type Counted = { value: string; count: number };
+
+/** What a filter could be set to: counted with all other filters, but without itself. */
+function useCounts(
+  filter: ProcessFilter,
+  name: "namespace" | "phase" | "business" | "lifetime",
+  list: "namespaces" | "phases" | "businesses" | "lifetimes",
+): Counted[] {
+  return useQuery(facetsQuery({ ...filter, [name]: undefined })).data?.[list] ?? [];
+}
+
+export function FilterBar({ filter, isFiltered }: { filter: ProcessFilter; isFiltered: boolean }) {
   const { processes: text, common, terms } = useMessages();
+  const number = useNumbers();
   const [phase, setPhase] = useUrlValue("phase");
   const [lifetime, setLifetime] = useUrlValue("lifetime");
   const [business, setBusiness] = useUrlValue("business");
-  const businesses = useQuery(businessesQuery).data ?? [];
+  const known = useQuery(businessesQuery).data ?? [];
+  const businessName = useBusinessName();
   const clear = useClearUrl(filterNames);
+  const namespaces = useCounts(filter, "namespace", "namespaces");
+  const inPhase = countOf(useCounts(filter, "phase", "phases"));
+  const ofBusiness = useCounts(filter, "business", "businesses");
+  const ofLifetime = countOf(useCounts(filter, "lifetime", "lifetimes"));
+  const labels = useQuery(facetsQuery({ ...filter, selector: undefined })).data?.labels ?? [];
+  const businessIds = [
+    ...new Set([...ofBusiness.map((each) => each.value), ...known.map((each) => String(each.id))]),
+  ];
+  const perBusiness = countOf(ofBusiness);
+  const option = (value: string, label: string, count: number | undefined) => ({
+    value,
+    label,
+    count: count === undefined ? "" : number(count),
+  });
   return (
     <div className="filters">
       <FilterInput name="q" label={text.filter.search} width={150} />
-      <FilterInput name="namespace" label={text.filter.namespace} width={116} />
-      <FilterInput name="selector" label={text.filter.selector} width={150} hint={text.filter.selectorHelp} />
+      <FilterInput
+        name="namespace"
+        label={text.filter.namespace}
+        width={124}
+        suggestions={namespaces.map(({ value, count }) => ({ value, note: number(count) }))}
+      />
+      <FilterInput
+        name="selector"
+        label={text.filter.selector}
+        width={150}
+        hint={text.filter.selectorHelp}
+        suggestions={labels.flatMap(({ key, values }) =>
+          values.map(({ value, count }) => ({ value: `${key}=${value}`, note: number(count) })),
+        )}
+      />
       <FilterInput name="host" label={text.filter.host} width={120} />
       <Select
         mode="multiple"
         allowClear
         maxTagCount={1}
         style={{ minWidth: 140 }}
+        popupMatchSelectWidth={200}
         placeholder={text.filter.phase}
         aria-label={text.filter.phase}
         value={phase ? phase.split(",") : []}
         onChange={(values: string[]) => setPhase(values.join(","))}
-        options={phases.map((value) => ({ value, label: terms.phase[value] }))}
+        options={phases.map((value) => option(value, terms.phase[value], inPhase(value)))}
+        optionRender={renderOption}
       />
       <Select
         allowClear
         showSearch={{ optionFilterProp: "label" }}
         style={{ minWidth: 130 }}
+        popupMatchSelectWidth={200}
         placeholder={text.filter.business}
         aria-label={text.filter.business}
         value={business || undefined}
         onChange={(value: string | undefined) => setBusiness(value)}
-        options={businesses.map((each) => ({ value: String(each.id), label: each.name }))}
+        options={businessIds.map((id) => option(id, businessName(Number(id)), perBusiness(id)))}
+        optionRender={renderOption}
       />
       <Select
         allowClear
         style={{ minWidth: 110 }}
+        popupMatchSelectWidth={160}
         placeholder={text.filter.lifetime}
         aria-label={text.filter.lifetime}
         value={lifetime || undefined}
         onChange={(value: string | undefined) => setLifetime(value)}
-        options={lifetimes.map((value) => ({
-          value,
-          label: terms.lifetime[value],
-        }))}
+        options={lifetimes.map((value) => option(value, terms.lifetime[value], ofLifetime(value)))}
+        optionRender={renderOption}
       />
       {isFiltered && (
         <Button type="text" onClick={clear}>
@@ -59,5 +104,20 @@ export function FilterBar({ isFiltered }: { isFiltered: boolean }) {
         </Button>
       )}
     </div>
+  );
+}
+
+/** What is not listed does not occur; nothing is said while nothing is known. */
+function countOf(counts: Counted[]): (value: string) => number | undefined {
+  return (value) =>
+    counts.length === 0 ? undefined : (counts.find((each) => each.value === value)?.count ?? 0);
+}
+
+function renderOption({ data }: { data: { label: string; count: string } }) {
+  return (
+    <span className="row">
+      <span className="grow truncate">{data.label}</span>
+      <span className="muted">{data.count}</span>
+    </span>
   );
 }

@@ -1,5 +1,5 @@
 import { PlusOutlined } from "@ant-design/icons";
-import { Button } from "antd";
+import { Button, Segmented } from "antd";
 import { useCallback, useMemo, useState } from "react";
 import { Link, useNavigate } from "react-router";
 import { usePaged } from "@/api/paged";
@@ -20,6 +20,29 @@ import { BulkBar } from "./bulk-bar";
 import { defaultColumns, optionalColumns, processColumns } from "./columns";
 import { useFilter } from "./filter";
 import { FilterBar } from "./filter-bar";
+import { GroupsTable, useGroups } from "./groups-table";
+
+const instanceExport = [
+  "process",
+  "host",
+  "phase",
+  "reason",
+  "online",
+  "pid",
+  "cpu_percent",
+  "memory_percent",
+  "restarts",
+] as const;
+const groupExport = [
+  "process",
+  "total",
+  "online",
+  "unhealthy",
+  "restarts",
+  "specs",
+  "cpu_percent_max",
+  "memory_percent_max",
+] as const;
 
 const rowKey = (row: Process) => `${row.process} ${row.host}`;
 
@@ -31,14 +54,19 @@ export function Component() {
   const filter = useFilter();
   const businessName = useBusinessName();
   const [sort, setSort] = useUrlValue("sort", "name");
+  const [view, setView] = useUrlValue("view", "instances");
+  const isGrouped = view === "groups";
   const [shown, setShown] = useUrlValue("columns", defaultColumns);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
-  const key = useMemo(() => ["processes", filter] as const, [filter]);
+  const key = useMemo(() => ["processes", filter, isGrouped] as const, [filter, isGrouped]);
   const fetchPage = useCallback(
-    (after: string | null, signal?: AbortSignal) => fetchProcesses(filter, after, undefined, signal),
-    [filter],
+    async (after: string | null, signal?: AbortSignal) =>
+      isGrouped ? { rows: [], next: null } : fetchProcesses(filter, after, undefined, signal),
+    [filter, isGrouped],
   );
   const list = usePaged<Process>(key, fetchPage);
+  const groups = useGroups(filter, isGrouped);
+  const counted = isGrouped ? groups : list;
   const columns = useMemo(() => {
     const wanted = new Set(shown.split(","));
     const isOptional = (name: string) => (optionalColumns as readonly string[]).includes(name);
@@ -55,38 +83,38 @@ export function Component() {
       beside={
         <>
           <span className="muted">
-            {list.isLoading
+            {counted.isLoading
               ? ""
               : common.rows(
-                  number(list.total ?? list.rows.length),
-                  !list.isComplete && list.total === undefined,
+                  number(counted.total ?? counted.rows.length),
+                  !counted.isComplete && counted.total === undefined,
                 )}
           </span>
-          <Freshness updatedAt={list.updatedAt} />
+          <Freshness updatedAt={counted.updatedAt} />
         </>
       }
       actions={
         <>
-          <ColumnPicker
-            value={shown}
-            onChange={setShown}
-            options={optionalColumns.map((name) => ({ value: name, label: text.column[name] }))}
-          />
-          <ExportButton
-            name="processes"
-            rows={list.rows}
-            columns={[
-              "process",
-              "host",
-              "phase",
-              "reason",
-              "online",
-              "pid",
-              "cpu_percent",
-              "memory_percent",
-              "restarts",
+          <Segmented
+            value={view}
+            onChange={setView}
+            options={[
+              { value: "instances", label: text.view.instances },
+              { value: "groups", label: text.view.groups },
             ]}
           />
+          {!isGrouped && (
+            <ColumnPicker
+              value={shown}
+              onChange={setShown}
+              options={optionalColumns.map((name) => ({ value: name, label: text.column[name] }))}
+            />
+          )}
+          {isGrouped ? (
+            <ExportButton name="processes" rows={groups.rows} columns={groupExport} />
+          ) : (
+            <ExportButton name="processes" rows={list.rows} columns={instanceExport} />
+          )}
           <Guarded need="register">
             {(isAllowed) => (
               <Link to="/register">
@@ -99,11 +127,13 @@ export function Component() {
         </>
       }
     >
-      <FilterBar isFiltered={isFiltered} />
-      {selected.size > 0 && (
+      <FilterBar filter={filter} isFiltered={isFiltered} />
+      {!isGrouped && selected.size > 0 && (
         <BulkBar selected={selected} filter={filter} onChange={setSelected} rowKey={rowKey} />
       )}
-      {list.error && list.rows.length === 0 ? (
+      {isGrouped ? (
+        <GroupsTable list={groups} isFiltered={isFiltered} />
+      ) : list.error && list.rows.length === 0 ? (
         <Failure error={list.error} onRetry={() => void list.retry()} />
       ) : (
         <DataTable

@@ -1,38 +1,61 @@
-import { useQueryClient } from "@tanstack/react-query";
+import { type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
+import type { Event } from "@/api/events";
 import { splitProcess } from "@/api/processes";
 import { eventStream } from "@/api/stream";
 
+/** How long what an event concerns waits for further events before it is asked for anew. */
 const SETTLE_MS = 400;
+/** Sums over the whole fleet cost more, and something always happens in a large one. */
+const SLOWER_MS: Record<string, number> = { overview: 2000, "overview-map": 10_000, facets: 5000 };
 
-/** What an event names is asked for anew: the process's page, the hosts, the lists of events. */
+type Key = readonly string[];
+
+/** What an event names: the process's page, the hosts, the sums over all of them. */
+export function keysOf(event: Event): Key[] {
+  const keys: Key[] = [["overview"], ["overview-map"]];
+  if (event.process) {
+    const { namespace, name } = splitProcess(event.process);
+    keys.push(["process", namespace, name], ["facets"]);
+  }
+  if (event.type.startsWith("agent_")) keys.push(["hosts"]);
+  return keys;
+}
+
+/** Marks queries as out of date, each kind at its own pace. */
+class Marker {
+  private readonly dirty = new Map<string, ReturnType<typeof setTimeout>>();
+
+  constructor(private readonly client: QueryClient) {}
+
+  mark(key: Key) {
+    const name = key.join("\n");
+    if (this.dirty.has(name)) return;
+    const refresh = () => {
+      this.dirty.delete(name);
+      void this.client.invalidateQueries({ queryKey: key, refetchType: "active" });
+    };
+    this.dirty.set(name, setTimeout(refresh, SLOWER_MS[key[0] ?? ""] ?? SETTLE_MS));
+  }
+
+  stop() {
+    for (const timer of this.dirty.values()) clearTimeout(timer);
+    this.dirty.clear();
+  }
+}
+
+/** What an event names is asked for anew. */
 export function useLiveCache() {
   const client = useQueryClient();
   useEffect(() => {
-    const dirty = new Map<string, readonly string[]>();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const flush = () => {
-      timer = undefined;
-      for (const queryKey of dirty.values())
-        void client.invalidateQueries({ queryKey, refetchType: "active" });
-      dirty.clear();
-    };
-    const mark = (...key: string[]) => dirty.set(key.join("\n"), key);
+    const marker = new Marker(client);
     const unlisten = eventStream.listen((events) => {
-      for (const event of events) {
-        if (event.process) {
-          const { namespace, name } = splitProcess(event.process);
-          mark("process", namespace, name);
-        }
-        if (event.type.startsWith("agent_")) mark("hosts");
-      }
-      mark("attention");
-      timer ??= setTimeout(flush, SETTLE_MS);
+      for (const event of events) for (const key of keysOf(event)) marker.mark(key);
     });
     eventStream.start();
     return () => {
       unlisten();
-      clearTimeout(timer);
+      marker.stop();
       eventStream.stop();
     };
   }, [client]);

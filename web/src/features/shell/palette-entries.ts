@@ -1,12 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
-import { useDeferredValue } from "react";
-import { allHostsQuery } from "@/api/hosts";
-import { fetchProcesses } from "@/api/processes";
-import { fetchTasks, operations } from "@/api/tasks";
+import { searchQuery } from "@/api/overview";
+import { operations } from "@/api/tasks";
 import { useMessages, useSettings } from "@/settings/context";
 import { hostPath, processPath, shortTaskId, taskPath } from "@/ui/paths";
 import { hasRight, useSession } from "@/ui/rights";
 import { linkTo } from "@/ui/url-state";
+import { useSettled } from "@/ui/use-settled";
 import { adminItems, mainItems } from "./navigation";
 
 export type Entry = {
@@ -18,32 +17,22 @@ export type Entry = {
   run?: () => void;
 };
 
-const SHOWN = 8;
-
-/** Names of processes that are known here; the server has no search by part of a name yet. */
-const processNamesQuery = {
-  queryKey: ["process-names"],
-  queryFn: async () => {
-    const page = await fetchProcesses({ sort: "name" }, null, 1000);
-    return [...new Set(page.rows.map((row) => row.process))];
-  },
-  staleTime: 30_000,
-};
-
-const recentTasksQuery = {
-  queryKey: ["tasks", "recent"],
-  queryFn: async () => (await fetchTasks({}, null, 50)).rows,
-  staleTime: 5000,
-};
+const SETTLE_MS = 150;
+const RUNS_SHOWN = 8;
 
 export function usePaletteEntries(text: string): Entry[] {
   const { shell, terms } = useMessages();
   const { isDark, preferences, change } = useSettings();
   const session = useSession();
-  const wanted = useDeferredValue(text.trim().toLowerCase());
-  const names = useQuery(processNamesQuery).data ?? [];
-  const hosts = useQuery(allHostsQuery).data?.rows ?? [];
-  const tasks = useQuery(recentTasksQuery).data ?? [];
+  const wanted = text.trim().toLowerCase();
+  const words = wanted.split(/\s+/);
+  // "restart nginx" looks for nginx; what is to be done is matched here.
+  const verbs = operations.filter((operation) =>
+    [operation, terms.operation[operation]].some((name) => name.toLowerCase() === words[0]),
+  );
+  const isRun = words.length > 1 && verbs.length > 0;
+  const sought = useSettled(isRun ? words.slice(1).join(" ") : wanted, SETTLE_MS);
+  const found = useQuery(searchQuery(sought)).data;
   const matches = (...parts: string[]) => parts.some((part) => part.toLowerCase().includes(wanted));
 
   const pages = [...mainItems, ...adminItems].filter((item) => !item.need || hasRight(session, item.need));
@@ -70,46 +59,52 @@ export function usePaletteEntries(text: string): Entry[] {
     .map((entry) => ({ ...entry, group: shell.palette.preferences }));
   if (!wanted) return [...goTo, ...settings];
 
-  const found = names.filter((name) => matches(name)).slice(0, SHOWN);
-  const processEntries = found.map((name) => ({
+  const names = found?.processes ?? [];
+  const runEntries = isRun
+    ? names
+        .flatMap((name) =>
+          verbs.map((operation) => ({
+            key: `run ${operation} ${name}`,
+            group: shell.palette.run,
+            label: shell.palette.runOperation(terms.operation[operation], name),
+            to: linkTo("/operate", { op: operation, process: name }),
+          })),
+        )
+        .slice(0, RUNS_SHOWN)
+    : [];
+  const processEntries = names.map((name) => ({
     key: `process ${name}`,
     group: shell.palette.processes,
     label: name,
     to: processPath(name),
   }));
-  const words = wanted.split(/\s+/);
-  const runnable = names.filter((name) => name.toLowerCase().includes(words.at(-1) ?? "")).slice(0, 3);
-  const runEntries = runnable
-    .flatMap((name) =>
-      operations.map((operation) => ({
-        key: `run ${operation} ${name}`,
-        group: shell.palette.run,
-        label: shell.palette.runOperation(terms.operation[operation], name),
-        to: linkTo("/operate", { op: operation, process: name }),
-        text: `${operation} ${terms.operation[operation]} ${name}`.toLowerCase(),
-      })),
-    )
-    .filter((entry) => words.length > 1 && words.every((word) => entry.text.includes(word)))
-    .slice(0, SHOWN);
-  const hostEntries = hosts
-    .filter((host) => matches(host.host, host.facts?.hostname ?? "", host.agent))
-    .slice(0, SHOWN)
-    .map((host) => ({
-      key: host.host,
-      group: shell.palette.hosts,
-      label: host.host,
-      hint: host.facts?.hostname,
-      to: hostPath(host.host),
-    }));
-  const taskEntries = tasks
-    .filter((task) => matches(task.task_id, task.user))
-    .slice(0, SHOWN)
-    .map((task) => ({
-      key: task.task_id,
-      group: shell.palette.tasks,
-      label: `${(task.operations ?? []).map((operation) => terms.operation[operation]).join(", ")} ${shortTaskId(task.task_id)}`,
-      hint: task.user,
-      to: taskPath(task.task_id),
-    }));
-  return [...processEntries, ...hostEntries, ...runEntries, ...taskEntries, ...goTo, ...settings];
+  const namespaceEntries = (found?.namespaces ?? []).map((namespace) => ({
+    key: `namespace ${namespace}`,
+    group: shell.palette.namespaces,
+    label: namespace,
+    to: linkTo("/processes", { namespace }),
+  }));
+  const hostEntries = (found?.hosts ?? []).map((host) => ({
+    key: host.host,
+    group: shell.palette.hosts,
+    label: host.host,
+    hint: host.online ? host.hostname : `${host.hostname} · ${terms.away}`,
+    to: hostPath(host.host),
+  }));
+  const taskEntries = (found?.tasks ?? []).map((task) => ({
+    key: task.task_id,
+    group: shell.palette.tasks,
+    label: `${(task.operations ?? []).map((operation) => terms.operation[operation]).join(", ")} ${shortTaskId(task.task_id)}`,
+    hint: task.user,
+    to: taskPath(task.task_id),
+  }));
+  return [
+    ...runEntries,
+    ...processEntries,
+    ...hostEntries,
+    ...namespaceEntries,
+    ...taskEntries,
+    ...goTo,
+    ...settings,
+  ];
 }

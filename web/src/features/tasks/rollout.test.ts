@@ -13,3 +13,11 @@ test("the canary goes first, the rest in batches", () => {
     ["batch 2", 6, 9],
   ]);
 });
+
+test("many batches are drawn as few steps that cover all targets", () => {
+  const steps = stepsOf({ ...rollout, canary: 0, max_parallel: 1 }, 30_000, labels);
+
+  expect(steps.length).toBeLessThanOrEqual(60);
+  expect([steps[0]?.from, steps.at(-1)?.to]).toEqual([0, 30_000]);
+  expect(steps[0]?.label).toBe("batch 1 – batch 500");
+});

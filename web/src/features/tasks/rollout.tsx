@@ -7,6 +7,8 @@ import { Badge, type Tone } from "@/ui/phase";
 type Rollout = Schemas["RolloutView"];
 type Step = { label: string; from: number; to: number };
 
+const STEPS_MAX = 60;
+
 const tones: Record<Rollout["state"], Tone> = {
   running: "changing",
   paused: "warning",
@@ -15,7 +17,7 @@ const tones: Record<Rollout["state"], Tone> = {
   done: "running",
 };
 
-/** The canary and the batches behind it; more than a handful are drawn as one. */
+/** The canary and the batches behind it. */
 export function stepsOf(
   rollout: Rollout,
   total: number,
@@ -33,7 +35,21 @@ export function stepsOf(
     steps.push({ label: labels.batch(batch), from, to });
     from = to;
   }
-  return steps;
+  return steps.length > STEPS_MAX ? merged(steps) : steps;
+}
+
+/** Neighbours become one, so that there are at most `STEPS_MAX`. */
+function merged(steps: Step[]): Step[] {
+  const size = Math.ceil(steps.length / STEPS_MAX);
+  const groups: Step[] = [];
+  for (let at = 0; at < steps.length; at += size) {
+    const first = steps[at];
+    const last = steps[Math.min(at + size, steps.length) - 1];
+    if (!first || !last) break;
+    const label = first === last ? first.label : `${first.label} – ${last.label}`;
+    groups.push({ label, from: first.from, to: last.to });
+  }
+  return groups;
 }
 
 export function RolloutSteps({ task, rollout }: { task: Task; rollout: Rollout }) {
@@ -50,7 +66,13 @@ export function RolloutSteps({ task, rollout }: { task: Task; rollout: Rollout }
           {number(rollout.max_failures)} · {text.waitHealthy}: {rollout.wait_healthy ? common.yes : common.no}
         </span>
       </div>
-      {rollout.state === "paused" && <p className="rollout-note">{text.pausedAfterCanary}</p>}
+      {rollout.state === "paused" && (
+        <p className="rollout-note">
+          {rollout.canary > 0 && rollout.released === rollout.canary
+            ? text.pausedAfterCanary
+            : text.pausedByHand}
+        </p>
+      )}
       {rollout.reason && <p className="rollout-note">{rollout.reason}</p>}
       <ol className="rollout-steps" aria-label={text.batches}>
         {steps.map((step) => (

@@ -1,20 +1,27 @@
+import { useQuery } from "@tanstack/react-query";
 import { Drawer } from "antd";
 import { Link } from "react-router";
-import type { Target } from "@/api/tasks";
+import { targetQuery } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { OutcomeBadge } from "@/ui/outcome";
 import { hostPath, processPath } from "@/ui/paths";
+import { Failure, Skeleton } from "@/ui/states";
+
+type Props = { id: string; index: number | null; onClose: () => void };
 
 /** What came of one target, with what its command printed. */
-export function TargetOutput({ target, onClose }: { target: Target | null; onClose: () => void }) {
+export function TargetOutput({ id, index, onClose }: Props) {
   const { tasks: text } = useMessages();
+  const { data: target, error, refetch } = useQuery(targetQuery(id, index));
   return (
     <Drawer
-      open={target !== null}
+      open={index !== null}
       onClose={onClose}
       size="large"
       title={target ? text.outputOf(target.process, target.host) : ""}
     >
+      {error && !target && <Failure error={error} onRetry={() => void refetch()} />}
+      {index !== null && !target && !error && <Skeleton lines={6} />}
       {target && (
         <div className="stack">
           <div className="row">

@@ -1,7 +1,6 @@
 import { Segmented } from "antd";
-import { useMemo } from "react";
 import { Link } from "react-router";
-import type { Target } from "@/api/tasks";
+import type { Target, TargetState, Task } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
 import { ExportButton } from "@/ui/export";
@@ -9,72 +8,70 @@ import { FilterInput } from "@/ui/filter-input";
 import { useNumbers } from "@/ui/format";
 import { OutcomeBadge, outcomeOf } from "@/ui/outcome";
 import { hostPath } from "@/ui/paths";
-import { Empty } from "@/ui/states";
+import { Empty, Failure } from "@/ui/states";
 import { useUrlValue } from "@/ui/url-state";
+import { useTargetRows } from "./use-targets";
 
-type Props = { targets: Target[]; isLoading: boolean; onOpen: (index: number) => void };
+const states: readonly TargetState[] = ["failed", "pending", "succeeded", "cancelled", "skipped"];
+
+type Props = { task: Task; onOpen: (index: number) => void };
 
 /** The targets of a task as rows, narrowed by outcome and text. */
-export function TargetTable({ targets, isLoading, onOpen }: Props) {
+export function TargetTable({ task, onOpen }: Props) {
   const { tasks: text, terms, common } = useMessages();
   const number = useNumbers();
-  const [state, setState] = useUrlValue("outcome");
+  const [chosen, setState] = useUrlValue("outcome");
   const [search] = useUrlValue("q");
-  const rows = useMemo(() => {
-    const wanted = search.toLowerCase();
-    return targets.filter((target) => {
-      if (state && groupOf(target) !== state) return false;
-      return !wanted || `${target.host} ${target.process} ${target.message}`.toLowerCase().includes(wanted);
-    });
-  }, [targets, state, search]);
-  const counts = useMemo(() => {
-    const sums = { pending: 0, succeeded: 0, failed: 0 };
-    for (const target of targets) sums[groupOf(target)] += 1;
-    return sums;
-  }, [targets]);
-  const option = (value: keyof typeof counts) => ({
+  const state = states.find((known) => known === chosen);
+  const list = useTargetRows(task, state, search);
+  const columns = useTargetColumns();
+  const option = (value: "failed" | "pending" | "succeeded") => ({
     value,
-    label: `${terms.outcome[value]} ${number(counts[value])}`,
+    label: `${terms.outcome[value]} ${number(task[value])}`,
   });
   return (
     <div className="task-table">
       <div className="filters">
         <Segmented
-          value={state}
+          value={chosen}
           onChange={setState}
           options={[
             { value: "", label: common.all },
             option("failed"),
             option("pending"),
             option("succeeded"),
+            ...(task.rollout || task.cancelled_at
+              ? (["cancelled", "skipped"] as const).map((value) => ({ value, label: terms.outcome[value] }))
+              : []),
           ]}
         />
-        <FilterInput name="q" label={text.target.host} />
+        <FilterInput name="q" label={text.searchTargets} />
         <span className="grow" />
         <ExportButton
           name="targets"
-          rows={rows}
+          rows={list.rows}
           columns={["index", "host", "process", "operation", "code", "name", "message"]}
         />
       </div>
-      <DataTable
-        label={text.targets}
-        isMain
-        columns={useTargetColumns()}
-        rows={rows}
-        rowKey={(target) => String(target.index)}
-        isLoading={isLoading}
-        onOpen={(target) => onOpen(target.index)}
-        empty={<Empty title={common.emptyFiltered} />}
-      />
+      {list.error && list.rows.length === 0 ? (
+        <Failure error={list.error} onRetry={() => void list.retry()} />
+      ) : (
+        <DataTable
+          label={text.targets}
+          isMain
+          columns={columns}
+          rows={list.rows}
+          rowKey={(target) => String(target.index)}
+          isLoading={list.isLoading}
+          onOpen={(target) => onOpen(target.index)}
+          onVisible={list.onVisible}
+          onEnd={list.onEnd && (() => void list.onEnd?.())}
+          isFetchingMore={list.isFetchingMore}
+          empty={<Empty title={common.emptyFiltered} />}
+        />
+      )}
     </div>
   );
-}
-
-/** What was cancelled, skipped or refused counts as failed, as the server counts it. */
-function groupOf(target: Target): "pending" | "succeeded" | "failed" {
-  const outcome = outcomeOf(target.code);
-  return outcome === "pending" || outcome === "succeeded" ? outcome : "failed";
 }
 
 function useTargetColumns(): Column<Target>[] {

@@ -2,13 +2,13 @@ import { useQueryClient } from "@tanstack/react-query";
 import { App, Button } from "antd";
 import { useState } from "react";
 import { useNavigate } from "react-router";
-import { cancelTask, resumeTask, retryTask, type Task, taskQuery } from "@/api/tasks";
+import { cancelTask, pauseTask, resumeTask, retryTask, type Task, taskQuery } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
 import { taskPath } from "@/ui/paths";
 import { Guarded } from "@/ui/rights";
 
-/** Cancel, resume and retry, whichever fits the task now. */
+/** Pause, resume, cancel and retry, whichever fits the task now. */
 export function TaskActions({ task }: { task: Task }) {
   const { tasks: text, common } = useMessages();
   const number = useNumbers();
@@ -41,6 +41,7 @@ export function TaskActions({ task }: { task: Task }) {
     });
   };
   const isPaused = task.rollout?.state === "paused";
+  const canPause = task.rollout?.state === "running" && task.rollout.released < task.total;
   const waiting = task.rollout ? task.total - task.rollout.released : 0;
 
   return (
@@ -55,6 +56,16 @@ export function TaskActions({ task }: { task: Task }) {
               onClick={() => void act("resume", () => resumeTask(id))}
             >
               {text.resumeRest(number(waiting))}
+            </Button>
+          )}
+          {canPause && (
+            <Button
+              disabled={!isAllowed}
+              loading={busy === "pause"}
+              title={text.pauseHelp}
+              onClick={() => void act("pause", () => pauseTask(id))}
+            >
+              {text.pause}
             </Button>
           )}
           {!task.finished_at && !task.cancelled_at && (

@@ -1,19 +1,38 @@
-import { useMemo } from "react";
-import type { Target, Task } from "@/api/tasks";
+import { useMemo, useState } from "react";
+import type { Task } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
-import { CellGrid, Legend } from "@/ui/cell-grid";
+import { CellGrid, type CellTone, Legend } from "@/ui/cell-grid";
 import { useNumbers } from "@/ui/format";
-import { cellToneOf, OutcomeBadge } from "@/ui/outcome";
+import { OutcomeBadge } from "@/ui/outcome";
 import { Progress } from "@/ui/progress";
-import { Skeleton } from "@/ui/states";
+import { Failure, Skeleton } from "@/ui/states";
+import { useGrid, useTargetAt } from "./use-targets";
 
-type Props = { task: Task; targets: Target[]; isLoading: boolean; onOpen: (index: number) => void };
+/** The letters of a grid, as docs/native-api.md names them. */
+const letters: Record<string, CellTone> = {
+  p: "empty",
+  r: "changing",
+  s: "running",
+  f: "failed",
+  c: "idle",
+  k: "idle",
+  x: "warning",
+  a: "warning",
+};
+
+export function tonesOf(states: string): CellTone[] {
+  return Array.from(states, (letter) => letters[letter] ?? "idle");
+}
+
+type Props = { task: Task; onOpen: (index: number) => void };
 
 /** The counts of a task and one cell for each of its targets. */
-export function TaskGrid({ task, targets, isLoading, onOpen }: Props) {
+export function TaskGrid({ task, onOpen }: Props) {
   const { tasks: text, terms } = useMessages();
   const number = useNumbers();
-  const tones = useMemo(() => targets.map((target) => cellToneOf(target.code)), [targets]);
+  const { data, error, refetch } = useGrid(task);
+  const [hovered, setHovered] = useState<number | null>(null);
+  const tones = useMemo(() => tonesOf(data?.states ?? ""), [data]);
   return (
     <section className="panel task-grid" aria-label={text.targets}>
       <div className="task-counts">
@@ -28,15 +47,18 @@ export function TaskGrid({ task, targets, isLoading, onOpen }: Props) {
         </span>
       </div>
       <Progress task={task} />
-      {isLoading ? (
-        <Skeleton lines={5} />
-      ) : (
+      {data ? (
         <CellGrid
           label={text.gridLabel(number(task.total), number(task.succeeded), number(task.failed))}
           tones={tones}
           onOpen={onOpen}
-          describe={(index) => <Tip target={targets[index]} />}
+          onHover={setHovered}
+          describe={(index) => <Tip id={task.task_id} index={index} version={data.version} />}
         />
+      ) : error ? (
+        <Failure error={error} onRetry={() => void refetch()} />
+      ) : (
+        <Skeleton lines={5} />
       )}
       <Legend
         items={[
@@ -44,16 +66,20 @@ export function TaskGrid({ task, targets, isLoading, onOpen }: Props) {
           ["failed", terms.outcome.failed],
           ["warning", `${terms.outcome.absent}, ${terms.outcome.forbidden}`],
           ["idle", `${terms.outcome.cancelled}, ${terms.outcome.skipped}`],
-          ["empty", terms.outcome.pending],
+          ["changing", text.cell.released],
+          ["empty", text.cell.waits],
         ]}
       />
-      <p className="muted task-hint">{text.hint}</p>
+      <p className="muted task-hint">
+        {hovered === null ? text.hint : text.targetNumber(number(hovered + 1))}
+      </p>
     </section>
   );
 }
 
-function Tip({ target }: { target: Target | undefined }) {
-  if (!target) return null;
+function Tip({ id, index, version }: { id: string; index: number; version: number }) {
+  const target = useTargetAt(id, index, version);
+  if (!target) return <span className="muted">…</span>;
   return (
     <>
       <div className="row">
@@ -61,7 +87,9 @@ function Tip({ target }: { target: Target | undefined }) {
         <OutcomeBadge target={target} />
       </div>
       <div>{target.process}</div>
-      {target.code !== 0 && <div className="muted">{target.message.slice(0, 200)}</div>}
+      {target.code !== 0 && target.code !== 115 && (
+        <div className="muted">{target.message.slice(0, 200)}</div>
+      )}
     </>
   );
 }

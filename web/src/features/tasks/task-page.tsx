@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link, useParams } from "react-router";
-import { type Task, taskQuery } from "@/api/tasks";
+import { type Task, targetQuery, taskQuery } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { CopyText } from "@/ui/copy";
 import { formatSpan } from "@/ui/format";
@@ -15,35 +15,33 @@ import { TargetTable } from "./target-table";
 import { TaskActions } from "./task-actions";
 import { TaskGrid } from "./task-grid";
 import { TaskState, useTaskName } from "./task-state";
-import { useTargets } from "./use-targets";
 import "./tasks.css";
 
 export function Component() {
   const { id = "" } = useParams();
   const { tasks: text } = useMessages();
-  const nameOf = useTaskName();
   const query = useQuery(taskQuery(id));
-  const task = query.data;
-  const { targets, isLoading, error, retry } = useTargets(task);
+  if (query.data) return <TaskView task={query.data} />;
+  return (
+    <Page title={shortTaskId(id)} crumbs={[{ label: text.title, to: "/tasks" }]}>
+      {query.isPending ? (
+        <Skeleton lines={10} />
+      ) : (
+        <Failure error={query.error} onRetry={() => void query.refetch()} />
+      )}
+    </Page>
+  );
+}
+
+function TaskView({ task }: { task: Task }) {
+  const { tasks: text } = useMessages();
+  const nameOf = useTaskName();
+  const subject = useSubject(task);
   const [open, setOpen] = useState<number | null>(null);
-  const crumbs = [{ label: text.title, to: "/tasks" }];
-  if (!task) {
-    return (
-      <Page title={shortTaskId(id)} crumbs={crumbs}>
-        {query.isPending ? (
-          <Skeleton lines={10} />
-        ) : (
-          <Failure error={query.error} onRetry={() => void query.refetch()} />
-        )}
-      </Page>
-    );
-  }
-  const processes = new Set(targets.slice(0, 5000).map((target) => target.process));
-  const subject = processes.size === 1 ? ` ${[...processes][0]}` : "";
   return (
     <Page
-      title={nameOf(task) + subject}
-      crumbs={crumbs}
+      title={`${nameOf(task)} ${subject}`}
+      crumbs={[{ label: text.title, to: "/tasks" }]}
       isFilled
       beside={<TaskState task={task} />}
       actions={<TaskActions task={task} />}
@@ -51,16 +49,20 @@ export function Component() {
       <TaskFacts task={task} />
       {task.rollout && <RolloutSteps task={task} rollout={task.rollout} />}
       <div className="task-split">
-        <TaskGrid task={task} targets={targets} isLoading={isLoading} onOpen={setOpen} />
-        {error && targets.length === 0 ? (
-          <Failure error={error} onRetry={() => void retry()} />
-        ) : (
-          <TargetTable targets={targets} isLoading={isLoading} onOpen={setOpen} />
-        )}
+        <TaskGrid task={task} onOpen={setOpen} />
+        <TargetTable task={task} onOpen={setOpen} />
       </div>
-      <TargetOutput target={open === null ? null : (targets[open] ?? null)} onClose={() => setOpen(null)} />
+      <TargetOutput id={task.task_id} index={open} onClose={() => setOpen(null)} />
     </Page>
   );
+}
+
+/** The process of the first and of the last target: mostly one. */
+function useSubject(task: Task): string {
+  const first = useQuery(targetQuery(task.task_id, task.total > 0 ? 0 : null)).data?.process;
+  const last = useQuery(targetQuery(task.task_id, task.total > 1 ? task.total - 1 : null)).data?.process;
+  if (!first) return "";
+  return last && last !== first ? `${first}, …` : first;
 }
 
 function TaskFacts({ task }: { task: Task }) {

@@ -1,8 +1,8 @@
-import { Button, Segmented } from "antd";
+import { Button, Segmented, Select } from "antd";
 import { useCallback, useMemo } from "react";
 import { Link, useNavigate } from "react-router";
 import { usePaged } from "@/api/paged";
-import { fetchTasks, type Task } from "@/api/tasks";
+import { fetchTasks, operations, type TaskState as State, type Task } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
 import { ExportButton } from "@/ui/export";
@@ -17,15 +17,25 @@ import { Time } from "@/ui/time";
 import { useUrlValue } from "@/ui/url-state";
 import { TaskState, useTaskName } from "./task-state";
 
+const states: readonly State[] = ["running", "paused", "failed", "done"];
+
 export function Component() {
-  const { tasks: text, common } = useMessages();
+  const { tasks: text, common, terms } = useMessages();
   const navigate = useNavigate();
   const [state, setState] = useUrlValue("state");
   const [user] = useUrlValue("user");
   const [app] = useUrlValue("app");
+  const [process] = useUrlValue("process");
+  const [operation, setOperation] = useUrlValue("operation");
   const filter = useMemo(
-    () => ({ user: user || undefined, app: app || undefined, unfinished: state === "open" || undefined }),
-    [user, app, state],
+    () => ({
+      user: user || undefined,
+      app: app || undefined,
+      process: /^[^/]+\/.+/.test(process) ? process : undefined,
+      operation: operations.find((known) => known === operation),
+      state: states.find((known) => known === state),
+    }),
+    [user, app, process, operation, state],
   );
   const key = useMemo(() => ["tasks", "list", filter] as const, [filter]);
   const fetchPage = useCallback(
@@ -73,9 +83,19 @@ export function Component() {
           onChange={setState}
           options={[
             { value: "", label: text.filter.allStates },
-            { value: "open", label: text.filter.open },
+            ...states.map((value) => ({ value, label: text.filter[value] })),
           ]}
         />
+        <Select
+          allowClear
+          style={{ minWidth: 120 }}
+          placeholder={text.filter.operation}
+          aria-label={text.filter.operation}
+          value={operation || undefined}
+          onChange={(value: string | undefined) => setOperation(value)}
+          options={operations.map((value) => ({ value, label: terms.operation[value] }))}
+        />
+        <FilterInput name="process" label={text.filter.process} width={200} />
         <FilterInput name="user" label={text.filter.user} />
         <FilterInput name="app" label={text.filter.app} />
       </div>
@@ -94,7 +114,7 @@ export function Component() {
           onEnd={list.isComplete || list.isFetchingMore ? undefined : () => void list.fetchMore()}
           isFetchingMore={list.isFetchingMore}
           empty={
-            state || user || app ? (
+            Object.values(filter).some((value) => value !== undefined) ? (
               <Empty title={common.emptyFiltered} />
             ) : (
               <Empty title={text.emptyTitle}>{text.emptyText}</Empty>

@@ -1,67 +1,94 @@
-import { useQuery } from "@tanstack/react-query";
-import { useEffect, useMemo, useRef, useState } from "react";
-import { fetchAllTargets, fetchTargets, type Target, type Task } from "@/api/tasks";
+import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useCallback, useEffect, useMemo } from "react";
+import { usePaged } from "@/api/paged";
+import {
+  fetchAllTargets,
+  fetchTargets,
+  gridQuery,
+  type Target,
+  type TargetState,
+  type Task,
+} from "@/api/tasks";
 
-const MANY = 2000;
+const TIP_PAGE = 100;
 
-/**
- * All targets of a task. Read once in full; while the task is under way, the outcomes that are still open are
- * asked for again: a page at a time where there are many, so that 30,000 targets cost little.
- */
-export function useTargets(task: Task | undefined) {
-  const id = task?.task_id ?? "";
-  const all = useQuery({
-    queryKey: ["task", id, "targets"],
-    queryFn: async ({ signal }) => (await fetchAllTargets(id, undefined, signal)).rows,
-    enabled: task !== undefined,
-    staleTime: Number.POSITIVE_INFINITY,
-  });
-  const [fresh, setFresh] = useState<ReadonlyMap<number, Target>>(new Map());
-  const progress = useRef({ id, known: -1, isBusy: false });
-  const done = task ? task.succeeded + task.failed : 0;
-
+/** The grid of a task, asked for anew whenever the task has come further: a letter a target, so 30,000 cost 30 kB. */
+export function useGrid(task: Task) {
+  const client = useQueryClient();
+  const query = useQuery(gridQuery(task.task_id));
+  const progress = task.total - task.pending + (task.rollout?.released ?? 0);
+  const known = query.data?.version;
   useEffect(() => {
-    if (progress.current.id !== id) {
-      progress.current = { id, known: -1, isBusy: false };
-      setFresh(new Map());
-    }
-    const state = progress.current;
-    if (!all.data || state.isBusy || done === state.known) return;
-    state.isBusy = true;
-    const take = (next: Map<number, Target>) => {
-      if (state !== progress.current) return;
-      state.known = done;
-      if (next.size > 0) setFresh((now) => new Map([...now, ...next]));
-    };
-    void refreshOpen(id, all.data, fresh)
-      .then(take, () => undefined)
-      .finally(() => {
-        state.isBusy = false;
-      });
-  });
-
-  const targets = useMemo(() => {
-    if (!all.data || fresh.size === 0) return all.data ?? [];
-    return all.data.map((target) => fresh.get(target.index) ?? target);
-  }, [all.data, fresh]);
-  return { targets, isLoading: all.isPending, error: all.error, retry: all.refetch };
+    if (known === undefined || known >= progress) return;
+    void client.invalidateQueries({ queryKey: gridQuery(task.task_id).queryKey });
+  }, [client, task.task_id, progress, known]);
+  return query;
 }
 
-/** Pages that hold open targets; the rest has its final outcome. */
-async function refreshOpen(
+/** A target of the grid, by its index; read with its neighbours, so that a moving pointer asks rarely. */
+export function useTargetAt(
   id: string,
-  targets: Target[],
-  fresh: ReadonlyMap<number, Target>,
-): Promise<Map<number, Target>> {
-  const isOpen = (target: Target) => (fresh.get(target.index) ?? target).code === 115;
-  const open = targets.filter(isOpen);
-  const pages = new Set(open.map((target) => Math.floor(target.index / 1000)));
-  const next = new Map<number, Target>();
-  const wanted = targets.length > MANY ? [...pages].slice(0, 8) : [...pages];
-  for (const page of wanted) {
-    const after = page === 0 ? null : String(page * 1000 - 1);
-    const { rows } = await fetchTargets(id, undefined, after, 1000);
-    for (const row of rows) if (row.code !== 115) next.set(row.index, row);
-  }
-  return next;
+  index: number | null,
+  version: number | undefined,
+): Target | undefined {
+  const page = index === null ? null : Math.floor(index / TIP_PAGE);
+  const query = useQuery({
+    queryKey: ["task", id, "page", page, version],
+    queryFn: async ({ signal }) => {
+      const after = page ? String(page * TIP_PAGE - 1) : null;
+      return (await fetchTargets(id, undefined, after, TIP_PAGE, signal)).rows;
+    },
+    enabled: page !== null,
+    staleTime: Number.POSITIVE_INFINITY,
+    placeholderData: keepPreviousData,
+  });
+  return query.data?.find((target) => target.index === index);
+}
+
+/**
+ * The targets of a task as rows, page by page; where text is searched for, all of them are read once, because the server
+ * cannot search in them.
+ */
+export function useTargetRows(task: Task, state: TargetState | undefined, search: string) {
+  const id = task.task_id;
+  const wanted = search.toLowerCase();
+  const isSearch = wanted !== "";
+  const progress = task.total - task.pending;
+  const key = useMemo(() => ["task", id, "rows", state, isSearch] as const, [id, state, isSearch]);
+  const fetchPage = useCallback(
+    async (after: string | null, signal?: AbortSignal) =>
+      isSearch ? { rows: [], next: null } : fetchTargets(id, state, after, undefined, signal),
+    [id, state, isSearch],
+  );
+  const list = usePaged<Target>(key, fetchPage, task.finished_at ? 60_000 : 2000);
+  const { refresh } = list;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the last outcomes come with the end of the task
+  useEffect(() => {
+    void refresh().catch(() => undefined);
+  }, [refresh, task.finished_at]);
+  const all = useQuery({
+    queryKey: ["task", id, "all", state, progress],
+    queryFn: async ({ signal }) => (await fetchAllTargets(id, state, signal)).rows,
+    enabled: isSearch,
+    staleTime: Number.POSITIVE_INFINITY,
+    placeholderData: keepPreviousData,
+  });
+  const found = useMemo(
+    () =>
+      (all.data ?? []).filter((target) =>
+        `${target.host} ${target.process} ${target.message}`.toLowerCase().includes(wanted),
+      ),
+    [all.data, wanted],
+  );
+  if (!isSearch)
+    return { ...list, onEnd: list.isComplete || list.isFetchingMore ? undefined : list.fetchMore };
+  return {
+    rows: found,
+    isLoading: all.isPending,
+    error: all.error,
+    retry: all.refetch,
+    onVisible: undefined,
+    onEnd: undefined,
+    isFetchingMore: false,
+  };
 }

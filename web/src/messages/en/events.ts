@@ -11,5 +11,4 @@ export const events = {
   emptyText: "Starts, exits, restarts, evictions and agents that come and go appear here as they happen.",
   json: "Event as JSON",
   storedLater: (text: string) => `stored ${text} later`,
-  kept: (n: string) => `The newest ${n} are shown; older ones are kept for 30 days (proctor events --after).`,
 };

@@ -2,31 +2,47 @@ export const overview = {
   title: "Overview",
   stat: {
     away: "Hosts away",
-    failed: "Processes failed",
+    failed: "Failed",
     crashLooping: "Crash-looping",
-    evicted: "Waiting to restart",
+    evicted: "Evicted",
   },
   ofHosts: (n: string) => `of ${n} hosts`,
-  inLastHour: (n: string) => `${n} in the last hour`,
-  quietHour: "none in the last hour",
+  ofProcesses: (n: string) => `of ${n}`,
+  events: {
+    offline: (count: number, n: string) =>
+      count === 0 ? "none went away in the last hour" : `${n} went away in the last hour`,
+    failures: (count: number, n: string) =>
+      count === 0
+        ? "no failure in the last hour"
+        : `${n} ${count === 1 ? "failure" : "failures"} in the last hour`,
+    restarts: (count: number, n: string) =>
+      count === 0
+        ? "no restart in the last hour"
+        : `${n} ${count === 1 ? "restart" : "restarts"} in the last hour`,
+    evictions: (count: number, n: string) =>
+      count === 0
+        ? "no eviction in the last hour"
+        : `${n} ${count === 1 ? "eviction" : "evictions"} in the last hour`,
+  },
   attention: "Needs attention",
   allWell: "All is well",
   allWellText: "No process has failed, no host is away.",
+  troubles: (n: string) => (n === "1" ? "1 thing needs attention" : `${n} things need attention`),
+  more: (n: string) => `and ${n} more`,
   kind: {
     failed: "Failed",
     crash_looping: "Crash-looping",
-    waiting: "Waiting",
+    evicted: "Evicted",
+    unhealthy: "Unhealthy",
     host_away: "Away",
-    certificate: "Certificate ends",
-    clock: "Clock is off",
+    certificate_ends: "Certificate ends",
+    clock_off: "Clock is off",
+    agent_outdated: "Other version",
   },
-  hostsAway: (n: string) => (n === "1" ? "1 host" : `${n} hosts`),
   onHosts: (n: string) => (n === "1" ? "on 1 host" : `on ${n} hosts`),
-  restarts: (n: string) => `${n} restarts in a row`,
-  certificatesEnd: "end within 7 days",
-  clocksOff: "differ from the server's by more than 30 s",
+  notConnected: "the agent is not connected",
+  certificatesEnd: "within 7 days",
   happened: "Restarts, evictions and failures, last 24 h",
-  reaches: (since: string) => `The newest 1,000 events, which reach back to ${since}`,
   series: {
     restarts: "Restarted",
     evictions: "Evicted or over limit",
@@ -37,17 +53,22 @@ export const overview = {
   map: "Fleet",
   cloud: (n: number) => `Cloud area ${n}`,
   worst: {
-    running: "No trouble known",
+    running: "All processes run",
+    changing: "A process starts, stops or waits",
     failed: "A process failed",
-    warning: "A process waits",
-    idle: "Away",
+    stopped: "A process is stopped or unknown",
+    unknown: "The state of a process is not known",
+    away: "Away",
+    empty: "No process",
   },
-  hostCount: (n: string) => `${n} hosts`,
+  hostCount: (n: string) => (n === "1" ? "1 host" : `${n} hosts`),
   noHosts: "No host has enrolled yet.",
   enrol: "Enrol the first host",
+  processes: "Processes",
   tasks: "Tasks under way",
   noTasks: "No task is under way.",
+  pausedTasks: (n: string) => `${n} paused`,
   versions: "Agent versions",
   certificates: "Certificates that end soon",
-  noCertificates: "None within 14 days.",
+  noCertificates: "None within 7 days.",
 };

@@ -56,6 +56,7 @@ export const shell = {
     title: "Command palette",
     goTo: "Go to",
     processes: "Processes",
+    namespaces: "Namespaces",
     hosts: "Hosts",
     tasks: "Tasks",
     run: "Run",

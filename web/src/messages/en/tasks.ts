@@ -4,7 +4,18 @@ export const tasks = {
   emptyTitle: "No task yet",
   emptyText: "Every operation on processes is a task. Plan one under Operate.",
   operate: "Operate",
-  filter: { user: "User", app: "App", state: "State", open: "Under way", allStates: "All tasks" },
+  filter: {
+    user: "User",
+    app: "App",
+    process: "Process (NAMESPACE/NAME)",
+    operation: "Operation",
+    state: "State",
+    allStates: "All",
+    running: "Under way",
+    paused: "Paused",
+    failed: "Failed",
+    done: "Succeeded",
+  },
   column: {
     operation: "Operation",
     id: "Id",
@@ -33,6 +44,8 @@ export const tasks = {
   cancelTitle: "Cancel this task?",
   cancelText: (n: string) =>
     `${n} targets have no outcome yet. What has not begun is not begun any more; running commands are ended.`,
+  pause: "Pause",
+  pauseHelp: "What is released continues; nothing further is released until you resume.",
   resume: "Resume",
   resumeRest: (n: string) => `Go on with the other ${n}`,
   retry: (n: string) => `Retry ${n} failed`,
@@ -47,6 +60,7 @@ export const tasks = {
   maxFailures: "Stops after more failures than",
   waitHealthy: "Waits until healthy",
   pausedAfterCanary: "Paused after the canary. Look at the first targets, then resume or cancel.",
+  pausedByHand: "Paused. What is released continues; nothing further is released until you resume.",
   targets: "Targets",
   target: {
     host: "Host",
@@ -59,6 +73,9 @@ export const tasks = {
   noOutput: "No output.",
   gridLabel: (total: string, done: string, failed: string) =>
     `${total} targets: ${done} succeeded, ${failed} failed`,
+  cell: { released: "Under way", waits: "Waits for its turn" },
+  targetNumber: (n: string) => `Target ${n}`,
+  searchTargets: "Host, process or message",
   hint: "Click a cell or a row for the output of its command.",
 };
 
@@ -101,6 +118,10 @@ export const operate = {
   wouldRun: "run",
   wouldFailAway: "fail: the host is away",
   phaseNow: "Now",
+  fate: { runs: "Will run", away: "Away", refused: "Refused" },
+  hint: { runsAlready: "runs already", doesNotRun: "does not run" },
+  plannedAt: "planned",
+  planAgain: "Plan again",
   typeCount: (n: string) => `Type ${n} to confirm`,
   button: (operation: string, n: string) => `${operation} ${n} ${n === "1" ? "process" : "processes"}`,
   running: "Creating the task…",

@@ -13,5 +13,4 @@ export const events: Messages["events"] = {
   emptyText: "启动、退出、拉起、驱逐以及 Agent 上下线都会实时显示在这里。",
   json: "事件 JSON",
   storedLater: (text) => `${text}后入库`,
-  kept: (n) => `显示最新的 ${n} 条；更早的保留 30 天（proctor events --after）。`,
 };

@@ -58,6 +58,7 @@ export const shell: Messages["shell"] = {
     title: "命令面板",
     goTo: "前往",
     processes: "进程",
+    namespaces: "命名空间",
     hosts: "主机",
     tasks: "任务",
     run: "执行",

@@ -1,0 +1,54 @@
+import { screen } from "@testing-library/react";
+import { expect, test } from "vitest";
+import { fakeApi } from "../../../test/fake-api";
+import { renderPage } from "../../../test/render";
+import { Component as HostPage } from "./host-page";
+import { Component as HostsPage } from "./hosts-page";
+
+const host = {
+  host: "0:10.0.0.7",
+  cloud: 0,
+  supplier: 0,
+  ip: "10.0.0.7",
+  agent: "agent-7",
+  online: false,
+  enrolled_at: 1,
+  presence_changed_at: 2,
+  facts: {
+    hostname: "edge-7",
+    os: "linux",
+    arch: "x86_64",
+    cpus: 4,
+    memory_bytes: 1,
+    agent_version: "0.1.0",
+  },
+};
+
+function server(status = 200) {
+  return fakeApi({
+    "GET /api/v1/hosts/": () => ({ status, body: host }),
+    "GET /api/v1/hosts": () => ({ body: { hosts: [host] } }),
+    "GET /api/v1/overview": () => ({ status: 500, body: {} }),
+    "GET /api/v1/processes": () => ({ body: { processes: [] } }),
+    "GET /api/v1/businesses": () => ({ body: { businesses: [] } }),
+  });
+}
+
+test("the list asks the server to narrow by state, version and text", async () => {
+  const asked = server();
+  renderPage(<HostsPage />, { path: "/hosts?state=away&version=0.1.0&q=edge" });
+
+  expect(await screen.findByText("edge-7")).toBeTruthy();
+  const query = asked.find((each) => each.url.pathname === "/api/v1/hosts")?.url.searchParams;
+  expect(Object.fromEntries(query ?? [])).toMatchObject({ online: "false", version: "0.1.0", q: "edge" });
+});
+
+test("a host that never enrolled is not found, and the list is not read for it", async () => {
+  const asked = fakeApi({
+    "GET /api/v1/hosts/": () => ({ status: 404, body: { error: { code: "not_found", message: "no host" } } }),
+  });
+  renderPage(<HostPage />, { path: "/hosts/x" });
+
+  expect(await screen.findByText(/nothing here/i)).toBeTruthy();
+  expect(asked.some((each) => each.url.pathname === "/api/v1/hosts")).toBe(false);
+});

@@ -1,0 +1,79 @@
+import { Link } from "react-router";
+import type { Attention as Concern, Overview } from "@/api/overview";
+import type { Messages } from "@/messages";
+import { useMessages } from "@/settings/context";
+import { useNumbers } from "@/ui/format";
+import { hostPath, processPath } from "@/ui/paths";
+import { Badge, type Tone } from "@/ui/phase";
+import { Time } from "@/ui/time";
+
+const tones: Record<Concern["severity"], Tone> = { critical: "failed", warning: "warning", notice: "idle" };
+
+/** What somebody should look at, the worst first; the same trouble on many hosts is one line. */
+export function Attention({ data }: { data: Overview }) {
+  const { overview: text } = useMessages();
+  const number = useNumbers();
+  const more = data.attention_total - data.attention.length;
+  return (
+    <section className="panel" aria-label={text.attention}>
+      <div className="panel-head">
+        <h2 className="grow">{text.attention}</h2>
+      </div>
+      {data.attention.length === 0 ? (
+        <p className="muted panel-body overview-quiet">{text.allWellText}</p>
+      ) : (
+        <ol className="concerns">
+          {data.attention.map((concern) => (
+            <Line key={`${concern.kind} ${concern.process ?? ""}`} concern={concern} />
+          ))}
+        </ol>
+      )}
+      {more > 0 && <p className="muted panel-body overview-note">{text.more(number(more))}</p>}
+    </section>
+  );
+}
+
+function Line({ concern }: { concern: Concern }) {
+  const messages = useMessages();
+  const { overview: text } = messages;
+  const number = useNumbers();
+  const reason = reasonOf(concern, messages);
+  return (
+    <li>
+      <Badge tone={tones[concern.severity]}>{text.kind[concern.kind]}</Badge>
+      <Link to={pathOf(concern)} className="truncate concern-what" title={concern.process ?? undefined}>
+        {concern.process ?? concern.host ?? text.hostCount(number(concern.count))}
+      </Link>
+      <span className="muted">{concern.process ? text.onHosts(number(concern.count)) : ""}</span>
+      <span className="truncate grow" title={reason}>
+        {reason}
+      </span>
+      {concern.since != null && (
+        <span className="muted">
+          <Time at={concern.since} />
+        </span>
+      )}
+    </li>
+  );
+}
+
+/** Where it can be looked into. */
+export function pathOf(concern: Concern): string {
+  if (concern.process) return processPath(concern.process);
+  if (concern.host) return hostPath(concern.host);
+  return concern.kind === "host_away" ? "/hosts?state=away" : "/hosts?state=online";
+}
+
+/** Why; of hosts also which, as far as there is room. */
+export function reasonOf(concern: Concern, { overview: text }: Messages): string {
+  if (concern.process) return concern.reason;
+  const named =
+    concern.count === 1 ? "" : concern.hosts.join(", ") + (concern.count > concern.hosts.length ? ", …" : "");
+  const reason =
+    concern.kind === "host_away"
+      ? text.notConnected
+      : concern.kind === "certificate_ends"
+        ? text.certificatesEnd
+        : concern.reason;
+  return [reason, named].filter(Boolean).join(": ");
+}
