@@ -40,6 +40,7 @@ impl Process {
             "{EVICTED_REASON}{}: {:.1} % of {:.1} %",
             excess.breach.resource, excess.breach.usage, excess.breach.limit
         );
+        self.evicted_for = self.reason.clone();
         let life = excess.life.clone();
         self.actions.push_back(Action::Notify(Notice::Exceeded(excess)));
         if is_urgent {

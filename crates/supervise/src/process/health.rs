@@ -122,6 +122,7 @@ impl Process {
         let life = self.record.life.clone().filter(|_| self.may_be_evicted());
         if let Some(life) = life {
             self.reason = format!("ended as unhealthy: {}", reason_of(end));
+            self.evicted_for = self.reason.clone();
             self.evict(now, life, EvictionReason::Unhealthy);
         }
     }

@@ -98,6 +98,9 @@ impl Process {
             Some(exit) => format!("process {} ended with {exit}", life.pid),
             None => format!("process {} ended", life.pid),
         };
+        if self.evicting.is_none() {
+            self.evicted_for.clear();
+        }
         if self.running_since.take().is_some_and(|since| self.was_stable(since, now)) {
             self.record.attempts = 0;
             self.record.evictions = 0;

@@ -94,6 +94,8 @@ pub struct Process {
     trial: Option<Time>,
     /// Why it is not running, for people.
     reason: String,
+    /// Why supervision ended the last life; empty where it did not, or something has happened since.
+    evicted_for: String,
     /// The pid that the pid file named when it was last looked at outside a start.
     named: Option<i32>,
     /// Whether the newest look could not tell if it is there. Nothing is started then, nor ended.
@@ -158,6 +160,7 @@ impl Process {
             running_since: None,
             trial: None,
             reason: String::new(),
+            evicted_for: String::new(),
             named: None,
             unclear: false,
             last_exit: None,
@@ -218,8 +221,13 @@ impl Process {
         self.record.planned
     }
 
+    /// Why it does not run. What was seen after an eviction does not hide why there was one.
     pub fn reason(&self) -> &str {
-        if self.record.life.is_some() { "" } else { &self.reason }
+        match self.record.life {
+            Some(_) => "",
+            None if self.phase() == Phase::Waiting && !self.evicted_for.is_empty() => &self.evicted_for,
+            None => &self.reason,
+        }
     }
 
     /// The last word of the health command; empty where there is none.

@@ -152,6 +152,7 @@ impl Process {
 
     pub(super) fn relaunch_failed(&mut self, now: Time, reason: &str) {
         self.reason = reason.to_owned();
+        self.evicted_for.clear();
         let attempt = self.record.attempts;
         self.actions.push_back(Action::Notify(Notice::RestartFailed { attempt, reason: reason.to_owned() }));
         self.work = Activity::Idle;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{Lifetime, OperationKind, Phase};
+use proctor_model::{EVICTED_REASON, Lifetime, OperationKind, Phase};
 use proctor_supervise::{HealthState, Notice};
 
 use super::world::{Habits, World, spec};
@@ -19,6 +19,23 @@ fn a_killed_process_is_back_at_once() {
 
     assert!(world.is_alive());
     assert_ne!(world.pid(), before);
+}
+
+#[test]
+fn a_process_that_waits_after_an_eviction_says_why_it_was_ended() {
+    for exceed in [World::exceed, World::exceed_cpu] {
+        let mut world = running(Habits::default());
+
+        exceed(&mut world);
+        world.pass(Duration::from_secs(4));
+
+        assert_eq!(world.machine.phase(), Phase::Waiting);
+        assert!(world.machine.reason().starts_with(EVICTED_REASON), "{}", world.machine.reason());
+        world.pass(Duration::from_secs(20));
+        assert_eq!((world.is_alive(), world.machine.reason()), (true, ""));
+        world.kill_outside();
+        assert!(!world.machine.reason().starts_with(EVICTED_REASON), "that was another end");
+    }
 }
 
 #[test]
