@@ -52,6 +52,21 @@ export const businessSetsQuery = queryOptions({
   staleTime: 60_000,
 });
 
+/** Maintenance: no starts from the fleet, no alarms; without seconds until somebody ends it. */
+export function cordonHost(host: string, reason: string, ttl_secs: number | null) {
+  const params = { path: { host } };
+  return data(api.PUT("/api/v1/hosts/{host}/cordon", { params, body: { reason, ttl_secs } }));
+}
+
+export function uncordonHost(host: string) {
+  return data(api.DELETE("/api/v1/hosts/{host}/cordon", { params: { path: { host } } }));
+}
+
+/** Lets a new host in. */
+export function approveHost(host: string) {
+  return data(api.POST("/api/v1/hosts/{host}/approve", { params: { path: { host } } }));
+}
+
 export function placeHosts(hosts: string[], business: number | null) {
   return data(api.PUT("/api/v1/hosts/placements", { body: { hosts, business } }));
 }

@@ -3,7 +3,15 @@ import { useMessages } from "@/settings/context";
 import type { CellTone } from "./cell-grid";
 import { Badge, type Tone } from "./phase";
 
-type Outcome = "pending" | "succeeded" | "failed" | "cancelled" | "skipped" | "forbidden" | "absent";
+type Outcome =
+  | "pending"
+  | "succeeded"
+  | "failed"
+  | "cancelled"
+  | "skipped"
+  | "forbidden"
+  | "absent"
+  | "cordoned";
 
 /** The codes of docs/errors.md that a viewer tells apart. */
 export function outcomeOf(code: number): Outcome {
@@ -18,6 +26,8 @@ export function outcomeOf(code: number): Outcome {
       return "cancelled";
     case 127:
       return "skipped";
+    case 128:
+      return "cordoned";
     case 403:
       return "forbidden";
     default:
@@ -33,6 +43,7 @@ const tones: Record<Outcome, Tone> = {
   skipped: "idle",
   forbidden: "warning",
   absent: "warning",
+  cordoned: "warning",
 };
 
 export function cellToneOf(code: number): CellTone {

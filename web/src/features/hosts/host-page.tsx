@@ -21,6 +21,7 @@ import { Time } from "@/ui/time";
 import { useUrlValue } from "@/ui/url-state";
 import { useBusinessName } from "@/ui/use-business-name";
 import { HostActions } from "./host-actions";
+import { HostNotes, MaintenanceButton } from "./maintenance";
 import { Presence } from "./presence";
 import "./hosts.css";
 
@@ -56,13 +57,19 @@ export function Component() {
           <Freshness updatedAt={query.dataUpdatedAt} />
         </>
       }
-      actions={<HostActions host={host} />}
+      actions={
+        <>
+          <MaintenanceButton host={host} />
+          <HostActions host={host} />
+        </>
+      }
     >
       {!host.online && (
         <p className="host-away">
           {text.awaySince} <Time at={host.presence_changed_at} />. {text.awayNote}
         </p>
       )}
+      <HostNotes host={host} />
       <HostFacts host={host} />
       <Tabs
         activeKey={tab}

@@ -2,13 +2,14 @@ import { expect, test } from "vitest";
 import { tonesOf } from "./task-grid";
 
 test("each letter of the grid has its tone", () => {
-  expect(tonesOf("prsfckxa")).toEqual([
+  expect(tonesOf("prsfckmxa")).toEqual([
     "empty",
     "changing",
     "running",
     "failed",
     "idle",
     "idle",
+    "warning",
     "warning",
     "warning",
   ]);

@@ -16,6 +16,7 @@ const letters: Record<string, CellTone> = {
   f: "failed",
   c: "idle",
   k: "idle",
+  m: "warning",
   x: "warning",
   a: "warning",
 };
@@ -64,7 +65,7 @@ export function TaskGrid({ task, onOpen }: Props) {
         items={[
           ["running", terms.outcome.succeeded],
           ["failed", terms.outcome.failed],
-          ["warning", `${terms.outcome.absent}, ${terms.outcome.forbidden}`],
+          ["warning", `${terms.outcome.absent}, ${terms.outcome.cordoned}, ${terms.outcome.forbidden}`],
           ["idle", `${terms.outcome.cancelled}, ${terms.outcome.skipped}`],
           ["changing", text.cell.released],
           ["empty", text.cell.waits],

@@ -13,6 +13,27 @@ export const hosts = {
   away: "Away",
   revoked: "Revoked",
   returning: "Returning",
+  awaitsApproval: "Waits for approval",
+  maintenance: {
+    title: "In maintenance",
+    begin: "Maintenance…",
+    beginDo: "Begin maintenance",
+    end: "End maintenance",
+    endText: "The host takes starts again, and its events reach the webhooks again.",
+    effect:
+      "Starts, restarts and manages are refused here; its processes stay supervised, its alarms are muted.",
+    reason: "Reason",
+    span: "For",
+    by: (name: string) => `by ${name}`,
+    ends: "ends",
+    untilEnded: "until somebody ends it",
+  },
+  approval: {
+    title: "This host is new and gets no work yet",
+    key: "key",
+    approve: "Approve",
+    text: "Compare the key with what `proctor-agent doctor` shows on the host. Once approved, it gets work.",
+  },
   returningHelp: "Its agent has not come back yet since the server started.",
   column: {
     host: "Host",

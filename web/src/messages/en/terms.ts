@@ -74,6 +74,7 @@ export const terms = {
     skipped: "Skipped",
     forbidden: "Forbidden",
     absent: "Agent away",
+    cordoned: "Maintenance",
   },
   scopeEverything: "everything",
 };

@@ -76,6 +76,7 @@ export const terms: Messages["terms"] = {
     skipped: "未执行",
     forbidden: "无权限",
     absent: "Agent 离线",
+    cordoned: "维护中",
   },
   scopeEverything: "全部",
 };
