@@ -12,11 +12,14 @@ import type { TabProps } from "./process-page";
 /** The process on each of its hosts, with live figures against its limits. */
 export function Instances({ instances }: TabProps) {
   const { process: text } = useMessages();
+  const columns = useInstanceColumns().filter(
+    (column) => column.key !== "nextRun" || instances.some((row) => row.snapshot?.next_run_at),
+  );
   return (
     <DataTable
       label={text.tab.instances}
       isMain
-      columns={useInstanceColumns()}
+      columns={columns}
       rows={instances}
       rowKey={(row) => row.host}
       rowClass={(row) => (row.online ? "" : "is-away")}
@@ -106,6 +109,13 @@ function useInstanceColumns(): Column<Process>[] {
       isNumber: true,
       from: 420,
       render: (row) => (row.pid ? <Time at={row.started_at} /> : ""),
+    },
+    {
+      key: "nextRun",
+      title: text.instance.nextRun,
+      width: "110px",
+      isNumber: true,
+      render: (row) => (row.snapshot?.next_run_at ? <Time at={row.snapshot.next_run_at} /> : ""),
     },
     {
       key: "health",

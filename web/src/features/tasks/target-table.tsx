@@ -45,7 +45,7 @@ export function TargetTable({ task, onOpen }: Props) {
               : []),
           ]}
         />
-        <FilterInput name="q" label={text.searchTargets} />
+        <FilterInput name="q" label={text.searchTargets} width={200} />
         <span className="grow" />
         <ExportButton
           name="targets"
