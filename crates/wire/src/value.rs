@@ -261,7 +261,8 @@ impl TryFrom<proto::Outcome> for Outcome {
             managed: outcome.managed,
             snapshot: outcome.snapshot.map(Snapshot::try_from).transpose()?,
             instances: outcome.instances.into_iter().map(Snapshot::try_from).collect::<Result<_, _>>()?,
-        })
+        }
+        .fitted())
     }
 }
 
@@ -303,7 +304,8 @@ impl TryFrom<proto::Snapshot> for Snapshot {
             reason: snapshot.reason,
             utc_offset_secs: snapshot.utc_offset_secs,
             next_run_at: snapshot.next_run_at,
-        })
+        }
+        .fitted())
     }
 }
 

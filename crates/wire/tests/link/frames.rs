@@ -202,6 +202,29 @@ fn the_largest_outcome_and_observations_fit_into_a_frame() {
 }
 
 #[test]
+fn texts_of_snapshots_and_outcomes_that_an_agent_did_not_cut_are_cut_by_the_server() {
+    let text = || "x".repeat(1_200_000);
+    let usage = Some(proto::Usage { state: text(), command_line: text(), ..Default::default() });
+    let snapshot = proto::Snapshot { usage, version: text(), health: text(), reason: text(), ..Default::default() };
+    let small = proto::Snapshot { usage: Some(proto::Usage::default()), ..Default::default() };
+    let observation = proto::Observation { key: operate().key, snapshot: Some(snapshot) };
+    let (message, output, instances) = (text(), text(), vec![small; 5000]);
+    let outcome = proto::Outcome { code: 1, message, output, managed: false, snapshot: None, instances };
+    let ended = proto::OperationOutcome { operation: operate().operation, outcome: Some(outcome) };
+
+    let observed =
+        server_hears(from_agent::Kind::Observed(proto::Observed { observations: vec![observation] })).unwrap();
+    let ended = server_hears(from_agent::Kind::Outcome(ended)).unwrap();
+
+    let Some(FromAgent::Observed { observations }) = observed else { panic!("heard something else") };
+    let snapshot = &observations[0].1;
+    assert!(*snapshot == snapshot.clone().fitted(), "a snapshot of {} bytes", snapshot.version.len());
+    let Some(FromAgent::Outcome { outcome, .. }) = ended else { panic!("heard something else") };
+    let lengths = (outcome.message.len(), outcome.output.len(), outcome.instances.len());
+    assert!(outcome == outcome.clone().fitted(), "an outcome of {lengths:?}");
+}
+
+#[test]
 fn texts_go_through_the_parsers_of_the_model() {
     let key = proto::ProcessKey { namespace: "a:b".to_owned(), name: "proc".to_owned() };
 
