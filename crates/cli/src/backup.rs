@@ -68,7 +68,7 @@ pub(crate) async fn back_up(args: BackupArgs) -> Result<Ended> {
     blocking(move || match passphrase {
         None => Ok(SqliteStore::back_up(&store, &file, &|_, value| Ok(value.to_vec()), None)?),
         Some(passphrase) => {
-            let (seal, key) = Seal::new(&passphrase)?;
+            let (seal, key) = Seal::make(&passphrase)?;
             Ok(SqliteStore::back_up(&store, &file, &|name, value| key.seal(name, value), Some((SEAL, &seal)))?)
         }
     })

@@ -44,7 +44,7 @@ pub struct SealKey(RandomizedNonceKey);
 
 impl Seal {
     /// A new seal, as it is kept in the backup, with its key.
-    pub fn new(passphrase: &str) -> Result<(Vec<u8>, SealKey), SealError> {
+    pub fn make(passphrase: &str) -> Result<(Vec<u8>, SealKey), SealError> {
         Self { version: 1, salt: random_bytes(), memory_kib: MEMORY_KIB, passes: PASSES }.with_key(passphrase)
     }
 

@@ -102,7 +102,9 @@ impl Server {
         let http = api::serve(options.http, state.clone(), https.clone(), &calls).await?;
         // Ends where one of its critical tasks did, and the server with it.
         let of_calls = calls.clone();
-        tasks.spawn_critical("http", async move { drop(of_calls.failed().await) });
+        tasks.spawn_critical("http", async move {
+            let _ = of_calls.failed().await;
+        });
         let (ending, of_calls) = (tasks.shutdown(), calls.clone());
         tasks.spawn_to_end("http end", async move {
             ending.cancelled().await;
