@@ -63,6 +63,47 @@ fn every_setting_is_shown_with_where_it_comes_from() {
 }
 
 #[tokio::test]
+async fn an_agent_starts_from_its_file_and_its_commands_read_it_too() {
+    let fleet = proctor_testkit::Fleet::start().await.unwrap();
+    let data = fleet.dir().join("data").display().to_string();
+    let token = proctor_testkit::run_proctor(&["token", "create", "--data-dir", &data]).unwrap();
+    let (file, token_file, state) =
+        (fleet.dir().join("agent.toml"), fleet.dir().join("token"), fleet.dir().join("agent-of-file"));
+    std::fs::write(&token_file, token).unwrap();
+    let settings = |more: &str| {
+        let link = fleet.server.link;
+        let (token_file, state) = (token_file.display(), state.display());
+        let text = format!("server = \"127.0.0.1:{link}\"\nip = \"127.0.0.1\"\nstate_dir = \"{state}\"\n");
+        std::fs::write(&file, format!("{text}token_file = \"{token_file}\"\n{more}")).unwrap();
+    };
+    let name = file.display().to_string();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(binary("proctor-agent"));
+        command.env_remove("PROCTOR_LOG").args(arguments).args(["--config", &name]).output().unwrap()
+    };
+
+    settings("cloud_di = 1\ntoken = \"PT1.secret\"\n");
+    let refused = run(&["config", "check"]);
+    settings("");
+    let agent = Program::start("proctor-agent", &["--config".to_owned(), name.clone()], &fleet.dir().join("agent.log"))
+        .unwrap();
+    fleet.until_online("127.0.0.1", true).await;
+    let shown = run(&["config", "show"]);
+    let listed = run(&["ctl", "ps"]);
+    settings("cloud_id = 7\n");
+    assert!(Command::new("kill").args(["-HUP", &agent.pid().to_string()]).status().unwrap().success());
+    eventually("the change is told", || async { agent.log().contains("restart=\"cloud_id\"").then_some(()) }).await;
+
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("cloud_di: there is no such setting; did you mean cloud_id?"), "{said}");
+    assert!(said.contains("token: there is no such setting") && !said.contains("PT1.secret"), "{said}");
+    let shown = text(&shown.stdout);
+    assert!(shown.contains("(file, line 1)") && shown.contains("(default)"), "{shown}");
+    assert!(listed.status.success(), "the state directory is known from the file: {}", text(&listed.stderr));
+}
+
+#[tokio::test]
 async fn a_server_starts_from_its_file_and_a_hang_up_applies_what_can_change() {
     let dir = tempfile::tempdir().unwrap();
     let (file, port) = (dir.path().join("server.toml"), free_port());

@@ -95,15 +95,18 @@ impl Layers {
         let given = lenient(&program.command).try_get_matches_from(arguments).map_err(usage)?;
         let given = program.part(&given);
         let file = program.open(given)?;
-        let mut all = arguments.to_vec();
+        let mut added = Vec::new();
         if let Some(file) = &file {
             program.check(file)?;
             for (arg, entry) in program.found_in(file) {
                 if !is_given(given, arg) {
-                    all.extend(entry.arguments(arg));
+                    added.extend(entry.arguments(arg));
                 }
             }
         }
+        // Where the arguments of the sub-command, or those of the program, are expected.
+        let place = if program.subcommand.is_empty() { 1.min(arguments.len()) } else { arguments.len() };
+        let all = [&arguments[..place], &added, &arguments[place..]].concat();
         let matches = program.command.clone().try_get_matches_from(&all).map_err(usage)?;
         let settings = program.settings(given, program.part(&matches), file.as_ref());
         Ok(Self { matches, file: file.map(|file| file.path), settings })

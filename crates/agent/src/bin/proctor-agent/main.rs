@@ -1,7 +1,9 @@
 //! The program for every host.
 
+mod config;
 mod ctl;
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ use proctor_model::AgentId;
 use proctor_runtime::{LogSink, Tasks};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// A stderr that takes nothing holds up the end of the program for no longer.
@@ -25,6 +28,9 @@ const FLUSH_MAX: Duration = Duration::from_secs(1);
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
+    /// Configuration file, with a key for each flag [default: /etc/proctor/agent.toml, if it exists]
+    #[arg(long, global = true, value_name = "FILE", env = "PROCTOR_AGENT_CONFIG")]
+    config: Option<PathBuf>,
     /// The server's link
     #[arg(long, value_name = "HOST:PORT", env = "PROCTOR_SERVER", value_parser = proctor_agent::parse_link, required = true)]
     server: Option<String>,
@@ -73,6 +79,9 @@ enum Command {
     Ctl(ctl::Ctl),
     /// Examine the agent of this host: state directory, ledger, disk, certificate, clock, link
     Doctor(ctl::DoctorArguments),
+    /// The configuration file of the agent
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -90,8 +99,13 @@ fn filter(text: &str) -> Result<Targets, tracing_subscriber::filter::ParseError>
 
 fn main() -> ExitCode {
     proctor_host::memory::use_one_heap();
-    let mut arguments = Arguments::parse();
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    let (mut arguments, layers) = match config::parse(&typed) {
+        Ok(parsed) => parsed,
+        Err(code) => return code,
+    };
     match arguments.command.take() {
+        Some(Command::Config(command)) => return config::run(command, &layers),
         Some(Command::Ctl(command)) => return ctl::run(&arguments.state_dir, command),
         Some(Command::Doctor(options)) => {
             return ctl::doctor(&arguments.state_dir, arguments.server.as_deref(), &options);
@@ -104,12 +118,19 @@ fn main() -> ExitCode {
     // What the layer itself has to say it would print with a macro that panics.
     let lines = tracing_subscriber::fmt::layer().log_internal_errors(false);
     let lines = lines.with_writer(move || sink.clone()).with_ansi(has_colours);
-    tracing_subscriber::registry().with(lines).with(arguments.log.clone()).init();
+    let (filter, handle) = reload::Layer::new(arguments.log.clone());
+    tracing_subscriber::registry().with(lines).with(filter).init();
+    let set_log = move |filter| drop(handle.reload(filter));
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return ended(&log, Err(format!("cannot start: {error}"))),
     };
-    let result = runtime.block_on(serve(arguments));
+    let result = runtime.block_on(async {
+        tokio::select! {
+            result = serve(arguments) => result,
+            never = config::reload_on_hang_up(typed, layers.settings, set_log) => match never {},
+        }
+    });
     runtime.shutdown_background(); // what hangs in a file system must not keep us from ending
     ended(&log, result)
 }

@@ -1,0 +1,106 @@
+//! `proctor-agent config`, and the configuration file of the agent.
+//!
+//! Promised: flags and the environment go before the file; a file with a mistake starts nothing. A join token is a
+//! secret for one start and has no key; `token_file` has one. SIGHUP applies `log`, and says what needs a restart.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Subcommand};
+use proctor_config::{ConfigError, Layers, Program, Setting};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::filter::Targets;
+
+use super::Arguments;
+
+/// Of the command line, the configuration file or the environment.
+const USAGE: u8 = 2;
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check the configuration file; ends with 2 and every mistake
+    Check,
+    /// Show every setting, and where its value comes from
+    Show,
+}
+
+/// The arguments, with what the file adds to them.
+pub(crate) fn parse(arguments: &[OsString]) -> Result<(Arguments, Layers), ExitCode> {
+    match read(arguments) {
+        Ok(read) => Ok(read),
+        Err(ConfigError::Usage(error)) => error.exit(),
+        Err(error) => {
+            for line in proctor_runtime::chain(&error).lines() {
+                eprintln!("proctor-agent: {line}");
+            }
+            Err(ExitCode::from(USAGE))
+        }
+    }
+}
+
+pub(crate) fn read(arguments: &[OsString]) -> Result<(Arguments, Layers), ConfigError> {
+    let usage = |error| ConfigError::Usage(Box::new(error));
+    let program = Program {
+        command: Arguments::command(),
+        subcommand: &[],
+        with: &[],
+        without: &["token"],
+        file: "config",
+        default_file: proctor_config::system_file("agent.toml"),
+    };
+    let layers = Layers::read(&program, arguments)?;
+    let arguments = Arguments::from_arg_matches(&layers.matches).map_err(usage)?;
+    Ok((arguments, layers))
+}
+
+pub(crate) fn run(command: ConfigCommand, layers: &Layers) -> ExitCode {
+    let text = match (command, &layers.file) {
+        (ConfigCommand::Check, Some(file)) => format!("{}: no mistakes\n", file.display()),
+        (ConfigCommand::Check, None) => "there is no configuration file\n".to_owned(),
+        (ConfigCommand::Show, _) => {
+            let width = layers.settings.iter().map(|setting| setting.key.len()).max().unwrap_or(0);
+            let line = |Setting { key, value, source }: &Setting| {
+                format!("{key:width$}  {}  ({source})\n", value.as_deref().unwrap_or("-"))
+            };
+            layers.settings.iter().map(line).collect()
+        }
+    };
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// After each SIGHUP, `set_log` gets what to log, and the log says what needs a restart.
+pub(crate) async fn reload_on_hang_up(
+    arguments: Vec<OsString>,
+    settings: Vec<Setting>,
+    set_log: impl Fn(Targets),
+) -> Infallible {
+    let Ok(mut hang_up) = signal(SignalKind::hangup()) else { return std::future::pending().await };
+    loop {
+        if hang_up.recv().await.is_none() {
+            return std::future::pending().await;
+        }
+        match read(&arguments) {
+            Ok((parsed, layers)) => {
+                let restart: Vec<String> =
+                    differing(&settings, &layers.settings).into_iter().filter(|key| key != "log").collect();
+                set_log(parsed.log);
+                tracing::info!(restart = restart.join(","), "configuration reloaded");
+            }
+            Err(error) => {
+                let error = proctor_runtime::chain(&error);
+                tracing::error!(error, "configuration not reloaded: everything stays as it was");
+            }
+        }
+    }
+}
+
+/// The keys whose values differ.
+fn differing(old: &[Setting], new: &[Setting]) -> Vec<String> {
+    let is_old = |setting: &&Setting| old.iter().any(|old| old.key == setting.key && old.value == setting.value);
+    new.iter().filter(|setting| !is_old(setting)).map(|setting| setting.key.clone()).collect()
+}
