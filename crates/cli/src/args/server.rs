@@ -45,6 +45,9 @@ pub(crate) struct BorderArgs {
     /// Networks that may read /metrics without credentials, such as 10.1.2.0/24 [default: none]
     #[arg(long, env = "PROCTOR_METRICS_FROM", value_name = "CIDR,…", default_value = "", hide_default_value = true, value_parser = parse_networks)]
     metrics_from: Networks,
+    /// Expose what each process uses, at /metrics/processes
+    #[arg(long, env = "PROCTOR_METRICS_PROCESSES", value_parser = BoolishValueParser::new())]
+    metrics_processes: bool,
     /// Calls of one app in a second, such as 100/s [default: no limit]
     #[arg(long, env = "PROCTOR_RATE_LIMIT", value_name = "N/s", value_parser = parse_rate)]
     rate_limit: Option<RateLimit>,
@@ -160,6 +163,7 @@ impl BorderArgs {
             concurrency_limit: self.concurrency_limit.unwrap_or(usual.concurrency_limit),
             connections: ConnectionLimits { per_peer, ..limits },
             metrics_from: self.metrics_from.clone(),
+            metrics_processes: self.metrics_processes,
             webhooks: AddressFilter::new(self.webhook_allow.clone()),
         })
     }

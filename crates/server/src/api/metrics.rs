@@ -1,4 +1,4 @@
-//! `GET /metrics`, and the measure of every request.
+//! `GET /metrics`, `GET /metrics/processes`, and the measure of every request.
 //!
 //! Promised: metrics are for callers who may read everything, and for the addresses of `--metrics-from`; nobody else
 //! learns more than that they may not. Every request has one id, in its answer, in the audit and in the log. A route is
@@ -15,6 +15,7 @@ use proctor_model::Class;
 
 use super::ApiState;
 use super::auth::Credentials;
+use super::error::{ApiError, Problem};
 use super::native::NativeError;
 use super::proxies::Reached;
 use super::request::{known, origin_of};
@@ -33,6 +34,24 @@ pub(super) async fn show(State(state): State<ApiState>, request: Request) -> Res
         Ok(()) => ([(header::CONTENT_TYPE, FORMAT)], text(&state)).into_response(),
         Err(refused) => refused.into_response(),
     }
+}
+
+/// Usage of processes, where an operator has switched that on.
+pub(super) async fn show_processes(State(state): State<ApiState>, request: Request) -> Response {
+    let (head, _) = request.into_parts();
+    match processes(&state, &head).await {
+        Ok(text) => ([(header::CONTENT_TYPE, FORMAT)], text).into_response(),
+        Err(refused) => refused.into_response(),
+    }
+}
+
+async fn processes(state: &ApiState, head: &Parts) -> Result<String, NativeError> {
+    permitted(state, head).await?;
+    if !state.border.settings.metrics_processes {
+        let message = "usage of processes is not exposed: start the server with --metrics-processes";
+        return Err(ApiError::new(Problem::NotFound, message).into());
+    }
+    Ok(state.border.process_metrics.text(state.control.store().as_ref()).await?)
 }
 
 async fn permitted(state: &ApiState, head: &Parts) -> Result<(), NativeError> {

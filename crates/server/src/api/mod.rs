@@ -120,6 +120,7 @@ pub fn router(state: ApiState) -> Router {
         .route("/healthz", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::show))
+        .route("/metrics/processes", get(metrics::show_processes))
         .with_state(state.clone());
     let measured = from_fn_with_state(state.clone(), metrics::measure);
     let routes = families.nest("/api/v1", native::router(state)).fallback(unknown_path);

@@ -23,6 +23,7 @@ use super::proxies::TrustedProxies;
 use super::task_cache::TaskCache;
 use crate::control::Control;
 use crate::log_limit::LogLimit;
+use crate::metrics::ProcessMetrics;
 use crate::passwords::Passwords;
 use crate::webhooks::AddressFilter;
 
@@ -43,6 +44,8 @@ pub struct Settings {
     pub connections: ConnectionLimits,
     /// From where metrics may be read without credentials.
     pub metrics_from: Networks,
+    /// Whether `/metrics/processes` is served.
+    pub metrics_processes: bool,
     /// Where webhooks may point.
     pub webhooks: AddressFilter,
 }
@@ -57,6 +60,7 @@ impl Default for Settings {
             concurrency_limit: limits::CONCURRENCY,
             connections: ConnectionLimits::default(),
             metrics_from: Networks::default(),
+            metrics_processes: false,
             webhooks: AddressFilter::default(),
         }
     }
@@ -125,6 +129,7 @@ pub(super) struct ApiShared {
     pub(super) streams: Quota,
     pub(super) renditions: TaskCache,
     pub(super) store_health: StoreHealth,
+    pub(super) process_metrics: ProcessMetrics,
     https: OnceLock<Https>,
 }
 
@@ -153,6 +158,7 @@ impl ApiState {
             failed_sign_ins: LogLimit::default(),
             renditions: TaskCache::default(),
             store_health: StoreHealth::default(),
+            process_metrics: ProcessMetrics::default(),
             https: OnceLock::new(),
             settings,
         };

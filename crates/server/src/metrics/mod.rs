@@ -5,6 +5,7 @@
 //! session. Labels come from tables of ours: no caller chooses one. Absent: who may read it (`api::metrics`).
 
 mod instruments;
+mod processes;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,6 +15,8 @@ use proctor_runtime::clock;
 use proctor_store::{OperationStats, StoreStats};
 
 use crate::control::Control;
+pub(crate) use processes::ProcessMetrics;
+
 use instruments::{Counter, Exposition, Histogram, Kind, Labelled, as_number};
 
 /// What happens; a scrape asks the rest where it is.

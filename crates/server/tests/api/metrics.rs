@@ -138,6 +138,27 @@ async fn a_request_has_one_id_in_its_answer_and_in_the_audit() {
     world.end().await;
 }
 
+#[tokio::test]
+async fn usage_of_processes_is_shown_only_where_it_was_switched_on() {
+    let switched_on = Settings { metrics_processes: true, ..Settings::default() };
+    for (settings, expected) in [(Settings::default(), StatusCode::NOT_FOUND), (switched_on, StatusCode::OK)] {
+        let world = World::with(settings).await;
+        world.post(&format!("{ESB}/register_proc_info"), crate::support::registered("a", "10.0.0.1")).await;
+        let mut own = as_user("admin");
+        *own.uri_mut() = "/metrics/processes".parse().unwrap();
+        let stranger = Request::get("/metrics/processes").body(Body::empty()).unwrap();
+
+        let (status, _, text) = scrape(&world, own).await;
+
+        assert_eq!(status, expected, "{text}");
+        assert_eq!(scrape(&world, stranger).await.0, StatusCode::UNAUTHORIZED);
+        if status == StatusCode::OK {
+            assert_eq!(sum(&parsed(&text), "proctor_processes", &[]), 1.0, "{text}");
+        }
+        world.end().await;
+    }
+}
+
 /// Words in the files that look like ours.
 fn named(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
