@@ -5,6 +5,9 @@ CARGO ?= cargo
 NEXTEST_VERSION := 0.9.143
 DENY_VERSION := 0.20.2
 FUZZ_VERSION := 0.13.2
+DEB_VERSION := 3.8.0
+MUSL_TARGET ?= x86_64-unknown-linux-musl
+PACKAGES_PROFILE ?= release
 FUZZ_SECONDS ?= 300
 SCHEMATHESIS_EXAMPLES ?= 40
 BIN_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
@@ -12,7 +15,7 @@ FUZZ_TARGETS ?= pidfile proc cron ledger frames
 
 .DEFAULT_GOAL := run
 
-.PHONY: help run release build test lint unit deny bench fuzz docs schemathesis tools system web web-test web-e2e screenshots
+.PHONY: help run release packages packages-test build test lint unit deny bench fuzz docs schemathesis tools system web web-test web-e2e screenshots
 
 ## List the targets
 help:
@@ -25,6 +28,15 @@ run: system web
 ## Build the optimised programs in target/release
 release: system web
 	$(CARGO) build --release --bins
+
+## Build .deb packages, the static agent and the OCI image in target/packages
+packages: system web
+	@command -v cargo-deb > /dev/null || $(CARGO) install --locked cargo-deb@$(DEB_VERSION)
+	scripts/build-packages $(PACKAGES_PROFILE) $(MUSL_TARGET)
+
+## Install, upgrade and remove the packages of target/packages in a copy of this system, and check units and chart
+packages-test:
+	scripts/test-packages target/packages
 
 ## Build the whole workspace, tests included
 build:
