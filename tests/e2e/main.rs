@@ -19,6 +19,7 @@ mod harness;
 mod https;
 mod identity;
 mod job;
+mod join;
 mod local;
 mod maintenance;
 mod native;

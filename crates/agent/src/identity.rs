@@ -33,6 +33,15 @@ pub fn enrolled_id(state_dir: &Path) -> Option<AgentId> {
     Identity::load(state_dir).ok().flatten().map(|identity| identity.agent)
 }
 
+/// Whether the authority that this state directory trusts signed the file; the error says why not.
+pub fn verify_file(state_dir: &Path, file: &Path, signature: &Path) -> Result<(), String> {
+    let read = |path: &Path| std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()));
+    let authority = state_dir.join("identity/authority.pem");
+    let authority = String::from_utf8(read(&authority)?).map_err(|_| format!("{} is damaged", authority.display()))?;
+    proctor_pki::verify_bytes(&authority, &read(file)?, &read(signature)?)
+        .map_err(|error| format!("{}: {}", file.display(), proctor_runtime::chain(&error)))
+}
+
 pub fn is_enrolled(state_dir: &Path) -> bool {
     enrolled_id(state_dir).is_some()
 }

@@ -33,7 +33,7 @@ use proctor_runtime::{Tasks, private, systemd};
 use tokio::sync::oneshot;
 
 pub use connect_error::parse_link;
-pub use identity::{enrolled_id, is_enrolled};
+pub use identity::{enrolled_id, is_enrolled, verify_file};
 
 /// How often the driver is asked whether it still turns.
 const PROBE_PERIOD: Duration = Duration::from_secs(10);

@@ -99,6 +99,24 @@ pub struct RejoinView {
     pub rejoin_until: i64,
 }
 
+/// What new hosts can fetch from the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DownloadList {
+    /// The port of the server's link, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_port: Option<u16>,
+    pub files: Vec<DownloadView>,
+}
+
+/// `/download/NAME`; with `.sha256` and `.sig` behind it, its digest and the authority's signature.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DownloadView {
+    pub name: String,
+    pub bytes: u64,
+    /// In hexadecimal digits.
+    pub sha256: String,
+}
+
 /// In the order of cloud area and address (as text).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HostPage {

@@ -40,8 +40,8 @@ pub use events::{
     WebhookFormat, WebhookList, WebhookView,
 };
 pub use hosts::{
-    CordonRequest, CordonView, HostPage, HostQuery, HostView, ImportRow, Imported, Placed, Placement, RejoinRequest,
-    RejoinView, ServerView, StorageView, TableView,
+    CordonRequest, CordonView, DownloadList, DownloadView, HostPage, HostQuery, HostView, ImportRow, Imported, Placed,
+    Placement, RejoinRequest, RejoinView, ServerView, StorageView, TableView,
 };
 pub use id::ID_MAX;
 pub use object::Object;

@@ -49,7 +49,8 @@ pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Re
     output::print_or(connection.output, &created, || format!("{}\n", created.token))?;
     let end = output::moment(created.expires_at);
     eprintln!("Good for {uses} agent{} until {end}. On the new host:", if uses == 1 { "" } else { "s" });
-    eprintln!("  proctor-agent --server HOST:PORT --token TOKEN --state-dir /var/lib/proctor-agent");
+    eprintln!("  PROCTOR_TOKEN=TOKEN proctor-agent --server HOST:PORT --state-dir /var/lib/proctor-agent");
+    eprintln!("`proctor join-command` prints one line that also fetches the program.");
     Ok(Ended::Well)
 }
 

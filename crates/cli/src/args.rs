@@ -14,7 +14,7 @@ use proctor_model::{HostKey, OperationKind, ProcessKey, TaskId, Weight};
 use crate::backup::{BackupArgs, RestoreArgs};
 use crate::commands::{
     AppCommand, ApplyArgs, AuditCommand, BindingCommand, BusinessCommand, BusinessSetCommand, EventsArgs, FilesArgs,
-    HistoryArgs, HostsCommand, RoleCommand, TaskArgs, TopArgs, UserCommand, WatchArgs, WebhookCommand,
+    HistoryArgs, HostsCommand, JoinArgs, RoleCommand, TaskArgs, TopArgs, UserCommand, WatchArgs, WebhookCommand,
 };
 use crate::config::ConfigCommand;
 use crate::papers::{CompletionArgs, ManArgs};
@@ -115,6 +115,9 @@ pub(crate) enum Command {
     Backup(BackupArgs),
     /// Make a store from a backup, for a server on this or another machine
     Restore(RestoreArgs),
+    /// Print one line that makes a machine a host of this server
+    #[command(name = "join-command")]
+    Join(JoinArgs),
     /// Join tokens for new agents
     #[command(subcommand)]
     Token(TokenCommand),

@@ -19,6 +19,8 @@ use crate::commands::Ended;
 use crate::config::Reloader;
 use crate::profile;
 
+/// Where the package of the server keeps the agent program.
+const DOWNLOAD_DIR: &str = "/usr/share/proctor/download";
 const STORE_FILE: &str = "proctor.db";
 /// More than the HTTP server gives to the requests that are under way.
 const END_MAX: Duration = Duration::from_secs(12);
@@ -36,7 +38,8 @@ pub(crate) async fn run(args: ServerArgs, reloader: Option<Reloader>) -> Result<
     let store = open_store(&dir).await?;
     let tasks = Tasks::default();
     let descriptors = proctor_host::descriptors::raise();
-    let border = args.border.settings(descriptors)?;
+    let mut border = args.border.settings(descriptors)?;
+    border.download_dir = Some(args.download_dir.unwrap_or_else(|| DOWNLOAD_DIR.into()));
     let connections = border.connections;
     tracing::info!(descriptors, http_connections = connections.total, of_one_peer = connections.per_peer, "limits");
     let retention = args.retention.retention(&dir);

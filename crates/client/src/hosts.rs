@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use futures::Stream;
 use proctor_api::{
     BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView, CordonRequest,
-    CordonView, CreatedToken, HostPage, HostQuery, HostView, ImportRow, Imported, NewToken, Overview, Placed,
-    Placement, RejoinRequest, RejoinView, ServerView, StorageView, TokenList, TokenView,
+    CordonView, CreatedToken, DownloadList, HostPage, HostQuery, HostView, ImportRow, Imported, NewToken, Overview,
+    Placed, Placement, RejoinRequest, RejoinView, ServerView, StorageView, TokenList, TokenView,
 };
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
@@ -104,6 +104,11 @@ impl Client {
     pub async fn tokens(&self) -> Result<Vec<TokenView>> {
         let list: TokenList = self.get(&["tokens"], NOTHING).await?;
         Ok(list.tokens)
+    }
+
+    /// What new hosts can fetch from the server.
+    pub async fn downloads(&self) -> Result<DownloadList> {
+        self.get(&["downloads"], NOTHING).await
     }
 
     /// Nobody enrols with it any more.

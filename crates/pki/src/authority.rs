@@ -3,12 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use jiff::Timestamp;
 use proctor_model::AgentId;
 use rcgen::string::Ia5String;
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    PublicKeyData, SanType, SerialNumber,
+    PublicKeyData, SanType, SerialNumber, SigningKey,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
@@ -130,6 +131,11 @@ impl Authority {
         Ok(self.sign("the certificate of an agent", params, &key)?.pem())
     }
 
+    /// A signature (ECDSA P-256 with SHA-256, DER) that [`verify_bytes`] checks with the authority's certificate.
+    pub fn sign_bytes(&self, content: &[u8]) -> Result<Vec<u8>> {
+        SigningKey::sign(self.issuer.key(), content).map_err(|source| PkiError::Sign { what: "a file", source })
+    }
+
     pub(crate) fn sign(
         &self,
         what: &'static str,
@@ -141,6 +147,14 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         params.signed_by(key, &self.issuer).map_err(|source| PkiError::Sign { what, source })
     }
+}
+
+/// Whether the authority signed these bytes.
+pub fn verify_bytes(authority_pem: &str, content: &[u8], signature: &[u8]) -> Result<()> {
+    let certificate = certificate_from_pem("the certificate of the authority", authority_pem)?;
+    let certificate = parse(&certificate)?;
+    let key = &certificate.public_key().subject_public_key.data;
+    UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key).verify(content, signature).map_err(|_| PkiError::Signature)
 }
 
 impl fmt::Debug for Authority {
@@ -187,6 +201,19 @@ mod tests {
 
     fn agent(id: &str) -> AgentId {
         id.parse().unwrap()
+    }
+
+    #[test]
+    fn a_signature_is_good_for_these_bytes_and_this_authority_only() {
+        let now = Timestamp::from_second(1_700_000_000).unwrap();
+        let make = || Authority::load(&Authority::generate(now).unwrap()).unwrap();
+        let (authority, other) = (make(), make());
+
+        let signature = authority.sign_bytes(b"program").unwrap();
+
+        verify_bytes(authority.certificate_pem(), b"program", &signature).unwrap();
+        assert!(matches!(verify_bytes(authority.certificate_pem(), b"Program", &signature), Err(PkiError::Signature)));
+        assert!(matches!(verify_bytes(other.certificate_pem(), b"program", &signature), Err(PkiError::Signature)));
     }
 
     #[test]

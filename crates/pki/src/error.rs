@@ -14,6 +14,8 @@ pub enum PkiError {
     Read { what: &'static str, source: Cause },
     #[error("cannot sign {what}")]
     Sign { what: &'static str, source: rcgen::Error },
+    #[error("the signature is not by the authority")]
+    Signature,
     #[error("the key of the authority does not belong to its certificate")]
     AuthorityKeyMismatch,
     #[error("cannot accept the certificate request: its signature is not by its own key")]

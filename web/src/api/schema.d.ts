@@ -212,6 +212,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/downloads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The programs that new hosts can fetch from `/download/NAME`, with what they must be. */
+        get: operations["downloads"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -1355,6 +1372,23 @@ export interface components {
         };
         /** @description A crontab rule of five fields. */
         CronRule: string;
+        /** @description What new hosts can fetch from the server. */
+        DownloadList: {
+            files: components["schemas"]["DownloadView"][];
+            /**
+             * Format: int32
+             * @description The port of the server's link, where it is known.
+             */
+            link_port?: number | null;
+        };
+        /** @description `/download/NAME`; with `.sha256` and `.sig` behind it, its digest and the authority's signature. */
+        DownloadView: {
+            /** Format: int64 */
+            bytes: number;
+            name: string;
+            /** @description In hexadecimal digits. */
+            sha256: string;
+        };
         EndingCertificate: {
             /** Format: int64 */
             expires_at: number;
@@ -3299,6 +3333,32 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Removed"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    downloads: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DownloadList"];
                 };
             };
             400: components["responses"]["invalid_argument"];

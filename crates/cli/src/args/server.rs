@@ -165,6 +165,7 @@ impl BorderArgs {
             metrics_from: self.metrics_from.clone(),
             metrics_processes: self.metrics_processes,
             webhooks: AddressFilter::new(self.webhook_allow.clone()),
+            download_dir: None,
         })
     }
 }
@@ -215,6 +216,9 @@ pub(crate) struct ServerArgs {
     /// Give a new host no work until an operator approves it (`proctor hosts approve`)
     #[arg(long, env = "PROCTOR_APPROVE_HOSTS", value_parser = BoolishValueParser::new())]
     pub(crate) approve_hosts: bool,
+    /// Programs that new hosts download: proctor-agent-ARCH [default: /usr/share/proctor/download, if it exists]
+    #[arg(long, env = "PROCTOR_DOWNLOAD_DIR", value_name = "DIR")]
+    pub(crate) download_dir: Option<PathBuf>,
     /// After SIGTERM, how long `/readyz` says so before connections are refused; time for a load balancer to notice
     #[arg(long, env = "PROCTOR_DRAIN_TIME", value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
     pub(crate) drain_time: Duration,

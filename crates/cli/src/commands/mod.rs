@@ -8,6 +8,7 @@ mod events;
 mod history;
 mod host_identity;
 mod hosts;
+mod join;
 mod maintenance;
 mod operate;
 mod places;
@@ -32,6 +33,7 @@ pub(crate) use apply::{ApplyArgs, FilesArgs};
 pub(crate) use audit::AuditCommand;
 pub(crate) use events::EventsArgs;
 pub(crate) use history::HistoryArgs;
+pub(crate) use join::JoinArgs;
 pub(crate) use places::{BusinessCommand, BusinessSetCommand, HostsCommand};
 pub(crate) use tasks::TaskArgs;
 pub(crate) use top::TopArgs;
@@ -97,6 +99,7 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<End
         | Command::Kill(_)
         | Command::Manage(_)
         | Command::Release(_) => unreachable!("operations are handled above"),
+        Command::Join(args) => join::run(&session, args).await,
         Command::Token(TokenCommand::List) => tokens::list(&session).await,
         Command::Token(TokenCommand::Revoke(args)) => tokens::revoke(&session, &args.id).await,
         Command::Dev(_)

@@ -11,6 +11,7 @@ mod bodies;
 mod connections;
 mod console;
 mod content;
+mod downloads;
 pub mod error;
 mod family;
 mod fields;
@@ -121,6 +122,7 @@ pub fn router(state: ApiState) -> Router {
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::show))
         .route("/metrics/processes", get(metrics::show_processes))
+        .route("/download/{name}", get(downloads::download))
         .with_state(state.clone());
     let measured = from_fn_with_state(state.clone(), metrics::measure);
     let routes = families.nest("/api/v1", native::router(state)).fallback(unknown_path);

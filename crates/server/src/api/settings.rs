@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
@@ -15,6 +16,7 @@ use super::auth::session::{self, Links};
 use super::auth::{GatewayKey, Verifier};
 use super::bodies::Bodies;
 use super::connections::{ConnectionLimits, Connections};
+use super::downloads::Downloads;
 use super::health::StoreHealth;
 use super::https::Https;
 use super::limits::{self, Quota, RateLimit, Rates};
@@ -48,6 +50,8 @@ pub struct Settings {
     pub metrics_processes: bool,
     /// Where webhooks may point.
     pub webhooks: AddressFilter,
+    /// What new hosts may download: the agent program. None: nothing.
+    pub download_dir: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -62,6 +66,7 @@ impl Default for Settings {
             metrics_from: Networks::default(),
             metrics_processes: false,
             webhooks: AddressFilter::default(),
+            download_dir: None,
         }
     }
 }
@@ -130,6 +135,7 @@ pub(super) struct ApiShared {
     pub(super) renditions: TaskCache,
     pub(super) store_health: StoreHealth,
     pub(super) process_metrics: ProcessMetrics,
+    pub(super) downloads: Downloads,
     https: OnceLock<Https>,
 }
 
@@ -160,6 +166,7 @@ impl ApiState {
             store_health: StoreHealth::default(),
             process_metrics: ProcessMetrics::default(),
             https: OnceLock::new(),
+            downloads: Downloads::new(settings.download_dir.clone()),
             settings,
         };
         Self { control, wait_for, border: Arc::new(border) }

@@ -94,6 +94,7 @@ struct Inner {
     fleet: fleet::FleetCache,
     bells: events::ChangeNotifiers,
     link_expires_at: OnceLock<i64>,
+    link_port: OnceLock<u16>,
     presence: Presence,
     tasks: Tasks,
     metrics: Metrics,
@@ -124,6 +125,7 @@ impl Control {
                 fleet: fleet::FleetCache::default(),
                 tasks: tasks.clone(),
                 link_expires_at: OnceLock::new(),
+                link_port: OnceLock::new(),
                 presence,
                 metrics: Metrics::default(),
                 bells: events::ChangeNotifiers::new(tasks.shutdown().child_token()),
@@ -210,6 +212,15 @@ impl Control {
     /// The link is served with a certificate that ends then, in Unix seconds.
     pub fn serves_link_until(&self, expires_at: i64) {
         let _ = self.inner.link_expires_at.set(expires_at);
+    }
+
+    /// Agents connect to this port.
+    pub fn serves_link_at(&self, port: u16) {
+        let _ = self.inner.link_port.set(port);
+    }
+
+    pub fn link_port(&self) -> Option<u16> {
+        self.inner.link_port.get().copied()
     }
 
     pub fn link_expires_at(&self) -> Option<i64> {

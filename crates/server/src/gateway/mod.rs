@@ -68,6 +68,7 @@ pub(crate) async fn serve(
     let listen_error = |source| ServerError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
+    control.serves_link_at(address.port());
     let (strangers, unopened) = (enrol::Strangers::default(), enrol::Strangers::default());
     let greetings = Arc::default();
     let gateway = Arc::new(Gateway { control, authority, greetings, strangers, unopened, approve_hosts });

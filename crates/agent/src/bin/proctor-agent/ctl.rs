@@ -1,7 +1,7 @@
 //! `proctor-agent ctl` and `proctor-agent doctor`, for the owner of the host.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -72,6 +72,14 @@ pub(crate) struct DoctorArguments {
     /// Write JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArguments {
+    /// Such as a new proctor-agent
+    file: PathBuf,
+    /// Of the file, as the server gives it: /download/FILE.sig
+    signature: PathBuf,
 }
 
 pub(crate) fn run(state_dir: &Path, command: Ctl) -> ExitCode {
@@ -205,6 +213,19 @@ pub(crate) fn doctor(state_dir: &Path, server: Option<&str>, arguments: &DoctorA
         Ok(()) if is_bad => ExitCode::from(FAILED),
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::from(NO_ANSWER),
+    }
+}
+
+pub(crate) fn verify(state_dir: &Path, arguments: &VerifyArguments) -> ExitCode {
+    match proctor_agent::verify_file(state_dir, &arguments.file, &arguments.signature) {
+        Ok(()) => {
+            eprintln!("{} is signed by the authority of this host.", arguments.file.display());
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("proctor-agent: {problem}");
+            ExitCode::from(FAILED)
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod config;
 mod ctl;
+mod install;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -82,6 +83,10 @@ enum Command {
     /// The configuration file of the agent
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// Install this program as a service of this host, and start it
+    Install(install::InstallArguments),
+    /// Check that a file is signed by the authority that this host enrolled with
+    Verify(ctl::VerifyArguments),
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -110,6 +115,8 @@ fn main() -> ExitCode {
         Some(Command::Doctor(options)) => {
             return ctl::doctor(&arguments.state_dir, arguments.server.as_deref(), &options);
         }
+        Some(Command::Install(options)) => return install::run(&arguments.state_dir, &options),
+        Some(Command::Verify(options)) => return ctl::verify(&arguments.state_dir, &options),
         None => {}
     }
     let Ok(log) = LogSink::stderr() else { return ExitCode::FAILURE };

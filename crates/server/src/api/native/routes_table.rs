@@ -100,6 +100,7 @@ fn table() -> Vec<Route> {
         read_route(Admin, routes!(tokens::list)),
         write_route(Admin, routes!(tokens::create)),
         write_route(Admin, routes!(tokens::revoke)),
+        read_route(Admin, routes!(tokens::downloads)),
         read_route(Read, routes!(processes::list)),
         read_route(Read, routes!(groups::groups)),
         read_route(Read, routes!(groups::facets)),

@@ -1,11 +1,12 @@
 //! Join tokens for agents. A secret is shown once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use proctor_api::{CreatedToken, NewToken, Removed, TokenList, TokenView};
+use proctor_api::{CreatedToken, DownloadList, DownloadView, NewToken, Removed, TokenList, TokenView};
 use proctor_model::{FieldError, HostKey};
 use proctor_pki::JoinToken;
 use proctor_store::{JoinTokenRecord, Millis, Refusal};
@@ -16,6 +17,7 @@ use super::described;
 use super::{ApiState, Result};
 use crate::ServerError;
 use crate::admin::{self, TokenRequest};
+use crate::api::downloads::Described;
 use crate::control::Control;
 
 type Made = std::result::Result<std::result::Result<(JoinToken, Millis), ServerError>, Refusal>;
@@ -76,6 +78,19 @@ fn view(record: JoinTokenRecord) -> TokenView {
         business: token.business,
         host: token.host.map(|host| host.to_string()),
     }
+}
+
+/// The programs that new hosts can fetch from `/download/NAME`, with what they must be.
+#[utoipa::path(get, path = "/downloads", operation_id = "downloads", tag = "hosts",
+               responses((status = 200, body = DownloadList)))]
+pub(super) async fn downloads(_: Authenticated, State(state): State<ApiState>) -> Result<Json<DownloadList>> {
+    let files = state.border.downloads.list(&state).await?;
+    let view = |file: &Arc<Described>| DownloadView {
+        name: file.name.clone(),
+        bytes: file.bytes,
+        sha256: file.sha256.clone(),
+    };
+    Ok(Json(DownloadList { link_port: state.control.link_port(), files: files.iter().map(view).collect() }))
 }
 
 /// Revokes a join token: nobody enrols with it any more. Hosts that did stay.

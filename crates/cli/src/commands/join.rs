@@ -1,0 +1,136 @@
+//! `proctor join-command`: one line that makes a machine a host.
+//!
+//! The line trusts nothing of the way: the program's digest comes over the caller's own session with the server and is
+//! checked before the program runs, and the token pins the server's authority. The token is in the environment of the
+//! program, never among its arguments.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use proctor_client::{DownloadView, NewToken};
+
+use super::{Ended, Session};
+use crate::args::parse_duration;
+use crate::output;
+
+#[derive(Debug, Args)]
+pub(crate) struct JoinArgs {
+    /// Where agents reach the server's link [default: the server's name with its link port]
+    #[arg(long, env = "PROCTOR_JOIN_LINK", value_name = "HOST:PORT", value_parser = proctor_agent::parse_link)]
+    link: Option<String>,
+    /// Where new hosts reach the server's HTTP [default: as this command does]
+    #[arg(long, env = "PROCTOR_JOIN_URL", value_name = "URL")]
+    url: Option<String>,
+    /// The machine of the new hosts, as `uname -m` says it
+    #[arg(long, env = "PROCTOR_JOIN_ARCH", value_name = "ARCH", default_value = "x86_64")]
+    arch: String,
+    /// How many hosts may join with the line
+    #[arg(long, env = "PROCTOR_TOKEN_USES", value_name = "N", default_value_t = 1)]
+    uses: u32,
+    /// How long the line is good for: a number with s, m, h or d
+    #[arg(long, env = "PROCTOR_TOKEN_TTL", value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
+    ttl: Duration,
+    /// The business that new hosts belong to
+    #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID")]
+    business: Option<u64>,
+    /// The cloud area of the new hosts
+    #[arg(long, env = "PROCTOR_CLOUD_ID", value_name = "N")]
+    cloud_id: Option<u32>,
+}
+
+pub(super) async fn run(session: &Session, args: JoinArgs) -> Result<Ended> {
+    let downloads = session.client.downloads().await?;
+    let wanted = format!("proctor-agent-{}", args.arch);
+    let Some(file) = downloads.files.iter().find(|file| file.name == wanted) else {
+        let known: Vec<&str> = downloads.files.iter().map(|file| file.name.as_str()).collect();
+        let known = if known.is_empty() { "nothing".to_owned() } else { known.join(", ") };
+        bail!(
+            "the server has no {wanted} to download (it has {known}): put the program into its --download-dir, \
+             or give another --arch"
+        );
+    };
+    let base = args.url.unwrap_or_else(|| session.client.server().to_owned());
+    let base = base.trim_end_matches('/').to_owned();
+    let link = match args.link {
+        Some(link) => link,
+        None => default_link(&base, downloads.link_port)?,
+    };
+    let token = NewToken {
+        uses: args.uses,
+        ttl_secs: args.ttl.as_secs(),
+        cloud_id: args.cloud_id,
+        business: args.business,
+        host: None,
+    };
+    let created = session.client.create_token(&token).await?;
+    let line = line(&base, &link, file, &created.token, args.cloud_id);
+    output::print_or(
+        session.output,
+        &serde_json::json!({ "command": line, "expires_at": created.expires_at }),
+        || format!("{line}\n"),
+    )?;
+    let end = output::moment(created.expires_at);
+    eprintln!("Run it as root on the new host, until {end}. It holds a join token ({}): keep it private.", created.id);
+    Ok(Ended::Well)
+}
+
+/// The server's name in the URL, with the port of its link.
+fn default_link(base: &str, port: Option<u16>) -> Result<String> {
+    let rest = base.split_once("://").map_or(base, |(_, rest)| rest);
+    let authority = rest.split('/').next().unwrap_or_default();
+    let authority = authority.rsplit_once('@').map_or(authority, |(_, authority)| authority);
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.chars().all(|c| c.is_ascii_digit()) => host,
+        Some(_) | None => authority,
+    };
+    if host.is_empty() {
+        bail!("'{base}' names no host: give --link HOST:PORT");
+    }
+    let port = port.context("the server does not say where its link is: give --link HOST:PORT")?;
+    Ok(format!("{host}:{port}"))
+}
+
+fn line(base: &str, link: &str, file: &DownloadView, token: &str, cloud_id: Option<u32>) -> String {
+    let cloud = cloud_id.map_or_else(String::new, |id| format!(" --cloud-id {id}"));
+    let (url, link) = (quoted(&format!("{base}/download/{}", file.name)), quoted(link));
+    // The digest says what the program must be; a certificate of the server's own authority is good enough.
+    let curl = if base.starts_with("https://") { "curl -fsSLk" } else { "curl -fsSL" };
+    format!(
+        "d=$(mktemp -d) && {curl} -o \"$d/proctor-agent\" {url} && \
+         echo '{}  '\"$d/proctor-agent\" | sha256sum -c --quiet - && chmod 755 \"$d/proctor-agent\" && \
+         PROCTOR_TOKEN={} \"$d/proctor-agent\" install --server {link}{cloud}; rm -rf \"$d\"",
+        file.sha256,
+        quoted(token)
+    )
+}
+
+/// For a POSIX shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_pins_the_digest_and_shows_the_token_to_no_argument() {
+        let file = DownloadView { name: "proctor-agent-x86_64".into(), bytes: 1, sha256: "ab".repeat(32) };
+
+        let line = line("http://s:8080", "s:9077", &file, "PT1.x.y", Some(3));
+
+        assert!(line.contains(&format!("echo '{}  '", "ab".repeat(32))), "{line}");
+        assert!(line.contains("PROCTOR_TOKEN='PT1.x.y' \"$d/proctor-agent\" install --server 's:9077' --cloud-id 3"));
+        assert!(!line.contains("--token"), "{line}");
+        assert_eq!(line.lines().count(), 1);
+        assert_eq!(quoted("a'b"), r"'a'\''b'");
+    }
+
+    #[test]
+    fn the_link_is_at_the_servers_name() {
+        assert_eq!(default_link("https://p.example.com:8443", Some(9077)).unwrap(), "p.example.com:9077");
+        assert_eq!(default_link("http://[::1]:8080/x", Some(1)).unwrap(), "[::1]:1");
+        assert!(default_link("http://s", None).unwrap_err().to_string().contains("--link"));
+    }
+}
