@@ -1,4 +1,5 @@
-import { screen } from "@testing-library/react";
+import { screen, waitFor } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
 import { expect, test } from "vitest";
 import { fakeApi } from "../../../test/fake-api";
 import { renderPage } from "../../../test/render";
@@ -51,4 +52,49 @@ test("a host that never enrolled is not found, and the list is not read for it",
 
   expect(await screen.findByText(/nothing here/i)).toBeTruthy();
   expect(asked.some((each) => each.url.pathname === "/api/v1/hosts")).toBe(false);
+});
+
+const online = { ...host, online: true };
+
+test("a host in maintenance says why, until when and what that means", async () => {
+  fakeApi({
+    "GET /api/v1/hosts/": () => ({
+      body: { ...online, cordon: { reason: "new disk", by: "ana", since: 1, until: 4_000_000_000 } },
+    }),
+    "GET /api/v1/processes": () => ({ body: { processes: [] } }),
+    "GET /api/v1/businesses": () => ({ body: { businesses: [] } }),
+  });
+  renderPage(<HostPage />, { path: "/hosts/x" });
+
+  expect(await screen.findByText(/new disk/)).toBeTruthy();
+  expect(screen.getByText(/Starts, restarts and manages are refused here/)).toBeTruthy();
+  expect(screen.getByRole("button", { name: /End maintenance/ })).toBeTruthy();
+  expect(screen.queryByRole("button", { name: /Maintenance…/ })).toBeNull();
+});
+
+test("maintenance begins with a reason and an end", async () => {
+  const asked = fakeApi({
+    "GET /api/v1/hosts/": () => ({ body: online }),
+    "PUT /api/v1/hosts/0%3A10.0.0.7/cordon": () => ({ body: online }),
+    "GET /api/v1/processes": () => ({ body: { processes: [] } }),
+    "GET /api/v1/businesses": () => ({ body: { businesses: [] } }),
+  });
+  renderPage(<HostPage />, { path: "/hosts/x" });
+
+  await userEvent.click(await screen.findByRole("button", { name: /Maintenance…/ }));
+  const begin = await screen.findByRole<HTMLButtonElement>("button", { name: "Begin maintenance" });
+  expect(begin.disabled).toBe(true);
+  await userEvent.type(screen.getByLabelText("Reason"), "new disk");
+  await userEvent.click(begin);
+
+  await waitFor(() => expect(asked.some((each) => each.method === "PUT")).toBe(true));
+  expect(asked.find((each) => each.method === "PUT")?.body).toEqual({ reason: "new disk", ttl_secs: 3600 });
+});
+
+test("who may not operate is not offered maintenance", async () => {
+  server();
+  renderPage(<HostPage />, { path: "/hosts/x", rights: { read: ["everything"] } });
+
+  const button = await screen.findByRole<HTMLButtonElement>("button", { name: /Maintenance…/ });
+  expect(button.disabled).toBe(true);
 });
