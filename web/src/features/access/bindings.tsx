@@ -40,8 +40,11 @@ export function Bindings() {
     );
   return (
     <>
-      <FilterInput name="q" label={`${text.subject}, ${text.role}, ${text.scope}`} width={260} />
-      <Section query={query} action={{ label: text.create, onClick: () => setAdding(true) }}>
+      <Section
+        query={query}
+        filter={<FilterInput name="q" label={`${text.subject}, ${text.role}, ${text.scope}`} width={260} />}
+        action={{ label: text.create, onClick: () => setAdding(true) }}
+      >
         {(bindings) => (
           <SimpleTable
             label={access.tab.bindings}
