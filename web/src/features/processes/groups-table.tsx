@@ -168,7 +168,7 @@ function Phases({ group }: { group: ProcessGroup }) {
   const parts = phases.filter((phase) => group.phases[phase] > 0);
   const words = parts.map((phase) => `${terms.phase[phase]} ${number(group.phases[phase])}`).join(", ");
   return (
-    <span className="group-phases" title={words}>
+    <span title={words}>
       <span className="phase-bar" aria-hidden="true">
         {parts.map((phase) => (
           <span key={phase} className={`fill-${toneOf(phase)}`} style={{ flexGrow: group.phases[phase] }} />
