@@ -32,7 +32,12 @@ pub(super) fn back_up(path: &Path, to: &Path, seal: &ChangeSecret<'_>, note: Opt
         return Err(failed(BACK_UP, format!("{} is there already", to.display())));
     }
     // Beside the store, where its secrets are anyway; the copy itself never holds them.
-    let draft = Draft::new(path, "backup")?;
+    let draft = Draft::new(path, "backup");
+    // SQLite would make it with the mode that the umask leaves; an empty file it takes as it is.
+    drop(
+        private_new(&draft.0)
+            .map_err(|error| failed(BACK_UP, format!("cannot create {}: {error}", draft.0.display())))?,
+    );
     let copied = (|| -> Tried<()> {
         connection::copy_into(path, &draft.0)?;
         let copy = connection::open(&draft.0)?;
@@ -53,7 +58,7 @@ pub(super) fn restore(from: &Path, to: &Path, open: &ChangeSecret<'_>, note: &st
     if to.exists() {
         return Err(failed(RESTORE, format!("{} is there already, and a store is never replaced", to.display())));
     }
-    let draft = Draft::new(to, "restore")?;
+    let draft = Draft::new(to, "restore");
     copy_file(from, &draft.0).map_err(|error| failed(RESTORE, format!("cannot copy {}: {error}", from.display())))?;
     let checked = connection::open(&draft.0).and_then(|copy| check(&copy));
     checked.map_err(|failure| failure.of(RESTORE))?;
@@ -124,10 +129,10 @@ fn raise_numbers(copy: &Connection, now: Millis) -> Tried<()> {
 struct Draft(PathBuf);
 
 impl Draft {
-    fn new(beside: &Path, purpose: &str) -> Result<Self> {
+    fn new(beside: &Path, purpose: &str) -> Self {
         let mut name = beside.as_os_str().to_owned();
         name.push(format!(".{purpose}-{}", uuid::Uuid::new_v4().simple()));
-        Ok(Self(name.into()))
+        Self(name.into())
     }
 }
 
@@ -141,10 +146,15 @@ impl Drop for Draft {
     }
 }
 
+/// A new file for its owner alone.
+fn private_new(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
 /// For its owner alone, synced, and never over another file.
 fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
     let mut source = File::open(from)?;
-    let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
+    let mut target = private_new(to)?;
     let copied = std::io::copy(&mut source, &mut target).and_then(|_| target.sync_all());
     if copied.is_err() {
         let _ = std::fs::remove_file(to);
