@@ -206,8 +206,12 @@ impl Record {
         }
     }
 
-    /// After a reboot no process of before lives, and times of before mean nothing.
+    /// After a reboot no process of before lives, and times of before mean nothing. A life that an operator's stop or
+    /// kill was carried out on is not started again, whoever has ended it.
     pub fn forget_boot(&mut self) {
+        if self.life.is_some() && self.life == self.unwanted {
+            self.managed = false;
+        }
         self.life = None;
         self.since = None;
         self.remains = None;

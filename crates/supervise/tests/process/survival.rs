@@ -115,3 +115,20 @@ fn a_kill_interrupted_by_a_crash_spares_a_life_that_somebody_started_meanwhile()
     assert_eq!(world.outcome(kill).unwrap().code, Code::Success);
     assert_eq!(world.pid(), by_hand);
 }
+
+#[test]
+fn a_life_that_a_stop_was_carried_out_on_is_not_started_again_after_a_reboot() {
+    for patience in [Duration::from_millis(100), Duration::from_secs(30)] {
+        let mut world = running(Habits { dies_after_ms: None, ..Habits::default() });
+        let stop = world.request(OperationKind::Stop);
+        world.pass(patience); // the stop is under way, or has failed
+        assert!(world.is_alive() && world.machine.managed());
+
+        world.crash_agent(false);
+        world.pass(Duration::from_secs(100));
+
+        assert!(!world.outcome(stop).unwrap().code.is_success());
+        assert!(!world.is_alive() && !world.machine.managed(), "after {patience:?}");
+        assert_eq!(world.launches.len(), 1);
+    }
+}
