@@ -78,8 +78,9 @@ impl Process {
         let Some(current) = &self.current else { return self.supervise(now) };
         if current.begun {
             let is_ending = matches!(current.request.kind, OperationKind::Stop | OperationKind::Kill);
-            if is_ending && before.is_some() && self.record.life != before {
-                return self.on_exit_reached(now); // the life that it was meant for is over; another is innocent
+            // What it was meant for is over, and was perhaps when the agent ended: another life is innocent.
+            if is_ending && self.record.life != before {
+                return self.on_exit_reached(now);
             }
             self.resume_operation(now);
             return self.cut_resumed(now);

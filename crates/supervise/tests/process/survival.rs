@@ -132,3 +132,23 @@ fn a_life_that_a_stop_was_carried_out_on_is_not_started_again_after_a_reboot() {
         assert_eq!(world.launches.len(), 1);
     }
 }
+
+#[test]
+fn a_kill_that_only_clears_leftovers_spares_a_life_that_somebody_starts_while_the_agent_is_down() {
+    let mut world = running(Habits { children: 2, killed_after_ms: 10, ..Habits::default() });
+    world.habits.children = 0;
+    let kill = world.request(OperationKind::Kill);
+    while world.is_alive() {
+        world.pass(Duration::from_millis(1));
+    }
+    world.pass(Duration::from_millis(1)); // its leftovers are being cleared
+    assert!(world.outcome(kill).is_none() && world.machine.life().is_none());
+    world.start_by_hand();
+    let by_hand = world.pid();
+    world.crash_agent(true);
+
+    world.pass(Duration::from_secs(60));
+
+    assert_eq!(world.outcome(kill).unwrap().code, Code::Success);
+    assert!(by_hand.is_some() && world.pid() == by_hand);
+}
