@@ -19,7 +19,7 @@ const AFTER_DEATH: Duration = Duration::from_millis(500);
 const LAST_PAUSE: Duration = Duration::from_millis(250);
 /// A start command that takes longer than this may be the process itself.
 const FOREGROUND_PAUSE: Duration = Duration::from_millis(500);
-const FOREGROUND_PAUSE_MAX: Duration = Duration::from_secs(5);
+pub(super) const FOREGROUND_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 impl Process {
     pub(super) fn restart(&mut self, now: Time, life: Option<Incarnation>) {
@@ -91,14 +91,18 @@ impl Process {
             }
             Probe::Running(_) | Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear(_) => since = None,
         }
-        let spec = self.policy_of_current();
-        let watched = seek_window(spec).max(spec.policy.last_start_check().duration());
-        let is_settled = since.is_some_and(|since| now.since(since) >= watched);
+        let is_settled = since.is_some_and(|since| now.since(since) >= self.foreground_watch());
         if is_settled {
             return self.adopt_foreground(now);
         }
         let next = Some(now + pause);
         self.work = Activity::Launching { old, next, pause: (pause * 3 / 2).min(FOREGROUND_PAUSE_MAX), since };
+    }
+
+    /// How long a process must live before its start command, which has not ended, is taken for the process itself.
+    pub(super) fn foreground_watch(&self) -> Duration {
+        let spec = self.policy_of_current();
+        seek_window(spec).max(spec.policy.last_start_check().duration())
     }
 
     /// The process has lived through its check and the command still runs: it is the process.

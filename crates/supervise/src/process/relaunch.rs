@@ -9,6 +9,7 @@ use std::time::Duration;
 use proctor_model::{Code, Incarnation};
 
 use super::activity::{Activity, AfterLeftovers, ProbePlan};
+use super::launch::FOREGROUND_PAUSE_MAX;
 use super::{Action, CommandKind, Launch, Notice, Process, RunningCommand};
 use crate::Time;
 
@@ -40,12 +41,16 @@ impl Process {
     /// A command of the agent before this one may still run. It is waited for as if it were our own,
     /// so that nothing else begins beside it, and no longer than it takes. False: it no longer matters.
     pub(super) fn rejoin(&mut self, now: Time, running: RunningCommand, before: Option<Incarnation>) -> bool {
-        let RunningCommand { command, kind, until, scheduled } = running;
+        let RunningCommand { command, kind, mut until, scheduled } = running;
         let work = match (kind, before, &self.current) {
             (CommandKind::Start | CommandKind::Restart, ..) => {
                 let old = self.record.launch.as_ref().and_then(|launch| launch.old.clone());
                 let since = self.record.life.as_ref().filter(|life| Some(*life) != old.as_ref()).map(|_| now);
                 self.scheduled = scheduled;
+                if since.is_some() {
+                    // The command may be the process itself. Its time may have passed while nobody was there to see.
+                    until = until.max(now + self.foreground_watch() + FOREGROUND_PAUSE_MAX * 2);
+                }
                 Activity::Launching { old, next: Some(now + SEEK_PAUSE), pause: SEEK_PAUSE, since }
             }
             (CommandKind::Stop | CommandKind::Kill, Some(life), Some(_)) => Activity::Stopping { life },

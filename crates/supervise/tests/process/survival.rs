@@ -152,3 +152,19 @@ fn a_kill_that_only_clears_leftovers_spares_a_life_that_somebody_starts_while_th
     assert_eq!(world.outcome(kill).unwrap().code, Code::Success);
     assert!(by_hand.is_some() && world.pid() == by_hand);
 }
+
+#[test]
+fn a_start_command_that_is_the_process_itself_outlives_an_agent_that_was_away_for_longer_than_its_time() {
+    let mut world = resident(Habits { foreground: true, ..Habits::default() });
+    let start = world.request(OperationKind::Start);
+    world.pass(Duration::from_secs(1));
+    let before = world.pid();
+    assert!(before.is_some() && world.outcome(start).is_none(), "it is being checked");
+
+    world.suspend(Duration::from_secs(3600));
+    world.crash_agent(true);
+    world.pass(Duration::from_secs(60));
+
+    assert_eq!(world.pid(), before);
+    assert_eq!(world.outcome(start).unwrap().code, Code::Success);
+}

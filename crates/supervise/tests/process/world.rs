@@ -35,6 +35,11 @@ enum Due {
         command: i32,
     },
     Appears,
+    /// The time of a command that an agent has rejoined is over.
+    TimesOut {
+        agent: u32,
+        ticket: u64,
+    },
     /// The agent's signals reach the tree.
     Killed {
         agent: u32,
@@ -440,8 +445,12 @@ impl World {
                 self.announce(ticket, command, operation.map(|(operation, _)| operation));
             }
             Action::Proceed { ticket } => self.proceed(ticket),
-            Action::KillCommand { ticket } => self.end_command(ticket),
-            Action::RejoinCommand { ticket, command, .. } => self.rejoin(ticket, &command),
+            Action::KillCommand { ticket } => self.end_command(ticket, CommandResult::Cancelled),
+            Action::RejoinCommand { ticket, command, until, .. } => {
+                self.rejoin(ticket, &command);
+                let (agent, left) = (self.agent, until.since(self.now).as_millis());
+                self.later(u64::try_from(left).unwrap(), Due::TimesOut { agent, ticket });
+            }
             Action::Watch(life) => {
                 if self.life.as_ref() == Some(&life) {
                     self.watched.push(life);
@@ -467,7 +476,10 @@ impl World {
                 }
                 self.notices.push((self.now, notice));
             }
-            Action::DetachCommand { .. } => self.launch_commands -= 1,
+            Action::DetachCommand { ticket } => {
+                self.launch_commands -= 1;
+                self.detach(ticket);
+            }
             Action::ClearLeftovers { ticket, remains, elder, .. } => {
                 assert!(self.life.is_none() || self.watched.is_empty(), "a known life is swept away");
                 if self.habits.cannot_clear {
@@ -556,6 +568,8 @@ impl World {
                     self.later(after, Due::Dies(life, Some(Exit::Code(1))));
                 }
             }
+            Due::TimesOut { agent, ticket } if agent == self.agent => self.end_command(ticket, CommandResult::TimedOut),
+            Due::TimesOut { .. } => {}
             Due::Killed { agent, life } if agent == self.agent => {
                 self.later(self.habits.killed_after_ms, Due::Dies(life.clone(), Some(Exit::Signal(9))));
                 self.feed(Event::TreeKilled { life });

@@ -72,7 +72,7 @@ impl World {
     }
 
     /// The agent kills a command, with what it has not brought to life yet.
-    pub(super) fn end_command(&mut self, ticket: u64) {
+    pub(super) fn end_command(&mut self, ticket: u64, result: CommandResult) {
         let agent = self.agent;
         let Some(place) = self.commands.iter().position(|c| (c.agent, c.ticket) == (agent, ticket)) else { return };
         let command = self.commands.remove(place);
@@ -83,8 +83,15 @@ impl World {
         } else if command.proceeds && matches!(command.kind, CommandKind::Start | CommandKind::Restart) {
             self.launch_commands -= 1;
         }
-        let end = CommandExit { result: CommandResult::Cancelled, output: String::new() };
+        let end = CommandExit { result, output: String::new() };
         self.tell(1, Event::CommandEnded { ticket, end });
+    }
+
+    /// Nobody waits for its end any more.
+    pub(super) fn detach(&mut self, ticket: u64) {
+        let agent = self.agent;
+        let command = self.commands.iter_mut().find(|c| (c.agent, c.ticket) == (agent, ticket));
+        command.into_iter().for_each(|command| command.agent = u32::MAX);
     }
 
     /// A new agent waits for the end of a command of the one before.
