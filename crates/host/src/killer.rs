@@ -50,6 +50,9 @@ pub(crate) enum Target {
     Session(ProcessRef, Option<ProcessRef>),
     /// What is left of a life of this leaf.
     Remains(Leaf, Leftovers),
+    /// One that an agent before this one had begun to kill, with what descends from it and is stopped. What runs was
+    /// not meant, or was forked since: that is left behind, and found as such.
+    Frozen(ProcessRef),
 }
 
 /// What is done to a target.
@@ -113,8 +116,7 @@ impl Killer {
 
     /// Kills what an agent before this one had begun to kill: it may be frozen.
     pub(crate) fn finish_interrupted(&self) {
-        let left: Vec<Target> =
-            self.shared.journal.read().into_iter().map(|member| Target::Tree(member, None)).collect();
+        let left: Vec<Target> = self.shared.journal.read().into_iter().map(Target::Frozen).collect();
         if left.is_empty() {
             return;
         }
@@ -311,12 +313,18 @@ fn list(target: &Target, kin: &mut ProcessMatcher<'_>, is_first: bool) -> io::Re
         }
         Target::Session(shell, life) => {
             let meant: Vec<ProcessRef> = life.iter().chain([shell]).copied().collect();
-            let session = table.session(shell.pid).iter().copied();
+            // Its pid may be another's since: then nothing of its session is there.
+            let is_own = table.start_of(shell.pid).is_none_or(|at| at == shell.start_ticks);
+            let session = table.session(shell.pid).iter().copied().filter(|_| is_own);
             let roots = table.living(*shell).into_iter().chain(session);
             let own = roots.filter(|member| !kin.bystanders.is_of_other_life(&meant, member, table));
             Ok(table.descend(own, |member| kin.bystanders.is_spared(&meant, member)))
         }
         Target::Remains(leaf, remains) => kin.left_behind(leaf, remains),
+        Target::Frozen(root) => {
+            let is_stopped = |member: &ProcessRef| table.stat(member).is_some_and(Stat::is_stopped);
+            Ok(table.descend(table.living(*root), |member| member != root && !is_stopped(member)))
+        }
     }
 }
 
@@ -479,6 +487,62 @@ mod tests {
         assert!(!sleeper.0.wait().unwrap().success());
         assert!(!Stat::of(other.pid).unwrap().is_dead());
         assert_eq!(killer(&directory).shared.journal.read(), []);
+    }
+
+    /// A shell with two children; their pids.
+    fn family() -> (Sleeper, [ProcessRef; 2]) {
+        use std::io::BufRead;
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", "sleep 1000 & echo $!; sleep 1000 & echo $!; wait"]);
+        let mut shell = shell.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut lines = io::BufReader::new(shell.stdout.take().unwrap()).lines();
+        let mut child = || {
+            let pid = lines.next().unwrap().unwrap().parse().unwrap();
+            ProcessRef { pid, start_ticks: Stat::of(pid).unwrap().start_ticks }
+        };
+        let children = [child(), child()];
+        (Sleeper(shell), children)
+    }
+
+    fn is_dead(member: ProcessRef) -> bool {
+        Stat::of(member.pid).ok().is_none_or(|stat| stat.is_dead() || stat.start_ticks != member.start_ticks)
+    }
+
+    #[test]
+    fn a_child_that_the_agent_had_spared_before_it_died_is_spared_by_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut parent, [frozen, spared]) = family();
+        killer(&directory).shared.journal.write([parent.member()]);
+        for member in [parent.member(), frozen] {
+            signal(member, Signal::STOP).unwrap();
+            wait_until_stopped(vec![member]);
+        }
+
+        killer(&directory).finish_interrupted();
+
+        assert!(!parent.0.wait().unwrap().success());
+        assert!(!is_dead(spared), "it was not stopped, so it was not meant");
+        signal(spared, Signal::KILL).unwrap();
+        while !is_dead(frozen) {
+            let _ = rustix::thread::nanosleep(&STOP_PERIOD);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_whose_number_has_come_round_is_not_killed_for_the_command_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut leader = std::process::Command::new("setsid");
+        let leader = Sleeper(leader.args(["/bin/sleep", "1000"]).spawn().unwrap());
+        let member = leader.member();
+        while Stat::of(member.pid).unwrap().session != member.pid {
+            let _ = rustix::thread::nanosleep(&STOP_PERIOD);
+        }
+        let before = ProcessRef { start_ticks: member.start_ticks - 1, ..member };
+
+        let killed = killer(&directory).kill(Target::Session(before, None)).await.unwrap();
+
+        assert_eq!(killed, 0);
+        assert!(!is_dead(member));
     }
 
     #[test]
