@@ -12,6 +12,9 @@ use super::{Driver, Input};
 impl Driver {
     /// Takes in the machine of a process that is new here.
     pub(super) fn insert_new(&mut self, mut process: Process) {
+        // What an earlier process of its name has asked for may still be answered.
+        self.made += 1;
+        process.number_from(self.made << 32);
         if let Some(elder) = self.estates.remove(process.key()) {
             self.batch.estates.insert(process.key().clone(), None);
             process.inherit(elder);

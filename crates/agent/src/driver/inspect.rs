@@ -1,14 +1,15 @@
 //! Live status: a look at the host, not at memory.
 //!
 //! Promised: a status query runs no command but those of the registered spec. The spec that comes with
-//! it only says where to look for a process that is not registered here.
+//! it only says where to look for a process that is not registered here. What it saw is news for the machine of the
+//! process only if that looks in the same place and has heard of no other life since.
 
 use std::sync::Arc;
 
 use proctor_host::Host;
 use proctor_model::{Incarnation, OperationId, Outcome, Phase, Probe, ProcessKey, Snapshot, Spec, Usage};
 use proctor_runtime::clock;
-use proctor_supervise::Process;
+use proctor_supervise::{Event, Process};
 
 use super::admission::{AdmissionGate, CommandPurpose};
 use super::execute::{VERSION_TIMEOUT, command_of, probe_or_known, version_from};
@@ -29,18 +30,30 @@ impl Driver {
             for inspection in inspections {
                 seen.push(inspection.look(&host).await);
             }
-            let mut outcome = Outcome::success(seen.iter().all(|(_, _, snapshot)| snapshot.managed));
-            let snapshots: Vec<Snapshot> = seen.iter().map(|(_, _, snapshot)| snapshot.clone()).collect();
+            let (sightings, snapshots): (Vec<Option<Sighting>>, Vec<Snapshot>) = seen.into_iter().unzip();
+            let mut outcome = Outcome::success(snapshots.iter().all(|snapshot| snapshot.managed));
             if let [only] = &snapshots[..] {
                 outcome.snapshot = Some(only.clone());
             } else {
                 outcome.snapshot = Some(summary(&(1..).zip(snapshots.clone()).collect::<Vec<_>>()));
                 outcome.instances = snapshots;
             }
-            let looks = seen.into_iter().map(|(key, look, _)| (key, look)).collect();
+            let sightings = sightings.into_iter().flatten().collect();
             let outcome = Box::new(outcome.fitted());
-            let _ = inbox.send(Input::Inspected { operation, looks, outcome }).await;
+            let _ = inbox.send(Input::Inspected { operation, sightings, outcome }).await;
         });
+    }
+
+    /// Its machine hears of a life that a status query has seen. A look may be old when it arrives: a version command
+    /// was waited for, and the process restarted, or registered anew, meanwhile.
+    pub(super) fn take_sighting(&mut self, sighting: Sighting) {
+        let Sighting { key, spec, known, life } = sighting;
+        let is_news = |process: &Process| {
+            process.spec().identity == spec.identity && process.life() == known.as_ref() && self.host.is_alive(&life)
+        };
+        if self.processes.get(&key).is_some_and(is_news) {
+            self.dispatch_event(&key, Event::Observed(Probe::Running(life)));
+        }
     }
 
     /// One for each instance.
@@ -97,6 +110,17 @@ impl Driver {
     }
 }
 
+/// A life that a status query has seen.
+#[derive(Debug)]
+pub(crate) struct Sighting {
+    key: ProcessKey,
+    /// By which it was looked for.
+    spec: Arc<Spec>,
+    /// The life that was known then.
+    known: Option<Incarnation>,
+    life: Incarnation,
+}
+
 /// What is to be looked at, and what is known of it.
 struct StatusProbe {
     key: ProcessKey,
@@ -113,13 +137,13 @@ struct StatusProbe {
 }
 
 impl StatusProbe {
-    async fn look(self, host: &Host) -> (ProcessKey, Probe, Snapshot) {
+    async fn look(self, host: &Host) -> (Option<Sighting>, Snapshot) {
         let Self { key, spec, gate, known, run, mut snapshot, version, environment } = self;
         let Some(spec) = spec else {
             let reason = "the process is not registered on this host".to_owned();
-            return (key, Probe::Absent(reason.clone()), Snapshot { reason, ..snapshot });
+            return (None, Snapshot { reason, ..snapshot });
         };
-        let look = probe_or_known(host, &spec.identity, known).await;
+        let look = probe_or_known(host, &spec.identity, known.clone()).await;
         match &look {
             Probe::Running(life) => {
                 snapshot.pid = Some(life.pid);
@@ -144,7 +168,11 @@ impl StatusProbe {
                 snapshot.reason = reason.clone();
             }
         }
-        (key, look, snapshot)
+        let sighting = match look {
+            Probe::Running(life) => Some(Sighting { key, spec, known, life }),
+            Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear(_) => None,
+        };
+        (sighting, snapshot)
     }
 }
 

@@ -28,9 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proctor_host::{ExitWatcher, Host};
-use proctor_model::{
-    Code, CommandLine, Incarnation, OperationId, OperationKind, Outcome, Probe, ProcessKey, Spec, Usage,
-};
+use proctor_model::{Code, CommandLine, Incarnation, OperationId, OperationKind, Outcome, ProcessKey, Spec, Usage};
 use proctor_runtime::{Tasks, clock};
 use proctor_supervise::{Elder, Event, Process, Request, Time};
 use proctor_wire::{Assign, FromAgent, FromServer};
@@ -39,6 +37,7 @@ use tokio::sync::mpsc;
 use admission::Admission;
 use config_files::{Checked, ConfigMonitor};
 use execute::CommandHandle;
+use inspect::Sighting;
 use instances::InstanceOutcomes;
 use limits::{LimitMonitor, Verdict, cgroup_name};
 use local::LocalOperation;
@@ -76,7 +75,7 @@ pub(crate) enum Input {
     /// A status query is answered.
     Inspected {
         operation: OperationId,
-        looks: Vec<(ProcessKey, Probe)>,
+        sightings: Vec<Sighting>,
         outcome: Box<Outcome>,
     },
     /// What `line`, a version command, said of that life.
@@ -157,6 +156,8 @@ pub(crate) struct Driver {
     estates: BTreeMap<ProcessKey, Elder>,
     /// The command of each process that has one running.
     commands: HashMap<ProcessKey, CommandHandle>,
+    /// How many processes were new to this agent.
+    made: u64,
     turns: Arc<AtomicU64>,
     seed: u64,
 }
@@ -207,6 +208,7 @@ impl Driver {
             cgroups: memory.estates.keys().cloned().collect(),
             estates: BTreeMap::new(),
             commands: HashMap::new(),
+            made: 0,
             turns: Arc::default(),
             seed,
             host,
@@ -304,9 +306,9 @@ impl Driver {
                 self.link = None;
                 self.waiting.clear();
             }
-            Input::Inspected { operation, looks, outcome } => {
-                for (key, look) in looks {
-                    self.dispatch_event(&key, Event::Observed(look));
+            Input::Inspected { operation, sightings, outcome } => {
+                for sighting in sightings {
+                    self.take_sighting(sighting);
                 }
                 if !self.status_queries.remove(&operation) {
                     return; // cancelled meanwhile
@@ -402,6 +404,11 @@ impl Driver {
         let instances = spec.as_ref().map_or(0, |spec| spec.instances());
         self.forget_others(&key, instances);
         let Some(spec) = spec else { return };
+        // Unregistered a moment ago, perhaps in this very turn: the next one of its name is another process.
+        let is_over = |process: &Process| !process.is_registered();
+        if self.processes.get(&key).is_some_and(is_over) || self.processes.instances_of(&key).any(is_over) {
+            self.finish_turn();
+        }
         if instances > 1 {
             return self.assign_instances(&key, &spec, managed, registered_at);
         }

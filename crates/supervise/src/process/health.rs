@@ -46,6 +46,10 @@ impl Health {
         *self = Self { checks: self.checks, ..Self::default() };
     }
 
+    pub(super) fn number_from(&mut self, first: Ticket) {
+        self.checks = first;
+    }
+
     pub(super) fn last_well(&self) -> Option<Time> {
         self.well_at
     }

@@ -168,6 +168,13 @@ impl Process {
         }
     }
 
+    /// Numbers its looks, commands and checks from `first` on, so that no answer to an earlier process of its key is
+    /// taken for one of its own.
+    pub fn number_from(&mut self, first: Ticket) {
+        (self.looks, self.commands) = (first, first);
+        self.health.number_from(first);
+    }
+
     pub fn key(&self) -> &ProcessKey {
         &self.key
     }
