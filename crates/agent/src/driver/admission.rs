@@ -230,6 +230,9 @@ impl Driver {
         if request.spec.as_ref().is_some_and(|spec| spec.instances() > 1) {
             return self.operate_instances(key, request).await;
         }
+        if request.spec.is_none() && self.processes.instances_of(key).next().is_some() {
+            return self.operate_registered(key, &request);
+        }
         if !self.processes.contains(key) {
             let Some(spec) = &request.spec else {
                 let message = format!("process {key} is not registered on this host");

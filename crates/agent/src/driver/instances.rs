@@ -23,13 +23,6 @@ pub(super) struct InstanceOutcomes {
     parts: BTreeMap<u32, Option<Outcome>>,
 }
 
-impl InstanceOutcomes {
-    /// All of these are under way.
-    pub(super) fn open(numbers: impl Iterator<Item = u32>) -> Self {
-        Self { parts: numbers.map(|number| (number, None)).collect() }
-    }
-}
-
 impl Driver {
     pub(super) async fn operate_instances(&mut self, key: &ProcessKey, request: Request) {
         let Request { operation, kind, spec: Some(spec), expires } = request else { return };
@@ -56,6 +49,18 @@ impl Driver {
         }
         self.instance_outcomes.insert(operation, InstanceOutcomes { parts });
         self.finish_instances(operation);
+    }
+
+    /// The same for the instances that are registered, where an operation brings no spec.
+    pub(super) fn operate_registered(&mut self, key: &ProcessKey, request: &Request) {
+        let numbered = |process: &Process| Some((process.instance()?.number, process.key().clone()));
+        let instances: Vec<(u32, ProcessKey)> = self.processes.instances_of(key).filter_map(numbered).collect();
+        let parts = instances.iter().map(|(number, _)| (*number, None)).collect();
+        self.instance_outcomes.insert(request.operation, InstanceOutcomes { parts });
+        for (number, of_key) in instances {
+            let part = Request { operation: request.operation.part(number), ..request.clone() };
+            self.dispatch_event(&of_key, Event::Requested(part));
+        }
     }
 
     /// A part has ended; the whole ends with the last one. Without a gathering (the agent has just

@@ -9,13 +9,12 @@
 use std::time::Duration;
 
 use proctor_model::{EventKind, OperationId, OperationKind, Outcome, ProcessKey, TaskId, Usage};
-use proctor_supervise::{Event, Process, Request};
+use proctor_supervise::{Process, Request};
 use proctor_wire::FromAgent;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::Driver;
-use super::instances::InstanceOutcomes;
 use crate::local::{LocalAnswer, LocalCall, LocalProcess, LocalRequest};
 use crate::spool::Draft;
 
@@ -61,12 +60,7 @@ impl Driver {
 
     async fn operate_locally(&mut self, call: LocalOperation) {
         let (key, kind) = (call.key.clone(), call.kind);
-        let instances: Vec<(u32, ProcessKey)> = self
-            .processes
-            .instances_of(&key)
-            .filter_map(|process| Some((process.instance()?.number, process.key().clone())))
-            .collect();
-        if instances.is_empty() && !self.processes.contains(&key) {
+        if !self.processes.contains(&key) && self.processes.instances_of(&key).next().is_none() {
             let reason = format!("process {key} is not registered on this host: see `proctor-agent ctl ps`");
             let _ = call.answer.send(LocalAnswer::Refused { reason });
             return;
@@ -80,17 +74,7 @@ impl Driver {
             return self.inspect(operation, key, None);
         }
         let expires = self.now() + EXPIRES_IN;
-        if instances.is_empty() {
-            return self.admit(key, Request { operation, kind, spec: None, expires }).await;
-        }
-        if let Some(refusal) = self.refusal(&key, kind, None) {
-            return self.refuse(&key, operation, refusal);
-        }
-        self.instance_outcomes.insert(operation, InstanceOutcomes::open(instances.iter().map(|(number, _)| *number)));
-        for (number, of_key) in instances {
-            let request = Request { operation: operation.part(number), kind, spec: None, expires };
-            self.dispatch_event(&of_key, Event::Requested(request));
-        }
+        self.admit(key, Request { operation, kind, spec: None, expires }).await;
     }
 
     /// The outcome goes to who asked: the server, or somebody on this host.

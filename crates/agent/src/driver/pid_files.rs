@@ -94,11 +94,17 @@ impl Driver {
     /// Who would share a pid file with a process that an operation is about to run.
     pub(super) fn rival(&self, key: &ProcessKey, request: &Request, spec: Option<&Spec>) -> Option<PidFileConflict> {
         let runs = matches!(request.kind, OperationKind::Start | OperationKind::Restart | OperationKind::Manage);
-        let spec = spec.filter(|_| runs)?;
-        if spec.instances() == 1 {
-            return self.rival_of(key, &spec.identity);
+        match spec {
+            _ if !runs => None,
+            Some(spec) if spec.instances() == 1 => self.rival_of(key, &spec.identity),
+            Some(spec) => {
+                (1..=spec.instances()).find_map(|number| self.rival_of(key, &spec.instance(number).ok()?.identity))
+            }
+            None => {
+                let mut instances = self.processes.instances_of(key);
+                instances.find_map(|process| self.rival_of(key, &process.spec().identity))
+            }
         }
-        (1..=spec.instances()).find_map(|number| self.rival_of(key, &spec.instance(number).ok()?.identity))
     }
 
     fn rival_of(&self, key: &ProcessKey, identity: &Identity) -> Option<PidFileConflict> {
