@@ -176,6 +176,8 @@ impl LedgerBatch {
 #[derive(Debug)]
 pub(crate) struct CommitError {
     pub(crate) error: LedgerError,
+    /// Whether the reserve has it, as far as it must not be forgotten.
+    pub(crate) is_reserved: bool,
     pub(crate) batch: Box<LedgerBatch>,
 }
 
@@ -250,8 +252,8 @@ impl Ledger {
             }
             Err(error) => {
                 self.spooled.forget();
-                self.reserve.write(&batch);
-                Err(CommitError { error: LedgerError::Write(error.to_string()), batch })
+                let is_reserved = self.reserve.write(&batch);
+                Err(CommitError { error: LedgerError::Write(error.to_string()), is_reserved, batch })
             }
         }
     }

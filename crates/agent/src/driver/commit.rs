@@ -6,18 +6,20 @@
 //! besides waits for company, at most [`FLUSH_PAUSE`], and so does what the server is told of it: a
 //! restart is not held up by its own report. If the ledger cannot be written, operations are refused
 //! with that reason, except stops, kills and changes of management, which its reserve remembers, and supervision
-//! goes on from memory.
+//! goes on from memory; but where not even the reserve has it no start command is let go, whoever wants it: an agent
+//! that came back would not know of the process, and start a second one.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use proctor_model::{OperationId, OperationKind, ProcessKey};
+use proctor_model::{CommandResult, OperationId, OperationKind, ProcessKey};
 use proctor_runtime::clock;
-use proctor_supervise::{Action, Event, Process};
+use proctor_supervise::{Action, Event, Process, Ticket};
 use proctor_wire::FromAgent;
 
 use super::Driver;
+use super::execute::ended_by;
 use super::limits::cgroup_name;
 use super::schedules::Clocks;
 use crate::ledger::CommitError;
@@ -28,6 +30,16 @@ const FLUSH_PAUSE: Duration = Duration::from_millis(20);
 const QUIET: Duration = Duration::from_secs(5);
 /// A ledger that could not be written is tried again after this.
 const LEDGER_PAUSE: Duration = Duration::from_secs(1);
+const NOT_RECORDED: &str = "the agent cannot write its ledger (is its disk full?)";
+
+/// Where everything that has changed is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recorded {
+    Ledger,
+    /// As far as it must not be forgotten.
+    Reserve,
+    Nowhere,
+}
 
 impl Driver {
     /// Writes and acts until the machines have nothing more to say.
@@ -42,8 +54,9 @@ impl Driver {
             for key in &touched {
                 self.collect(key, &mut actions);
             }
-            if actions.iter().any(|(_, action)| is_irreversible(action)) && !self.commit() {
-                self.refuse_unrecorded(&mut actions);
+            if actions.iter().any(|(_, action)| is_irreversible(action)) {
+                let recorded = self.commit();
+                self.refuse_unrecorded(recorded, &mut actions);
             }
             ended |= actions.iter().any(|(_, action)| matches!(action, Action::Finish { .. }));
             for (key, action) in actions {
@@ -78,7 +91,7 @@ impl Driver {
     }
 
     fn flush(&mut self) {
-        let written = self.commit();
+        let written = self.commit() == Recorded::Ledger;
         if written {
             self.send_events();
         }
@@ -105,9 +118,18 @@ impl Driver {
     /// What cannot be remembered must not happen: operations that would begin now are refused,
     /// before anything of them is done. Supervision, and operations that began earlier, go on. So do a
     /// stop and a kill: what fills the disk must be stoppable. They are written when there is room again.
-    fn refuse_unrecorded(&mut self, actions: &mut Vec<(ProcessKey, Action)>) {
+    fn refuse_unrecorded(&mut self, recorded: Recorded, actions: &mut Vec<(ProcessKey, Action)>) {
+        if recorded == Recorded::Ledger {
+            return;
+        }
         let mut refused: HashMap<ProcessKey, OperationId> = HashMap::new();
+        let mut held: Vec<(ProcessKey, Ticket)> = Vec::new();
+        let is_launching = |key: &ProcessKey| self.processes.get(key).is_some_and(Process::is_launching);
         actions.retain(|(key, action)| match action {
+            Action::Proceed { ticket } if recorded == Recorded::Nowhere && is_launching(key) => {
+                held.push((key.clone(), *ticket));
+                false
+            }
             Action::Begin { kind: OperationKind::Stop | OperationKind::Kill, .. } => true,
             Action::Begin { operation, .. } => {
                 refused.insert(key.clone(), *operation);
@@ -127,10 +149,22 @@ impl Driver {
             | Action::Notify(_) => true,
         });
         for (key, operation) in refused {
-            let reason =
-                "the agent cannot write its ledger (is its disk full?); until then it only stops and kills".to_owned();
+            let reason = format!("{NOT_RECORDED}; until then it only stops and kills");
             self.dispatch_event(&key, Event::Refused { operation, reason });
         }
+        for (key, ticket) in held {
+            self.withdraw_start(&key, ticket);
+        }
+    }
+
+    /// A start command that is held is not let go. Supervision tries again, an operation fails.
+    fn withdraw_start(&mut self, key: &ProcessKey, ticket: Ticket) {
+        tracing::error!(process = %key, "not started: neither the ledger nor its reserve can be written");
+        self.withdraw_command(key, ticket);
+        let is_operated = self.processes.get(key).is_some_and(Process::is_operated);
+        let result =
+            if is_operated { CommandResult::NotStarted(NOT_RECORDED.to_owned()) } else { CommandResult::NoSlot };
+        self.dispatch_event(key, Event::CommandEnded { ticket, end: ended_by(result) });
     }
 
     /// Takes what a machine wants written, told and done.
@@ -184,10 +218,9 @@ impl Driver {
         self.remove_outputs(key);
     }
 
-    /// False: nothing of this turn is on disk.
-    pub(super) fn commit(&mut self) -> bool {
+    pub(super) fn commit(&mut self) -> Recorded {
         if self.batch.is_empty() && self.unwritten_batch.is_none() {
-            return true;
+            return Recorded::Ledger;
         }
         let mut batch = self.unwritten_batch.take().unwrap_or_default();
         batch.append(std::mem::take(&mut self.batch));
@@ -199,12 +232,12 @@ impl Driver {
                     self.seen_generation.store(generation, Ordering::Release);
                     self.send(FromAgent::Seen { generation });
                 }
-                true
+                Recorded::Ledger
             }
-            Err(CommitError { error, batch }) => {
-                tracing::error!(%error, "the ledger is not written: supervision goes on from memory");
+            Err(CommitError { error, is_reserved, batch }) => {
+                tracing::error!(%error, is_reserved, "the ledger is not written: supervision goes on from memory");
                 self.unwritten_batch = Some(batch);
-                false
+                if is_reserved { Recorded::Reserve } else { Recorded::Nowhere }
             }
         }
     }

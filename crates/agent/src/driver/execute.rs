@@ -185,6 +185,14 @@ impl Driver {
         });
     }
 
+    /// A command that is held never runs, and its end is not told.
+    pub(super) fn withdraw_command(&mut self, key: &ProcessKey, ticket: Ticket) {
+        if let Some(attached) = self.attached(key, ticket) {
+            attached.left_alone.cancel();
+            self.commands.remove(key);
+        }
+    }
+
     /// The command has ended: there is nothing to say to it any more.
     pub(super) fn drop_command(&mut self, key: &ProcessKey, ticket: Ticket) {
         if self.attached(key, ticket).is_some() {

@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use proctor_model::{Control, Event as Told, EventKind, Identity, Percent, Pool, PoolLimits, TaskId, Weight};
+use proctor_model::{
+    Control, Event as Told, EventKind, Identity, Percent, Phase, Pool, PoolLimits, Snapshot, TaskId, Weight,
+};
 use tempfile::TempDir;
 
 use super::*;
 use proctor_model::samples::spec;
+
+mod mishaps;
 
 /// Generous: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,12 +23,16 @@ struct Stage {
     heard: mpsc::Receiver<FromAgent>,
     outcomes: BTreeMap<OperationId, Outcome>,
     events: Vec<Told>,
+    observed: Vec<(ProcessKey, Snapshot)>,
     registered: u64,
 }
 
 impl Stage {
     async fn new() -> Self {
-        let dir = TempDir::new().unwrap();
+        Self::in_dir(TempDir::new().unwrap()).await
+    }
+
+    async fn in_dir(dir: TempDir) -> Self {
         let tasks = Tasks::default();
         let host = Host::new(proctor_host::Options { state_dir: dir.path().join("state") }, &tasks).unwrap();
         let (ledger, memory) = Ledger::open(&dir.path().join("ledger.db")).unwrap();
@@ -34,7 +42,16 @@ impl Stage {
         tasks.spawn_on_thread("driver", driver.run(inputs)).unwrap();
         let (link, heard) = mpsc::channel(1024);
         inbox.send(Input::Connected(link)).await.unwrap();
-        Self { dir, tasks, inbox, heard, outcomes: BTreeMap::new(), events: Vec::new(), registered: 0 }
+        Self {
+            dir,
+            tasks,
+            inbox,
+            heard,
+            outcomes: BTreeMap::new(),
+            events: Vec::new(),
+            observed: Vec::new(),
+            registered: 0,
+        }
     }
 
     fn path(&self, name: &str) -> std::path::PathBuf {
@@ -76,7 +93,8 @@ impl Stage {
                 self.outcomes.insert(operation, outcome);
             }
             FromAgent::Events { events } => self.events.extend(events),
-            FromAgent::Observed { .. } | FromAgent::Seen { .. } | FromAgent::Beat | FromAgent::Unknown => {}
+            FromAgent::Observed { observations } => self.observed.extend(observations),
+            FromAgent::Seen { .. } | FromAgent::Beat | FromAgent::Unknown => {}
             other @ (FromAgent::Enrol { .. }
             | FromAgent::Hello { .. }
             | FromAgent::Settled { .. }

@@ -113,23 +113,16 @@ impl Reserve {
         }
     }
 
-    /// In the place of what was written before.
-    pub(super) fn write(&mut self, batch: &LedgerBatch) {
+    /// In the place of what was written before. Whether every stop and every start under way is in there.
+    pub(super) fn write(&mut self, batch: &LedgerBatch) -> bool {
         let mut text = Vec::new();
-        let mut left_out = 0;
-        for line in lines(batch) {
-            let line = super::json(&line);
-            if text.len() + line.len() < SLOT_BYTES - HEADER_BYTES {
-                text.extend_from_slice(line.as_bytes());
-                text.push(b'\n');
-            } else {
-                left_out += 1;
-            }
-        }
+        let (decisive, others) = lines(batch);
+        let left_out_decisive = append(&mut text, &decisive);
+        let left_out = left_out_decisive + append(&mut text, &others);
         if left_out > 0 {
             tracing::error!(left_out, "the reserve is full: the rest is lost if the agent restarts now");
         }
-        self.put(text);
+        self.put(text) && left_out_decisive == 0
     }
 
     /// The ledger has it.
@@ -137,11 +130,12 @@ impl Reserve {
         self.put(Vec::new());
     }
 
-    fn put(&mut self, text: Vec<u8>) {
+    /// Whether it is there.
+    fn put(&mut self, text: Vec<u8>) -> bool {
         if text == self.written {
-            return;
+            return true;
         }
-        let Some(file) = &self.file else { return };
+        let Some(file) = &self.file else { return false };
         let number = self.number + 1;
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
         let mut bytes = Vec::with_capacity(HEADER_BYTES + text.len());
@@ -150,10 +144,12 @@ impl Reserve {
         bytes.extend_from_slice(hash(number, &text).as_bytes());
         bytes.extend_from_slice(&text);
         let place = (number % 2) * SLOT_BYTES as u64;
-        match file.write_all_at(&bytes, place).and_then(|()| file.sync_data()) {
+        let written = file.write_all_at(&bytes, place).and_then(|()| file.sync_data());
+        match &written {
             Ok(()) => (self.number, self.written) = (number, text),
             Err(error) => tracing::error!(%error, "cannot write the reserve of the ledger"),
         }
+        written.is_ok()
     }
 
     fn read(&self, slot: u64) -> Option<(u64, Vec<u8>)> {
@@ -188,8 +184,24 @@ fn hash(number: u64, text: &[u8]) -> blake3::Hash {
     blake3::Hasher::new().update(&number.to_le_bytes()).update(text).finalize()
 }
 
-/// What matters most comes first, and of that what changed last: it may not all fit.
-fn lines(batch: &LedgerBatch) -> Vec<Line<'_>> {
+/// Adds the lines that there is room for; how many there is none for.
+fn append(text: &mut Vec<u8>, lines: &[Line<'_>]) -> usize {
+    let mut left_out = 0;
+    for line in lines {
+        let line = super::json(line);
+        if text.len() + line.len() < SLOT_BYTES - HEADER_BYTES {
+            text.extend_from_slice(line.as_bytes());
+            text.push(b'\n');
+        } else {
+            left_out += 1;
+        }
+    }
+    left_out
+}
+
+/// Stops and starts under way, and the rest. What matters most comes first, and of that what changed last: it may not
+/// all fit.
+fn lines(batch: &LedgerBatch) -> (Vec<Line<'_>>, Vec<Line<'_>>) {
     let mut lines: Vec<Line<'_>> = batch.boot.iter().map(Line::Boot).collect();
     let all = batch.processes.iter();
     let (stopped, others): (Vec<_>, Vec<_>) = all.partition(|(_, record)| !record.managed || record.unwanted.is_some());
@@ -202,10 +214,10 @@ fn lines(batch: &LedgerBatch) -> Vec<Line<'_>> {
     lines.extend(newest_first(batch, stopped.into_iter().map(of_process).chain(forgotten).collect()));
     lines.extend(newest_first(batch, under_way.into_iter().map(of_process).collect()));
     let outcomes = batch.outcomes.iter().rev();
-    lines.extend(outcomes.map(|(operation, outcome)| Line::Outcome(*operation, Box::new(short(outcome)))));
-    lines.extend(batch.begun.iter().rev().map(|(operation, key, kind)| Line::Begun(*operation, key, *kind)));
-    lines.extend(newest_first(batch, others.into_iter().map(of_process).collect()));
-    lines
+    let outcomes = outcomes.map(|(operation, outcome)| Line::Outcome(*operation, Box::new(short(outcome))));
+    let begun = batch.begun.iter().rev().map(|(operation, key, kind)| Line::Begun(*operation, key, *kind));
+    let others = newest_first(batch, others.into_iter().map(of_process).collect());
+    (lines, outcomes.chain(begun).chain(others).collect())
 }
 
 fn newest_first<'a>(

@@ -257,6 +257,16 @@ impl Process {
         self.record.life.is_some() || !matches!(self.work, Activity::Idle | Activity::Backoff { .. })
     }
 
+    /// Whether a start or restart command is under way.
+    pub fn is_launching(&self) -> bool {
+        matches!(self.work, Activity::Launching { .. })
+    }
+
+    /// Whether an operation is under way.
+    pub fn is_operated(&self) -> bool {
+        self.current.is_some()
+    }
+
     /// Who is to be shown as the process: its life, or the command of a scheduled run under way.
     pub fn shown(&self) -> Option<&Incarnation> {
         let run = self.record.running.as_ref().filter(|running| running.scheduled).map(|running| &running.command);

@@ -1,0 +1,210 @@
+//! Answers that come late, writes that come to nothing, neighbours, and two who ask at once.
+
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::local::{LocalAnswer, LocalCall, LocalRequest};
+
+/// Sleeps as `p`; each start adds a line to `pids`.
+fn sleeper(stage: &Stage, change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
+    stage.spec(|spec| {
+        spec.identity.proc_name = "sleep".parse().unwrap();
+        spec.control.start = Some("sleep 1000 > /dev/null 2>&1 & echo $! > p.pid; cat p.pid >> pids".parse().unwrap());
+        spec.policy.start_check = 0.try_into().unwrap();
+        change(spec);
+    })
+}
+
+async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn unregister(stage: &mut Stage, name: &str) {
+    stage.registered += 1;
+    let (generation, key) = (stage.registered, key(name));
+    let assign = Assign { generation, key, spec: None, managed: false, registered_at: 1 };
+    stage.say(FromServer::Assign { assignments: vec![assign] }).await;
+}
+
+#[tokio::test]
+async fn what_a_status_query_saw_before_a_restart_is_no_news_after_it() {
+    let mut stage = Stage::new().await;
+    let version = "echo $$ >> askers; until [ -e go ]; do sleep 0.01; done; echo 1";
+    // By a command: a stop would end what asks for the version, as a leftover.
+    let restart = "kill $(cat p.pid); sleep 1000 > /dev/null 2>&1 & echo $! > p.pid; cat p.pid >> pids";
+    let spec = sleeper(&stage, |spec| {
+        spec.control.version = Some(version.parse().unwrap());
+        spec.control.restart = Some(restart.parse().unwrap());
+    });
+    let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    let askers = stage.path("askers");
+    eventually("the version is asked", || numbers(&askers).len() == 1).await;
+    let status = stage.operate(1, "p", OperationKind::Status, &spec).await;
+    eventually("the status query has looked", || numbers(&askers).len() == 2).await;
+
+    let restart = stage.operate(2, "p", OperationKind::Restart, &spec).await;
+    assert_eq!(stage.outcome(restart).await.code, Code::Success);
+    std::fs::write(stage.path("go"), "").unwrap();
+    stage.outcome(status).await;
+    let stop = stage.operate(3, "p", OperationKind::Stop, &spec).await;
+    stage.outcome(stop).await;
+
+    let first = numbers(&stage.path("pids"))[0].to_string();
+    let is_back = |event: &&Told| event.kind == EventKind::PidChanged && event.details["pid"] == first;
+    assert!(!stage.events.iter().any(|event| is_back(&event)), "{:?}", stage.events);
+}
+
+#[tokio::test]
+async fn what_a_status_query_saw_is_not_the_life_of_a_process_that_was_registered_since_elsewhere() {
+    let mut stage = Stage::new().await;
+    let version = "echo $$ >> askers; until [ -e go ]; do sleep 0.01; done; echo 1";
+    let before = sleeper(&stage, |spec| spec.control.version = Some(version.parse().unwrap()));
+    let pid_path = stage.path("elsewhere.pid");
+    let after = stage.spec(|spec| spec.identity.pid_path = pid_path.to_str().unwrap().parse().unwrap());
+    let start = stage.operate(0, "p", OperationKind::Start, &before).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    let askers = stage.path("askers");
+    eventually("the version is asked", || numbers(&askers).len() == 1).await;
+    let status = stage.operate(1, "p", OperationKind::Status, &before).await;
+    eventually("the status query has looked", || numbers(&askers).len() == 2).await;
+
+    unregister(&mut stage, "p").await;
+    stage.assign("p", &after).await;
+    std::fs::write(stage.path("go"), "").unwrap();
+    stage.outcome(status).await;
+    let kill = stage.operate(2, "p", OperationKind::Kill, &after).await;
+
+    assert_eq!(stage.outcome(kill).await.code, Code::NotRunning);
+    assert!(!is_gone(numbers(&stage.path("pids"))[0]), "it is nobody's, and lives");
+}
+
+#[tokio::test]
+async fn the_health_of_an_earlier_registration_does_not_condemn_the_next() {
+    let mut stage = Stage::new().await;
+    let asking = |stage: &Stage, name: &str, exit: u32| {
+        sleeper(stage, |spec| {
+            let line = format!("echo $$ > {name}.asked; until [ -e {name}.go ]; do sleep 0.01; done; exit {exit}");
+            spec.control.health = Some(line.parse().unwrap());
+            spec.policy.health.grace = 0.try_into().unwrap();
+            spec.policy.health.failures = 1;
+            spec.policy.health.timeout = 1000.try_into().unwrap();
+        })
+    };
+    let (before, after) = (asking(&stage, "before", 1), asking(&stage, "after", 0));
+    let start = stage.operate(0, "p", OperationKind::Start, &before).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    let (first, second) = (stage.path("before.asked"), stage.path("after.asked"));
+    eventually("it is asked", || numbers(&first).len() == 1).await;
+
+    unregister(&mut stage, "p").await;
+    stage.assign("p", &after).await;
+    eventually("the next is asked", || numbers(&second).len() == 1).await;
+    std::fs::write(stage.path("before.go"), "").unwrap();
+    eventually("the answer is there", || is_gone(numbers(&first)[0])).await;
+    std::fs::write(stage.path("after.go"), "").unwrap();
+    let mut index = 1;
+    let health = loop {
+        let status = stage.operate(index, "p", OperationKind::Status, &after).await;
+        let snapshot = stage.outcome(status).await.snapshot.unwrap();
+        if !snapshot.health.is_empty() {
+            break snapshot.health;
+        }
+        index += 1;
+    };
+
+    assert_eq!(health, "healthy");
+}
+
+#[tokio::test]
+async fn supervision_starts_nothing_that_neither_ledger_nor_reserve_can_remember() {
+    let dir = TempDir::new().unwrap();
+    // There is no reserve where a directory has its name.
+    std::fs::create_dir(dir.path().join("ledger.reserve")).unwrap();
+    let mut stage = Stage::in_dir(dir).await;
+    let spec = sleeper(&stage, |_| {});
+    let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    let disk = rusqlite::Connection::open(stage.path("ledger.db")).unwrap();
+    let refuse = "SELECT RAISE(FAIL, 'database or disk is full'); END;";
+    disk.execute_batch(&format!("CREATE TRIGGER full BEFORE INSERT ON process BEGIN {refuse}")).unwrap();
+    let pids = stage.path("pids");
+
+    let first = numbers(&pids)[0];
+    rustix::process::kill_process(rustix::process::Pid::from_raw(first).unwrap(), rustix::process::Signal::KILL)
+        .unwrap();
+    while !stage.observed.iter().any(|(_, snapshot)| snapshot.phase == Phase::Waiting) && numbers(&pids).len() == 1 {
+        stage.hear().await;
+    }
+
+    assert_eq!(numbers(&pids), [first], "a start that an agent after this one would not know of");
+    disk.execute_batch("DROP TRIGGER full").unwrap();
+    eventually("it is started when there is room again", || numbers(&pids).len() == 2).await;
+    let status = stage.operate(1, "p", OperationKind::Status, &spec).await;
+    let snapshot = stage.outcome(status).await.snapshot.unwrap();
+    assert!(snapshot.managed, "it was not given up: {snapshot:?}");
+}
+
+#[tokio::test]
+async fn a_local_start_of_instances_does_not_share_a_pid_file_with_a_managed_process() {
+    let mut stage = Stage::new().await;
+    let of = |stage: &Stage, file: &str, instances: u32| {
+        let pid_path = stage.path(file);
+        stage.spec(|spec| {
+            spec.policy.lifetime = proctor_model::Lifetime::Once;
+            spec.policy.instances = instances;
+            spec.identity.pid_path = pid_path.to_str().unwrap().parse().unwrap();
+            spec.control.start = Some("echo x >> runs".parse().unwrap());
+        })
+    };
+    let (single, several) = (of(&stage, "a-2.pid", 1), of(&stage, "a-{instance}.pid", 2));
+    let manage = stage.operate(0, "single", OperationKind::Manage, &single).await;
+    assert_eq!(stage.outcome(manage).await.code, Code::Success);
+    stage.assign("several", &several).await;
+    let ask = async |kind: OperationKind| {
+        let (answer, answered) = oneshot::channel();
+        let request = LocalRequest::Operate { process: key("several"), operation: kind };
+        stage.inbox.send(Input::Local(LocalCall { request, uid: 0, answer })).await.unwrap();
+        let answer = tokio::time::timeout(PATIENCE, answered).await.expect("in time").unwrap();
+        let LocalAnswer::Outcome { outcome } = answer else { panic!("{answer:?}") };
+        *outcome
+    };
+
+    let refused = ask(OperationKind::Start).await;
+    let released = ask(OperationKind::Release).await;
+
+    assert_eq!(refused.code, Code::CommandFailed);
+    assert!(refused.message.contains("ns/single"), "{}", refused.message);
+    assert!(!stage.path("runs").exists(), "nothing was run");
+    assert_eq!(released.code, Code::Success);
+}
+
+#[tokio::test]
+async fn a_known_process_that_another_one_has_started_outlives_the_kill_of_that() {
+    let mut stage = Stage::new().await;
+    let outer = sleeper(&stage, |spec| {
+        let line = "sleep 1000 > /dev/null 2>&1 & echo $! > inner.pid; cat inner.pid >> pids
+                    sleep 1000 > /dev/null 2>&1 & echo $! > p.pid; cat p.pid >> pids";
+        spec.control.start = Some(line.parse().unwrap());
+    });
+    let pid_path = stage.path("inner.pid");
+    let inner = sleeper(&stage, |spec| spec.identity.pid_path = pid_path.to_str().unwrap().parse().unwrap());
+    let start = stage.operate(0, "outer", OperationKind::Start, &outer).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    stage.assign("inner", &inner).await;
+    let is_adopted = |(of, snapshot): &(ProcessKey, Snapshot)| *of == key("inner") && snapshot.phase == Phase::Running;
+    while !stage.observed.iter().any(is_adopted) {
+        stage.hear().await;
+    }
+
+    let kill = stage.operate(1, "outer", OperationKind::Kill, &outer).await;
+    let killed = stage.outcome(kill).await;
+
+    assert_eq!(killed.code, Code::Success, "{}", killed.message);
+    let gone: Vec<bool> = numbers(&stage.path("pids")).into_iter().map(is_gone).collect();
+    assert_eq!(gone, [false, true]);
+}
