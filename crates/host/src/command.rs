@@ -241,9 +241,10 @@ impl Running {
             (None, _) | (_, None) => CgroupAttach::Nowhere,
         };
         let mut environment = command.environment.clone();
-        environment.extend(
-            command.leaf.as_ref().map(|leaf| (leftovers::MARK.to_owned(), leftovers::mark(&ground.mark, leaf))),
-        );
+        if let Some(leaf) = &command.leaf {
+            environment.push((leftovers::MARK.to_owned(), leftovers::mark(&ground.mark, leaf)));
+            environment.push((leftovers::LAUNCH.to_owned(), leftovers::launch_now()));
+        }
         let plan = SpawnPlan {
             line: &command.line,
             directory: &command.directory,

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 
 use crate::cgroup::{Groups, Leaf};
 use crate::kill_journal::Journal;
-use crate::leftovers::{Bystanders, EnvMarks, ProcessMatcher};
+use crate::leftovers::{Bystanders, EnvMarks, LaunchSpan, ProcessMatcher};
 use crate::pidfd::{Process, Refused};
 use crate::procfs::Stat;
 use crate::tree::{ProcessRef, ProcessTable};
@@ -44,7 +44,7 @@ const BATCH_MAX: usize = 1024;
 pub(crate) enum Target {
     /// A process with its descendants, and everything else in the leaf that began then or later. Nothing if
     /// that process has ended: what is in the leaf then may be a next life.
-    Tree(ProcessRef, Option<(Leaf, u64)>),
+    Tree(ProcessRef, Option<(Leaf, LaunchSpan)>),
     /// A command with its descendants and everything in the session that it leads or has led, with the life of its
     /// own process, if that has one, but no other known process.
     Session(ProcessRef, Option<ProcessRef>),

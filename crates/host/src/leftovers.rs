@@ -3,7 +3,8 @@
 //! Promised: it is known by its leaf, by a mark in the environment of everything that a command of ours has
 //! started, and, without cgroups, by the sessions of its own. Nothing that began before it, nor what descends from
 //! that, is touched; nor is the agent, nor its ancestors, nor another process that the agent knows, with all that
-//! descends from it, also if a command of this one has started them. Absent: a process that has left its cgroup
+//! descends from it, also if a command of this one has started them; nor, while an earlier life of the same name lives
+//! on that was unregistered, what that one's commands have started. Absent: a process that has left its cgroup
 //! (without cgroups: its session), has overwritten its environment and whose parent has ended. Nothing tells whose
 //! it was.
 
@@ -13,14 +14,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use proctor_model::Leftovers;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::cgroup::{Groups, Leaf};
 use crate::killer::{Killer, Target};
 use crate::procfs;
 use crate::tree::{ProcessRef, ProcessTable};
+use crate::usage::Units;
 
 /// In the environment of every command of a process, and so of all that it forks.
 pub(crate) const MARK: &str = "PROCTOR_LEAF";
+/// Beside it: when the command was begun, in ticks since boot.
+pub(crate) const LAUNCH: &str = "PROCTOR_LAUNCH";
+/// A command is forked a little after its environment was made.
+const LAUNCH_SLACK: Duration = Duration::from_secs(5);
 /// Larger environments are not searched to their end.
 const ENVIRONMENT_BYTES_MAX: u64 = 256 * 1024;
 /// How often it is looked whether something has ended; grows from look to look.
@@ -41,6 +48,34 @@ pub struct LeftoversResult {
 /// The value of [`MARK`] for a leaf of the agent with this scope.
 pub(crate) fn mark(scope: &str, leaf: &Leaf) -> String {
     format!("{scope}.{}", leaf.as_str())
+}
+
+/// The value of [`LAUNCH`] for a command that begins now.
+pub(crate) fn launch_now() -> String {
+    let now = clock_gettime(ClockId::Boottime);
+    let part = u64::try_from(now.tv_nsec).unwrap_or(0) * Units::read().ticks_per_second / 1_000_000_000;
+    (u64::try_from(now.tv_sec).unwrap_or(0) * Units::read().ticks_per_second + part).to_string()
+}
+
+/// From when on what belongs to a life began, in ticks since boot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaunchSpan {
+    pub(crate) since: u64,
+    /// As in [`Leftovers`].
+    pub(crate) elder: Option<u64>,
+}
+
+impl LaunchSpan {
+    /// Whether it began too early, or a command of the elder has started it.
+    fn excludes(&self, member: ProcessRef) -> bool {
+        member.start_ticks < self.since || self.elder.is_some_and(|elder| self.is_of_elder(member, elder))
+    }
+
+    fn is_of_elder(&self, member: ProcessRef, elder: u64) -> bool {
+        let slack = LAUNCH_SLACK.as_secs() * Units::read().ticks_per_second;
+        let launch = variable_of(member.pid, LAUNCH).and_then(|launch| launch.parse::<u64>().ok());
+        launch.is_some_and(|launch| launch.saturating_add(slack) >= elder && launch.saturating_add(slack) < self.since)
+    }
 }
 
 pub(crate) async fn end(
@@ -85,7 +120,7 @@ impl EnvMarks {
         let marks = self.0.get_or_insert_with(|| {
             let mut marks: HashMap<String, Vec<ProcessRef>> = HashMap::new();
             for member in table.all() {
-                if let Some(mark) = mark_of(member.pid) {
+                if let Some(mark) = variable_of(member.pid, MARK) {
                     marks.entry(mark).or_default().push(member);
                 }
             }
@@ -95,11 +130,11 @@ impl EnvMarks {
     }
 }
 
-fn mark_of(pid: i32) -> Option<String> {
+fn variable_of(pid: i32, name: &str) -> Option<String> {
     let text = procfs::read(Path::new(&format!("/proc/{pid}/environ")), ENVIRONMENT_BYTES_MAX).ok()?;
     let value = text
         .split(|byte| *byte == 0)
-        .find_map(|variable| variable.strip_prefix(MARK.as_bytes()).and_then(|rest| rest.strip_prefix(b"=")))?;
+        .find_map(|variable| variable.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"=")))?;
     String::from_utf8(value.to_vec()).ok()
 }
 
@@ -149,19 +184,20 @@ impl Bystanders {
 }
 
 impl ProcessMatcher<'_> {
-    /// Who is in the leaf and began at `since` or later, and what descends from it; but nobody who is older,
-    /// or descends from one in the leaf who is.
-    pub(crate) fn younger(&mut self, root: ProcessRef, leaf: &Leaf, since: u64) -> io::Result<Vec<ProcessRef>> {
+    /// Who is in the leaf and began in the span, and what descends from it; but nobody who is older, or is the
+    /// elder's, or descends from one in the leaf who is.
+    pub(crate) fn younger(&mut self, root: ProcessRef, leaf: &Leaf, span: LaunchSpan) -> io::Result<Vec<ProcessRef>> {
         let in_leaf = self.in_leaf(leaf)?;
-        let (young, old): (Vec<ProcessRef>, Vec<ProcessRef>) =
-            in_leaf.into_iter().partition(|member| member.start_ticks >= since);
-        Ok(self.without(Some(root), young, old, since))
+        let (old, young): (Vec<ProcessRef>, Vec<ProcessRef>) =
+            in_leaf.into_iter().partition(|member| span.excludes(*member));
+        Ok(self.without(Some(root), young, old, span.since))
     }
 
     pub(crate) fn left_behind(&mut self, leaf: &Leaf, remains: &Leftovers) -> io::Result<Vec<ProcessRef>> {
         let in_leaf = self.in_leaf(leaf)?;
-        let (mut young, old): (Vec<ProcessRef>, Vec<ProcessRef>) =
-            in_leaf.into_iter().partition(|member| member.start_ticks >= remains.since);
+        let span = LaunchSpan { since: remains.since, elder: remains.elder.filter(|_| remains.launched) };
+        let (old, mut young): (Vec<ProcessRef>, Vec<ProcessRef>) =
+            in_leaf.into_iter().partition(|member| span.excludes(*member));
         if self.groups.is_none() || !remains.launched {
             let is_own =
                 |(pid, start_ticks): &&(i32, u64)| self.table.start_of(*pid).is_none_or(|at| at == *start_ticks);

@@ -290,10 +290,26 @@ impl Host {
     /// does not descend from what is older. What enters the leaf after that life has ended, as a next life
     /// does, is not touched.
     pub async fn kill_tree_in(&self, life: &Incarnation, leaf: &Leaf, since: u64) -> Result<usize, Error> {
-        self.kill_incarnation(life, Some((leaf.clone(), since))).await
+        self.kill_tree_beside(life, leaf, since, None).await
     }
 
-    async fn kill_incarnation(&self, life: &Incarnation, leaf: Option<(Leaf, u64)>) -> Result<usize, Error> {
+    /// As [`Self::kill_tree_in`], but without what commands of an earlier life have started that lives on; `elder` is
+    /// when its start command began.
+    pub async fn kill_tree_beside(
+        &self,
+        life: &Incarnation,
+        leaf: &Leaf,
+        since: u64,
+        elder: Option<u64>,
+    ) -> Result<usize, Error> {
+        self.kill_incarnation(life, Some((leaf.clone(), leftovers::LaunchSpan { since, elder }))).await
+    }
+
+    async fn kill_incarnation(
+        &self,
+        life: &Incarnation,
+        leaf: Option<(Leaf, leftovers::LaunchSpan)>,
+    ) -> Result<usize, Error> {
         let pid = life.pid;
         let failed = move |source| Error::Signal { pid, source };
         let process = Process::of(life, &self.shared.boot).map_err(failed)?;

@@ -38,6 +38,7 @@ fn remains_of(life: &Incarnation) -> Leftovers {
         since: life.start_ticks.saturating_sub(20),
         launched: true,
         sessions: vec![(life.pid, life.start_ticks)],
+        elder: None,
     }
 }
 
@@ -232,4 +233,59 @@ async fn what_has_left_the_cgroup_is_known_by_its_mark() {
 
     assert_eq!(cleared, LeftoversResult { ended: 3, left: 0 });
     assert!(workers.into_iter().all(is_dead));
+}
+
+#[tokio::test]
+async fn what_commands_of_a_living_elder_have_started_is_spared_however_young_it_is() {
+    for method in METHODS {
+        let world = World::with_tracking(method);
+        let leaf = Leaf::of("remains:orphans");
+        let path = |name: &str| world.path(name).display().to_string();
+        // Each has a child that forks and ends: nobody of the elder's tree is the parent of what that has forked.
+        let text = format!("sleep 1000 & echo $! >> {}; echo $$ >> {}\n", path("late"), path("parents"));
+        std::fs::write(world.path("parent.sh"), text).unwrap();
+        let wait = format!("until [ -e {} ]; do sleep 0.01; done", path("go"));
+        std::fs::write(world.path("worker.sh"), format!("{wait}\nsh {}\nexec sleep 1000\n", path("parent.sh")))
+            .unwrap();
+        // As if it had been launched long ago.
+        let (elder, _) =
+            started(&world, &leaf, "elder", &format!("env PROCTOR_LAUNCH=7 sh {}", path("worker.sh"))).await;
+        eventually("the clock has gone on", || ticks_since_boot() > elder.start_ticks + 2).await;
+        let (life, _) = started(&world, &leaf, "next", "sleep 1000").await;
+        std::fs::write(world.path("go"), "").unwrap();
+        let parents = world.path("parents");
+        let are_orphans = || numbers(&parents).len() == 3 && numbers(&parents).into_iter().all(is_dead);
+        eventually("they are orphans", are_orphans).await;
+        let late = numbers(&world.path("late"));
+        assert_eq!(late.len(), 3);
+        let remains = Leftovers { since: life.start_ticks, elder: Some(7), ..remains_of(&life) };
+
+        let killed = world.host.kill_tree_beside(&life, &leaf, remains.since, remains.elder).await.unwrap();
+        eventually("the life is dead", || is_dead(life.pid)).await;
+        let cleared = world.host.clear_leftovers(&leaf, &remains, GRACE).await.unwrap();
+
+        assert_eq!((killed, cleared), (4, LeftoversResult::default()), "{method:?}");
+        assert!(world.host.is_alive(&elder) && !late.iter().copied().any(is_dead), "{method:?}");
+        let without_elder = Leftovers { elder: None, ..remains };
+        let cleared = world.host.clear_leftovers(&leaf, &without_elder, GRACE).await.unwrap();
+        assert_eq!(cleared.ended, 3, "{method:?}: nobody else speaks for them");
+        kill_leaf(&world.host, &leaf).await;
+    }
+}
+
+fn ticks_since_boot() -> u64 {
+    let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+    (uptime.split(' ').next().unwrap().parse::<f64>().unwrap() * 100.0) as u64
+}
+
+#[tokio::test]
+async fn every_command_of_a_process_tells_when_it_began() {
+    let world = World::with_tracking(TrackingPreference::Best);
+    let before = ticks_since_boot();
+
+    let line = format!("echo $PROCTOR_LAUNCH > {}", world.path("launch").display());
+    exited(&world.host.run(Command { leaf: Some(Leaf::of("remains:told")), ..world.command(&line) }).await);
+
+    let told = u64::try_from(numbers(&world.path("launch"))[0]).unwrap();
+    assert!((before.saturating_sub(2)..=ticks_since_boot() + 2).contains(&told), "{told}");
 }

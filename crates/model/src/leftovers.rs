@@ -12,4 +12,8 @@ pub struct Leftovers {
     /// over a restart of the agent.
     #[serde(skip)]
     pub sessions: Vec<(i32, u64)>,
+    /// When the start command of an earlier life began that was unregistered and lives on: what its commands have
+    /// started is its own, however young that is. Only together with `launched`.
+    #[serde(skip)]
+    pub elder: Option<u64>,
 }

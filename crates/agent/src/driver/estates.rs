@@ -58,7 +58,7 @@ impl Driver {
 }
 
 fn remains_of(elder: &Elder) -> Leftovers {
-    Leftovers { since: elder.since, launched: elder.launched, sessions: Vec::new() }
+    Leftovers { since: elder.since, launched: elder.launched, sessions: Vec::new(), elder: None }
 }
 
 /// What is left of a process, and of the one of its name before it.
@@ -66,7 +66,7 @@ pub(super) fn with_elder(remains: Option<Leftovers>, elder: Option<&Elder>) -> O
     match (remains, elder.map(remains_of)) {
         (Some(own), Some(older)) => {
             let (since, launched) = (own.since.min(older.since), own.launched && older.launched);
-            Some(Leftovers { since, launched, sessions: own.sessions })
+            Some(Leftovers { since, launched, ..own })
         }
         (own, older) => own.or(older),
     }

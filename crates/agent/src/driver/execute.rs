@@ -272,7 +272,9 @@ impl Driver {
         grace: Duration,
     ) {
         let elder_lives = elder.and_then(|elder| elder.life.as_ref()).is_some_and(|life| self.host.is_alive(life));
+        let launch = elder.filter(|elder| elder_lives && elder.launched).map(|elder| elder.since);
         let remains = with_elder(remains, elder.filter(|_| !elder_lives));
+        let remains = remains.map(|remains| Leftovers { elder: launch, ..remains });
         // What has left the leaf is searched for where somebody waits for the answer: that reads all environments.
         let is_asked = self.processes.get(&key).is_some_and(|process| process.operations().next().is_some());
         let may_be_there =
@@ -301,9 +303,14 @@ impl Driver {
 
     fn kill_tree(&self, key: ProcessKey, life: Incarnation) {
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
-        let since = self.processes.get(&key).and_then(Process::since).unwrap_or(life.start_ticks);
+        let process = self.processes.get(&key);
+        let launched = process.and_then(Process::since);
+        let since = launched.unwrap_or(life.start_ticks);
+        let lives = |elder: &&Elder| elder.life.as_ref().is_some_and(|life| self.host.is_alive(life));
+        let elder = process.and_then(Process::elder).filter(|elder| launched.is_some() && elder.launched);
+        let elder = elder.filter(lives).map(|elder| elder.since);
         self.tasks.spawn("kill tree", async move {
-            match host.kill_tree_in(&life, &cgroup_name(&key), since).await {
+            match host.kill_tree_beside(&life, &cgroup_name(&key), since, elder).await {
                 Ok(killed) => tracing::info!(process = %key, pid = life.pid, killed, "the tree was killed"),
                 Err(error) => tracing::warn!(process = %key, pid = life.pid, %error, "the tree cannot be killed"),
             }

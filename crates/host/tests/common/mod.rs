@@ -211,6 +211,6 @@ pub fn not_run(end: &CommandExit) -> &str {
 
 /// Kills whatever is in the leaf, of any life; how many there were.
 pub async fn kill_leaf(host: &Host, leaf: &Leaf) -> usize {
-    let all = Leftovers { since: 0, launched: true, sessions: Vec::new() };
+    let all = Leftovers { since: 0, launched: true, sessions: Vec::new(), elder: None };
     host.clear_leftovers(leaf, &all, Duration::ZERO).await.unwrap().ended
 }

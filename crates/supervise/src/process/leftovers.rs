@@ -43,7 +43,7 @@ impl Process {
         // One whose end nobody has heard may be over for long, and its pid another's.
         sessions.extend(self.running_since.map(|_| (life.pid, life.start_ticks)));
         let (launched, since) = (since.is_some(), since.unwrap_or(u64::MAX).min(life.start_ticks));
-        self.record.remains = Some(Box::new(Leftovers { since, launched, sessions }));
+        self.record.remains = Some(Box::new(Leftovers { since, launched, sessions, elder: None }));
         self.lost_at = Some(now);
     }
 
@@ -52,7 +52,8 @@ impl Process {
     pub(super) fn leave_launch_behind(&mut self, now: Time) {
         let since = self.record.launch.as_ref().and_then(|launch| launch.since);
         let Some(since) = since.filter(|_| self.record.life.is_none()) else { return };
-        let mut remains = Leftovers { since, launched: true, sessions: self.session.take().into_iter().collect() };
+        let sessions = self.session.take().into_iter().collect();
+        let mut remains = Leftovers { since, launched: true, sessions, elder: None };
         // A restart command may have ended the life before and left some of that behind.
         if let Some(before) = &self.record.remains {
             remains.since = since.min(before.since);
@@ -68,7 +69,7 @@ impl Process {
     pub fn inherit(&mut self, elder: Elder) {
         match elder {
             Elder { life: None, since, launched } => {
-                self.record.remains = Some(Box::new(Leftovers { since, launched, sessions: Vec::new() }));
+                self.record.remains = Some(Box::new(Leftovers { since, launched, sessions: Vec::new(), elder: None }));
             }
             Elder { life: Some(_), .. } => self.record.elder = Some(Box::new(elder)),
         }

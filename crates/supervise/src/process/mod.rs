@@ -210,6 +210,11 @@ impl Process {
         self.record.since
     }
 
+    /// The process of this name before it was unregistered and registered again, which may live.
+    pub fn elder(&self) -> Option<&Elder> {
+        self.record.elder.as_deref()
+    }
+
     pub fn restarts(&self) -> u32 {
         self.record.attempts
     }
@@ -252,11 +257,6 @@ impl Process {
         self.evicting.is_some()
     }
 
-    /// Whether a run by schedule would overlap.
-    pub fn is_busy(&self) -> bool {
-        self.record.life.is_some() || !matches!(self.work, Activity::Idle | Activity::Backoff { .. })
-    }
-
     /// Whether a start or restart command is under way.
     pub fn is_launching(&self) -> bool {
         matches!(self.work, Activity::Launching { .. })
@@ -265,6 +265,11 @@ impl Process {
     /// Whether an operation is under way.
     pub fn is_operated(&self) -> bool {
         self.current.is_some()
+    }
+
+    /// Whether a run by schedule would overlap.
+    pub fn is_busy(&self) -> bool {
+        self.record.life.is_some() || !matches!(self.work, Activity::Idle | Activity::Backoff { .. })
     }
 
     /// Who is to be shown as the process: its life, or the command of a scheduled run under way.

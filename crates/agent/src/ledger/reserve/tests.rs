@@ -75,7 +75,7 @@ fn all_of_a_record_but_its_spec_is_known_again() {
         failed: true,
         life: Some(life(1)),
         since: Some(4),
-        remains: Some(Box::new(Leftovers { since: 5, launched: true, sessions: Vec::new() })),
+        remains: Some(Box::new(Leftovers { since: 5, launched: true, sessions: Vec::new(), elder: None })),
         elder: Some(Box::new(Elder { life: Some(life(2)), since: 6, launched: true })),
         unwanted: Some(life(3)),
         attempts: 8,
