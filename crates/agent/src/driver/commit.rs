@@ -206,7 +206,9 @@ impl Driver {
     fn forget(&mut self, key: &ProcessKey) {
         self.keep_estate(key);
         self.processes.remove(key);
-        self.host.set_life(&cgroup_name(key), None);
+        // If it lives on, it is still no part of another one.
+        let life = self.estates.get(key).and_then(|elder| elder.life.as_ref());
+        self.host.set_life(&cgroup_name(key), life);
         self.schedules.forget(key);
         self.configs.forget(key);
         self.pid_files.forget(key);

@@ -52,6 +52,7 @@ impl Driver {
     pub(super) fn estate_settled(&mut self, key: ProcessKey, elder: &Elder) {
         if self.estates.get(&key) == Some(elder) {
             self.estates.remove(&key);
+            self.host.set_life(&cgroup_name(&key), None);
             self.batch.estates.insert(key, None);
         }
     }

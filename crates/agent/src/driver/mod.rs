@@ -216,6 +216,9 @@ impl Driver {
         driver.batch.append(memory.owed);
         if same_boot {
             driver.estates = memory.estates;
+            for (key, elder) in &driver.estates {
+                driver.host.set_life(&cgroup_name(key), elder.life.as_ref());
+            }
         } else {
             driver.batch.estates.extend(memory.estates.into_keys().map(|key| (key, None)));
         }

@@ -183,8 +183,8 @@ async fn a_local_start_of_instances_does_not_share_a_pid_file_with_a_managed_pro
     assert_eq!(released.code, Code::Success);
 }
 
-#[tokio::test]
-async fn a_known_process_that_another_one_has_started_outlives_the_kill_of_that() {
+/// Starts `outer`, whose start command also starts `inner`, which is registered and known.
+async fn nested() -> (Stage, Arc<Spec>) {
     let mut stage = Stage::new().await;
     let outer = sleeper(&stage, |spec| {
         let line = "sleep 1000 > /dev/null 2>&1 & echo $! > inner.pid; cat inner.pid >> pids
@@ -200,11 +200,29 @@ async fn a_known_process_that_another_one_has_started_outlives_the_kill_of_that(
     while !stage.observed.iter().any(is_adopted) {
         stage.hear().await;
     }
+    (stage, outer)
+}
 
+async fn assert_only_outer_is_killed(mut stage: Stage, outer: Arc<Spec>) {
     let kill = stage.operate(1, "outer", OperationKind::Kill, &outer).await;
     let killed = stage.outcome(kill).await;
 
     assert_eq!(killed.code, Code::Success, "{}", killed.message);
     let gone: Vec<bool> = numbers(&stage.path("pids")).into_iter().map(is_gone).collect();
     assert_eq!(gone, [false, true]);
+}
+
+#[tokio::test]
+async fn a_known_process_that_another_one_has_started_outlives_the_kill_of_that() {
+    let (stage, outer) = nested().await;
+
+    assert_only_outer_is_killed(stage, outer).await;
+}
+
+#[tokio::test]
+async fn an_unregistered_process_that_another_one_has_started_outlives_the_kill_of_that() {
+    let (mut stage, outer) = nested().await;
+    unregister(&mut stage, "inner").await;
+
+    assert_only_outer_is_killed(stage, outer).await;
 }
