@@ -59,6 +59,10 @@ async fn the_owner_of_a_host_operates_it_without_the_server_which_learns_of_it_l
     assert!(unknown.0 == 1 && unknown.1.contains("is not registered on this host"), "{}", unknown.1);
     let pid = freed.pid().unwrap();
     freed.kill(pid);
+    eventually("the agent sees that it is gone", || async {
+        ctl(&agent, &["status", "e2e/freed"]).1.contains("no pid").then_some(())
+    })
+    .await;
     let restarted = ctl(&agent, &["start", "e2e/freed"]);
     assert_eq!(restarted.0, 0, "released, so it was not started before: {}", restarted.1);
     assert_eq!(freed.starts(), 2);
