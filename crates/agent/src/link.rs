@@ -8,7 +8,9 @@ use std::time::Duration;
 use futures::{SinkExt, StreamExt};
 use proctor_host::Host;
 use proctor_runtime::{Backoff, clock, prepare_link};
-use proctor_wire::{AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, WireError, ends};
+use proctor_wire::{
+    AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, Skipped, WireError, ends,
+};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -231,6 +233,9 @@ impl Link {
             let message = receiver.next(silence_max, beat * 2, |_| was_awake()).await?;
             if !was_awake() {
                 return Err(NoSession::Silent.into());
+            }
+            if let Some(Skipped { what, count, first }) = receiver.take_skipped() {
+                tracing::warn!(what, count, first, "skipped items of a message of the server");
             }
             match message {
                 FromServer::Beat => {}

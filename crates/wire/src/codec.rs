@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Buf, BytesMut};
 use prost::Message;
@@ -9,6 +10,7 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 use tokio_util::codec::length_delimited::{LengthDelimitedCodec, LengthDelimitedCodecError};
 use tokio_util::codec::{Decoder, Encoder};
 
+use crate::value::Skipped;
 use crate::{FromAgent, FromServer, LinkMessage, WireError};
 
 /// The largest frame of a session, without its four bytes of length.
@@ -33,7 +35,27 @@ pub struct MessageCodec<In, Out> {
     frames: LengthDelimitedCodec,
     /// A length was read and its frame is not complete.
     inside_frame: bool,
+    skipped: SkippedItems,
     ends: PhantomData<fn(Out) -> In>,
+}
+
+/// What a codec has left out of its messages and nobody has looked at yet.
+#[derive(Clone, Debug, Default)]
+pub struct SkippedItems(Arc<Mutex<Option<Skipped>>>);
+
+impl SkippedItems {
+    /// What was left out since the last time.
+    pub fn take(&self) -> Option<Skipped> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn add(&self, more: Skipped) {
+        let mut skipped = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match skipped.as_mut() {
+            Some(skipped) => skipped.count += more.count,
+            None => *skipped = Some(more),
+        }
+    }
 }
 
 impl<In, Out> MessageCodec<In, Out> {
@@ -49,7 +71,12 @@ impl<In, Out> MessageCodec<In, Out> {
 
     fn with_frame_bytes_max(bytes_max: usize) -> Self {
         let frames = LengthDelimitedCodec::builder().length_field_length(4).max_frame_length(bytes_max).new_codec();
-        Self { frames, inside_frame: false, ends: PhantomData }
+        Self { frames, inside_frame: false, skipped: SkippedItems::default(), ends: PhantomData }
+    }
+
+    /// Where it says what it left out of messages.
+    pub fn skipped(&self) -> SkippedItems {
+        self.skipped.clone()
     }
 
     /// The framing's own errors hide the one kind that we name.
@@ -86,7 +113,12 @@ impl<In: LinkMessage, Out> Decoder for MessageCodec<In, Out> {
         };
         self.inside_frame = false;
         check_items(&frame)?;
-        In::from_proto(In::Proto::decode(frame)?).map(Some)
+        let mut skipped = None;
+        let message = In::from_proto(In::Proto::decode(frame)?, &mut skipped)?;
+        if let Some(skipped) = skipped {
+            self.skipped.add(skipped);
+        }
+        Ok(Some(message))
     }
 
     fn decode_eof(&mut self, src: &mut BytesMut) -> Result<Option<In>, WireError> {

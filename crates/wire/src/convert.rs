@@ -6,7 +6,9 @@ use proctor_model::{Code, Event, EventKind, OperationId, Outcome};
 
 use crate::message::{Assign, FromAgent, FromServer};
 use crate::proto::{from_agent, from_server};
-use crate::value::{agent_id, boot_id, bounded, each, kind, millis, number_of_kind, required, short, spec, spec_json};
+use crate::value::{
+    Skipped, agent_id, boot_id, bounded, each, kind, millis, number_of_kind, required, short, spec, spec_json,
+};
 use crate::{WireError, proto};
 
 /// Room for a certificate request or certificate, with much to spare.
@@ -19,7 +21,8 @@ pub trait LinkMessage: Clone {
 
     fn into_proto(self) -> Self::Proto;
 
-    fn from_proto(message: Self::Proto) -> Result<Self, WireError>;
+    /// Tells what it left out.
+    fn from_proto(message: Self::Proto, skipped: &mut Option<Skipped>) -> Result<Self, WireError>;
 }
 
 impl LinkMessage for FromAgent {
@@ -71,7 +74,7 @@ impl LinkMessage for FromAgent {
         proto::FromAgent { kind: Some(kind) }
     }
 
-    fn from_proto(message: proto::FromAgent) -> Result<Self, WireError> {
+    fn from_proto(message: proto::FromAgent, skipped: &mut Option<Skipped>) -> Result<Self, WireError> {
         use from_agent::Kind;
         Ok(match message.kind {
             None => Self::Unknown,
@@ -93,11 +96,13 @@ impl LinkMessage for FromAgent {
                 }
             }
             Some(Kind::Observed(proto::Observed { observations })) => {
-                Self::Observed { observations: each("observation", observations, observation_from) }
+                Self::Observed { observations: each("observation", observations, skipped, observation_from) }
             }
             Some(Kind::Seen(proto::Seen { generation })) => Self::Seen { generation },
             Some(Kind::Renew(proto::Renew { csr_der })) => Self::Renew { csr_der: certificate_request(csr_der)? },
-            Some(Kind::Events(proto::Events { events })) => Self::Events { events: each("event", events, event_from) },
+            Some(Kind::Events(proto::Events { events })) => {
+                Self::Events { events: each("event", events, skipped, event_from) }
+            }
         })
     }
 }
@@ -183,7 +188,7 @@ impl LinkMessage for FromServer {
         proto::FromServer { kind: Some(kind) }
     }
 
-    fn from_proto(message: proto::FromServer) -> Result<Self, WireError> {
+    fn from_proto(message: proto::FromServer, skipped: &mut Option<Skipped>) -> Result<Self, WireError> {
         use from_server::Kind;
         Ok(match message.kind {
             None => Self::Unknown,
@@ -201,16 +206,16 @@ impl LinkMessage for FromServer {
             Some(Kind::Busy(busy)) => Self::Busy { retry_after: Duration::from_millis(busy.retry_after_ms) },
             Some(Kind::Operate(operate)) => operate_from(operate)?,
             Some(Kind::Acknowledge(proto::Acknowledge { operations })) => {
-                Self::Acknowledge { operations: each("operation", operations, OperationId::try_from) }
+                Self::Acknowledge { operations: each("operation", operations, skipped, OperationId::try_from) }
             }
             Some(Kind::Cancel(proto::Cancel { operations })) => {
-                Self::Cancel { operations: each("operation", operations, OperationId::try_from) }
+                Self::Cancel { operations: each("operation", operations, skipped, OperationId::try_from) }
             }
             Some(Kind::Assign(proto::Assign { assignments })) => {
-                Self::Assign { assignments: each("assignment", assignments, Assign::try_from) }
+                Self::Assign { assignments: each("assignment", assignments, skipped, Assign::try_from) }
             }
             Some(Kind::AssignPools(proto::AssignPools { pools })) => {
-                Self::AssignPools { pools: each("pool", pools, pool_from) }
+                Self::AssignPools { pools: each("pool", pools, skipped, pool_from) }
             }
             Some(Kind::Beat(proto::Beat {})) => Self::Beat,
             Some(Kind::Renewed(renewed)) => Self::Renewed { certificate_pem: certificate(renewed.certificate_pem)? },

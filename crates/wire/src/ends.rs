@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::codec::Framed;
 
 use crate::byte_counter::{ByteCounter, Counters};
-use crate::{FromServer, LinkMessage, MessageCodec, WireError};
+use crate::{FromServer, LinkMessage, MessageCodec, Skipped, SkippedItems, WireError};
 
 /// A peer that takes no byte for this long does not read any more.
 const WRITE_LIMIT: Duration = Duration::from_secs(15);
@@ -86,6 +86,7 @@ impl NoSession {
 #[derive(Debug)]
 pub struct Incoming<S, In, Out> {
     frames: SplitStream<Framed<S, MessageCodec<In, Out>>>,
+    skipped: SkippedItems,
     read: ByteCounter,
 }
 
@@ -106,8 +107,9 @@ where
     In: LinkMessage,
     Out: LinkMessage,
 {
+    let skipped = frames.codec().skipped();
     let (sink, stream) = frames.split();
-    (Outgoing { frames: sink, written: counters.written }, Incoming { frames: stream, read: counters.read })
+    (Outgoing { frames: sink, written: counters.written }, Incoming { frames: stream, skipped, read: counters.read })
 }
 
 impl<S, In, Out> Incoming<S, In, Out>
@@ -116,6 +118,11 @@ where
     In: LinkMessage,
     Out: LinkMessage,
 {
+    /// Items that were left out of the messages since the last time.
+    pub fn take_skipped(&self) -> Option<Skipped> {
+        self.skipped.take()
+    }
+
     /// The next message, of a peer from which bytes come at least every `limit`. While it is waited for,
     /// `meanwhile` is asked every `period` whether to go on; it is told whether bytes came in that time.
     pub async fn next(

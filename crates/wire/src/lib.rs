@@ -24,11 +24,14 @@ mod message;
 mod value;
 
 pub use byte_counter::{Counted, Counters};
-pub use codec::{AgentCodec, FRAME_BYTES_MAX, FRAME_BYTES_MAX_ENROL, ITEMS_MAX, MessageCodec, ServerCodec};
+pub use codec::{
+    AgentCodec, FRAME_BYTES_MAX, FRAME_BYTES_MAX_ENROL, ITEMS_MAX, MessageCodec, ServerCodec, SkippedItems,
+};
 pub use convert::LinkMessage;
 pub use ends::{Incoming, Lost, NoSession, Outgoing, ends};
 pub use error::WireError;
 pub use message::{Assign, FromAgent, FromServer};
+pub use value::Skipped;
 
 /// The ALPN name of a session of an enrolled agent, which presents its certificate.
 pub const ALPN_SESSION: &[u8] = b"proctor/1";

@@ -25,10 +25,27 @@ pub(crate) fn required<T>(what: &'static str, value: Option<T>) -> Result<T, Wir
     value.ok_or(WireError::Missing { what })
 }
 
-/// Those that can be understood. One that cannot, of a newer peer perhaps, costs itself and no others.
-pub(crate) fn each<P, T>(what: &'static str, items: Vec<P>, convert: impl Fn(P) -> Result<T, WireError>) -> Vec<T> {
-    let one = |item| convert(item).inspect_err(|error| tracing::warn!(%error, what, "skipped an item of a message"));
-    items.into_iter().filter_map(|item| one(item).ok()).collect()
+/// Items of a message that could not be understood and were left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    pub what: &'static str,
+    pub count: u64,
+    /// What was wrong with the first of them.
+    pub first: String,
+}
+
+/// Those that can be understood. One that cannot, of a newer peer perhaps, costs itself and no others; who reads the
+/// link says so, because only it knows the peer and how much the log can take.
+pub(crate) fn each<P, T>(
+    what: &'static str,
+    items: Vec<P>,
+    skipped: &mut Option<Skipped>,
+    convert: impl Fn(P) -> Result<T, WireError>,
+) -> Vec<T> {
+    let mut skip = |error: WireError| {
+        skipped.get_or_insert_with(|| Skipped { what, count: 0, first: error.to_string() }).count += 1;
+    };
+    items.into_iter().filter_map(|item| convert(item).map_err(&mut skip).ok()).collect()
 }
 
 pub(crate) fn bounded<T: AsRef<[u8]>>(what: &'static str, value: T, bytes_max: usize) -> Result<T, WireError> {

@@ -22,6 +22,7 @@ use tokio_rustls::server::TlsStream;
 use crate::ServerError;
 use crate::control::Control;
 use crate::handshakes::Handshakes;
+use crate::log_limit::LogLimit;
 
 const AUTHORITY: &str = "authority";
 /// For the handshake and the greeting; for the first word of it.
@@ -50,6 +51,9 @@ struct Gateway {
     strangers: enrol::Strangers,
     /// Agents whose session could not be opened: with a full store, all of them come again and again.
     unopened: enrol::Strangers,
+    /// Agents that get no session, or say what cannot be kept or understood.
+    refused: LogLimit,
+    unkept: LogLimit,
     /// A new host waits until an operator approves it.
     approve_hosts: bool,
 }
@@ -70,8 +74,9 @@ pub(crate) async fn serve(
     let address = listener.local_addr().map_err(listen_error)?;
     control.serves_link_at(address.port());
     let (strangers, unopened) = (enrol::Strangers::default(), enrol::Strangers::default());
-    let greetings = Arc::default();
-    let gateway = Arc::new(Gateway { control, authority, greetings, strangers, unopened, approve_hosts });
+    let (greetings, refused, unkept) = (Arc::default(), LogLimit::default(), LogLimit::default());
+    let gateway =
+        Arc::new(Gateway { control, authority, greetings, strangers, unopened, refused, unkept, approve_hosts });
     let of_tasks = tasks.clone();
     tasks.spawn_critical("link listener", async move { accept(listener, acceptor, gateway, of_tasks).await });
     Ok(address)

@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use proctor_model::{AgentId, Event};
 use proctor_runtime::{Tasks, clock};
 use proctor_store::{Assignment, Assignments, SessionOpening, SessionRefusal, StoreError};
 use proctor_wire::{
-    Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, Incoming, Lost, Outgoing, ServerCodec, WireError, ends,
+    Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, Incoming, Lost, Outgoing, ServerCodec, Skipped,
+    WireError, ends,
 };
 use tokio_util::codec::Framed;
 
@@ -107,7 +108,9 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
     let session = match hello(&mut receiver, presented, &gateway.control).await {
         Ok(session) => session,
         Err(error @ (Ended::Cloned | Ended::Refused(_))) => {
-            tracing::warn!(%peer, %agent, reason = %error, "session refused");
+            if let Some(unlogged) = gateway.refused.turn(Instant::now()) {
+                tracing::warn!(%peer, %agent, reason = %error, unlogged, "session refused");
+            }
             let retry = matches!(error, Ended::Cloned | Ended::Refused(SessionRefusal::AwaitsApproval { .. }));
             let _ = sender.send(FromServer::Refused { reason: error.to_string(), retry }).await;
             return;
@@ -193,17 +196,24 @@ async fn listen(
     loop {
         let message = receiver.next(SILENCE_MAX, BEAT_IN_FRAME, |moved| hear_part(session, moved, &replies)).await?;
         session.hear();
+        if let Some(Skipped { what, count, first }) = receiver.take_skipped()
+            && let Some(unlogged) = gateway.unkept.turn(Instant::now())
+        {
+            tracing::warn!(agent = %session.agent(), what, count, first, unlogged, "skipped items of a message");
+        }
         match message {
             FromAgent::Outcome { operation, outcome } => control.arrived(session, operation, outcome).await?,
             FromAgent::Observed { observations } => {
                 // The next report brings newer ones; a full store must not end the session.
-                if let Err(error) = control.observed(session, observations).await {
-                    tracing::warn!(agent = %session.agent(), %error, "observations were not kept");
+                if let Err(error) = control.observed(session, observations).await
+                    && let Some(unlogged) = gateway.unkept.turn(Instant::now())
+                {
+                    tracing::warn!(agent = %session.agent(), %error, unlogged, "observations were not kept");
                 }
             }
             FromAgent::Events { events } => {
                 unstored.extend(events);
-                store_events(control, session, &mut unstored).await?;
+                store_events(gateway, session, &mut unstored).await?;
             }
             FromAgent::Renew { csr_der } => {
                 let agent = session.agent();
@@ -218,7 +228,7 @@ async fn listen(
                 let _ = replies.try_send(FromServer::Renewed { certificate_pem });
             }
             FromAgent::Beat => {
-                store_events(control, session, &mut unstored).await?;
+                store_events(gateway, session, &mut unstored).await?;
                 let _ = replies.try_send(FromServer::Beat);
             }
             FromAgent::Settled { epoch, recorded } if epoch == session.epoch() => {
@@ -241,14 +251,18 @@ fn hear_part(session: &Session, moved: bool, replies: &tokio::sync::mpsc::Sender
 
 /// Tries with every beat what a full store did not take. Events that come later must wait for those:
 /// the agent is told of the last one only, and would forget the others.
-async fn store_events(control: &Control, session: &Session, unstored: &mut Vec<Event>) -> Result<(), Ended> {
+async fn store_events(gateway: &Gateway, session: &Session, unstored: &mut Vec<Event>) -> Result<(), Ended> {
     if unstored.is_empty() {
         return Ok(());
     }
-    match control.events_arrived(session, unstored).await {
+    match gateway.control.events_arrived(session, unstored).await {
         Ok(()) => unstored.clear(),
         Err(error) if unstored.len() > UNSTORED_MAX => return Err(error.into()),
-        Err(error) => tracing::warn!(agent = %session.agent(), %error, "events wait for the store"),
+        Err(error) => {
+            if let Some(unlogged) = gateway.unkept.turn(Instant::now()) {
+                tracing::warn!(agent = %session.agent(), %error, unlogged, "events wait for the store");
+            }
+        }
     }
     Ok(())
 }

@@ -360,3 +360,25 @@ fn debug_shows_no_token_secret() {
 
     assert!(!format!("{enrol:?} {raw:?}").contains("hunter2"));
 }
+
+#[test]
+fn what_is_left_out_of_messages_is_counted_until_somebody_looks() {
+    let mut codec = ServerCodec::new();
+    let skipped = codec.skipped();
+    let bad = || proto::Observation { key: None, snapshot: None };
+    let mut hear = |count: usize| {
+        let observed = proto::Observed { observations: (0..count).map(|_| bad()).collect() };
+        let message = proto::FromAgent { kind: Some(from_agent::Kind::Observed(observed)) };
+        codec.decode(&mut framed(&message.encode_to_vec())).unwrap().unwrap()
+    };
+
+    let first = hear(3);
+    hear(2);
+    let told = skipped.take().unwrap();
+
+    assert_eq!(first, FromAgent::Observed { observations: Vec::new() });
+    assert_eq!((told.what, told.count), ("observation", 5));
+    assert!(told.first.contains("process key"), "{}", told.first);
+    hear(0);
+    assert_eq!(skipped.take(), None);
+}
