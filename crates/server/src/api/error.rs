@@ -372,7 +372,7 @@ impl From<ControlError> for ApiError {
                 Problem::Forbidden
             }
             ControlError::Contradiction { .. } => Problem::InvalidField,
-            ControlError::TooManyStrangers { .. } => Problem::RateLimited,
+            ControlError::TooManyStrangers { .. } | ControlError::TooManyPlanned { .. } => Problem::RateLimited,
             ControlError::UnknownTask(_) => Problem::UnknownTask,
             ControlError::KeyReused { .. } | ControlError::TaskState { .. } => Problem::Conflict,
         };
@@ -383,7 +383,9 @@ impl From<ControlError> for ApiError {
             ControlError::OutOfScope { missing, .. } | ControlError::AllForbidden { missing, .. } => {
                 Self { permission: Some(Box::new((&*missing).into())), ..refused }
             }
-            ControlError::TooManyStrangers { wait, .. } => Self { retry_after: Some(wait), ..refused },
+            ControlError::TooManyStrangers { wait, .. } | ControlError::TooManyPlanned { wait, .. } => {
+                Self { retry_after: Some(wait), ..refused }
+            }
             ControlError::Unauthenticated(_)
             | ControlError::Contradiction { .. }
             | ControlError::KeyReused { .. }

@@ -1,34 +1,77 @@
 //! What one caller may leave in the store without a right to change anything.
 //!
 //! Promised: targets that reach nothing (status queries of hosts that are not known and of processes that are not
-//! registered, and whatever is forbidden) are rows of tasks only up to a number for each caller and hour; the audit lists the first refusals of a
-//! caller in an hour one by one and the others as a count. A caller is an app, or a user who comes without one: an app
-//! cannot get more by naming users. Absent: memory across a restart, where everybody begins anew; targets that are
-//! registered, which the rate of calls bounds.
+//! registered, and whatever is forbidden) are rows of tasks only up to some bytes for each caller and hour; a plan, which
+//! takes no right to change anything, is made for so many targets; the audit lists the first refusals of a caller in an
+//! hour one by one and the others as a count. A caller is an app, or a user who comes without one: an app cannot get
+//! more by naming users. Absent: memory across a restart, where everybody begins anew; targets that are registered,
+//! which the rate of calls bounds.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use proctor_model::Subject;
+use proctor_model::{ProcessKey, Subject};
 use proctor_store::{AuditDraft, AuditPhase};
 
 use super::{Caller, ControlError, Result};
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// Such targets of one caller in an hour, at about 200 bytes each. A client that asks for the status of a fleet
-/// while its agents are still being installed stays below.
-pub const STRANGERS_MAX: u32 = 100_000;
+/// What such targets of one caller may take in an hour. A client that asks for the status of 100,000 hosts while their
+/// agents are still being installed stays below.
+pub const STRANGER_BYTES_MAX: u32 = 48 * 1024 * 1024;
+/// Targets of one caller's plans in an hour: a fleet of 10,000 hosts every minute.
+pub const PLANNED_MAX: u32 = 600_000;
+/// Of a target and of an item, beside their texts.
+const ROW_BYTES: usize = 160;
 /// Refusals of one caller in an hour that are listed one by one.
 const LISTED_MAX: u32 = 200;
 /// Different actions that the entry of the others names.
 const ACTIONS_MAX: usize = 20;
 
 /// What callers have left of their hour, and what the audit does not list.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Budgets {
-    strangers: Mutex<HashMap<Subject, Bucket>>,
+    strangers: Buckets,
+    planned: Buckets,
     refusals: Mutex<HashMap<Subject, Refusals>>,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Self {
+            strangers: Buckets::new(STRANGER_BYTES_MAX),
+            planned: Buckets::new(PLANNED_MAX),
+            refusals: Mutex::default(),
+        }
+    }
+}
+
+/// Targets that reach nothing, and what their rows take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Strangers {
+    pub(super) targets: usize,
+    pub(super) bytes: usize,
+}
+
+impl Strangers {
+    /// A target with its row, and the message of its outcome. The name of a row is in the task and in its outcome.
+    pub(super) fn add_target(&mut self, row_key: &str, message: &str) {
+        self.targets += 1;
+        self.bytes += ROW_BYTES + 3 * row_key.len() + message.len();
+    }
+
+    /// An item of its own. Its process is in the task and in the index of tasks by process.
+    pub(super) fn add_item(&mut self, key: &ProcessKey) {
+        self.bytes += ROW_BYTES + 4 * (key.namespace.as_str().len() + key.name.as_str().len());
+    }
+}
+
+/// So much for each caller in an hour.
+#[derive(Debug)]
+struct Buckets {
+    limit: f64,
+    by_payer: Mutex<HashMap<Subject, Bucket>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,25 +99,17 @@ impl Caller {
 }
 
 impl Budgets {
-    /// Takes so many targets that reach nothing off the caller's account.
-    pub(super) fn take_strangers(&self, caller: &Caller, targets: usize, now: Instant) -> Result<()> {
-        let (limit, wanted) = (f64::from(STRANGERS_MAX), targets as f64);
-        if targets == 0 {
-            return Ok(());
-        }
-        let mut buckets = self.strangers.lock();
-        let gained = |bucket: &Bucket| {
-            let secs = now.saturating_duration_since(bucket.at).as_secs_f64();
-            (bucket.left + secs * limit / HOUR.as_secs_f64()).min(limit)
-        };
-        buckets.retain(|_, bucket| gained(bucket) < limit);
-        let left = buckets.get(&caller.payer()).map_or(limit, gained);
-        if wanted > left {
-            let wait = HOUR.mul_f64((wanted.min(limit) - left) / limit);
-            return Err(ControlError::TooManyStrangers { targets, wait });
-        }
-        buckets.insert(caller.payer(), Bucket { left: left - wanted, at: now });
-        Ok(())
+    /// Takes targets that reach nothing off the caller's account.
+    pub(super) fn take_strangers(&self, caller: &Caller, strangers: Strangers, now: Instant) -> Result<()> {
+        let Strangers { targets, bytes } = strangers;
+        let too_many = |wait| ControlError::TooManyStrangers { targets, wait };
+        self.strangers.take(caller.payer(), bytes, now).map_err(too_many)
+    }
+
+    /// Takes the targets of a plan off the caller's account, before anything is looked up for it.
+    pub(super) fn take_planned(&self, caller: &Caller, targets: usize, now: Instant) -> Result<()> {
+        let too_many = |wait| ControlError::TooManyPlanned { targets, wait };
+        self.planned.take(caller.payer(), targets, now).map_err(too_many)
     }
 
     /// The entries that the audit gets for a refusal: none, where the caller had many in this hour.
@@ -119,6 +154,32 @@ impl Budgets {
     }
 }
 
+impl Buckets {
+    fn new(limit: u32) -> Self {
+        Self { limit: f64::from(limit), by_payer: Mutex::default() }
+    }
+
+    /// Takes as much as is wanted, or nothing: then it says how long to wait for it.
+    fn take(&self, payer: Subject, wanted: usize, now: Instant) -> std::result::Result<(), Duration> {
+        let (limit, wanted) = (self.limit, wanted as f64);
+        if wanted == 0.0 {
+            return Ok(());
+        }
+        let mut buckets = self.by_payer.lock();
+        let gained = |bucket: &Bucket| {
+            let secs = now.saturating_duration_since(bucket.at).as_secs_f64();
+            (bucket.left + secs * limit / HOUR.as_secs_f64()).min(limit)
+        };
+        buckets.retain(|_, bucket| gained(bucket) < limit);
+        let left = buckets.get(&payer).map_or(limit, gained);
+        if wanted > left {
+            return Err(HOUR.mul_f64((wanted.min(limit) - left) / limit));
+        }
+        buckets.insert(payer, Bucket { left: left - wanted, at: now });
+        Ok(())
+    }
+}
+
 impl Refusals {
     fn counted(&mut self) -> Option<AuditDraft> {
         let (last, actions) = self.unlisted.take()?;
@@ -148,17 +209,43 @@ mod tests {
         let (budgets, now) = (Budgets::default(), Instant::now());
         let (ana, bob) = (Caller::local("job"), Caller { user: "bob".to_owned(), ..Caller::local("job") });
 
-        assert!(budgets.take_strangers(&ana, 60_000, now).is_ok());
-        let refused = budgets.take_strangers(&bob, 50_000, now);
-        assert!(
-            matches!(refused, Err(ControlError::TooManyStrangers { wait, .. }) if wait == HOUR / 10),
-            "{refused:?}"
-        );
-        assert!(budgets.take_strangers(&Caller::local("other"), 50_000, now).is_ok());
-        assert!(budgets.take_strangers(&bob, 40_000, now).is_ok());
-        assert!(budgets.take_strangers(&bob, 1, now).is_err());
-        assert!(budgets.take_strangers(&bob, 50_000, now + HOUR / 2).is_ok());
-        assert!(budgets.take_strangers(&bob, 100_001, now + 9 * HOUR).is_err(), "more than there is in an hour");
+        let tenths = |count: usize| Strangers { targets: count, bytes: count * STRANGER_BYTES_MAX as usize / 10 };
+        let is_soon = |wait: Duration| wait.abs_diff(HOUR / 10) < Duration::from_secs(1);
+
+        assert!(budgets.take_strangers(&ana, tenths(6), now).is_ok());
+        let refused = budgets.take_strangers(&bob, tenths(5), now);
+        assert!(matches!(refused, Err(ControlError::TooManyStrangers { wait, .. }) if is_soon(wait)), "{refused:?}");
+        assert!(budgets.take_strangers(&Caller::local("other"), tenths(5), now).is_ok());
+        assert!(budgets.take_strangers(&bob, tenths(4), now).is_ok());
+        assert!(budgets.take_strangers(&bob, tenths(1), now).is_err());
+        assert!(budgets.take_strangers(&bob, tenths(5), now + HOUR / 2).is_ok());
+        assert!(budgets.take_strangers(&bob, tenths(11), now + 9 * HOUR).is_err(), "more than there is in an hour");
+    }
+
+    #[test]
+    fn long_names_cost_what_they_take() {
+        let long: ProcessKey = format!("web/{}", "n".repeat(128)).parse().unwrap();
+        let charge = |key: &ProcessKey| {
+            let mut strangers = Strangers::default();
+            strangers.add_item(key);
+            strangers.add_target(&format!("10.0.0.1:0:0:{key}"), "process is not registered on host 0:10.0.0.1");
+            strangers.bytes
+        };
+
+        assert!(charge(&long) > 1_200, "{}", charge(&long));
+        assert!(charge(&"web/a".parse().unwrap()) * 100_000 < STRANGER_BYTES_MAX as usize);
+    }
+
+    #[test]
+    fn plans_are_bounded_by_the_hour() {
+        let (budgets, now, job) = (Budgets::default(), Instant::now(), Caller::local("job"));
+
+        for _ in 0..60 {
+            assert!(budgets.take_planned(&job, 10_000, now).is_ok());
+        }
+        let refused = budgets.take_planned(&job, 10_000, now);
+        assert!(matches!(refused, Err(ControlError::TooManyPlanned { .. })), "{refused:?}");
+        assert!(budgets.take_planned(&job, 10_000, now + HOUR / 50).is_ok());
     }
 
     #[test]

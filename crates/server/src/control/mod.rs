@@ -42,7 +42,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use access::{LiveCaller, Missing};
 pub use audit::AuditAction;
 pub(crate) use audit::audited_on;
-pub use budget::STRANGERS_MAX;
+pub use budget::{PLANNED_MAX, STRANGER_BYTES_MAX};
 pub use dispatch::Delivery;
 pub use events::{NewWebhook, WEBHOOKS_MAX};
 pub use fleet::{SeenFleet, is_inside};

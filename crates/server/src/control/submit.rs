@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::access::Spot;
 use super::audit::AuditAction;
+use super::budget::Strangers;
 use super::dispatch::TRAVEL;
 use super::maintenance;
 use super::target_spec::{Origin, Specs, TargetSpec};
@@ -39,7 +40,7 @@ pub(super) struct Draft {
     /// Hosts that are placed in a business.
     pub(super) placed: Vec<(u64, HostKey)>,
     /// Targets that reach nothing: status queries of what is not registered, and what is forbidden.
-    strangers: usize,
+    strangers: Strangers,
     /// Hosts on which the caller lacks a class, or may not register this spec.
     pub(super) forbidden: Vec<Forbidden>,
 }
@@ -85,6 +86,8 @@ impl Control {
     /// What [`Self::submit`] would do; changes nothing.
     pub async fn plan(&self, submission: Submission) -> Result<Vec<Planned>> {
         submission.caller.require_something(&submission.items)?;
+        let targets = submission.items.iter().map(|item| item.targets.len()).sum();
+        self.inner.budgets.take_planned(&submission.caller, targets, Instant::now())?;
         let mut draft = Draft::default();
         for item in submission.items {
             self.draft_item(&mut draft, &submission.caller, item).await?;
@@ -201,10 +204,17 @@ impl Control {
                 draft.forbidden.push(Forbidden { class, host: spot.named.to_string(), message: message.clone() });
                 carried.spec = None;
             }
-            draft.strangers += usize::from(is_refused || reaches_nothing(kind, host.as_ref(), &carried));
+            let is_stranger = is_refused || reaches_nothing(kind, host.as_ref(), &carried);
             let outcome = refused.or_else(|| known_outcome(&key, kind, &target.host, host.as_ref(), &carried));
             let same = (is_refused, carried.origin, carried.spec.as_ref().map(Arc::as_ptr));
+            if is_stranger {
+                let message = outcome.as_ref().map_or("", |outcome| outcome.message.as_str());
+                draft.strangers.add_target(&target.row_key, message);
+            }
             let item = *indexes.entry(same).or_insert_with(|| {
+                if is_stranger {
+                    draft.strangers.add_item(&key);
+                }
                 draft.items.push(task_item(&key, kind, carried));
                 u32::try_from(draft.items.len() - 1).expect("items are bounded by the body")
             });

@@ -9,7 +9,7 @@ use proctor_model::{AgentId, HostKey, OperationKind, Permissions, ProcessKey, Sc
 use proctor_store::{Rollout, RolloutState, StoreError};
 
 use super::access::Missing;
-use super::budget::STRANGERS_MAX;
+use super::budget::{PLANNED_MAX, STRANGER_BYTES_MAX};
 
 /// Who asks, after authentication, and what they may do at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -334,12 +334,20 @@ pub enum ControlError {
     Contradiction { first: String, second: String },
     /// More rows than a caller may leave in the store for targets that reach nothing.
     #[error(
-        "{targets} targets of this call are unknown, not registered or forbidden, and a caller may ask for \
-         {} such targets in an hour: leave them out, or try again in {} s",
-        STRANGERS_MAX,
+        "{targets} targets of this call are unknown, not registered or forbidden, and a caller may leave \
+         {} MiB of such targets in an hour: leave them out, or try again in {} s",
+        STRANGER_BYTES_MAX / (1024 * 1024),
         .wait.as_secs().max(1)
     )]
     TooManyStrangers { targets: usize, wait: Duration },
+    /// More than a caller may have planned.
+    #[error(
+        "this plan has {targets} targets, and a caller may have {} planned in an hour: plan for fewer, or try again in \
+         {} s",
+        PLANNED_MAX,
+        .wait.as_secs().max(1)
+    )]
+    TooManyPlanned { targets: usize, wait: Duration },
     #[error("the idempotency key was used for another request, which made task {task}")]
     KeyReused { task: TaskId },
     #[error("task '{0}' was never given out here, or was forgotten with old tasks")]
@@ -358,6 +366,7 @@ impl ControlError {
             | Self::Unauthenticated(_)
             | Self::Contradiction { .. }
             | Self::TooManyStrangers { .. }
+            | Self::TooManyPlanned { .. }
             | Self::KeyReused { .. }
             | Self::UnknownTask(_)
             | Self::TaskState { .. } => false,
