@@ -33,6 +33,16 @@ impl FieldError {
     }
 }
 
+/// Whether a character is not seen where it stands, or changes how others are read: controls, breaks of lines,
+/// directions of writing, joiners and tags. Text that people write for each other has none of them.
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{AD}' | '\u{61C}' | '\u{180E}' | '\u{FEFF}'
+            | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}'
+            | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}')
+}
+
 /// Rules that several kinds of text share: not empty, bounded, no control characters.
 pub(crate) fn check_text(field: &str, text: &str, chars_max: usize) -> Result<(), FieldError> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());

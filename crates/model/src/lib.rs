@@ -35,7 +35,7 @@ pub use event::{
     EVENT_CONTENT_BYTES_MAX, EVENT_DETAILS_BYTES_MAX, EVENT_DETAILS_MAX, EVENT_PROC_NAME_BYTES_MAX, Event, EventKind,
     GSE_DATA_ID, POOL_DETAIL,
 };
-pub use field::FieldError;
+pub use field::{FieldError, is_hidden};
 pub use host::{HostFacts, HostKey};
 pub use ids::{AgentId, OperationId, TaskId};
 pub use incarnation::{BootId, Incarnation};

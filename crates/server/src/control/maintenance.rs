@@ -6,11 +6,16 @@
 //! webhook gets them. A cordon ends at its end without anybody's help. A host that awaits approval has no session and
 //! gets no work. Absent: what is under way when the cordon begins; a cancel is what stops it.
 
-use proctor_model::{AgentId, Class, Code, FieldError, HostKey, OperationId, OperationKind, Outcome};
+use std::collections::HashMap;
+
+use proctor_model::{AgentId, Class, Code, FieldError, HostKey, OperationId, OperationKind, Outcome, is_hidden};
 use proctor_runtime::clock;
 use proctor_store::{Cordon, HostLocation, Millis, OpenTarget};
 
 use super::{AuditAction, Caller, Control, HostRef, Result};
+
+/// Hosts by the agents that serve them.
+pub(super) type Sites = HashMap<AgentId, HostLocation>;
 
 /// Maintenance that takes longer is no maintenance.
 pub const CORDON_SECS_MAX: u64 = 366 * 24 * 3600;
@@ -23,8 +28,8 @@ pub fn cordon_reason(text: &str) -> std::result::Result<String, FieldError> {
         "must not be empty: say why the host takes no starts".to_owned()
     } else if text.chars().count() > REASON_CHARS_MAX {
         format!("is longer than {REASON_CHARS_MAX} characters")
-    } else if text.chars().any(char::is_control) {
-        "must be one line without control characters".to_owned()
+    } else if text.chars().any(is_hidden) {
+        "must be one line without control characters and characters that are not seen".to_owned()
     } else {
         return Ok(text.to_owned());
     };
@@ -106,25 +111,32 @@ impl Control {
         Ok(Some(site.key))
     }
 
-    /// Delivers targets whose turn has come, except where their hosts take no starts: those end.
-    pub(super) async fn dispatch_admitted(&self, targets: Vec<OpenTarget>) -> Result<()> {
-        let agents: Vec<AgentId> = targets.iter().filter_map(|target| target.agent.clone()).collect();
+    /// The hosts of agents, as they are now.
+    pub(super) async fn sites_of(&self, agents: Vec<AgentId>) -> Result<Sites> {
         let sites = self.inner.store.sites_by_agent(&agents).await?;
-        let now = clock::unix_millis();
-        let mut sites = sites.into_iter();
-        let mut refused: Vec<(OperationId, Outcome)> = Vec::new();
-        let mut admitted = Vec::with_capacity(targets.len());
-        for target in targets {
-            let site = target.agent.as_ref().and_then(|_| sites.next().flatten());
-            match site.and_then(|site| refusal(&site, target.kind, now)) {
-                Some(outcome) => refused.push((target.operation, outcome)),
-                None => admitted.push(target),
-            }
-        }
+        Ok(agents.into_iter().zip(sites).filter_map(|(agent, site)| Some((agent, site?))).collect())
+    }
+
+    /// Delivers targets whose turn has come, except where their hosts take no starts: those end.
+    pub(super) async fn dispatch_admitted(&self, targets: Vec<OpenTarget>, sites: &Sites) {
+        let (admitted, refused) = parted(targets, sites);
         self.dispatch_now(admitted);
         self.record_all(&refused).await;
-        Ok(())
     }
+}
+
+/// Those that their hosts take, and the outcomes of the others.
+pub(super) fn parted(targets: Vec<OpenTarget>, sites: &Sites) -> (Vec<OpenTarget>, Vec<(OperationId, Outcome)>) {
+    let now = clock::unix_millis();
+    let (mut admitted, mut refused) = (Vec::with_capacity(targets.len()), Vec::new());
+    for target in targets {
+        let site = target.agent.as_ref().and_then(|agent| sites.get(agent));
+        match site.and_then(|site| refusal(site, target.kind, now)) {
+            Some(outcome) => refused.push((target.operation, outcome)),
+            None => admitted.push(target),
+        }
+    }
+    (admitted, refused)
 }
 
 fn done(was_known: bool) -> String {
@@ -202,6 +214,10 @@ mod tests {
         assert_eq!(cordon_reason("  new disk ").unwrap(), "new disk");
         assert_eq!(cordon_reason(" ").unwrap_err().field, "reason");
         assert_eq!(cordon_reason("a\nb").unwrap_err().field, "reason");
+        for hidden in ['\u{202e}', '\u{2066}', '\u{200b}', '\u{feff}', '\u{2028}', '\u{e0041}', '\u{ad}'] {
+            assert_eq!(cordon_reason(&format!("a{hidden}b")).unwrap_err().field, "reason", "{hidden:?}");
+        }
+        assert_eq!(cordon_reason("новый диск – 换盘 🛠").unwrap(), "новый диск – 换盘 🛠");
         assert_eq!(cordon_reason(&"x".repeat(REASON_CHARS_MAX + 1)).unwrap_err().field, "reason");
         assert_eq!(cordon_until(None, None, NOW), Ok(None));
         assert_eq!(cordon_until(Some(1001), None, NOW), Ok(Some(NOW + 1000)));

@@ -145,17 +145,16 @@ impl Control {
         let mut open = self.inner.store.open_targets().await?;
         let tasks: BTreeSet<TaskId> = open.iter().map(|target| target.operation.task).collect();
         tracing::info!(open = open.len(), tasks = tasks.len(), "the control plane starts");
-        self.resume_rollouts(&mut open).await?;
+        let mut ended = self.resume_rollouts(&mut open).await?;
         self.inner.dispatch.lock().take_up(open, now, Instant::now());
-        let mut cancelled = Vec::new();
         for task in tasks {
             if self.inner.store.task_summary(task).await?.is_some_and(|task| task.cancelled_at.is_some()) {
-                cancelled.extend(self.mark_cancelled(task));
+                ended.extend(self.mark_cancelled(task));
             }
         }
         // Recording waits for space; the start must not.
         let control = self.clone();
-        self.inner.tasks.spawn("cancelled before the start", async move { control.record_all(&cancelled).await });
+        self.inner.tasks.spawn("ended before the start", async move { control.record_all(&ended).await });
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use proctor_server::control::{
     Caller, Control, ControlError, Delivery, HostRef, IdempotencyKey, Rolling, Session, Share, SpecSource, Submission,
     SubmitOptions, SubmittedItem, SubmittedTarget,
 };
-use proctor_store::{RolloutState, TaskView};
+use proctor_store::{Cordon, RolloutState, Store, TaskView};
 
 use crate::support::{ESB, World, greeting, registered};
 
@@ -169,6 +169,31 @@ async fn a_rolling_task_goes_on_where_it_was_after_a_restart_of_the_server() {
 
     let indexes: Vec<u32> = delivered.iter().map(|delivery| delivery.operation.index).collect();
     assert_eq!(indexes, [1, 2], "what was released and is open, and no more");
+    assert!(tasks.end(Duration::from_secs(5)).await);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn what_was_released_to_a_cordoned_host_ends_when_another_server_takes_it_up() {
+    let (world, sessions) = fleet().await;
+    let task = world.control.submit(restart(rolling(2, 0, 0))).await.unwrap().task;
+    expect(&world, &sessions, 2).await;
+    let cordon = |since| Cordon { reason: "new disk".into(), by: "ada".into(), since, until: None };
+    // As if the server had died before it wrote that the first is refused; the other began before its cordon.
+    world.store.set_cordon(&host(0), Some(cordon(1))).await.unwrap();
+    world.store.set_cordon(&host(1), Some(cordon(i64::MAX))).await.unwrap();
+
+    let tasks = proctor_runtime::Tasks::default();
+    let control = Control::start(Arc::<proctor_store::sqlite::SqliteStore>::clone(&world.store), &tasks).await.unwrap();
+    let mut delivered = Vec::new();
+    for number in 0..2 {
+        let session = connect(&control, &format!("agent-{number}")).await;
+        delivered.extend(control.take_deliveries(&session, 10));
+    }
+
+    let indexes: Vec<u32> = delivered.iter().map(|delivery| delivery.operation.index).collect();
+    assert_eq!(indexes, [1]);
+    until(&world, task, "it is refused", |view| codes(view)[0] == Some(Code::Cordoned)).await;
     assert!(tasks.end(Duration::from_secs(5)).await);
     world.end().await;
 }

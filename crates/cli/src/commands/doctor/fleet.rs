@@ -59,7 +59,7 @@ fn agents(hosts: &[HostView]) -> Check {
 fn clocks(hosts: &[HostView]) -> Check {
     const CHECK: &str = "agents' clocks";
     let told: Vec<(&HostView, i64)> =
-        hosts.iter().filter_map(|host| Some((host, host.clock_ahead_ms?.abs() / 1000))).collect();
+        hosts.iter().filter_map(|host| Some((host, host.clock_ahead_ms?.saturating_abs() / 1000))).collect();
     if told.is_empty() {
         return Check::unchecked(CHECK, "no connected agent tells its time");
     }

@@ -22,6 +22,7 @@ use proctor_store::{
 };
 use tokio::sync::Notify;
 
+use super::maintenance::{self, Sites};
 use super::{Control, Result};
 use machine::{Ended, RolloutMachine, Step};
 
@@ -83,6 +84,12 @@ impl ActiveRollout {
         rolling
     }
 
+    /// Where the targets go that [`Self::release`] gives out.
+    fn agents_below(&self, below: u32) -> Vec<AgentId> {
+        let next = self.held.iter().take_while(|target| target.operation.index < below);
+        next.filter_map(|target| target.agent.clone()).collect()
+    }
+
     fn release(&mut self, below: u32) -> Vec<OpenTarget> {
         let count = self.held.iter().take_while(|target| target.operation.index < below).count();
         let targets: Vec<OpenTarget> = self.held.drain(..count).collect();
@@ -131,15 +138,23 @@ impl Rollouts {
 }
 
 impl Control {
-    /// Takes up the rolling tasks that an earlier life of the server left, out of what is open.
-    pub(super) async fn resume_rollouts(&self, open: &mut Vec<OpenTarget>) -> Result<()> {
+    /// Takes up the rolling tasks that an earlier life of the server left, out of what is open. Returns the outcomes
+    /// of released targets whose hosts were cordoned already, which that server did not come to write.
+    pub(super) async fn resume_rollouts(&self, open: &mut Vec<OpenTarget>) -> Result<Vec<(OperationId, Outcome)>> {
+        let mut refused = Vec::new();
         for left in self.inner.store.open_rollouts().await? {
             let (id, released) = (left.task, left.rollout.released);
             let mut of_task: Vec<OpenTarget> = open.extract_if(.., |target| target.operation.task == id).collect();
             for target in &mut of_task {
                 target.created_at = target.created_at.max(left.rollout.released_at);
             }
-            open.extend(of_task.iter().filter(|target| target.operation.index < released).cloned());
+            let released: Vec<_> = of_task.iter().filter(|target| target.operation.index < released).cloned().collect();
+            let sites = self.sites_of(released.iter().filter_map(|target| target.agent.clone()).collect()).await?;
+            let since = left.rollout.released_at;
+            let sites = sites.into_iter().filter(|(_, site)| site.cordon.as_ref().is_some_and(|it| it.since <= since));
+            let (admitted, ended) = maintenance::parted(released, &sites.collect());
+            open.extend(admitted);
+            refused.extend(ended);
             if let Some(end) = left_over(&left) {
                 tracing::warn!(task = %id, state = ?end.rollout.state, "closing the open rows of a rollout that is over");
                 self.inner.store.step_rollout(id, end, clock::unix_millis()).await?;
@@ -149,7 +164,7 @@ impl Control {
                 self.inner.rollouts.by_task.lock().insert(id, rebuilt(left, &task, of_task));
             }
         }
-        Ok(())
+        Ok(refused)
     }
 
     /// A new task that is in the store.
@@ -252,6 +267,14 @@ impl Control {
     async fn take(&self, task: TaskId, step: &Step) -> Result<bool> {
         let now = clock::unix_millis();
         let Some(after) = self.with_rolling(task, |rolling| rolling.roll.after(step, now)) else { return Ok(false) };
+        // Before the release is written: from then on nothing may fail until its targets are on their way.
+        let sites = match step {
+            Step::Release { below } => {
+                let agents = self.with_rolling(task, |rolling| rolling.agents_below(*below)).unwrap_or_default();
+                self.sites_of(agents).await?
+            }
+            Step::Judge(_) | Step::Pause | Step::Resume | Step::Stop(_) | Step::Finish => Sites::new(),
+        };
         if !self.inner.store.step_rollout(task, stored(step, after.clone()), now).await? {
             self.inner.rollouts.by_task.lock().remove(&task);
             return Ok(false);
@@ -260,7 +283,7 @@ impl Control {
         match step {
             Step::Release { below } => {
                 let targets = self.with_rolling(task, |rolling| rolling.release(*below));
-                self.dispatch_admitted(targets.unwrap_or_default()).await?;
+                self.dispatch_admitted(targets.unwrap_or_default(), &sites).await;
             }
             Step::Judge(judged) => {
                 self.with_rolling(task, |rolling| rolling.forget(judged));
@@ -326,8 +349,13 @@ fn is_well(record: &ProcessRecord, since: Millis) -> bool {
     let Some(snapshot) = &record.snapshot else { return false };
     let has_health = record.spec.control.health.is_some();
     snapshot.phase == Phase::Running
-        && snapshot.reported_at + REPORT_SLACK_SECS >= since / 1000
+        && is_reported_since(snapshot.reported_at, since)
         && (!has_health || snapshot.health == "healthy")
+}
+
+/// Any number may be the time that an agent tells.
+fn is_reported_since(reported_at: i64, since: Millis) -> bool {
+    reported_at.saturating_add(REPORT_SLACK_SECS) >= since / 1000
 }
 
 /// What the store is told of a step.
@@ -386,4 +414,18 @@ fn rebuilt(left: OpenRollout, task: &TaskView, open: Vec<OpenTarget>) -> ActiveR
     let left_time = ROLLOUT_MAX.saturating_sub(left.age);
     let roll = RolloutMachine::new(left.rollout, left.total, &ended, Instant::now());
     ActiveRollout::new(roll, open, places, left_time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_of_a_report_is_too_large_or_too_small() {
+        let now = 1_700_000_000;
+
+        let told = [i64::MIN, 0, now - 3, now - 2, now, i64::MAX].map(|at| is_reported_since(at, now * 1000));
+
+        assert_eq!(told, [false, false, false, true, true, true]);
+    }
 }
