@@ -55,7 +55,7 @@ pub enum EventKind {
     PoolWarning,
     AgentOnline,
     AgentOffline,
-    /// An agent was without its server for so long that older events had to give way.
+    /// Events had to give way: an agent was without its server for too long, or sent more than its budget there.
     EventsDropped,
     /// Somebody on the host operated a process there, with or without the server.
     LocalOperation,

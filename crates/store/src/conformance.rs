@@ -103,6 +103,7 @@ macro_rules! conformance_suite {
             enrolment::an_agent_whose_machine_changed_its_address_keeps_its_registrations,
             enrolment::an_agent_that_moves_to_a_known_host_gets_that_hosts_registrations_as_new,
             events::events_are_read_back_in_order_with_their_host_and_time,
+            events::an_event_about_a_process_that_the_host_does_not_have_is_about_the_host_alone,
             events::an_event_that_comes_again_is_kept_once,
             events::what_was_seen_stays_seen_after_it_is_forgotten,
             events::events_of_an_older_epoch_and_of_unbound_agents_are_dropped,
@@ -184,6 +185,7 @@ macro_rules! conformance_suite {
             retention::a_large_task_goes_slice_by_slice_and_cannot_be_read_meanwhile,
             retention::no_slice_holds_the_writer_for_more_than_a_thousand_rows,
             retention::old_events_and_those_beyond_the_bound_go,
+            retention::events_beyond_the_bound_are_taken_from_the_hosts_that_have_most,
             retention::what_is_young_by_uptime_stays_whatever_the_clock_says,
             retention::a_tombstone_stays_until_its_agent_knows_of_it,
             retention::tokens_go_a_while_after_they_are_over,
@@ -335,7 +337,7 @@ fn enrolment(token: &str, number: usize) -> Enrolment {
 /// The end of a session of agent `number`.
 fn ended(number: usize, epoch: u64) -> EndedSession {
     let event = events::event(0, proctor_model::EventKind::AgentOffline, None);
-    EndedSession { agent: agent(number), epoch, event }
+    EndedSession { agent: agent(number), epoch, event: Some(event) }
 }
 
 /// A session of agent `number` with its own key.

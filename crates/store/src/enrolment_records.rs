@@ -142,8 +142,8 @@ impl SessionOpening {
 pub struct EndedSession {
     pub agent: AgentId,
     pub epoch: u64,
-    /// Tells of it.
-    pub event: Event,
+    /// Tells of it; None where the host has told too much.
+    pub event: Option<Event>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -14,7 +14,8 @@ pub type Uptime = i64;
 pub enum Prune {
     /// Tasks that were finished before, with their targets, outcomes and idempotency keys.
     Tasks { before: Uptime },
-    /// Events that were stored before, and the oldest beyond `keep`.
+    /// Events that were stored before. Of more than `keep`, the oldest of the hosts that have more than an equal
+    /// share, those with the most first.
     Events { before: Uptime, keep: u64 },
     /// Unregistered processes and deleted pools that their agents know to be gone.
     Tombstones { before: Uptime },

@@ -240,7 +240,7 @@ pub(crate) struct RetentionArgs {
     /// Events
     #[arg(long, env = "PROCTOR_KEEP_EVENTS", value_name = "TIME", default_value = "30d", value_parser = parse_duration)]
     keep_events: Duration,
-    /// Events; the oldest beyond this many go before their time
+    /// Events; beyond this many, the oldest of the hosts that have most go before their time
     #[arg(long, env = "PROCTOR_EVENTS_MAX", value_name = "N", default_value_t = 1_000_000)]
     events_max: u64,
     /// Audit entries in the store; older ones are moved to the archive

@@ -1,14 +1,15 @@
 //! Events: those that agents report, those that the server makes, and who wants to hear of them.
 //!
-//! Promised: an agent hears that its events are seen only after they are stored; an event is stored
-//! once, however often it is sent; whoever follows is woken after the write. Absent: sending anything (see
-//! `webhooks`), and events about presence (see `presence`).
+//! Promised: an agent hears that its events are seen only after they are stored, or dropped because it sends more than
+//! its budget (see `event_budget`), which an event of the kind `events_dropped` tells; an event is stored once, however
+//! often it is sent; whoever follows is woken after the write. Absent: sending anything (see `webhooks`), and events
+//! about presence (see `presence`).
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use proctor_model::{Class, Event, EventKind, Namespace};
-use proctor_runtime::clock;
+use proctor_model::{AgentId, Class, Event, EventKind, Namespace};
+use proctor_runtime::{chain, clock};
 use proctor_store::{EventCountQuery, EventPage, EventQuery, Webhook, WebhookFormat};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -64,16 +65,59 @@ impl std::fmt::Debug for NewWebhook {
     }
 }
 
+fn events_dropped(count: u64) -> Event {
+    Event {
+        sequence: 0,
+        at: clock::unix_millis(),
+        process: None,
+        proc_name: String::new(),
+        report_id: None,
+        kind: EventKind::EventsDropped,
+        content: format!("{count} events of this host were dropped by the server: the host sends more than its budget"),
+        details: BTreeMap::from([("count".to_owned(), count.to_string())]),
+    }
+}
+
 impl Control {
     /// Stores what an agent reports; its session then tells it how far it may forget. After an error
     /// nothing later may be stored before these are: it would say that these are stored too.
     pub async fn events_arrived(&self, session: &Session, events: &[Event]) -> Result<()> {
-        let now = clock::unix_millis();
-        let up_to = self.inner.store.append_events(session.agent(), session.epoch(), events, now).await?;
-        session.saw_events(up_to);
-        events.iter().for_each(|event| self.inner.metrics.event(event.kind));
+        let (agent, budgets) = (session.agent(), &self.inner.event_budgets);
+        let admitted = budgets.admit(agent, events, Instant::now());
+        let (stored, dropped) = events.split_at(admitted.count);
+        let last_dropped = dropped.iter().map(|event| event.sequence).max().unwrap_or(0);
+        if stored.is_empty() {
+            session.saw_events(last_dropped);
+            return Ok(());
+        }
+        let appended = self.inner.store.append_events(agent, session.epoch(), stored, clock::unix_millis()).await;
+        if appended.is_err() {
+            budgets.give_back(agent, admitted, Instant::now());
+        }
+        session.saw_events(appended?.max(last_dropped));
+        stored.iter().for_each(|event| self.inner.metrics.event(event.kind));
         self.ring_events();
         Ok(())
+    }
+
+    /// Tells, once in a while, how many events of which hosts were dropped.
+    pub(super) async fn tell_dropped_events(&self) {
+        let dropped = self.inner.event_budgets.take_dropped(Instant::now());
+        if dropped.is_empty() {
+            return;
+        }
+        let told = |(agent, count): &(AgentId, u64)| {
+            tracing::warn!(%agent, count, "a host sends more events than its budget; they were dropped");
+            (agent.clone(), events_dropped(*count))
+        };
+        let events: Vec<_> = dropped.iter().map(told).collect();
+        match self.inner.store.append_server_events(&events, clock::unix_millis()).await {
+            Ok(_) => self.ring_events(),
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "dropped events not told; trying again later");
+                self.inner.event_budgets.put_back_dropped(dropped, Instant::now());
+            }
+        }
     }
 
     pub async fn events(&self, query: &EventQuery) -> Result<EventPage> {

@@ -9,6 +9,7 @@ mod access;
 mod audit;
 mod budget;
 mod dispatch;
+mod event_budget;
 mod events;
 mod fleet;
 mod identity;
@@ -91,6 +92,7 @@ struct Inner {
     outcomes: mpsc::Sender<ReceivedOutcome>,
     rollouts: rollout::Rollouts,
     budgets: budget::Budgets,
+    event_budgets: event_budget::EventBudgets,
     fleet: fleet::FleetCache,
     bells: events::ChangeNotifiers,
     link_expires_at: OnceLock<i64>,
@@ -122,6 +124,7 @@ impl Control {
                 outcomes: sender,
                 rollouts: rollout::Rollouts::default(),
                 budgets: budget::Budgets::default(),
+                event_budgets: event_budget::EventBudgets::default(),
                 fleet: fleet::FleetCache::default(),
                 tasks: tasks.clone(),
                 link_expires_at: OnceLock::new(),

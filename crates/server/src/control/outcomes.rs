@@ -85,6 +85,7 @@ impl Control {
             period.tick().await;
             self.tell_lost().await;
             self.write_refusals(self.inner.budgets.ended_refusals(Instant::now())).await;
+            self.tell_dropped_events().await;
             self.inner.fleet.forget_unused();
             let overdue = self.inner.dispatch.lock().overdue(Instant::now());
             for batch in overdue.chunks(BATCH_MAX) {

@@ -3,7 +3,8 @@
 //! Promised: a restart of the server makes nobody offline. Hosts that were online before are shown as they
 //! were, and as returning, until the grace is over; those that did not come back are offline then, with an
 //! event. An end of a session that the store does not take is shown at once and written, with its event, when
-//! there is space. Absent: sessions themselves (see `sessions`).
+//! there is space. Of an agent that comes and goes without end, no more events are stored than its budget allows
+//! (see `event_budget`). Absent: sessions themselves (see `sessions`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -96,7 +97,7 @@ impl Presence {
 }
 
 fn ended(agent: AgentId, epoch: u64, content: String) -> EndedSession {
-    EndedSession { agent, epoch, event: presence_event(EventKind::AgentOffline, content, BTreeMap::new()) }
+    EndedSession { agent, epoch, event: Some(presence_event(EventKind::AgentOffline, content, BTreeMap::new())) }
 }
 
 fn presence_event(kind: EventKind, content: String, details: BTreeMap<String, String>) -> Event {
@@ -148,6 +149,9 @@ impl Control {
         let details = [("agent_version", &facts.agent_version), ("hostname", &facts.hostname)];
         let details = details.map(|(name, value)| (name.to_owned(), value.clone())).into();
         let event = presence_event(EventKind::AgentOnline, format!("agent {agent} is connected"), details);
+        if !self.inner.event_budgets.admit_presence(agent, &event, Instant::now()) {
+            return;
+        }
         // A presence that cannot be told changes nothing about the presence.
         match self.inner.store.append_server_events(&[(agent.clone(), event)], clock::unix_millis()).await {
             Ok(_) => self.ring_events(),
@@ -163,7 +167,9 @@ impl Control {
         let agent = session.agent();
         self.inner.dispatch.lock().disconnected(agent, session.epoch());
         let content = format!("agent {agent} is no longer connected");
-        self.write_ended(vec![ended(agent.clone(), session.epoch(), content)]).await;
+        let mut ended = ended(agent.clone(), session.epoch(), content);
+        ended.event.take_if(|event| !self.inner.event_budgets.admit_presence(agent, event, Instant::now()));
+        self.write_ended(vec![ended]).await;
     }
 
     /// Those that went away while the server was away, and what a full store did not take; in few writes:

@@ -45,7 +45,7 @@ pub struct Retention {
     /// After they were finished; at least [`TASKS_KEPT_MIN`].
     pub tasks: Duration,
     pub events: Duration,
-    /// The oldest beyond this many go before their time.
+    /// Beyond this many, the oldest of the hosts that have most go before their time.
     pub events_max: u64,
     pub audit: Duration,
     /// Where audit entries go that are removed; None: they stay.

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use proctor_model::EventKind::{AgentOffline, AgentOnline, Exited, Started};
+use proctor_model::Event;
+use proctor_model::EventKind::{AgentOffline, AgentOnline, EventsDropped, Exited, Started};
+use proctor_store::EventQuery;
 use serde_json::{Value, json};
 
-use crate::support::{AGENT, World, event};
+use crate::support::{AGENT, World, event, eventually};
 
 fn agent(kind: proctor_model::EventKind) -> (proctor_model::EventKind, String) {
     (kind, AGENT.to_owned())
@@ -25,6 +27,36 @@ async fn events_of_a_session_are_stored_once_and_the_agent_is_told_how_far() {
     assert_eq!((session.take_events_seen(), session.take_events_seen()), (Some(7), None));
     let stored: Vec<_> = world.all().await.into_iter().map(|stored| stored.event.sequence).collect();
     assert_eq!(stored, [0, 4, 7], "the first is that the agent came");
+}
+
+#[tokio::test]
+async fn a_host_that_floods_is_acknowledged_stored_up_to_its_budget_and_counted() {
+    const SENT: u64 = 4_500;
+    let world = World::new().await;
+    let session = world.session(AGENT).await;
+    let large = |sequence| Event {
+        content: "x".repeat(4_000),
+        details: [("ranking".to_owned(), "y".repeat(16_000))].into(),
+        ..event(sequence, Started, "web/a")
+    };
+
+    for first in (1..=SENT).step_by(500) {
+        let events: Vec<Event> = (first..first + 500).map(large).collect();
+        world.control.events_arrived(&session, &events).await.unwrap();
+    }
+
+    assert_eq!(session.take_events_seen(), Some(SENT), "the agent may forget them");
+    let count = async |kinds| {
+        let query = EventQuery { after: Some(0), kinds, limit: 10_000, ..EventQuery::default() };
+        world.store.events(&query).await.unwrap().events
+    };
+    let stored = count(vec![Started]).await.len() as u64;
+    assert!((2_000..3_500).contains(&stored), "{stored} of 20 kB each");
+    let told = eventually("the loss is told", || async { count(vec![EventsDropped]).await.pop() }).await;
+    let told: u64 = told.event.details["count"].parse().unwrap();
+    assert!((1..=SENT - stored).contains(&told), "{told}: what is dropped after it is told in the next period");
+    world.control.close_session(&session).await;
+    assert_eq!(count(vec![AgentOffline]).await.len(), 1, "presence has room of its own");
 }
 
 #[tokio::test]

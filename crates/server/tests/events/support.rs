@@ -13,7 +13,7 @@ use proctor_server::api::{self, ApiState, Settings};
 use proctor_server::control::{Control, Greeting, Session};
 use proctor_server::webhooks;
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{Enrolment, EventQuery, JoinToken, SessionOpening, Store, StoredEvent};
+use proctor_store::{Enrolment, EventQuery, JoinToken, RegisterMode, Registration, SessionOpening, Store, StoredEvent};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -30,7 +30,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// With the trusted app `boss`, and hosts 10.0.0.1 and 10.0.0.2 enrolled but offline.
+    /// With the trusted app `boss`, and hosts 10.0.0.1 and 10.0.0.2 enrolled with their processes but offline.
     pub(crate) async fn new() -> Self {
         let directory = TempDir::new().unwrap();
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&directory.path().join("proctor.db")).await.unwrap());
@@ -149,6 +149,13 @@ async fn enrol(store: &dyn Store, number: u8) {
         needs_approval: false,
     };
     store.enrol(enrolment, 1).await.unwrap().unwrap();
+    let registration = |process: &str| Registration {
+        agent: id(&format!("agent-{number}")),
+        key: process.parse().unwrap(),
+        spec: proctor_store::conformance::spec("nginx"),
+    };
+    let processes = ["web/a", "web/b", "db/a", "nodeman/bkmonitorbeat"].map(registration);
+    store.register(&processes, RegisterMode::Create, 1).await.unwrap();
 }
 
 pub(crate) fn id(agent: &str) -> AgentId {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use proctor_model::{Event, EventKind};
 
-use super::{agent, enrol, host, key, opening, prune};
-use crate::{EventCountQuery, EventPage, EventQuery, Prune, Store, StoredEvent};
+use super::{agent, enrol, host, key, opening, prune, registration};
+use crate::{EventCountQuery, EventPage, EventQuery, Prune, RegisterMode, Store, StoredEvent};
 
 pub(super) fn event(sequence: u64, kind: EventKind, process: Option<&str>) -> Event {
     Event {
@@ -25,7 +25,10 @@ pub(super) fn exits(sequences: impl IntoIterator<Item = u64>) -> Vec<Event> {
     sequences.into_iter().map(|sequence| event(sequence, EventKind::Exited, Some("web/a"))).collect()
 }
 
+/// A session of an agent that has the processes of these tests.
 async fn open(store: &dyn Store, number: usize) -> u64 {
+    let processes = ["web/a", "web/b", "db/a", "db/b"].map(|process| registration(number, process, "nginx"));
+    store.register(&processes, RegisterMode::Upsert, 1).await.unwrap();
     store.open_session(&opening(number), 0).await.unwrap().unwrap()
 }
 
@@ -54,6 +57,29 @@ pub async fn events_are_read_back_in_order_with_their_host_and_time(store: Arc<d
     assert_eq!(stored.iter().map(|stored| stored.event.clone()).collect::<Vec<_>>(), events);
     assert!(stored.iter().all(|stored| (stored.host, &stored.agent, stored.stored_at) == (host(0), &agent(0), 77)));
     assert!(0 < stored[0].id && stored[0].id < stored[1].id);
+}
+
+pub async fn an_event_about_a_process_that_the_host_does_not_have_is_about_the_host_alone(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    let epoch = open(&*store, 0).await;
+    let others = [registration(0, "web/gone", "nginx"), registration(1, "other/a", "nginx")];
+    store.register(&others, RegisterMode::Upsert, 1).await.unwrap();
+    store.unregister(&[(agent(0), key("web/gone"))], 2).await.unwrap();
+    let events = ["web/a", "web/gone", "other/a"].map(|process| event(1, EventKind::Exited, Some(process)));
+    let events = [1, 2, 3].into_iter().zip(events);
+    let events: Vec<_> = events.map(|(sequence, event)| Event { sequence, report_id: Some(9), ..event }).collect();
+
+    store.append_events(&agent(0), epoch, &events, 1).await.unwrap();
+
+    let any = || EventQuery { after: Some(0), ..EventQuery::default() };
+    let other = read(&*store, EventQuery { namespace: Some("other".parse().unwrap()), ..any() }).await.events;
+    let reported = read(&*store, EventQuery { report_id: Some(9), ..any() }).await.events;
+    let stored = all(&*store).await;
+    assert_eq!((sequences(&other), sequences(&reported)), (vec![], vec![1, 2]));
+    assert_eq!(stored[..2].iter().map(|stored| stored.event.clone()).collect::<Vec<_>>(), events[..2]);
+    let claimed = &stored[2].event;
+    assert_eq!((&claimed.process, claimed.report_id, claimed.proc_name.as_str()), (&None, None, ""));
+    assert_eq!((claimed.content.as_str(), claimed.details["process"].as_str()), ("event 1 \u{7f51}", "other/a"));
 }
 
 pub async fn an_event_that_comes_again_is_kept_once(store: Arc<dyn Store>) {

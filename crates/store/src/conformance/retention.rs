@@ -134,6 +134,22 @@ pub async fn old_events_and_those_beyond_the_bound_go(store: Arc<dyn Store>) {
     assert_eq!(sequences(&left.events), [4, 5, 6]);
 }
 
+pub async fn events_beyond_the_bound_are_taken_from_the_hosts_that_have_most(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    for (number, count) in [(1, 3), (0, 20)] {
+        let epoch = store.open_session(&opening(number), 0).await.unwrap().unwrap();
+        store.append_events(&agent(number), epoch, &exits(1..=count), 1).await.unwrap();
+    }
+
+    let gone = prune(&*store, Prune::Events { before: 0, keep: 10 }).await;
+
+    let left = store.events(&EventQuery { after: Some(0), limit: 50, ..EventQuery::default() }).await.unwrap().events;
+    let of = |number| left.iter().filter(|stored| stored.agent == agent(number)).cloned().collect::<Vec<_>>();
+    assert_eq!(gone, 13);
+    assert_eq!(sequences(&of(1)), [1, 2, 3], "older, but no more than the share of its host");
+    assert_eq!(sequences(&of(0)), [14, 15, 16, 17, 18, 19, 20]);
+}
+
 pub async fn what_is_young_by_uptime_stays_whatever_the_clock_says(store: Arc<dyn Store>) {
     let ages_ago = -1_000_000_000_000;
     store.create_task(task(1, ages_ago, 1)).await.unwrap();

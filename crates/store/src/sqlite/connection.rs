@@ -15,7 +15,7 @@ const OPEN: &str = "open its file";
 const MIGRATE: &str = "bring its file to the newest schema";
 
 /// Entry `n` leads from schema `n` to `n + 1`; entries are only ever added.
-const MIGRATIONS: [&str; 19] = [
+const MIGRATIONS: [&str; 20] = [
     include_str!("migrations/0001_initial.sql"),
     include_str!("migrations/0002_events.sql"),
     include_str!("migrations/0003_access.sql"),
@@ -35,6 +35,7 @@ const MIGRATIONS: [&str; 19] = [
     include_str!("migrations/0017_credential_version.sql"),
     include_str!("migrations/0018_maintenance.sql"),
     include_str!("migrations/0019_task_process.sql"),
+    include_str!("migrations/0020_event_shares.sql"),
 ];
 
 /// 64 MiB in pages of 4 KiB.

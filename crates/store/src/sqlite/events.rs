@@ -1,5 +1,9 @@
 //! Events: a row each, added at the end, read in order, forgotten from the beginning.
+//!
+//! An agent speaks of the processes of its own host alone: an event about another process is kept as one about the
+//! host, so that whoever reads a namespace, or hears of it by webhook, gets nothing that a stranger made up.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use proctor_model::{AgentId, Event, HostKey};
@@ -29,7 +33,8 @@ pub(super) fn append(
     let Some(newest) = fresh.last() else { return Ok(highest) };
     let is_muted = cordon.is_some_and(|cordon| cordon.holds_at(now));
     for event in &fresh {
-        insert(connection, &host, agent, event, is_muted, now)?;
+        let own = about_own(connection, agent, event)?;
+        insert(connection, &host, agent, &own, is_muted, now)?;
     }
     connection
         .prepare_cached(
@@ -49,6 +54,28 @@ pub(super) fn append_own(connection: &Connection, events: Vec<(AgentId, Event)>,
         kept += 1;
     }
     Ok(kept)
+}
+
+/// The event; without its process, but with the name in a detail, where its host does not have this process and did
+/// not have it lately.
+fn about_own<'a>(connection: &Connection, agent: &AgentId, event: &'a Event) -> Tried<Cow<'a, Event>> {
+    let is_own = match &event.process {
+        None => event.report_id.is_none(),
+        Some(key) => connection
+            .prepare_cached(
+                "SELECT 1 FROM process JOIN host ON host.id = process.host
+                 WHERE process.namespace = ?1 AND process.name = ?2 AND host.agent = ?3",
+            )?
+            .exists((key.namespace.as_str(), key.name.as_str(), agent.as_str()))?,
+    };
+    if is_own {
+        return Ok(Cow::Borrowed(event));
+    }
+    let mut about_host = Event { process: None, proc_name: String::new(), report_id: None, ..event.clone() };
+    if let Some(key) = &event.process {
+        about_host.details.insert("process".to_owned(), key.to_string());
+    }
+    Ok(Cow::Owned(about_host.fitted()))
 }
 
 fn highest(connection: &Connection, agent: &AgentId) -> Tried<u64> {

@@ -303,7 +303,7 @@ pub(super) fn end_sessions(connection: &Connection, ended: Vec<EndedSession>, no
             continue;
         }
         mark.execute((key.0, key.1, now))?;
-        events.push((agent, event));
+        events.extend(event.map(|event| (agent, event)));
     }
     events::append_own(connection, events, now)?;
     Ok(())

@@ -107,21 +107,47 @@ fn forget_tasks(connection: &Connection, before: Uptime) -> Tried<u64> {
 
 /// Walks only over what it forgets: ids grow with time.
 fn events(connection: &Connection, before: Uptime, keep: u64) -> Tried<u64> {
-    let newest = newest_event(connection)?;
     let by_age = newest_before(connection, "event", before)?;
-    let by_count = signed(newest.saturating_sub(keep));
     let deleted = connection
         .prepare_cached("DELETE FROM event WHERE id IN (SELECT id FROM event WHERE id <= ?1 ORDER BY id LIMIT ?2)")?
-        .execute((by_age.max(by_count), SLICE_ROWS))?;
-    Ok(deleted as u64)
+        .execute((by_age, SLICE_ROWS))?;
+    if deleted > 0 { Ok(deleted as u64) } else { events_beyond(connection, keep) }
 }
 
-fn newest_event(connection: &Connection) -> Tried<u64> {
-    let newest: Option<i64> = connection
-        .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'event'")?
-        .query_row([], |row| row.get(0))
-        .optional()?;
-    Ok(newest.map_or(0, i64::cast_unsigned))
+/// Where there are more than `keep`, some agent has more than its share of them: the mean is above it.
+fn events_beyond(connection: &Connection, keep: u64) -> Tried<u64> {
+    let (all, agents) = connection
+        .prepare_cached("SELECT coalesce(sum(events), 0), count(*) FROM event_count")?
+        .query_row([], |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned())))?;
+    let mut left = all.saturating_sub(keep).min(u64::from(SLICE_ROWS));
+    if left == 0 {
+        return Ok(0);
+    }
+    let share = keep / agents.max(1);
+    let mut deleted = 0;
+    for (agent, events) in largest_beyond(connection, share)? {
+        let rows = connection
+            .prepare_cached(
+                "DELETE FROM event WHERE id IN (SELECT id FROM event WHERE agent = ?1 ORDER BY id LIMIT ?2)",
+            )?
+            .execute((agent, signed(left.min(events - share))))? as u64;
+        deleted += rows;
+        left = left.saturating_sub(rows);
+        if left == 0 {
+            break;
+        }
+    }
+    Ok(deleted)
+}
+
+/// Agents with more than `share` events, with how many they have.
+fn largest_beyond(connection: &Connection, share: u64) -> Tried<Vec<(String, u64)>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT agent, events FROM event_count WHERE events > ?1 ORDER BY events DESC, agent LIMIT ?2",
+    )?;
+    let agents = statement
+        .query_map((signed(share), SLICE_ROWS), |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned())))?;
+    Ok(agents.collect::<rusqlite::Result<_>>()?)
 }
 
 pub(super) fn note_generations(connection: &Connection, seen: &[(AgentId, u64)]) -> Tried<()> {
