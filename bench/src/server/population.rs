@@ -63,7 +63,7 @@ impl Population {
                 let (store, key) = (&store, key.clone());
                 async move {
                     let observation = Observation { key, snapshot: snapshot(number) };
-                    store.observe(&agent(number), 1, &[observation]).await
+                    store.observe(&agent(number), 1, &[observation]).await.map(|_| ())
                 }
             };
             stream::iter(0..OBSERVED).map(observe).buffer_unordered(ENROLMENTS_AT_ONCE).try_collect::<()>().await?;

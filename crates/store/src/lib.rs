@@ -300,8 +300,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// 0. Processes and pools share one counter, so they are read together.
     async fn assignments(&self, agent: &AgentId, since: u64) -> Result<Assignments>;
     /// Keeps the newest observations; those of an older epoch than the agent's, and of processes
-    /// that are not registered, are dropped.
-    async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<()>;
+    /// that are not registered, are dropped. For each, whether it was kept.
+    async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<Vec<bool>>;
     /// As the newest observations of these processes would say it; of an older epoch than the agent's:
     /// dropped.
     async fn keep_managed(&self, managed: &[Managed]) -> Result<()>;

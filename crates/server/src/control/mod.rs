@@ -25,6 +25,7 @@ mod submit;
 mod target_spec;
 mod tasks;
 mod types;
+mod usage;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -349,10 +350,16 @@ impl Control {
         self.inner.outcomes.send(arrived).await.map_err(|_| ControlError::ShuttingDown)
     }
 
+    /// Usage is kept in memory; the store learns of changes.
     pub async fn observed(&self, session: &Session, observations: Vec<(ProcessKey, Snapshot)>) -> Result<()> {
-        let observations: Vec<Observation> =
-            observations.into_iter().map(|(key, snapshot)| Observation { key, snapshot }).collect();
-        Ok(self.inner.store.observe(session.agent(), session.epoch(), &observations).await?)
+        let observations = observations.into_iter().map(|(key, snapshot)| Observation { key, snapshot });
+        let to_store = session.usage().sift(observations.collect());
+        if to_store.observations.is_empty() {
+            return Ok(());
+        }
+        let is_kept = self.inner.store.observe(session.agent(), session.epoch(), &to_store.observations).await?;
+        session.usage().stored(to_store, &is_kept);
+        Ok(())
     }
 
     // Helpers.

@@ -23,31 +23,35 @@ pub(super) struct ReceivedOutcome {
     pub(super) key: ProcessKey,
 }
 
+impl ReceivedOutcome {
+    fn managed(&self) -> Managed {
+        let Self { agent, epoch, key, outcome, .. } = self;
+        Managed { agent: agent.clone(), epoch: *epoch, key: key.clone(), managed: outcome.managed }
+    }
+}
+
 impl Control {
     /// Writes outcomes in batches; an agent hears of its outcomes only after the write.
     pub(super) async fn record_outcomes(self, mut receiver: mpsc::Receiver<ReceivedOutcome>) {
         let mut arrived = Vec::with_capacity(BATCH_MAX);
         while receiver.recv_many(&mut arrived, BATCH_MAX).await > 0 {
-            self.keep_managed(&arrived).await;
+            let managed = arrived.iter().map(ReceivedOutcome::managed).collect();
             let batch: Vec<_> = arrived.drain(..).map(|arrived| (arrived.operation, arrived.outcome)).collect();
-            self.record(&batch).await;
+            // Begun together and in this order, they share a commit.
+            futures::join!(self.keep_managed(managed), self.record(&batch));
         }
     }
 
     /// Who is managed is known before anybody hears that a start has succeeded: an agent that loses
     /// its ledger right afterwards is told again. If this fails, the next observation says the same.
-    async fn keep_managed(&self, arrived: &[ReceivedOutcome]) {
-        let managed: Vec<Managed> = arrived
-            .iter()
-            .map(|arrived| Managed {
-                agent: arrived.agent.clone(),
-                epoch: arrived.epoch,
-                key: arrived.key.clone(),
-                managed: arrived.outcome.managed,
-            })
-            .collect();
+    async fn keep_managed(&self, managed: Vec<Managed>) {
         if let Err(error) = self.inner.store.keep_managed(&managed).await {
             tracing::warn!(%error, "who is managed was not kept");
+        }
+        for Managed { agent, key, .. } in &managed {
+            if let Some(session) = self.inner.sessions.get(agent) {
+                session.usage().forget(key);
+            }
         }
     }
 

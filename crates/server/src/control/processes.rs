@@ -229,7 +229,7 @@ impl Control {
         Ok(records.into_iter().filter(is_visible).collect())
     }
 
-    /// Registered processes with their last observation, and their number before paging: of the
+    /// Registered processes with their last observation and newest usage, and their number before paging: of the
     /// hosts, all of which the caller must be allowed to read, or of all that the caller may see.
     pub async fn processes(
         &self,
@@ -240,8 +240,11 @@ impl Control {
         let query = self.narrowed(caller, query, hosts).await?;
         let (count, mut records) = self.inner.store.processes(&query).await?;
         let gone = self.gone_unwritten();
-        for record in records.iter_mut().filter(|record| gone.contains(&record.agent)) {
-            record.online = false;
+        for record in &mut records {
+            record.online &= !gone.contains(&record.agent);
+            if let (Some(snapshot), Some(session)) = (&mut record.snapshot, self.inner.sessions.get(&record.agent)) {
+                session.usage().refresh(&record.key, snapshot);
+            }
         }
         Ok((count, records))
     }

@@ -11,6 +11,8 @@ use proctor_store::SessionOpening;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::usage::NewestUsage;
+
 /// What was noticed when the agent connected, or since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionInfo {
@@ -60,6 +62,7 @@ pub struct Session {
     seen_generation: u64,
     /// The last stored event that the agent has not been told of; 0 is none.
     events_seen: AtomicU64,
+    usage: NewestUsage,
 }
 
 impl Session {
@@ -82,6 +85,7 @@ impl Session {
             sent_generation: AtomicU64::new(seen_generation),
             seen_generation,
             events_seen: AtomicU64::new(0),
+            usage: NewestUsage::default(),
         }
     }
 
@@ -184,8 +188,13 @@ impl Session {
 
     /// The agent's registrations or pools changed.
     pub(super) fn reassign(&self) {
+        self.usage.forget_all();
         self.reassign.store(true, Ordering::Release);
         self.wake();
+    }
+
+    pub(super) fn usage(&self) -> &NewestUsage {
+        &self.usage
     }
 
     /// Whether assignments must be read and sent; true at first.

@@ -216,7 +216,8 @@ pub async fn an_observation_is_kept_exactly_and_says_whether_it_is_managed(store
     let generation = upsert(&*store, 0, "web/a", "one").await;
     let epoch = open(&*store, 0).await;
 
-    store.observe(&agent(0), epoch, &[observation("web/a", 1), observation("web/a", 2)]).await.unwrap();
+    let both = [observation("web/a", 1), observation("web/a", 2)];
+    assert_eq!(store.observe(&agent(0), epoch, &both).await.unwrap(), [true, true]);
 
     let record = all(&*store).await.remove(0);
     assert_eq!(record.snapshot, Some(observation("web/a", 2).snapshot));
@@ -249,8 +250,9 @@ pub async fn observations_of_an_older_epoch_are_dropped(store: Arc<dyn Store>) {
     let newer = open(&*store, 0).await;
     store.observe(&agent(0), newer, &[observation("web/a", 2)]).await.unwrap();
 
-    store.observe(&agent(0), older, &[observation("web/a", 1)]).await.unwrap();
+    let is_kept = store.observe(&agent(0), older, &[observation("web/a", 1)]).await.unwrap();
 
+    assert_eq!(is_kept, [false]);
     assert_eq!(all(&*store).await[0].snapshot.as_ref().unwrap().pid, Some(2));
 }
 
@@ -261,8 +263,8 @@ pub async fn observations_of_unregistered_processes_are_dropped(store: Arc<dyn S
     store.unregister(&[(agent(0), key("web/a"))], 2).await.unwrap();
 
     let observations = [observation("web/a", 1), observation("web/b", 1)];
-    store.observe(&agent(0), epoch, &observations).await.unwrap();
-    store.observe(&agent(9), epoch, &observations).await.unwrap();
+    assert_eq!(store.observe(&agent(0), epoch, &observations).await.unwrap(), [false, false]);
+    assert_eq!(store.observe(&agent(9), epoch, &observations).await.unwrap(), [false, false]);
 
     assert!(all(&*store).await.is_empty());
     assert!(!store.assignments(&agent(0), 1).await.unwrap().processes[0].managed);

@@ -522,7 +522,7 @@ impl Store for SqliteStore {
         self.readers.run("read what changed for an agent", read).await
     }
 
-    async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<()> {
+    async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<Vec<bool>> {
         let (agent, observations) = (agent.clone(), observations.to_vec());
         self.writer.run("keep observations", move |c| processes::observe(c, &agent, epoch, &observations)).await
     }

@@ -118,12 +118,12 @@ pub(super) fn assignments(connection: &Connection, agent: &AgentId, since: u64) 
     Ok(assignments)
 }
 
-pub(super) fn observe(connection: &Connection, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Tried<()> {
+pub(super) fn observe(connection: &Connection, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Tried<Vec<bool>> {
     let host: Option<i64> = connection
         .prepare_cached("SELECT id FROM host WHERE agent = ?1 AND epoch <= ?2")?
         .query_row((agent.as_str(), signed(epoch)), |row| row.get(0))
         .optional()?;
-    let Some(host) = host else { return Ok(()) };
+    let Some(host) = host else { return Ok(vec![false; observations.len()]) };
     let mut update = connection.prepare_cached(
         "UPDATE process SET phase_since = iif(phase = ?4 AND phase_since > 0, phase_since, ?6), phase = ?4, managed = ?5,
              reported_at = ?6, started_at = ?7, restarts = ?8, cpu = ?9, memory = ?10, memory_bytes = ?11, evicted = ?12,
@@ -133,6 +133,7 @@ pub(super) fn observe(connection: &Connection, agent: &AgentId, epoch: u64, obse
     let mut keep = connection.prepare_cached(
         "INSERT INTO snapshot (process, json) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET json = excluded.json",
     )?;
+    let mut is_kept = Vec::with_capacity(observations.len());
     for Observation { key, snapshot } in observations {
         let usage = &snapshot.usage;
         let columns = rusqlite::params![
@@ -156,8 +157,9 @@ pub(super) fn observe(connection: &Connection, agent: &AgentId, epoch: u64, obse
         if let Some(process) = process {
             keep.execute((process, snapshot_json(snapshot)))?;
         }
+        is_kept.push(process.is_some());
     }
-    Ok(())
+    Ok(is_kept)
 }
 
 /// Of processes that are no longer registered; `rows` is a JSON list of their numbers.

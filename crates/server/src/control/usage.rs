@@ -1,0 +1,264 @@
+//! The newest usage of the processes of one session, in memory.
+//!
+//! Promised: an observation that differs from the stored one in nothing but its usage costs no write, and readers get
+//! the newest usage all the same. What lists are sorted by is stored when it has moved by more than a fifth, and
+//! everything once an hour. Absent: history, which is not kept here, and usage of hosts that are not connected: of
+//! those the store has the last that was written.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use parking_lot::Mutex;
+use proctor_model::{ProcessKey, Snapshot, Usage};
+use proctor_store::Observation;
+
+/// An unchanged process is written again after so long, in seconds of the host's clock.
+const REWRITE_AFTER: u64 = 3600;
+/// Percentage points, and a share of the stored value: usage that moved less is not worth a write.
+const POINTS_MIN: f64 = 0.5;
+const SHARE_MIN: f64 = 0.2;
+
+#[derive(Debug, Default)]
+pub(super) struct NewestUsage {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    by_process: HashMap<ProcessKey, Known>,
+    /// Counts what was forgotten, so that a write from before does not count as stored.
+    forgotten: u64,
+}
+
+/// What the store has of a process, and its newest usage.
+#[derive(Debug)]
+struct Known {
+    /// Of all that is not usage.
+    digest: u64,
+    stored: Stored,
+    /// Without its command line, which is the stored one.
+    usage: Usage,
+    reported_at: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    cpu: f64,
+    memory: f64,
+    at: i64,
+}
+
+/// Observations that the store must learn of.
+#[derive(Debug)]
+pub(super) struct ToStore {
+    pub(super) observations: Vec<Observation>,
+    forgotten: u64,
+}
+
+impl NewestUsage {
+    /// Keeps the usage of what has not changed otherwise, and returns the rest. A reading that is not finite is no
+    /// reading.
+    pub(super) fn sift(&self, mut observations: Vec<Observation>) -> ToStore {
+        for Observation { snapshot: Snapshot { usage, .. }, .. } in &mut observations {
+            for number in [&mut usage.cpu_percent, &mut usage.cpu_percent_average, &mut usage.memory_percent] {
+                *number = if number.is_finite() { *number } else { 0.0 };
+            }
+        }
+        let mut state = self.state.lock();
+        observations.retain(|Observation { key, snapshot }| match state.by_process.get_mut(key) {
+            Some(known) if known.is_stored(snapshot) => {
+                known.see(snapshot);
+                false
+            }
+            Some(_) | None => true,
+        });
+        ToStore { observations, forgotten: state.forgotten }
+    }
+
+    /// The store has these now; `is_kept` says for each whether it is registered.
+    pub(super) fn stored(&self, ToStore { observations, forgotten }: ToStore, is_kept: &[bool]) {
+        let mut state = self.state.lock();
+        if state.forgotten != forgotten {
+            return;
+        }
+        for (Observation { key, snapshot }, is_kept) in observations.into_iter().zip(is_kept) {
+            if *is_kept {
+                state.by_process.insert(key, Known::new(snapshot));
+            } else {
+                state.by_process.remove(&key);
+            }
+        }
+    }
+
+    /// Somebody else has changed what the store has of the host: the next observations are written.
+    pub(super) fn forget_all(&self) {
+        let mut state = self.state.lock();
+        state.forgotten += 1;
+        state.by_process = HashMap::new();
+    }
+
+    /// As [`Self::forget_all`], of one process.
+    pub(super) fn forget(&self, key: &ProcessKey) {
+        let mut state = self.state.lock();
+        state.forgotten += 1;
+        state.by_process.remove(key);
+    }
+
+    /// Replaces the stored usage by the newest.
+    pub(super) fn refresh(&self, key: &ProcessKey, snapshot: &mut Snapshot) {
+        if let Some(known) = self.state.lock().by_process.get(key) {
+            let command_line = std::mem::take(&mut snapshot.usage.command_line);
+            snapshot.usage = Usage { command_line, ..known.usage.clone() };
+            snapshot.reported_at = known.reported_at;
+        }
+    }
+}
+
+impl Known {
+    fn new(mut snapshot: Snapshot) -> Self {
+        let digest = digest(&snapshot);
+        snapshot.usage.command_line = String::new();
+        let Snapshot { usage, reported_at, .. } = snapshot;
+        let stored = Stored { cpu: usage.cpu_percent, memory: usage.memory_percent, at: reported_at };
+        Self { digest, stored, usage, reported_at }
+    }
+
+    fn is_stored(&self, snapshot: &Snapshot) -> bool {
+        let Stored { cpu, memory, at } = self.stored;
+        at.abs_diff(snapshot.reported_at) < REWRITE_AFTER
+            && is_near(cpu, snapshot.usage.cpu_percent)
+            && is_near(memory, snapshot.usage.memory_percent)
+            && self.digest == digest(snapshot)
+    }
+
+    fn see(&mut self, snapshot: &Snapshot) {
+        let usage = &snapshot.usage;
+        self.usage = Usage { command_line: String::new(), state: usage.state.clone(), ..*usage };
+        self.reported_at = snapshot.reported_at;
+    }
+}
+
+fn is_near(stored: f64, newest: f64) -> bool {
+    (stored - newest).abs() <= POINTS_MIN + SHARE_MIN * stored.abs()
+}
+
+/// Of everything but usage.
+fn digest(snapshot: &Snapshot) -> u64 {
+    let Snapshot {
+        phase,
+        managed,
+        pid,
+        usage,
+        version,
+        health,
+        started_at,
+        registered_at,
+        reported_at: _,
+        restarts,
+        reason,
+        next_run_at,
+        utc_offset_secs,
+    } = snapshot;
+    let mut hasher = DefaultHasher::new();
+    (phase, managed, pid, &usage.command_line, version, health).hash(&mut hasher);
+    (started_at, registered_at, restarts, reason, next_run_at, utc_offset_secs).hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use proctor_model::Phase;
+
+    use super::*;
+
+    fn key() -> ProcessKey {
+        ProcessKey::new("ns".parse().unwrap(), "web".parse().unwrap())
+    }
+
+    fn observation(change: impl FnOnce(&mut Snapshot)) -> Observation {
+        let mut snapshot = Snapshot { phase: Phase::Running, pid: Some(7), reported_at: 1000, ..Snapshot::default() };
+        snapshot.usage.cpu_percent = 10.0;
+        snapshot.usage.command_line = "web --port 80".to_owned();
+        change(&mut snapshot);
+        Observation { key: key(), snapshot }
+    }
+
+    fn known() -> NewestUsage {
+        let usage = NewestUsage::default();
+        let first = usage.sift(vec![observation(|_| {})]);
+        assert_eq!(first.observations.len(), 1);
+        usage.stored(first, &[true]);
+        usage
+    }
+
+    fn is_written(usage: &NewestUsage, change: impl FnOnce(&mut Snapshot)) -> bool {
+        !usage.sift(vec![observation(change)]).observations.is_empty()
+    }
+
+    #[test]
+    fn usage_alone_is_not_written_and_is_what_readers_get() {
+        let usage = known();
+        let newest = |snapshot: &mut Snapshot| {
+            snapshot.usage.cpu_percent = 11.0;
+            snapshot.usage.user_ticks = 99;
+            snapshot.reported_at = 1060;
+        };
+
+        assert!(!is_written(&usage, newest));
+
+        let mut stored = observation(|_| {}).snapshot;
+        usage.refresh(&key(), &mut stored);
+        assert_eq!(stored, observation(newest).snapshot);
+    }
+
+    #[test]
+    fn everything_else_is_written() {
+        let changes: [fn(&mut Snapshot); 8] = [
+            |snapshot| snapshot.phase = Phase::Stopped,
+            |snapshot| snapshot.managed = true,
+            |snapshot| snapshot.pid = Some(8),
+            |snapshot| snapshot.health = "ill".to_owned(),
+            |snapshot| snapshot.version = "2".to_owned(),
+            |snapshot| snapshot.restarts = 1,
+            |snapshot| snapshot.usage.cpu_percent = 13.0,
+            |snapshot| snapshot.reported_at += 3600,
+        ];
+        for (index, change) in changes.into_iter().enumerate() {
+            assert!(is_written(&known(), change), "change {index}");
+        }
+    }
+
+    #[test]
+    fn a_reading_that_is_no_number_reaches_no_reader() {
+        let usage = known();
+
+        assert!(!is_written(&usage, |snapshot| snapshot.usage.memory_percent = f64::NAN));
+
+        let mut stored = observation(|_| {}).snapshot;
+        usage.refresh(&key(), &mut stored);
+        assert!(stored.usage.memory_percent == 0.0, "{stored:?}");
+    }
+
+    #[test]
+    fn what_is_not_registered_is_not_kept() {
+        let usage = known();
+        let changed = usage.sift(vec![observation(|snapshot| snapshot.pid = None)]);
+        usage.stored(changed, &[false]);
+
+        assert!(is_written(&usage, |_| {}));
+        assert!(usage.state.lock().by_process.is_empty());
+    }
+
+    #[test]
+    fn a_change_by_others_during_a_write_makes_the_next_one_write_too() {
+        let forgets: [fn(&NewestUsage); 2] = [NewestUsage::forget_all, |usage| usage.forget(&key())];
+        for forget in forgets {
+            let usage = NewestUsage::default();
+            let writing = usage.sift(vec![observation(|_| {})]);
+            forget(&usage);
+            usage.stored(writing, &[true]);
+
+            assert!(is_written(&usage, |_| {}));
+        }
+    }
+}
