@@ -8,10 +8,9 @@ use proctor_host::Host;
 use proctor_model::{AgentId, HostKey};
 use proctor_pki::JoinToken;
 use proctor_runtime::Backoff;
-use proctor_wire::{AgentCodec, FromAgent, FromServer, NoSession, WireError};
+use proctor_wire::{AgentCodec, FromAgent, FromServer, NoSession, WireError, framed};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_util::codec::Framed;
 use uuid::Uuid;
 
 use crate::connect_error;
@@ -84,7 +83,7 @@ async fn attempt(options: &Options, token: &JoinToken, agent: &AgentId) -> Resul
         }
         passing(error)
     })?;
-    let mut frames = Framed::new(tls, AgentCodec::enrolment());
+    let mut frames = framed(tls, AgentCodec::enrolment());
     let request = FromAgent::Enrol {
         token_id: token.id.clone(),
         token_secret: token.secret.clone(),

@@ -9,7 +9,7 @@ use futures::{SinkExt, StreamExt};
 use proctor_host::Host;
 use proctor_runtime::{Backoff, clock, prepare_link};
 use proctor_wire::{
-    AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, Skipped, WireError, ends,
+    AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, Skipped, WireError, ends, framed,
 };
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -170,7 +170,7 @@ impl Link {
         let tcp = Counted::new(tcp);
         let counters = tcp.counters();
         let tls = TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), tcp).await?;
-        let mut frames: Frames = Framed::new(tls, AgentCodec::new());
+        let mut frames: Frames = framed(tls, AgentCodec::new());
         let mut facts = self.host.facts();
         facts.agent_version = env!("CARGO_PKG_VERSION").to_owned();
         let policy = self.policy.in_force().map(|path| path.display().to_string());

@@ -9,7 +9,9 @@ use futures::{SinkExt, StreamExt};
 use proctor_model::{AgentId, HostFacts, HostKey};
 use proctor_pki::{AgentKey, JoinToken};
 use proctor_runtime::{Backoff, clock, prepare_link};
-use proctor_wire::{AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, WireError, ends};
+use proctor_wire::{
+    AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, WireError, ends, framed,
+};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
@@ -162,7 +164,7 @@ async fn enrol(shared: &Shared, host: HostKey, agent: &AgentId, key: &AgentKey) 
     let _permit = shared.handshakes.acquire().await.expect("the semaphore is never closed");
     let begun = Instant::now();
     let config = proctor_pki::enrol_config(&shared.token.authority_fingerprint)?;
-    let mut frames = Framed::new(dial(shared, config).await?, AgentCodec::enrolment());
+    let mut frames = framed(dial(shared, config).await?, AgentCodec::enrolment());
     let request = FromAgent::Enrol {
         token_id: shared.token.id.clone(),
         token_secret: shared.token.secret.clone(),
@@ -207,7 +209,7 @@ async fn open(
     let config = proctor_pki::session_config(&identity.authority_pem, &identity.certificate_pem, &identity.key)?;
     let tls = dial(shared, config).await?;
     let counters = tls.get_ref().0.counters();
-    let mut frames: Frames = Framed::new(tls, AgentCodec::new());
+    let mut frames: Frames = framed(tls, AgentCodec::new());
     let hello = FromAgent::Hello {
         agent: identity.agent.clone(),
         boot: agent.boot().clone(),

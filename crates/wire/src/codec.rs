@@ -23,6 +23,9 @@ pub const FRAME_BYTES_MAX_ENROL: usize = 256 * 1024;
 /// two bytes on the wire and hundreds in memory, so the frame's size alone is no bound on memory.
 pub const ITEMS_MAX: usize = 16 * 1024;
 
+/// A buffer that has become larger is given back when it is empty.
+const BUFFER_BYTES_KEPT: usize = 16 * 1024;
+
 /// The agent's end: reads [`FromServer`], writes [`FromAgent`].
 pub type AgentCodec = MessageCodec<FromServer, FromAgent>;
 
@@ -118,6 +121,7 @@ impl<In: LinkMessage, Out> Decoder for MessageCodec<In, Out> {
         if let Some(skipped) = skipped {
             self.skipped.add(skipped);
         }
+        give_back(src);
         Ok(Some(message))
     }
 
@@ -139,6 +143,7 @@ impl<In, Out: LinkMessage> Encoder<Out> for MessageCodec<In, Out> {
         if message.encoded_len() > self.frames.max_frame_length() {
             return Err(WireError::FrameTooLarge { bytes_max: self.frames.max_frame_length() });
         }
+        give_back(dst);
         let bytes = message.encode_to_vec();
         check_items(&bytes)?;
         self.frames.encode(bytes.as_slice(), dst).map_err(|error| self.frame_error(error))
@@ -150,6 +155,13 @@ impl<In, Out: LinkMessage> Encoder<&Out> for MessageCodec<In, Out> {
 
     fn encode(&mut self, message: &Out, dst: &mut BytesMut) -> Result<(), WireError> {
         self.encode(message.clone(), dst)
+    }
+}
+
+/// An idle connection does not keep the buffer of its largest frame.
+fn give_back(buffer: &mut BytesMut) {
+    if buffer.is_empty() && buffer.capacity() > BUFFER_BYTES_KEPT {
+        *buffer = BytesMut::new();
     }
 }
 

@@ -17,6 +17,11 @@ use crate::{FromServer, LinkMessage, MessageCodec, Skipped, SkippedItems, WireEr
 /// A peer that takes no byte for this long does not read any more.
 const WRITE_LIMIT: Duration = Duration::from_secs(15);
 
+/// Of an idle connection, each way.
+const BUFFER_BYTES: usize = 256;
+/// Messages are collected up to this before the stream gets them.
+const UNSENT_BYTES_MAX: usize = 8 * 1024;
+
 /// Why a peer is no longer there.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
@@ -95,6 +100,16 @@ pub struct Incoming<S, In, Out> {
 pub struct Outgoing<S, In, Out> {
     frames: SplitSink<Framed<S, MessageCodec<In, Out>>, Out>,
     written: ByteCounter,
+}
+
+/// Messages over a stream. The buffers of an idle connection are small: there are tens of thousands.
+pub fn framed<S, In, Out>(stream: S, codec: MessageCodec<In, Out>) -> Framed<S, MessageCodec<In, Out>>
+where
+    S: AsyncRead + AsyncWrite,
+{
+    let mut frames = Framed::with_capacity(stream, codec, BUFFER_BYTES);
+    frames.set_backpressure_boundary(UNSENT_BYTES_MAX);
+    frames
 }
 
 /// Both ends of a connection whose bytes are counted.

@@ -28,7 +28,7 @@ pub use codec::{
     AgentCodec, FRAME_BYTES_MAX, FRAME_BYTES_MAX_ENROL, ITEMS_MAX, MessageCodec, ServerCodec, SkippedItems,
 };
 pub use convert::LinkMessage;
-pub use ends::{Incoming, Lost, NoSession, Outgoing, ends};
+pub use ends::{Incoming, Lost, NoSession, Outgoing, ends, framed};
 pub use error::WireError;
 pub use message::{Assign, FromAgent, FromServer};
 pub use value::Skipped;

@@ -12,12 +12,16 @@ use proctor_store::{Millis, OpenTarget};
 
 /// How long a target waits for an agent that is not connected; a client is told within 3 s.
 const ABSENCE_GRACE: Duration = Duration::from_secs(2);
-/// After the server's own start, agents that were connected before get this long to come back for
-/// what they may have been at.
-pub(super) const RETURN_GRACE: Duration = Duration::from_secs(10);
 /// How long an operation may take to its agent, and its outcome back. The way back is what is left when an
 /// operation begins as late as it may.
 pub(super) const TRAVEL: Duration = Duration::from_secs(5);
+
+/// After the server's own start, so many agents that were connected before get this long to come back for
+/// what they may have been at: one handshake after the other.
+pub(super) fn return_grace(agents: usize) -> Duration {
+    let handshakes = Duration::from_millis(5).saturating_mul(u32::try_from(agents).unwrap_or(u32::MAX));
+    (Duration::from_secs(10) + handshakes).min(Duration::from_secs(120))
+}
 
 /// An operation to be sent to its agent.
 #[derive(Clone, Debug)]
@@ -61,7 +65,8 @@ pub(super) struct Dispatch {
     connected: HashMap<AgentId, u64>,
     /// Agents that were connected when the server went down.
     expected: HashSet<AgentId>,
-    started: Instant,
+    /// Until then they may come back.
+    return_until: Instant,
     /// Nothing that is open ends before; None where nothing is.
     quiet_until: Option<Instant>,
 }
@@ -72,8 +77,8 @@ impl Dispatch {
             open: BTreeMap::new(),
             by_agent: HashMap::new(),
             connected: HashMap::new(),
+            return_until: now + return_grace(expected.len()),
             expected,
-            started: now,
             quiet_until: None,
         }
     }
@@ -140,7 +145,7 @@ impl Dispatch {
     /// Agents that were connected before the server's start and have not come back in time; told
     /// once.
     pub(super) fn take_lost(&mut self, now: Instant) -> Vec<AgentId> {
-        if now < self.started + RETURN_GRACE {
+        if now < self.return_until {
             return Vec::new();
         }
         self.expected.drain().collect()
@@ -254,7 +259,7 @@ impl Dispatch {
             return Vec::new();
         }
         self.quiet_until = self.open.values().map(Pending::quiet_until).min();
-        let may_return = now < self.started + RETURN_GRACE;
+        let may_return = now < self.return_until;
         let ends = |pending: &Pending| {
             if now < pending.quiet_until() {
                 return None;
@@ -400,7 +405,7 @@ mod tests {
         dispatch.take_up(vec![target(0, 0)], 79_000, now);
 
         assert!(dispatch.overdue(now + Duration::from_secs(5)).is_empty());
-        assert_eq!(dispatch.overdue(now + RETURN_GRACE).len(), 1);
+        assert_eq!(dispatch.overdue(now + return_grace(1)).len(), 1);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use proctor_model::{AgentId, Class, Event, EventKind, HostFacts};
 use proctor_runtime::{chain, clock};
 use proctor_store::{EndedSession, HostQuery, HostRecord, StoreError};
 
-use super::dispatch::RETURN_GRACE;
+use super::dispatch::return_grace;
 use super::outcomes::BATCH_MAX;
 use super::{Caller, Control, Result, Session};
 
@@ -39,8 +39,9 @@ struct State {
 impl Presence {
     /// Of the hosts that the store calls online when the server starts.
     pub(super) fn of_earlier_life(hosts: &[HostRecord], now: Instant) -> Self {
-        let returning = hosts.iter().map(|host| (host.agent.clone(), host.epoch)).collect();
-        Self { grace_ends: now + RETURN_GRACE, state: Mutex::new(State { returning, ..State::default() }) }
+        let returning: HashMap<_, _> = hosts.iter().map(|host| (host.agent.clone(), host.epoch)).collect();
+        let grace_ends = now + return_grace(returning.len());
+        Self { grace_ends, state: Mutex::new(State { returning, ..State::default() }) }
     }
 
     /// Those that may still come back.
@@ -54,6 +55,10 @@ impl Presence {
         let state = self.state.lock();
         let late = state.returning.keys().filter(|_| now >= self.grace_ends);
         state.unwritten.keys().chain(late).cloned().collect()
+    }
+
+    fn returning_count(&self, now: Instant) -> usize {
+        if now < self.grace_ends { self.state.lock().returning.len() } else { 0 }
     }
 
     pub(super) fn agents(&self) -> HashSet<AgentId> {
@@ -109,6 +114,11 @@ impl Control {
     /// Connected, or not away for longer than the server itself and the grace after its start.
     pub fn is_online(&self, agent: &AgentId) -> bool {
         self.is_connected(agent) || self.is_returning(agent)
+    }
+
+    /// Those that are connected, and those that may still come back.
+    pub fn agents_expected(&self) -> usize {
+        self.inner.sessions.len() + self.inner.presence.returning_count(Instant::now())
     }
 
     /// It was connected before the server's start, and may still come back.
@@ -232,10 +242,10 @@ mod tests {
     #[test]
     fn after_the_grace_those_who_did_not_return_are_gone_whoever_sweeps() {
         let (presence, begun) = (presence(&["a"]), Instant::now());
-        let in_grace = begun + RETURN_GRACE / 2;
+        let in_grace = begun + return_grace(1) / 2;
 
         assert!(presence.is_returning(&agent("a"), in_grace) && presence.gone(in_grace).is_empty());
-        let later = begun + 2 * RETURN_GRACE;
+        let later = begun + 2 * return_grace(1);
         assert!(!presence.is_returning(&agent("a"), later));
         assert_eq!(presence.gone(later), HashSet::from([agent("a")]));
     }

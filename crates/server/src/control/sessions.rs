@@ -230,6 +230,10 @@ impl Sessions {
         self.by_agent.read().get(agent).cloned()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.by_agent.read().len()
+    }
+
     /// What the connected agents had on disk when they connected.
     pub(super) fn seen_generations(&self) -> Vec<(AgentId, u64)> {
         self.by_agent.read().values().map(|session| (session.agent.clone(), session.seen_generation)).collect()

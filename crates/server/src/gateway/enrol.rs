@@ -10,8 +10,7 @@ use futures::{SinkExt, StreamExt};
 use proctor_model::{AgentId, HostKey};
 use proctor_runtime::chain;
 use proctor_store::{EnrolRefusal, Enrolment};
-use proctor_wire::{FromAgent, FromServer, ServerCodec};
-use tokio_util::codec::Framed;
+use proctor_wire::{FromAgent, FromServer, ServerCodec, framed};
 use uuid::Uuid;
 
 use super::{Connection, Gateway, now};
@@ -22,7 +21,7 @@ use crate::log_limit::LogLimit;
 pub(super) const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
 pub(super) async fn enrol(tls: Connection, peer: SocketAddr, gateway: &Gateway) {
-    let mut frames = Framed::new(tls, ServerCodec::enrolment());
+    let mut frames = framed(tls, ServerCodec::enrolment());
     let Some(Ok(FromAgent::Enrol { token_id, token_secret, csr_der, agent, host })) = frames.next().await else {
         tracing::debug!(%peer, "a peer did not enrol");
         return;

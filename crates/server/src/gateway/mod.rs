@@ -5,6 +5,7 @@
 //! let go, and one on a slow link is not. Absent: what operations mean; the session only carries them.
 
 mod enrol;
+mod pace;
 mod session;
 
 use std::net::SocketAddr;

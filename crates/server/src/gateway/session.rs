@@ -10,19 +10,16 @@ use proctor_runtime::{Tasks, clock};
 use proctor_store::{Assignment, Assignments, SessionOpening, SessionRefusal, StoreError};
 use proctor_wire::{
     Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, Incoming, Lost, Outgoing, ServerCodec, Skipped,
-    WireError, ends,
+    WireError, ends, framed,
 };
-use tokio_util::codec::Framed;
 
 use super::enrol::CERTIFICATE_LIFETIME;
+use super::pace::Pace;
 use super::{Connection, Gateway, now};
 use crate::control::{ConnectionInfo, Control, ControlError, Greeting, Session};
 
-const BEAT: Duration = Duration::from_secs(5);
-/// While a frame is on its way. Longer than a beat, so that no timer fires where whole frames come.
-const BEAT_IN_FRAME: Duration = Duration::from_secs(7);
-/// Without a byte for this long a peer is gone.
-const SILENCE_MAX: Duration = Duration::from_secs(16);
+/// For the first word of a session; the greeting as a whole has a limit of its own.
+const HELLO_LIMIT: Duration = Duration::from_secs(16);
 /// Operations sent before the socket is asked again whether it can take more.
 const DELIVERIES_MAX: usize = 256;
 const ASSIGNMENTS_MAX: usize = 256;
@@ -104,7 +101,7 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
     };
     let agent = presented.agent.clone();
     let counters = tls.get_ref().0.counters();
-    let (mut sender, mut receiver) = ends(Framed::new(tls, ServerCodec::new()), counters);
+    let (mut sender, mut receiver) = ends(framed(tls, ServerCodec::new()), counters);
     let session = match hello(&mut receiver, presented, &gateway.control).await {
         Ok(session) => session,
         Err(error @ (Ended::Cloned | Ended::Refused(_))) => {
@@ -153,8 +150,7 @@ fn for_agents(error: &ControlError) -> String {
 
 async fn hello(receiver: &mut Receiver, presented: Presented, control: &Control) -> Result<Arc<Session>, Ended> {
     let Presented { agent, key_fingerprint, expires_at } = presented;
-    // The greeting as a whole has a limit of its own.
-    let hello = receiver.next(SILENCE_MAX, SILENCE_MAX, |_| true).await?;
+    let hello = receiver.next(HELLO_LIMIT, HELLO_LIMIT, |_| true).await?;
     let FromAgent::Hello { agent: said, boot, facts, seen_generation, nonce, time_ms, seen_epoch } = hello else {
         return Err(Ended::Closed);
     };
@@ -173,12 +169,13 @@ async fn hello(receiver: &mut Receiver, presented: Presented, control: &Control)
 }
 
 async fn carry(gateway: &Gateway, session: &Session, sender: &mut Sender, mut receiver: Receiver) -> Result<(), Ended> {
+    let pace = Pace::of_fleet(gateway.control.agents_expected());
     let welcome =
-        FromServer::Welcome { epoch: session.epoch(), beat_interval: BEAT, server_time_ms: clock::unix_millis() };
+        FromServer::Welcome { epoch: session.epoch(), beat_interval: pace.beat, server_time_ms: clock::unix_millis() };
     sender.send(welcome).await?;
     let (replies, to_reply) = tokio::sync::mpsc::channel(REPLIES_MAX);
     tokio::select! {
-        ended = listen(gateway, session, &mut receiver, replies) => ended,
+        ended = listen(gateway, session, pace, &mut receiver, replies) => ended,
         ended = talk(&gateway.control, session, sender, to_reply) => ended,
         () = session.fenced() => Err(session.dismissal().map_or(Ended::Fenced, Ended::Dismissed)),
     }
@@ -188,13 +185,15 @@ async fn carry(gateway: &Gateway, session: &Session, sender: &mut Sender, mut re
 async fn listen(
     gateway: &Gateway,
     session: &Session,
+    pace: Pace,
     receiver: &mut Receiver,
     replies: tokio::sync::mpsc::Sender<FromServer>,
 ) -> Result<(), Ended> {
     let control = &gateway.control;
     let mut unstored = Vec::new();
     loop {
-        let message = receiver.next(SILENCE_MAX, BEAT_IN_FRAME, |moved| hear_part(session, moved, &replies)).await?;
+        let meanwhile = |moved| hear_part(session, moved, &replies);
+        let message = receiver.next(pace.silence_max(), pace.in_frame(), meanwhile).await?;
         session.hear();
         if let Some(Skipped { what, count, first }) = receiver.take_skipped()
             && let Some(unlogged) = gateway.unkept.turn(Instant::now())

@@ -118,7 +118,12 @@ pub(super) fn assignments(connection: &Connection, agent: &AgentId, since: u64) 
     Ok(assignments)
 }
 
-pub(super) fn observe(connection: &Connection, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Tried<Vec<bool>> {
+pub(super) fn observe(
+    connection: &Connection,
+    agent: &AgentId,
+    epoch: u64,
+    observations: &[Observation],
+) -> Tried<Vec<bool>> {
     let host: Option<i64> = connection
         .prepare_cached("SELECT id FROM host WHERE agent = ?1 AND epoch <= ?2")?
         .query_row((agent.as_str(), signed(epoch)), |row| row.get(0))

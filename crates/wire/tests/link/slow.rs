@@ -5,11 +5,10 @@
 use std::time::Duration;
 
 use proctor_model::{OperationId, OperationKind, Outcome, TaskId};
-use proctor_wire::{AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, Outgoing, ServerCodec, ends};
+use proctor_wire::{AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, Outgoing, ServerCodec, ends, framed};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tokio_util::codec::Framed;
 
 const MEBIBYTE: usize = 1024 * 1024;
 const BEAT: Duration = Duration::from_secs(5);
@@ -36,9 +35,9 @@ fn linked(up_max: usize, down_max: usize) -> (Agent, Server, impl Future<Output 
     let (theirs, server_side) = tokio::io::duplex(1024);
     let (ours, theirs) = (Counted::new(ours), Counted::new(theirs));
     let counters = (ours.counters(), theirs.counters());
-    let (sender, receiver) = ends(Framed::new(ours, AgentCodec::new()), counters.0);
+    let (sender, receiver) = ends(framed(ours, AgentCodec::new()), counters.0);
     let agent = Agent { sender, receiver };
-    let (sender, receiver) = ends(Framed::new(theirs, ServerCodec::new()), counters.1);
+    let (sender, receiver) = ends(framed(theirs, ServerCodec::new()), counters.1);
     let (agent_reads, agent_writes) = tokio::io::split(agent_side);
     let (server_reads, server_writes) = tokio::io::split(server_side);
     let carry = async move {

@@ -1,0 +1,52 @@
+//! How often agents say that they live: often in a small fleet, seldom in a large one, so that heartbeats stay a
+//! small part of the server's work. A session keeps the pace that it was welcomed with.
+
+use std::time::Duration;
+
+/// Intervals at these sizes of a fleet; between them they grow evenly, beyond them they stay.
+const STEPS: [(u64, Duration); 3] =
+    [(1_000, Duration::from_secs(5)), (10_000, Duration::from_secs(10)), (50_000, Duration::from_secs(20))];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pace {
+    pub(super) beat: Duration,
+}
+
+impl Pace {
+    pub(super) fn of_fleet(agents: usize) -> Self {
+        let agents = u64::try_from(agents).unwrap_or(u64::MAX);
+        let (mut lower, mut beat) = STEPS[0];
+        for (upper, at_upper) in STEPS {
+            if agents < upper {
+                let span = u32::try_from(upper - lower).expect("sizes of fleets are small numbers").max(1);
+                let into = u32::try_from(agents.saturating_sub(lower)).expect("it is below the span");
+                return Self { beat: beat + (at_upper - beat) * into / span };
+            }
+            (lower, beat) = (upper, at_upper);
+        }
+        Self { beat }
+    }
+
+    /// A peer from which no byte comes for so long is gone.
+    pub(super) fn silence_max(self) -> Duration {
+        self.beat * 3 + Duration::from_secs(1)
+    }
+
+    /// While a frame is on its way. Longer than a beat, so that no timer fires where whole frames come.
+    pub(super) fn in_frame(self) -> Duration {
+        self.beat + Duration::from_secs(2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_grows_with_the_fleet() {
+        let beat = |agents| Pace::of_fleet(agents).beat.as_millis();
+        let sizes = [0, 1, 1_000, 5_500, 10_000, 30_000, 50_000, 1_000_000];
+
+        assert_eq!(sizes.map(beat), [5_000, 5_000, 5_000, 7_500, 10_000, 15_000, 20_000, 20_000]);
+    }
+}
