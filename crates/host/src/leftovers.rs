@@ -213,6 +213,8 @@ impl ProcessMatcher<'_> {
         if let Some(groups) = self.groups {
             members.extend(groups.members(leaf)?);
         }
+        // Of one that was forked since the table was read, nothing tells whose child it is; the next look will.
+        members.retain(|member| self.table.living(*member).is_some());
         Ok(members)
     }
 

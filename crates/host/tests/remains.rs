@@ -42,6 +42,10 @@ fn remains_of(life: &Incarnation) -> Leftovers {
     }
 }
 
+fn name_of(pid: i32) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim().to_owned())
+}
+
 /// SIGKILL to the main process alone.
 async fn kill_main(world: &World, life: &Incarnation) {
     world.host.signal(life, proctor_model::Signal::Kill).unwrap();
@@ -138,6 +142,8 @@ async fn another_known_process_that_a_command_of_this_one_has_started_is_spared(
         let (life, workers) =
             started(&world, &leaf, "outer", &format!("sh {}", world.path("inner.sh").display())).await;
         let other = world.life("inner.sh", &pid).await;
+        let is_set_up = |pid: &i32| *pid == other.pid || name_of(*pid).as_deref() == Some("sleep");
+        eventually("the workers run nothing but sleep", || workers.iter().all(is_set_up)).await;
         let others_child = numbers(&child)[0];
         world.host.set_life(&leaf, Some(&life));
         world.host.set_life(&other_leaf, Some(&other));

@@ -21,7 +21,7 @@ pub use skip::skip;
 pub use subject::{Subject, end_all_in, running_from, running_in};
 
 /// Generous: a loaded machine may be ten times slower than an idle one.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Asks until the answer is there.
 pub async fn eventually<T, F, Fut>(what: &str, mut ask: F) -> T
