@@ -1,6 +1,7 @@
 //! Registrations and what is known about processes and agents.
 
-use proctor_model::{Phase, Snapshot};
+use proctor_model::{Phase, Snapshot, Usage};
+use proctor_store::{ProcessQuery, Store};
 use serde_json::{Value, json};
 
 use crate::support::{APP, ESB, GATEWAY, World, greeting, on_host, registered};
@@ -12,6 +13,38 @@ async fn observe(world: &World, snapshot: Snapshot) {
     let agent = AGENT.parse().unwrap();
     let session = world.control.open_session(greeting(&agent)).await.unwrap().unwrap();
     world.control.observed(&session, vec![("web/a".parse().unwrap(), snapshot)]).await.unwrap();
+}
+
+/// Of the store itself.
+async fn stored(world: &World) -> Snapshot {
+    let (_, mut records) = world.store.processes(&ProcessQuery::default()).await.unwrap();
+    records.remove(0).snapshot.unwrap()
+}
+
+#[tokio::test]
+async fn usage_is_shown_at_once_and_stored_only_with_what_else_changes() {
+    let world = World::new().await;
+    let body = registered("a", "10.0.0.1");
+    world.post(&format!("{ESB}/register_proc_info"), body.clone()).await;
+    let session = world.control.open_session(greeting(&AGENT.parse().unwrap())).await.unwrap().unwrap();
+    let observe = async |cpu_percent: f64, fds: u64, pid: i32| {
+        let usage = Usage { cpu_percent, fds, ..Usage::default() };
+        let snapshot = Snapshot { phase: Phase::Running, pid: Some(pid), usage, ..Snapshot::default() };
+        world.control.observed(&session, vec![("web/a".parse().unwrap(), snapshot)]).await.unwrap();
+        let shown = world.post(&format!("{ESB}/get_proc_status"), on_host("a", "10.0.0.1")).await;
+        let shown = &shown.data()["proc_infos"][0];
+        (shown["cpu_usage"].as_f64().unwrap(), shown["fd"].as_u64().unwrap(), stored(&world).await.usage.fds)
+    };
+
+    assert_eq!(observe(10.0, 3, 7).await, (10.0, 3, 3));
+    assert_eq!(observe(10.5, 4, 7).await, (10.5, 4, 3), "usage alone");
+    assert_eq!(observe(10.5, 5, 8).await, (10.5, 5, 5), "another life");
+
+    // Registered anew, nothing of before is known; the agent's next report is stored whatever it says.
+    world.post(&format!("{ESB}/unregister_proc_info"), on_host("a", "10.0.0.1")).await;
+    world.post(&format!("{ESB}/register_proc_info"), body).await;
+    assert_eq!(observe(10.5, 6, 8).await, (10.5, 6, 6));
+    world.end().await;
 }
 
 #[tokio::test]
