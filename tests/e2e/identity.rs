@@ -76,3 +76,19 @@ async fn a_copy_that_was_connected_while_the_original_was_away_shuts_the_origina
     agent.restart().unwrap();
     fleet.until_online(IP, true).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_enrols_again_for_lack_of_a_certificate_is_the_same_agent() {
+    let fleet = Fleet::start().await.unwrap();
+    let mut agent = fleet.agent(IP).await.unwrap();
+    let id = async || fleet.get("/api/v1/hosts").await.unwrap()["hosts"][0]["agent"].clone();
+    let before = id().await;
+    assert!(before.is_string(), "{before}");
+    agent.program.kill();
+    fleet.until_online(IP, false).await;
+
+    std::fs::remove_file(agent.state_dir().join("identity/certificate.pem")).unwrap();
+    let _again = fleet.agent(IP).await.unwrap();
+
+    assert_eq!(id().await, before);
+}

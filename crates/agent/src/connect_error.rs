@@ -80,11 +80,11 @@ fn of_tls(error: &rustls::Error) -> Option<&'static str> {
             "has another authority than the join token names: was the token mistyped, or made by another server?"
         }
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-            "is not the server that this agent enrolled with: check the address, or remove the identity directory and \
+            "is not the server that this agent enrolled with: check the address, or remove the state directory and \
              enrol again"
         }
         rustls::Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
-            "has a certificate that expired by this host's clock: check the clock; restart the server to renew it"
+            "has a certificate that expired by this host's clock: check the clocks of both; else restart the server to renew it"
         }
         rustls::Error::InvalidCertificate(
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
@@ -96,7 +96,7 @@ fn of_tls(error: &rustls::Error) -> Option<&'static str> {
             | AlertDescription::UnknownCA
             | AlertDescription::DecryptError,
         ) => {
-            "does not accept this agent's certificate: it is of another server; remove the identity directory and enrol \
+            "does not accept this agent's certificate: it is of another server; remove the state directory and enrol \
              again"
         }
         _ => return None,

@@ -43,7 +43,9 @@ pub(crate) async fn identity(options: &Options, host: &Host) -> Result<Identity,
         };
     }
     let token: JoinToken = options.token.as_deref().ok_or(AgentError::NoToken)?.parse()?;
-    let agent = options.agent_id.clone().unwrap_or_else(|| AgentId::from_uuid(Uuid::now_v7()));
+    // With an expired certificate it is the same agent that enrols again.
+    let before = Identity::earlier_id(&options.state_dir);
+    let agent = options.agent_id.clone().or(before).unwrap_or_else(|| AgentId::from_uuid(Uuid::now_v7()));
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
     loop {
         let attempt = Box::pin(attempt(options, &token, &agent));

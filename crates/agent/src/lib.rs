@@ -79,7 +79,7 @@ pub enum AgentError {
     Locked { path: PathBuf },
     #[error(
         "agent {agent} runs on this machine already, from another state directory: one of them is a copy; remove \
-         the copy's identity directory and enrol it with a join token of its own"
+         the copy's state directory and enrol it with a join token of its own"
     )]
     Cloned { agent: AgentId },
     #[error("cannot claim the name of agent {agent} on this machine")]

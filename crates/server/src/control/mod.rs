@@ -28,7 +28,7 @@ mod types;
 mod usage;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,8 @@ struct Inner {
     event_budgets: event_budget::EventBudgets,
     fleet: fleet::FleetCache,
     bells: events::ChangeNotifiers,
-    link_expires_at: OnceLock<i64>,
+    /// 0 before the link is served.
+    link_expires_at: AtomicI64,
     link_port: OnceLock<u16>,
     presence: Presence,
     tasks: Tasks,
@@ -128,7 +129,7 @@ impl Control {
                 event_budgets: event_budget::EventBudgets::default(),
                 fleet: fleet::FleetCache::default(),
                 tasks: tasks.clone(),
-                link_expires_at: OnceLock::new(),
+                link_expires_at: AtomicI64::new(0),
                 link_port: OnceLock::new(),
                 presence,
                 metrics: Metrics::default(),
@@ -214,7 +215,7 @@ impl Control {
 
     /// The link is served with a certificate that ends then, in Unix seconds.
     pub fn serves_link_until(&self, expires_at: i64) {
-        let _ = self.inner.link_expires_at.set(expires_at);
+        self.inner.link_expires_at.store(expires_at, Ordering::Relaxed);
     }
 
     /// Agents connect to this port.
@@ -227,7 +228,7 @@ impl Control {
     }
 
     pub fn link_expires_at(&self) -> Option<i64> {
-        self.inner.link_expires_at.get().copied()
+        Some(self.inner.link_expires_at.load(Ordering::Relaxed)).filter(|at| *at > 0)
     }
 
     /// The critical task that has failed, if any: the program is about to end.

@@ -4,6 +4,7 @@
 //! the host has now; frames are bounded; a peer from which no byte comes for a few beats, or that takes none, is
 //! let go, and one on a slow link is not. Absent: what operations mean; the session only carries them.
 
+mod certificate;
 mod enrol;
 mod pace;
 mod session;
@@ -24,6 +25,7 @@ use crate::ServerError;
 use crate::control::Control;
 use crate::handshakes::Handshakes;
 use crate::log_limit::LogLimit;
+use certificate::LinkCertificate;
 
 const AUTHORITY: &str = "authority";
 /// For the handshake and the greeting; for the first word of it.
@@ -67,9 +69,8 @@ pub(crate) async fn serve(
     tasks: &Tasks,
 ) -> Result<SocketAddr, ServerError> {
     let authority = authority(control.store()).await?;
-    let (config, expires_at) = proctor_pki::server_config(&authority, now())?;
-    control.serves_link_until(expires_at.as_second());
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let certificate = LinkCertificate::issue(&authority, now())?;
+    control.serves_link_until(certificate.expires_at.as_second());
     let listen_error = |source| ServerError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
@@ -79,11 +80,11 @@ pub(crate) async fn serve(
     let gateway =
         Arc::new(Gateway { control, authority, greetings, strangers, unopened, refused, unkept, approve_hosts });
     let of_tasks = tasks.clone();
-    tasks.spawn_critical("link listener", async move { accept(listener, acceptor, gateway, of_tasks).await });
+    tasks.spawn_critical("link listener", async move { accept(listener, certificate, gateway, of_tasks).await });
     Ok(address)
 }
 
-async fn accept(listener: TcpListener, acceptor: TlsAcceptor, gateway: Arc<Gateway>, tasks: Tasks) {
+async fn accept(listener: TcpListener, mut certificate: LinkCertificate, gateway: Arc<Gateway>, tasks: Tasks) {
     know_hosts(&gateway).await;
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     loop {
@@ -97,9 +98,12 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, gateway: Arc<Gatew
             }
         };
         backoff.reset();
+        if certificate.renew_if_due(&gateway.authority, now()) {
+            gateway.control.serves_link_until(certificate.expires_at.as_second());
+        }
         // Nobody is waited for here: known agents stand in the same queue as strangers until they are accepted.
         let at_once = gateway.greetings.admit_now(peer.ip());
-        let (gateway, acceptor, of_tasks) = (gateway.clone(), acceptor.clone(), tasks.clone());
+        let (gateway, acceptor, of_tasks) = (gateway.clone(), certificate.acceptor.clone(), tasks.clone());
         tasks.spawn("link greeting", async move {
             let admitted = match at_once {
                 Some(admitted) => Some(admitted),
