@@ -50,6 +50,7 @@ lint:
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/check-direction
+	scripts/check-paths
 
 ## Run unit, property, conformance and end-to-end tests, and list skipped ones
 unit: build
