@@ -1,6 +1,7 @@
 //! What a life leaves behind, with cgroups and by descent.
 
 #![allow(clippy::unwrap_used, reason = "test code, outside of test functions")]
+#![allow(clippy::disallowed_methods, reason = "each test waits for what it spawns")]
 
 mod common;
 
