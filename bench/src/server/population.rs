@@ -149,7 +149,7 @@ fn ended(number: usize) -> EndedSession {
         content: String::new(),
         details: BTreeMap::new(),
     };
-    EndedSession { agent: agent(number), epoch: 1, event }
+    EndedSession { agent: agent(number), epoch: 1, event: Some(event) }
 }
 
 fn facts() -> HostFacts {
