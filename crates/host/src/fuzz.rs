@@ -17,7 +17,10 @@ mod mounts;
 /// The pid in a pid file of any owner, or why there is none.
 pub fn pid_file(path: &Path) -> Result<i32, String> {
     pidfile::read(path, |_| true).map(|entry| entry.pid).map_err(|refusal| match refusal {
-        Refusal::Absent(reason) | Refusal::Dead { pid: _, reason } | Refusal::Unclear(reason) => reason,
+        Refusal::Absent(reason)
+        | Refusal::Dead { pid: _, reason }
+        | Refusal::Unclear(reason)
+        | Refusal::Stale { life: _, reason } => reason,
     })
 }
 

@@ -515,7 +515,9 @@ mod tests {
         killer(&directory).shared.journal.write([parent.member()]);
         for member in [parent.member(), frozen] {
             signal(member, Signal::STOP).unwrap();
-            wait_until_stopped(vec![member]);
+            while !Stat::of(member.pid).unwrap().is_stopped() {
+                let _ = rustix::thread::nanosleep(&STOP_PERIOD);
+            }
         }
 
         killer(&directory).finish_interrupted();

@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, statx};
 use rustix::io::{ReadWriteFlags, preadv2};
 
+use proctor_model::Incarnation;
+
 use crate::local_fs;
 
 const BYTES_MAX: usize = 64;
@@ -36,6 +38,8 @@ pub(crate) enum Refusal {
     Dead { pid: i32, reason: String },
     /// It could not be read, which says nothing about the process.
     Unclear(String),
+    /// It is older than the process that it names.
+    Stale { life: Incarnation, reason: String },
 }
 
 impl From<String> for Refusal {

@@ -37,17 +37,18 @@ pub(crate) async fn look(
     identity: &Identity,
     known: Option<&Incarnation>,
 ) -> Probe {
-    let unclear = match find_on_thread(blocking, accounts, boot, identity, known).await {
+    let (reason, named) = match find_on_thread(blocking, accounts, boot, identity, known).await {
         Ok(life) => return Probe::Running(life),
         Err(Refusal::Absent(reason)) => return Probe::Absent(reason),
         Err(Refusal::Dead { pid, reason }) => return Probe::Dead { pid, reason },
-        Err(Refusal::Unclear(reason)) => reason,
+        Err(Refusal::Unclear(reason)) => (reason, None),
+        Err(Refusal::Stale { life, reason }) => (reason, Some(life)),
     };
     // A file that cannot be read says nothing about a life that we know to go on, and "absent"
     // would start a second copy.
     match known {
         Some(life) if is_alive(life, boot) => Probe::Running(life.clone()),
-        Some(_) | None => Probe::Unclear(unclear),
+        Some(_) | None => Probe::Unclear { reason, named },
     }
 }
 
@@ -174,7 +175,7 @@ fn find(
             "process {pid} began after pid file {path} was written: the file is stale and the pid another's, or the clock \
              was set; remove the file if it is stale, or write it again"
         );
-        return Err(Refusal::Unclear(reason));
+        return Err(Refusal::Stale { life, reason });
     }
     // What was read of /proc since belongs to this life only if it has not ended meanwhile.
     let reason = format!("pid {pid} of {path} has just ended");

@@ -28,7 +28,7 @@ async fn lack_is_said_and_never_taken_for_an_end() {
 
     assert!(is_alive);
     assert_eq!(known, Probe::Running(life.clone()));
-    assert!(matches!(unknown, Probe::Unclear(reason) if reason.contains("Too many open files")));
+    assert!(matches!(unknown, Probe::Unclear { reason, .. } if reason.contains("Too many open files")));
     assert!(signal.is_err());
     assert!(["file descriptors", "open files"].iter().any(|words| not_run(&run).contains(words)), "{run:?}");
     common::exited(&world.run("true").await);

@@ -199,7 +199,7 @@ async fn a_file_that_cannot_be_read_does_not_make_a_known_life_absent() {
     let dead = world.host.look(&identity("sleep", &unreadable), Some(&life)).await;
 
     assert_eq!(alive, Probe::Running(life));
-    assert!(matches!(dead, Probe::Unclear(reason) if reason.contains("cannot be opened")));
+    assert!(matches!(dead, Probe::Unclear { reason, .. } if reason.contains("cannot be opened")));
 }
 
 #[tokio::test]
@@ -219,7 +219,7 @@ async fn a_process_that_began_after_its_pid_file_was_written_is_unclear() {
     let (fresh, stale, known) = (look_at(1, None).await, look_at(60, None).await, look_at(60, Some(&life)).await);
 
     assert_eq!(fresh, Probe::Running(life.clone()), "clocks and file systems are not that exact");
-    assert!(matches!(stale, Probe::Unclear(reason) if reason.contains("the file is stale")));
+    assert!(matches!(stale, Probe::Unclear { reason, .. } if reason.contains("the file is stale")));
     assert_eq!(known, Probe::Running(life.clone()));
 }
 
@@ -329,7 +329,8 @@ async fn a_pid_file_that_the_user_may_not_read_tells_nothing_about_itself() {
     }
 
     let shown = path.display();
-    let unreadable = format!("Unclear(\"pid file {shown} is not readable for the process's user\")");
+    let unreadable =
+        format!("Unclear {{ reason: \"pid file {shown} is not readable for the process's user\", named: None }}");
     let missing = format!("Absent(\"no pid file {shown}\")");
     let hidden = vec![unreadable; 7];
     assert_eq!(told, [hidden.as_slice(), &[missing]].concat(), "the last one in a directory that it may read");

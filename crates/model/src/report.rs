@@ -16,7 +16,11 @@ pub enum Probe {
     /// Not there, with the reason for people: `no pid file /run/x.pid`.
     Absent(String),
     /// It cannot be told whether it is there, with the reason for people: `pid file /run/x.pid cannot be read`.
-    Unclear(String),
+    Unclear {
+        reason: String,
+        /// The life that the pid file names, where only the age of the file is in doubt.
+        named: Option<Incarnation>,
+    },
 }
 
 /// How a process ended, where the kernel tells.

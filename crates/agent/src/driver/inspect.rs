@@ -157,12 +157,12 @@ impl StatusProbe {
                     (Some(_) | None, None) => String::new(),
                 };
             }
-            Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear(_)
+            Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear { .. }
                 if run.as_ref().is_some_and(|run| host.is_alive(run)) =>
             {
                 snapshot.usage = run.and_then(|run| host.usage(&run, &cgroup_name(&key))).unwrap_or_default();
             }
-            Probe::Absent(reason) | Probe::Dead { reason, .. } | Probe::Unclear(reason) => {
+            Probe::Absent(reason) | Probe::Dead { reason, .. } | Probe::Unclear { reason, .. } => {
                 snapshot.pid = None;
                 snapshot.usage = Usage::default();
                 snapshot.reason = reason.clone();
@@ -170,7 +170,7 @@ impl StatusProbe {
         }
         let sighting = match look {
             Probe::Running(life) => Some(Sighting { key, spec, known, life }),
-            Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear(_) => None,
+            Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear { .. } => None,
         };
         (sighting, snapshot)
     }

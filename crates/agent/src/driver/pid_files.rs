@@ -158,7 +158,18 @@ impl Driver {
     }
 
     fn look_without_others(&self, key: &ProcessKey, look: &Probe) -> Option<Probe> {
-        let (Probe::Running(life), Some(own)) = (look, self.processes.get(key)) else { return None };
+        let own = self.processes.get(key)?;
+        let life = match look {
+            Probe::Running(life) => life,
+            // Known from before it was unregistered: then the age of the file does not matter.
+            Probe::Unclear { named: Some(life), .. }
+                if own.elder().is_some_and(|elder| elder.life.as_ref() == Some(life)) =>
+            {
+                return Some(Probe::Running(life.clone()));
+            }
+            Probe::Unclear { named: Some(life), .. } => life,
+            Probe::Unclear { named: None, .. } | Probe::Absent(_) | Probe::Dead { .. } => return None,
+        };
         let pid_path = &own.spec().identity.pid_path;
         // Two registrations of one pid file are one process, and another rule's business.
         let is_anothers = |other: &Process| {

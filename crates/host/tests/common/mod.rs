@@ -69,7 +69,7 @@ impl World {
         loop {
             match self.look(proc_name, pid_path).await {
                 Probe::Running(life) => return life,
-                other @ (Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear(_)) => {
+                other @ (Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear { .. }) => {
                     assert!(start.elapsed() < PATIENCE, "{other:?}")
                 }
             }
@@ -80,7 +80,7 @@ impl World {
     pub async fn absent(&self, proc_name: &str, pid_path: &Path) -> String {
         match self.look(proc_name, pid_path).await {
             Probe::Running(life) => panic!("{life:?} runs"),
-            Probe::Absent(reason) | Probe::Dead { reason, .. } | Probe::Unclear(reason) => reason,
+            Probe::Absent(reason) | Probe::Dead { reason, .. } | Probe::Unclear { reason, .. } => reason,
         }
     }
 }

@@ -89,7 +89,7 @@ impl Process {
                 since = since.filter(|_| self.record.life.as_ref() == Some(&life)).or(Some(now));
                 self.adopt(now, life);
             }
-            Probe::Running(_) | Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear(_) => since = None,
+            Probe::Running(_) | Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear { .. } => since = None,
         }
         let is_settled = since.is_some_and(|since| now.since(since) >= self.foreground_watch());
         if is_settled {
@@ -159,11 +159,11 @@ impl Process {
         pause: Duration,
         mood: ProbePlan,
     ) {
-        self.unclear = matches!(look, Probe::Unclear(_));
+        self.unclear = matches!(look, Probe::Unclear { .. });
         match look {
             Probe::Running(life) if Some(&life) != old.as_ref() => return self.on_pid_found(now, life, until, mood),
             Probe::Running(life) => self.reason = format!("process {} of before still runs", life.pid),
-            Probe::Absent(reason) | Probe::Unclear(reason) => {
+            Probe::Absent(reason) | Probe::Unclear { reason, .. } => {
                 self.on_exit(now, None);
                 self.reason = reason;
             }

@@ -100,6 +100,8 @@ pub struct Process {
     named: Option<i32>,
     /// Whether the newest look could not tell if it is there. Nothing is started then, nor ended.
     unclear: bool,
+    /// The reason for which it was last said that supervision waits because of that.
+    told_unclear: String,
     /// How the last life ended.
     last_exit: Option<Exit>,
     /// Spreads the waits of many hosts and processes.
@@ -163,6 +165,7 @@ impl Process {
             evicted_for: String::new(),
             named: None,
             unclear: false,
+            told_unclear: String::new(),
             last_exit: None,
             seed,
         }
@@ -237,7 +240,9 @@ impl Process {
     pub fn reason(&self) -> &str {
         match self.record.life {
             Some(_) => "",
-            None if self.phase() == Phase::Waiting && !self.evicted_for.is_empty() => &self.evicted_for,
+            None if self.phase() == Phase::Waiting && !self.unclear && !self.evicted_for.is_empty() => {
+                &self.evicted_for
+            }
             None => &self.reason,
         }
     }

@@ -48,7 +48,10 @@ impl Process {
     /// A look has told what is there: the operation goes on, or supervision.
     pub(super) fn handle_probe(&mut self, now: Time, look: Probe) {
         let before = self.record.life.clone();
-        self.unclear = matches!(look, Probe::Unclear(_));
+        self.unclear = matches!(look, Probe::Unclear { .. });
+        if !self.unclear {
+            self.told_unclear.clear();
+        }
         match look {
             Probe::Running(life) => {
                 self.named = Some(life.pid);
@@ -60,7 +63,7 @@ impl Process {
                 self.reason = reason;
             }
             // A life that was known is over, or the look would have said so.
-            Probe::Unclear(reason) => {
+            Probe::Unclear { reason, .. } => {
                 self.on_exit(now, None);
                 self.reason = reason;
             }

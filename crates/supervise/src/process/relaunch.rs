@@ -47,7 +47,7 @@ impl Process {
                 let old = self.record.launch.as_ref().and_then(|launch| launch.old.clone());
                 let since = self.record.life.as_ref().filter(|life| Some(*life) != old.as_ref()).map(|_| now);
                 self.scheduled = scheduled;
-                if since.is_some() {
+                if since.is_some() || self.unclear {
                     // The command may be the process itself. Its time may have passed while nobody was there to see.
                     until = until.max(now + self.foreground_watch() + FOREGROUND_PAUSE_MAX * 2);
                 }
@@ -89,9 +89,7 @@ impl Process {
             return self.next_operation_or_idle(now);
         }
         if self.unclear {
-            self.reason = self.unclear_reason();
-            self.work = Activity::Backoff { at: now + UNCLEAR_PAUSE };
-            return;
+            return self.wait_until_clear(now);
         }
         if self.record.attempts >= self.record.spec.policy.start_retries {
             return self.exhaust_retries(now);
@@ -153,6 +151,18 @@ impl Process {
         self.scheduled = false;
         self.work = Activity::Idle;
         self.become_idle(now);
+    }
+
+    /// Told once for each reason: it may last.
+    fn wait_until_clear(&mut self, now: Time) {
+        let reason = self.unclear_reason();
+        if self.told_unclear != reason {
+            self.told_unclear.clone_from(&reason);
+            let attempt = self.record.attempts;
+            self.actions.push_back(Action::Notify(Notice::RestartFailed { attempt, reason: reason.clone() }));
+        }
+        self.reason = reason;
+        self.work = Activity::Backoff { at: now + UNCLEAR_PAUSE };
     }
 
     pub(super) fn relaunch_failed(&mut self, now: Time, reason: &str) {

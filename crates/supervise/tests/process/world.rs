@@ -430,7 +430,7 @@ impl World {
             Action::Probe { ticket, known, .. } => {
                 let look = match &self.life {
                     life if self.unreadable && (life.is_none() || *life != known) => {
-                        Probe::Unclear("pid file /run/p.pid cannot be read".into())
+                        Probe::Unclear { reason: "pid file /run/p.pid cannot be read".into(), named: None }
                     }
                     Some(life) => {
                         self.known_lives.insert(life.pid);
