@@ -35,6 +35,10 @@ pub fn ask(state_dir: &Path, request: &LocalRequest) -> Result<LocalAnswer, Loca
     let (_dir, name) = short(&path).map_err(failed)?;
     let mut stream = UnixStream::connect(name).map_err(failed)?;
     stream.set_write_timeout(Some(SEND_TIMEOUT))?;
+    // An operation takes its time; everything else is at hand, or the agent hangs.
+    if !matches!(request, LocalRequest::Operate { .. }) {
+        stream.set_read_timeout(Some(SEND_TIMEOUT))?;
+    }
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line)?;

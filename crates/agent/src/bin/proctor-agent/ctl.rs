@@ -244,7 +244,10 @@ fn told(process: &ProcessKey, kind: OperationKind, outcome: &Outcome) -> String 
         text.push('\n');
     }
     if !outcome.output.is_empty() {
-        text.push_str(&format!("{}\n", outcome.output.trim_end()));
+        // Written by a command of any user, read on a terminal of root.
+        let is_harmless = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
+        text.extend(outcome.output.trim_end().chars().filter(is_harmless));
+        text.push('\n');
     }
     text
 }
