@@ -65,7 +65,7 @@ pub async fn an_event_about_a_process_that_the_host_does_not_have_is_about_the_h
     let others = [registration(0, "web/gone", "nginx"), registration(1, "other/a", "nginx")];
     store.register(&others, RegisterMode::Upsert, 1).await.unwrap();
     store.unregister(&[(agent(0), key("web/gone"))], 2).await.unwrap();
-    let events = ["web/a", "web/gone", "other/a"].map(|process| event(1, EventKind::Exited, Some(process)));
+    let events = ["web/a#2", "web/gone", "other/a"].map(|process| event(1, EventKind::Exited, Some(process)));
     let events = [1, 2, 3].into_iter().zip(events);
     let events: Vec<_> = events.map(|(sequence, event)| Event { sequence, report_id: Some(9), ..event }).collect();
 

@@ -64,9 +64,9 @@ fn about_own<'a>(connection: &Connection, agent: &AgentId, event: &'a Event) -> 
         Some(key) => connection
             .prepare_cached(
                 "SELECT 1 FROM process JOIN host ON host.id = process.host
-                 WHERE process.namespace = ?1 AND process.name = ?2 AND host.agent = ?3",
+                 WHERE process.namespace = ?1 AND process.name IN (?2, ?3) AND host.agent = ?4",
             )?
-            .exists((key.namespace.as_str(), key.name.as_str(), agent.as_str()))?,
+            .exists((key.namespace.as_str(), key.name.as_str(), without_instance(key.name.as_str()), agent.as_str()))?,
     };
     if is_own {
         return Ok(Cow::Borrowed(event));
@@ -76,6 +76,14 @@ fn about_own<'a>(connection: &Connection, agent: &AgentId, event: &'a Event) -> 
         about_host.details.insert("process".to_owned(), key.to_string());
     }
     Ok(Cow::Owned(about_host.fitted()))
+}
+
+/// `web#2` is an instance of `web`, which is what is registered.
+fn without_instance(name: &str) -> &str {
+    match name.rsplit_once('#') {
+        Some((base, number)) if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) => base,
+        Some(_) | None => name,
+    }
 }
 
 fn highest(connection: &Connection, agent: &AgentId) -> Tried<u64> {
