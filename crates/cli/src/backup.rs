@@ -78,12 +78,26 @@ pub(crate) async fn back_up(args: BackupArgs) -> Result<Ended> {
     Ok(Ended::Well)
 }
 
+/// Nothing of another store may be there: its log would be replayed into this one.
+fn refuse_leftovers(store: &Path) -> Result<()> {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut left = store.as_os_str().to_owned();
+        left.push(suffix);
+        let left = PathBuf::from(left);
+        if left.exists() {
+            bail!(
+                "{} is there already, and a store is never replaced: move it away, or give another --data-dir",
+                left.display()
+            );
+        }
+    }
+    Ok(())
+}
+
 pub(crate) async fn restore(args: RestoreArgs) -> Result<Ended> {
     make_dir(&args.data_dir)?;
     let (file, store) = (args.file.clone(), store_file(&args.data_dir));
-    if store.exists() {
-        bail!("{} is there already, and a store is never replaced: give another --data-dir", store.display());
-    }
+    refuse_leftovers(&store)?;
     let seal = SqliteStore::secret_of_backup(&file, SEAL)?;
     let key = match seal {
         None => None,
