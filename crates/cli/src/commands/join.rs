@@ -95,11 +95,11 @@ fn line(base: &str, link: &str, file: &DownloadView, token: &str, cloud_id: Opti
     let cloud = cloud_id.map_or_else(String::new, |id| format!(" --cloud-id {id}"));
     let (url, link) = (quoted(&format!("{base}/download/{}", file.name)), quoted(link));
     // The digest says what the program must be; a certificate of the server's own authority is good enough.
-    let curl = if base.starts_with("https://") { "curl -fsSLk" } else { "curl -fsSL" };
+    let curl = if base.starts_with("https://") { "curl -fsSLk --retry 20" } else { "curl -fsSL --retry 20" };
     format!(
         "d=$(mktemp -d) && {curl} -o \"$d/proctor-agent\" {url} && \
          echo '{}  '\"$d/proctor-agent\" | sha256sum -c --quiet - && chmod 755 \"$d/proctor-agent\" && \
-         PROCTOR_TOKEN={} \"$d/proctor-agent\" install --server {link}{cloud}; rm -rf \"$d\"",
+         PROCTOR_TOKEN={} \"$d/proctor-agent\" install --server {link}{cloud}; s=$?; rm -rf \"$d\"; (exit $s)",
         file.sha256,
         quoted(token)
     )

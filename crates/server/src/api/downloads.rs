@@ -41,6 +41,7 @@ pub(super) struct Downloads {
     dir: Option<PathBuf>,
     callers: Arc<Semaphore>,
     known: Mutex<HashMap<String, (Stamp, Arc<Described>)>>,
+    describing: tokio::sync::Mutex<()>,
 }
 
 /// By these a file is known to be the same.
@@ -58,7 +59,12 @@ pub(super) struct Described {
 
 impl Downloads {
     pub(super) fn new(dir: Option<PathBuf>) -> Self {
-        Self { dir, callers: Arc::new(Semaphore::new(DOWNLOADS_MAX)), known: Mutex::default() }
+        Self {
+            dir,
+            callers: Arc::new(Semaphore::new(DOWNLOADS_MAX)),
+            known: Mutex::default(),
+            describing: tokio::sync::Mutex::default(),
+        }
     }
 
     /// The path of a file that may be served.
@@ -92,6 +98,11 @@ impl Downloads {
         if let Some((_, known)) = self.known.lock().get(name).filter(|(known, _)| *known == stamp) {
             return Ok(Some(known.clone()));
         }
+        // One at a time, whoever asks: a file is held in memory meanwhile.
+        let _turn = self.describing.lock().await;
+        if let Some((_, known)) = self.known.lock().get(name).filter(|(known, _)| *known == stamp) {
+            return Ok(Some(known.clone()));
+        }
         let unreadable = |error: &dyn std::fmt::Display| ApiError::new(Problem::Internal, format!("{name}: {error}"));
         let authority = gateway::authority(state.control.store()).await.map_err(|error| unreadable(&error))?;
         let of_name = name.to_owned();
@@ -99,6 +110,9 @@ impl Downloads {
         let described = described.map_err(|error| unreadable(&error))?.map_err(|error| unreadable(&error))?;
         let described = Arc::new(described);
         let mut known = self.known.lock();
+        if known.len() >= FILES_MAX {
+            known.retain(|name, _| self.path(name).is_some());
+        }
         if known.len() < FILES_MAX || known.contains_key(name) {
             known.insert(name.to_owned(), (stamp, described.clone()));
         }
