@@ -51,7 +51,7 @@ async fn processes(state: &ApiState, head: &Parts) -> Result<String, NativeError
         let message = "usage of processes is not exposed: start the server with --metrics-processes";
         return Err(ApiError::new(Problem::NotFound, message).into());
     }
-    Ok(state.border.process_metrics.text(state.control.store().as_ref()).await?)
+    Ok(state.border.process_metrics.text(&state.control).await?)
 }
 
 async fn permitted(state: &ApiState, head: &Parts) -> Result<(), NativeError> {

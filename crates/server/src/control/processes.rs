@@ -238,7 +238,12 @@ impl Control {
         hosts: Option<&[HostRef]>,
     ) -> Result<(u64, Vec<ProcessRecord>)> {
         let query = self.narrowed(caller, query, hosts).await?;
-        let (count, mut records) = self.inner.store.processes(&query).await?;
+        self.all_processes(&query).await
+    }
+
+    /// As [`Self::processes`], whoever asks.
+    pub(crate) async fn all_processes(&self, query: &ProcessQuery) -> Result<(u64, Vec<ProcessRecord>)> {
+        let (count, mut records) = self.inner.store.processes(query).await?;
         let gone = self.gone_unwritten();
         for record in &mut records {
             record.online &= !gone.contains(&record.agent);

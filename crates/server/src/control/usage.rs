@@ -97,11 +97,13 @@ impl NewestUsage {
         state.by_process = HashMap::new();
     }
 
-    /// As [`Self::forget_all`], of one process.
+    /// As [`Self::forget_all`], of one process; its newest usage stays known.
     pub(super) fn forget(&self, key: &ProcessKey) {
         let mut state = self.state.lock();
         state.forgotten += 1;
-        state.by_process.remove(key);
+        if let Some(known) = state.by_process.get_mut(key) {
+            known.stored.at = i64::MIN;
+        }
     }
 
     /// Replaces the stored usage by the newest.
@@ -260,5 +262,18 @@ mod tests {
 
             assert!(is_written(&usage, |_| {}));
         }
+    }
+
+    #[test]
+    fn a_process_that_somebody_changed_is_written_and_its_usage_stays_known() {
+        let usage = known();
+        assert!(!is_written(&usage, |snapshot| snapshot.reported_at = 1060));
+
+        usage.forget(&key());
+
+        let mut stored = observation(|_| {}).snapshot;
+        usage.refresh(&key(), &mut stored);
+        assert_eq!(stored.reported_at, 1060);
+        assert!(is_written(&usage, |_| {}));
     }
 }

@@ -6,9 +6,11 @@
 use std::time::Duration;
 
 use proctor_model::Phase;
-use proctor_store::{ProcessQuery, ProcessRecord, Result, Store};
+use proctor_store::{ProcessQuery, ProcessRecord};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
+
+use crate::control::{Control, ControlError};
 
 use super::instruments::{Exposition, Kind, as_number};
 
@@ -21,13 +23,13 @@ const PROCESSES_MAX: u64 = 20_000;
 pub(crate) struct ProcessMetrics(Mutex<Option<(Instant, String)>>);
 
 impl ProcessMetrics {
-    pub(crate) async fn text(&self, store: &dyn Store) -> Result<String> {
+    pub(crate) async fn text(&self, control: &Control) -> Result<String, ControlError> {
         let mut last = self.0.lock().await; // those who come meanwhile share it
         if let Some((_, text)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
             return Ok(text.clone());
         }
         let query = ProcessQuery { limit: Some(PROCESSES_MAX), ..ProcessQuery::default() };
-        let (all, processes) = store.processes(&query).await?;
+        let (all, processes) = control.all_processes(&query).await?;
         let text = exposition(all, &processes);
         *last = Some((Instant::now(), text.clone()));
         Ok(text)

@@ -97,8 +97,10 @@ fn whoever_moves_next_to_nothing_gives_way() {
     let after_seconds = connection.now() - millis(5 * SLOW_AFTER);
     connection.busy_since.store(after_seconds, Ordering::Relaxed);
     connection.has_sent(1 << 20);
+    connection.progresses();
     assert!(connections.admit(peer(2)).is_none(), "its body comes at a fair rate");
     connection.is_of_somebody_known();
+    connection.progresses();
     assert!(connections.admit(peer(2)).is_none());
 
     connection.busy_moved.store(5 * MOVED_BYTES_MIN, Ordering::Relaxed);

@@ -339,7 +339,7 @@ impl Control {
             agents: Some(vec![place.agent.clone()]),
             ..ProcessQuery::default()
         };
-        let (_, records) = self.inner.store.processes(&query).await?;
+        let (_, records) = self.all_processes(&query).await?;
         Ok(records.first().is_some_and(|record| is_well(record, since)))
     }
 }
