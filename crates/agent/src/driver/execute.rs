@@ -15,7 +15,7 @@ use super::limits::cgroup_name;
 use super::slots::SlotQueue;
 use super::{Driver, Input};
 
-/// A version command that takes longer is not worth waiting for.
+/// A version command that takes longer is not worth waiting for. Tests hold theirs back, on a machine that may be slow.
 pub(super) const VERSION_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 5 });
 pub(super) const VERSION_CHARS_MAX: usize = 256;
 
