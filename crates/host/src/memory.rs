@@ -69,35 +69,10 @@ fn trim() {
     }
 }
 
-/// Gives freed pages back, and those of the program itself that were needed only then. Takes some
-/// milliseconds of a large heap.
+/// Gives freed pages back. Takes some milliseconds with a large heap.
 #[cfg(target_env = "gnu")]
 pub fn give_back() {
     trim();
-    crate::spawn::forget_left();
-    give_back_program();
-}
-
-/// The code of a start, an enrolment or a storm stays mapped where it was once run. What is needed
-/// again is found in the page cache.
-#[cfg(target_env = "gnu")]
-fn give_back_program() {
-    #[allow(unsafe_code, reason = "the linker's own symbols tell where the program lies")]
-    unsafe extern "C" {
-        static __executable_start: u8;
-        static etext: u8;
-    }
-    const PAGE: usize = 4096;
-    let (start, end) = (&raw const __executable_start, &raw const etext);
-    let start = start.map_addr(|address| address.next_multiple_of(PAGE));
-    let length = (end.addr() - end.addr() % PAGE).saturating_sub(start.addr());
-    #[allow(unsafe_code, reason = "rustix has this behind a feature that we do not take")]
-    // SAFETY: from its start to the end of its code the program is mapped from its file, read-only and
-    // never written, so that pages that are dropped come back as they were. Tables that the loader has
-    // written lie behind it.
-    unsafe {
-        libc::madvise(start.cast_mut().cast(), length, libc::MADV_DONTNEED);
-    }
 }
 
 /// Other allocators do as they do.
