@@ -15,7 +15,7 @@ FUZZ_TARGETS ?= pidfile proc cron ledger frames
 
 .DEFAULT_GOAL := run
 
-.PHONY: help run release packages packages-test build test lint unit deny bench fuzz docs schemathesis tools system web web-test web-e2e screenshots
+.PHONY: help run release packages packages-test build test test-fork lint unit deny bench fuzz docs schemathesis tools system web web-test web-e2e screenshots
 
 ## List the targets
 help:
@@ -57,6 +57,10 @@ unit: build
 	@rm -rf $${CARGO_TARGET_DIR:-target}/skipped-tests
 	$(CARGO) nextest run --workspace
 	@scripts/report-skips
+
+## Run the tests that start processes again, with plain forks instead of shared memory
+test-fork: build
+	PROCTOR_SPAWN=fork $(CARGO) nextest run --package proctor-host --package proctor-agent --package proctor-e2e
 
 ## Check licences, bans, sources and advisories of the dependencies
 deny:

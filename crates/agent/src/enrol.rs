@@ -134,6 +134,7 @@ mod tests {
             agent_id: None,
             policy: None,
             tracking: crate::Tracking::Best,
+            spawn: crate::SpawnMethod::default(),
         };
         let token = JoinToken { id: "t".into(), secret: "s".into(), authority_fingerprint: "ab".repeat(32) };
         let agent = "a-1".parse().unwrap();

@@ -28,6 +28,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proctor_host::{Host, TrackingPreference};
+
+pub use proctor_host::SpawnMethod;
 use proctor_model::AgentId;
 use proctor_runtime::{Tasks, private, systemd};
 use tokio::sync::oneshot;
@@ -57,6 +59,17 @@ pub struct Options {
     pub policy: Option<PathBuf>,
     /// How to know what belongs to a process, at best.
     pub tracking: Tracking,
+    pub spawn: SpawnMethod,
+}
+
+impl Options {
+    fn host(&self) -> proctor_host::Options {
+        let tracking = match self.tracking {
+            Tracking::Best => TrackingPreference::Best,
+            Tracking::Descent => TrackingPreference::Descendants,
+        };
+        proctor_host::Options { tracking, spawn: self.spawn, ..proctor_host::Options::new(&self.state_dir) }
+    }
 }
 
 /// How the agent knows what belongs to a process.
@@ -117,11 +130,7 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
         None => None,
     };
     let policy = Arc::new(policy::PolicyFile::open(options.policy.as_deref())?);
-    let prefer = match options.tracking {
-        Tracking::Best => TrackingPreference::Best,
-        Tracking::Descent => TrackingPreference::Descendants,
-    };
-    let host = Host::with_tracking(proctor_host::Options { state_dir: options.state_dir.clone() }, prefer, &tasks)?;
+    let host = Host::new(options.host(), &tasks)?;
     let (ledger, memory) = ledger::Ledger::open(&options.state_dir.join("ledger.db"))?;
     let (inbox, inputs) = driver::inbox();
     let driver = driver::Driver::new(host.clone(), policy.clone(), ledger, memory, inbox.clone(), tasks.clone())?;

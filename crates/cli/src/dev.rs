@@ -154,6 +154,7 @@ async fn start_agent(
         agent_id: Some(agent.clone()),
         policy: None,
         tracking: proctor_agent::Tracking::default(),
+        spawn: proctor_agent::SpawnMethod::default(),
     };
     let (sender, receiver) = oneshot::channel();
     let of_agent = tasks.clone();

@@ -33,7 +33,7 @@ async fn measure(count: usize, prefer: TrackingPreference) {
     let root = tempfile::tempdir().unwrap();
     let tasks = Tasks::default();
     let in_leaves = prefer != TrackingPreference::Descendants;
-    let host = Host::with_tracking(Options { state_dir: root.path().join("state") }, prefer, &tasks).unwrap();
+    let host = Host::new(Options { tracking: prefer, ..Options::new(root.path().join("state")) }, &tasks).unwrap();
     println!("{count} lives, {:?}: {}", host.tracking().method, host.tracking().detail);
 
     let leaf = Leaf::of("cost:run");

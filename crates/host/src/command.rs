@@ -30,7 +30,7 @@ use crate::pidfd;
 use crate::procfs::Stat;
 use crate::reaper::{CHILDREN, Shell};
 use crate::rights;
-use crate::spawn::{self, SpawnPlan, SpawnedChild};
+use crate::spawn::{SpawnPlan, SpawnedChild, Spawner};
 use crate::tree::ProcessRef;
 use crate::user::{self, Account, AccountCache};
 
@@ -79,6 +79,7 @@ pub(crate) struct CommandContext {
     pub(crate) accounts: AccountCache,
     pub(crate) outputs: OutputDirectory,
     pub(crate) groups: Option<Arc<Groups>>,
+    pub(crate) spawner: Spawner,
 }
 
 pub(crate) async fn run(ground: &CommandContext, command: Command, reins: Option<CommandHold>) -> CommandExit {
@@ -144,14 +145,14 @@ async fn start(
     let lacking = |error: std::io::Error| CommandResult::NotStarted(format!("the command cannot be run: {error}"));
     let pair = hold.as_ref().map(|_| UnixStream::pair()).transpose().map_err(lacking)?;
     let (ours, theirs) = pair.unzip();
-    let (running, newborn) = Running::spawn(ground, &command, &account, theirs).map_err(CommandResult::NotStarted)?;
+    let (running, child) = Running::spawn(ground, &command, &account, theirs).map_err(CommandResult::NotStarted)?;
     let held = async {
         if let Some(((begun, proceed), ours)) = hold.zip(ours) {
             let _ = let_go(begun, proceed, running.life(&ground.boot), ours).await;
         }
     };
     // Until its exec the child may hang: its directory may.
-    match timeout_at(deadline, async { tokio::join!(held, newborn.left()).1 }).await {
+    match timeout_at(deadline, async { tokio::join!(held, child.wait_for_exec()).1 }).await {
         Ok(Ok(())) => Ok(running),
         Ok(Err(reason)) => {
             running.reap().await; // it has ended, or is about to
@@ -256,7 +257,7 @@ impl Running {
         };
 
         let spawning = CHILDREN.spawning();
-        let (Forked { pid, pidfd }, newborn) = spawn::spawn(plan, hold)?;
+        let (Forked { pid, pidfd }, child) = ground.spawner.spawn(plan, hold)?;
         let owned = spawning.started(pid);
         // Nobody has waited for it, so what the pid means is still this child.
         match Stat::of(pid) {
@@ -271,7 +272,7 @@ impl Running {
                         capture,
                         _owned: owned,
                     },
-                    newborn,
+                    child,
                 ))
             }
             Err(error) => {

@@ -22,6 +22,16 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 /// Enough for a few system calls, also in a build without optimisation.
 const STACK_BYTES: usize = 64 * 1024;
 
+/// How a child is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpawnMethod {
+    /// It shares the agent's memory until its exec, where kernel and processor allow that; else as `Fork`.
+    #[default]
+    SharedMemory,
+    /// It gets a copy of the agent's memory.
+    Fork,
+}
+
 /// How a child gets into its cgroup.
 #[derive(Debug, Default)]
 pub(crate) enum CgroupAttach {
@@ -86,7 +96,7 @@ pub(crate) trait Child: Send + std::fmt::Debug {
 /// What a child may still use of our memory. To be kept until it has called exec or ended.
 #[derive(Debug)]
 pub(crate) struct SharedWithChild {
-    _birth: Box<ChildSetup>,
+    _setup: Box<ChildSetup>,
     _stack: Vec<u128>,
 }
 
@@ -100,48 +110,51 @@ struct ChildSetup {
 ///
 /// # Safety
 ///
-/// `child` makes system calls by [`raw`] only, writes to no memory but its own stack, does not panic,
-/// and ends by exec or exit. What is lent is not dropped before that.
+/// `child` makes system calls by [`syscall`] only, writes to no memory but its own stack, does not panic,
+/// and ends by exec or exit. The [`SharedWithChild`] is not dropped before that.
 #[allow(unsafe_code, reason = "a fork is nothing else")]
 pub(crate) unsafe fn fork_to_exec(
+    method: SpawnMethod,
     attach: CgroupAttach,
     child: Box<dyn Child>,
 ) -> io::Result<(Forked, SharedWithChild)> {
-    let birth = Box::new(ChildSetup { attach, child });
+    let setup = Box::new(ChildSetup { attach, child });
     let mut stack = Vec::new();
-    let masked = BlockedSignals::new();
-    // SAFETY: passed on to our caller.
-    let lent = unsafe { lend(&birth, &mut stack) };
-    masked.restore();
-    match lent {
-        Some(Err(error)) if is_refused(&error) => {}
-        Some(forked) => return Ok((forked?, SharedWithChild { _birth: birth, _stack: stack })),
-        None => {}
+    if method == SpawnMethod::SharedMemory {
+        let masked = BlockedSignals::new();
+        // SAFETY: passed on to our caller.
+        let cloned = unsafe { clone_sharing_memory(&setup, &mut stack) };
+        masked.restore();
+        match cloned {
+            Some(Err(error)) if is_refused(&error) => {}
+            Some(forked) => return Ok((forked?, SharedWithChild { _setup: setup, _stack: stack })),
+            None => {}
+        }
     }
     // SAFETY: passed on to our caller.
-    match unsafe { fork(&birth.attach) }? {
-        Fork::Child => birth.child.run(),
-        Fork::Parent(forked) => Ok((forked, SharedWithChild { _birth: birth, _stack: stack })),
+    match unsafe { fork(&setup.attach) }? {
+        Fork::Child => setup.child.run(),
+        Fork::Parent(forked) => Ok((forked, SharedWithChild { _setup: setup, _stack: stack })),
     }
 }
 
-/// None: not on this processor.
+/// None: not supported on this processor.
 #[cfg(not(target_arch = "x86_64"))]
 #[allow(unsafe_code, reason = "as the one that does something")]
-unsafe fn lend(_birth: &ChildSetup, _stack: &mut Vec<u128>) -> Option<io::Result<Forked>> {
+unsafe fn clone_sharing_memory(_setup: &ChildSetup, _stack: &mut Vec<u128>) -> Option<io::Result<Forked>> {
     None
 }
 
 /// Forks a child with a stack of its own in our memory.
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "no library can clone into a cgroup, nor with a stack and a pidfd")]
-unsafe fn lend(birth: &ChildSetup, stack: &mut Vec<u128>) -> Option<io::Result<Forked>> {
+unsafe fn clone_sharing_memory(setup: &ChildSetup, stack: &mut Vec<u128>) -> Option<io::Result<Forked>> {
     stack.reserve_exact(STACK_BYTES / size_of::<u128>());
     let mut pidfd: RawFd = -1;
     let mut arguments = CloneArguments {
         stack: stack.as_mut_ptr().expose_provenance() as u64,
         stack_size: STACK_BYTES as u64,
-        ..CloneArguments::new(&mut pidfd, &birth.attach)
+        ..CloneArguments::new(&mut pidfd, &setup.attach)
     };
     arguments.flags |= CLONE_VM;
     let result: i64;
@@ -162,7 +175,7 @@ unsafe fn lend(birth: &ChildSetup, stack: &mut Vec<u128>) -> Option<io::Result<F
             inlateout("rax") libc::SYS_clone3 => result,
             in("rdi") &raw mut arguments,
             in("rsi") size_of::<CloneArguments>(),
-            in("r12") &raw const *birth,
+            in("r12") &raw const *setup,
             in("r13") run_child as extern "C" fn(*const ChildSetup) -> !,
             lateout("rcx") _,
             lateout("r11") _,
@@ -178,13 +191,13 @@ unsafe fn lend(birth: &ChildSetup, stack: &mut Vec<u128>) -> Option<io::Result<F
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "the other end of a pointer")]
-extern "C" fn run_child(birth: *const ChildSetup) -> ! {
-    // SAFETY: `lend` gives it, and it is kept until the child no longer uses it.
-    let birth = unsafe { &*birth };
-    if let CgroupAttach::Tasks(files) = &birth.attach {
+extern "C" fn run_child(setup: *const ChildSetup) -> ! {
+    // SAFETY: `clone_sharing_memory` passes it, and it is kept until the child no longer uses it.
+    let setup = unsafe { &*setup };
+    if let CgroupAttach::Tasks(files) = &setup.attach {
         write_zero(files);
     }
-    birth.child.run()
+    setup.child.run()
 }
 
 /// Forks.

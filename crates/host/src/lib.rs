@@ -55,6 +55,7 @@ pub use cgroup::{Leaf, Method, Tracking, TrackingPreference};
 pub use command::{Command, CommandHold};
 pub use error::Error;
 pub use exits::{ExitWatcher, Exited};
+pub use fork::SpawnMethod;
 pub use leftovers::LeftoversResult;
 pub use sampler::{Sample, Sampler};
 
@@ -65,6 +66,7 @@ use killer::{Killer, Target};
 use output::OutputDirectory;
 use pidfd::Process;
 use reaper::CHILDREN;
+use spawn::Spawner;
 use tree::ProcessRef;
 use usage::Meter;
 use user::AccountCache;
@@ -76,6 +78,15 @@ const DRIFT_MILLIS_MAX: u64 = 2000;
 pub struct Options {
     /// Output of commands goes to `output` in it.
     pub state_dir: PathBuf,
+    /// How it is known what belongs to a process, at best.
+    pub tracking: TrackingPreference,
+    pub spawn: SpawnMethod,
+}
+
+impl Options {
+    pub fn new(state_dir: impl Into<PathBuf>) -> Self {
+        Self { state_dir: state_dir.into(), tracking: TrackingPreference::Best, spawn: SpawnMethod::default() }
+    }
 }
 
 /// The host that this program runs on. Clones are cheap and mean the same.
@@ -97,11 +108,6 @@ struct Shared {
 impl Host {
     /// Becomes the parent of orphaned processes, and begins to reap them. In a tokio runtime.
     pub fn new(options: Options, tasks: &Tasks) -> Result<Self, Error> {
-        Self::with_tracking(options, TrackingPreference::Best, tasks)
-    }
-
-    /// As [`Self::new`], with less than the best way to know what belongs to a process.
-    pub fn with_tracking(options: Options, prefer: TrackingPreference, tasks: &Tasks) -> Result<Self, Error> {
         let boot =
             procfs::boot_id().map_err(|source| Error::Read { path: PathBuf::from(procfs::BOOT_ID_PATH), source })?;
         pidfd_open(getpid(), PidfdFlags::empty()).map_err(|errno| Error::Pidfd { source: errno.into() })?;
@@ -111,7 +117,7 @@ impl Host {
         set_child_subreaper(Some(Pid::INIT)).map_err(|errno| Error::Subreaper { source: errno.into() })?;
         reaper::keep_ends();
 
-        let (groups, tracking) = cgroup::find(&options.state_dir, prefer);
+        let (groups, tracking) = cgroup::find(&options.state_dir, options.tracking);
         tasks.spawn_critical("reaper", reaper::run());
         tasks.spawn_critical("output-trimmer", outputs.clone().trim_for_ever());
         let groups = groups.map(Arc::new);
@@ -126,6 +132,7 @@ impl Host {
             accounts: AccountCache::default(),
             outputs,
             groups,
+            spawner: Spawner::new(options.spawn),
         };
         let meter = Meter::new(Sampler::new(boot.clone(), ground.groups.clone()));
         let boot_millis = AtomicI64::new(0);

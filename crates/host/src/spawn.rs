@@ -15,12 +15,13 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
 
 use crate::descriptors;
-use crate::fork::{self, CgroupAttach, Child, Forked, SharedWithChild};
+use crate::fork::{self, CgroupAttach, Child, Forked, SharedWithChild, SpawnMethod};
 use crate::syscall::{self, Answer};
 use crate::user::Account;
 
@@ -33,14 +34,26 @@ const SIGNAL_SET_BYTES: usize = 8;
 /// closed by exec in any case.
 const DESCRIPTORS_CLOSED_MAX: usize = 4096;
 
-/// What the child was doing when it failed; the child sends it with the error number.
-const STEP_FORK: i32 = 0;
-const STEP_SESSION: i32 = 1;
-const STEP_IDENTITY: i32 = 2;
-const STEP_DIRECTORY: i32 = 3;
-const STEP_DESCRIPTORS: i32 = 4;
-const STEP_EXEC: i32 = 5;
-const STEP_HOLD: i32 = 6;
+/// What the child was doing when it failed. It sends the number with the error number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+enum Step {
+    Fork,
+    Session,
+    Identity,
+    Directory,
+    Descriptors,
+    Exec,
+    Hold,
+}
+
+impl Step {
+    const SENT: [Self; 6] = [Self::Session, Self::Identity, Self::Directory, Self::Descriptors, Self::Exec, Self::Hold];
+
+    fn from_number(number: i32) -> Option<Self> {
+        Self::SENT.into_iter().find(|step| *step as i32 == number)
+    }
+}
 
 /// What a shell is started with.
 #[derive(Debug)]
@@ -75,73 +88,108 @@ struct Prepared {
     descriptors: Option<libc::rlimit64>,
 }
 
-/// A child that is on its way to its exec.
-#[derive(Debug)]
-pub(crate) struct SpawnedChild {
-    /// Ends with the exec or the child's end, which close the other side, with what the child uses until
-    /// then. None: it is over.
-    report: Option<(tokio::net::UnixStream, SharedWithChild)>,
-    user: String,
-    directory: PathBuf,
+/// Makes children. Clones are cheap and mean the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spawner {
+    method: SpawnMethod,
+    abandoned: Arc<AbandonedChildren>,
 }
 
-/// Memory of children that nobody waited for, until they have left it.
-static LEFT: Mutex<Vec<(UnixStream, SharedWithChild)>> = Mutex::new(Vec::new());
+/// A child that has not called exec yet.
+#[derive(Debug)]
+pub(crate) struct SpawnedChild {
+    /// None: it has called exec or ended.
+    unfinished: Option<Unfinished>,
+    user: String,
+    directory: PathBuf,
+    abandoned: Arc<AbandonedChildren>,
+}
 
-/// Starts the shell, or says for people why it cannot. In a tokio runtime; waits for nothing; the shell is
-/// nobody's until its pidfd is waited for. A child that is held runs nothing before it gets a byte by `hold`.
-pub(crate) fn spawn(plan: SpawnPlan<'_>, hold: Option<UnixStream>) -> Result<(Forked, SpawnedChild), String> {
-    forget_left();
-    let SpawnPlan { account, directory, .. } = plan;
-    let failed = |error: &io::Error| reason(STEP_FORK, error, &account.name, directory);
-    let (null, ours, theirs) = open().map_err(|error| failed(&error))?;
-    let output = plan.output.map_or_else(|| null.as_raw_fd(), File::as_raw_fd);
-    let held = hold.as_ref().map(UnixStream::as_raw_fd);
-    let prepared = Box::new(prepare(&plan, null.as_raw_fd(), output, theirs.as_raw_fd(), held)?);
-    #[allow(unsafe_code, reason = "there is no other way to become another user in a cgroup")]
-    // SAFETY: the child only runs `prepared`, which makes raw system calls with values that were made
-    // before the fork, neither allocates, locks nor panics, and never returns. `SpawnedChild` keeps what is
-    // lent until the child's end of `report` is closed, and the kernel takes our memory from a child
-    // before it closes its descriptors.
-    let forked = unsafe { fork::fork_to_exec(plan.attach, prepared) };
-    let (forked, lent) = forked.map_err(|error| failed(&error))?;
-    let (user, directory) = (account.name.clone(), directory.to_owned());
-    Ok((forked, SpawnedChild { report: Some((ours, lent)), user, directory }))
+/// The child's exec or end closes the other side of `report`; until then it uses `memory`.
+#[derive(Debug)]
+struct Unfinished<Stream = tokio::net::UnixStream> {
+    report: Stream,
+    memory: SharedWithChild,
+}
+
+/// Children that nobody waits for any more, with the memory they use.
+#[derive(Debug, Default)]
+struct AbandonedChildren(Mutex<Vec<Unfinished<UnixStream>>>);
+
+impl Spawner {
+    pub(crate) fn new(method: SpawnMethod) -> Self {
+        Self { method, abandoned: Arc::default() }
+    }
+
+    /// Starts the shell, or says for people why it cannot. In a tokio runtime; waits for nothing; the shell is
+    /// nobody's until its pidfd is waited for. A child that is held runs nothing before it gets a byte by `hold`.
+    pub(crate) fn spawn(
+        &self,
+        plan: SpawnPlan<'_>,
+        hold: Option<UnixStream>,
+    ) -> Result<(Forked, SpawnedChild), String> {
+        self.abandoned.free_finished();
+        let SpawnPlan { account, directory, .. } = plan;
+        let failed = |error: &io::Error| reason(Step::Fork, error, &account.name, directory);
+        let (null, report, theirs) = open().map_err(|error| failed(&error))?;
+        let output = plan.output.map_or_else(|| null.as_raw_fd(), File::as_raw_fd);
+        let held = hold.as_ref().map(UnixStream::as_raw_fd);
+        let prepared = Box::new(prepare(&plan, null.as_raw_fd(), output, theirs.as_raw_fd(), held)?);
+        #[allow(unsafe_code, reason = "there is no other way to become another user in a cgroup")]
+        // SAFETY: the child only runs `prepared`, which makes raw system calls with values that were made
+        // before the fork, neither allocates, locks nor panics, and never returns. `Unfinished` keeps the
+        // shared memory until the child's end of `report` is closed, and the kernel takes our memory from a
+        // child before it closes its descriptors.
+        let forked = unsafe { fork::fork_to_exec(self.method, plan.attach, prepared) };
+        let (forked, memory) = forked.map_err(|error| failed(&error))?;
+        let (user, directory, abandoned) = (account.name.clone(), directory.to_owned(), Arc::clone(&self.abandoned));
+        Ok((forked, SpawnedChild { unfinished: Some(Unfinished { report, memory }), user, directory, abandoned }))
+    }
 }
 
 impl SpawnedChild {
     /// Waits for the exec; the error says for people why there is none.
-    pub(crate) async fn left(mut self) -> Result<(), String> {
+    pub(crate) async fn wait_for_exec(mut self) -> Result<(), String> {
         let mut told = Vec::with_capacity(8);
-        if let Some((report, _)) = &mut self.report {
-            // To its end, also after a failure was told: until then the child runs on what it was lent.
+        if let Some(Unfinished { report, .. }) = &mut self.unfinished {
+            // To its end, also after a reported failure: until then the child uses our memory.
             let _ = report.read_to_end(&mut told).await;
         }
-        self.report = None;
+        self.unfinished = None;
         let Ok([a, b, c, d, e, f, g, h]) = <[u8; 8]>::try_from(told) else { return Ok(()) };
         let (step, errno) = (i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]));
+        let step = Step::from_number(step).unwrap_or(Step::Exec);
         Err(reason(step, &io::Error::from_raw_os_error(errno), &self.user, &self.directory))
     }
 }
 
 impl Drop for SpawnedChild {
     fn drop(&mut self) {
-        let Some((report, lent)) = self.report.take() else { return };
+        let Some(Unfinished { report, memory }) = self.unfinished.take() else { return };
         match report.into_std() {
-            Ok(report) => LEFT.lock().push((report, lent)),
-            Err(_) => std::mem::forget(lent), // never to be used by anybody else
+            Ok(report) => self.abandoned.0.lock().push(Unfinished { report, memory }),
+            Err(_) => std::mem::forget(memory), // the child may still use it, and cannot be asked any more
         }
     }
 }
 
-/// Frees what was lent to children that have left it since.
-pub(crate) fn forget_left() {
-    let has_ended = |report: &mut UnixStream| {
-        let mut told = [0; 16];
-        // What was told, then the end.
-        matches!(report.read(&mut told), Ok(0)) || matches!(report.read(&mut told), Ok(0))
-    };
-    LEFT.lock().retain_mut(|(report, _)| !has_ended(report));
+impl AbandonedChildren {
+    fn free_finished(&self) {
+        let has_finished = |report: &mut UnixStream| {
+            let mut told = [0; 16];
+            // The report of a failure, if there is one, then the end.
+            matches!(report.read(&mut told), Ok(0)) || matches!(report.read(&mut told), Ok(0))
+        };
+        self.0.lock().retain_mut(|child| !has_finished(&mut child.report));
+    }
+}
+
+impl Drop for AbandonedChildren {
+    /// Leaks what children still use.
+    fn drop(&mut self) {
+        self.free_finished();
+        std::mem::forget(std::mem::take(&mut *self.0.lock()));
+    }
 }
 
 fn open() -> io::Result<(File, tokio::net::UnixStream, UnixStream)> {
@@ -223,7 +271,7 @@ impl Child for Prepared {
             Ok(never) => match never {},
             Err(failure) => failure,
         };
-        let message = [step, errno];
+        let message = [step as i32, errno];
         let text = message.as_ptr().expose_provenance();
         #[allow(unsafe_code, reason = "the kernel's own interface")]
         // SAFETY: the eight bytes of `message` are read; the descriptor was open before the fork.
@@ -234,29 +282,29 @@ impl Child for Prepared {
 
 /// Returns only when it has failed: at which step, and with which error.
 #[allow(unsafe_code, reason = "the kernel's own interface")]
-fn exec_shell(prepared: &Prepared) -> Result<Infallible, (i32, i32)> {
-    let at = |step: i32| move |errno: i32| (step, errno);
-    syscall::numbers(libc::SYS_setsid, [0; 4]).map_err(at(STEP_SESSION))?;
+fn exec_shell(prepared: &Prepared) -> Result<Infallible, (Step, i32)> {
+    let at = |step: Step| move |errno: i32| (step, errno);
+    syscall::numbers(libc::SYS_setsid, [0; 4]).map_err(at(Step::Session))?;
     let _ = syscall::numbers(libc::SYS_umask, [UMASK, 0, 0, 0]);
     // The descriptors are above 2: Rust's start-up sees to that those three are open.
     for (from, to) in [(prepared.input, 0), (prepared.output, 1), (prepared.output, 2)] {
-        syscall::numbers(libc::SYS_dup3, [number(from), to, 0, 0]).map_err(at(STEP_DESCRIPTORS))?;
+        syscall::numbers(libc::SYS_dup3, [number(from), to, 0, 0]).map_err(at(Step::Descriptors))?;
     }
     reset_signals();
     // Before the user changes: who is not root may be unable to.
     close_descriptors(number(prepared.report), number(prepared.hold.unwrap_or(prepared.report)));
     // As ourselves: who waits shares our memory, and has no business with it as another user.
     if prepared.hold.is_some_and(|hold| !may_go(hold)) {
-        return Err((STEP_HOLD, 0));
+        return Err((Step::Hold, 0));
     }
     if let Some((uid, gid, groups)) = &prepared.identity {
         let list = groups.as_ptr().expose_provenance();
         // Of this process alone: libc's calls would look for the other threads of our parent. Groups
         // and gid go first, because afterwards we may not any more.
         // SAFETY: `groups` lives until the exec, and its length is right.
-        unsafe { syscall::call(libc::SYS_setgroups, [groups.len(), list, 0, 0]) }.map_err(at(STEP_IDENTITY))?;
-        syscall::numbers(libc::SYS_setgid, [*gid as usize, 0, 0, 0]).map_err(at(STEP_IDENTITY))?;
-        syscall::numbers(libc::SYS_setuid, [*uid as usize, 0, 0, 0]).map_err(at(STEP_IDENTITY))?;
+        unsafe { syscall::call(libc::SYS_setgroups, [groups.len(), list, 0, 0]) }.map_err(at(Step::Identity))?;
+        syscall::numbers(libc::SYS_setgid, [*gid as usize, 0, 0, 0]).map_err(at(Step::Identity))?;
+        syscall::numbers(libc::SYS_setuid, [*uid as usize, 0, 0, 0]).map_err(at(Step::Identity))?;
     }
     if let Some(limit) = &prepared.descriptors {
         let limit = (&raw const *limit).expose_provenance();
@@ -267,12 +315,12 @@ fn exec_shell(prepared: &Prepared) -> Result<Infallible, (i32, i32)> {
     // As the user, so that the user's permissions decide.
     let directory = prepared.directory.as_ptr().expose_provenance();
     // SAFETY: `directory` is a C string that lives until the exec.
-    unsafe { syscall::call(libc::SYS_chdir, [directory, 0, 0, 0]) }.map_err(at(STEP_DIRECTORY))?;
+    unsafe { syscall::call(libc::SYS_chdir, [directory, 0, 0, 0]) }.map_err(at(Step::Directory))?;
     let (path, arguments) = (SHELL_PATH.as_ptr().expose_provenance(), prepared.arguments.as_ptr().expose_provenance());
     let environment = prepared.environment.as_ptr().expose_provenance();
     // SAFETY: both lists end with a null pointer and point to C strings that live until the exec.
     let errno = unsafe { syscall::call(libc::SYS_execve, [path, arguments, environment, 0]) };
-    Err((STEP_EXEC, errno.err().unwrap_or(0)))
+    Err((Step::Exec, errno.err().unwrap_or(0)))
 }
 
 /// Waits for a word. False: the agent is gone or has changed its mind.
@@ -323,27 +371,27 @@ fn number(descriptor: RawFd) -> usize {
     usize::try_from(descriptor).unwrap_or(usize::MAX)
 }
 
-fn reason(step: i32, error: &io::Error, user: &str, directory: &Path) -> String {
+fn reason(step: Step, error: &io::Error, user: &str, directory: &Path) -> String {
     let said = error;
     let errno = error.raw_os_error().unwrap_or(0);
     let directory = directory.display();
     match (step, errno) {
-        (STEP_HOLD, _) => "it was no longer wanted".to_owned(),
-        (STEP_SESSION, _) => format!("the command gets no session of its own: {said}"),
+        (Step::Hold, _) => "it was no longer wanted".to_owned(),
+        (Step::Session, _) => format!("the command gets no session of its own: {said}"),
         // Of us at the fork, or of the user when it is changed or at the exec: the limit strikes at
         // any of these places.
-        (STEP_FORK | STEP_IDENTITY | STEP_EXEC, libc::EAGAIN) => {
+        (Step::Fork | Step::Identity | Step::Exec, libc::EAGAIN) => {
             format!("user '{user}' or this host may have no more processes")
         }
-        (STEP_IDENTITY, _) => format!("the agent cannot become user '{user}': {said}"),
-        (STEP_DIRECTORY, libc::ENOENT) => format!("setup_path {directory} does not exist"),
-        (STEP_DIRECTORY, libc::ENOTDIR) => format!("setup_path {directory} is not a directory"),
-        (STEP_DIRECTORY, libc::EACCES) => format!("user '{user}' may not enter setup_path {directory}"),
-        (STEP_DIRECTORY, _) => format!("setup_path {directory} cannot be entered: {said}"),
+        (Step::Identity, _) => format!("the agent cannot become user '{user}': {said}"),
+        (Step::Directory, libc::ENOENT) => format!("setup_path {directory} does not exist"),
+        (Step::Directory, libc::ENOTDIR) => format!("setup_path {directory} is not a directory"),
+        (Step::Directory, libc::EACCES) => format!("user '{user}' may not enter setup_path {directory}"),
+        (Step::Directory, _) => format!("setup_path {directory} cannot be entered: {said}"),
         (_, libc::ENOMEM) => "this host has no memory for another process".to_owned(),
         (_, libc::EMFILE | libc::ENFILE) => "the agent has no more file descriptors".to_owned(),
-        (STEP_FORK, _) => format!("the command cannot be run: {said}"),
-        (STEP_DESCRIPTORS, _) => format!("no descriptor for the output: {said}"),
+        (Step::Fork, _) => format!("the command cannot be run: {said}"),
+        (Step::Descriptors, _) => format!("no descriptor for the output: {said}"),
         (_, libc::ENOENT) => format!("{SHELL} does not exist"),
         (_, libc::EACCES) => format!("user '{user}' may not run {SHELL}"),
         (_, libc::E2BIG) => "the command or its environment is too long".to_owned(),
@@ -356,27 +404,38 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_was_lent_to_a_child_that_nobody_waits_for_is_kept_until_it_has_left() {
-        let account = Account::find("root").unwrap();
-        let plan = SpawnPlan {
-            line: "true",
-            directory: Path::new("/"),
-            account: &account,
-            changes_user: false,
-            environment: &[],
-            output: None,
-            attach: CgroupAttach::Nowhere,
-        };
-        let (ours, theirs) = UnixStream::pair().unwrap();
+    async fn memory_of_an_abandoned_child_is_kept_until_the_child_has_ended() {
+        for method in [SpawnMethod::SharedMemory, SpawnMethod::Fork] {
+            let spawner = Spawner::new(method);
+            let account = Account::find("root").unwrap();
+            let plan = SpawnPlan {
+                line: "true",
+                directory: Path::new("/"),
+                account: &account,
+                changes_user: false,
+                environment: &[],
+                output: None,
+                attach: CgroupAttach::Nowhere,
+            };
+            let (ours, theirs) = UnixStream::pair().unwrap();
 
-        let (forked, newborn) = spawn(plan, Some(theirs)).unwrap();
-        drop(newborn);
-        forget_left();
-        assert_eq!(LEFT.lock().len(), 1, "the child is held and uses it");
-        drop(ours);
-        crate::pidfd::reap_at_end(&forked.pidfd).unwrap();
-        forget_left();
+            let (forked, child) = spawner.spawn(plan, Some(theirs)).unwrap();
+            drop(child);
+            spawner.abandoned.free_finished();
+            assert_eq!(spawner.abandoned.0.lock().len(), 1, "the held child uses it");
+            drop(ours);
+            crate::pidfd::reap_at_end(&forked.pidfd).unwrap();
+            spawner.abandoned.free_finished();
 
-        assert!(LEFT.lock().is_empty());
+            assert!(spawner.abandoned.0.lock().is_empty());
+        }
+    }
+
+    #[test]
+    fn every_step_that_a_child_sends_is_understood() {
+        for step in Step::SENT {
+            assert_eq!(Step::from_number(step as i32), Some(step));
+        }
+        assert_eq!(Step::from_number(99), None);
     }
 }

@@ -34,7 +34,7 @@ impl Stage {
 
     async fn in_dir(dir: TempDir) -> Self {
         let tasks = Tasks::default();
-        let host = Host::new(proctor_host::Options { state_dir: dir.path().join("state") }, &tasks).unwrap();
+        let host = Host::new(proctor_host::Options::new(dir.path().join("state")), &tasks).unwrap();
         let (ledger, memory) = Ledger::open(&dir.path().join("ledger.db")).unwrap();
         let policy = Arc::new(PolicyFile::open(None).unwrap());
         let (inbox, inputs) = inbox();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use proctor_host::{Command, Host, Leaf, Options, TrackingPreference};
+use proctor_host::{Command, Host, Leaf, Options, SpawnMethod, TrackingPreference};
 use proctor_model::{CommandExit, Exit, Identity, Incarnation, Leftovers, Probe};
 use proctor_runtime::Tasks;
 
@@ -21,6 +21,13 @@ pub struct World {
     tasks: Tasks,
 }
 
+/// The suite also runs with plain forks: `make test-fork`.
+fn options(state_dir: PathBuf, tracking: TrackingPreference) -> Options {
+    let forks = std::env::var("PROCTOR_SPAWN").is_ok_and(|method| method == "fork");
+    let spawn = if forks { SpawnMethod::Fork } else { SpawnMethod::SharedMemory };
+    Options { tracking, spawn, ..Options::new(state_dir) }
+}
+
 impl World {
     pub fn new() -> Self {
         Self::with_tracking(TrackingPreference::Best)
@@ -29,14 +36,13 @@ impl World {
     pub fn with_tracking(prefer: TrackingPreference) -> Self {
         let root = tempfile::tempdir().unwrap();
         let tasks = Tasks::default();
-        let options = Options { state_dir: root.path().join("state") };
-        let host = Host::with_tracking(options, prefer, &tasks).unwrap();
+        let host = Host::new(options(root.path().join("state"), prefer), &tasks).unwrap();
         Self { host, root, tasks }
     }
 
     /// The host as a next agent with the same state finds it.
     pub fn again(&self, prefer: TrackingPreference) -> Host {
-        Host::with_tracking(Options { state_dir: self.path("state") }, prefer, &self.tasks).unwrap()
+        Host::new(options(self.path("state"), prefer), &self.tasks).unwrap()
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

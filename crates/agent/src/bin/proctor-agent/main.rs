@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use proctor_agent::{Options, Tracking};
+use proctor_agent::{Options, SpawnMethod, Tracking};
 use proctor_model::AgentId;
 use proctor_runtime::{LogSink, Tasks};
 use tracing_subscriber::filter::Targets;
@@ -68,6 +68,9 @@ struct Arguments {
     /// How to know what belongs to a process
     #[arg(long, value_name = "HOW", env = "PROCTOR_TRACKING", default_value = "best")]
     tracking: TrackingArgument,
+    /// How to make processes
+    #[arg(long, value_name = "HOW", env = "PROCTOR_SPAWN", default_value = "shared-memory")]
+    spawn: SpawnArgument,
     /// What to log, for example `info` or `proctor_agent=debug`
     #[arg(long, env = "PROCTOR_LOG", default_value = "info", value_parser = filter)]
     log: Targets,
@@ -95,6 +98,14 @@ enum TrackingArgument {
     Best,
     /// By descent only
     Descent,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum SpawnArgument {
+    /// Without a copy of the agent's memory, where kernel and processor allow it
+    SharedMemory,
+    /// By a plain fork
+    Fork,
 }
 
 fn filter(text: &str) -> Result<Targets, tracing_subscriber::filter::ParseError> {
@@ -169,6 +180,10 @@ async fn serve(arguments: Arguments) -> Result<(), String> {
         tracking: match arguments.tracking {
             TrackingArgument::Best => Tracking::Best,
             TrackingArgument::Descent => Tracking::Descent,
+        },
+        spawn: match arguments.spawn {
+            SpawnArgument::SharedMemory => SpawnMethod::SharedMemory,
+            SpawnArgument::Fork => SpawnMethod::Fork,
         },
     };
     let result = tokio::select! {

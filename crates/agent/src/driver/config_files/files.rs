@@ -356,7 +356,7 @@ mod tests {
         }
         let (mut world, tasks) = (World::new(MD5_OF_ONE), proctor_runtime::Tasks::default());
         let state = tempfile::tempdir().unwrap();
-        let options = proctor_host::Options { state_dir: state.path().to_owned() };
+        let options = proctor_host::Options::new(state.path());
         let host = Host::new(options, &tasks).unwrap();
         let set_mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
         let of = |path: &Path| {
