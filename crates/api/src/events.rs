@@ -218,6 +218,20 @@ pub struct WebhookView {
     pub cursor: u64,
 }
 
+/// What came of a test of a webhook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WebhookTested {
+    /// Whether events would arrive.
+    pub delivered: bool,
+    /// The HTTP status that the receiver answered with; null where it did not answer.
+    #[serde(default)]
+    pub status: Option<u16>,
+    /// What went wrong; null where it was delivered.
+    #[serde(default)]
+    pub error: Option<String>,
+    pub took_ms: u64,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WebhookList {
     pub webhooks: Vec<WebhookView>,

@@ -37,7 +37,7 @@ pub use count_or_percent::CountOrPercent;
 pub use error::{ErrorBody, ErrorDetail};
 pub use events::{
     EventFilter, EventHistogram, EventList, EventQuery, EventView, HistogramQuery, NewWebhook, StreamQuery,
-    WebhookFormat, WebhookList, WebhookView,
+    WebhookFormat, WebhookList, WebhookTested, WebhookView,
 };
 pub use hosts::{
     CordonRequest, CordonView, DownloadList, DownloadView, HostPage, HostQuery, HostView, ImportRow, Imported, Placed,

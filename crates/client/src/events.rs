@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures::Stream;
-use proctor_api::{EventFilter, EventList, EventView, NewWebhook, WebhookList, WebhookView};
+use proctor_api::{EventFilter, EventList, EventView, NewWebhook, WebhookList, WebhookTested, WebhookView};
 use reqwest::{Method, Response};
 
 use crate::{Client, ClientError, NOTHING, REQUEST_TIMEOUT, Result, error};
@@ -58,6 +58,11 @@ impl Client {
     /// It gets the events from now on.
     pub async fn add_webhook(&self, webhook: &NewWebhook) -> Result<WebhookView> {
         self.send(Method::POST, &["webhooks"], NOTHING, webhook).await
+    }
+
+    /// Sends one request, marked as a test; an answer that is no success is no error of this call.
+    pub async fn test_webhook(&self, id: &str) -> Result<WebhookTested> {
+        self.send(Method::POST, &["webhooks", id, "test"], NOTHING, &serde_json::json!({})).await
     }
 
     pub async fn remove_webhook(&self, id: &str) -> Result<()> {

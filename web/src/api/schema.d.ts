@@ -1097,6 +1097,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/webhooks/{id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Sends one request to a webhook, marked as a test, and says what came of it. */
+        post: operations["test_webhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/whoami": {
         parameters: {
             query?: never;
@@ -2730,6 +2747,20 @@ export interface components {
         WebhookFormat: "gse" | "native";
         WebhookList: {
             webhooks: components["schemas"]["WebhookView"][];
+        };
+        /** @description What came of a test of a webhook. */
+        WebhookTested: {
+            /** @description Whether events would arrive. */
+            delivered: boolean;
+            /** @description What went wrong; null where it was delivered. */
+            error?: string | null;
+            /**
+             * Format: int32
+             * @description The HTTP status that the receiver answered with; null where it did not answer.
+             */
+            status?: number | null;
+            /** Format: int64 */
+            took_ms: number;
         };
         WebhookView: {
             /** Format: int64 */
@@ -5383,6 +5414,34 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Removed"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    test_webhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookTested"];
                 };
             };
             400: components["responses"]["invalid_argument"];

@@ -1,8 +1,8 @@
-//! `proctor webhook add|list|remove`: who gets which events.
+//! `proctor webhook add|list|test|remove`: who gets which events.
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
-use proctor_client::{NewWebhook, WebhookFormat, WebhookView};
+use proctor_client::{NewWebhook, WebhookFormat, WebhookTested, WebhookView};
 use proctor_model::EventKind;
 
 use super::events::parse_type;
@@ -15,8 +15,10 @@ pub(crate) enum WebhookCommand {
     Add(AddArgs),
     /// The webhooks and how far each has come
     List,
+    /// Send one request that is marked as a test, and say what came of it; the exit code is 1 if it was not delivered
+    Test(IdArgs),
     /// Send no more events to a webhook
-    Remove(RemoveArgs),
+    Remove(IdArgs),
 }
 
 #[derive(Args)]
@@ -54,7 +56,7 @@ enum Format {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct RemoveArgs {
+pub(crate) struct IdArgs {
     /// As `webhook list` shows it
     id: String,
 }
@@ -66,6 +68,11 @@ pub(super) async fn run(session: &Session, command: WebhookCommand) -> Result<En
             let webhooks = session.client.webhooks().await?;
             output::print(session.output, &webhooks, |webhooks| sheet(webhooks))?;
             Ok(Ended::Well)
+        }
+        WebhookCommand::Test(args) => {
+            let tested = session.client.test_webhook(&args.id).await?;
+            output::print(session.output, &tested, test_sheet)?;
+            Ok(Ended::well_if(tested.delivered))
         }
         WebhookCommand::Remove(args) => {
             session.client.remove_webhook(&args.id).await?;
@@ -103,6 +110,17 @@ fn sheet(webhooks: &[WebhookView]) -> Sheet {
             plain(webhook.cursor),
         ]);
     }
+    sheet
+}
+
+fn test_sheet(tested: &WebhookTested) -> Sheet {
+    let mut sheet = Sheet::new(&["DELIVERED", "STATUS", "TOOK", "ERROR"]).right(&[2]);
+    sheet.row([
+        plain(yes_no(tested.delivered)),
+        plain(or_dash(tested.status.map(|status| status.to_string()).unwrap_or_default())),
+        plain(format!("{} ms", tested.took_ms)),
+        plain(or_dash(tested.error.clone().unwrap_or_default())),
+    ]);
     sheet
 }
 

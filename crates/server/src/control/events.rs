@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{Caller, Control, LiveCaller, Result, Session};
-use crate::webhooks::{WebhookUrl, seal};
+use crate::webhooks::{AddressFilter, WebhookTrial, WebhookUrl, seal, send_trial};
 
 /// Each is a task of its own that reads every event that may concern it.
 pub const WEBHOOKS_MAX: usize = 100;
@@ -237,6 +237,12 @@ impl Control {
         let was_there = self.inner.store.delete_webhook(id).await?;
         self.inner.bells.webhooks.send_replace(());
         Ok(was_there)
+    }
+
+    /// Sends one request that is marked as a test. None where tests are too frequent.
+    pub async fn test_webhook(&self, webhook: Webhook, reach: AddressFilter) -> Result<Option<WebhookTrial>> {
+        let Some(_place) = self.inner.webhook_trials.admit(webhook.id, Instant::now()) else { return Ok(None) };
+        Ok(Some(send_trial(self, webhook, reach).await))
     }
 
     /// Every event up to `cursor` is delivered.

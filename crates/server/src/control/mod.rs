@@ -60,6 +60,7 @@ pub use types::{
 };
 
 use crate::metrics::Metrics;
+use crate::webhooks::TrialLimits;
 use dispatch::Dispatch;
 use outcomes::ReceivedOutcome;
 use presence::Presence;
@@ -96,6 +97,7 @@ struct Inner {
     event_budgets: event_budget::EventBudgets,
     fleet: fleet::FleetCache,
     bells: events::ChangeNotifiers,
+    webhook_trials: TrialLimits,
     /// 0 before the link is served.
     link_expires_at: AtomicI64,
     link_port: OnceLock<u16>,
@@ -128,6 +130,7 @@ impl Control {
                 budgets: budget::Budgets::default(),
                 event_budgets: event_budget::EventBudgets::default(),
                 fleet: fleet::FleetCache::default(),
+                webhook_trials: TrialLimits::default(),
                 tasks: tasks.clone(),
                 link_expires_at: AtomicI64::new(0),
                 link_port: OnceLock::new(),

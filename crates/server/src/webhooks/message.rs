@@ -1,7 +1,12 @@
 //! What one request carries: its body, its signature, and how far the webhook has come with it.
 
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
 use aws_lc_rs::hmac;
+use proctor_model::{Event, EventKind, HostKey};
 use proctor_pki::hex;
+use proctor_runtime::clock;
 use proctor_store::{StoredEvent, WebhookFormat};
 use serde_json::{Value, json};
 
@@ -27,6 +32,45 @@ impl Message {
             }
             WebhookFormat::Gse => gse(events, next),
         }
+    }
+
+    /// The body of a test: one event of the type `test`, which no host ever reports, in the webhook's format.
+    pub(super) fn trial(format: WebhookFormat, report_id: Option<i64>) -> Vec<u8> {
+        let stored = trial_event(report_id);
+        match format {
+            WebhookFormat::Native => {
+                let mut event = event_json(&stored);
+                event["type"] = json!("test");
+                bytes(&json!({ "events": [event] }))
+            }
+            WebhookFormat::Gse => {
+                let mut record = stored.event.gse_record(&stored.host, &stored.agent).unwrap_or_default();
+                record["event_name"] = json!("process_test");
+                bytes(&json!({ "data": [record], "data_id": stored.event.gse_data_id() }))
+            }
+        }
+    }
+}
+
+/// Of a host and a process that do not exist.
+fn trial_event(report_id: Option<i64>) -> StoredEvent {
+    let now = clock::unix_millis();
+    StoredEvent {
+        id: 0,
+        host: HostKey { cloud: 0, supplier: 0, ip: Ipv4Addr::UNSPECIFIED.into() },
+        agent: "test".parse().expect("a valid agent id"),
+        event: Event {
+            sequence: 0,
+            at: now,
+            process: Some("proctor/test".parse().expect("a valid process")),
+            proc_name: String::new(),
+            report_id,
+            kind: EventKind::RestartSucceeded,
+            content: "a test of this webhook; nothing happened".to_owned(),
+            details: BTreeMap::new(),
+        },
+        stored_at: now,
+        muted: false,
     }
 }
 
@@ -68,10 +112,6 @@ pub(super) fn signature(secret: &str, timestamp: &str, body: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use proctor_model::{Event, EventKind};
-
     use super::*;
 
     fn stored(id: u64, kind: EventKind, report_id: Option<i64>) -> StoredEvent {
@@ -124,6 +164,17 @@ mod tests {
         assert_eq!(first["data"][1]["event_name"], "process_cancel_restart");
         assert_eq!((second.cursor, &body(&second)["data_id"]), (9, &json!(1_100_008)));
         assert_eq!(nothing, Message { body: None, cursor: 9 });
+    }
+
+    #[test]
+    fn a_test_has_the_form_of_an_event_and_a_type_of_its_own() {
+        let parse = |body: Vec<u8>| -> Value { serde_json::from_slice(&body).unwrap() };
+
+        let native = parse(Message::trial(WebhookFormat::Native, None));
+        let gse = parse(Message::trial(WebhookFormat::Gse, Some(7)));
+
+        assert_eq!((&native["events"][0]["type"], &native["events"][0]["id"]), (&json!("test"), &json!(0)));
+        assert_eq!((&gse["data"][0]["event_name"], &gse["data_id"]), (&json!("process_test"), &json!(7)));
     }
 
     // python3: import hmac; hmac.digest(b"Jefe", b"1700000000.what do ya want for nothing?", "sha256").hex()

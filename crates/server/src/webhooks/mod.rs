@@ -11,6 +11,7 @@
 mod address_filter;
 mod message;
 mod sealed;
+mod trial;
 mod url;
 
 use std::collections::HashMap;
@@ -30,6 +31,8 @@ use crate::control::{Control, ControlError};
 pub use address_filter::AddressFilter;
 use message::Message;
 pub(crate) use sealed::seal;
+pub use trial::WebhookTrial;
+pub(crate) use trial::{TrialLimits, send_trial};
 pub use url::WebhookUrl;
 
 /// The HMAC of the time stamp and the body, where the webhook has a secret.
@@ -38,6 +41,8 @@ pub const SIGNATURE: &str = "x-proctor-signature";
 pub const TIMESTAMP: &str = "x-proctor-timestamp";
 /// The id of the webhook, in every request.
 pub const WEBHOOK_ID: &str = "x-proctor-webhook";
+/// In a request that an operator asked for to test the webhook, with the value `true`.
+pub const TEST: &str = "x-proctor-test";
 
 /// Events in one request.
 const EVENTS_MAX: u32 = 100;
@@ -210,7 +215,7 @@ impl Sender {
         }
         let message = Message::of(self.webhook.format, young, next);
         if let Some(body) = message.body {
-            let posted = self.post(body).await;
+            let posted = self.post(body, false).await;
             self.control.metrics().webhook(posted.is_ok(), young.len());
             posted?;
         }
@@ -249,12 +254,16 @@ impl Sender {
         Ok(young)
     }
 
-    async fn post(&self, body: Vec<u8>) -> Result<(), SendError> {
+    /// The status of a receiver that took it.
+    async fn post(&self, body: Vec<u8>, is_test: bool) -> Result<StatusCode, SendError> {
         let mut request = self
             .http
             .post(self.url.get().clone())
             .header(CONTENT_TYPE, "application/json")
             .header(WEBHOOK_ID, self.webhook.id.to_string());
+        if is_test {
+            request = request.header(TEST, "true");
+        }
         if let Some(secret) = &self.webhook.secret {
             let timestamp = (clock::unix_millis() / 1000).to_string();
             let secret = sealed::open(self.control.store().as_ref(), self.webhook.id, secret).await?;
@@ -262,7 +271,7 @@ impl Sender {
             request = request.header(TIMESTAMP, timestamp);
         }
         let status = request.body(body).send().await?.status();
-        if status.is_success() { Ok(()) } else { Err(SendError::Status(status)) }
+        if status.is_success() { Ok(status) } else { Err(SendError::Status(status)) }
     }
 
     async fn advance(&mut self, cursor: u64) -> Result<(), SendError> {

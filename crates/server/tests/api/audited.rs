@@ -38,6 +38,7 @@ fn details(route: &RouteInfo) -> Option<&'static [&'static str]> {
         ("PUT", "/pools") => &["web/web cpu 20% by usage, memory 30% by usage, ", "1 × 0"],
         ("DELETE", "/pools/{namespace}/{id}") => &["web/web: was cpu 20% by usage, memory 30% by usage"],
         ("POST", "/webhooks") => &["http://receiver.invalid, all events", "done: webhook "],
+        ("POST", "/webhooks/{id}/test") => &["webhook ", ": http://receiver.invalid, all events", "not delivered: "],
         ("DELETE", "/webhooks/{id}") => &["webhook ", ": http://receiver.invalid, all events"],
         ("POST", "/apps") => &["app made_by_the_matrix: not trusted"],
         ("POST", "/apps/{code}/secret") => &["app made_by_the_matrix: new secret, may sign as before"],

@@ -109,7 +109,7 @@ pub(crate) async fn prepare(world: &World, route: &RouteInfo) -> String {
             let binding = json!({ "role": "viewer", "subject": "app:x", "scope": "everything" });
             return id_of(by_admin(world, Method::POST, "/bindings", binding).await);
         }
-        "/webhooks/{id}" => {
+        "/webhooks/{id}" | "/webhooks/{id}/test" => {
             let webhook = json!({ "url": "http://receiver.invalid/" });
             return id_of(by_admin(world, Method::POST, "/webhooks", webhook).await);
         }
@@ -278,7 +278,7 @@ fn native_sample(method: &Method, path: &str, task: &str, id: &str) -> Option<(S
         ("POST", "/webhooks") => json!({ "url": "http://receiver.invalid/" }),
         ("POST", "/tasks/{task_id}/cancel" | "/tasks/{task_id}/retry") => json!({}),
         ("POST", "/tasks/{task_id}/pause" | "/tasks/{task_id}/resume") => json!({}),
-        ("POST", "/apps/{code}/secret") | ("DELETE", _) => json!({}),
+        ("POST", "/apps/{code}/secret" | "/webhooks/{id}/test") | ("DELETE", _) => json!({}),
         _ => return None,
     };
     let path = path

@@ -8,6 +8,7 @@ use proctor_model::EventKind::{CancelRestart, Exited, RestartFailed, RestartSucc
 use proctor_model::{Event, EventKind};
 use proctor_runtime::{Tasks, clock};
 use proctor_server::control::Session;
+use proctor_server::webhooks::AddressFilter;
 use serde_json::{Value, json};
 
 use crate::receiver::Receiver;
@@ -285,4 +286,54 @@ async fn a_webhook_that_was_removed_gets_nothing_more() {
     other.contents(2).await;
 
     assert!(!scene.receiver.contents(1).await.contains(&"event 3".to_owned()));
+}
+
+#[tokio::test]
+async fn a_test_is_marked_and_signed_and_moves_no_cursor() {
+    let scene = Scene::new().await;
+    let id = scene.hook(json!({ "secret": "hush", "types": ["exited"] })).await;
+    let before = scene.cursor().await;
+
+    let (status, tested) = scene.world.post(&format!("/webhooks/{id}/test"), json!({})).await;
+
+    assert_eq!(status, StatusCode::OK, "{tested}");
+    assert_eq!((&tested["delivered"], &tested["status"], &tested["error"]), (&json!(true), &json!(204), &Value::Null));
+    let received = scene.receiver.received();
+    assert_eq!(received.len(), 1);
+    assert_eq!(received[0].json()["events"][0]["type"], "test");
+    assert_eq!(received[0].headers["x-proctor-test"], "true");
+    assert_eq!(received[0].headers["x-proctor-webhook"], id.as_str());
+    assert!(received[0].headers.contains_key("x-proctor-signature"));
+    assert_eq!(scene.cursor().await, before);
+}
+
+#[tokio::test]
+async fn a_test_tells_what_the_receiver_answered_and_may_not_be_repeated_at_once() {
+    let scene = Scene::new().await;
+    let id = scene.hook(json!({})).await;
+    scene.receiver.fail_with(&[StatusCode::FOUND]);
+
+    let (_, tested) = scene.world.post(&format!("/webhooks/{id}/test"), json!({})).await;
+    let (again, refusal) = scene.world.post(&format!("/webhooks/{id}/test"), json!({})).await;
+    let (unknown, _) = scene.world.post(&format!("/webhooks/{}/test", uuid::Uuid::nil()), json!({})).await;
+
+    assert_eq!((&tested["delivered"], &tested["status"]), (&json!(false), &json!(302)));
+    assert_eq!(tested["error"], "the receiver answered with 302 Found");
+    assert_eq!((again, &refusal["error"]["code"]), (StatusCode::TOO_MANY_REQUESTS, &json!("too_many_requests")));
+    assert_eq!(unknown, StatusCode::NOT_FOUND);
+    assert!(scene.receiver.received().is_empty(), "a redirect is not followed");
+}
+
+#[tokio::test]
+async fn a_test_reaches_only_what_events_may_reach() {
+    let scene = Scene::new().await;
+    let id = scene.hook(json!({})).await;
+    let webhook = scene.world.store.webhooks().await.unwrap().remove(0);
+    assert_eq!(webhook.id.to_string(), id);
+
+    let trial = scene.world.control.test_webhook(webhook, AddressFilter::default()).await.unwrap().unwrap();
+
+    assert_eq!(trial.status, None);
+    assert!(trial.error.as_ref().is_some_and(|error| error.contains("is a loopback address")), "{trial:?}");
+    assert!(scene.receiver.received().is_empty());
 }

@@ -129,6 +129,7 @@ fn table() -> Vec<Route> {
         read_route(Admin, routes!(webhooks::list)),
         write_route(Admin, routes!(webhooks::add)),
         write_route(Admin, routes!(webhooks::remove)),
+        write_route(Admin, routes!(webhooks::test)),
         whoami_route(routes!(whoami::whoami)),
         read_route(Read, routes!(server::show)),
         read_route(Admin, routes!(server::storage)),

@@ -4,7 +4,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use proctor_api::{Removed, WebhookList, WebhookView};
+use proctor_api::{Removed, WebhookList, WebhookTested, WebhookView};
 use proctor_model::FieldError;
 use proctor_store::{Webhook, WebhookFormat};
 use uuid::Uuid;
@@ -15,6 +15,7 @@ use super::described;
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
 use crate::control::{Control, NewWebhook, WEBHOOKS_MAX};
+use crate::webhooks::WebhookTrial;
 
 const SECRET_BYTES_MAX: usize = 256;
 
@@ -68,6 +69,34 @@ pub(super) async fn remove(
         return Err(unknown());
     }
     Ok(Json(Removed { removed: uuid.to_string() }))
+}
+
+/// Sends one request to a webhook, marked as a test, and says what came of it.
+#[utoipa::path(post, path = "/webhooks/{id}/test", operation_id = "test_webhook", params(("id" = String, Path)),
+               tag = "events", responses((status = 200, body = WebhookTested)))]
+pub(super) async fn test(
+    caller: Authenticated,
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+) -> Result<Json<WebhookTested>> {
+    let unknown = || NativeError::new(Kind::NotFound, format!("there is no webhook '{id}'"));
+    let uuid = Uuid::parse_str(&id).map_err(|_| unknown())?;
+    let webhooks = state.control.webhooks().await?;
+    let webhook = webhooks.into_iter().find(|webhook| webhook.id == uuid).ok_or_else(unknown)?;
+    let target = format!("webhook {uuid}: {}", described::webhook(&webhook));
+    let reach = state.border.settings.webhooks.clone();
+    let work = move |control: Control| async move { control.test_webhook(webhook, reach).await };
+    let told = |trial: &Option<WebhookTrial>| match trial {
+        Some(WebhookTrial { error: None, .. }) => "done: delivered".to_owned(),
+        Some(WebhookTrial { error: Some(error), .. }) => format!("not delivered: {error}"),
+        None => "too many tests".to_owned(),
+    };
+    let Some(trial) = state.control.administer(&caller.who, "test_webhook", [target], work, told).await? else {
+        let message = "webhooks are being tested, this one within the last seconds: try again in a moment";
+        return Err(NativeError::new(Kind::TooManyRequests, message.to_owned()));
+    };
+    let took_ms = u64::try_from(trial.took.as_millis()).unwrap_or(u64::MAX);
+    Ok(Json(WebhookTested { delivered: trial.error.is_none(), status: trial.status, error: trial.error, took_ms }))
 }
 
 fn webhook(body: proctor_api::NewWebhook) -> std::result::Result<NewWebhook, FieldError> {
