@@ -19,6 +19,12 @@ pub struct TaskView {
     /// What is asked of its targets.
     #[serde(default)]
     pub operations: Vec<OperationKind>,
+    /// The first three of its processes, `NAMESPACE/NAME`, by name.
+    #[serde(default)]
+    pub processes: Vec<String>,
+    /// Whether it has other processes besides.
+    #[serde(default)]
+    pub has_more_processes: bool,
     pub total: usize,
     pub pending: usize,
     pub succeeded: usize,

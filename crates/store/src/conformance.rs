@@ -213,6 +213,7 @@ macro_rules! conformance_suite {
             task_control::a_finished_or_unknown_task_is_not_cancelled,
             task_pages::a_summary_counts_each_target_once,
             task_pages::a_task_is_finished_when_its_last_outcome_is_known,
+            task_pages::a_summary_names_the_first_processes,
             task_pages::tasks_are_listed_newest_first_in_pages,
             task_pages::tasks_are_narrowed_by_every_field_of_the_query,
             task_pages::a_row_of_a_page_is_the_target_with_its_item_and_outcome,

@@ -212,6 +212,9 @@ pub struct TaskSummary {
     pub family: String,
     /// What is asked of its targets, each once.
     pub kinds: Vec<OperationKind>,
+    /// The first three of its processes, by name.
+    pub processes: Vec<ProcessKey>,
+    pub has_more_processes: bool,
     pub retry_of: Option<TaskId>,
     pub rollout: Option<Rollout>,
     pub total: u32,

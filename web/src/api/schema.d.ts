@@ -2633,9 +2633,13 @@ export interface components {
              * @description When the last outcome became known.
              */
             finished_at?: number | null;
+            /** @description Whether it has other processes besides. */
+            has_more_processes?: boolean;
             /** @description What is asked of its targets. */
             operations?: components["schemas"]["OperationKind"][];
             pending: number;
+            /** @description The first three of its processes, `NAMESPACE/NAME`, by name. */
+            processes?: string[];
             retry_of?: components["schemas"]["TaskId"] | null;
             rollout?: components["schemas"]["RolloutView"] | null;
             succeeded: number;

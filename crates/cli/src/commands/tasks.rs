@@ -141,13 +141,14 @@ fn sheet(tasks: &[TaskView]) -> Sheet {
         "APP",
         "FAMILY",
         "OPERATIONS",
+        "PROCESSES",
         "TOTAL",
         "PENDING",
         "SUCCEEDED",
         "FAILED",
         "STATE",
     ];
-    let mut sheet = Sheet::new(&headers).right(&[7, 8, 9, 10]).only_wide(&[2, 4, 5]);
+    let mut sheet = Sheet::new(&headers).right(&[8, 9, 10, 11]).only_wide(&[2, 4, 5]);
     for task in tasks {
         let operations: Vec<String> = task.operations.iter().map(ToString::to_string).collect();
         sheet.row([
@@ -158,6 +159,7 @@ fn sheet(tasks: &[TaskView]) -> Sheet {
             plain(&task.app),
             plain(&task.family),
             plain(or_dash(operations.join(","))),
+            plain(or_dash(processes(task))),
             plain(task.total),
             plain(task.pending),
             plain(task.succeeded),
@@ -166,6 +168,12 @@ fn sheet(tasks: &[TaskView]) -> Sheet {
         ]);
     }
     sheet
+}
+
+/// The processes that the server names, with dots where there are more.
+fn processes(task: &TaskView) -> String {
+    let names = task.processes.join(",");
+    if task.has_more_processes { format!("{names},…") } else { names }
 }
 
 /// A rolling task has a state of its own; of the others the counters tell it.

@@ -37,8 +37,21 @@ pub async fn a_summary_counts_each_target_once(store: Arc<dyn Store>) {
     assert_eq!((found.id, found.created_at, found.finished_at), (id(1), 7, None));
     assert_eq!((&*found.app, &*found.user, &*found.family), ("job", "admin", "v2"));
     assert_eq!(found.kinds, [OperationKind::Start, OperationKind::Kill]);
+    assert_eq!((found.processes, found.has_more_processes), (vec![key("web/a"), key("web/b")], false));
     assert_eq!((found.cancelled_at, found.retry_of, found.rollout), (None, None, None));
     assert_eq!(store.task_summary(id(2)).await.unwrap(), None);
+}
+
+pub async fn a_summary_names_the_first_processes(store: Arc<dyn Store>) {
+    let mut new = task(1, 7, 1);
+    let item = new.items[0].clone();
+    new.items = ["web/d", "web/b", "db/a", "web/c"].map(|name| TaskItem { key: key(name), ..item.clone() }).into();
+    store.create_task(new).await.unwrap();
+
+    let found = summary(&*store, 1).await;
+
+    assert_eq!(found.processes, ["db/a", "web/b", "web/c"].map(key));
+    assert!(found.has_more_processes);
 }
 
 pub async fn a_task_is_finished_when_its_last_outcome_is_known(store: Arc<dyn Store>) {

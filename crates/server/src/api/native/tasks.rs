@@ -201,6 +201,8 @@ pub(super) fn view(task: TaskSummary) -> TaskView {
         user: task.user,
         family: task.family,
         operations: task.kinds,
+        processes: task.processes.iter().map(ToString::to_string).collect(),
+        has_more_processes: task.has_more_processes,
         total: task.total as usize,
         pending: task.pending as usize,
         succeeded: task.succeeded as usize,

@@ -1,6 +1,6 @@
 //! Tasks without their targets, and pages of the targets of one.
 
-use proctor_model::{Subject, TaskId};
+use proctor_model::{ProcessKey, Subject, TaskId};
 use rusqlite::{Connection, Row};
 
 use super::super::column::from_json;
@@ -10,9 +10,14 @@ use super::super::where_clause::WhereClause;
 use super::header::{Header, lives, owners, rollout, task_id};
 use crate::{TargetFilter, TargetQuery, TargetRow, TaskQuery, TaskState, TaskSummary};
 
+/// The statement reads one more, to know whether there are more.
+const PROCESSES_NAMED_MAX: usize = 3;
+
 pub(super) const SELECT_SUMMARY: &str = concat!(
     "SELECT id, created_at, finished_at, cancelled_at, app, user, family, kinds, retry_of, rollout,
-            target_count, open_count, failed_count, ",
+            target_count, open_count, failed_count,
+            (SELECT json_group_array(json_array(namespace, name)) FROM
+                (SELECT namespace, name FROM task_process WHERE task = task.seq ORDER BY namespace, name LIMIT 4)), ",
     lives!(),
     " FROM task "
 );
@@ -20,6 +25,9 @@ pub(super) const SELECT_SUMMARY: &str = concat!(
 pub(super) fn task_summary(row: &Row<'_>) -> Tried<TaskSummary> {
     let kinds = row.get_ref(7)?.as_str().map_err(|error| Failure::damaged("task", error))?;
     let (total, pending, failed): (u32, u32, u32) = (row.get(10)?, row.get(11)?, row.get(12)?);
+    let mut processes = processes(row, 13)?;
+    let has_more_processes = processes.len() > PROCESSES_NAMED_MAX;
+    processes.truncate(PROCESSES_NAMED_MAX);
     Ok(TaskSummary {
         id: task_id(row.get(0)?),
         created_at: row.get(1)?,
@@ -27,9 +35,11 @@ pub(super) fn task_summary(row: &Row<'_>) -> Tried<TaskSummary> {
         cancelled_at: row.get(3)?,
         app: row.get(4)?,
         user: row.get(5)?,
-        owners: owners(row, 4, 5, 13)?,
+        owners: owners(row, 4, 5, 14)?,
         family: row.get(6)?,
         kinds: from_json("task", kinds)?,
+        processes,
+        has_more_processes,
         retry_of: row.get::<_, Option<[u8; 16]>>(8)?.map(task_id),
         rollout: rollout(row, 9)?,
         total,
@@ -37,6 +47,17 @@ pub(super) fn task_summary(row: &Row<'_>) -> Tried<TaskSummary> {
         succeeded: total.saturating_sub(pending).saturating_sub(failed),
         failed,
     })
+}
+
+/// The names in an array of pairs; a task of several thousand processes names its first ones.
+fn processes(row: &Row<'_>, column: usize) -> Tried<Vec<ProcessKey>> {
+    let damaged = |error: proctor_model::FieldError| Failure::damaged("process of a task", error);
+    let text = row.get_ref(column)?.as_str().map_err(|error| Failure::damaged("task", error))?;
+    let names: Vec<(String, String)> = from_json("task", text)?;
+    let key = |(namespace, name): (String, String)| {
+        Ok(ProcessKey::new(namespace.parse().map_err(damaged)?, name.parse().map_err(damaged)?))
+    };
+    names.into_iter().map(key).collect()
 }
 
 pub(in super::super) fn summary(connection: &Connection, id: TaskId) -> Tried<Option<TaskSummary>> {
