@@ -109,6 +109,8 @@ pub struct HostQuery {
     pub version: Option<String>,
     /// Part of `CLOUD:IP`, the agent's id or the host name; the case of letters does not matter.
     pub text: Option<String>,
+    /// The id of the join token that its agent enrolled with.
+    pub token: Option<String>,
     /// Only what lies in one of these as a whole: what the caller may see.
     pub places: Option<ScopeSet>,
     /// Only what is sorted behind it.

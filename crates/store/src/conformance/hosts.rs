@@ -144,6 +144,14 @@ pub async fn hosts_are_narrowed_by_every_field_of_the_query(store: Arc<dyn Store
     assert_eq!(listed(&*store, places(&[], &[])).await, []);
     assert_eq!(listed(&*store, everywhere).await, keys);
     assert_eq!(listed(&*store, HostQuery { cloud: Some(10), ..places(&[1], &[]) }).await, []);
+    store.put_token(token("other", 1)).await.unwrap();
+    let fifth = enrolment("other", 4);
+    let key = fifth.host;
+    store.enrol(fifth, 0).await.unwrap().unwrap();
+    let by_token = |id: &str| HostQuery { token: Some(id.to_owned()), ..HostQuery::default() };
+    assert_eq!(listed(&*store, by_token("other")).await, [key]);
+    assert_eq!(listed(&*store, HostQuery { cloud: Some(2), ..by_token("fixture") }).await, keys[..3]);
+    assert_eq!(listed(&*store, by_token("none")).await, []);
 }
 
 pub async fn a_cursor_leads_through_all_hosts_once(store: Arc<dyn Store>) {

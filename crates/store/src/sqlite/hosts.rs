@@ -39,6 +39,7 @@ pub(super) fn list(connection: &Connection, query: &HostQuery) -> Tried<Vec<Host
     narrowed.by_some("business = ?", query.business.map(exact).transpose()?);
     narrowed.by_some("online = ?", query.online);
     narrowed.by_some("json_extract(facts, '$.agent_version') = ?", query.version.clone());
+    narrowed.by_some("fingerprint IN (SELECT fingerprint FROM token_use WHERE token = ?)", query.token.clone());
     let has_text = "instr(lower(cloud || ':' || ip || char(10) || agent || char(10)
         || coalesce(json_extract(facts, '$.hostname'), '')), ?)";
     narrowed.by_some(has_text, query.text.as_ref().map(|text| text.to_lowercase()));

@@ -32,6 +32,7 @@ pub(super) async fn list(
         cloud: query.cloud,
         online: query.online,
         version: query.version,
+        token: query.token,
         text: query.q.as_deref().map(search_text).transpose()?,
         after: cursor::decode(query.after.as_deref())?,
         limit: Some(limit + 1),
