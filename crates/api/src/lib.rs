@@ -53,7 +53,7 @@ pub use overview::{
 pub use pools::{PoolList, PoolMember, PoolQuery, PoolSetting, PoolUsage, PoolView, SetPools};
 pub use process_lists::{
     FacetCount, Facets, GroupPage, GroupQuery, GroupSort, HealthState, LabelFacet, PhaseCounts, ProcessFilter,
-    ProcessGroup, ProcessQuery, ProcessSort, SEARCH_CHARS_MAX, SortOrder,
+    ProcessGroup, ProcessQuery, ProcessSort, SEARCH_CHARS_MAX, SortOrder, Trouble,
 };
 pub use processes::{
     Change, DiffQuery, HistoryQuery, ProcessPage, ProcessView, RegisterQuery, RegistrationChange, RegistrationPlan,

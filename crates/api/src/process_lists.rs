@@ -33,6 +33,8 @@ macro_rules! process_query {
             pub online: Option<bool>,
             pub managed: Option<bool>,
             pub health: Option<HealthState>,
+            /// What is wrong beyond the phase.
+            pub trouble: Option<Trouble>,
             /// Part of `NAMESPACE/NAME`, `CLOUD:IP` or the version; the case of letters does not matter.
             #[param(max_length = 128)]
             pub q: Option<String>,
@@ -54,6 +56,7 @@ macro_rules! process_query {
                     online: self.online,
                     managed: self.managed,
                     health: self.health,
+                    trouble: self.trouble,
                     q: self.q.clone(),
                 }
             }
@@ -94,6 +97,16 @@ process_query! {
 process_query! {
     /// Which processes; a field that is absent does not narrow.
     ProcessFilter {}
+}
+
+/// What is wrong with a process beyond its phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Trouble {
+    /// Started again three times or more since the last operation or stable run.
+    CrashLooping,
+    /// Ended because it, or its pool, was above a limit.
+    Evicted,
 }
 
 /// What the health command said last.

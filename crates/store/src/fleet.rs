@@ -85,6 +85,31 @@ pub struct FleetProcess {
     pub phase_since: i64,
 }
 
+/// So many starts by supervision without a stable run in between are a loop.
+pub(crate) const LOOP_STARTS: u32 = 3;
+
+/// What is wrong with a process beyond its phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    CrashLooping,
+    /// Ended because it, or its pool, was above a limit.
+    Evicted,
+}
+
+impl FleetProcess {
+    pub fn has(&self, trouble: Trouble) -> bool {
+        match trouble {
+            Trouble::CrashLooping => self.is_crash_looping(),
+            Trouble::Evicted => self.evicted,
+        }
+    }
+
+    /// A process that was evicted is started again, too, but it did not crash.
+    pub fn is_crash_looping(&self) -> bool {
+        self.managed && self.restarts >= LOOP_STARTS && !self.evicted && self.phase != Phase::Failed
+    }
+}
+
 /// What the health command said last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Health {

@@ -75,6 +75,7 @@ impl<'a> FleetFilter<'a> {
             && (self.query.phases.is_empty() || self.query.phases.contains(&process.phase))
             && self.query.managed.is_none_or(|managed| managed == process.managed)
             && self.health.is_none_or(|health| health == process.health)
+            && self.query.trouble.is_none_or(|trouble| process.has(trouble))
             && self.specs.get(&process.spec).copied().unwrap_or(false)
     }
 }

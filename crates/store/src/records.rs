@@ -9,6 +9,8 @@ use proctor_model::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::fleet::Trouble;
+
 /// Unix milliseconds.
 pub type Millis = i64;
 
@@ -107,10 +109,10 @@ pub struct HostQuery {
     pub online: Option<bool>,
     /// The agent's version.
     pub version: Option<String>,
-    /// Part of `CLOUD:IP`, the agent's id or the host name; the case of letters does not matter.
-    pub text: Option<String>,
     /// The id of the join token that its agent enrolled with.
     pub token: Option<String>,
+    /// Part of `CLOUD:IP`, the agent's id or the host name; the case of letters does not matter.
+    pub text: Option<String>,
     /// Only what lies in one of these as a whole: what the caller may see.
     pub places: Option<ScopeSet>,
     /// Only what is sorted behind it.
@@ -160,6 +162,7 @@ pub struct ProcessQuery {
     pub managed: Option<bool>,
     /// What the health command said last: `healthy`, `unhealthy` or `cannot_run`.
     pub health: Option<String>,
+    pub trouble: Option<Trouble>,
     /// Part of `namespace/name`, `cloud:ip` or the version; the case of ASCII letters does not matter.
     pub text: Option<String>,
     pub order: ProcessOrder,

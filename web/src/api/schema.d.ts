@@ -2673,6 +2673,11 @@ export interface components {
             /** Format: int32 */
             uses: number;
         };
+        /**
+         * @description What is wrong with a process beyond its phase.
+         * @enum {string}
+         */
+        Trouble: "crash_looping" | "evicted";
         /** @description A path that is only kept and shown, so it may be relative. */
         UncheckedPath: string;
         /** @description Where a process is to be registered no longer. */
@@ -4075,6 +4080,8 @@ export interface operations {
                 online?: boolean;
                 managed?: boolean;
                 health?: components["schemas"]["HealthState"];
+                /** @description What is wrong beyond the phase. */
+                trouble?: components["schemas"]["Trouble"];
                 /** @description Part of `NAMESPACE/NAME`, `CLOUD:IP` or the version; the case of letters does not matter. */
                 q?: string;
                 sort?: components["schemas"]["ProcessSort"];
@@ -4164,6 +4171,8 @@ export interface operations {
                 online?: boolean;
                 managed?: boolean;
                 health?: components["schemas"]["HealthState"];
+                /** @description What is wrong beyond the phase. */
+                trouble?: components["schemas"]["Trouble"];
                 /** @description Part of `NAMESPACE/NAME`, `CLOUD:IP` or the version; the case of letters does not matter. */
                 q?: string;
             };
@@ -4208,6 +4217,8 @@ export interface operations {
                 online?: boolean;
                 managed?: boolean;
                 health?: components["schemas"]["HealthState"];
+                /** @description What is wrong beyond the phase. */
+                trouble?: components["schemas"]["Trouble"];
                 /** @description Part of `NAMESPACE/NAME`, `CLOUD:IP` or the version; the case of letters does not matter. */
                 q?: string;
                 sort?: components["schemas"]["GroupSort"];

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use proctor_model::{HostKey, Lifetime, Phase, Policy, ScopeSet, Snapshot, Usage};
+use proctor_model::{EVICTED_REASON, HostKey, Lifetime, Phase, Policy, ScopeSet, Snapshot, Usage};
 
 use super::{agent, business, enrol, enrolment, host, key, opening, registration, spec};
 use crate::{
     Fleet, FleetFilter, LabelTerm, Observation, ProcessOrder, ProcessQuery, ProcessSort, Rank, RegisterMode,
-    Registration, Store,
+    Registration, Store, Trouble,
 };
 
 const SORTS: [ProcessSort; 8] = [
@@ -121,6 +121,22 @@ pub async fn processes_are_narrowed_by_what_was_observed_of_them(store: Arc<dyn 
     assert_eq!(found(&*store, ProcessQuery { managed: Some(false), ..all() }).await.len(), 3);
     assert_eq!(found(&*store, health("healthy")).await, ["web/a 0:10.0.0.0"]);
     assert_eq!(found(&*store, health("unhealthy")).await, ["db/b 0:10.0.0.0"]);
+}
+
+pub async fn processes_are_narrowed_by_their_trouble(store: Arc<dyn Store>) {
+    let epoch = observed(&*store).await;
+    let trouble = |trouble| ProcessQuery { trouble: Some(trouble), ..ProcessQuery::default() };
+    let looping = Snapshot { restarts: 3, ..seen(Phase::Running, 1) };
+    let evicted = Snapshot { phase: Phase::Waiting, reason: format!("{EVICTED_REASON}memory"), ..looping.clone() };
+
+    observe(&*store, epoch, "web/a", Snapshot { restarts: 2, ..looping.clone() }).await;
+    observe(&*store, epoch, "db/b", Snapshot { phase: Phase::Failed, ..looping.clone() }).await;
+    assert_eq!(found(&*store, trouble(Trouble::CrashLooping)).await.len(), 0);
+    observe(&*store, epoch, "web/a", looping).await;
+    observe(&*store, epoch, "db/b", evicted).await;
+
+    assert_eq!(found(&*store, trouble(Trouble::CrashLooping)).await, ["web/a 0:10.0.0.0"]);
+    assert_eq!(found(&*store, trouble(Trouble::Evicted)).await, ["db/b 0:10.0.0.0"]);
 }
 
 pub async fn processes_are_narrowed_by_part_of_their_name_host_or_version(store: Arc<dyn Store>) {

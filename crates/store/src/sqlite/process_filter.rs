@@ -1,11 +1,12 @@
 //! Which processes a query means, as conditions in SQL.
 
-use proctor_model::{AgentId, ScopeSet, Spec};
+use proctor_model::{AgentId, Phase, ScopeSet, Spec};
 use rusqlite::{Connection, ToSql};
 
 use super::column::{from_json, to_json};
 use super::failure::{Failure, Tried};
-use crate::ProcessQuery;
+use crate::fleet::LOOP_STARTS;
+use crate::{ProcessQuery, Trouble};
 
 const FROM_ALL: &str = "process JOIN host ON host.id = process.host";
 /// From host to host, in the order of their rows, rather than through all that the other conditions leave.
@@ -75,6 +76,16 @@ impl Filter {
         }
         if let Some(health) = query.health.clone() {
             self.by("process.health = :health", ":health", health);
+        }
+        match query.trouble {
+            None => {}
+            Some(Trouble::Evicted) => self.condition("process.evicted".to_owned()),
+            Some(Trouble::CrashLooping) => {
+                let looping = "process.managed AND process.restarts >= :loop_starts AND NOT process.evicted
+                    AND process.phase <> :failed";
+                self.by(looping, ":loop_starts", LOOP_STARTS);
+                self.value(":failed", Phase::Failed.as_str());
+            }
         }
         if let Some(text) = &query.text {
             let anywhere = "(instr(lower(process.namespace || '/' || process.name), :text)

@@ -6,7 +6,7 @@ use proctor_api::{Attention, AttentionKind, Severity};
 use proctor_model::Phase;
 use proctor_store::{FleetHost, FleetProcess};
 
-use super::overview::{Visible, is_crash_looping, is_unhealthy};
+use super::overview::{Visible, is_unhealthy};
 use crate::control::{ConnectionInfo, Control};
 
 pub(super) const LINES_MAX: usize = 50;
@@ -73,7 +73,7 @@ fn of_processes(seen: &Visible<'_>, now: i64) -> Vec<Line> {
 fn troubles(process: &FleetProcess) -> impl Iterator<Item = (AttentionKind, Severity)> {
     let all = [
         (process.phase == Phase::Failed, AttentionKind::Failed, Severity::Critical),
-        (is_crash_looping(process), AttentionKind::CrashLooping, Severity::Critical),
+        (process.is_crash_looping(), AttentionKind::CrashLooping, Severity::Critical),
         (process.evicted, AttentionKind::Evicted, Severity::Warning),
         (is_unhealthy(process), AttentionKind::Unhealthy, Severity::Warning),
     ];

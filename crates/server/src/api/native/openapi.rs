@@ -4,7 +4,9 @@ use std::sync::OnceLock;
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use proctor_api::{ErrorBody, ErrorDetail, GroupSort, HealthState, ProcessSort, SortOrder, TargetState, TaskState};
+use proctor_api::{
+    ErrorBody, ErrorDetail, GroupSort, HealthState, ProcessSort, SortOrder, TargetState, TaskState, Trouble,
+};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
     ComponentsBuilder, ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, Response as Answer,
@@ -24,6 +26,7 @@ pub(super) fn frame() -> OpenApi {
         .schema(ProcessSort::name(), ProcessSort::schema())
         .schema(GroupSort::name(), GroupSort::schema())
         .schema(HealthState::name(), HealthState::schema())
+        .schema(Trouble::name(), Trouble::schema())
         .schema(SortOrder::name(), SortOrder::schema())
         .schema(TaskState::name(), TaskState::schema())
         .schema(TargetState::name(), TargetState::schema())

@@ -18,8 +18,6 @@ use crate::control::{Caller, Control, SeenFleet, is_inside};
 const TASKS_COUNTED_MAX: u32 = 1000;
 const VERSIONS_MAX: usize = 50;
 const CERTIFICATES_MAX: usize = 20;
-/// So many starts by supervision without a stable run in between are a loop.
-const LOOP_STARTS: u32 = 3;
 
 /// How many hosts and processes there are in which state, and what needs attention.
 #[utoipa::path(get, path = "/overview", operation_id = "overview", tag = "overview",
@@ -127,7 +125,7 @@ impl<'a> Visible<'a> {
             counts.total += 1;
             *count_of(&mut counts.phases, process.phase) += 1;
             counts.unhealthy += u64::from(is_unhealthy(process));
-            counts.crash_looping += u64::from(is_crash_looping(process));
+            counts.crash_looping += u64::from(process.is_crash_looping());
             counts.evicted += u64::from(process.evicted);
         }
         counts
@@ -136,11 +134,6 @@ impl<'a> Visible<'a> {
 
 pub(super) fn is_unhealthy(process: &FleetProcess) -> bool {
     process.phase == Phase::Running && process.health == Health::Unhealthy
-}
-
-/// A process that was evicted is started again, too, but it did not crash.
-pub(super) fn is_crash_looping(process: &FleetProcess) -> bool {
-    process.managed && process.restarts >= LOOP_STARTS && !process.evicted && process.phase != Phase::Failed
 }
 
 pub(super) fn count_of(counts: &mut PhaseCounts, phase: Phase) -> &mut u64 {

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{
-    ProcessFilter, ProcessPage, ProcessQuery, ProcessSort, ProcessView, SEARCH_CHARS_MAX, ShowQuery, SortOrder,
+    ProcessFilter, ProcessPage, ProcessQuery, ProcessSort, ProcessView, SEARCH_CHARS_MAX, ShowQuery, SortOrder, Trouble,
 };
 use proctor_model::{FieldError, Percent, Phase, ProcessKey};
 use proctor_store::{ProcessCursor, ProcessOrder, ProcessRecord, ProcessSort as Sort, Rank};
@@ -79,6 +79,10 @@ pub(super) fn wanted(
         online: filter.online,
         managed: filter.managed,
         health: filter.health.map(|health| health.as_str().to_owned()),
+        trouble: filter.trouble.map(|trouble| match trouble {
+            Trouble::CrashLooping => proctor_store::Trouble::CrashLooping,
+            Trouble::Evicted => proctor_store::Trouble::Evicted,
+        }),
         text: filter.q.as_deref().map(search_text).transpose()?,
         ..proctor_store::ProcessQuery::default()
     };
