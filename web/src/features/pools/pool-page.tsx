@@ -1,22 +1,24 @@
 import { useQuery } from "@tanstack/react-query";
-import { Button } from "antd";
+import { Button, Switch } from "antd";
 import { useState } from "react";
-import { useNavigate, useParams } from "react-router";
+import { Link, useNavigate, useParams } from "react-router";
 import { eventsQuery } from "@/api/events";
 import { fetchProcesses } from "@/api/processes";
-import { deletePool, type Pool, poolsQuery } from "@/api/server";
+import { deletePool, type Pool, poolsQuery, setPools } from "@/api/server";
 import { EventList } from "@/features/events/event-table";
 import { useMessages } from "@/settings/context";
+import { CopyButton } from "@/ui/copy";
 import { formatPercent } from "@/ui/format";
 import { Page, Panel } from "@/ui/page";
+import { hostPath } from "@/ui/paths";
 import { Badge } from "@/ui/phase";
 import { Guarded } from "@/ui/rights";
 import { Failure, NotFound, Skeleton } from "@/ui/states";
 import { useAction } from "@/ui/use-action";
+import { PoolBar } from "./pool-bar";
 import { PoolDialog } from "./pool-dialog";
-import type { OwnLimits, Resource } from "./ranking";
-import { rank } from "./ranking";
-import { RankingTable } from "./ranking-table";
+import { type OwnLimits, type Resource, rank, usageOf } from "./ranking";
+import { formulaOf, RankingTable } from "./ranking-table";
 import "./pools.css";
 
 export function Component() {
@@ -44,10 +46,17 @@ export function Component() {
 
 function PoolView({ pool, title }: { pool: Pool; title: string }) {
   const { pools: text } = useMessages();
-  const { ask } = useAction();
+  const { act, ask } = useAction();
   const navigate = useNavigate();
   const [isEditing, setEditing] = useState(false);
   const own = useOwnLimits(pool);
+  const [isSwitching, setSwitching] = useState(false);
+  const setDryRun = async (dry_run: boolean) => {
+    const { host, agent: _, usage: __, ...setting } = pool;
+    setSwitching(true);
+    await act(() => setPools({ hosts: [host], pools: [{ ...setting, dry_run }] }), ["pools"]);
+    setSwitching(false);
+  };
   const remove = async () => {
     await deletePool(pool.namespace, pool.id, [pool.host]);
     await navigate("/pools");
@@ -58,14 +67,27 @@ function PoolView({ pool, title }: { pool: Pool; title: string }) {
       crumbs={[{ label: text.title, to: "/pools" }]}
       beside={
         <>
-          <span className="mono muted">{pool.host}</span>
-          <Badge tone={pool.dry_run ? "warning" : "running"}>{pool.dry_run ? text.dryRun : text.acts}</Badge>
+          <Link to={hostPath(pool.host)} className="mono">
+            {pool.host}
+          </Link>
+          <CopyButton text={`${pool.namespace}/${pool.id}`} />
         </>
       }
       actions={
         <Guarded need="limits" place={{ namespace: pool.namespace }}>
           {(isAllowed) => (
-            <span className="row">
+            <span className="row wrap">
+              <span className="row" title={text.dryRunHelp}>
+                <Switch
+                  size="small"
+                  checked={pool.dry_run}
+                  disabled={!isAllowed}
+                  loading={isSwitching}
+                  aria-label={text.dryRun}
+                  onChange={(checked) => void setDryRun(checked)}
+                />
+                {text.dryRun}
+              </span>
               <Button disabled={!isAllowed} onClick={() => setEditing(true)}>
                 {text.edit}
               </Button>
@@ -109,25 +131,31 @@ function useOwnLimits(pool: Pool): OwnLimits {
 function ResourcePanel({ pool, resource, own }: { pool: Pool; resource: Resource; own: OwnLimits }) {
   const { pools: text } = useMessages();
   const limit = pool[resource];
-  const used = (resource === "cpu" ? pool.usage?.cpu_percent : pool.usage?.memory_percent) ?? 0;
+  const used = usageOf(pool, resource);
   const weight = resource === "cpu" ? pool.cpu_weight : pool.memory_weight;
   const ranked = rank(pool, resource, own);
-  const full = Math.max(limit, used);
+  const next = ranked[0];
   return (
-    <Panel title={text[resource]} extra={<b>{text.usageOf(formatPercent(used), formatPercent(limit))}</b>}>
+    <Panel
+      title={text[resource]}
+      extra={
+        <b className={used > limit ? "tone-failed" : undefined}>
+          {text.usageOf(formatPercent(used), formatPercent(limit))}
+        </b>
+      }
+    >
       <div className="panel-body stack">
-        <div className="pool-bar" role="img" aria-label={text.membersStacked(text[resource])}>
-          {ranked.map((member, index) => (
-            <span
-              key={member.process}
-              className={`pool-part pool-part-${index % 6}`}
-              style={{ width: `${full > 0 ? (100 * member.usage) / full : 0}%` }}
-              title={`${member.process}: ${formatPercent(member.usage)}`}
-            />
-          ))}
-        </div>
+        <PoolBar label={text.membersStacked(text[resource])} parts={ranked} used={used} limit={limit} />
+        <p className="pool-next">
+          {used > limit ? (
+            <Badge tone="failed">{pool.dry_run ? text.overDryRun : text.over}</Badge>
+          ) : (
+            <span className="muted">{text.room(formatPercent(limit - used))}</span>
+          )}{" "}
+          {next && next.score > 0 ? text.nextIs(next.process, formulaOf(next)) : text.nobodyNext}
+        </p>
         <h3>{text.ranking}</h3>
-        <RankingTable ranked={ranked} weight={weight} />
+        <RankingTable ranked={ranked} />
         <p className="muted pool-formula">{text.formula[weight]}</p>
       </div>
     </Panel>

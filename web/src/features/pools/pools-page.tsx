@@ -7,13 +7,16 @@ import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
 import { ExportButton } from "@/ui/export";
 import { FilterInput } from "@/ui/filter-input";
-import { Meter } from "@/ui/meter";
+import { formatPercent } from "@/ui/format";
 import { Page } from "@/ui/page";
-import { hostPath, poolPath } from "@/ui/paths";
+import { hostPath, poolPath, processPath } from "@/ui/paths";
+import { Badge } from "@/ui/phase";
 import { Guarded } from "@/ui/rights";
 import { Empty, Failure } from "@/ui/states";
 import { useUrlValue } from "@/ui/url-state";
+import { PoolBar } from "./pool-bar";
 import { PoolDialog } from "./pool-dialog";
+import { type OwnLimits, type Resource, rank, usageOf } from "./ranking";
 
 export function Component() {
   const { pools: text, common } = useMessages();
@@ -77,11 +80,18 @@ export function Component() {
 function usePoolColumns(): Column<Pool>[] {
   const { pools: text } = useMessages();
   const { column } = text;
+  const usage = (resource: Resource): Column<Pool> => ({
+    key: resource,
+    title: column[resource],
+    width: "minmax(190px, 1.6fr)",
+    from: resource === "cpu" ? 0 : 620,
+    render: (pool) => <Stacked pool={pool} resource={resource} />,
+  });
   return [
     {
       key: "pool",
       title: column.pool,
-      width: "minmax(120px, 1fr)",
+      width: "minmax(90px, 1fr)",
       render: (pool) => (
         <Link to={poolPath(pool.host, pool.namespace, pool.id)}>
           {pool.namespace === pool.id ? pool.id : `${pool.namespace}/${pool.id}`}
@@ -92,44 +102,68 @@ function usePoolColumns(): Column<Pool>[] {
       key: "host",
       title: column.host,
       width: "minmax(118px, 1fr)",
+      from: 480,
       render: (pool) => (
         <Link to={hostPath(pool.host)} className="mono">
           {pool.host}
         </Link>
       ),
     },
-    {
-      key: "cpu",
-      title: column.cpu,
-      width: "minmax(140px, 1fr)",
-      isNumber: true,
-      from: 480,
-      render: (pool) => <Meter value={pool.usage?.cpu_percent ?? 0} limit={pool.cpu} label={column.cpu} />,
-    },
-    {
-      key: "memory",
-      title: column.memory,
-      width: "minmax(140px, 1fr)",
-      isNumber: true,
-      from: 480,
-      render: (pool) => (
-        <Meter value={pool.usage?.memory_percent ?? 0} limit={pool.memory} label={column.memory} />
-      ),
-    },
+    usage("cpu"),
+    usage("memory"),
     {
       key: "members",
       title: column.members,
       width: "90px",
       isNumber: true,
-      from: 640,
+      from: 760,
       render: (pool) => pool.usage?.members.length ?? "",
+    },
+    {
+      key: "next",
+      title: column.next,
+      width: "minmax(120px, 1fr)",
+      from: 900,
+      render: (pool) => <Next pool={pool} />,
     },
     {
       key: "mode",
       title: column.mode,
-      width: "130px",
-      from: 760,
-      render: (pool) => (pool.dry_run ? text.dryRun : text.acts),
+      width: "124px",
+      from: 1000,
+      render: (pool) => (
+        <Badge tone={pool.dry_run ? "warning" : "running"}>{pool.dry_run ? text.dryRun : text.acts}</Badge>
+      ),
     },
   ];
+}
+
+const noLimits: OwnLimits = new Map();
+
+function Stacked({ pool, resource }: { pool: Pool; resource: Resource }) {
+  const { pools: text } = useMessages();
+  const used = usageOf(pool, resource);
+  const parts = (pool.usage?.members ?? []).map((member) => ({
+    process: member.process,
+    usage: resource === "cpu" ? member.cpu_percent : member.memory_percent,
+  }));
+  const limit = pool[resource];
+  return (
+    <span className="row pool-cell">
+      <PoolBar label={text[resource]} parts={parts} used={used} limit={limit} isSmall />
+      <span className={used > limit ? "tone-failed" : undefined}>
+        {text.usageOf(formatPercent(used), formatPercent(limit))}
+      </span>
+    </span>
+  );
+}
+
+/** By the resource that is nearer to its limit; the pool's page knows the members' own limits as well. */
+function Next({ pool }: { pool: Pool }) {
+  const filled = (resource: Resource) => usageOf(pool, resource) / (pool[resource] || 1);
+  const resource = filled("cpu") > filled("memory") ? "cpu" : "memory";
+  const weight = resource === "cpu" ? pool.cpu_weight : pool.memory_weight;
+  const first = rank(pool, resource, noLimits)[0];
+  if (weight !== "usage" || !first || first.score === 0) return <span className="muted">–</span>;
+  return <Link to={processPath(first.process)}>{first.process}</Link>;
 }

@@ -1,12 +1,18 @@
 import { Link } from "react-router";
-import type { Pool } from "@/api/server";
 import { useMessages } from "@/settings/context";
 import { formatPercent } from "@/ui/format";
 import { processPath } from "@/ui/paths";
 import { SimpleTable } from "@/ui/simple-table";
+import { PoolKey } from "./pool-bar";
 import type { Ranked } from "./ranking";
 
-export function RankingTable({ ranked, weight }: { ranked: Ranked[]; weight: Pool["cpu_weight"] }) {
+/** The formula with the figures of a member filled in. */
+export function formulaOf({ usage, divisor, score }: Ranked): string {
+  if (divisor === null) return formatPercent(score);
+  return `${formatPercent(usage)} ÷ ${formatPercent(divisor)} = ${score.toFixed(3)}`;
+}
+
+export function RankingTable({ ranked }: { ranked: Ranked[] }) {
   const { pools: text } = useMessages();
   const rows = ranked.map((member, index) => ({ ...member, rank: index + 1 }));
   return (
@@ -21,8 +27,8 @@ export function RankingTable({ ranked, weight }: { ranked: Ranked[]; weight: Poo
           title: text.rank.process,
           render: (row) => (
             <>
+              {row.usage > 0 && <PoolKey index={row.rank - 1} />}
               <Link to={processPath(row.process)}>{row.process}</Link>
-              {row.rank === 1 && row.score > 0 && <span className="muted"> · {text.next}</span>}
             </>
           ),
         },
@@ -38,7 +44,7 @@ export function RankingTable({ ranked, weight }: { ranked: Ranked[]; weight: Poo
           key: "score",
           title: text.rank.score,
           isNumber: true,
-          render: (row) => (weight === "usage" ? formatPercent(row.score) : row.score.toFixed(3)),
+          render: (row) => <span className="nowrap">{formulaOf(row)}</span>,
         },
       ]}
     />

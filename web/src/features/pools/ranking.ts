@@ -1,6 +1,14 @@
 import type { Pool } from "@/api/server";
 
-export type Ranked = { process: string; usage: number; limit: number | null; score: number };
+export type Ranked = {
+  process: string;
+  usage: number;
+  /** Its own limit; null where it has none. */
+  limit: number | null;
+  /** What its usage is divided by; null where the score is the usage itself. */
+  divisor: number | null;
+  score: number;
+};
 export type Resource = "cpu" | "memory";
 export type OwnLimits = ReadonlyMap<string, { cpu?: number | null; memory?: number | null }>;
 
@@ -11,8 +19,19 @@ export function rank(pool: Pool, resource: Resource, own: OwnLimits): Ranked[] {
   const ranked = members.map((member) => {
     const usage = resource === "cpu" ? member.cpu_percent : member.memory_percent;
     const limit = own.get(member.process)?.[resource] ?? null;
-    const score = weight === "usage" ? usage : usage / (limit || pool[resource] || 1);
-    return { process: member.process, usage, limit, score };
+    const divisor = weight === "usage" ? null : limit || pool[resource] || 1;
+    return {
+      process: member.process,
+      usage,
+      limit,
+      divisor,
+      score: divisor === null ? usage : usage / divisor,
+    };
   });
   return ranked.sort((a, b) => b.score - a.score || (a.process < b.process ? -1 : 1));
+}
+
+/** How much of a resource the members use together. */
+export function usageOf(pool: Pool, resource: Resource): number {
+  return (resource === "cpu" ? pool.usage?.cpu_percent : pool.usage?.memory_percent) ?? 0;
 }

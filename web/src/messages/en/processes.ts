@@ -55,6 +55,10 @@ export const process = {
   hosts: (n: string) => `on ${n} hosts`,
   oneHost: "on 1 host",
   since: "started",
+  inPhaseSince: "since",
+  noNextRun: "no run is due: the process is not managed",
+  every: (span: string) => `every ${span}`,
+  copies: (n: string) => `${n} instances on each host`,
   notRegistered: "This process is not registered on any host that you may read.",
   unregister: "Unregister",
   unregisterTitle: (name: string) => `Unregister ${name}?`,
@@ -98,4 +102,5 @@ export const process = {
   outputEmpty: "No operation of the latest tasks ran a command for this process.",
   outputOf: "What the commands of the latest operations printed",
   noOutput: "The command printed nothing.",
+  logAt: "The process writes its log on each host to",
 };

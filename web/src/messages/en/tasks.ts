@@ -18,6 +18,7 @@ export const tasks = {
   },
   column: {
     operation: "Operation",
+    processes: "Processes",
     id: "Id",
     progress: "Progress",
     targets: "Targets",
@@ -47,7 +48,7 @@ export const tasks = {
   pause: "Pause",
   pauseHelp: "What is released continues; nothing further is released until you resume.",
   resume: "Resume",
-  resumeRest: (n: string) => `Go on with the other ${n}`,
+  resumeRest: (n: string) => `Continue with the other ${n}`,
   retry: (n: string) => `Retry ${n} failed`,
   retryTitle: (n: string) => `Retry ${n} failed targets?`,
   retryText: "A new task does the same on the targets that failed.",

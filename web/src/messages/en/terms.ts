@@ -9,6 +9,7 @@ export const terms = {
     failed: "Failed",
   },
   away: "Host away",
+  awaySince: "Host went away",
   operation: {
     start: "Start",
     stop: "Stop",

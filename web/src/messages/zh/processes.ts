@@ -57,6 +57,10 @@ export const process: Messages["process"] = {
   hosts: (n) => `分布在 ${n} 台主机`,
   oneHost: "分布在 1 台主机",
   since: "启动于",
+  inPhaseSince: "进入此状态于",
+  noNextRun: "未托管，没有下一次运行",
+  every: (span) => `每 ${span}`,
+  copies: (n) => `每台主机 ${n} 个实例`,
   notRegistered: "在您可以查看的主机上没有注册此进程。",
   unregister: "注销",
   unregisterTitle: (name) => `注销 ${name}？`,
@@ -97,5 +101,6 @@ export const process: Messages["process"] = {
   },
   outputEmpty: "最近的任务中没有为此进程执行过命令。",
   outputOf: "最近操作中命令的输出",
+  logAt: "进程在各主机上的日志位置",
   noOutput: "命令没有输出。",
 };

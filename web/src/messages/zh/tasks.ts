@@ -20,6 +20,7 @@ export const tasks: Messages["tasks"] = {
   },
   column: {
     operation: "操作",
+    processes: "进程",
     id: "ID",
     progress: "进度",
     targets: "目标数",

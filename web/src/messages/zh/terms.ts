@@ -11,6 +11,7 @@ export const terms: Messages["terms"] = {
     failed: "失败",
   },
   away: "主机离线",
+  awaySince: "主机离线于",
   operation: {
     start: "启动",
     stop: "停止",
