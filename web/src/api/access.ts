@@ -7,6 +7,7 @@ export type User = Schemas["UserView"];
 export type App = Schemas["AppView"];
 export type JoinToken = Schemas["TokenView"];
 export type Webhook = Schemas["WebhookView"];
+export type WebhookTested = Schemas["WebhookTested"];
 export type OperationClass = "read" | "operate" | "register" | "limits" | "admin";
 
 export const operationClasses: readonly OperationClass[] = ["read", "operate", "register", "limits", "admin"];
@@ -79,5 +80,8 @@ export const createJoinToken = (body: Schemas["NewToken"]) => data(api.POST("/ap
 export const deleteJoinToken = (id: string) =>
   data(api.DELETE("/api/v1/tokens/{id}", { params: { path: { id } } }));
 export const addWebhook = (body: Schemas["NewWebhook"]) => data(api.POST("/api/v1/webhooks", { body }));
+/** One request that is marked as a test; a receiver that does not take it is no error of this call. */
+export const testWebhook = (id: string) =>
+  data(api.POST("/api/v1/webhooks/{id}/test", { params: { path: { id } } }));
 export const removeWebhook = (id: string) =>
   data(api.DELETE("/api/v1/webhooks/{id}", { params: { path: { id } } }));

@@ -1,6 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
 import { api, data, type Schemas } from "./client";
-import { fetchAll, type Page, pageLimit } from "./paged";
+import { type Page, pageLimit } from "./paged";
 
 export type Host = Schemas["HostView"];
 export type HostFilter = {
@@ -8,6 +8,7 @@ export type HostFilter = {
   cloud?: number;
   online?: boolean;
   version?: string;
+  token?: string;
   q?: string;
 };
 
@@ -30,14 +31,21 @@ export const hostQuery = (host: string) =>
     refetchInterval: 10_000,
   });
 
-const HOSTS_MAX = 30_000;
+const JOINED_MAX = 100;
 
-/** Every host that the caller may read: for pickers and counts in the administration. */
-export const allHostsQuery = queryOptions({
-  queryKey: ["hosts", "all"],
-  queryFn: ({ signal }) => fetchAll((after) => fetchHosts({}, after, 1000, signal), HOSTS_MAX),
-  staleTime: 10_000,
-  refetchInterval: 15_000,
+/** The hosts that enrolled with a join token. */
+export const joinedQuery = (token: string) =>
+  queryOptions({
+    queryKey: ["hosts", "joined", token],
+    queryFn: async ({ signal }) => (await fetchHosts({ token }, null, JOINED_MAX, signal)).rows,
+    refetchInterval: 3000,
+  });
+
+/** What new hosts can download from the server, and the port of its link. */
+export const downloadsQuery = queryOptions({
+  queryKey: ["downloads"],
+  queryFn: ({ signal }) => data(api.GET("/api/v1/downloads", { signal })),
+  staleTime: 60_000,
 });
 
 export const businessesQuery = queryOptions({

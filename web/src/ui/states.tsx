@@ -1,6 +1,7 @@
 import { Button } from "antd";
 import type { ReactNode } from "react";
 import { Link } from "react-router";
+import type { OperationClass } from "@/api/access";
 import { ApiError } from "@/api/client";
 import { useMessages } from "@/settings/context";
 import { CopyText } from "./copy";
@@ -16,14 +17,21 @@ export function Empty({ title, children }: { title: string; children?: ReactNode
   );
 }
 
+type FailureProps = {
+  error: unknown;
+  onRetry?: () => void;
+  /** The right that the data takes. */
+  need?: OperationClass;
+};
+
 /** An error in the place of the data it replaces, with the request id for whoever has to look it up. */
-export function Failure({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
+export function Failure({ error, onRetry, need = "read" }: FailureProps) {
   const { common, states, terms } = useMessages();
   if (error instanceof ApiError && error.status === 403) {
     return (
       <Empty title={states.forbiddenTitle}>
         <p>{error.message}</p>
-        <p>{states.forbidden(terms.right.read)}</p>
+        <p>{states.forbidden(terms.right[need])}</p>
       </Empty>
     );
   }

@@ -17,7 +17,7 @@ test("a join token is made and its line is exact", async () => {
   const line = page.locator(".join-line:not(.is-waiting) pre");
   await line.waitFor();
   expect(await line.textContent()).toMatch(
-    /^proctor-agent --server proctor\.example\.com:9077 --token \S+ --cloud-id 3 --state-dir \/var\/lib\/proctor-agent$/,
+    /^PROCTOR_TOKEN='\S+' proctor-agent install --server 'proctor\.example\.com:9077' --cloud-id 3$/,
   );
   await page.getByText("0 of 25 used").waitFor();
 });
@@ -53,4 +53,37 @@ test("the audit names who did it and says that its chain holds", async () => {
     .first()
     .waitFor();
   expect(await page.getByRole("row", { name: /create_app/ }).count()).toBe(0);
+});
+
+test("a test of a webhook shows what its receiver answered", async () => {
+  const { webhooks } = await call("GET", "/webhooks");
+  const { id, url } = webhooks[0];
+  world = await openPage();
+  const { page, open } = world;
+
+  await open("/webhooks");
+  const row = page.getByRole("row", { name: new RegExp(url) });
+  await row.getByRole("button", { name: "Send a test" }).click();
+
+  // Its receiver does not exist.
+  await row.getByText("Not delivered").waitFor({ timeout: 30_000 });
+  await row.getByText(/cannot reach the receiver/).waitFor();
+  const { entries } = await call("GET", "/audit?action=test_webhook&order=desc");
+  expect(entries.some((entry) => entry.targets.some((target) => target.includes(id)))).toBe(true);
+});
+
+test("a pool says who is next and why, and its dry run is switched", async () => {
+  world = await openPage();
+  const { page, open } = world;
+
+  await open("/pools/0%3A127.0.0.1/web/web");
+  await page.getByText(/Next in line: web\/session-store, score .+ ÷ 10 % = 0\.\d+/).waitFor();
+  const dryRun = page.getByRole("switch", { name: "Dry run" });
+  await dryRun.click();
+
+  const isDry = async () =>
+    (await call("GET", "/pools?host=127.0.0.1")).pools.find((pool) => pool.id === "web").dry_run;
+  await expect.poll(isDry, { timeout: 30_000 }).toBe(true);
+  await page.getByRole("switch", { name: "Dry run", checked: true }).click();
+  await expect.poll(isDry, { timeout: 30_000 }).toBe(false);
 });

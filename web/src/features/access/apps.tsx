@@ -32,7 +32,11 @@ export function Apps() {
   return (
     <>
       {secret && <Secret note={text.secretOnce} value={secret} />}
-      <Section query={query} action={{ label: text.create, onClick: () => setAdding(true) }}>
+      <Section
+        query={query}
+        saved={{ name: "apps", columns: ["code", "trusted", "created_at"] }}
+        action={{ label: text.create, onClick: () => setAdding(true) }}
+      >
         {(apps) => (
           <SimpleTable
             label={access.tab.apps}

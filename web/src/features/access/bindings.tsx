@@ -42,6 +42,10 @@ export function Bindings() {
     <>
       <Section
         query={query}
+        saved={{
+          name: "bindings",
+          columns: ["id", "subject", "role", "scope", "allow_users", "allow_roots"],
+        }}
         filter={<FilterInput name="q" label={`${text.subject}, ${text.role}, ${text.scope}`} width={260} />}
         action={{ label: text.create, onClick: () => setAdding(true) }}
       >

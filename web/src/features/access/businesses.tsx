@@ -3,7 +3,8 @@ import { Button, Form, Input, InputNumber, Modal } from "antd";
 import { useState } from "react";
 import { Link } from "react-router";
 import { api, data, type Schemas } from "@/api/client";
-import { allHostsQuery, businessesQuery, businessSetsQuery } from "@/api/hosts";
+import { businessesQuery, businessSetsQuery } from "@/api/hosts";
+import { fleetMapQuery } from "@/api/overview";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
 import { SimpleTable } from "@/ui/simple-table";
@@ -18,7 +19,7 @@ export function Businesses() {
   const text = access.businesses;
   const number = useNumbers();
   const query = useQuery(businessesQuery);
-  const hosts = useQuery(allHostsQuery).data?.rows ?? [];
+  const placed = useQuery(fleetMapQuery).data?.business;
   const sets = useQuery(businessSetsQuery).data ?? [];
   const { ask } = useAction();
   const [editing, setEditing] = useState<Business | "new" | null>(null);
@@ -29,7 +30,11 @@ export function Businesses() {
       ["businesses"],
     );
   return (
-    <Section query={query} action={{ label: text.create, onClick: () => setEditing("new") }}>
+    <Section
+      query={query}
+      saved={{ name: "businesses", columns: ["id", "name"] }}
+      action={{ label: text.create, onClick: () => setEditing("new") }}
+    >
       {(businesses) => (
         <>
           <SimpleTable
@@ -45,7 +50,7 @@ export function Businesses() {
                 isNumber: true,
                 render: (business) => (
                   <Link to={linkTo("/hosts", { business: business.id })}>
-                    {number(hosts.filter((host) => host.business === business.id).length)}
+                    {placed ? number(placed.filter((each) => each === business.id).length) : "…"}
                   </Link>
                 ),
               },

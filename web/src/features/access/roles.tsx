@@ -29,7 +29,11 @@ export function Roles() {
       ["roles"],
     );
   return (
-    <Section query={query} action={{ label: text.create, onClick: () => setEditing("new") }}>
+    <Section
+      query={query}
+      saved={{ name: "roles", columns: ["name", "classes", "built_in"] }}
+      action={{ label: text.create, onClick: () => setEditing("new") }}
+    >
       {(roles) => (
         <>
           <SimpleTable

@@ -1,33 +1,40 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import { Button } from "antd";
 import type { ReactNode } from "react";
+import { ExportButton } from "@/ui/export";
+import { Guarded } from "@/ui/rights";
 import { Failure, Skeleton } from "@/ui/states";
 
-type Props<Data> = {
-  query: UseQueryResult<Data>;
+type Props<Row extends object> = {
+  query: UseQueryResult<Row[]>;
+  /** The file and its columns, for who saves the list. */
+  saved: { name: string; columns: readonly (keyof Row & string)[] };
   /** Narrows the list; on the row of the button. */
   filter?: ReactNode;
-  action?: { label: string; onClick: () => void };
-  children: (data: Data) => ReactNode;
+  action: { label: string; onClick: () => void };
+  children: (rows: Row[]) => ReactNode;
 };
 
 /** A list with the button that adds to it, and the states before it is there. */
-export function Section<Data>({ query, filter, action, children }: Props<Data>) {
+export function Section<Row extends object>({ query, saved, filter, action, children }: Props<Row>) {
   return (
     <div className="stack">
-      {action && (
-        <div className="row">
-          {filter}
-          <span className="grow" />
-          <Button type="primary" onClick={action.onClick}>
-            {action.label}
-          </Button>
-        </div>
-      )}
+      <div className="row">
+        {filter}
+        <span className="grow" />
+        <ExportButton name={saved.name} rows={query.data ?? []} columns={saved.columns} />
+        <Guarded need="admin">
+          {(isAllowed) => (
+            <Button type="primary" disabled={!isAllowed} onClick={action.onClick}>
+              {action.label}
+            </Button>
+          )}
+        </Guarded>
+      </div>
       <div className="panel">
         {query.isPending && <Skeleton />}
         {query.error && query.data === undefined && (
-          <Failure error={query.error} onRetry={() => void query.refetch()} />
+          <Failure error={query.error} need="admin" onRetry={() => void query.refetch()} />
         )}
         {query.data !== undefined && children(query.data)}
       </div>

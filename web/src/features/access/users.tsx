@@ -1,5 +1,6 @@
+import { EllipsisOutlined } from "@ant-design/icons";
 import { useQuery } from "@tanstack/react-query";
-import { Button, Drawer, Form, Input, Modal } from "antd";
+import { Button, Drawer, Dropdown, Form, Input, Modal } from "antd";
 import { useState } from "react";
 import { createUser, deleteUser, disableUser, type User, usersQuery } from "@/api/access";
 import { useMessages } from "@/settings/context";
@@ -26,7 +27,11 @@ export function Users() {
       ["users"],
     );
   return (
-    <Section query={query} action={{ label: text.create, onClick: () => setAdding(true) }}>
+    <Section
+      query={query}
+      saved={{ name: "users", columns: ["name", "disabled", "created_at"] }}
+      action={{ label: text.create, onClick: () => setAdding(true) }}
+    >
       {(users) => (
         <>
           <SimpleTable
@@ -60,19 +65,36 @@ export function Users() {
                     <Button size="small" type="text" onClick={() => setTokensOf(user.name)}>
                       {text.tokens}
                     </Button>
-                    <Button size="small" type="text" onClick={() => setPasswordOf(user.name)}>
-                      {text.password}
-                    </Button>
-                    <Button
-                      size="small"
-                      type="text"
-                      onClick={() => void act(() => disableUser(user.name, !user.disabled), ["users"])}
+                    <Dropdown
+                      trigger={["click"]}
+                      menu={{
+                        items: [
+                          {
+                            key: "password",
+                            label: text.password,
+                            onClick: () => setPasswordOf(user.name),
+                          },
+                          {
+                            key: "disable",
+                            label: user.disabled ? text.enable : text.disable,
+                            onClick: () => void act(() => disableUser(user.name, !user.disabled), ["users"]),
+                          },
+                          {
+                            key: "delete",
+                            label: `${common.delete}…`,
+                            danger: true,
+                            onClick: () => remove(user),
+                          },
+                        ],
+                      }}
                     >
-                      {user.disabled ? text.enable : text.disable}
-                    </Button>
-                    <Button size="small" type="text" danger onClick={() => remove(user)}>
-                      {common.delete}
-                    </Button>
+                      <Button
+                        size="small"
+                        type="text"
+                        icon={<EllipsisOutlined />}
+                        aria-label={`${common.actions}: ${user.name}`}
+                      />
+                    </Dropdown>
                   </>
                 ),
               },

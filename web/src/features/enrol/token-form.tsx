@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { Button, Form, Input, InputNumber, Select } from "antd";
+import { useEffect } from "react";
 import { createJoinToken } from "@/api/access";
-import { businessesQuery } from "@/api/hosts";
+import { businessesQuery, downloadsQuery } from "@/api/hosts";
 import { useMessages } from "@/settings/context";
 import { Guarded } from "@/ui/rights";
 import { useAction } from "@/ui/use-action";
@@ -16,7 +17,6 @@ export type NewTokenFields = {
 };
 
 const HOUR = 3600;
-const LINK_PORT = 9077;
 
 type Props = { isMade: boolean; onMade: (made: Made) => void; onAgain: () => void };
 
@@ -37,12 +37,19 @@ export function TokenForm({ isMade, onMade, onAgain }: Props) {
     );
     if (token) onMade({ token, fields, at: Date.now() });
   };
-  const initial = { uses: 1, ttl: HOUR, cloud: 0, address: `${location.hostname}:${LINK_PORT}` };
+  const port = useQuery(downloadsQuery).data?.link_port;
+  const [form] = Form.useForm<NewTokenFields>();
+  useEffect(() => {
+    if (port && !form.isFieldTouched("address")) {
+      form.setFieldValue("address", `${location.hostname}:${port}`);
+    }
+  }, [form, port]);
   return (
     <Form
       className="panel-body"
       layout="vertical"
-      initialValues={initial}
+      form={form}
+      initialValues={{ uses: 1, ttl: HOUR, cloud: 0 }}
       onFinish={(fields: NewTokenFields) => void make(fields)}
       disabled={isMade}
     >
@@ -53,6 +60,7 @@ export function TokenForm({ isMade, onMade, onAgain }: Props) {
         <Select
           allowClear
           showSearch={{ optionFilterProp: "label" }}
+          placeholder={text.noBusiness}
           options={businesses.map((business) => ({ value: business.id, label: business.name }))}
         />
       </Form.Item>
@@ -79,7 +87,7 @@ export function TokenForm({ isMade, onMade, onAgain }: Props) {
         extra={text.addressHelp}
         rules={[{ required: true, message: "" }]}
       >
-        <Input className="mono" />
+        <Input className="mono" placeholder={`${location.hostname}:9077`} />
       </Form.Item>
       {isMade ? (
         <Button disabled={false} onClick={onAgain}>

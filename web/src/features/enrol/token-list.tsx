@@ -2,10 +2,11 @@ import { useQuery } from "@tanstack/react-query";
 import { Button } from "antd";
 import { deleteJoinToken, joinTokensQuery } from "@/api/access";
 import { useMessages } from "@/settings/context";
+import { ExportButton } from "@/ui/export";
 import { Panel } from "@/ui/page";
 import { SimpleTable } from "@/ui/simple-table";
 import { Failure, Skeleton } from "@/ui/states";
-import { Time } from "@/ui/time";
+import { Time, useNow } from "@/ui/time";
 import { useAction } from "@/ui/use-action";
 import { useBusinessName } from "@/ui/use-business-name";
 
@@ -14,11 +15,21 @@ export function TokenList() {
   const { enrol: text, common } = useMessages();
   const { act } = useAction();
   const businessName = useBusinessName();
+  const now = useNow();
   const { data, error, isPending, refetch } = useQuery(joinTokensQuery);
   return (
-    <Panel title={text.tokens}>
+    <Panel
+      title={text.tokens}
+      extra={
+        <ExportButton
+          name="join-tokens"
+          rows={data ?? []}
+          columns={["id", "used", "uses", "refused", "cloud_id", "business", "host", "expires_at"]}
+        />
+      }
+    >
       {isPending && <Skeleton lines={3} />}
-      {error && !data && <Failure error={error} onRetry={() => void refetch()} />}
+      {error && !data && <Failure error={error} need="admin" onRetry={() => void refetch()} />}
       {data && (
         <SimpleTable
           label={text.tokens}
@@ -63,7 +74,12 @@ export function TokenList() {
               key: "expires",
               title: text.column.expires,
               isNumber: true,
-              render: (token) => <Time at={token.expires_at} />,
+              render: (token) =>
+                token.expires_at * 1000 < now ? (
+                  <span className="muted">{text.expired}</span>
+                ) : (
+                  <Time at={token.expires_at} />
+                ),
             },
             {
               key: "revoke",

@@ -3,12 +3,16 @@ import { Button } from "antd";
 import { useState } from "react";
 import { removeWebhook, type Webhook, webhooksQuery } from "@/api/access";
 import { useMessages } from "@/settings/context";
+import { ExportButton } from "@/ui/export";
 import { Page } from "@/ui/page";
+import { Guarded } from "@/ui/rights";
 import { SimpleTable } from "@/ui/simple-table";
 import { Empty, Failure, Skeleton } from "@/ui/states";
 import { Time } from "@/ui/time";
 import { useAction } from "@/ui/use-action";
 import { WebhookDialog } from "./webhook-dialog";
+import { WebhookTest } from "./webhook-test";
+import "./webhooks.css";
 
 export function Component() {
   const { webhooks: text } = useMessages();
@@ -18,13 +22,26 @@ export function Component() {
     <Page
       title={text.title}
       actions={
-        <Button type="primary" onClick={() => setAdding(true)}>
-          {text.add}
-        </Button>
+        <>
+          <ExportButton
+            name="webhooks"
+            rows={query.data ?? []}
+            columns={["id", "url", "types", "namespace", "format", "signed", "created_at", "cursor"]}
+          />
+          <Guarded need="admin">
+            {(isAllowed) => (
+              <Button type="primary" disabled={!isAllowed} onClick={() => setAdding(true)}>
+                {text.add}
+              </Button>
+            )}
+          </Guarded>
+        </>
       }
     >
       {query.isPending && <Skeleton />}
-      {query.error && !query.data && <Failure error={query.error} onRetry={() => void query.refetch()} />}
+      {query.error && !query.data && (
+        <Failure error={query.error} need="admin" onRetry={() => void query.refetch()} />
+      )}
       {query.data?.length === 0 && <Empty title={text.emptyTitle}>{text.emptyText}</Empty>}
       {query.data && query.data.length > 0 && <List webhooks={query.data} />}
       {isAdding && <WebhookDialog onClose={() => setAdding(false)} />}
@@ -52,7 +69,7 @@ function List({ webhooks }: { webhooks: Webhook[] }) {
           {
             key: "url",
             title: text.column.url,
-            render: (webhook) => <span className="mono">{webhook.url}</span>,
+            render: (webhook) => <span className="mono webhook-url">{webhook.url}</span>,
           },
           {
             key: "types",
@@ -85,8 +102,10 @@ function List({ webhooks }: { webhooks: Webhook[] }) {
             key: "created",
             title: text.column.created,
             isNumber: true,
+            isMinor: true,
             render: (webhook) => <Time at={webhook.created_at} />,
           },
+          { key: "test", title: text.column.test, render: (webhook) => <WebhookTest id={webhook.id} /> },
           {
             key: "remove",
             title: "",
