@@ -1,5 +1,6 @@
-import { queryOptions } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, data, type Schemas } from "./client";
+import type { Page } from "./paged";
 
 export type Event = Schemas["EventView"];
 export type EventKind = Schemas["EventKind"];
@@ -32,12 +33,41 @@ export type EventFilter = {
   name?: string;
   host?: string;
   type?: string;
+  /** Stored from this moment on, and before that one. */
+  since_ms?: number;
+  until_ms?: number;
   limit?: number;
 };
 
 export async function fetchEvents(filter: EventFilter, signal?: AbortSignal): Promise<Event[]> {
   return (await data(api.GET("/api/v1/events", { params: { query: filter }, signal }))).events;
 }
+
+const NEWEST = Number.MAX_SAFE_INTEGER;
+
+/** A page of the events that match, newest first. */
+export async function fetchEventPage(filter: EventFilter, after: string | null): Promise<Page<Event>> {
+  const query = { ...filter, before: after === null ? NEWEST : Number(after), limit: 1000 };
+  const page = await data(api.GET("/api/v1/events", { params: { query } }));
+  return { rows: page.events, next: page.next === 0 ? null : String(page.next) };
+}
+
+export type Histogram = Schemas["EventHistogram"];
+export type EventSpan = { secs: number; step: number };
+
+/** How many events of which type there were, step by step, up to now. */
+export const histogramQuery = ({ namespace, name, host, type }: EventFilter, { secs, step }: EventSpan) =>
+  queryOptions({
+    queryKey: ["events", "histogram", { namespace, name, host, type }, secs],
+    queryFn: ({ signal }) => {
+      const until = Math.ceil(Date.now() / 1000 / step) * step;
+      const query = { namespace, name, host, type, since: until - secs, until, step };
+      return data(api.GET("/api/v1/events/histogram", { params: { query }, signal }));
+    },
+    refetchInterval: 15_000,
+    staleTime: 10_000,
+    placeholderData: keepPreviousData,
+  });
 
 /** The newest events that match, newest first. */
 export const eventsQuery = (filter: EventFilter) =>

@@ -23,11 +23,16 @@ const tones: Record<string, Tone> = {
   local_operation: "warning",
 };
 
+/** What events of a type mean, as far as the type alone tells. */
+export function toneOfType(type: string): Tone {
+  return tones[type] ?? "idle";
+}
+
 export function eventTone(event: Pick<Event, "type" | "details">): Tone {
   if (event.type === "health_changed") {
     return event.details?.state === "healthy" ? "running" : "failed";
   }
-  return tones[event.type] ?? "idle";
+  return toneOfType(event.type);
 }
 
 /** The name of an event's type; a type of a newer server is shown as it is. */

@@ -32,8 +32,13 @@ export function formatExact(atMs: number, locale: string): string {
   return `${local}\n${new Date(atMs).toISOString()}`;
 }
 
-export function formatClock(atMs: number, locale: string): string {
-  return new Intl.DateTimeFormat(locale, { timeStyle: "medium", hourCycle: "h23" }).format(atMs);
+export function formatClock(atMs: number, locale: string, timeStyle: "short" | "medium" = "medium"): string {
+  return new Intl.DateTimeFormat(locale, { timeStyle, hourCycle: "h23" }).format(atMs);
+}
+
+/** The day without its year: `Mon 16 Nov`. */
+export function formatDay(atMs: number, locale: string): string {
+  return new Intl.DateTimeFormat(locale, { weekday: "short", day: "numeric", month: "short" }).format(atMs);
 }
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];

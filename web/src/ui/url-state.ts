@@ -21,18 +21,33 @@ export function useUrlValue(name: string, fallback = ""): [string, (value: strin
   return [params.get(name) ?? fallback, set];
 }
 
-/** Forgets some values of the query at once. */
-export function useClearUrl(names: readonly string[]): () => void {
+/** A whole number in the query of the address; anything else there is as if it were absent. */
+export function useUrlNumber(name: string): number | undefined {
+  const [text] = useUrlValue(name);
+  return /^[0-9]{1,15}$/.test(text) ? Number(text) : undefined;
+}
+
+/** Sets some values of the query at once; those that are undefined are forgotten. */
+export function useSetUrl(): (values: Record<string, string | number | undefined>) => void {
   const [, setParams] = useSearchParams();
-  return () =>
+  return (values) =>
     setParams(
       (now) => {
         const next = new URLSearchParams(now);
-        for (const name of names) next.delete(name);
+        for (const [name, value] of Object.entries(values)) {
+          if (value === undefined) next.delete(name);
+          else next.set(name, String(value));
+        }
         return next;
       },
       { replace: true },
     );
+}
+
+/** Forgets some values of the query at once. */
+export function useClearUrl(names: readonly string[]): () => void {
+  const set = useSetUrl();
+  return () => set(Object.fromEntries(names.map((name) => [name, undefined])));
 }
 
 /** An address with the given values in its query; empty ones are left out. */

@@ -1,43 +1,56 @@
 import { CaretRightOutlined, PauseOutlined } from "@ant-design/icons";
-import { Button, Select } from "antd";
+import { Button, Select, Tag } from "antd";
 import { useState } from "react";
-import { eventKinds } from "@/api/events";
+import { eventKinds, fetchEventPage } from "@/api/events";
 import { useMessages } from "@/settings/context";
 import { ExportButton } from "@/ui/export";
 import { FilterInput } from "@/ui/filter-input";
-import { useNumbers } from "@/ui/format";
+import { formatClock, formatDay, useNumbers } from "@/ui/format";
 import { Page } from "@/ui/page";
 import { Badge } from "@/ui/phase";
 import { Failure } from "@/ui/states";
-import { useUrlValue } from "@/ui/url-state";
+import { useSetUrl, useUrlNumber, useUrlValue } from "@/ui/url-state";
 import { EventList } from "./event-table";
+import { EventHistogram } from "./histogram";
 import { useTail } from "./use-tail";
 
 export function Component() {
-  const { events: text, terms } = useMessages();
+  const { events: text, common, terms } = useMessages();
   const number = useNumbers();
   const [isPaused, setPaused] = useState(false);
   const [namespace] = useUrlValue("namespace");
   const [name] = useUrlValue("name");
   const [host] = useUrlValue("host");
   const [type, setType] = useUrlValue("type");
+  const since = useUrlNumber("since");
+  const until = useUrlNumber("until");
+  const setUrl = useSetUrl();
   const filter = {
     namespace: namespace || undefined,
     name: name || undefined,
     host: host || undefined,
     type: type || undefined,
+    since_ms: since && since * 1000,
+    until_ms: until && until * 1000,
   };
   const tail = useTail(filter, isPaused);
   return (
     <Page
       title={text.title}
       isFilled
-      beside={<Badge tone={isPaused ? "warning" : "running"}>{isPaused ? text.paused : text.live}</Badge>}
+      beside={
+        until !== undefined ? (
+          <Badge tone="idle">{text.past}</Badge>
+        ) : (
+          <Badge tone={isPaused ? "warning" : "running"}>{isPaused ? text.paused : text.live}</Badge>
+        )
+      }
       actions={
         <>
           <ExportButton
             name="events"
             rows={tail.events}
+            fetchPage={(after) => fetchEventPage(filter, after)}
             columns={["id", "at_ms", "type", "host", "process", "content", "details"]}
           />
           <Button
@@ -67,7 +80,18 @@ export function Component() {
           onChange={(values: string[]) => setType(values.join(","))}
           options={eventKinds.map((kind) => ({ value: kind, label: terms.event[kind] }))}
         />
+        {since !== undefined && until !== undefined && (
+          <Tag
+            closable
+            onClose={() => setUrl({ since: undefined, until: undefined })}
+            className="event-window"
+          >
+            {formatDay(since * 1000, common.locale)} {formatClock(since * 1000, common.locale, "short")} –{" "}
+            {formatClock(until * 1000, common.locale, "short")}
+          </Tag>
+        )}
       </div>
+      <EventHistogram filter={filter} onPick={(from, to) => setUrl({ since: from, until: to })} />
       {tail.error && tail.events.length === 0 ? (
         <Failure error={tail.error} onRetry={() => void tail.retry()} />
       ) : (

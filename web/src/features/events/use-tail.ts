@@ -15,6 +15,8 @@ export function matches(filter: EventFilter, event: Event): boolean {
   if (filter.namespace && filter.namespace !== namespace) return false;
   if (filter.name && filter.name !== name) return false;
   if (filter.type && !filter.type.split(",").includes(event.type)) return false;
+  if (filter.since_ms && event.stored_at_ms < filter.since_ms) return false;
+  if (filter.until_ms && event.stored_at_ms >= filter.until_ms) return false;
   if (!filter.host) return true;
   return filter.host === event.host || `0:${filter.host}` === event.host || filter.host === event.agent;
 }
