@@ -1,4 +1,10 @@
-import { type InfiniteData, type QueryKey, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
+import {
+  type InfiniteData,
+  keepPreviousData,
+  type QueryKey,
+  useInfiniteQuery,
+  useQueryClient,
+} from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef } from "react";
 
 /** `total` is how many rows there are on all pages, where the server counts them. */
@@ -22,6 +28,8 @@ export function usePaged<Row>(key: QueryKey, fetchPage: FetchPage<Row>, refreshM
     getNextPageParam: (last: Page<Row>) => last.next,
     staleTime: refreshMs,
     refetchOnWindowFocus: false,
+    // Until the answer to another filter is there, the rows of the one before stay.
+    placeholderData: keepPreviousData,
   });
   const rows = useMemo(() => query.data?.pages.flatMap((page) => page.rows) ?? [], [query.data]);
   const visible = useRef<[number, number]>([0, 0]);
@@ -50,8 +58,10 @@ export function usePaged<Row>(key: QueryKey, fetchPage: FetchPage<Row>, refreshM
     rows,
     total: query.data?.pages[0]?.total,
     error: query.error,
-    isLoading: query.isLoading,
-    isComplete: query.isSuccess && !query.hasNextPage,
+    isLoading: query.isLoading || (query.isPlaceholderData && rows.length === 0),
+    /** The rows are those of the filter before. */
+    isOutdated: query.isPlaceholderData,
+    isComplete: query.isSuccess && !query.isPlaceholderData && !query.hasNextPage,
     isFetchingMore: query.isFetchingNextPage,
     updatedAt: query.dataUpdatedAt,
     fetchMore: query.fetchNextPage,

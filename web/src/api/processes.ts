@@ -21,6 +21,9 @@ export const phases: readonly Phase[] = [
 
 export const lifetimes: readonly Lifetime[] = ["resident", "periodic", "once"];
 
+export type Trouble = Schemas["Trouble"];
+export const troubles: readonly Trouble[] = ["crash_looping", "evicted"];
+
 export type ProcessFilter = {
   namespace?: string;
   name?: string;
@@ -30,6 +33,7 @@ export type ProcessFilter = {
   phase?: string;
   q?: string;
   lifetime?: Lifetime;
+  trouble?: Trouble;
   sort?: ProcessSort;
   full?: boolean;
 };

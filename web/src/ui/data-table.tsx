@@ -28,6 +28,8 @@ export type DataTableProps<Row> = {
   rows: Row[];
   rowKey: (row: Row) => string;
   isLoading: boolean;
+  /** The rows are of an earlier question, until the answer to this one is there. */
+  isOutdated?: boolean;
   empty: ReactNode;
   rowClass?: (row: Row) => string;
   onOpen?: (row: Row) => void;
@@ -111,7 +113,8 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
 
   return (
     <div
-      className="table"
+      className={props.isOutdated ? "table is-outdated" : "table"}
+      aria-busy={props.isOutdated}
       ref={scroller}
       onKeyDown={onKeys}
       role="table"

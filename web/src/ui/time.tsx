@@ -41,6 +41,17 @@ export function TimeMs({ at, form = "relative" }: Props) {
   );
 }
 
+/** That a host is away, and since when. */
+export function AwaySince({ at }: { at: number | null | undefined }) {
+  const { terms } = useMessages();
+  if (!at) return terms.away;
+  return (
+    <span className="tone-idle">
+      {terms.awaySince} <TimeMs at={at * 1000} />
+    </span>
+  );
+}
+
 /** A moment in Unix seconds; 0 and nothing are "never". */
 export function Time({ at, form }: { at: number | null | undefined; form?: Props["form"] }) {
   const { common } = useMessages();

@@ -126,7 +126,7 @@ test("a running rollout is paused and resumed by hand", async () => {
   await page.waitForURL("**/tasks/**");
   await page.getByRole("button", { name: "Pause" }).click();
   await page.getByText("Paused. What is released continues", { exact: false }).waitFor();
-  await page.getByRole("button", { name: /^Go on with the other/ }).click();
+  await page.getByRole("button", { name: /^Continue with the other/ }).click();
 
   await page.getByText("12 of 12 released").waitFor({ timeout: 60_000 });
 });

@@ -65,6 +65,7 @@ export function Component() {
           <ExportButton
             name="hosts"
             rows={list.rows}
+            fetchPage={(after) => fetchHosts(filter, after, 1000)}
             columns={[
               "host",
               "agent",
@@ -130,6 +131,7 @@ export function Component() {
           rowKey={(host) => host.agent}
           rowClass={(host) => (host.online ? "" : "is-away")}
           isLoading={list.isLoading}
+          isOutdated={list.isOutdated}
           onVisible={list.onVisible}
           onEnd={list.isComplete || list.isFetchingMore ? undefined : () => void list.fetchMore()}
           isFetchingMore={list.isFetchingMore}

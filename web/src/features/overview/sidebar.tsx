@@ -3,7 +3,7 @@ import { Link } from "react-router";
 import type { Overview } from "@/api/overview";
 import { phases } from "@/api/processes";
 import { runningTasksQuery } from "@/api/tasks";
-import { TaskState, useTaskName } from "@/features/tasks/task-state";
+import { TaskState, taskProcesses, useTaskName } from "@/features/tasks/task-state";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
 import { Panel } from "@/ui/page";
@@ -120,7 +120,9 @@ function Tasks({ data }: { data: Overview }) {
         {tasks.slice(0, 6).map((task) => (
           <Link key={task.task_id} to={taskPath(task.task_id)} className="overview-task">
             <span className="row">
-              <span className="grow truncate">{nameOf(task)}</span>
+              <span className="grow truncate" title={taskProcesses(task)}>
+                {nameOf(task)} {taskProcesses(task)}
+              </span>
               <TaskState task={task} />
               <span className="muted">
                 {number(task.total - task.pending)} / {number(task.total)}

@@ -6,7 +6,7 @@ import { formatBytes } from "@/ui/format";
 import { Meter } from "@/ui/meter";
 import { hostPath } from "@/ui/paths";
 import { Phase } from "@/ui/phase";
-import { Time } from "@/ui/time";
+import { AwaySince, Time } from "@/ui/time";
 import type { TabProps } from "./process-page";
 
 /** The process on each of its hosts, with live figures against its limits. */
@@ -30,13 +30,13 @@ export function Instances({ instances }: TabProps) {
 }
 
 function useInstanceColumns(): Column<Process>[] {
-  const { processes, process: text, terms } = useMessages();
+  const { processes, process: text } = useMessages();
   const { column } = processes;
   return [
     {
       key: "host",
       title: column.host,
-      width: "minmax(120px, 1.2fr)",
+      width: "minmax(104px, 1.2fr)",
       render: (row) => (
         <Link to={hostPath(row.host)} className="mono">
           {row.host}
@@ -54,14 +54,16 @@ function useInstanceColumns(): Column<Process>[] {
       title: column.reason,
       width: "minmax(120px, 2fr)",
       from: 800,
-      render: (row) => <span title={row.reason}>{row.online ? row.reason : terms.away}</span>,
+      render: (row) => (
+        <span title={row.reason}>{row.online ? row.reason : <AwaySince at={row.presence_changed_at} />}</span>
+      ),
     },
     {
       key: "cpu",
       title: column.cpu,
-      width: "132px",
+      width: "118px",
       isNumber: true,
-      from: 560,
+      from: 350,
       render: (row) =>
         row.pid ? <Meter value={row.cpu_percent} limit={row.spec?.limits.cpu} label={column.cpu} /> : "",
     },

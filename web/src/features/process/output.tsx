@@ -1,6 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
+import type { Process } from "@/api/processes";
 import { useMessages } from "@/settings/context";
+import { CopyText } from "@/ui/copy";
 import { OutcomeBadge } from "@/ui/outcome";
 import { hostPath, taskPath } from "@/ui/paths";
 import { Empty, Failure, Skeleton } from "@/ui/states";
@@ -11,7 +13,7 @@ import type { TabProps } from "./process-page";
 const SHOWN = 50;
 
 /** What the commands of the latest operations printed. */
-export default function Output({ process }: TabProps) {
+export default function Output({ process, instances }: TabProps) {
   const { process: text, terms } = useMessages();
   const query = useQuery(operationsQuery(process));
   if (query.isPending) return <Skeleton lines={8} />;
@@ -19,9 +21,10 @@ export default function Output({ process }: TabProps) {
   const done = query.data ?? [];
   const told = done.filter((target) => target.output || target.code !== 0).slice(0, SHOWN);
   const shown = told.length > 0 ? told : done.slice(0, 10);
-  if (shown.length === 0) return <Empty title={text.outputEmpty} />;
   return (
     <section className="stack process-output" aria-label={text.outputOf}>
+      <LogPath instances={instances} />
+      {shown.length === 0 && <Empty title={text.outputEmpty} />}
       {shown.map((target) => (
         <article key={`${target.task_id} ${target.index}`} className="panel">
           <div className="panel-head">
@@ -37,11 +40,28 @@ export default function Output({ process }: TabProps) {
             </Link>
           </div>
           <div className="panel-body">
-            {target.code !== 0 && <p className="process-message">{target.message}</p>}
+            {target.code !== 0 && target.message.trim() !== target.output?.trim() && (
+              <p className="process-message">{target.message}</p>
+            )}
             {target.output ? <pre>{target.output}</pre> : <span className="muted">{text.noOutput}</span>}
           </div>
         </article>
       ))}
     </section>
+  );
+}
+
+/** Where the process itself writes; the file stays on its hosts. */
+function LogPath({ instances }: { instances: Process[] }) {
+  const { process: text } = useMessages();
+  const paths = [...new Set(instances.map((instance) => instance.spec?.identity.log_path).filter(Boolean))];
+  if (paths.length === 0) return null;
+  return (
+    <p className="row wrap process-log">
+      <span className="muted">{text.logAt}</span>
+      {paths.slice(0, 3).map((path) => (
+        <CopyText key={path} text={path ?? ""} />
+      ))}
+    </p>
   );
 }

@@ -17,6 +17,7 @@ export function PhaseSums({ instances }: { instances: Process[] }) {
     ...phases.map((phase) => ({ key: phase as string, tone: toneOf(phase), label: terms.phase[phase] })),
     { key: "away", tone: "idle" as const, label: terms.away },
   ].filter((part) => sums.has(part.key));
+  const only = instances.length === 1 ? instances[0] : undefined;
   const worst =
     instances.find((instance) => instance.phase === "failed" && instance.reason) ??
     instances.find((instance) => instance.reason);
@@ -37,11 +38,13 @@ export function PhaseSums({ instances }: { instances: Process[] }) {
         <span className="muted">
           {instances.length === 1 ? text.oneHost : text.hosts(number(instances.length))}
         </span>
-        {instances.length === 1 && instances[0]?.pid && (
+        {only && (only.pid ? only.started_at : only.phase_since) ? (
           <span className="muted">
-            {text.since} <Time at={instances[0].started_at} />
+            {only.pid ? text.since : text.inPhaseSince}{" "}
+            <Time at={only.pid ? only.started_at : only.phase_since} />
           </span>
-        )}
+        ) : null}
+        <Schedule instances={instances} />
         {worst && (
           <span className="truncate grow" title={worst.reason}>
             {worst.host}: {worst.reason}
@@ -49,5 +52,32 @@ export function PhaseSums({ instances }: { instances: Process[] }) {
         )}
       </div>
     </div>
+  );
+}
+
+/** When a periodic process runs next, by which schedule, and how many copies a host has. */
+function Schedule({ instances }: { instances: Process[] }) {
+  const { process: text, common } = useMessages();
+  const policy = instances[0]?.spec?.policy;
+  const next = instances.map((instance) => instance.snapshot?.next_run_at ?? 0).filter((at) => at > 0);
+  const rule = policy?.crontab_rule ?? (policy?.cycle ? text.every(common.seconds(policy.cycle)) : "");
+  return (
+    <>
+      {policy?.lifetime === "periodic" && (
+        <span>
+          {next.length > 0 ? (
+            <>
+              {text.instance.nextRun} <Time at={Math.min(...next)} />
+            </>
+          ) : (
+            <span className="muted">{text.noNextRun}</span>
+          )}{" "}
+          {rule && <code className="muted">{rule}</code>}
+        </span>
+      )}
+      {policy && policy.instances > 1 && (
+        <span className="muted">{text.copies(String(policy.instances))}</span>
+      )}
+    </>
   );
 }

@@ -5,7 +5,7 @@ import type { Column } from "@/ui/data-table";
 import { Meter } from "@/ui/meter";
 import { hostPath, processPath } from "@/ui/paths";
 import { Phase } from "@/ui/phase";
-import { Time } from "@/ui/time";
+import { AwaySince, Time } from "@/ui/time";
 
 /** Columns that the viewer can switch on and off; the first three are always there. */
 export const optionalColumns = [
@@ -62,9 +62,11 @@ export function processColumns(
       from: 900,
       render: (row) => (
         <span title={row.reason} className={row.reason ? "" : "muted"}>
-          {!row.online
-            ? messages.terms.away
-            : row.reason || (row.managed ? "" : messages.processes.notManaged)}
+          {!row.online ? (
+            <AwaySince at={row.presence_changed_at} />
+          ) : (
+            row.reason || (row.managed ? "" : messages.processes.notManaged)
+          )}
         </span>
       ),
     },
@@ -75,7 +77,8 @@ export function processColumns(
       isNumber: true,
       sort: "cpu",
       from: 700,
-      render: (row) => (row.pid ? <Meter value={row.cpu_percent} label={text.cpu} /> : ""),
+      render: (row) =>
+        row.pid ? <Meter value={row.cpu_percent} limit={row.cpu_limit} label={text.cpu} /> : "",
     },
     {
       key: "memory",
@@ -84,7 +87,8 @@ export function processColumns(
       isNumber: true,
       sort: "memory",
       from: 700,
-      render: (row) => (row.pid ? <Meter value={row.memory_percent} label={text.memory} /> : ""),
+      render: (row) =>
+        row.pid ? <Meter value={row.memory_percent} limit={row.memory_limit} label={text.memory} /> : "",
     },
     {
       key: "restarts",

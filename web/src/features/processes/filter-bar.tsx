@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { Button, Select } from "antd";
+import { Button, Select, Tag } from "antd";
 import { businessesQuery } from "@/api/hosts";
 import { facetsQuery, lifetimes, type ProcessFilter, phases } from "@/api/processes";
 import { useMessages } from "@/settings/context";
@@ -21,11 +21,12 @@ function useCounts(
 }
 
 export function FilterBar({ filter, isFiltered }: { filter: ProcessFilter; isFiltered: boolean }) {
-  const { processes: text, common, terms } = useMessages();
+  const { processes: text, common, terms, overview } = useMessages();
   const number = useNumbers();
   const [phase, setPhase] = useUrlValue("phase");
   const [lifetime, setLifetime] = useUrlValue("lifetime");
   const [business, setBusiness] = useUrlValue("business");
+  const [, setTrouble] = useUrlValue("trouble");
   const known = useQuery(businessesQuery).data ?? [];
   const businessName = useBusinessName();
   const clear = useClearUrl(filterNames);
@@ -98,6 +99,11 @@ export function FilterBar({ filter, isFiltered }: { filter: ProcessFilter; isFil
         options={lifetimes.map((value) => option(value, terms.lifetime[value], ofLifetime(value)))}
         optionRender={renderOption}
       />
+      {filter.trouble && (
+        <Tag closable onClose={() => setTrouble(undefined)}>
+          {overview.kind[filter.trouble]}
+        </Tag>
+      )}
       {isFiltered && (
         <Button type="text" onClick={clear}>
           {common.clearFilters}

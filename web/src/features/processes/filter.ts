@@ -1,6 +1,6 @@
 import { useMemo } from "react";
 import { useSearchParams } from "react-router";
-import { lifetimes, type ProcessFilter, type ProcessSort } from "@/api/processes";
+import { lifetimes, type ProcessFilter, type ProcessSort, troubles } from "@/api/processes";
 
 export const filterNames = [
   "namespace",
@@ -11,6 +11,7 @@ export const filterNames = [
   "host",
   "q",
   "lifetime",
+  "trouble",
 ] as const;
 
 const sorts: readonly string[] = ["name", "cpu", "memory", "restarts", "started"];
@@ -27,6 +28,7 @@ export function parseFilter(params: URLSearchParams): ProcessFilter {
     phase: text("phase"),
     q: text("q"),
     lifetime: lifetimes.find((known) => known === text("lifetime")),
+    trouble: troubles.find((known) => known === text("trouble")),
     host: text("host"),
     business: text("business") && Number.isInteger(business) ? business : undefined,
     sort: sort && sorts.includes(sort) ? (sort as ProcessSort) : undefined,

@@ -43,6 +43,7 @@ export function GroupsTable({ list, isFiltered }: Props) {
       rowKey={(group) => group.process}
       rowClass={(group) => (group.online === 0 ? "is-away" : "")}
       isLoading={list.isLoading}
+      isOutdated={list.isOutdated}
       onOpen={(group) => void navigate(processPath(group.process))}
       sort={{ by: sort, onSort: setSort }}
       onVisible={list.onVisible}

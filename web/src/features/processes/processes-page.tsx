@@ -3,7 +3,7 @@ import { Button, Segmented } from "antd";
 import { useCallback, useMemo, useState } from "react";
 import { Link, useNavigate } from "react-router";
 import { usePaged } from "@/api/paged";
-import { fetchProcesses, type Process } from "@/api/processes";
+import { fetchGroups, fetchProcesses, type Process } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { ColumnPicker } from "@/ui/column-picker";
 import { DataTable } from "@/ui/data-table";
@@ -111,9 +111,19 @@ export function Component() {
             />
           )}
           {isGrouped ? (
-            <ExportButton name="processes" rows={groups.rows} columns={groupExport} />
+            <ExportButton
+              name="processes"
+              rows={groups.rows}
+              columns={groupExport}
+              fetchPage={(after) => fetchGroups(filter, "name", after)}
+            />
           ) : (
-            <ExportButton name="processes" rows={list.rows} columns={instanceExport} />
+            <ExportButton
+              name="processes"
+              rows={list.rows}
+              columns={instanceExport}
+              fetchPage={(after) => fetchProcesses(filter, after, 1000)}
+            />
           )}
           <Guarded need="register">
             {(isAllowed) => (
@@ -143,6 +153,7 @@ export function Component() {
           rows={list.rows}
           rowKey={rowKey}
           isLoading={list.isLoading}
+          isOutdated={list.isOutdated}
           rowClass={(row) => (row.online ? "" : "is-away")}
           onOpen={(row) => void navigate(processPath(row.process))}
           selection={{ selected, onChange: setSelected }}

@@ -3,8 +3,10 @@ import { useQuery } from "@tanstack/react-query";
 import { Button, Badge as Count, Popover } from "antd";
 import { Link } from "react-router";
 import { runningTasksQuery, type Task } from "@/api/tasks";
+import { taskProcesses, useTaskName } from "@/features/tasks/task-state";
 import { useMessages } from "@/settings/context";
-import { shortTaskId, taskPath } from "@/ui/paths";
+import { useNumbers } from "@/ui/format";
+import { taskPath } from "@/ui/paths";
 import { Progress } from "@/ui/progress";
 
 /** Tasks that are under way, with their progress, from every page. */
@@ -34,19 +36,19 @@ export function RunningTasks() {
 }
 
 function List({ tasks, label }: { tasks: Task[]; label: string }) {
-  const { terms } = useMessages();
+  const nameOf = useTaskName();
+  const number = useNumbers();
   return (
     <div className="who-card">
       <strong>{label}</strong>
       {tasks.map((task) => (
         <Link key={task.task_id} to={taskPath(task.task_id)} className="running-task">
           <span className="row">
-            <span className="grow truncate">
-              {(task.operations ?? []).map((operation) => terms.operation[operation]).join(", ")}{" "}
-              <span className="mono muted">{shortTaskId(task.task_id)}</span>
+            <span className="grow truncate" title={taskProcesses(task)}>
+              {nameOf(task)} {taskProcesses(task)}
             </span>
             <span className="muted">
-              {task.total - task.pending} / {task.total}
+              {number(task.total - task.pending)} / {number(task.total)}
             </span>
           </span>
           <Progress task={task} />

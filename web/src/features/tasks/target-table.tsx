@@ -1,6 +1,6 @@
 import { Segmented } from "antd";
 import { Link } from "react-router";
-import type { Target, TargetState, Task } from "@/api/tasks";
+import { fetchTargets, type Target, type TargetState, type Task } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
 import { ExportButton } from "@/ui/export";
@@ -50,6 +50,7 @@ export function TargetTable({ task, onOpen }: Props) {
         <ExportButton
           name="targets"
           rows={list.rows}
+          fetchPage={search ? undefined : (after) => fetchTargets(task.task_id, state, after, 1000)}
           columns={["index", "host", "process", "operation", "code", "name", "message"]}
         />
       </div>

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link, useParams } from "react-router";
-import { type Task, targetQuery, taskQuery } from "@/api/tasks";
+import { type Task, taskQuery } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { CopyText } from "@/ui/copy";
 import { formatSpan } from "@/ui/format";
@@ -14,7 +14,7 @@ import { TargetOutput } from "./target-output";
 import { TargetTable } from "./target-table";
 import { TaskActions } from "./task-actions";
 import { TaskGrid } from "./task-grid";
-import { TaskState, useTaskName } from "./task-state";
+import { TaskState, taskProcesses, useTaskName } from "./task-state";
 import "./tasks.css";
 
 export function Component() {
@@ -36,11 +36,10 @@ export function Component() {
 function TaskView({ task }: { task: Task }) {
   const { tasks: text } = useMessages();
   const nameOf = useTaskName();
-  const subject = useSubject(task);
   const [open, setOpen] = useState<number | null>(null);
   return (
     <Page
-      title={`${nameOf(task)} ${subject}`}
+      title={`${nameOf(task)} ${taskProcesses(task)}`}
       crumbs={[{ label: text.title, to: "/tasks" }]}
       isFilled
       beside={<TaskState task={task} />}
@@ -55,14 +54,6 @@ function TaskView({ task }: { task: Task }) {
       <TargetOutput id={task.task_id} index={open} onClose={() => setOpen(null)} />
     </Page>
   );
-}
-
-/** The process of the first and of the last target: mostly one. */
-function useSubject(task: Task): string {
-  const first = useQuery(targetQuery(task.task_id, task.total > 0 ? 0 : null)).data?.process;
-  const last = useQuery(targetQuery(task.task_id, task.total > 1 ? task.total - 1 : null)).data?.process;
-  if (!first) return "";
-  return last && last !== first ? `${first}, …` : first;
 }
 
 function TaskFacts({ task }: { task: Task }) {

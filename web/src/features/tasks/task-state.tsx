@@ -14,6 +14,12 @@ export function TaskState({ task }: { task: Task }) {
   return <Badge tone="running">{text.state.succeeded}</Badge>;
 }
 
+/** What a task operates, as far as the server names it. */
+export function taskProcesses(task: Task): string {
+  const names = (task.processes ?? []).join(", ");
+  return task.has_more_processes ? `${names}, …` : names;
+}
+
 export function useTaskName(): (task: Task) => string {
   const { terms, tasks } = useMessages();
   return (task) =>

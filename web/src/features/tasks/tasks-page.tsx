@@ -15,7 +15,7 @@ import { Guarded } from "@/ui/rights";
 import { Empty, Failure } from "@/ui/states";
 import { Time } from "@/ui/time";
 import { useUrlValue } from "@/ui/url-state";
-import { TaskState, useTaskName } from "./task-state";
+import { TaskState, taskProcesses, useTaskName } from "./task-state";
 
 const states: readonly State[] = ["running", "paused", "failed", "done"];
 
@@ -53,9 +53,11 @@ export function Component() {
           <ExportButton
             name="tasks"
             rows={list.rows}
+            fetchPage={(after) => fetchTasks(filter, after, 1000)}
             columns={[
               "task_id",
               "operations",
+              "processes",
               "user",
               "app",
               "created_at",
@@ -109,6 +111,7 @@ export function Component() {
           rows={list.rows}
           rowKey={(task) => task.task_id}
           isLoading={list.isLoading}
+          isOutdated={list.isOutdated}
           onOpen={(task) => void navigate(taskPath(task.task_id))}
           onVisible={list.onVisible}
           onEnd={list.isComplete || list.isFetchingMore ? undefined : () => void list.fetchMore()}
@@ -135,8 +138,15 @@ function useTaskColumns(): Column<Task>[] {
     {
       key: "operation",
       title: column.operation,
-      width: "minmax(110px, 1fr)",
+      width: "minmax(84px, 0.6fr)",
       render: (task) => <Link to={taskPath(task.task_id)}>{nameOf(task)}</Link>,
+    },
+    {
+      key: "processes",
+      title: column.processes,
+      width: "minmax(120px, 1.6fr)",
+      from: 420,
+      render: (task) => <span title={taskProcesses(task)}>{taskProcesses(task)}</span>,
     },
     { key: "state", title: column.state, width: "132px", render: (task) => <TaskState task={task} /> },
     {
