@@ -96,7 +96,8 @@ export async function startServer(dir, http, link) {
   return { child, secret };
 }
 
-function startSwarm(dir, url, link, secret, token, hosts, processes) {
+/** Simulated hosts; some of them are slow, fail or crash, unless all of them are to be well. */
+export function startSwarm(dir, url, link, secret, token, hosts, processes, hasTrouble = true) {
   const behaviour = join(dir, "behaviour.toml");
   mkdirSync(dir, { recursive: true });
   writeFileSync(
@@ -106,7 +107,8 @@ function startSwarm(dir, url, link, secret, token, hosts, processes) {
       `[[group]]\nname = "crashing"\nshare = 0.02\ncrash_every_secs = 20\n`,
   );
   const args = ["--server", `127.0.0.1:${link}`, "swarm", "--agents", String(hosts), "--api", url];
-  args.push("--processes-per-agent", String(processes), "--behaviour", behaviour, "--user", "admin");
+  args.push("--processes-per-agent", String(processes), "--user", "admin");
+  if (hasTrouble) args.push("--behaviour", behaviour);
   const env = { ...process.env, PROCTOR_TOKEN: token, PROCTOR_APP_CODE: "dev", PROCTOR_APP_SECRET: secret };
   return spawn(BIN, args, { env, stdio: "ignore" });
 }
