@@ -32,7 +32,7 @@ test("a rolling restart pauses after its canary and is resumed", async () => {
   await page.getByRole("button", { name: "Restart 4 processes" }).click();
   await page.waitForURL("**/tasks/**");
   await page.getByText("Paused after the canary", { exact: false }).waitFor({ timeout: 30_000 });
-  await page.getByRole("button", { name: "Go on with the other 3" }).click();
+  await page.getByRole("button", { name: "Continue with the other 3" }).click();
 
   await page.getByText("4 of 4 released").waitFor({ timeout: 30_000 });
 });
@@ -46,7 +46,7 @@ test("a paused task is cancelled", async () => {
   );
   await page.getByRole("button", { name: "Restart 2 processes" }).click();
   await page.waitForURL("**/tasks/**");
-  await page.getByRole("button", { name: "Go on with the other 1" }).waitFor({ timeout: 30_000 });
+  await page.getByRole("button", { name: "Continue with the other 1" }).waitFor({ timeout: 30_000 });
   await page.getByRole("button", { name: "Cancel task" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Cancel task" }).click();
 

@@ -57,7 +57,7 @@ export function Component() {
         )}
       </div>
       {list.error && list.entries.length === 0 ? (
-        <Failure error={list.error} onRetry={() => void list.refetch()} />
+        <Failure error={list.error} need="admin" onRetry={() => void list.refetch()} />
       ) : (
         <DataTable
           label={text.title}
@@ -130,8 +130,12 @@ function useAuditColumns(): Column<AuditEntry>[] {
     {
       key: "action",
       title: column.action,
-      width: "minmax(110px, 1fr)",
-      render: (entry) => <span className="mono">{entry.action}</span>,
+      width: "minmax(130px, 1.2fr)",
+      render: (entry) => (
+        <span className="mono" title={entry.action}>
+          {entry.action}
+        </span>
+      ),
     },
     {
       key: "phase",

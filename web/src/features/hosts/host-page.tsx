@@ -145,6 +145,9 @@ function Clock({ aheadMs }: { aheadMs: number | null | undefined }) {
   );
 }
 
+/** What is the same for all processes of a host, or leaves no room for the reason. */
+const hostOmits = ["host", "business", "generation", "version", "lifetime"];
+
 function HostProcesses({ host }: { host: string }) {
   const messages = useMessages();
   const navigate = useNavigate();
@@ -155,9 +158,9 @@ function HostProcesses({ host }: { host: string }) {
     [host],
   );
   const list = usePaged<Process>(key, fetchPage);
-  const columns = processColumns(messages, businessName).filter(
-    (column) => !["host", "business", "generation", "version"].includes(column.key),
-  );
+  const columns = processColumns(messages, businessName)
+    .filter((column) => !hostOmits.includes(column.key))
+    .map((column) => (column.key === "reason" ? { ...column, width: "minmax(160px, 4fr)" } : column));
   if (list.error && list.rows.length === 0)
     return <Failure error={list.error} onRetry={() => void list.retry()} />;
   return (

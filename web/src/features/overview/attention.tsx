@@ -45,7 +45,7 @@ function Line({ concern }: { concern: Concern }) {
         {concern.process ?? concern.host ?? text.hostCount(number(concern.count))}
       </Link>
       <span className="muted">{concern.process ? text.onHosts(number(concern.count)) : ""}</span>
-      <span className="truncate grow" title={reason}>
+      <span className="concern-why grow" title={reason}>
         {reason}
       </span>
       {concern.since != null && (

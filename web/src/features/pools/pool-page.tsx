@@ -5,15 +5,17 @@ import { Link, useNavigate, useParams } from "react-router";
 import { eventsQuery } from "@/api/events";
 import { fetchProcesses } from "@/api/processes";
 import { deletePool, type Pool, poolsQuery, setPools } from "@/api/server";
-import { EventList } from "@/features/events/event-table";
 import { useMessages } from "@/settings/context";
 import { CopyButton } from "@/ui/copy";
+import { EventKindLabel } from "@/ui/event-kind";
 import { formatPercent } from "@/ui/format";
 import { Page, Panel } from "@/ui/page";
 import { hostPath } from "@/ui/paths";
 import { Badge } from "@/ui/phase";
 import { Guarded } from "@/ui/rights";
+import { SimpleTable } from "@/ui/simple-table";
 import { Failure, NotFound, Skeleton } from "@/ui/states";
+import { TimeMs } from "@/ui/time";
 import { useAction } from "@/ui/use-action";
 import { PoolBar } from "./pool-bar";
 import { PoolDialog } from "./pool-dialog";
@@ -162,8 +164,10 @@ function ResourcePanel({ pool, resource, own }: { pool: Pool; resource: Resource
   );
 }
 
+/** Evictions and warnings, each with the ranking of its moment. */
 function PoolHistory({ pool }: { pool: Pool }) {
-  const { pools: text } = useMessages();
+  const { pools: text, events: eventText } = useMessages();
+  const { column } = eventText;
   const query = useQuery(
     eventsQuery({ host: pool.host, type: "pool_limit_exceeded,pool_warning", limit: 500 }),
   );
@@ -177,9 +181,22 @@ function PoolHistory({ pool }: { pool: Pool }) {
       ) : events.length === 0 ? (
         <p className="muted panel-body pool-formula">{text.noHistory}</p>
       ) : (
-        <div className="pool-history">
-          <EventList events={events} isLoading={false} />
-        </div>
+        <SimpleTable
+          label={text.history}
+          rows={events}
+          rowKey={(event) => String(event.id)}
+          columns={[
+            { key: "time", title: column.time, render: (event) => <TimeMs at={event.at_ms} /> },
+            { key: "type", title: column.type, render: (event) => <EventKindLabel event={event} /> },
+            { key: "content", title: column.content, render: (event) => event.content },
+            {
+              key: "ranking",
+              title: text.ranking,
+              isMinor: true,
+              render: (event) => <span className="muted">{event.details?.ranking ?? ""}</span>,
+            },
+          ]}
+        />
       )}
     </Panel>
   );

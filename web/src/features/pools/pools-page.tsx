@@ -83,7 +83,7 @@ function usePoolColumns(): Column<Pool>[] {
   const usage = (resource: Resource): Column<Pool> => ({
     key: resource,
     title: column[resource],
-    width: "minmax(190px, 1.6fr)",
+    width: "minmax(190px, 2.4fr)",
     from: resource === "cpu" ? 0 : 620,
     render: (pool) => <Stacked pool={pool} resource={resource} />,
   });

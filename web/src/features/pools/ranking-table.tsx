@@ -9,6 +9,7 @@ import type { Ranked } from "./ranking";
 /** The formula with the figures of a member filled in. */
 export function formulaOf({ usage, divisor, score }: Ranked): string {
   if (divisor === null) return formatPercent(score);
+  if (usage === 0) return "0";
   return `${formatPercent(usage)} ÷ ${formatPercent(divisor)} = ${score.toFixed(3)}`;
 }
 
@@ -44,7 +45,7 @@ export function RankingTable({ ranked }: { ranked: Ranked[] }) {
           key: "score",
           title: text.rank.score,
           isNumber: true,
-          render: (row) => <span className="nowrap">{formulaOf(row)}</span>,
+          render: formulaOf,
         },
       ]}
     />

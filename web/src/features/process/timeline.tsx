@@ -19,6 +19,8 @@ type Entry = {
   atMs: number;
   what: React.ReactNode;
   text: string;
+  /** Who else could have been evicted, where it was a pool. */
+  ranking?: string;
   host: React.ReactNode;
   output: string;
 };
@@ -37,6 +39,7 @@ export default function Timeline({ process }: TabProps) {
     atMs: event.at_ms,
     what: <EventKindLabel event={event} />,
     text: event.content,
+    ranking: event.details?.ranking ?? "",
     host: <Link to={hostPath(event.host)}>{event.host}</Link>,
     output: "",
   }));
@@ -73,6 +76,11 @@ export default function Timeline({ process }: TabProps) {
             <span className="timeline-host mono">{entry.host}</span>
             <span className="timeline-text">
               {entry.text}
+              {entry.ranking && (
+                <span className="timeline-ranking">
+                  {text.candidates}: {entry.ranking}
+                </span>
+              )}
               {entry.output && <pre className="output">{entry.output.slice(0, 2000)}</pre>}
             </span>
           </li>

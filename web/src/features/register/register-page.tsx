@@ -8,6 +8,7 @@ import { Failure, Skeleton } from "@/ui/states";
 import { type Draft, draftOf, emptyDraft, registrationOf } from "./draft";
 import { Editor } from "./editor";
 import { RegistrationPlan } from "./registration-plan";
+import { registrationFrom, type Source } from "./source";
 import "./register.css";
 
 /** A new process, or with `?process=` a change of one that is registered. */
@@ -43,22 +44,22 @@ function startOf(process: string, instances: Process[] | undefined, host: string
 
 function Form({ start, isUpdate }: { start: Draft; isUpdate: boolean }) {
   const [draft, setDraft] = useState(start);
-  const [json, setJson] = useState<string | null>(null);
+  const [source, setSource] = useState<Source | null>(null);
   const { registration, problem } = useMemo(() => {
-    if (json === null) return { registration: registrationOf(draft), problem: "" };
+    if (source === null) return { registration: registrationOf(draft), problem: "" };
     try {
-      return { registration: JSON.parse(json) as ReturnType<typeof registrationOf>, problem: "" };
+      return { registration: registrationFrom(source), problem: "" };
     } catch (error) {
       return { registration: null, problem: error instanceof Error ? error.message : String(error) };
     }
-  }, [draft, json]);
+  }, [draft, source]);
   return (
     <div className="register">
       <Editor
         draft={draft}
         onDraft={setDraft}
-        json={json}
-        onJson={setJson}
+        source={source}
+        onSource={setSource}
         problem={problem}
         isUpdate={isUpdate}
       />

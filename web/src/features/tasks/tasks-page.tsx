@@ -97,7 +97,7 @@ export function Component() {
           onChange={(value: string | undefined) => setOperation(value)}
           options={operations.map((value) => ({ value, label: terms.operation[value] }))}
         />
-        <FilterInput name="process" label={text.filter.process} width={200} />
+        <FilterInput name="process" label={text.filter.process} width={220} />
         <FilterInput name="user" label={text.filter.user} />
         <FilterInput name="app" label={text.filter.app} />
       </div>
@@ -138,14 +138,13 @@ function useTaskColumns(): Column<Task>[] {
     {
       key: "operation",
       title: column.operation,
-      width: "minmax(84px, 0.6fr)",
+      width: "minmax(72px, 0.6fr)",
       render: (task) => <Link to={taskPath(task.task_id)}>{nameOf(task)}</Link>,
     },
     {
       key: "processes",
       title: column.processes,
-      width: "minmax(120px, 1.6fr)",
-      from: 420,
+      width: "minmax(100px, 1.6fr)",
       render: (task) => <span title={taskProcesses(task)}>{taskProcesses(task)}</span>,
     },
     { key: "state", title: column.state, width: "132px", render: (task) => <TaskState task={task} /> },
@@ -165,6 +164,7 @@ function useTaskColumns(): Column<Task>[] {
       title: column.targets,
       width: "84px",
       isNumber: true,
+      from: 420,
       render: (task) => number(task.total),
     },
     {

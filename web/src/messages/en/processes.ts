@@ -74,6 +74,7 @@ export const process = {
     nextRun: "Next run",
   },
   timelineEmpty: "Nothing has happened to this process within the last events and tasks.",
+  candidates: "Candidates",
   timelineOf: "Events and operations, newest first",
   operationBy: (operation: string, user: string) => `${operation} by ${user}`,
   usageLive: "Sampled while this page is open. The server keeps no history of usage yet.",

@@ -75,6 +75,7 @@ export const process: Messages["process"] = {
     nextRun: "下次执行",
   },
   timelineEmpty: "最近的事件和任务中没有与此进程有关的内容。",
+  candidates: "候选",
   timelineOf: "事件与操作，最新的在前",
   operationBy: (operation, user) => `${operation}，操作人 ${user}`,
   usageLive: "仅在本页打开期间采样，服务器暂不保存用量历史。",
