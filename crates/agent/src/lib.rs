@@ -12,6 +12,7 @@ mod connect_error;
 pub mod doctor;
 mod driver;
 mod enrol;
+mod history;
 mod identity;
 mod ledger;
 mod link;
@@ -133,7 +134,10 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
     let host = Host::new(options.host(), &tasks)?;
     let (ledger, memory) = ledger::Ledger::open(&options.state_dir.join("ledger.db"))?;
     let (inbox, inputs) = driver::inbox();
-    let driver = driver::Driver::new(host.clone(), policy.clone(), ledger, memory, inbox.clone(), tasks.clone())?;
+    let driver = {
+        let keeper = history::Keeper::new(options.state_dir.join("usage"));
+        driver::Driver::new(host.clone(), policy.clone(), ledger, memory, keeper, inbox.clone(), tasks.clone())?
+    };
     let (seen, turns, driven) = (driver.seen_generation(), driver.turns(), driver.run(inputs));
     let (is_there, is_gone) = oneshot::channel::<()>();
     // Dropped when the driver returns or panics.

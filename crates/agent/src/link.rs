@@ -182,6 +182,7 @@ impl Link {
             seen_generation: self.seen_generation.load(Ordering::Acquire),
             nonce: self.nonce.as_bytes().to_vec(),
             time_ms: Some(clock::unix_millis()),
+            answers_usage: true,
             seen_epoch: Some(identity.seen_epoch().max(self.last_epoch.load(Ordering::Acquire))),
         };
         frames.send(hello).await?;
@@ -247,6 +248,7 @@ impl Link {
                 | FromServer::Assign { .. }
                 | FromServer::AssignPools { .. }
                 | FromServer::EventsSeen { .. }
+                | FromServer::QueryUsage { .. }
                 | FromServer::Enrolled { .. }
                 | FromServer::Welcome { .. }
                 | FromServer::Busy { .. }

@@ -25,6 +25,7 @@ mod report;
 pub mod samples;
 mod spec;
 mod status;
+mod usage_history;
 
 pub use access::{
     AccessTarget, Bounds, Class, Classes, Grant, Permissions, Role, RoleName, Scope, ScopeSet, Subject,
@@ -50,3 +51,4 @@ pub use spec::{
     Ownership, Percent, Period, Policy, ProcName, SPEC_BYTES_MAX, Seconds, Spec, SpecHash, UncheckedPath, UserName,
 };
 pub use status::{EVICTED_REASON, Phase, Snapshot, Usage};
+pub use usage_history::{Spread, UsageHistory, UsageKept, UsagePoint, UsageRange};

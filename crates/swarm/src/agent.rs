@@ -175,6 +175,8 @@ impl SimAgent {
             | FromServer::Busy { .. }
             | FromServer::Renewed { .. }
             | FromServer::Beat
+            // It says that it keeps no usage.
+            | FromServer::QueryUsage { .. }
             | FromServer::Unreadable { .. }
             | FromServer::Unknown => {}
         }

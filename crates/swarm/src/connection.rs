@@ -218,6 +218,7 @@ async fn open(
         nonce: nonce.as_bytes().to_vec(),
         time_ms: Some(clock::unix_millis() + agent.group().clock_offset_ms),
         seen_epoch: Some(agent.epoch()),
+        answers_usage: false,
     };
     frames.send(hello).await?;
     let answer = frames.next().await.ok_or(NoSession::Closed)??;

@@ -9,7 +9,7 @@ use crate::proto::{from_agent, from_server};
 use crate::value::{
     Skipped, agent_id, boot_id, bounded, each, kind, millis, number_of_kind, required, short, spec, spec_json,
 };
-use crate::{WireError, proto};
+use crate::{WireError, proto, usage};
 
 /// Room for a certificate request or certificate, with much to spare.
 const CERTIFICATE_BYTES_MAX: usize = 64 * 1024;
@@ -38,7 +38,7 @@ impl LinkMessage for FromAgent {
                 agent: agent.map(Into::into),
                 host: Some(host.into()),
             }),
-            Self::Hello { agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch } => {
+            Self::Hello { agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch, answers_usage } => {
                 Kind::Hello(proto::Hello {
                     agent: agent.into(),
                     boot: boot.as_str().to_owned(),
@@ -47,6 +47,7 @@ impl LinkMessage for FromAgent {
                     nonce,
                     time_ms,
                     seen_epoch,
+                    answers_usage,
                 })
             }
             Self::Settled { epoch, recorded } => Kind::Settled(proto::Settled { epoch, recorded }),
@@ -69,6 +70,7 @@ impl LinkMessage for FromAgent {
             Self::Events { events } => {
                 Kind::Events(proto::Events { events: events.into_iter().map(Into::into).collect() })
             }
+            Self::UsageHistory { request, history } => Kind::UsageHistory(usage::history_to(request, history)),
             Self::Unknown => return proto::FromAgent { kind: None },
         };
         proto::FromAgent { kind: Some(kind) }
@@ -103,6 +105,9 @@ impl LinkMessage for FromAgent {
             Some(Kind::Events(proto::Events { events })) => {
                 Self::Events { events: each("event", events, skipped, event_from) }
             }
+            Some(Kind::UsageHistory(history)) => {
+                Self::UsageHistory { request: history.request, history: usage::history_from(history, skipped) }
+            }
         })
     }
 }
@@ -126,6 +131,7 @@ fn hello_from(hello: proto::Hello) -> Result<FromAgent, WireError> {
         nonce: bounded("nonce", hello.nonce, NONCE_BYTES_MAX)?,
         time_ms: hello.time_ms,
         seen_epoch: hello.seen_epoch,
+        answers_usage: hello.answers_usage,
     })
 }
 
@@ -182,6 +188,11 @@ impl LinkMessage for FromServer {
             Self::Beat => Kind::Beat(proto::Beat {}),
             Self::Renewed { certificate_pem } => Kind::Renewed(proto::Renewed { certificate_pem }),
             Self::EventsSeen { up_to } => Kind::EventsSeen(proto::EventsSeen { up_to }),
+            Self::QueryUsage { request, key, range } => Kind::QueryUsage(proto::QueryUsage {
+                request,
+                key: Some(key.into()),
+                range: usage::number_of_range(range),
+            }),
             // Never sent on purpose.
             Self::Unreadable { .. } | Self::Unknown => return proto::FromServer { kind: None },
         };
@@ -220,8 +231,19 @@ impl LinkMessage for FromServer {
             Some(Kind::Beat(proto::Beat {})) => Self::Beat,
             Some(Kind::Renewed(renewed)) => Self::Renewed { certificate_pem: certificate(renewed.certificate_pem)? },
             Some(Kind::EventsSeen(proto::EventsSeen { up_to })) => Self::EventsSeen { up_to },
+            Some(Kind::QueryUsage(query)) => query_from(query),
         })
     }
+}
+
+/// A question that cannot be understood, of a newer server perhaps, is none: who asked waits for a limited time.
+fn query_from(query: proto::QueryUsage) -> FromServer {
+    let request = query.request;
+    let understood = || -> Result<FromServer, WireError> {
+        let key = required("process key", query.key)?.try_into()?;
+        Ok(FromServer::QueryUsage { request, key, range: usage::range(query.range)? })
+    };
+    understood().unwrap_or(FromServer::Unknown)
 }
 
 /// One that cannot be understood is handed on as such, so that whoever asked for it hears of it.

@@ -81,6 +81,7 @@ impl NoSession {
             | FromServer::Beat
             | FromServer::Renewed { .. }
             | FromServer::EventsSeen { .. }
+            | FromServer::QueryUsage { .. }
             | FromServer::Unreadable { .. }
             | FromServer::Unknown => Self::Closed,
         }

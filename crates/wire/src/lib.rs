@@ -21,6 +21,7 @@ mod ends;
 mod error;
 mod event;
 mod message;
+mod usage;
 mod value;
 
 pub use byte_counter::{Counted, Counters};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use proctor_model::{
     AgentId, BootId, Event, HostFacts, HostKey, OperationId, OperationKind, Outcome, Pool, ProcessKey, Snapshot, Spec,
+    UsageHistory, UsageRange,
 };
 
 /// What an agent says to a server.
@@ -33,6 +34,8 @@ pub enum FromAgent {
         /// The epoch of the last session that the state directory has recorded, 0 before the first; None
         /// from older agents.
         seen_epoch: Option<u64>,
+        /// Whether a [`FromServer::QueryUsage`] is answered; older agents skip it.
+        answers_usage: bool,
     },
     /// The first message after a welcome: the state directory has recorded the epoch of the session, or
     /// could not. Until then nothing is asked of an agent that records epochs.
@@ -59,6 +62,11 @@ pub enum FromAgent {
     /// In the order of their sequence; sent again on the next session until they are seen.
     Events {
         events: Vec<Event>,
+    },
+    /// Answers a question of the server, once.
+    UsageHistory {
+        request: u64,
+        history: UsageHistory,
     },
     /// A message kind of a newer version: skip it. Never sent on purpose.
     Unknown,
@@ -117,6 +125,12 @@ pub enum FromServer {
     EventsSeen {
         up_to: u64,
     },
+    /// What did this process use? To be answered with the same number, or not at all.
+    QueryUsage {
+        request: u64,
+        key: ProcessKey,
+        range: UsageRange,
+    },
     /// An operation of a kind, or with a spec, that this version does not understand: to be answered with
     /// the reason. Never sent on purpose.
     Unreadable {
@@ -148,7 +162,7 @@ impl fmt::Debug for FromAgent {
                 .field("agent", agent)
                 .field("host", host)
                 .finish_non_exhaustive(),
-            Self::Hello { agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch } => f
+            Self::Hello { agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch, answers_usage } => f
                 .debug_struct("Hello")
                 .field("agent", agent)
                 .field("boot", boot)
@@ -157,6 +171,7 @@ impl fmt::Debug for FromAgent {
                 .field("nonce", nonce)
                 .field("time_ms", time_ms)
                 .field("seen_epoch", seen_epoch)
+                .field("answers_usage", answers_usage)
                 .finish(),
             Self::Settled { epoch, recorded } => {
                 f.debug_struct("Settled").field("epoch", epoch).field("recorded", recorded).finish()
@@ -169,6 +184,9 @@ impl fmt::Debug for FromAgent {
             Self::Seen { generation } => f.debug_struct("Seen").field("generation", generation).finish(),
             Self::Renew { csr_der } => f.debug_struct("Renew").field("csr_der", csr_der).finish(),
             Self::Events { events } => f.debug_struct("Events").field("events", events).finish(),
+            Self::UsageHistory { request, history } => {
+                f.debug_struct("UsageHistory").field("request", request).field("history", history).finish()
+            }
             Self::Unknown => f.write_str("Unknown"),
         }
     }

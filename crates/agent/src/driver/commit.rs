@@ -22,6 +22,7 @@ use super::Driver;
 use super::execute::ended_by;
 use super::limits::cgroup_name;
 use super::schedules::Clocks;
+use super::usage::wall_clock;
 use crate::ledger::CommitError;
 
 /// What may wait is written and told after this.
@@ -213,6 +214,8 @@ impl Driver {
         self.configs.forget(key);
         self.pid_files.forget(key);
         self.limits.forget(key, self.now());
+        self.history.forget(key);
+        self.keeper.remove(key.clone());
         self.versions.remove(key);
         self.reports.forget(key);
         self.ends.forget(key);
@@ -249,6 +252,7 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.commit();
+        self.keeper.write_all(&mut self.history, wall_clock());
     }
 }
 

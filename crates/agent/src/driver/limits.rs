@@ -15,6 +15,8 @@ use proctor_supervise::{
 };
 
 use super::processes::Processes;
+use super::usage::wall_clock;
+use crate::history::{History, Rate, Reading};
 
 /// Descriptors are counted this often: counting costs more than all the rest.
 const DESCRIPTORS_PERIOD: Duration = Duration::from_secs(30);
@@ -45,6 +47,17 @@ struct Watched {
 struct MonitoredPool {
     machine: PoolMachine,
     due: Time,
+}
+
+/// One turn: when it is, where samples are recorded, and what they lead to.
+#[derive(Debug)]
+struct Taken<'a> {
+    now: Time,
+    boot_time: Duration,
+    /// Unix seconds.
+    wall: u64,
+    history: &'a mut History,
+    verdicts: Vec<Verdict>,
 }
 
 /// What somebody has to do about a measurement.
@@ -140,12 +153,18 @@ impl LimitMonitor {
     }
 
     /// Measures what is due and judges it.
-    pub(super) fn turn(&mut self, now: Time, boot_time: Duration, processes: &Processes) -> Vec<Verdict> {
-        let mut verdicts = std::mem::take(&mut self.said);
+    pub(super) fn turn(
+        &mut self,
+        now: Time,
+        boot_time: Duration,
+        processes: &Processes,
+        history: &mut History,
+    ) -> Vec<Verdict> {
+        let mut taken = Taken { now, boot_time, wall: wall_clock(), history, verdicts: std::mem::take(&mut self.said) };
         let names: Vec<(Namespace, PoolId)> =
             self.pools.iter().filter(|(_, p)| p.has_limits() && p.due <= now).map(|(name, _)| name.clone()).collect();
         for name in names {
-            self.turn_pool(&name, now, boot_time, processes, &mut verdicts);
+            self.turn_pool(&name, processes, &mut taken);
         }
         while let Some(first) = self.due.first_entry().filter(|first| *first.key() <= now) {
             let (time, keys) = first.remove_entry();
@@ -155,29 +174,23 @@ impl LimitMonitor {
                     continue;
                 }
                 match processes.get(&key) {
-                    Some(process) => drop(self.sample(process, now, boot_time, &mut verdicts)),
+                    Some(process) => drop(self.sample(process, &mut taken)),
                     None => self.forget(&key, now),
                 }
             }
         }
-        verdicts
+        taken.verdicts
     }
 
-    fn turn_pool(
-        &mut self,
-        name: &(Namespace, PoolId),
-        now: Time,
-        boot_time: Duration,
-        processes: &Processes,
-        verdicts: &mut Vec<Verdict>,
-    ) {
+    fn turn_pool(&mut self, name: &(Namespace, PoolId), processes: &Processes, taken: &mut Taken<'_>) {
+        let now = taken.now;
         let Some(pool) = self.pools.get(name).map(|pooled| pooled.machine.pool().clone()) else { return };
         // Who is not managed may not be ended, so nobody else is for what it uses.
         let is_member =
             |process: &&Process| process.managed() && is_member(&pool, process.key(), &process.spec().labels);
         let mut members = Vec::new();
         for process in processes.all().filter(is_member) {
-            if let Some(sample) = self.sample(process, now, boot_time, verdicts) {
+            if let Some(sample) = self.sample(process, taken) {
                 members.push(member_of(process, &sample));
             }
         }
@@ -185,18 +198,13 @@ impl LimitMonitor {
         let actions = pooled.machine.handle(now, PoolEvent::Sampled { at: now, members });
         pooled.due = now + pooled.machine.next_sample();
         for action in actions {
-            verdicts.extend(self.verdict_of(&pool, action));
+            taken.verdicts.extend(self.verdict_of(&pool, action));
         }
     }
 
     /// One sample, judged against the process's own limits.
-    fn sample(
-        &mut self,
-        process: &Process,
-        now: Time,
-        boot_time: Duration,
-        verdicts: &mut Vec<Verdict>,
-    ) -> Option<Sample> {
+    fn sample(&mut self, process: &Process, taken: &mut Taken<'_>) -> Option<Sample> {
+        let (now, boot_time) = (taken.now, taken.boot_time);
         let (key, limits) = (process.key(), &process.spec().limits);
         self.watch(process, now)?;
         let watched = self.watched.get_mut(key)?;
@@ -218,14 +226,16 @@ impl LimitMonitor {
             return None;
         };
         let sample = Sample { at: now, cpu: measured.cpu_percent, memory: measured.memory_percent, fds: measured.fds };
+        let reading = Reading { rate: Rate::Fast, cpu: sample.cpu, memory: sample.memory };
+        taken.history.record(taken.wall, key, &watched.life, reading);
         let may_end = process.may_be_evicted() || process.is_being_evicted();
         let breach = watched.judge.judge(limits, sample).filter(|_| may_end);
         if let Some(breach) = breach {
             let excess = LimitBreach { life: watched.life.clone(), breach, pool: None, ranking: String::new() };
-            verdicts.push(Verdict::Exceeded { key: key.clone(), excess });
+            taken.verdicts.push(Verdict::Exceeded { key: key.clone(), excess });
         }
         if let (true, Some(open), Some(limit)) = (watched.judge.fd_warning(limits), sample.fds, limits.fd) {
-            verdicts.push(Verdict::Descriptors { key: key.clone(), open, limit });
+            taken.verdicts.push(Verdict::Descriptors { key: key.clone(), open, limit });
         }
         let wait = watched.judge.next_sample(limits, now);
         match has_limits(limits) {

@@ -21,6 +21,7 @@ mod schedules;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -47,6 +48,7 @@ use reports::Reports;
 use schedules::{Clocks, Plan, Schedules};
 use slots::CommandSlots;
 
+use crate::history::{History, Keeper};
 use crate::ledger::{Ledger, LedgerBatch, LedgerState};
 use crate::local::LocalCall;
 use crate::policy::PolicyFile;
@@ -127,6 +129,8 @@ pub(crate) struct Driver {
     generation: u64,
     seen_generation: Arc<AtomicU64>,
     limits: LimitMonitor,
+    history: History,
+    keeper: Keeper,
     schedules: Schedules,
     admission: Admission,
     pid_files: PidFileClaims,
@@ -169,6 +173,7 @@ impl Driver {
         policy: Arc<PolicyFile>,
         ledger: Ledger,
         mut memory: LedgerState,
+        keeper: Keeper,
         inbox: Inbox,
         tasks: Tasks,
     ) -> Result<Self, proctor_host::Error> {
@@ -189,6 +194,8 @@ impl Driver {
             generation: memory.generation,
             seen_generation: Arc::new(memory.generation.into()),
             limits: LimitMonitor::new(&host, &memory.pools, now),
+            history: History::default(),
+            keeper,
             schedules: Schedules::default(),
             admission: Admission::new(host.clone(), policy),
             pid_files: PidFileClaims::default(),
@@ -261,6 +268,7 @@ impl Driver {
         let mut turn = Vec::with_capacity(TURN_MAX);
         self.watch_exits();
         self.sweep_outputs();
+        self.start_history();
         loop {
             self.finish_turn();
             self.turns.fetch_add(1, Ordering::Relaxed);
@@ -270,6 +278,7 @@ impl Driver {
                 () = tokio::time::sleep(wait) => {}
                 _ = report.tick() => {
                     self.measure_all();
+                    self.write_history();
                     self.remove_idle_cgroups();
                     self.settle_estates();
                 }
@@ -329,7 +338,10 @@ impl Driver {
                 }
             }
             Input::Admitted { key, operation, verdict } => self.admitted(key, operation, verdict).await,
-            Input::Measured(measured) => self.report_all(&measured),
+            Input::Measured(measured) => {
+                self.record_measured(&measured);
+                self.report_all(&measured);
+            }
             Input::ConfigsChecked(checked) => self.configs_checked(*checked),
             Input::Local(call) => self.local(call).await,
         }
@@ -360,6 +372,7 @@ impl Driver {
                 }
             }
             FromServer::EventsSeen { up_to } => self.events_seen(up_to),
+            FromServer::QueryUsage { request, key, range } => self.query_usage(request, &key, range),
             FromServer::Unreadable { operation, reason } => {
                 let message = format!("this agent does not understand the operation: {reason}");
                 self.finish(operation, Outcome::new(Code::IllegalOperation, message, false));
@@ -497,7 +510,7 @@ impl Driver {
         if self.limits.next().is_none_or(|at| at > now) {
             return;
         }
-        for verdict in self.limits.turn(now, boot_time, &self.processes) {
+        for verdict in self.limits.turn(now, boot_time, &self.processes, &mut self.history) {
             self.publish_warning(&verdict);
             if let Verdict::Exceeded { key, excess } = verdict
                 && self.forbidden(&key).is_none()

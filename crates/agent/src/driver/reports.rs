@@ -110,9 +110,9 @@ impl Driver {
         self.send_observations(observations);
     }
 
-    /// Measures everything that runs, away from this thread, and then tells the server of all.
+    /// Measures everything that runs, away from this thread, and then records it and tells the server of all.
     pub(super) fn measure_all(&mut self) {
-        if self.link.is_none() || std::mem::replace(&mut self.reports.measuring, true) {
+        if std::mem::replace(&mut self.reports.measuring, true) {
             return;
         }
         let running =

@@ -12,6 +12,7 @@ use super::*;
 use proctor_model::samples::spec;
 
 mod mishaps;
+mod usage;
 
 /// Generous: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,6 +25,7 @@ struct Stage {
     outcomes: BTreeMap<OperationId, Outcome>,
     events: Vec<Told>,
     observed: Vec<(ProcessKey, Snapshot)>,
+    usage: BTreeMap<u64, proctor_model::UsageHistory>,
     registered: u64,
 }
 
@@ -38,7 +40,8 @@ impl Stage {
         let (ledger, memory) = Ledger::open(&dir.path().join("ledger.db")).unwrap();
         let policy = Arc::new(PolicyFile::open(None).unwrap());
         let (inbox, inputs) = inbox();
-        let driver = Driver::new(host, policy, ledger, memory, inbox.clone(), tasks.clone()).unwrap();
+        let keeper = Keeper::new(dir.path().join("usage"));
+        let driver = Driver::new(host, policy, ledger, memory, keeper, inbox.clone(), tasks.clone()).unwrap();
         tasks.spawn_on_thread("driver", driver.run(inputs)).unwrap();
         let (link, heard) = mpsc::channel(1024);
         inbox.send(Input::Connected(link)).await.unwrap();
@@ -50,6 +53,7 @@ impl Stage {
             outcomes: BTreeMap::new(),
             events: Vec::new(),
             observed: Vec::new(),
+            usage: BTreeMap::new(),
             registered: 0,
         }
     }
@@ -94,6 +98,7 @@ impl Stage {
             }
             FromAgent::Events { events } => self.events.extend(events),
             FromAgent::Observed { observations } => self.observed.extend(observations),
+            FromAgent::UsageHistory { request, history } => drop(self.usage.insert(request, history)),
             FromAgent::Seen { .. } | FromAgent::Beat | FromAgent::Unknown => {}
             other @ (FromAgent::Enrol { .. }
             | FromAgent::Hello { .. }

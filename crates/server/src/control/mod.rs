@@ -26,6 +26,7 @@ mod target_spec;
 mod tasks;
 mod types;
 mod usage;
+mod usage_history;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -58,6 +59,7 @@ pub use types::{
     Before, Caller, ControlError, GivenSpec, HostRef, IdempotencyKey, JobScope, Omitted, Origin, PresentedCredentials,
     Rolling, Share, SpecSource, Submission, SubmitOptions, Submitted, SubmittedItem, SubmittedTarget,
 };
+pub use usage_history::{Question, UsageAnswer, UsageBusy};
 
 use crate::metrics::Metrics;
 use crate::webhooks::TrialLimits;
@@ -96,6 +98,7 @@ struct Inner {
     budgets: budget::Budgets,
     event_budgets: event_budget::EventBudgets,
     fleet: fleet::FleetCache,
+    usage_queries: usage_history::UsageQueries,
     bells: events::ChangeNotifiers,
     webhook_trials: TrialLimits,
     /// 0 before the link is served.
@@ -131,6 +134,7 @@ impl Control {
                 event_budgets: event_budget::EventBudgets::default(),
                 fleet: fleet::FleetCache::default(),
                 webhook_trials: TrialLimits::default(),
+                usage_queries: usage_history::UsageQueries::default(),
                 tasks: tasks.clone(),
                 link_expires_at: AtomicI64::new(0),
                 link_port: OnceLock::new(),

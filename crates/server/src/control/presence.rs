@@ -170,6 +170,7 @@ impl Control {
     }
 
     pub async fn close_session(&self, session: &Session) {
+        session.drop_questions();
         if !self.inner.sessions.remove(session) {
             return; // a newer one is there
         }

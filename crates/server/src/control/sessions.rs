@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::usage::NewestUsage;
+use super::usage_history::Questions;
 
 /// What was noticed when the agent connected, or since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,11 +31,13 @@ pub struct Greeting {
     /// Differs between two runs of an agent that says its epoch.
     pub run: Vec<u8>,
     pub seen_generation: u64,
+    /// Whether it keeps what processes use.
+    pub answers_usage: bool,
 }
 
 impl Greeting {
     pub fn new(opening: SessionOpening, boot: BootId) -> Self {
-        Self { opening, boot, run: Vec::new(), seen_generation: 0 }
+        Self { opening, boot, run: Vec::new(), seen_generation: 0, answers_usage: false }
     }
 }
 
@@ -63,11 +66,13 @@ pub struct Session {
     /// The last stored event that the agent has not been told of; 0 is none.
     events_seen: AtomicU64,
     usage: NewestUsage,
+    answers_usage: bool,
+    pub(super) questions: Mutex<Questions>,
 }
 
 impl Session {
     pub(super) fn new(greeting: Greeting, epoch: u64) -> Self {
-        let Greeting { opening, boot, run, seen_generation } = greeting;
+        let Greeting { opening, boot, run, seen_generation, answers_usage } = greeting;
         Self {
             agent: opening.agent,
             epoch,
@@ -86,6 +91,8 @@ impl Session {
             seen_generation,
             events_seen: AtomicU64::new(0),
             usage: NewestUsage::default(),
+            answers_usage,
+            questions: Mutex::default(),
         }
     }
 
@@ -195,6 +202,10 @@ impl Session {
 
     pub(super) fn usage(&self) -> &NewestUsage {
         &self.usage
+    }
+
+    pub(super) fn answers_usage(&self) -> bool {
+        self.answers_usage
     }
 
     /// Whether assignments must be read and sent; true at first.

@@ -16,7 +16,7 @@ use proctor_wire::{
 use super::enrol::CERTIFICATE_LIFETIME;
 use super::pace::Pace;
 use super::{Connection, Gateway, now};
-use crate::control::{ConnectionInfo, Control, ControlError, Greeting, Session};
+use crate::control::{ConnectionInfo, Control, ControlError, Greeting, Question, Session};
 
 /// For the first word of a session; the greeting as a whole has a limit of its own.
 const HELLO_LIMIT: Duration = Duration::from_secs(16);
@@ -151,7 +151,9 @@ fn for_agents(error: &ControlError) -> String {
 async fn hello(receiver: &mut Receiver, presented: Presented, control: &Control) -> Result<Arc<Session>, Ended> {
     let Presented { agent, key_fingerprint, expires_at } = presented;
     let hello = receiver.next(HELLO_LIMIT, HELLO_LIMIT, |_| true).await?;
-    let FromAgent::Hello { agent: said, boot, facts, seen_generation, nonce, time_ms, seen_epoch } = hello else {
+    let FromAgent::Hello { agent: said, boot, facts, seen_generation, nonce, time_ms, seen_epoch, answers_usage } =
+        hello
+    else {
         return Err(Ended::Closed);
     };
     if said != agent {
@@ -159,7 +161,7 @@ async fn hello(receiver: &mut Receiver, presented: Presented, control: &Control)
     }
     let clock_ahead_ms = time_ms.map(|theirs| theirs.saturating_sub(clock::unix_millis()));
     let opening = SessionOpening { agent, key_fingerprint, seen_epoch, facts };
-    let greeting = Greeting { opening, boot, run: nonce, seen_generation };
+    let greeting = Greeting { opening, boot, run: nonce, seen_generation, answers_usage };
     if control.clone_of(&greeting).is_some() {
         return Err(Ended::Cloned);
     }
@@ -230,6 +232,11 @@ async fn listen(
                 store_events(gateway, session, &mut unstored).await?;
                 let _ = replies.try_send(FromServer::Beat);
             }
+            FromAgent::UsageHistory { request, history } => {
+                if !session.answer(request, history) {
+                    tracing::debug!(agent = %session.agent(), request, "nobody waits for this usage");
+                }
+            }
             FromAgent::Settled { epoch, recorded } if epoch == session.epoch() => {
                 control.settled(session, recorded).await;
             }
@@ -279,6 +286,11 @@ async fn talk(
         }
         if let Some(up_to) = session.take_events_seen() {
             sender.feed(FromServer::EventsSeen { up_to }).await?;
+        }
+        if session.is_settled() {
+            for Question { request, key, range } in session.take_questions() {
+                sender.feed(FromServer::QueryUsage { request, key, range }).await?;
+            }
         }
         let is_more = session.is_settled() && give_work(control, session, sender).await?;
         sender.flush().await?;

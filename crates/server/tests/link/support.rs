@@ -93,12 +93,20 @@ pub(crate) struct Agent {
     pub(crate) key: AgentKey,
     certificate: Option<(String, String)>,
     pub(crate) seen_epoch: Option<u64>,
+    pub(crate) answers_usage: bool,
 }
 
 impl Agent {
     pub(crate) fn new(host: &str, id: &str) -> Self {
         let key = AgentKey::generate().unwrap();
-        Self { id: id.parse().unwrap(), host: host.parse().unwrap(), key, certificate: None, seen_epoch: Some(0) }
+        Self {
+            id: id.parse().unwrap(),
+            host: host.parse().unwrap(),
+            key,
+            certificate: None,
+            seen_epoch: Some(0),
+            answers_usage: true,
+        }
     }
 
     /// A copy of the state directory as it is now.
@@ -109,6 +117,7 @@ impl Agent {
             key: AgentKey::from_pem(&self.key.to_pem()).unwrap(),
             certificate: self.certificate.clone(),
             seen_epoch: self.seen_epoch,
+            answers_usage: self.answers_usage,
         }
     }
 
@@ -151,6 +160,7 @@ impl Agent {
             nonce: run.as_bytes().to_vec(),
             time_ms: None,
             seen_epoch: self.seen_epoch,
+            answers_usage: self.answers_usage,
         };
         frames.send(hello).await.unwrap();
         match next(&mut frames).await {

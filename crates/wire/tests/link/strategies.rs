@@ -7,7 +7,8 @@ use std::time::Duration;
 use proctor_model::{
     AgentId, BootId, CODES, Code, ConfigFile, Control, Event, EventKind, HostFacts, HostKey, Identity, Labels,
     Lifetime, Limits, OperationId, OperationKind, Outcome, Ownership, Percent, Period, Phase, Policy, Pool, PoolLimits,
-    ProcessKey, Seconds, Snapshot, Spec, TaskId, Usage, Weight,
+    ProcessKey, Seconds, Snapshot, Spec, Spread, TaskId, Usage, UsageHistory, UsageKept, UsagePoint, UsageRange,
+    Weight,
 };
 use proctor_wire::{Assign, FromAgent, FromServer};
 use proptest::collection::{btree_map, vec};
@@ -252,21 +253,53 @@ fn event() -> impl Strategy<Value = Event> {
     )
 }
 
+fn spread() -> impl Strategy<Value = Spread> {
+    [0.0..=100.0_f32, 0.0..=100.0_f32, 0.0..=100.0_f32].prop_map(|mut numbers| {
+        numbers.sort_by(f32::total_cmp);
+        Spread { min: Some(numbers[0]).filter(|_| numbers[0] > 20.0), avg: numbers[1], max: numbers[2] }
+    })
+}
+
+fn usage_history() -> impl Strategy<Value = UsageHistory> {
+    let kept = select(vec![UsageKept::Kept, UsageKept::NotKept, UsageKept::NotRegistered]);
+    let point = (1..i64::MAX / 10, spread(), spread(), any::<bool>());
+    (kept, any::<u32>(), vec(point, 0..9)).prop_map(|(kept, step_secs, steps)| {
+        let mut at = i64::MIN;
+        let points = steps.into_iter().map(|(later, cpu, memory, restarted)| {
+            at += later;
+            UsagePoint { at, cpu, memory, restarted }
+        });
+        UsageHistory { kept, step_secs, points: points.collect() }
+    })
+}
+
 pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
     let der = || vec(any::<u8>(), 0..200);
     prop_oneof![
         (text(), text(), der(), of(agent()), host()).prop_map(|(token_id, token_secret, csr_der, agent, host)| {
             FromAgent::Enrol { token_id, token_secret, csr_der, agent, host }
         }),
-        (agent(), text(), facts(), any::<u64>(), vec(any::<u8>(), 0..64), any::<Option<i64>>(), any::<Option<u64>>())
-            .prop_map(|(agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch)| FromAgent::Hello {
-                agent,
-                boot: BootId::from(boot),
-                facts,
-                seen_generation,
-                nonce,
-                time_ms,
-                seen_epoch
+        (
+            agent(),
+            text(),
+            facts(),
+            any::<u64>(),
+            vec(any::<u8>(), 0..64),
+            any::<Option<i64>>(),
+            any::<Option<u64>>(),
+            any::<bool>()
+        )
+            .prop_map(|(agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch, answers_usage)| {
+                FromAgent::Hello {
+                    agent,
+                    boot: BootId::from(boot),
+                    facts,
+                    seen_generation,
+                    nonce,
+                    time_ms,
+                    seen_epoch,
+                    answers_usage,
+                }
             }),
         (any::<u64>(), any::<bool>()).prop_map(|(epoch, recorded)| FromAgent::Settled { epoch, recorded }),
         Just(FromAgent::Beat),
@@ -275,6 +308,7 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
         any::<u64>().prop_map(|generation| FromAgent::Seen { generation }),
         der().prop_map(|csr_der| FromAgent::Renew { csr_der }),
         vec(event(), 0..4).prop_map(|events| FromAgent::Events { events }),
+        (any::<u64>(), usage_history()).prop_map(|(request, history)| FromAgent::UsageHistory { request, history }),
         Just(FromAgent::Unknown),
     ]
 }
@@ -302,6 +336,11 @@ pub(crate) fn from_server() -> impl Strategy<Value = FromServer> {
         Just(FromServer::Beat),
         text().prop_map(|certificate_pem| FromServer::Renewed { certificate_pem }),
         any::<u64>().prop_map(|up_to| FromServer::EventsSeen { up_to }),
+        (any::<u64>(), key(), select(&UsageRange::ALL[..])).prop_map(|(request, key, range)| FromServer::QueryUsage {
+            request,
+            key,
+            range
+        }),
         Just(FromServer::Unknown),
     ]
 }

@@ -1,0 +1,371 @@
+//! The last seven days of each process, in one file of fixed size for each.
+//!
+//! Promised: files are private, preallocated and at most [`FILES_MAX`]; none is made where the disk has less than
+//! [`FREE_BYTES_MIN`] left; a file that is damaged or not ours costs only its own history, and so does one that cannot
+//! be written. A step is written in place, within one sector, and nothing is synced: after a crash of the agent all of
+//! it is there, after one of the host perhaps not the last minutes. Absent: time, threads.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use proctor_model::ProcessKey;
+use proctor_runtime::private;
+
+use super::week::{SLOT_BYTES, SLOTS, STEP_SECS, WeekStep, of_last_week};
+
+/// 64 MiB for all.
+pub(super) const FILES_MAX: usize = 2048;
+/// Usage is not worth the last of a disk: ledger and logs need it.
+const FREE_BYTES_MIN: u64 = 256 * 1024 * 1024;
+const HEADER_BYTES: usize = 512;
+const FILE_BYTES: u64 = HEADER_BYTES as u64 + SLOTS as u64 * SLOT_BYTES as u64;
+const MAGIC: &[u8; 8] = b"PROCUSE\x01";
+const SUFFIX: &str = "usage";
+
+#[derive(Debug)]
+pub(super) struct WeekFiles {
+    dir: PathBuf,
+    files: usize,
+    free_bytes_min: u64,
+    /// The newest step that was written, to notice a clock that went back.
+    newest: u32,
+}
+
+/// What came of a write.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    Yes,
+    /// There are [`FILES_MAX`] files, or the disk is nearly full.
+    NoRoom,
+}
+
+impl WeekFiles {
+    /// Nothing is made before there is something to write.
+    pub(super) fn new(dir: PathBuf) -> Self {
+        Self { dir, files: 0, free_bytes_min: FREE_BYTES_MIN, newest: 0 }
+    }
+
+    /// Removes the files of all processes but these, and counts the rest.
+    pub(super) fn retain(&mut self, keys: &HashSet<ProcessKey>) -> io::Result<()> {
+        let entries = match std::fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        let kept: HashSet<String> = keys.iter().map(file_name).collect();
+        self.files = 0;
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|name| name.ends_with(SUFFIX)) else { continue };
+            if kept.contains(name) {
+                self.files += 1;
+            } else {
+                std::fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, key: &ProcessKey) -> io::Result<()> {
+        match std::fs::remove_file(self.path(key)) {
+            Ok(()) => {
+                self.files = self.files.saturating_sub(1);
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Steps of one process, in order.
+    pub(super) fn write(&mut self, key: &ProcessKey, steps: &[WeekStep]) -> io::Result<Written> {
+        let Some(last) = steps.last() else { return Ok(Written::Yes) };
+        let Some(file) = self.open_or_make(key)? else { return Ok(Written::NoRoom) };
+        if last.number < self.newest {
+            erase_after(&file, last.number)?;
+        }
+        for step in steps {
+            let at = offset(step.index());
+            let mut bytes = [0; SLOT_BYTES];
+            file.read_exact_at(&mut bytes, at)?;
+            let before = WeekStep::from_bytes(step.index(), &bytes).filter(|before| before.number == step.number);
+            let step = before.map_or(*step, |before| before.merged(*step));
+            file.write_all_at(&step.to_bytes(), at)?;
+        }
+        Ok(Written::Yes)
+    }
+
+    /// All steps of a turn are written: from now on an earlier one means that the clock went back.
+    pub(super) fn wrote_up_to(&mut self, number: u32) {
+        self.newest = number;
+    }
+
+    /// The steps of the last week; None where there is no file. A damaged file has none.
+    pub(super) fn read(&self, key: &ProcessKey, now: u64) -> io::Result<Option<Vec<WeekStep>>> {
+        let file = match File::open(self.path(key)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        if !is_ours(&file, key)? {
+            return Ok(Some(Vec::new()));
+        }
+        Ok(Some(of_last_week(all_steps(&file)?, now)))
+    }
+
+    /// Whether a process without a file gets none.
+    pub(super) fn is_full(&self) -> bool {
+        self.files >= FILES_MAX
+    }
+
+    fn open_or_make(&mut self, key: &ProcessKey) -> io::Result<Option<File>> {
+        let path = self.path(key);
+        if path.try_exists()? {
+            let file = private::file(&path)?;
+            if is_ours(&file, key)? {
+                return Ok(Some(file));
+            }
+            tracing::warn!(process = %key, path = %path.display(), "usage history is damaged: it begins again");
+            self.remove(key)?;
+        }
+        self.make_dir()?;
+        if self.is_full() || free_bytes(&self.dir)? < self.free_bytes_min {
+            return Ok(None);
+        }
+        let file = private::new_file(&path)?;
+        self.files += 1;
+        if let Err(error) = preallocate(&file, key) {
+            let _ = self.remove(key); // a part of a file is none
+            return Err(error);
+        }
+        private::file(&path).map(Some)
+    }
+
+    /// A state directory that is gone does not come back for this.
+    fn make_dir(&self) -> io::Result<()> {
+        if !self.dir.parent().is_some_and(std::path::Path::is_dir) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        private::dir(&self.dir).map_err(io::Error::other)
+    }
+
+    fn path(&self, key: &ProcessKey) -> PathBuf {
+        self.dir.join(file_name(key))
+    }
+}
+
+fn preallocate(file: &File, key: &ProcessKey) -> io::Result<()> {
+    let allocated = rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, FILE_BYTES);
+    match allocated {
+        Ok(()) => {}
+        // A file system that cannot reserve space gets it written.
+        Err(rustix::io::Errno::OPNOTSUPP) => file.write_all_at(&vec![0; file_bytes()], 0)?,
+        Err(error) => return Err(error.into()),
+    }
+    file.write_all_at(&header(key), 0)
+}
+
+/// Of this very process, and whole.
+fn is_ours(file: &File, key: &ProcessKey) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() != FILE_BYTES {
+        return Ok(false);
+    }
+    let mut found = [0; HEADER_BYTES];
+    file.read_exact_at(&mut found, 0)?;
+    Ok(found == header(key))
+}
+
+fn all_steps(file: &File) -> io::Result<Vec<WeekStep>> {
+    let mut bytes = vec![0; file_bytes() - HEADER_BYTES];
+    file.read_exact_at(&mut bytes, HEADER_BYTES as u64)?;
+    let (slots, _) = bytes.as_chunks::<SLOT_BYTES>();
+    Ok((0..SLOTS).zip(slots).filter_map(|(index, bytes)| WeekStep::from_bytes(index, bytes)).collect())
+}
+
+/// The clock went back: what is later would come up again as if it were of then.
+fn erase_after(file: &File, number: u32) -> io::Result<()> {
+    for step in all_steps(file)?.iter().filter(|step| step.number > number) {
+        file.write_all_at(&[0; SLOT_BYTES], offset(step.index()))?;
+    }
+    Ok(())
+}
+
+fn header(key: &ProcessKey) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..12].copy_from_slice(&SLOTS.to_le_bytes());
+    header[12..20].copy_from_slice(&STEP_SECS.to_le_bytes());
+    header[20..52].copy_from_slice(digest(key).as_bytes());
+    header
+}
+
+fn digest(key: &ProcessKey) -> blake3::Hash {
+    blake3::hash(format!("{}\0{}", key.namespace, key.name).as_bytes())
+}
+
+fn file_name(key: &ProcessKey) -> String {
+    format!("{}.{SUFFIX}", &digest(key).to_hex()[..32])
+}
+
+fn offset(index: u32) -> u64 {
+    HEADER_BYTES as u64 + u64::from(index) * SLOT_BYTES as u64
+}
+
+fn file_bytes() -> usize {
+    usize::try_from(FILE_BYTES).expect("a file is 32 KiB")
+}
+
+fn free_bytes(dir: &std::path::Path) -> io::Result<u64> {
+    let disk = rustix::fs::statvfs(dir)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::super::Sample;
+    use super::super::week::OpenStep;
+    use super::*;
+
+    const NOW: u64 = 1_700_000_000;
+
+    fn key(name: &str) -> ProcessKey {
+        format!("ns/{name}").parse().unwrap()
+    }
+
+    fn step(now: u64, cpu: f32) -> WeekStep {
+        OpenStep::new(now, Sample { cpu, memory: 1.0, is_new_life: false }).so_far()
+    }
+
+    fn files() -> (tempfile::TempDir, WeekFiles) {
+        let dir = tempfile::tempdir().unwrap();
+        let files = WeekFiles { free_bytes_min: 0, ..WeekFiles::new(dir.path().join("usage")) };
+        (dir, files)
+    }
+
+    fn numbers(files: &WeekFiles, key: &ProcessKey, now: u64) -> Vec<u32> {
+        files.read(key, now).unwrap().unwrap().iter().map(|step| step.number).collect()
+    }
+
+    #[test]
+    fn a_week_is_kept_and_no_more_in_a_file_that_never_grows() {
+        let (dir, mut files) = files();
+        let web = key("web");
+        for number in 0..u64::from(SLOTS) + 100 {
+            files.write(&web, &[step(NOW + number * STEP_SECS, 1.0)]).unwrap();
+        }
+        let now = NOW + (u64::from(SLOTS) + 99) * STEP_SECS;
+
+        let kept = numbers(&files, &web, now);
+
+        assert_eq!(kept.len(), SLOTS as usize);
+        assert!(kept.is_sorted());
+        let entry = std::fs::read_dir(dir.path().join("usage")).unwrap().next().unwrap().unwrap();
+        let metadata = entry.metadata().unwrap();
+        assert_eq!((metadata.len(), metadata.mode() & 0o777), (FILE_BYTES, 0o600));
+        assert_eq!(FILE_BYTES, 32 * 1024);
+        assert_eq!(numbers(&files, &web, now + 10 * STEP_SECS).len(), SLOTS as usize - 10);
+    }
+
+    #[test]
+    fn a_damaged_or_foreign_file_costs_only_itself() {
+        let (_dir, mut files) = files();
+        let names = ["short", "other", "torn", "good"].map(key);
+        for name in &names {
+            files.write(name, &[step(NOW, 1.0)]).unwrap();
+        }
+        std::fs::write(files.path(&names[0]), b"x").unwrap();
+        std::fs::copy(files.path(&names[3]), files.path(&names[1])).unwrap();
+        let torn = File::options().write(true).open(files.path(&names[2])).unwrap();
+        torn.write_all_at(&[0xFF; SLOT_BYTES], offset(step(NOW, 1.0).index())).unwrap();
+
+        let found = names.each_ref().map(|name| numbers(&files, name, NOW).len());
+        for name in &names {
+            files.write(name, &[step(NOW + STEP_SECS, 2.0)]).unwrap();
+        }
+
+        assert_eq!(found, [0, 0, 0, 1]);
+        assert_eq!(names.each_ref().map(|name| numbers(&files, name, NOW + STEP_SECS).len()), [1, 1, 1, 2]);
+        assert_eq!(files.files, 4);
+    }
+
+    #[test]
+    fn the_files_of_forgotten_processes_go_and_foreign_ones_stay() {
+        let (_dir, mut files) = files();
+        for name in ["a", "b", "c"] {
+            files.write(&key(name), &[step(NOW, 1.0)]).unwrap();
+        }
+        std::fs::write(files.dir.join("notes.txt"), b"mine").unwrap();
+
+        files.remove(&key("a")).unwrap();
+        files.remove(&key("a")).unwrap();
+        let mut again = WeekFiles::new(files.dir.clone());
+        again.retain(&HashSet::from([key("b")])).unwrap();
+
+        assert_eq!(again.files, 1);
+        assert!(again.read(&key("a"), NOW).unwrap().is_none() && again.read(&key("c"), NOW).unwrap().is_none());
+        assert_eq!(numbers(&again, &key("b"), NOW).len(), 1);
+        assert!(files.dir.join("notes.txt").exists());
+    }
+
+    #[test]
+    fn the_number_of_files_is_bounded() {
+        let (_dir, mut files) = files();
+        files.write(&key("old"), &[step(NOW, 1.0)]).unwrap();
+        files.files = FILES_MAX;
+
+        assert_eq!(files.write(&key("new"), &[step(NOW, 1.0)]).unwrap(), Written::NoRoom);
+        assert_eq!(files.write(&key("old"), &[step(NOW + STEP_SECS, 1.0)]).unwrap(), Written::Yes);
+        assert!(files.read(&key("new"), NOW).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_disk_that_is_nearly_full_gets_no_new_file() {
+        let (_dir, mut files) = files();
+        files.write(&key("old"), &[step(NOW, 1.0)]).unwrap();
+        files.free_bytes_min = u64::MAX;
+
+        assert_eq!(files.write(&key("new"), &[step(NOW, 1.0)]).unwrap(), Written::NoRoom);
+        assert_eq!(files.write(&key("old"), &[step(NOW + STEP_SECS, 1.0)]).unwrap(), Written::Yes);
+    }
+
+    #[test]
+    fn two_parts_of_a_step_become_one() {
+        let (_dir, mut files) = files();
+        files.write(&key("web"), &[step(NOW, 2.0)]).unwrap();
+
+        files.write(&key("web"), &[step(NOW + 1, 6.0)]).unwrap();
+
+        let point = files.read(&key("web"), NOW + 1).unwrap().unwrap()[0].point();
+        assert_eq!((point.cpu.min, point.cpu.avg, point.cpu.max), (Some(2.0), 4.0, 6.0));
+    }
+
+    #[test]
+    fn what_was_written_ahead_of_a_clock_that_went_back_does_not_come_up_later() {
+        let (_dir, mut files) = files();
+        let ahead = NOW + 100 * STEP_SECS;
+        files.write(&key("web"), &[step(NOW, 1.0)]).unwrap();
+        files.write(&key("web"), &[step(ahead, 1.0)]).unwrap();
+        files.wrote_up_to(step(ahead, 1.0).number);
+
+        files.write(&key("web"), &[step(NOW + STEP_SECS, 1.0)]).unwrap();
+
+        assert_eq!(numbers(&files, &key("web"), ahead).len(), 2);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_file_is_not_followed() {
+        let (dir, mut files) = files();
+        let target = dir.path().join("precious");
+        std::fs::write(&target, b"precious").unwrap();
+        private::dir(&files.dir).unwrap();
+        std::os::unix::fs::symlink(&target, files.path(&key("web"))).unwrap();
+
+        assert!(files.write(&key("web"), &[step(NOW, 1.0)]).is_err());
+        assert_eq!(std::fs::read(&target).unwrap(), b"precious");
+    }
+}
