@@ -25,6 +25,7 @@ mod registration;
 mod session;
 mod tasks;
 mod text;
+mod usage;
 
 pub use access::{
     Allowed, AllowedWithin, AppList, AppQuery, AppView, BindingList, BindingQuery, BindingView, CreatedApp,
@@ -77,3 +78,4 @@ pub struct Removed {
     /// What was removed, as it was named.
     pub removed: String,
 }
+pub use usage::{UsagePointView, UsageQuery, UsageSpan, UsageState, UsageView};

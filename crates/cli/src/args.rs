@@ -14,7 +14,8 @@ use proctor_model::{HostKey, OperationKind, ProcessKey, TaskId, Weight};
 use crate::backup::{BackupArgs, RestoreArgs};
 use crate::commands::{
     AppCommand, ApplyArgs, AuditCommand, BindingCommand, BusinessCommand, BusinessSetCommand, EventsArgs, FilesArgs,
-    HistoryArgs, HostsCommand, JoinArgs, RoleCommand, TaskArgs, TopArgs, UserCommand, WatchArgs, WebhookCommand,
+    HistoryArgs, HostsCommand, JoinArgs, RoleCommand, TaskArgs, TopArgs, UsageArgs, UserCommand, WatchArgs,
+    WebhookCommand,
 };
 use crate::config::ConfigCommand;
 use crate::papers::{CompletionArgs, ManArgs};
@@ -156,6 +157,8 @@ pub(crate) enum Command {
     Show(ShowArgs),
     /// The specs that a process had on a host, and what changed between them
     History(HistoryArgs),
+    /// CPU and memory of a process on a host over the last hour or week
+    Usage(UsageArgs),
     /// Tasks: how far they are, what came of each target; cancel, pause, resume, retry
     Task(TaskArgs),
     /// Pools: limits that processes of a namespace share on a host

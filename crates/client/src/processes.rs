@@ -4,7 +4,7 @@ use futures::Stream;
 use proctor_api::{
     DiffQuery, GroupPage, GroupQuery, HistoryQuery, PoolList, PoolQuery, PoolSetting, PoolView, ProcessPage,
     ProcessQuery, ProcessView, RegisterQuery, RegistrationPlan, Revision, Row, Rows, SetPools, ShowQuery, SpecDiff,
-    SpecHistory, Unregistration,
+    SpecHistory, Unregistration, UsageQuery, UsageView,
 };
 use proctor_model::{Namespace, PoolId, ProcessKey};
 use reqwest::Method;
@@ -92,6 +92,11 @@ impl Client {
         let path = ["processes", key.namespace.as_str(), key.name.as_str(), "history"];
         let history: SpecHistory = self.get(&path, &query).await?;
         Ok(history.revisions)
+    }
+
+    /// What a process used on a host.
+    pub async fn usage(&self, key: &ProcessKey, query: &UsageQuery) -> Result<UsageView> {
+        self.get(&["processes", key.namespace.as_str(), key.name.as_str(), "usage"], query).await
     }
 
     pub async fn spec_diff(&self, key: &ProcessKey, query: &DiffQuery) -> Result<SpecDiff> {

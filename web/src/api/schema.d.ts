@@ -664,6 +664,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/processes/{namespace}/{name}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * CPU and memory of a process on a host over the last hour or week. The host is asked when somebody looks; where it
+         *     cannot be, `state` says why and there are no points.
+         */
+        get: operations["process_usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/roles": {
         parameters: {
             query?: never;
@@ -2725,6 +2745,70 @@ export interface components {
             /** Format: int64 */
             user_ticks: number;
         };
+        /** @description One step of time. */
+        UsagePointView: {
+            /**
+             * Format: int64
+             * @description When it began, by the host's clock.
+             */
+            at: number;
+            /**
+             * Format: double
+             * @description The average.
+             */
+            cpu: number;
+            /** Format: double */
+            cpu_max: number;
+            /**
+             * Format: double
+             * @description This and `memory_min`: only in the last seven days.
+             */
+            cpu_min?: number | null;
+            /**
+             * Format: double
+             * @description The average.
+             */
+            memory: number;
+            /** Format: double */
+            memory_max: number;
+            /** Format: double */
+            memory_min?: number | null;
+            /** @description The process was started again in this step. */
+            restarted?: boolean;
+        };
+        /** @enum {string} */
+        UsageSpan: "1h" | "7d";
+        /**
+         * @description Whether the host could be asked, and has something to answer.
+         * @enum {string}
+         */
+        UsageState: "kept" | "not_kept" | "offline" | "agent_too_old" | "no_answer";
+        /** @description CPU and memory of one process on one host, in percent of the whole host. */
+        UsageView: {
+            /**
+             * Format: double
+             * @description Limits of the process, in percent of the host; null where there are none.
+             */
+            cpu_limit?: number | null;
+            host: string;
+            /** Format: double */
+            memory_limit?: number | null;
+            /**
+             * @description In the order of their time. Where the next point is more than two steps away, nothing was measured in between:
+             *     the process or its agent did not run.
+             */
+            points: components["schemas"]["UsagePointView"][];
+            /** @description `NAMESPACE/NAME`, with `#NUMBER` for an instance. */
+            process: string;
+            range: components["schemas"]["UsageSpan"];
+            state: components["schemas"]["UsageState"];
+            /**
+             * Format: int32
+             * @description Seconds from one point to the next. In the last hour 10 for a process whose limits are watched and 60 for
+             *     others, in the last seven days 300.
+             */
+            step: number;
+        };
         UserChange: {
             disabled: boolean;
         };
@@ -4437,6 +4521,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ProcessOperations"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    process_usage: {
+        parameters: {
+            query: {
+                /** @description An IP address, `CLOUD:IP` or an agent id. */
+                host: string;
+                /** @description How far back; the last hour where it is absent. */
+                range?: components["schemas"]["UsageSpan"];
+                /** @description Which instance of a process that has several; the first where it is absent. */
+                instance?: number;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UsageView"];
                 };
             };
             400: components["responses"]["invalid_argument"];

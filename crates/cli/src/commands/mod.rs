@@ -17,6 +17,7 @@ mod processes;
 mod tasks;
 mod tokens;
 mod top;
+mod usage;
 mod wait;
 mod watch;
 mod webhooks;
@@ -37,6 +38,7 @@ pub(crate) use join::JoinArgs;
 pub(crate) use places::{BusinessCommand, BusinessSetCommand, HostsCommand};
 pub(crate) use tasks::TaskArgs;
 pub(crate) use top::TopArgs;
+pub(crate) use usage::UsageArgs;
 pub(crate) use watch::WatchArgs;
 pub(crate) use webhooks::WebhookCommand;
 
@@ -76,6 +78,7 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<End
         Command::Show(args) => processes::show(&session, args).await,
         Command::Status(args) => operate::status(&session, args).await,
         Command::History(args) => history::show(&session, args).await,
+        Command::Usage(args) => usage::show(&session, args).await,
         Command::Task(args) => tasks::run(&session, args).await,
         Command::Group(GroupCommand::Set(args)) => pools::set(&session, args).await,
         Command::Group(GroupCommand::Get(args)) => pools::get(&session, args).await,

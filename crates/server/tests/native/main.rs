@@ -17,3 +17,4 @@ mod session;
 mod stream;
 mod support;
 mod task_control;
+mod usage;

@@ -37,6 +37,7 @@ mod server;
 mod session;
 mod tasks;
 mod tokens;
+mod usage;
 mod users;
 mod webhooks;
 mod whoami;

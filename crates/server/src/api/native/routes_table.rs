@@ -15,7 +15,7 @@ use super::{
     apps, audit, businesses, events, grid, groups, history, host_identity, hosts, import, maintenance, openapi,
     operations, overview, pools, processes, registration,
 };
-use super::{roles, search, server, session, tasks, tokens, users, webhooks, whoami};
+use super::{roles, search, server, session, tasks, tokens, usage, users, webhooks, whoami};
 use crate::api::{ApiState, RouteInfo};
 
 pub(super) const PREFIX: &str = "/api/v1";
@@ -111,6 +111,7 @@ fn table() -> Vec<Route> {
         read_route(Read, routes!(history::history)),
         read_route(Read, routes!(history::changes)),
         read_route(Read, routes!(grid::of_process)),
+        read_route(Read, routes!(usage::usage)),
         write_route(Operate, routes!(operations::submit)).or(Kind::Conflict),
         read_route(Read, routes!(tasks::list)),
         read_route(Read, routes!(tasks::show)),
