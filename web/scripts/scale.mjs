@@ -9,7 +9,7 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openBrowser, signIn } from "../test/browser.mjs";
+import { closeBrowser, openBrowser, signIn } from "../test/browser.mjs";
 import { serveConsole } from "../test/console.mjs";
 import { caller, freePort, pause, startServer, startSwarm } from "../test/fleet.mjs";
 
@@ -238,6 +238,7 @@ try {
   console.log("\n| what | measured | target |\n|---|---|---|");
   for (const row of results) console.log(`| ${row.join(" | ")} |`);
 } finally {
+  await closeBrowser();
   for (const each of children.reverse()) {
     each.kill("SIGTERM");
     await new Promise((done) => (each.exitCode === null ? each.once("exit", done) : done()));

@@ -3,7 +3,7 @@
 //   PROCTOR_BIN=../target/debug/proctor npm run screenshots
 //   CONSOLE_SERVER=http://… CONSOLE_TOKEN=pt_… ONLY=overview,tasks npm run screenshots
 import { mkdirSync } from "node:fs";
-import { openBrowser, signIn } from "../test/browser.mjs";
+import { closeBrowser, openBrowser, signIn } from "../test/browser.mjs";
 import { serveConsole } from "../test/console.mjs";
 import { pagesOf } from "../test/pages.mjs";
 
@@ -65,6 +65,7 @@ try {
     await close();
   }
 } finally {
+  await closeBrowser();
   web.stop();
   await fleet.stop();
 }

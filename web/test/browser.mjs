@@ -1,7 +1,4 @@
 // Debian's Chromium under playwright-core.
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { chromium } from "playwright-core";
 
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
@@ -15,24 +12,26 @@ const FLAGS = [
   "--disable-sync",
 ];
 
-/** A browser with an empty profile of its own. */
+let browser;
+
+/** One browser for the process; it ends with it. */
+function launch() {
+  browser ??= chromium.launch({ executablePath: CHROMIUM, headless: true, args: FLAGS });
+  return browser;
+}
+
+/** A window with an empty profile of its own. */
 export async function openBrowser({ width = 1280, height = 800, theme = "light", language = "en" } = {}) {
-  const profile = mkdtempSync(join(tmpdir(), "proctor-chromium-"));
-  const context = await chromium.launchPersistentContext(profile, {
-    executablePath: CHROMIUM,
-    headless: true,
-    args: FLAGS,
-    viewport: { width, height },
-    reducedMotion: "reduce",
-  });
+  const options = { viewport: { width, height }, reducedMotion: "reduce" };
+  const context = await (await launch()).newContext(options);
   await setPreferences(context, theme, language);
-  return {
-    context,
-    close: async () => {
-      await context.close();
-      rmSync(profile, { recursive: true, force: true });
-    },
-  };
+  return { context, close: () => context.close() };
+}
+
+/** For programs that end by themselves. */
+export async function closeBrowser() {
+  await (await browser)?.close();
+  browser = undefined;
 }
 
 export async function setPreferences(context, theme, language) {
