@@ -66,8 +66,9 @@ test("a test of a webhook shows what its receiver answered", async () => {
   await row.getByRole("button", { name: "Send a test" }).click();
 
   // Its receiver does not exist.
-  await row.getByText("Not delivered").waitFor({ timeout: 30_000 });
-  await row.getByText(/cannot reach the receiver/).waitFor();
+  const report = page.getByRole("status");
+  await report.getByText("Not delivered").waitFor({ timeout: 30_000 });
+  await report.getByText(/cannot reach the receiver/).waitFor();
   const { entries } = await call("GET", "/audit?action=test_webhook&order=desc");
   expect(entries.some((entry) => entry.targets.some((target) => target.includes(id)))).toBe(true);
 });

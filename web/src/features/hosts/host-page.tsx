@@ -8,14 +8,17 @@ import { usePaged } from "@/api/paged";
 import { fetchProcesses, type Process } from "@/api/processes";
 import { poolsQuery } from "@/api/server";
 import { EventTable } from "@/features/events/event-table";
+import { PoolUsage } from "@/features/pools/pool-bar";
 import { processColumns } from "@/features/processes/columns";
 import { useMessages } from "@/settings/context";
 import { CopyButton, CopyText } from "@/ui/copy";
 import { DataTable } from "@/ui/data-table";
-import { formatBytes, formatSpan } from "@/ui/format";
+import { ExportButton } from "@/ui/export";
+import { formatBytes, formatSpan, useNumbers } from "@/ui/format";
 import { Freshness } from "@/ui/freshness";
 import { Facts, Page } from "@/ui/page";
 import { poolPath, processPath } from "@/ui/paths";
+import { SimpleTable } from "@/ui/simple-table";
 import { Empty, Failure, NotFound, Skeleton } from "@/ui/states";
 import { Time } from "@/ui/time";
 import { useUrlValue } from "@/ui/url-state";
@@ -150,6 +153,7 @@ const hostOmits = ["host", "business", "generation", "version", "lifetime"];
 
 function HostProcesses({ host }: { host: string }) {
   const messages = useMessages();
+  const number = useNumbers();
   const navigate = useNavigate();
   const businessName = useBusinessName();
   const key = useMemo(() => ["processes", { host }] as const, [host]);
@@ -164,36 +168,82 @@ function HostProcesses({ host }: { host: string }) {
   if (list.error && list.rows.length === 0)
     return <Failure error={list.error} onRetry={() => void list.retry()} />;
   return (
-    <DataTable
-      label={messages.hosts.processes}
-      isMain
-      columns={columns}
-      rows={list.rows}
-      rowKey={(row) => row.process}
-      rowClass={(row) => (row.online ? "" : "is-away")}
-      isLoading={list.isLoading}
-      onOpen={(row) => void navigate(processPath(row.process))}
-      empty={<Empty title={messages.hosts.noProcesses} />}
-    />
+    <>
+      <div className="row host-list-head">
+        <span className="muted grow">
+          {list.total === undefined ? "" : messages.common.rows(number(list.total), false)}
+        </span>
+        <ExportButton
+          name={`processes-of-${host.replace(":", "-")}`}
+          rows={list.rows}
+          columns={[
+            "process",
+            "phase",
+            "reason",
+            "pid",
+            "cpu_percent",
+            "memory_percent",
+            "restarts",
+            "started_at",
+          ]}
+          fetchPage={fetchPage}
+        />
+      </div>
+      <DataTable
+        label={messages.hosts.processes}
+        isMain
+        columns={columns}
+        rows={list.rows}
+        rowKey={(row) => row.process}
+        rowClass={(row) => (row.online ? "" : "is-away")}
+        isLoading={list.isLoading}
+        onVisible={list.onVisible}
+        onEnd={list.isComplete || list.isFetchingMore ? undefined : () => void list.fetchMore()}
+        isFetchingMore={list.isFetchingMore}
+        onOpen={(row) => void navigate(processPath(row.process))}
+        empty={<Empty title={messages.hosts.noProcesses} />}
+      />
+    </>
   );
 }
 
 function HostPools({ host }: { host: string }) {
   const { pools: text } = useMessages();
-  const pools = useQuery(poolsQuery({ host }, false));
+  const pools = useQuery(poolsQuery({ host }, true));
   if (pools.isPending) return <Skeleton />;
   if (pools.error && !pools.data) return <Failure error={pools.error} />;
   if (pools.data?.length === 0) return <Empty title={text.emptyTitle}>{text.emptyText}</Empty>;
   return (
-    <ul className="panel host-pools">
-      {pools.data?.map((pool) => (
-        <li key={`${pool.namespace} ${pool.id}`}>
-          <Link to={poolPath(pool.host, pool.namespace, pool.id)}>
-            {pool.namespace}/{pool.id}
-          </Link>{" "}
-          CPU {pool.cpu} %, {text.memory} {pool.memory} %
-        </li>
-      ))}
-    </ul>
+    <div className="panel">
+      <SimpleTable
+        label={text.title}
+        rows={pools.data ?? []}
+        rowKey={(pool) => `${pool.namespace} ${pool.id}`}
+        columns={[
+          {
+            key: "pool",
+            title: text.column.pool,
+            render: (pool) => (
+              <Link to={poolPath(pool.host, pool.namespace, pool.id)}>
+                {pool.namespace === pool.id ? pool.id : `${pool.namespace}/${pool.id}`}
+              </Link>
+            ),
+          },
+          { key: "cpu", title: text.cpu, render: (pool) => <PoolUsage pool={pool} resource="cpu" /> },
+          {
+            key: "memory",
+            title: text.memory,
+            isMinor: true,
+            render: (pool) => <PoolUsage pool={pool} resource="memory" />,
+          },
+          {
+            key: "mode",
+            title: text.column.mode,
+            isMinor: true,
+            render: (pool) => (pool.dry_run ? text.dryRun : text.acts),
+          },
+        ]}
+      />
+    </div>
   );
 }

@@ -1,5 +1,7 @@
+import type { Pool } from "@/api/server";
 import { useMessages } from "@/settings/context";
 import { formatPercent } from "@/ui/format";
+import { type Resource, usageOf } from "./ranking";
 import "./pools.css";
 
 const COLOURS = 6;
@@ -37,4 +39,23 @@ export function PoolBar({ label, parts, used, limit, isSmall }: Props) {
 /** The colour of a member in the bar of the same order. */
 export function PoolKey({ index }: { index: number }) {
   return <span className={`pool-key pool-part-${index % COLOURS}`} aria-hidden="true" />;
+}
+
+/** The members of a pool against its limit, with the figures, in one line. */
+export function PoolUsage({ pool, resource }: { pool: Pool; resource: Resource }) {
+  const { pools: text } = useMessages();
+  const used = usageOf(pool, resource);
+  const parts = (pool.usage?.members ?? []).map((member) => ({
+    process: member.process,
+    usage: resource === "cpu" ? member.cpu_percent : member.memory_percent,
+  }));
+  const limit = pool[resource];
+  return (
+    <span className="row pool-cell">
+      <PoolBar label={text[resource]} parts={parts} used={used} limit={limit} isSmall />
+      <span className={used > limit ? "tone-failed" : undefined}>
+        {text.usageOf(formatPercent(used), formatPercent(limit))}
+      </span>
+    </span>
+  );
 }

@@ -9,6 +9,7 @@ import { useMessages } from "@/settings/context";
 import { CopyButton } from "@/ui/copy";
 import { EventKindLabel } from "@/ui/event-kind";
 import { formatPercent } from "@/ui/format";
+import { Freshness } from "@/ui/freshness";
 import { Page, Panel } from "@/ui/page";
 import { hostPath } from "@/ui/paths";
 import { Badge } from "@/ui/phase";
@@ -43,10 +44,12 @@ export function Component() {
       </Page>
     );
   }
-  return <PoolView pool={pool} title={title} />;
+  return <PoolView pool={pool} title={title} updatedAt={query.dataUpdatedAt} />;
 }
 
-function PoolView({ pool, title }: { pool: Pool; title: string }) {
+type ViewProps = { pool: Pool; title: string; updatedAt: number };
+
+function PoolView({ pool, title, updatedAt }: ViewProps) {
   const { pools: text } = useMessages();
   const { act, ask } = useAction();
   const navigate = useNavigate();
@@ -73,6 +76,7 @@ function PoolView({ pool, title }: { pool: Pool; title: string }) {
             {pool.host}
           </Link>
           <CopyButton text={`${pool.namespace}/${pool.id}`} />
+          <Freshness updatedAt={updatedAt} />
         </>
       }
       actions={

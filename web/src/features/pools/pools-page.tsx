@@ -7,14 +7,14 @@ import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
 import { ExportButton } from "@/ui/export";
 import { FilterInput } from "@/ui/filter-input";
-import { formatPercent } from "@/ui/format";
+import { Freshness } from "@/ui/freshness";
 import { Page } from "@/ui/page";
 import { hostPath, poolPath, processPath } from "@/ui/paths";
 import { Badge } from "@/ui/phase";
 import { Guarded } from "@/ui/rights";
 import { Empty, Failure } from "@/ui/states";
 import { useUrlValue } from "@/ui/url-state";
-import { PoolBar } from "./pool-bar";
+import { PoolUsage } from "./pool-bar";
 import { PoolDialog } from "./pool-dialog";
 import { type OwnLimits, type Resource, rank, usageOf } from "./ranking";
 
@@ -31,6 +31,7 @@ export function Component() {
     <Page
       title={text.title}
       isFilled
+      beside={<Freshness updatedAt={query.dataUpdatedAt} />}
       actions={
         <>
           <ExportButton
@@ -85,7 +86,7 @@ function usePoolColumns(): Column<Pool>[] {
     title: column[resource],
     width: "minmax(190px, 2.4fr)",
     from: resource === "cpu" ? 0 : 620,
-    render: (pool) => <Stacked pool={pool} resource={resource} />,
+    render: (pool) => <PoolUsage pool={pool} resource={resource} />,
   });
   return [
     {
@@ -139,24 +140,6 @@ function usePoolColumns(): Column<Pool>[] {
 }
 
 const noLimits: OwnLimits = new Map();
-
-function Stacked({ pool, resource }: { pool: Pool; resource: Resource }) {
-  const { pools: text } = useMessages();
-  const used = usageOf(pool, resource);
-  const parts = (pool.usage?.members ?? []).map((member) => ({
-    process: member.process,
-    usage: resource === "cpu" ? member.cpu_percent : member.memory_percent,
-  }));
-  const limit = pool[resource];
-  return (
-    <span className="row pool-cell">
-      <PoolBar label={text[resource]} parts={parts} used={used} limit={limit} isSmall />
-      <span className={used > limit ? "tone-failed" : undefined}>
-        {text.usageOf(formatPercent(used), formatPercent(limit))}
-      </span>
-    </span>
-  );
-}
 
 /** By the resource that is nearer to its limit; the pool's page knows the members' own limits as well. */
 function Next({ pool }: { pool: Pool }) {

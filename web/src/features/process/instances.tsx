@@ -85,7 +85,7 @@ function useInstanceColumns(): Column<Process>[] {
       title: "RSS",
       width: "84px",
       isNumber: true,
-      from: 900,
+      from: 1100,
       render: (row) => (row.pid && row.snapshot ? formatBytes(row.snapshot.usage.memory_bytes) : ""),
     },
     {

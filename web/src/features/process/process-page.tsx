@@ -5,6 +5,7 @@ import { useParams } from "react-router";
 import { joinProcess, type Process, processQuery } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { CopyButton } from "@/ui/copy";
+import { ExportButton } from "@/ui/export";
 import { Freshness } from "@/ui/freshness";
 import { Page } from "@/ui/page";
 import { Empty, Failure, Skeleton } from "@/ui/states";
@@ -23,6 +24,22 @@ export type TabProps = { process: string; instances: Process[] };
 
 const views = { instances: Instances, timeline: Timeline, usage: Usage, spec: SpecTab, output: Output };
 type TabName = keyof typeof views;
+
+const exported = [
+  "host",
+  "online",
+  "phase",
+  "phase_since",
+  "reason",
+  "pid",
+  "cpu_percent",
+  "memory_percent",
+  "memory_bytes",
+  "restarts",
+  "started_at",
+  "health",
+  "version",
+] as const;
 
 export function Component() {
   const { namespace = "", name = "" } = useParams();
@@ -48,7 +65,16 @@ export function Component() {
           {instances.length > 0 && <Freshness updatedAt={query.dataUpdatedAt} />}
         </>
       }
-      actions={instances.length > 0 && <ProcessActions process={process} instances={instances} />}
+      actions={
+        instances.length > 0 && (
+          <>
+            {tab === "instances" && (
+              <ExportButton name={`${namespace}-${name}`} rows={instances} columns={exported} />
+            )}
+            <ProcessActions process={process} instances={instances} />
+          </>
+        )
+      }
     >
       {query.isPending && <Skeleton lines={10} />}
       {query.error && instances.length === 0 && (

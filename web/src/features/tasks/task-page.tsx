@@ -5,6 +5,7 @@ import { type Task, taskQuery } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { CopyText } from "@/ui/copy";
 import { formatSpan } from "@/ui/format";
+import { Freshness } from "@/ui/freshness";
 import { Facts, Page } from "@/ui/page";
 import { shortTaskId, taskPath } from "@/ui/paths";
 import { Failure, Skeleton } from "@/ui/states";
@@ -21,7 +22,7 @@ export function Component() {
   const { id = "" } = useParams();
   const { tasks: text } = useMessages();
   const query = useQuery(taskQuery(id));
-  if (query.data) return <TaskView task={query.data} />;
+  if (query.data) return <TaskView task={query.data} updatedAt={query.dataUpdatedAt} />;
   return (
     <Page title={shortTaskId(id)} crumbs={[{ label: text.title, to: "/tasks" }]}>
       {query.isPending ? (
@@ -33,7 +34,7 @@ export function Component() {
   );
 }
 
-function TaskView({ task }: { task: Task }) {
+function TaskView({ task, updatedAt }: { task: Task; updatedAt: number }) {
   const { tasks: text } = useMessages();
   const nameOf = useTaskName();
   const [open, setOpen] = useState<number | null>(null);
@@ -42,7 +43,12 @@ function TaskView({ task }: { task: Task }) {
       title={`${nameOf(task)} ${taskProcesses(task)}`}
       crumbs={[{ label: text.title, to: "/tasks" }]}
       isFilled
-      beside={<TaskState task={task} />}
+      beside={
+        <>
+          <TaskState task={task} />
+          {!task.finished_at && <Freshness updatedAt={updatedAt} />}
+        </>
+      }
       actions={<TaskActions task={task} />}
     >
       <TaskFacts task={task} />

@@ -8,6 +8,7 @@ import { type Column, DataTable } from "@/ui/data-table";
 import { ExportButton } from "@/ui/export";
 import { FilterInput } from "@/ui/filter-input";
 import { formatSpan, useNumbers } from "@/ui/format";
+import { Freshness } from "@/ui/freshness";
 import { Page } from "@/ui/page";
 import { shortTaskId, taskPath } from "@/ui/paths";
 import { Progress } from "@/ui/progress";
@@ -48,6 +49,7 @@ export function Component() {
     <Page
       title={text.title}
       isFilled
+      beside={<Freshness updatedAt={list.updatedAt} />}
       actions={
         <>
           <ExportButton
@@ -138,7 +140,7 @@ function useTaskColumns(): Column<Task>[] {
     {
       key: "operation",
       title: column.operation,
-      width: "minmax(72px, 0.6fr)",
+      width: "minmax(88px, 0.6fr)",
       render: (task) => <Link to={taskPath(task.task_id)}>{nameOf(task)}</Link>,
     },
     {

@@ -1,42 +1,51 @@
 import { useMutation } from "@tanstack/react-query";
 import { Button } from "antd";
-import { testWebhook, type WebhookTested } from "@/api/access";
+import { testWebhook, type Webhook, type WebhookTested } from "@/api/access";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
 import { Badge } from "@/ui/phase";
 
-/** Sends one request that is marked as a test, and shows what came of it beside the button. */
-export function WebhookTest({ id }: { id: string }) {
+/** What came of the last test of a webhook: the answer, or why there was none. */
+export type TestResult = { webhook: Webhook; tested?: WebhookTested; refused?: string };
+
+type Props = { webhook: Webhook; onResult: (result: TestResult) => void };
+
+/** Sends one request that is marked as a test. */
+export function TestButton({ webhook, onResult }: Props) {
   const { webhooks: text } = useMessages();
-  const { mutate, data, error, isPending } = useMutation({ mutationFn: () => testWebhook(id) });
+  const { mutate, isPending } = useMutation({
+    mutationFn: () => testWebhook(webhook.id),
+    onSuccess: (tested) => onResult({ webhook, tested }),
+    onError: (error) => onResult({ webhook, refused: error.message }),
+  });
   return (
-    <div className="webhook-test">
-      <Button size="small" loading={isPending} onClick={() => mutate()}>
-        {text.test}
-      </Button>
-      <span role="status">
-        {data && !isPending && <Result tested={data} />}
-        {error && !isPending && <span className="tone-failed">{error.message}</span>}
-      </span>
-    </div>
+    <Button size="small" loading={isPending} onClick={() => mutate()}>
+      {text.test}
+    </Button>
   );
 }
 
-function Result({ tested }: { tested: WebhookTested }) {
+/** Whether events would arrive, with the receiver's status, the time it took and what went wrong. */
+export function TestReport({ result }: { result: TestResult | null }) {
   const { webhooks: text, common } = useMessages();
   const number = useNumbers();
+  const { webhook, tested, refused } = result ?? {};
   return (
-    <>
-      <span className="row wrap">
+    <div role="status" className={result ? "panel panel-body webhook-report" : undefined}>
+      {tested && (
         <Badge tone={tested.delivered ? "running" : "failed"}>
           {tested.delivered ? text.delivered : text.notDelivered}
         </Badge>
+      )}
+      {webhook && <span className="mono webhook-url">{webhook.url}</span>}
+      {tested && (
         <span className="muted">
           {tested.status ? `HTTP ${tested.status} · ` : ""}
           {common.millis(number(tested.took_ms))}
         </span>
-      </span>
-      {tested.error && <span className="webhook-error">{tested.error}</span>}
-    </>
+      )}
+      {tested?.error && <span>{tested.error}</span>}
+      {refused && <span className="tone-failed">{refused}</span>}
+    </div>
   );
 }

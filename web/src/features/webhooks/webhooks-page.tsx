@@ -11,7 +11,7 @@ import { Empty, Failure, Skeleton } from "@/ui/states";
 import { Time } from "@/ui/time";
 import { useAction } from "@/ui/use-action";
 import { WebhookDialog } from "./webhook-dialog";
-import { WebhookTest } from "./webhook-test";
+import { TestButton, TestReport, type TestResult } from "./webhook-test";
 import "./webhooks.css";
 
 export function Component() {
@@ -52,6 +52,7 @@ export function Component() {
 function List({ webhooks }: { webhooks: Webhook[] }) {
   const { webhooks: text, common, terms } = useMessages();
   const { ask } = useAction();
+  const [result, setResult] = useState<TestResult | null>(null);
   const names: Record<string, string> = terms.event;
   const remove = (webhook: Webhook) =>
     ask(
@@ -60,64 +61,72 @@ function List({ webhooks }: { webhooks: Webhook[] }) {
       ["webhooks"],
     );
   return (
-    <div className="panel">
-      <SimpleTable
-        label={text.title}
-        rows={webhooks}
-        rowKey={(webhook) => webhook.id}
-        columns={[
-          {
-            key: "url",
-            title: text.column.url,
-            render: (webhook) => <span className="mono webhook-url">{webhook.url}</span>,
-          },
-          {
-            key: "types",
-            title: text.column.types,
-            isMinor: true,
-            render: (webhook) =>
-              webhook.types?.map((type) => names[type] ?? type).join(", ") || text.allTypes,
-          },
-          {
-            key: "namespace",
-            title: text.column.namespace,
-            isMinor: true,
-            render: (webhook) => webhook.namespace ?? common.all,
-          },
-          { key: "format", title: text.column.format, isMinor: true, render: (webhook) => webhook.format },
-          {
-            key: "signed",
-            title: text.column.signed,
-            isMinor: true,
-            render: (webhook) => (webhook.signed ? common.yes : common.no),
-          },
-          {
-            key: "cursor",
-            title: text.column.cursor,
-            isNumber: true,
-            isMinor: true,
-            render: (webhook) => webhook.cursor,
-          },
-          {
-            key: "created",
-            title: text.column.created,
-            isNumber: true,
-            isMinor: true,
-            render: (webhook) => <Time at={webhook.created_at} />,
-          },
-          { key: "test", title: text.column.test, render: (webhook) => <WebhookTest id={webhook.id} /> },
-          {
-            key: "remove",
-            title: "",
-            isNumber: true,
-            render: (webhook) => (
-              <Button size="small" type="text" danger onClick={() => remove(webhook)}>
-                {text.remove}
-              </Button>
-            ),
-          },
-        ]}
-      />
-    </div>
+    <>
+      <div className="panel">
+        <SimpleTable
+          label={text.title}
+          rows={webhooks}
+          rowKey={(webhook) => webhook.id}
+          columns={[
+            {
+              key: "url",
+              title: text.column.url,
+              render: (webhook) => <span className="mono webhook-url">{webhook.url}</span>,
+            },
+            {
+              key: "types",
+              title: text.column.types,
+              isMinor: true,
+              render: (webhook) =>
+                webhook.types?.map((type) => names[type] ?? type).join(", ") || text.allTypes,
+            },
+            {
+              key: "namespace",
+              title: text.column.namespace,
+              isMinor: true,
+              render: (webhook) => webhook.namespace ?? common.all,
+            },
+            { key: "format", title: text.column.format, isMinor: true, render: (webhook) => webhook.format },
+            {
+              key: "signed",
+              title: text.column.signed,
+              isMinor: true,
+              render: (webhook) => (webhook.signed ? common.yes : common.no),
+            },
+            {
+              key: "cursor",
+              title: text.column.cursor,
+              isNumber: true,
+              isMinor: true,
+              render: (webhook) => webhook.cursor,
+            },
+            {
+              key: "created",
+              title: text.column.created,
+              isNumber: true,
+              isMinor: true,
+              render: (webhook) => <Time at={webhook.created_at} />,
+            },
+            {
+              key: "test",
+              title: "",
+              isNumber: true,
+              render: (webhook) => <TestButton webhook={webhook} onResult={setResult} />,
+            },
+            {
+              key: "remove",
+              title: "",
+              isNumber: true,
+              render: (webhook) => (
+                <Button size="small" type="text" danger onClick={() => remove(webhook)}>
+                  {text.remove}
+                </Button>
+              ),
+            },
+          ]}
+        />
+      </div>
+      <TestReport result={result} />
+    </>
   );
 }

@@ -234,7 +234,6 @@ export const webhooks = {
     signed: "Signed",
     cursor: "Sent up to event",
     created: "Created",
-    test: "Test",
   },
   test: "Send a test",
   delivered: "Delivered",

@@ -55,7 +55,7 @@ export const process = {
   hosts: (n: string) => `on ${n} hosts`,
   oneHost: "on 1 host",
   since: "started",
-  inPhaseSince: "since",
+  inPhaseSince: "changed",
   noNextRun: "no run is due: the process is not managed",
   every: (span: string) => `every ${span}`,
   copies: (n: string) => `${n} instances on each host`,

@@ -233,7 +233,6 @@ export const webhooks: Messages["webhooks"] = {
     signed: "签名",
     cursor: "已发送到事件",
     created: "创建时间",
-    test: "测试",
   },
   test: "发送测试",
   delivered: "已送达",

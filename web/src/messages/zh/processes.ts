@@ -57,7 +57,7 @@ export const process: Messages["process"] = {
   hosts: (n) => `分布在 ${n} 台主机`,
   oneHost: "分布在 1 台主机",
   since: "启动于",
-  inPhaseSince: "进入此状态于",
+  inPhaseSince: "状态变化于",
   noNextRun: "未托管，没有下一次运行",
   every: (span) => `每 ${span}`,
   copies: (n) => `每台主机 ${n} 个实例`,
