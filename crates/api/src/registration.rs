@@ -4,7 +4,7 @@
 //! from it. Absent: what the values mean. The server reads them as it reads those of
 //! register_proc_info, liberal about forms (`"5"` for 5, null for absent).
 
-use proctor_model::FieldError;
+use proctor_model::{FieldError, messages};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::openapi::schema::AdditionalProperties;
@@ -158,7 +158,7 @@ impl Shape {
 
 fn unknown(name: &str, fields: &[Field]) -> FieldError {
     let known: Vec<&str> = fields.iter().map(|field| field.name).collect();
-    FieldError::new(name, format!("is not a field of this call; there are: {}", known.join(", ")))
+    FieldError::new(name, messages::is_not_a_field(known.join(", ")))
 }
 
 fn object(fields: &[Field]) -> ObjectBuilder {

@@ -416,15 +416,15 @@ impl Command {
 }
 
 pub(crate) fn parse_process(text: &str) -> Result<ProcessKey, String> {
-    text.parse().map_err(|error: proctor_model::FieldError| error.problem)
+    text.parse().map_err(|error: proctor_model::FieldError| error.problem.into_text())
 }
 
 pub(crate) fn parse_task(text: &str) -> Result<TaskId, String> {
-    text.parse().map_err(|error: proctor_model::FieldError| error.problem)
+    text.parse().map_err(|error: proctor_model::FieldError| error.problem.into_text())
 }
 
 fn parse_host_key(text: &str) -> Result<HostKey, String> {
-    text.parse().map_err(|error: proctor_model::FieldError| error.problem)
+    text.parse().map_err(|error: proctor_model::FieldError| error.problem.into_text())
 }
 
 /// `ROLE@SCOPE`.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::field::{FieldError, check_text, text_type};
-use crate::{Namespace, Spec};
+use crate::{Message, Namespace, Spec, messages};
 
 pub use bounds::Bounds;
 pub use person::check_person_name;
@@ -55,6 +55,19 @@ impl Class {
     }
 }
 
+impl Class {
+    /// Its name in a sentence.
+    pub fn message(self) -> Message {
+        match self {
+            Self::Read => messages::class_read(),
+            Self::Operate => messages::class_operate(),
+            Self::Register => messages::class_register(),
+            Self::Limits => messages::class_limits(),
+            Self::Admin => messages::class_admin(),
+        }
+    }
+}
+
 impl std::fmt::Display for Class {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.as_str())
@@ -68,7 +81,7 @@ impl std::str::FromStr for Class {
         Self::ALL
             .into_iter()
             .find(|class| class.as_str() == text)
-            .ok_or_else(|| FieldError::new("class", format!("'{text}' is not one of {}", all())))
+            .ok_or_else(|| FieldError::new("class", messages::not_one_of(text, all())))
     }
 }
 
@@ -225,7 +238,7 @@ impl RoleName {
     fn parse(text: String) -> Result<Self, FieldError> {
         check_text("role", &text, ROLE_NAME_CHARS_MAX)?;
         if !text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_')) {
-            return Err(FieldError::new("role", "may contain only a-z, 0-9, '-' and '_'"));
+            return Err(FieldError::new("role", messages::only_role_characters()));
         }
         Ok(Self(text))
     }

@@ -1,11 +1,13 @@
 //! The one shape of a validation error: which field, and what is wrong with it.
 
+use crate::{Message, messages};
+
 /// A value from outside that does not fit; `field` is a path such as `hosts[3].ip`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// Empty where whoever asks knows the place and names it.
     pub field: String,
-    pub problem: String,
+    pub problem: Message,
 }
 
 impl std::error::Error for FieldError {}
@@ -17,8 +19,13 @@ impl std::fmt::Display for FieldError {
 }
 
 impl FieldError {
-    pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
+    pub fn new(field: impl Into<String>, problem: impl Into<Message>) -> Self {
         Self { field: field.into(), problem: problem.into() }
+    }
+
+    /// With the field in front, in every language.
+    pub fn message(&self) -> Message {
+        if self.field.is_empty() { self.problem.clone() } else { messages::in_field(&self.field, self.problem.clone()) }
     }
 
     /// The same error seen from one level further out: `ip` inside `hosts[3]` is `hosts[3].ip`.
@@ -50,13 +57,13 @@ pub(crate) fn check_text(field: &str, text: &str, chars_max: usize) -> Result<()
         return Ok(()); // as most are
     }
     if text.trim().is_empty() {
-        return Err(FieldError::new(field, "must not be empty"));
+        return Err(FieldError::new(field, messages::must_not_be_empty()));
     }
     if text.chars().count() > chars_max {
-        return Err(FieldError::new(field, format!("must not be longer than {chars_max} characters")));
+        return Err(FieldError::new(field, messages::longer_than_chars(chars_max)));
     }
     if text.chars().any(char::is_control) {
-        return Err(FieldError::new(field, "must not contain control characters"));
+        return Err(FieldError::new(field, messages::has_control_characters()));
     }
     Ok(())
 }

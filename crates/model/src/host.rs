@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::FieldError;
+use crate::{FieldError, messages};
 
 /// A host as callers address it. The stable name behind it is its [`crate::AgentId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ impl std::str::FromStr for HostKey {
 
     /// Accepts `cloud:ip` and a bare ip, which is in cloud area 0.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = || FieldError::new("host", format!("'{text}' is neither an IP address nor CLOUD:IP"));
+        let bad = || FieldError::new("host", messages::neither_address_nor_host(text));
         if let Ok(ip) = text.parse() {
             return Ok(Self::new(0, 0, ip));
         }

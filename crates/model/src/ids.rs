@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::messages;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -22,7 +23,7 @@ impl AgentId {
     fn parse(text: String) -> Result<Self, FieldError> {
         check_text("agent_id", &text, 64)?;
         if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')) {
-            return Err(FieldError::new("agent_id", "may contain only letters, digits, '-', '_' and '.'"));
+            return Err(FieldError::new("agent_id", messages::only_id_characters()));
         }
         Ok(Self(text.into()))
     }
@@ -61,7 +62,7 @@ impl std::str::FromStr for TaskId {
         text.strip_prefix(TASK_PREFIX)
             .and_then(|hex| Uuid::try_parse(hex).ok())
             .map(Self)
-            .ok_or_else(|| FieldError::new("task_id", format!("'{text}' is not a task id of this server")))
+            .ok_or_else(|| FieldError::new("task_id", messages::not_a_task_id(text)))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::messages;
 use serde::{Deserialize, Serialize};
 
 use crate::field::{FieldError, check_text, text_type};
@@ -63,7 +64,7 @@ impl ProcessName {
 fn check_name(field: &str, text: &str) -> Result<(), FieldError> {
     check_text(field, text, NAME_CHARS_MAX)?;
     if text.contains(':') {
-        return Err(FieldError::new(field, "must not contain ':'"));
+        return Err(FieldError::new(field, messages::has_a_colon()));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use crate::status::cut;
-use crate::{Code, Snapshot, Spec};
+use crate::{Code, Message, Snapshot, Spec, messages};
 
 /// The eight operations. Their numbers differ between dialects and stay at the border.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -36,6 +36,20 @@ impl OperationKind {
             Self::Restart => "restart",
             Self::Reload => "reload",
             Self::Kill => "kill",
+        }
+    }
+
+    /// Its name in a sentence.
+    pub fn message(self) -> Message {
+        match self {
+            Self::Start => messages::start(),
+            Self::Stop => messages::stop(),
+            Self::Status => messages::status(),
+            Self::Manage => messages::manage(),
+            Self::Release => messages::release(),
+            Self::Restart => messages::restart(),
+            Self::Reload => messages::reload(),
+            Self::Kill => messages::kill(),
         }
     }
 

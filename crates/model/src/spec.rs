@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Labels;
 use crate::field::{FieldError, check_text, text_type};
+use crate::{Labels, messages};
 
 const PATH_BYTES_MAX: usize = 4096;
 /// The kernel takes at most 128 KiB in one argument of exec, and a command line is one argument.
@@ -257,10 +257,10 @@ impl Spec {
     /// The spec itself, if it is not too large to travel.
     pub fn bounded(self) -> Result<Self, FieldError> {
         if self.labels.len() > LABELS_MAX {
-            return Err(FieldError::new("labels", format!("must not be more than {LABELS_MAX}")));
+            return Err(FieldError::new("labels", messages::more_entries_than(LABELS_MAX)));
         }
         if self.to_json().len() > SPEC_BYTES_MAX {
-            return Err(FieldError::new("", format!("must not be larger than {SPEC_BYTES_MAX} bytes")));
+            return Err(FieldError::new("", messages::larger_than_bytes(SPEC_BYTES_MAX)));
         }
         Ok(self)
     }
@@ -283,13 +283,13 @@ impl AbsolutePath {
     fn parse(text: String) -> Result<Self, FieldError> {
         check_text("", &text, PATH_BYTES_MAX)?;
         if text.len() > PATH_BYTES_MAX {
-            return Err(FieldError::new("", format!("must not be longer than {PATH_BYTES_MAX} bytes")));
+            return Err(FieldError::new("", messages::longer_than_bytes(PATH_BYTES_MAX)));
         }
         if !text.starts_with('/') {
-            return Err(FieldError::new("", format!("'{text}' must be an absolute path")));
+            return Err(FieldError::new("", messages::must_be_absolute(text)));
         }
         if text.split('/').any(|part| part == "..") {
-            return Err(FieldError::new("", format!("'{text}' must not contain '..'")));
+            return Err(FieldError::new("", messages::has_dot_dot(text)));
         }
         Ok(Self(text.into()))
     }
@@ -308,7 +308,7 @@ impl UncheckedPath {
     fn parse(text: String) -> Result<Self, FieldError> {
         check_text("", &text, PATH_BYTES_MAX)?;
         if text.len() > PATH_BYTES_MAX {
-            return Err(FieldError::new("", format!("must not be longer than {PATH_BYTES_MAX} bytes")));
+            return Err(FieldError::new("", messages::longer_than_bytes(PATH_BYTES_MAX)));
         }
         Ok(Self(text.into()))
     }
@@ -333,7 +333,7 @@ impl ProcName {
     fn parse(text: String) -> Result<Self, FieldError> {
         check_text("proc_name", &text, 255)?;
         if text.contains('/') {
-            return Err(FieldError::new("proc_name", "must be a file name without '/'"));
+            return Err(FieldError::new("proc_name", messages::must_be_a_file_name()));
         }
         Ok(Self(text.into()))
     }
@@ -352,7 +352,7 @@ impl UserName {
     fn parse(text: String) -> Result<Self, FieldError> {
         check_text("user", &text, 256)?;
         if text.contains([':', '/']) {
-            return Err(FieldError::new("user", "must not contain ':' or '/'"));
+            return Err(FieldError::new("user", messages::has_colon_or_slash()));
         }
         Ok(Self(text.into()))
     }
@@ -370,13 +370,13 @@ text_type!(CommandLine);
 impl CommandLine {
     fn parse(text: String) -> Result<Self, FieldError> {
         if text.trim().is_empty() {
-            return Err(FieldError::new("", "must not be empty"));
+            return Err(FieldError::new("", messages::must_not_be_empty()));
         }
         if text.len() > COMMAND_BYTES_MAX {
-            return Err(FieldError::new("", format!("must not be longer than {COMMAND_BYTES_MAX} bytes")));
+            return Err(FieldError::new("", messages::longer_than_bytes(COMMAND_BYTES_MAX)));
         }
         if text.contains('\0') {
-            return Err(FieldError::new("", "must not contain a NUL character"));
+            return Err(FieldError::new("", messages::has_a_nul_character()));
         }
         Ok(Self(text.into()))
     }
@@ -449,7 +449,7 @@ impl TryFrom<f64> for Percent {
         if (0.0..=100.0).contains(&value) {
             Ok(Self(value + 0.0)) // -0 becomes 0
         } else {
-            Err(FieldError::new("", format!("{value} is not a percentage between 0 and 100")))
+            Err(FieldError::new("", messages::not_a_percentage(value)))
         }
     }
 }
@@ -493,7 +493,7 @@ macro_rules! seconds_type {
                 if value <= $max {
                     Ok(Self(value))
                 } else {
-                    Err(FieldError::new("", format!("{value} is more than {} seconds", $max)))
+                    Err(FieldError::new("", messages::more_than_seconds(value, $max)))
                 }
             }
         }

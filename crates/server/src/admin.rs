@@ -8,7 +8,7 @@ mod local;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{Bounds, FieldError, HostKey, Scope, Subject};
+use proctor_model::{Bounds, FieldError, HostKey, Scope, Subject, messages};
 use proctor_pki::{JoinToken, hash_secret, random_secret};
 use proctor_runtime::clock;
 use proctor_store::{App, Binding, Millis, Refusal, Store, TokenKind, UserToken};
@@ -115,7 +115,7 @@ impl std::str::FromStr for AppCode {
             return Err(FieldError::new("code", format!("must have 1 to {CODE_BYTES_MAX} characters")));
         }
         if !text.bytes().all(legal) {
-            return Err(FieldError::new("code", "may contain only letters, digits, '-', '_' and '.'"));
+            return Err(FieldError::new("code", messages::only_id_characters()));
         }
         Ok(Self(text.to_owned()))
     }

@@ -272,11 +272,11 @@ fn parse_keep_tasks(text: &str) -> std::result::Result<Duration, String> {
 }
 
 fn parse_rate(text: &str) -> std::result::Result<RateLimit, String> {
-    text.parse().map_err(|error: proctor_model::FieldError| error.problem)
+    text.parse().map_err(|error: proctor_model::FieldError| error.problem.into_text())
 }
 
 fn parse_networks(text: &str) -> std::result::Result<Networks, String> {
-    text.parse().map_err(|error: proctor_model::FieldError| error.problem)
+    text.parse().map_err(|error: proctor_model::FieldError| error.problem.into_text())
 }
 
 #[cfg(test)]

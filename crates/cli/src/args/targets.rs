@@ -152,11 +152,11 @@ pub(crate) struct ShowArgs {
 }
 
 fn parse_share(text: &str) -> Result<CountOrPercent, String> {
-    text.parse().map_err(|error: proctor_model::FieldError| error.problem)
+    text.parse().map_err(|error: proctor_model::FieldError| error.problem.into_text())
 }
 
 fn parse_namespace(text: &str) -> Result<Namespace, String> {
-    text.parse().map_err(|error: proctor_model::FieldError| error.problem)
+    text.parse().map_err(|error: proctor_model::FieldError| error.problem.into_text())
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub(crate) struct EventsArgs {
 }
 
 pub(super) fn parse_type(text: &str) -> Result<EventKind, String> {
-    text.parse().map_err(|error: proctor_model::FieldError| error.problem)
+    text.parse().map_err(|error: proctor_model::FieldError| error.problem.into_text())
 }
 
 pub(super) async fn show(session: &Session, args: EventsArgs) -> Result<Ended> {

@@ -8,6 +8,7 @@
 //! waits for room in vain is told to come again; a large body that arrives slowly gives way to who waits.
 //! Absent: what the bodies hold.
 
+use proctor_model::messages;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -117,7 +118,7 @@ impl Bodies {
         let gives_way = reading.as_ref().map(|reading| reading.gives_way.clone()).unwrap_or_default();
         tokio::select! {
             read = tokio::time::timeout(BODY_TIME_MAX, self.collect(bytes_max, body, sender, reading)) => {
-                read.unwrap_or_else(|_| Err(incomplete(&format!("it took longer than {} s", BODY_TIME_MAX.as_secs()))))
+                read.unwrap_or_else(|_| Err(took_longer()))
             }
             () = gives_way.cancelled() => Err(gave_way()),
         }
@@ -245,6 +246,10 @@ async fn drain(mut chunks: BodyDataStream, read: usize, stall: Duration) -> Resu
     Ok(())
 }
 
+fn took_longer() -> ApiError {
+    ApiError::new(Problem::MalformedBody, messages::body_took_longer(BODY_TIME_MAX.as_secs()))
+}
+
 fn incomplete(why: &str) -> ApiError {
     ApiError::new(Problem::MalformedBody, format!("the body did not arrive whole: {why}"))
 }
@@ -254,11 +259,11 @@ fn too_large(bytes_max: usize) -> ApiError {
         0 => format!("{} KiB", bytes_max / 1024),
         mebibytes => format!("{mebibytes} MiB"),
     };
-    ApiError::new(Problem::BodyTooLarge, format!("the body is larger than {limit}"))
+    ApiError::new(Problem::BodyTooLarge, messages::body_is_larger_than(limit))
 }
 
 fn gave_way() -> ApiError {
-    ApiError::busy("the body came too slowly while others waited: send it again")
+    ApiError::busy(messages::body_too_slow())
 }
 
 /// Bodies that are being read of senders who are not known yet.

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{CODES, FieldError};
+use proctor_model::{CODES, FieldError, Message, messages};
 use proctor_store::StoreError;
 
 use super::language::{code_name, problem_name};
@@ -325,8 +325,8 @@ impl Problem {
 #[error("{message}")]
 pub struct ApiError {
     pub problem: Problem,
-    pub message: String,
-    pub source: Option<ControlError>,
+    pub message: Message,
+    pub source: Option<Box<ControlError>>,
     /// When to come again, where that is known.
     pub retry_after: Option<Duration>,
     /// What the caller lacks.
@@ -334,31 +334,31 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    pub(crate) fn new(problem: Problem, message: impl Into<String>) -> Self {
+    pub(crate) fn new(problem: Problem, message: impl Into<Message>) -> Self {
         Self { problem, message: message.into(), source: None, retry_after: None, permission: None }
     }
 
     pub(crate) fn too_often(caller: &str, wait: Duration) -> Self {
-        let message = format!("{caller} calls too often: try again in {} ms", wait.as_millis().max(1));
+        let message = messages::calls_too_often(caller, wait.as_millis().max(1));
         Self { retry_after: Some(wait), ..Self::new(Problem::RateLimited, message) }
     }
 
     /// Something is used up for the moment.
-    pub(crate) fn busy(message: impl Into<String>) -> Self {
+    pub(crate) fn busy(message: impl Into<Message>) -> Self {
         Self { retry_after: Some(Duration::from_secs(1)), ..Self::new(Problem::ConcurrencyLimited, message) }
     }
 }
 
 impl From<Exceeded> for ApiError {
     fn from(Exceeded { what, limit, is_own }: Exceeded) -> Self {
-        let of = if is_own { " of one caller" } else { "" };
-        Self::busy(format!("too many {what}{of} (limit {limit}): try again in a moment"))
+        let too_many = if is_own { messages::too_many_of_caller } else { messages::too_many_at_once };
+        Self::busy(too_many(what, limit))
     }
 }
 
 impl From<FieldError> for ApiError {
     fn from(error: FieldError) -> Self {
-        Self::new(Problem::InvalidField, error.to_string())
+        Self::new(Problem::InvalidField, error.message())
     }
 }
 
@@ -374,10 +374,10 @@ impl From<ControlError> for ApiError {
             ControlError::Contradiction { .. } => Problem::InvalidField,
             ControlError::TooManyStrangers { .. } | ControlError::TooManyPlanned { .. } => Problem::RateLimited,
             ControlError::UnknownTask(_) => Problem::UnknownTask,
-            ControlError::KeyReused { .. } | ControlError::TaskState { .. } => Problem::Conflict,
+            ControlError::KeyReused { .. } | ControlError::TaskState(_) => Problem::Conflict,
         };
         // What the caller learns names no file of the server; the log has the whole chain.
-        let refused = Self::new(problem, error.to_string());
+        let refused = Self::new(problem, error.message());
         match error {
             ControlError::Forbidden(missing) => Self { permission: Some(Box::new((&missing).into())), ..refused },
             ControlError::OutOfScope { missing, .. } | ControlError::AllForbidden { missing, .. } => {
@@ -390,8 +390,8 @@ impl From<ControlError> for ApiError {
             | ControlError::Contradiction { .. }
             | ControlError::KeyReused { .. }
             | ControlError::UnknownTask(_)
-            | ControlError::TaskState { .. } => refused,
-            ControlError::Store(_) | ControlError::ShuttingDown => Self { source: Some(error), ..refused },
+            | ControlError::TaskState(_) => refused,
+            ControlError::Store(_) | ControlError::ShuttingDown => Self { source: Some(Box::new(error)), ..refused },
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::str::FromStr;
 
-use proctor_model::{FieldError, Percent};
+use proctor_model::{FieldError, Message, Percent, messages};
 
 use super::json::{Object, Value};
 
@@ -18,7 +18,7 @@ pub(super) struct Fields<'a>(&'a Object<'a>);
 
 impl<'a> Fields<'a> {
     pub(super) fn of(value: &'a Value<'_>) -> Result<Self> {
-        value.as_object().map(Self).ok_or_else(|| wrong(value, "an object"))
+        value.as_object().map(Self).ok_or_else(|| wrong(value, messages::an_object()))
     }
 
     pub(super) fn optional<T>(self, name: &str, read: impl FnOnce(&'a Value<'a>) -> Result<T>) -> Result<Option<T>> {
@@ -29,7 +29,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn required<T>(self, name: &str, read: impl FnOnce(&'a Value<'a>) -> Result<T>) -> Result<T> {
-        self.optional(name, read)?.ok_or_else(|| FieldError::new(name, "is missing"))
+        self.optional(name, read)?.ok_or_else(|| FieldError::new(name, messages::is_missing()))
     }
 
     /// The first of several names for one thing that is present.
@@ -53,24 +53,24 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn wrong(value: &Value<'_>, expected: &str) -> FieldError {
+fn wrong(value: &Value<'_>, expected: Message) -> FieldError {
     let found = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::Text(_) => "text",
-        Value::List(_) => "a list",
-        Value::Object(_) => "an object",
+        Value::Null => messages::null(),
+        Value::Bool(_) => messages::a_boolean(),
+        Value::Number(_) => messages::a_number(),
+        Value::Text(_) => messages::some_text(),
+        Value::List(_) => messages::a_list(),
+        Value::Object(_) => messages::an_object(),
     };
-    FieldError::new("", format!("must be {expected}, not {found}"))
+    FieldError::new("", messages::must_be(expected, found))
 }
 
 pub(super) fn text<'a>(value: &'a Value<'_>) -> Result<&'a str> {
-    if let Value::Text(text) = value { Ok(text) } else { Err(wrong(value, "text")) }
+    if let Value::Text(text) = value { Ok(text) } else { Err(wrong(value, messages::some_text())) }
 }
 
 pub(super) fn flag(value: &Value<'_>) -> Result<bool> {
-    if let Value::Bool(flag) = value { Ok(*flag) } else { Err(wrong(value, "true or false")) }
+    if let Value::Bool(flag) = value { Ok(*flag) } else { Err(wrong(value, messages::true_or_false())) }
 }
 
 /// A text of a model type. The place is the caller's to name, not the type's.
@@ -83,9 +83,11 @@ pub(super) fn integer(value: &Value<'_>) -> Result<i64> {
     let number = match value {
         Value::Number(number) => number.as_i64().or_else(|| number.as_f64().and_then(whole)),
         Value::Text(text) => text.trim().parse().ok(),
-        Value::Null | Value::Bool(_) | Value::List(_) | Value::Object(_) => return Err(wrong(value, "an integer")),
+        Value::Null | Value::Bool(_) | Value::List(_) | Value::Object(_) => {
+            return Err(wrong(value, messages::an_integer()));
+        }
     };
-    number.ok_or_else(|| FieldError::new("", format!("{} is not an integer", shortened(value))))
+    number.ok_or_else(|| FieldError::new("", messages::not_an_integer(shortened(value))))
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "whole and within 2^53, where every integer is exact")]
@@ -97,17 +99,20 @@ fn whole(number: f64) -> Option<i64> {
 pub(super) fn count<T: TryFrom<i64>>(value: &Value<'_>) -> Result<T> {
     let number = integer(value)?;
     let fits = T::try_from(number).ok().filter(|_| number >= 0);
-    let problem = if number < 0 { "must not be negative" } else { "is too large" };
-    fits.ok_or_else(|| FieldError::new("", format!("{number} {problem}")))
+    let problem =
+        |number| if number < 0 { messages::must_not_be_negative(number) } else { messages::too_large(number) };
+    fits.ok_or_else(|| FieldError::new("", problem(number)))
 }
 
 pub(super) fn number(value: &Value<'_>) -> Result<f64> {
     let number = match value {
         Value::Number(number) => number.as_f64(),
         Value::Text(text) => text.trim().parse().ok(),
-        Value::Null | Value::Bool(_) | Value::List(_) | Value::Object(_) => return Err(wrong(value, "a number")),
+        Value::Null | Value::Bool(_) | Value::List(_) | Value::Object(_) => {
+            return Err(wrong(value, messages::a_number()));
+        }
     };
-    number.ok_or_else(|| FieldError::new("", format!("{} is not a number", shortened(value))))
+    number.ok_or_else(|| FieldError::new("", messages::not_a_number(shortened(value))))
 }
 
 pub(super) fn percent(value: &Value<'_>) -> Result<Percent> {
@@ -121,7 +126,7 @@ pub(super) fn seconds<T: TryFrom<u32, Error = FieldError>>(value: &Value<'_>) ->
 
 /// Every element of a list; the place of a wrong one is `[index]`.
 pub(super) fn each<'a, T>(value: &'a Value<'a>, mut read: impl FnMut(&'a Value<'a>) -> Result<T>) -> Result<Vec<T>> {
-    let items = value.as_list().ok_or_else(|| wrong(value, "a list"))?;
+    let items = value.as_list().ok_or_else(|| wrong(value, messages::a_list()))?;
     let one = |(index, item)| read(item).map_err(|error| error.inside(&format!("[{index}]")));
     items.iter().enumerate().map(one).collect()
 }

@@ -50,6 +50,14 @@ impl<'a> Object<'a> {
     }
 }
 
+impl<'a> IntoIterator for Object<'a> {
+    type Item = (Cow<'a, str>, Value<'a>);
+    type IntoIter = std::vec::IntoIter<Self::Item>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
 impl<'a> FromIterator<(Cow<'a, str>, Value<'a>)> for Object<'a> {
     fn from_iter<I: IntoIterator<Item = (Cow<'a, str>, Value<'a>)>>(fields: I) -> Self {
         Self(fields.into_iter().collect())

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use proctor_model::FieldError;
+use proctor_model::{FieldError, Message, messages};
 
 use crate::control::Caller;
 
@@ -129,7 +129,7 @@ fn make_room(buckets: &mut HashMap<u64, Bucket>, limit: Allowance, now: Instant)
 /// How many of something callers may have at the same time. Clones share one.
 #[derive(Clone, Debug)]
 pub(super) struct Quota {
-    what: &'static str,
+    what: Message,
     total: u32,
     /// Of one app and user.
     each: u32,
@@ -145,9 +145,9 @@ struct QuotaUse {
 }
 
 /// Which part of a [`Quota`] is used up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exceeded {
-    pub(super) what: &'static str,
+    pub(super) what: Message,
     pub(super) limit: u32,
     pub(super) is_own: bool,
 }
@@ -155,19 +155,19 @@ pub(crate) struct Exceeded {
 impl Quota {
     /// Calls at the same time; each of them holds a decoded body and takes turns at the store.
     pub(super) fn calls(total: NonZeroU32) -> Self {
-        Self::new("concurrent requests", total.get(), total.get().div_ceil(2), (total.get() / 16).max(4))
+        Self::new(messages::concurrent_requests(), total.get(), total.get().div_ceil(2), (total.get() / 16).max(4))
     }
 
     /// Calls that wait for events; each holds a connection and asks the store after every event.
     pub(super) fn waits() -> Self {
-        Self::new("requests that wait for events", 1024, 128, 32)
+        Self::new(messages::waiting_requests(), 1024, 128, 32)
     }
 
     pub(super) fn streams() -> Self {
-        Self::new("event streams", 512, 64, 32)
+        Self::new(messages::event_streams(), 512, 64, 32)
     }
 
-    fn new(what: &'static str, total: u32, each: u32, reserve: u32) -> Self {
+    fn new(what: Message, total: u32, each: u32, reserve: u32) -> Self {
         Self { what, total, each, reserve, taken: Arc::default() }
     }
 
@@ -183,10 +183,10 @@ impl Quota {
         let mut taken = self.taken.lock();
         let own = taken.by_caller.get(&caller).copied().unwrap_or(0);
         if own >= self.each {
-            return Err(Exceeded { what: self.what, limit: self.each, is_own: true });
+            return Err(Exceeded { what: self.what.clone(), limit: self.each, is_own: true });
         }
         if taken.total >= self.total + if is_administrator { self.reserve } else { 0 } {
-            return Err(Exceeded { what: self.what, limit: self.total, is_own: false });
+            return Err(Exceeded { what: self.what.clone(), limit: self.total, is_own: false });
         }
         taken.total += 1;
         taken.by_caller.insert(caller.clone(), own + 1);
@@ -271,13 +271,13 @@ mod tests {
 
     #[test]
     fn nobody_gets_more_than_a_part_and_administrators_have_a_reserve() {
-        let quota = Quota::new("calls", 4, 2, 1);
+        let quota = Quota::new("calls".into(), 4, 2, 1);
         let take = |caller: &str, is_administrator| quota.take_as(caller.to_owned(), is_administrator);
         let held = [take("a", false).unwrap(), take("a", false).unwrap(), take("b", false).unwrap()];
 
-        assert_eq!(take("a", false).unwrap_err(), Exceeded { what: "calls", limit: 2, is_own: true });
+        assert_eq!(take("a", false).unwrap_err(), Exceeded { what: "calls".into(), limit: 2, is_own: true });
         let last = take("c", false).unwrap();
-        assert_eq!(take("d", false).unwrap_err(), Exceeded { what: "calls", limit: 4, is_own: false });
+        assert_eq!(take("d", false).unwrap_err(), Exceeded { what: "calls".into(), limit: 4, is_own: false });
         let reserved = take("boss", true).unwrap();
         assert!(!take("boss", true).unwrap_err().is_own);
         drop((held, last, reserved));

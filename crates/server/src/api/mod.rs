@@ -45,7 +45,7 @@ use axum::http::Method;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
-use proctor_model::Class;
+use proctor_model::{Class, messages};
 use proctor_runtime::Tasks;
 use tower_http::normalize_path::NormalizePath;
 
@@ -140,7 +140,7 @@ async fn unknown_path(request: Request) -> Response {
     }
     let path =
         request.extensions().get::<axum::extract::OriginalUri>().map_or_else(|| request.uri(), |uri| &uri.0).path();
-    let error = ApiError::new(Problem::NotFound, format!("nothing is served at {} {path}", request.method()));
+    let error = ApiError::new(Problem::NotFound, messages::nothing_served(request.method(), path));
     ResponseWriter::new(Family::of_path(path), request.headers()).failure(&error)
 }
 

@@ -5,6 +5,7 @@
 //! [`VALUES_MAX`] values is refused before any is built: two bytes of `0,` would become a value of 32.
 //! Absent: what the values mean.
 
+use proctor_model::messages;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ impl Lane {
             return parse(body);
         }
         let slot = tokio::time::timeout(WAIT_MAX, self.0.clone().acquire_owned()).await;
-        let slot = slot.map_err(|_| ApiError::busy("too many large bodies are being parsed: send it again"))?;
+        let slot = slot.map_err(|_| ApiError::busy(messages::too_many_large_bodies()))?;
         let slot = slot.expect("the semaphore is never closed");
         let body = body.clone();
         let parsed = tokio::task::spawn_blocking(move || {
@@ -64,8 +65,7 @@ impl Lane {
 }
 
 fn too_many_values() -> ApiError {
-    let message = format!("the body has more than {VALUES_MAX} JSON values: send several smaller ones");
-    ApiError::new(Problem::BodyTooLarge, message)
+    ApiError::new(Problem::BodyTooLarge, messages::body_has_too_many_values(VALUES_MAX))
 }
 
 /// Each value but the first comes after one of `,`, `[` and `{`. What is not JSON is left to the parser.

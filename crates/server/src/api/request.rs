@@ -12,7 +12,8 @@ use axum::body::{Body, Bytes};
 use axum::extract::{OriginalUri, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, Method, Uri};
-use proctor_model::FieldError;
+use proctor_model::{FieldError, messages};
+use serde_json::error::Category;
 
 use super::ApiState;
 use super::auth::{self, Credentials, Plain, Signed};
@@ -181,7 +182,7 @@ fn parse_object<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiE
     // serde also reads structs from arrays, which nobody means here.
     let begins = body.iter().find(|byte| !byte.is_ascii_whitespace());
     if begins.is_some_and(|byte| *byte == b'[') {
-        return Err(ApiError::new(Problem::MalformedBody, "the body is not a JSON object but a list"));
+        return Err(ApiError::new(Problem::MalformedBody, messages::body_is_a_list()));
     }
     serde_json::from_slice(body).map_err(|error| malformed_body(&error))
 }
@@ -189,17 +190,16 @@ fn parse_object<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiE
 /// Where, and what kind of mistake; the parser's own words could repeat a secret.
 fn malformed_body(error: &serde_json::Error) -> ApiError {
     let problem = match error.classify() {
-        serde_json::error::Category::Syntax => "is not JSON",
-        serde_json::error::Category::Eof => "ends in the middle of its JSON",
-        serde_json::error::Category::Data => "is not a JSON object with text as credentials",
-        serde_json::error::Category::Io => "cannot be read",
+        // A body in memory has no errors of reading.
+        Category::Syntax | Category::Io => messages::body_is_not_json,
+        Category::Eof => messages::body_ends_early,
+        Category::Data => messages::body_has_no_text_credentials,
     };
-    let message = format!("the body {problem}: line {} column {}", error.line(), error.column());
-    ApiError::new(Problem::MalformedBody, message)
+    ApiError::new(Problem::MalformedBody, problem(error.line(), error.column()))
 }
 
 fn malformed_query() -> ApiError {
-    ApiError::new(Problem::MalformedAuthorization, "the query string is malformed")
+    ApiError::new(Problem::MalformedAuthorization, messages::malformed_query())
 }
 
 #[cfg(test)]
@@ -218,7 +218,7 @@ mod tests {
         for (body, expected) in cases {
             let error = params_of(&Uri::from_static("/"), body.as_bytes()).unwrap_err();
 
-            assert_eq!(error.message, format!("the body {expected}"), "{body}");
+            assert_eq!(error.message.as_str(), format!("the body {expected}"), "{body}");
             assert_eq!(error.problem, Problem::MalformedBody);
         }
     }

@@ -4,6 +4,7 @@
 //! `job_request_id`; the gateway's own failures have its body, its HTTP status and its headers. What
 //! stands behind an ESB answers with the same fields, of which that needs code, message and data.
 
+use proctor_model::messages;
 use std::any::Any;
 use std::convert::Infallible;
 
@@ -152,7 +153,7 @@ impl ResponseWriter {
         let Self { family, id } = self;
         log(id, error);
         let entry = error.problem.entry();
-        let told = Told { message: language::of_error(error), permission: error.permission.as_deref() };
+        let told = Told { message: language::of_message(&error.message), permission: error.permission.as_deref() };
         match (family, entry.gateway) {
             (Family::GseGateway, GatewayAnswer::Level { http, number, code_name, text }) => {
                 let told = Told { message: language::of_gateway_error(error, text), ..told };
@@ -234,7 +235,7 @@ impl ResponseForPanic for PanicAnswer {
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
         tracing::error!(panic = said, family = ?self.0, "a handler panicked");
-        let error = ApiError::new(Problem::Internal, "the server failed on this request; it is in the server's log");
+        let error = ApiError::new(Problem::Internal, messages::server_failed());
         ResponseWriter { family: self.0, id: RequestId::new() }.failure(&error)
     }
 }

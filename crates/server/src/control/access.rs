@@ -9,25 +9,40 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proctor_model::{AccessTarget, Class, Classes, Code, HostKey, Namespace, Outcome, Permissions, Spec, Subject};
+use proctor_model::{
+    AccessTarget, Class, Classes, Code, HostKey, Message, Namespace, Outcome, Permissions, Spec, Subject, messages,
+};
 use proctor_runtime::clock;
 use proctor_store::{HostLocation, Refusal};
 use tokio::sync::watch;
 
 use super::{Caller, Control, ControlError, HostRef, PresentedCredentials, Result};
 
+/// In the place of targets.
+const EVERYTHING: &str = "everything";
+const ANYTHING: &str = "anything";
 /// So many of the things that a caller may not touch are named.
 const NAMED_MAX: usize = 20;
 
 /// What a refused call lacks.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{who} may not {class} on {}", .targets.join(", "))]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// The caller, in words.
-    pub who: String,
+    pub who: Message,
     pub class: Class,
     /// At most the first twenty, as `CLOUD:IP` or in words.
     pub targets: Vec<String>,
+}
+
+impl Missing {
+    pub(super) fn message(&self) -> Message {
+        let targets = match &self.targets[..] {
+            [all] if all == EVERYTHING => messages::everything(),
+            [any] if any == ANYTHING => messages::anything(),
+            targets => messages::named(targets.join(", ")),
+        };
+        messages::may_not(self.who.clone(), self.class.message(), targets)
+    }
 }
 
 /// Where a host is that a call names, also one that is not known: that has the placement of its address.
@@ -212,7 +227,7 @@ impl Caller {
         if self.permissions.allows_everywhere(class) {
             return Ok(());
         }
-        Err(self.missing(class, ["everything".to_owned()]))
+        Err(self.missing(class, [EVERYTHING.to_owned()]))
     }
 
     /// For lists that show only what the caller may see: it must see something.
@@ -220,7 +235,7 @@ impl Caller {
         if self.permissions.allows_anywhere(class) {
             return Ok(());
         }
-        Err(self.missing(class, ["anything".to_owned()]))
+        Err(self.missing(class, [ANYTHING.to_owned()]))
     }
 
     /// For calls that show only the hosts that the caller may read.
@@ -262,11 +277,11 @@ impl Caller {
     }
 
     /// The caller in words.
-    pub fn name(&self) -> String {
+    pub fn name(&self) -> Message {
         match (self.app.as_str(), self.user.as_str()) {
-            ("", user) => format!("user {user}"),
-            (app, "") => format!("app {app}"),
-            (app, user) => format!("app {app} for user {user}"),
+            ("", user) => messages::user_named(user),
+            (app, "") => messages::app_named(app),
+            (app, user) => messages::app_for_user(app, user),
         }
     }
 }

@@ -72,7 +72,7 @@ impl Control {
         let end = until.map_or_else(|| "without an end".to_owned(), |until| format!("until {}", until / 1000));
         let told = format!("{host}, {end}: {reason}");
         let Some(key) = self.maintained(caller, host, "cordon_host", &told).await? else { return Ok(None) };
-        let cordon = Cordon { reason, by: caller.name(), since: clock::unix_millis(), until };
+        let cordon = Cordon { reason, by: caller.name().into_text(), since: clock::unix_millis(), until };
         let deed = AuditAction::new("cordon_host", [Class::Operate]).on([&told]);
         let set = cordon.clone();
         let work = move |control: Self| async move { Ok(control.inner.store.set_cordon(&key, Some(set)).await?) };

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use proctor_model::{
-    AgentId, Class, Code, Namespace, OperationId, OperationKind, Outcome, ProcessKey, Subject, TaskId,
+    AgentId, Class, Code, Namespace, OperationId, OperationKind, Outcome, ProcessKey, Subject, TaskId, messages,
 };
 use proctor_store::{
     ProcessTaskQuery, RolloutState, TargetQuery, TargetRow, TargetView, TaskQuery, TaskSummary, TaskView,
@@ -149,7 +149,7 @@ impl Control {
     pub async fn pause(&self, caller: &Caller, task: TaskId) -> Result<()> {
         let deed = AuditAction::new("pause_task", [Class::Operate]).on([task]);
         let view = self.require_task_control(caller, &deed, task).await?;
-        let not_rolling = move || ControlError::TaskState { task, problem: "has no targets that wait to be released" };
+        let not_rolling = move || ControlError::TaskState(messages::task_has_none_to_release(task));
         if view.rollout.is_none_or(|rollout| rollout.state != RolloutState::Running) {
             return Err(not_rolling());
         }
@@ -163,7 +163,7 @@ impl Control {
     pub async fn resume(&self, caller: &Caller, task: TaskId) -> Result<()> {
         let deed = AuditAction::new("resume_task", [Class::Operate]).on([task]);
         let view = self.require_task_control(caller, &deed, task).await?;
-        let not_waiting = move || ControlError::TaskState { task, problem: "is not waiting to be resumed" };
+        let not_waiting = move || ControlError::TaskState(messages::task_is_not_paused(task));
         if view.rollout.is_none_or(|rollout| rollout.state != RolloutState::Paused) {
             return Err(not_waiting());
         }
@@ -185,14 +185,13 @@ impl Control {
         let is_theirs = |class| caller.require_owner_or(class, id, &task.owners);
         let check = is_theirs(Class::Operate).or_else(|_| is_theirs(Class::Read));
         self.audit_refusal(caller, &AuditAction::new("retry_task", [Class::Operate]).on([id]), check).await?;
-        let problem = |problem| ControlError::TaskState { task: id, problem };
         if task.targets.iter().any(|target| target.outcome.is_none()) {
-            return Err(problem("is not over: wait for its end, or cancel it"));
+            return Err(ControlError::TaskState(messages::task_is_not_over(id)));
         }
         let scope = task.scope.as_ref().and_then(JobScope::of_task);
         let items = failed_items(task);
         if items.is_empty() {
-            return Err(problem("has no failed targets"));
+            return Err(ControlError::TaskState(messages::task_has_no_failed(id)));
         }
         let options = SubmitOptions { retry_of: Some(id), scope, ..options };
         self.submit(Submission { caller: caller.clone(), family: "native", items, options }).await

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{AgentId, HostKey, OperationKind, Permissions, ProcessKey, Scope, Spec, Subject, TaskId};
+use proctor_model::{
+    AgentId, HostKey, Message, OperationKind, Permissions, ProcessKey, Scope, Spec, Subject, TaskId, messages,
+};
 use proctor_store::{Rollout, RolloutState, StoreError};
 
 use super::access::Missing;
@@ -145,11 +147,11 @@ impl JobScope {
     }
 }
 
-impl std::fmt::Display for JobScope {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl JobScope {
+    fn message(self) -> Message {
         match self {
-            Self::Business(id) => write!(f, "business {id}"),
-            Self::BusinessSet(id) => write!(f, "business set {id}"),
+            Self::Business(id) => messages::business(id),
+            Self::BusinessSet(id) => messages::business_set(id),
         }
     }
 }
@@ -312,51 +314,93 @@ pub struct SubmittedTarget {
     pub row_key: String,
 }
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum ControlError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("the server is shutting down")]
+    Store(StoreError),
     ShuttingDown,
     /// A disabled user, or a secret or token that was taken back.
-    #[error("{0}")]
     Unauthenticated(String),
-    #[error(transparent)]
-    Forbidden(#[from] Missing),
+    Forbidden(Missing),
     /// A call of JOB on hosts that its scope does not contain.
-    #[error("{scope} does not contain host {}", .missing.targets.join(", "))]
-    OutOfScope { scope: JobScope, missing: Box<Missing> },
+    OutOfScope {
+        scope: JobScope,
+        missing: Box<Missing>,
+    },
     /// A call of JOB that is forbidden on every target; the message is that of the first.
-    #[error("{message}")]
-    AllForbidden { message: String, missing: Box<Missing> },
+    AllForbidden {
+        message: Message,
+        missing: Box<Missing>,
+    },
     /// One host under two names, of which different things are asked for.
-    #[error("targets {first} and {second} are one host, with different operations or specs")]
-    Contradiction { first: String, second: String },
+    Contradiction {
+        first: String,
+        second: String,
+    },
     /// More rows than a caller may leave in the store for targets that reach nothing.
-    #[error(
-        "{targets} targets of this call are unknown, not registered or forbidden, and a caller may leave \
-         {} MiB of such targets in an hour: leave them out, or try again in {} s",
-        STRANGER_BYTES_MAX / (1024 * 1024),
-        .wait.as_secs().max(1)
-    )]
-    TooManyStrangers { targets: usize, wait: Duration },
+    TooManyStrangers {
+        targets: usize,
+        wait: Duration,
+    },
     /// More than a caller may have planned.
-    #[error(
-        "this plan has {targets} targets, and a caller may have {} planned in an hour: plan for fewer, or try again in \
-         {} s",
-        PLANNED_MAX,
-        .wait.as_secs().max(1)
-    )]
-    TooManyPlanned { targets: usize, wait: Duration },
-    #[error("the idempotency key was used for another request, which made task {task}")]
-    KeyReused { task: TaskId },
-    #[error("task '{0}' was never given out here, or was forgotten with old tasks")]
+    TooManyPlanned {
+        targets: usize,
+        wait: Duration,
+    },
+    KeyReused {
+        task: TaskId,
+    },
     UnknownTask(TaskId),
-    #[error("task {task} {problem}")]
-    TaskState { task: TaskId, problem: &'static str },
+    TaskState(Message),
+}
+
+impl std::fmt::Display for ControlError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.message().fmt(f)
+    }
+}
+
+impl std::error::Error for ControlError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        if let Self::Store(error) = self { error.source() } else { None }
+    }
+}
+
+impl From<StoreError> for ControlError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Missing> for ControlError {
+    fn from(missing: Missing) -> Self {
+        Self::Forbidden(missing)
+    }
 }
 
 impl ControlError {
+    /// For the caller: it names no file of the server.
+    pub fn message(&self) -> Message {
+        let secs = |wait: &Duration| wait.as_secs().max(1);
+        match self {
+            Self::Store(error) => error.to_string().into(),
+            Self::ShuttingDown => messages::shutting_down(),
+            Self::Unauthenticated(reason) => reason.as_str().into(),
+            Self::Forbidden(missing) => missing.message(),
+            Self::OutOfScope { scope, missing } => {
+                messages::scope_lacks_host(scope.message(), missing.targets.join(", "))
+            }
+            Self::AllForbidden { message, .. } => message.clone(),
+            Self::Contradiction { first, second } => messages::targets_are_one_host(first, second),
+            Self::TooManyStrangers { targets, wait } => {
+                messages::too_many_unknown_targets(targets, STRANGER_BYTES_MAX / (1024 * 1024), secs(wait))
+            }
+            Self::TooManyPlanned { targets, wait } => messages::too_many_planned(targets, PLANNED_MAX, secs(wait)),
+            Self::KeyReused { task } => messages::idempotency_key_reused(task),
+            Self::UnknownTask(task) => messages::task_was_forgotten(task),
+            Self::TaskState(problem) => problem.clone(),
+        }
+    }
+
     /// For want of permission.
     pub(super) fn is_refusal(&self) -> bool {
         match self {
@@ -369,7 +413,7 @@ impl ControlError {
             | Self::TooManyPlanned { .. }
             | Self::KeyReused { .. }
             | Self::UnknownTask(_)
-            | Self::TaskState { .. } => false,
+            | Self::TaskState(_) => false,
         }
     }
 }

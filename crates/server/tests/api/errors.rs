@@ -1,5 +1,6 @@
-//! docs/errors.md is what the code says.
+//! docs/errors.md is what the code says, and the code says all that is in the catalogue of messages.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use proctor_server::api::error::catalogue_markdown;
@@ -15,4 +16,28 @@ fn the_error_catalogue_is_current() {
     let written = std::fs::read_to_string(&path).unwrap();
 
     assert!(written == expected, "docs/errors.md is out of date; run with PROCTOR_UPDATE_DOCS=1");
+}
+
+#[test]
+fn every_message_of_the_catalogue_is_said_somewhere() {
+    let mut said = BTreeSet::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("..")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let is_source = path.extension().is_some_and(|extension| extension == "rs");
+            if path.is_dir() && !path.ends_with("catalogue") && !path.ends_with("tests") {
+                folders.push(path);
+            } else if is_source && !path.ends_with("tests.rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let name =
+                    |rest: &str| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().map(str::to_owned);
+                said.extend(text.split("messages::").skip(1).filter_map(name));
+            }
+        }
+    }
+
+    let unsaid: Vec<&str> = proctor_model::entries().map(|entry| entry.id).filter(|id| !said.contains(*id)).collect();
+
+    assert!(unsaid.is_empty(), "nothing says {unsaid:?}: take them out of the catalogue");
 }

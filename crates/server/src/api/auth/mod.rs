@@ -15,7 +15,7 @@ mod signature;
 mod verify;
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use proctor_model::{Subject, check_person_name};
+use proctor_model::{Message, Subject, check_person_name, messages};
 
 use super::ApiState;
 use super::error::{ApiError, Problem};
@@ -111,7 +111,7 @@ fn plain_header(value: &HeaderValue) -> Result<Plain, ApiError> {
     })
 }
 
-fn malformed(message: impl Into<String>) -> ApiError {
+fn malformed(message: impl Into<Message>) -> ApiError {
     ApiError::new(Problem::MalformedAuthorization, message)
 }
 
@@ -129,7 +129,7 @@ fn name(header: &str, value: &HeaderValue) -> Result<String, ApiError> {
     let is_sane = |text: &&str| text.chars().count() <= NAME_CHARS_MAX && !text.chars().any(char::is_control);
     text.filter(is_sane)
         .map(str::to_owned)
-        .ok_or_else(|| malformed(format!("the header {header} is not a name of at most {NAME_CHARS_MAX} characters")))
+        .ok_or_else(|| malformed(messages::header_is_no_name(header, NAME_CHARS_MAX)))
 }
 
 /// Whom a request is from, believed.

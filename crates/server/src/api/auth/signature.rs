@@ -4,6 +4,7 @@
 //! store, so that a restart forgets none. The memory is bounded; while it is full, no further signed request is accepted, so that none can be
 //! replayed. Absent: signatures of apps that were not made for it; they need the secret itself.
 
+use proctor_model::{Message, messages};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -40,18 +41,18 @@ pub(crate) struct Signed {
 
 impl Signed {
     /// None for a request without a signature.
-    pub(crate) fn of(method: &Method, uri: &Uri, body: &Bytes) -> Result<Option<Self>, String> {
+    pub(crate) fn of(method: &Method, uri: &Uri, body: &Bytes) -> Result<Option<Self>, Message> {
         let is_signed = uri.query().is_some_and(|query| query.contains(SIGNATURE));
         if !is_signed {
             return Ok(None);
         }
         let Query(mut query): Query<BTreeMap<String, String>> =
-            Query::try_from_uri(uri).map_err(|_| "the query string is malformed".to_owned())?;
+            Query::try_from_uri(uri).map_err(|_| messages::malformed_query())?;
         let Some(signature) = query.remove(SIGNATURE) else { return Ok(None) };
         let timestamp = number(&query, TIMESTAMP)?;
         let nonce = number(&query, NONCE)?;
         if nonce == 0 {
-            return Err(format!("{NONCE} must be greater than 0"));
+            return Err(messages::must_be_positive(NONCE));
         }
         let (method, path, body) = (method.clone(), uri.path().to_owned(), body.clone());
         Ok(Some(Self { method, path, query, body, signature, timestamp, nonce }))
@@ -93,9 +94,9 @@ impl Signed {
     }
 }
 
-fn number<T: std::str::FromStr>(query: &BTreeMap<String, String>, name: &str) -> Result<T, String> {
-    let text = query.get(name).ok_or_else(|| format!("{name} is missing from the query of a signed request"))?;
-    text.parse().map_err(|_| format!("{name} is not a whole number"))
+fn number<T: std::str::FromStr>(query: &BTreeMap<String, String>, name: &str) -> Result<T, Message> {
+    let text = query.get(name).ok_or_else(|| messages::missing_from_signed_query(name))?;
+    text.parse().map_err(|_| messages::not_a_whole_number(name))
 }
 
 /// Nonces of signatures that would still count.

@@ -1,5 +1,6 @@
 //! Proving what a request says about its sender.
 
+use proctor_model::{Message, messages};
 use std::time::Instant;
 
 use proctor_runtime::clock;
@@ -14,10 +15,7 @@ use crate::control::{ControlError, PresentedCredentials};
 use crate::keys::{HashMatch, Keys};
 use crate::user_token::TokenText;
 
-const USER_UNVERIFIED: &str =
-    "User authentication failed, please provide a valid user identity, such as bk_token, bk_username";
 const NO_USER_TOKEN: &str = "the text in Authorization: Bearer is not a token of a user: those begin with pt_";
-const APP_UNVERIFIED: &str = "the app is not known or its secret is wrong";
 /// The hash of nothing that anybody knows: what an unknown app's secret is compared with.
 const NO_HASH: &str = "hmac-sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -114,8 +112,8 @@ impl Verifier {
         if plain.is_bearer() {
             return Err(ApiError::new(Problem::UserUnverified, NO_USER_TOKEN));
         }
-        let code = plain.app().ok_or_else(|| unverified("APP Code [bk_app_code] cannot be empty"))?;
-        let secret = plain.secret().ok_or_else(|| unverified("APP Secret [bk_app_secret] cannot be empty"))?;
+        let code = plain.app().ok_or_else(|| unverified(messages::app_code_is_empty()))?;
+        let secret = plain.secret().ok_or_else(|| unverified(messages::app_secret_is_empty()))?;
         let app = self.app(state, code, secret).await?;
         self.with_user(state, app, plain).await
     }
@@ -131,7 +129,9 @@ impl Verifier {
         // An unknown app is compared too, so that it takes as long as a wrong secret.
         let stored = app.as_ref().map_or(NO_HASH, |app| app.secret_hash.as_str());
         let compared = keys.compare(secret, stored);
-        let Some(app) = app.filter(|_| compared != HashMatch::Wrong) else { return Err(unverified(APP_UNVERIFIED)) };
+        let Some(app) = app.filter(|_| compared != HashMatch::Wrong) else {
+            return Err(unverified(messages::app_unverified()));
+        };
         let mut secret_hash = app.secret_hash.clone();
         if compared == HashMatch::RightOfOld {
             secret_hash = keys.hash(secret);
@@ -143,23 +143,21 @@ impl Verifier {
     }
 
     async fn by_signature(&self, state: &ApiState, signed: &Signed, plain: &Plain) -> Result<Proved> {
-        let code = plain.app().ok_or_else(|| unverified("APP Code [bk_app_code] cannot be empty"))?;
+        let code = plain.app().ok_or_else(|| unverified(messages::app_code_is_empty()))?;
         let now_secs = clock::unix_millis() / 1000;
         if !signed.is_timely(now_secs) {
             let secs = AGE_MAX.as_secs();
-            return Err(unverified(format!("bk_timestamp is more than {secs} s away from the server's time")));
+            return Err(unverified(messages::timestamp_is_off(secs)));
         }
         let keys = self.keys(state).await?;
         let app = state.control.app(code).await?;
         let sealed = app.as_ref().and_then(|app| app.sealed_secret.as_deref());
         let secret = sealed.and_then(|sealed| keys.open(code, sealed));
         let Some(app) = app.filter(|_| secret.is_some_and(|secret| signed.is_by(&secret))) else {
-            return Err(unverified(
-                "the signature is wrong, or the app is not known or was not made for signatures (--signing)",
-            ));
+            return Err(unverified(messages::wrong_signature()));
         };
         let fingerprint = keys.fingerprint(&["nonce", code, &signed.nonce.to_string()]);
-        let used = || Err(unverified("bk_nonce was used before: every request needs one of its own"));
+        let used = || Err(unverified(messages::nonce_was_used()));
         match self.nonces.note(fingerprint, signed.timestamp, now_secs) {
             Noted::New => {
                 let until = signed.counts_until().saturating_mul(1000);
@@ -170,7 +168,7 @@ impl Verifier {
                 Ok(Proved { code: app.code, is_trusted: app.trusted, secret_hash: app.secret_hash })
             }
             Noted::Seen => used(),
-            Noted::NoRoom => Err(ApiError::new(Problem::RateLimited, "too many signed requests in a short time")),
+            Noted::NoRoom => Err(ApiError::new(Problem::RateLimited, messages::too_many_signed())),
         }
     }
 
@@ -186,11 +184,9 @@ impl Verifier {
         }
         let proof = PresentedCredentials { app_secret, user_token: None };
         match (plain.user(), plain.token()) {
-            (None, None) => {
-                Err(ApiError::new(Problem::OperatorMissing, "the request names no user: send bk_username or bk_token"))
-            }
+            (None, None) => Err(ApiError::new(Problem::OperatorMissing, messages::no_user_named())),
             (Some(user), _) if user == app.code => Ok(Identity::app(app.code).with(proof)),
-            _ if !app.is_trusted => Err(ApiError::new(Problem::UserUnverified, USER_UNVERIFIED)),
+            _ if !app.is_trusted => Err(ApiError::new(Problem::UserUnverified, messages::user_unverified())),
             (Some(user), _) => Ok(Identity::both(app.code, user).with(proof)),
             // The documents' examples send only a token; a trusted app then acts for itself.
             (None, Some(_)) => Ok(Identity::app(app.code).with(proof)),
@@ -224,7 +220,7 @@ impl Verifier {
 
     /// One that is good and whose user may act, from the store.
     async fn stored_token(&self, state: &ApiState, text: &str, used_as: Use) -> Result<UserToken> {
-        let refused = || ApiError::new(Problem::UserUnverified, USER_UNVERIFIED);
+        let refused = || ApiError::new(Problem::UserUnverified, messages::user_unverified());
         let token: TokenText = text.parse().map_err(|_| refused())?;
         let keys = self.keys(state).await?;
         let store = state.control.store();
@@ -243,7 +239,7 @@ impl Verifier {
     }
 }
 
-fn unverified(message: impl Into<String>) -> ApiError {
+fn unverified(message: Message) -> ApiError {
     ApiError::new(Problem::AppUnverified, message)
 }
 
@@ -265,10 +261,10 @@ fn by_gateway(state: &ApiState, token: &str) -> Result<Identity> {
 
 fn behind_esb(app: &str, user: &str) -> Result<Identity> {
     if app.is_empty() {
-        return Err(unverified("the header Bk-App-Code is empty"));
+        return Err(unverified(messages::app_header_is_empty()));
     }
     if user.is_empty() {
-        return Err(ApiError::new(Problem::OperatorMissing, "the request names no user: send the header Bk-Username"));
+        return Err(ApiError::new(Problem::OperatorMissing, messages::no_user_header()));
     }
     Ok(Identity::both(app, user))
 }

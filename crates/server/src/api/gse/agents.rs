@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use proctor_model::{AgentId, HostKey};
+use proctor_model::{AgentId, HostKey, messages};
 use proctor_runtime::clock;
 use proctor_store::HostRecord;
 use serde::Serialize;
@@ -138,7 +138,7 @@ struct Found<'a> {
 async fn list<T>(call: &Call, element: fn(&Found<'_>, String) -> T) -> Result<Vec<T>> {
     let rows = resolved(call).await?;
     if !rows.is_empty() && rows.iter().all(|(_, record)| record.is_none()) {
-        return Err(ApiError::new(Problem::NoAgentFound, "none of the agents is known"));
+        return Err(ApiError::new(Problem::NoAgentFound, messages::no_agent_is_known()));
     }
     let now = clock::unix_millis();
     let elements = |(named, record): &(NamedHost, Option<HostRecord>)| {

@@ -19,7 +19,7 @@ use super::response::Written;
 use super::rows::{Row, Rows};
 use super::task_cache::Shape;
 use crate::control::{ControlError, Submission, SubmitOptions, SubmittedItem};
-use proctor_model::{FieldError, Outcome};
+use proctor_model::{FieldError, Outcome, messages};
 
 type Result<T> = std::result::Result<T, ApiError>;
 
@@ -90,5 +90,5 @@ pub(super) async fn task(call: &Call, id: &str) -> Result<proctor_store::TaskVie
 
 fn unknown(id: &str) -> ApiError {
     let shown: String = id.chars().take(128).collect();
-    ApiError::new(Problem::UnknownTask, format!("task '{shown}' is not known"))
+    ApiError::new(Problem::UnknownTask, messages::task_is_not_known(shown))
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use proctor_model::{
-    AgentId, HostKey, Namespace, POOL_LABEL, Pool, PoolId, ProcessKey, ProcessName, Snapshot, Spec, Weight,
+    AgentId, HostKey, Namespace, POOL_LABEL, Pool, PoolId, ProcessKey, ProcessName, Snapshot, Spec, Weight, messages,
 };
 use proctor_store::{HostLocation, PoolRecord, ProcessQuery, ProcessRecord};
 use serde::{Serialize, Serializer};
@@ -254,11 +254,11 @@ pub(in crate::api) async fn pools(call: Call) -> Result<Groups> {
 /// In the language of the caller.
 fn no_member(namespace: &Namespace, id: &PoolId) -> String {
     let message = if id.as_str() == namespace.as_str() {
-        format!("no process of namespace {namespace} is registered on this host")
+        messages::no_process_in_namespace(namespace)
     } else {
-        format!("no process of namespace {namespace} on this host has the label {POOL_LABEL}={id}")
+        messages::no_process_with_label(namespace, format_args!("{POOL_LABEL}={id}"))
     };
-    language::of_sentence(&message)
+    language::of_message(&message)
 }
 
 fn weight(weight: Weight) -> u8 {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use proctor_model::{AgentId, Code, FieldError};
+use proctor_model::{AgentId, Code, FieldError, messages};
 use proctor_store::{HostLocation, TargetView, TaskView};
 use serde::Serialize;
 
@@ -64,7 +64,7 @@ pub(in crate::api) async fn of_task(call: Call) -> Result<TaskState> {
 }
 
 fn stranger(index: usize, id: &str) -> ApiError {
-    FieldError::new(format!("agent_id_list[{index}]"), format!("'{id}' is no target of this task")).into()
+    FieldError::new(format!("agent_id_list[{index}]"), messages::not_a_target(id)).into()
 }
 
 /// How [`fates`] calls the agents that the caller names.

@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use proctor_model::{
     CommandLine, Control, FieldError, Identity, Labels, Lifetime, Limits, Namespace, OperationKind, Ownership, Percent,
-    Period, Policy, ProcName, ProcessKey, ProcessName, Seconds, Spec, UserName,
+    Period, Policy, ProcName, ProcessKey, ProcessName, Seconds, Spec, UserName, messages,
 };
 
 use crate::api::fields::{Fields, count, each, integer, number, parsed, seconds, text};
-use crate::api::gse::decode::{
-    Count, SCHEDULE_MISSING, address, address_ref, lifetime, merge_repeated, operation_kind,
-};
+use crate::api::gse::decode::{Count, address, address_ref, lifetime, merge_repeated, operation_kind};
 use crate::api::json::Value;
 use crate::control::{GivenSpec, JobScope, Omitted, SpecSource, SubmittedItem, SubmittedTarget};
 
@@ -47,7 +45,7 @@ pub(in crate::api) fn manage_proc(params: &Value<'_>) -> Result<JobCall> {
     let kind = |value: &Value<'_>| match integer(value)? {
         1 => Ok(OperationKind::Manage),
         2 => Ok(OperationKind::Release),
-        other => Err(FieldError::new("", format!("{other} is neither 1 (manage) nor 2 (release)"))),
+        other => Err(FieldError::new("", messages::neither_manage_nor_release(other))),
     };
     call(params, kind, managed_spec)
 }
@@ -71,7 +69,7 @@ pub(in crate::api) fn task_id(params: &Value<'_>) -> Result<String> {
 
 fn kind(value: &Value<'_>) -> Result<OperationKind> {
     let number = integer(value)?;
-    operation_kind(number).ok_or_else(|| FieldError::new("", format!("{number} is none of 0, 1, 2, 3, 4, 7, 8, 9")))
+    operation_kind(number).ok_or_else(|| FieldError::new("", messages::not_an_op_type(number)))
 }
 
 /// A scope by type and id, else a business by bk_biz_id. Clients send both; the original looks at the scope
@@ -79,18 +77,18 @@ fn kind(value: &Value<'_>) -> Result<OperationKind> {
 fn scope(fields: Fields<'_>) -> Result<JobScope> {
     let id = |value| match integer(value)? {
         id if id > 0 => Ok(id.unsigned_abs()),
-        id => Err(FieldError::new("", format!("{id} must be greater than 0"))),
+        id => Err(FieldError::new("", messages::must_be_positive(id))),
     };
     let scope_type = |value| match text(value)? {
         "biz" => Ok(JobScope::Business as MakeScope),
         "biz_set" => Ok(JobScope::BusinessSet as MakeScope),
-        other => Err(FieldError::new("", format!("'{other}' is neither biz nor biz_set"))),
+        other => Err(FieldError::new("", messages::not_a_scope_type(other))),
     };
     let business = fields.optional("bk_biz_id", id)?;
     match (fields.optional("bk_scope_type", scope_type)?, business) {
         (Some(scope), _) => Ok(scope(fields.required("bk_scope_id", id)?)),
         (None, Some(business)) => Ok(JobScope::Business(business)),
-        (None, None) => Err(FieldError::new("bk_biz_id", "is missing, and so is bk_scope_type")),
+        (None, None) => Err(FieldError::new("bk_biz_id", messages::scope_is_missing())),
     }
 }
 
@@ -102,7 +100,7 @@ fn call(params: &Value<'_>, kind: impl FnOnce(&Value<'_>) -> Result<OperationKin
     let infos = |value| each(value, |info| item(Fields::of(info)?, kind, spec, &mut count));
     let mut items = fields.required(INFOS, infos)?;
     if items.is_empty() {
-        return Err(FieldError::new(INFOS, "must hold at least one process"));
+        return Err(FieldError::new(INFOS, messages::needs_a_process()));
     }
     merge_repeated(&mut items, |item, index| format!("{INFOS}[{item}].{IPS}[{index}]"))?;
     items.retain(|item| !item.targets.is_empty());
@@ -122,7 +120,7 @@ fn item(fields: Fields<'_>, kind: OperationKind, spec: Read, targets_count: &mut
     let targets = fields.required(IPS, |value| each(value, target))?;
     targets_count.add(targets.len())?;
     if targets.is_empty() {
-        return Err(FieldError::new(IPS, "must name at least one host"));
+        return Err(FieldError::new(IPS, messages::needs_a_host()));
     }
     let namespace: Namespace = NAMESPACE.parse().expect("the constant is a legal name");
     let key = ProcessKey::new(namespace, ProcessName::from_free_text(&index));
@@ -155,7 +153,7 @@ fn operated_spec(fields: Fields<'_>, kind: OperationKind) -> Result<GivenSpec> {
 fn explicit_spec(fields: Fields<'_>, lifetime: Lifetime, needs_schedule: bool) -> Result<GivenSpec> {
     let policy = explicit_policy(fields, lifetime)?;
     if policy.lacks_schedule() && needs_schedule {
-        return Err(FieldError::new(CYCLE, SCHEDULE_MISSING));
+        return Err(FieldError::new(CYCLE, messages::schedule_is_missing()));
     }
     let (cpu, memory) = (limit(fields, "cpu_lmt")?, limit(fields, "mem_lmt")?);
     let own = |limit: Option<Percent>| limit.filter(|limit| limit.get() > 0.0);
@@ -268,7 +266,7 @@ fn extension(value: &Value<'_>) -> Result<Extension> {
         "" | "sh" => Ok(Extension::Sh),
         "bat" => Ok(Extension::Other("bat")),
         "ps1" => Ok(Extension::Other("ps1")),
-        other => Err(FieldError::new("", format!("'{other}' is none of sh, bat, ps1"))),
+        other => Err(FieldError::new("", messages::not_a_script_type(other))),
     }
 }
 

@@ -8,7 +8,7 @@
 mod phrases;
 
 use axum::http::{HeaderMap, header};
-use proctor_model::Outcome;
+use proctor_model::{Message, Outcome};
 
 use super::error::ApiError;
 use phrases::{NOUNS, PHRASES};
@@ -78,28 +78,23 @@ impl Language {
     }
 }
 
-/// What is told about a request that failed.
-pub(super) fn of_error(error: &ApiError) -> String {
+/// A sentence for people, in English where we have no Chinese for all of it.
+pub(super) fn of_message(message: &Message) -> String {
+    in_chinese(message).unwrap_or_else(|| message.as_str().to_owned())
+}
+
+fn in_chinese(message: &Message) -> Option<String> {
     match Language::current() {
-        Language::English => error.message.clone(),
-        Language::Chinese => chinese(&error.message).unwrap_or_else(|| error.message.clone()),
+        Language::English => None,
+        Language::Chinese => message.chinese().or_else(|| chinese(message)),
     }
 }
 
 /// The gateway's own text about a problem with the reason, both in one language.
 pub(super) fn of_gateway_error(error: &ApiError, text: &str) -> String {
-    let in_chinese = (Language::current() == Language::Chinese).then(|| chinese(&error.message)).flatten();
-    match in_chinese {
+    match in_chinese(&error.message) {
         Some(reason) => format!("{} [reason=\"{reason}\"]", problem_name(error.problem)),
         None => format!("{text} [reason=\"{}\"]", error.message),
-    }
-}
-
-/// A sentence for people, as it is where we have no Chinese for it.
-pub(super) fn of_sentence(text: &str) -> String {
-    match Language::current() {
-        Language::English => text.to_owned(),
-        Language::Chinese => chinese(text).unwrap_or_else(|| text.to_owned()),
     }
 }
 
@@ -113,14 +108,9 @@ pub(super) fn of_outcome(outcome: &Outcome) -> String {
     }
 }
 
-/// The Chinese of a sentence of ours, if all of it has one; a field's path in front stays.
+/// The Chinese of what an agent says, if all of it has one.
 fn chinese(text: &str) -> Option<String> {
-    let whole = PHRASES.iter().find_map(|(english, chinese)| translated(text, english, chinese));
-    whole.or_else(|| {
-        let (path, rest) = text.split_once(": ").filter(|(path, _)| !path.contains(' '))?;
-        let rest = PHRASES.iter().find_map(|(english, chinese)| translated(rest, english, chinese))?;
-        Some(format!("{path}: {rest}"))
-    })
+    PHRASES.iter().find_map(|(english, chinese)| translated(text, english, chinese))
 }
 
 /// What stands in a phrase, in both languages in the same order: `{}` for a value or the output of a command,
@@ -141,7 +131,6 @@ fn translated(text: &str, english: &str, chinese: &str) -> Option<String> {
             NOUN => noun(english)?,
             SENTENCE => self::chinese(english)?,
             WHO => who(english)?,
-            TARGETS => targets(english),
             _ => english.to_owned(),
         });
         (rest, phrase) = (&rest[end..], after);
@@ -163,13 +152,12 @@ const ANYTHING: &str = "{}";
 const NOUN: &str = "{noun}";
 const SENTENCE: &str = "{sentence}";
 const WHO: &str = "{who}";
-const TARGETS: &str = "{targets}";
 
 /// What is before the first place, the place, and what is after it.
 fn next_place(phrase: &str) -> Option<(&str, &str, &str)> {
     let start = phrase.find('{')?;
     let is_here = |place: &&str| phrase[start..].starts_with(place);
-    let place = [ANYTHING, NOUN, SENTENCE, WHO, TARGETS].into_iter().find(is_here)?;
+    let place = [ANYTHING, NOUN, SENTENCE, WHO].into_iter().find(is_here)?;
     Some((&phrase[..start], place, &phrase[start + place.len()..]))
 }
 
@@ -183,16 +171,6 @@ fn who(english: &str) -> Option<String> {
         Some((app, user)) => format!("应用 {app}（用户 {user}）"),
         None => format!("应用 {app}"),
     })
-}
-
-/// Hosts, or all that there is.
-fn targets(english: &str) -> String {
-    match english {
-        "everything" => "所有资源",
-        "anything" => "任何资源",
-        hosts => hosts,
-    }
-    .to_owned()
 }
 
 fn noun(english: &str) -> Option<String> {

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use proctor_api::{LIMIT, LIMIT_MAX};
-use proctor_model::FieldError;
+use proctor_model::{FieldError, Message, messages};
 use serde::de::DeserializeOwned;
-use serde_json::error::Category;
 
 use super::caller::BodyOf;
+use super::decode::{self, DecodeError, Json};
 use super::error::{Kind, NativeError};
 use crate::api::ApiState;
 use crate::api::bodies::{BODY_BYTES_MAX, BodySender, ReadBody};
@@ -34,7 +34,7 @@ fn from_object<T: DeserializeOwned>(body: &[u8]) -> Result<T, NativeError> {
     let bytes = if is_blank(body) { b"{}".as_slice() } else { body };
     // serde would also read an object from a list of its values.
     match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'[') => Err(malformed("the body is not a JSON object but a list")),
+        Some(b'[') => Err(malformed(messages::body_is_a_list())),
         Some(_) | None => from_json(bytes),
     }
 }
@@ -57,22 +57,12 @@ pub(super) async fn read_body(request: Request, state: &ApiState) -> Result<Read
 }
 
 pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, NativeError> {
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value =
-        serde_path_to_error::deserialize(&mut deserializer).map_err(|error| match error.inner().classify() {
-            Category::Data => {
-                let message = without_place(&error.inner().to_string());
-                field_error(&error.path().to_string(), &message).into()
-            }
-            Category::Syntax | Category::Eof | Category::Io => {
-                malformed(format!("the body is not JSON: {}", error.inner()))
-            }
-        })?;
-    deserializer.end().map_err(|error| malformed(format!("the body is not JSON: {error}")))?;
-    Ok(value)
+    let value = serde_json::from_slice(bytes).map_err(|error| malformed(format!("the body is not JSON: {error}")))?;
+    let read = serde_path_to_error::deserialize(Json(value));
+    Ok(read.map_err(|error| field_error(&error.path().to_string(), error.into_inner()))?)
 }
 
-pub(super) fn malformed(message: impl Into<String>) -> NativeError {
+pub(super) fn malformed(message: impl Into<Message>) -> NativeError {
     NativeError::new(Kind::InvalidArgument, message)
 }
 
@@ -88,49 +78,40 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Params<
 }
 
 fn from_query<T: DeserializeOwned>(query: &str) -> Result<T, FieldError> {
-    let pairs = || form_urlencoded::parse(query.as_bytes());
-    serde_path_to_error::deserialize(serde_urlencoded::Deserializer::new(pairs())).map_err(|error| {
+    serde_path_to_error::deserialize(decode::query(query)).map_err(|error| {
         let field = error.path().to_string();
-        let message = error.inner().to_string();
-        match pairs().find(|(name, _)| *name == field) {
-            Some((_, value)) if !message.starts_with("unknown field") => {
-                FieldError::new(field, format!("'{value}' does not fit: {message}"))
+        let given = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| *name == field);
+        match (error.into_inner(), given) {
+            (DecodeError::Unfit(problem), Some((_, value))) => {
+                FieldError::new(field, messages::does_not_fit(value, problem))
             }
-            Some(_) | None => field_error(&field, &message),
+            (other, _) => field_error(&field, other),
         }
     })
 }
 
-/// What serde says, in the words of this API. serde tells a field that is missing or not known only
-/// by its message; those have had this form for as long as serde exists, and a test watches them.
-fn field_error(path: &str, message: &str) -> FieldError {
+/// What a type says, in the words of this API.
+fn field_error(path: &str, error: DecodeError) -> FieldError {
     let path = if path == "." { "" } else { path };
-    let quoted = |rest: &str| rest.split('`').next().unwrap_or_default().to_owned();
-    if let Some(rest) = message.strip_prefix("missing field `") {
-        let missing = FieldError::new(quoted(rest), "is missing");
-        return if path.is_empty() { missing } else { missing.inside(path) };
+    let inside = |field: &str, problem| {
+        // A path may end with the field already.
+        if path == field || path.ends_with(&format!(".{field}")) {
+            FieldError::new(path, problem)
+        } else if path.is_empty() {
+            FieldError::new(field, problem)
+        } else {
+            FieldError::new(field, problem).inside(path)
+        }
+    };
+    match error {
+        // Inside the object that lacks it, whose own name may be the same.
+        DecodeError::Missing(field) if path.is_empty() => FieldError::new(field, messages::is_missing()),
+        DecodeError::Missing(field) => FieldError::new(field, messages::is_missing()).inside(path),
+        DecodeError::Unknown { field, known: [] } => inside(&field, messages::has_no_fields()),
+        DecodeError::Unknown { field, known } => inside(&field, messages::is_not_a_field(known.join(", "))),
+        DecodeError::Duplicate(field) => inside(field, messages::is_there_twice()),
+        DecodeError::Unfit(problem) => FieldError::new(path, problem),
     }
-    if let Some(rest) = message.strip_prefix("unknown field `") {
-        let known: Vec<&str> = rest.split('`').skip(2).step_by(2).collect();
-        let problem = match known[..] {
-            [] => "is not a field of this call, which has none".to_owned(),
-            _ => format!("is not a field of this call; there are: {}", known.join(", ")),
-        };
-        let stranger = quoted(rest);
-        let is_named = path == stranger || path.ends_with(&format!(".{stranger}"));
-        let unknown = FieldError::new(stranger, problem);
-        return match (is_named, path) {
-            (true, _) => FieldError { field: path.to_owned(), ..unknown },
-            (false, "") => unknown,
-            (false, _) => unknown.inside(path),
-        };
-    }
-    FieldError::new(path, message)
-}
-
-/// serde_json adds line and column to what a type says; the field is the better place.
-fn without_place(message: &str) -> String {
-    message.rsplit_once(" at line ").map_or(message, |(text, _)| text).to_owned()
 }
 
 /// Rows of one answer.
@@ -141,7 +122,7 @@ pub(super) fn page_limit(limit: Option<u32>) -> Result<u32, FieldError> {
 
 pub(super) fn bounded(field: &str, number: u64, max: u64) -> Result<u64, FieldError> {
     if number > max {
-        return Err(FieldError::new(field, format!("{number} is more than {max}")));
+        return Err(FieldError::new(field, messages::more_than(number, max)));
     }
     Ok(number)
 }
@@ -221,6 +202,12 @@ mod tests {
         assert!(error("full=yes").starts_with("full: 'yes' does not fit: "), "{}", error("full=yes"));
         assert_eq!(error("limt=1"), "limt: is not a field of this call; there are: limit, full");
         assert!(from_query::<Query>("limit=1&full=true").is_ok());
+    }
+
+    #[test]
+    fn a_field_that_is_there_twice_is_named() {
+        assert_eq!(problem(r#"{"operation": "stop", "operation": "start"}"#).1, "operation: is there twice");
+        assert_eq!(from_query::<Query>("limit=1&limit=2").unwrap_err().to_string(), "limit: is there twice");
     }
 
     #[test]

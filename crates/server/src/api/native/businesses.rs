@@ -6,7 +6,7 @@ use proctor_api::{
     BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView, ID_MAX, Placed,
     Placement, Removed,
 };
-use proctor_model::{FieldError, HostKey};
+use proctor_model::{FieldError, HostKey, messages};
 use proctor_store::{Business, BusinessSet};
 
 use super::body::Body;
@@ -113,7 +113,7 @@ pub(super) async fn place_hosts(
     Body(body): Body<Placement>,
 ) -> Result<Json<Placed>> {
     if body.hosts.is_empty() {
-        return Err(FieldError::new("hosts", "must not be empty").into());
+        return Err(FieldError::new("hosts", messages::must_not_be_empty()).into());
     }
     let keys = keys(&state.control, &parse_hosts(&body.hosts)?).await?;
     let placements: Vec<(HostKey, Option<u64>)> = keys.into_iter().map(|key| (key, body.business)).collect();

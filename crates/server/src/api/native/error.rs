@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use proctor_api::{ErrorBody, ErrorDetail};
-use proctor_model::FieldError;
+use proctor_model::{FieldError, Message};
 use proctor_store::{Refusal, StoreError};
 
 use crate::ServerError;
@@ -113,9 +113,9 @@ impl From<Problem> for Kind {
 #[derive(Debug)]
 pub(crate) struct NativeError {
     kind: Kind,
-    message: String,
+    message: Message,
     field: Option<String>,
-    cause: Option<ServerError>,
+    cause: Option<Box<ServerError>>,
 }
 
 impl NativeError {
@@ -128,21 +128,21 @@ impl NativeError {
         &self.message
     }
 
-    pub(super) fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub(super) fn new(kind: Kind, message: impl Into<Message>) -> Self {
         Self { kind, message: message.into(), field: None, cause: None }
     }
 }
 
 impl From<FieldError> for NativeError {
     fn from(error: FieldError) -> Self {
-        let message = error.to_string();
+        let message = error.message();
         Self { field: Some(error.field), ..Self::new(Kind::InvalidArgument, message) }
     }
 }
 
 impl From<ApiError> for NativeError {
     fn from(error: ApiError) -> Self {
-        let cause = error.source.map(ServerError::from);
+        let cause = error.source.map(|source| Box::new(ServerError::from(*source)));
         Self { cause, ..Self::new(error.problem.into(), error.message) }
     }
 }
@@ -174,9 +174,10 @@ impl From<ServerError> for NativeError {
             ServerError::Store(error) => error.into(),
             ServerError::Control(error) | ServerError::Start(error) => error.into(),
             ServerError::Refused(reason) => Self::new(Kind::InvalidArgument, reason),
-            ServerError::Pki(_) | ServerError::Tls(_) | ServerError::Listen { .. } => {
-                Self { cause: Some(error), ..Self::new(Kind::Internal, "the server could not carry out the call") }
-            }
+            ServerError::Pki(_) | ServerError::Tls(_) | ServerError::Listen { .. } => Self {
+                cause: Some(Box::new(error)),
+                ..Self::new(Kind::Internal, "the server could not carry out the call")
+            },
         }
     }
 }
@@ -203,11 +204,11 @@ impl From<Refusal> for NativeError {
 
 impl IntoResponse for NativeError {
     fn into_response(self) -> Response {
-        if let Some(cause) = &self.cause {
+        if let Some(cause) = self.cause.as_deref() {
             tracing::error!(error = cause as &dyn std::error::Error, "a call of the native API failed");
         }
         let Self { kind, message, field, .. } = self;
-        let message = language::of_sentence(&message);
+        let message = language::of_message(&message);
         let error = ErrorDetail { code: kind.code().to_owned(), message, field };
         (kind.status(), Extension(CountedAs(kind.code())), Json(ErrorBody { error })).into_response()
     }

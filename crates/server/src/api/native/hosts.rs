@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{CordonView, HostPage, HostQuery, HostView};
-use proctor_model::{AgentId, FieldError, HostKey, Namespace, PoolId, ProcessKey};
+use proctor_model::{AgentId, FieldError, HostKey, Namespace, PoolId, ProcessKey, messages};
 use proctor_runtime::clock;
 use proctor_store::{Cordon, HostLocation, HostRecord, ProcessQuery};
 
@@ -125,7 +125,7 @@ impl Chosen {
         match (hosts, all, business) {
             (None, true, None) => Ok(Self::All),
             (None, false, Some(business)) => Ok(Self::Business(business)),
-            (Some([]), false, None) => Err(FieldError::new("hosts", "must not be empty")),
+            (Some([]), false, None) => Err(FieldError::new("hosts", messages::must_not_be_empty())),
             (Some(hosts), false, None) => Ok(Self::These(parse_hosts(hosts)?)),
             (None, false, None) => {
                 Err(FieldError::new("hosts", "is missing: give a list of hosts, a business, or \"all\": true"))

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::header;
 use proctor_api::{ImportRow, Imported, Object};
-use proctor_model::{FieldError, HostKey};
+use proctor_model::{FieldError, HostKey, messages};
 use proctor_store::Business;
 
 use super::body::{from_json, malformed, read_body};
@@ -108,9 +108,8 @@ fn csv_row(record: &csv::StringRecord) -> std::result::Result<ImportRow, FieldEr
         text.parse::<u64>().map_err(|_| FieldError::new(column, format!("'{text}' is not a whole number")))
     };
     let cloud = number("cloud", &record[0])?;
-    let cloud = u32::try_from(cloud).map_err(|_| FieldError::new("cloud", format!("{cloud} is too large")))?;
-    let ip: IpAddr =
-        record[1].parse().map_err(|_| FieldError::new("ip", format!("'{}' is not an IP address", &record[1])))?;
+    let cloud = u32::try_from(cloud).map_err(|_| FieldError::new("cloud", messages::too_large(cloud)))?;
+    let ip: IpAddr = record[1].parse().map_err(|_| FieldError::new("ip", messages::not_an_address(&record[1])))?;
     let business = if record[2].is_empty() { None } else { Some(number("business", &record[2])?) };
     let business_name = record.get(3).filter(|name| !name.is_empty()).map(str::to_owned);
     if business_name.is_some() && business.is_none() {

@@ -11,6 +11,7 @@ mod body;
 mod businesses;
 mod caller;
 mod cursor;
+mod decode;
 mod described;
 mod diff;
 mod error;

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use proctor_api::{Accepted, CountOrPercent, ExactTarget, OperationRequest, Rolling};
-use proctor_model::{FieldError, ProcessKey};
+use proctor_model::{FieldError, ProcessKey, messages};
 use proctor_store::ProcessQuery;
 use serde::Serialize;
 
@@ -129,7 +129,7 @@ async fn exact(control: &Control, body: &OperationRequest, pairs: &[ExactTarget]
         return Err(FieldError::new(field, "excludes targets: give one of them").into());
     }
     if pairs.is_empty() {
-        return Err(FieldError::new("targets", "must not be empty").into());
+        return Err(FieldError::new("targets", messages::must_not_be_empty()).into());
     }
     let host = |(index, pair): (usize, &ExactTarget)| {
         parse_host(&pair.host).map_err(|error| error.inside(&format!("targets[{index}].host")))

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{PoolList, PoolMember, PoolQuery, PoolSetting, PoolUsage, PoolView, Rows, SetPools, Unregistration};
-use proctor_model::{AgentId, FieldError, Namespace, Pool, PoolId, PoolLimits};
+use proctor_model::{AgentId, FieldError, Namespace, Pool, PoolId, PoolLimits, messages};
 use proctor_store::{PoolRecord, ProcessQuery, ProcessRecord};
 
 use super::body::{Body, Params};
@@ -117,7 +117,7 @@ pub(super) async fn delete(
 
 fn pools(settings: Vec<PoolSetting>) -> std::result::Result<Vec<Pool>, FieldError> {
     if settings.is_empty() {
-        return Err(FieldError::new("pools", "must not be empty"));
+        return Err(FieldError::new("pools", messages::must_not_be_empty()));
     }
     if settings.len() > POOLS_MAX {
         return Err(FieldError::new("pools", format!("more than {POOLS_MAX} pools in one request: split it")));

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use proctor_api::{BindingList, BindingQuery, BindingView, ID_MAX, NewBinding, NewRole, Removed, RoleList, RoleView};
-use proctor_model::{Bounds, Class, Classes, FieldError, Role, RoleName, Scope, Subject};
+use proctor_model::{Bounds, Class, Classes, FieldError, Message, Role, RoleName, Scope, Subject, messages};
 use proctor_runtime::clock;
 use proctor_store::{Binding, Refusal, Store};
 use uuid::Uuid;
@@ -124,12 +124,12 @@ pub(super) fn role_name(field: &str, text: &str) -> std::result::Result<RoleName
 
 /// One whose numbers the store can keep.
 pub(super) fn scope(text: &str) -> std::result::Result<Scope, FieldError> {
-    let bad = |problem: String| FieldError::new("scope", problem);
+    let bad = |problem: Message| FieldError::new("scope", problem);
     let scope: Scope = text.parse().map_err(|error: FieldError| bad(error.problem))?;
     if let Scope::Business(id) | Scope::BusinessSet(id) = scope
         && id > ID_MAX
     {
-        return Err(bad(format!("{id} is larger than {ID_MAX}")));
+        return Err(bad(messages::more_than(id, ID_MAX)));
     }
     Ok(scope)
 }
@@ -153,7 +153,7 @@ where
 
 fn classes(names: &[String]) -> std::result::Result<Classes, FieldError> {
     if names.is_empty() {
-        return Err(FieldError::new("classes", "must not be empty"));
+        return Err(FieldError::new("classes", messages::must_not_be_empty()));
     }
     let one = |(index, name): (usize, &String)| {
         name.parse::<Class>().map_err(|error| FieldError::new(format!("classes[{index}]"), error.problem))

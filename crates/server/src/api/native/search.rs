@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use axum::Json;
 use axum::extract::State;
 use proctor_api::{FoundHost, SearchQuery, SearchResult, TaskView};
-use proctor_model::{Class, FieldError, TaskId};
+use proctor_model::{Class, FieldError, TaskId, messages};
 use proctor_store::{Fleet, FleetFilter, FleetHost, ProcessQuery, TaskQuery};
 use uuid::Uuid;
 
@@ -31,7 +31,7 @@ pub(super) async fn search(
 ) -> Result<Json<SearchResult>> {
     let limit = query.limit.unwrap_or(LIMIT);
     if limit > LIMIT_MAX {
-        return Err(FieldError::new("limit", format!("{limit} is more than {LIMIT_MAX}")).into());
+        return Err(FieldError::new("limit", messages::more_than(limit, LIMIT_MAX)).into());
     }
     let text = search_text(&query.q)?.to_lowercase();
     let SeenFleet { fleet, .. } = state.control.fleet(&caller.who).await?;

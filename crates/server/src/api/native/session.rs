@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse};
 use axum::{Extension, Json};
 use proctor_api::{NewPassword, OwnPassword, Session, SignIn, SignInLink};
-use proctor_model::{FieldError, Subject};
+use proctor_model::{FieldError, Subject, messages};
 use proctor_runtime::clock;
 use proctor_store::{Refusal, StoreError, TokenKind, UserCredential, UserToken};
 
@@ -184,7 +184,7 @@ async fn read_attempt(state: &ApiState, peer: &str, mut request: Request) -> Res
     request.extensions_mut().insert(BodyLimit(ATTEMPT_BYTES_MAX));
     let Body(attempt) = Body::<SignIn>::from_request(request, state).await?;
     if attempt.user.as_ref().is_some_and(|user| user.chars().count() > NAME_CHARS_MAX) {
-        return Err(FieldError::new("user", format!("must not be longer than {NAME_CHARS_MAX} characters")).into());
+        return Err(FieldError::new("user", messages::longer_than_chars(NAME_CHARS_MAX)).into());
     }
     Ok(attempt)
 }

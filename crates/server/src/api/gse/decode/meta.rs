@@ -1,6 +1,6 @@
 //! `meta`: which process, and its labels.
 
-use proctor_model::{FieldError, Labels, Namespace, ProcessKey};
+use proctor_model::{FieldError, Labels, Namespace, ProcessKey, messages};
 
 use super::{Result, name};
 use crate::api::fields::Fields;
@@ -26,7 +26,7 @@ pub(super) fn namespace(value: &Value<'_>) -> Result<Namespace> {
 
 /// Values are text in the documents, but clients send numbers too.
 fn labels(value: &Value<'_>) -> Result<Labels> {
-    let labels = value.as_object().ok_or_else(|| FieldError::new("", "must be an object"))?;
+    let labels = value.as_object().ok_or_else(|| FieldError::new("", messages::must_be_an_object()))?;
     let label = |(name, value): (&str, &Value<'_>)| {
         let text = match value {
             Value::Text(text) => text.clone().into_owned(),
@@ -34,7 +34,7 @@ fn labels(value: &Value<'_>) -> Result<Labels> {
             Value::Bool(boolean) => boolean.to_string(),
             Value::Null => String::new(),
             Value::List(_) | Value::Object(_) => {
-                return Err(FieldError::new(name, "must be text, a number or a boolean"));
+                return Err(FieldError::new(name, messages::must_be_a_scalar()));
             }
         };
         Ok((name.to_owned(), text))

@@ -12,7 +12,7 @@ mod targets;
 
 use std::collections::HashMap;
 
-use proctor_model::{AgentId, FieldError, HostKey, Namespace, OperationKind, ProcessKey, TaskId};
+use proctor_model::{AgentId, FieldError, HostKey, Namespace, OperationKind, ProcessKey, TaskId, messages};
 use proctor_store::ProcessQuery;
 
 use crate::api::fields::{Fields, count, each, integer, parsed, text};
@@ -21,7 +21,7 @@ use crate::control::{GivenSpec, HostRef, SpecSource, SubmittedItem, SubmittedTar
 pub(super) use pools::pool_change;
 use proctor_store::RegisterMode;
 use spec::Demand;
-pub(in crate::api) use spec::{SCHEDULE_MISSING, lifetime};
+pub(in crate::api) use spec::lifetime;
 pub(in crate::api) use targets::{Count, KeyStyle, NamedHost, address, address_ref, merge_repeated};
 use targets::{Named, bounded, hosts, hosts_or_none, unrepeated};
 
@@ -117,7 +117,7 @@ pub(in crate::api) fn batch(params: &Value<'_>) -> Result<Vec<SubmittedItem>> {
     };
     let items = Fields::of(params)?.required(BATCH, |value| each(value, operation))?;
     if items.is_empty() {
-        return Err(FieldError::new(BATCH, "must hold at least one operation"));
+        return Err(FieldError::new(BATCH, messages::needs_an_operation()));
     }
     let (mut items, lists): (Vec<SubmittedItem>, Vec<&str>) = items.into_iter().unzip();
     merge_repeated(&mut items, |item, index| format!("{BATCH}[{item}].{}[{index}]", lists[item]))?;
@@ -186,7 +186,7 @@ pub(super) fn listing(params: &Value<'_>) -> Result<ProcessQuery> {
         let page = Fields::of(value)?;
         let limit = page.optional("limit", count::<u64>)?.filter(|limit| *limit > 0).unwrap_or(PAGE_MAX);
         if limit > PAGE_MAX {
-            return Err(FieldError::new("limit", format!("{limit} is more than {PAGE_MAX}")));
+            return Err(FieldError::new("limit", messages::more_than(limit, PAGE_MAX)));
         }
         Ok((page.optional("start", count::<u64>)?.unwrap_or(0), limit))
     };
@@ -225,7 +225,7 @@ pub(super) fn id_bindings(params: &Value<'_>) -> Result<Vec<IdBinding>> {
         let id = fields.required("bk_agent_id", text)?;
         let (name, index) = (format!("{cloud}:{written}"), index.next().unwrap_or_default());
         if let Some((first, other)) = taken.get(&name) {
-            let problem = format!("target {name} is also at hosts[{first}], with another bk_agent_id");
+            let problem = messages::target_with_another_agent(&name, format_args!("hosts[{first}]"));
             return if other == id { Ok(None) } else { Err(FieldError::new("", problem)) };
         }
         taken.insert(name.clone(), (index, id.to_owned()));
@@ -234,7 +234,7 @@ pub(super) fn id_bindings(params: &Value<'_>) -> Result<Vec<IdBinding>> {
     };
     let bindings = Fields::of(params)?.required("hosts", |hosts| each(bounded(hosts)?, binding))?;
     if bindings.is_empty() {
-        return Err(FieldError::new("hosts", "must name at least one host"));
+        return Err(FieldError::new("hosts", messages::needs_a_host()));
     }
     Ok(bindings.into_iter().flatten().collect())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use proctor_model::{FieldError, Namespace, Pool, PoolId, PoolLimits, Weight};
+use proctor_model::{FieldError, Namespace, Pool, PoolId, PoolLimits, Weight, messages};
 
 use super::{KeyStyle, Result, hosts, meta, unrepeated};
 use crate::api::fields::{Fields, each, flag, integer, parsed, percent};
@@ -29,14 +29,14 @@ pub(in crate::api) fn pool_change(params: &Value<'_>) -> Result<PoolChange> {
 
 fn pools(value: &Value<'_>, namespace: &Namespace) -> Result<Vec<Pool>> {
     if value.as_list().is_some_and(|groups| groups.len() > POOLS_MAX) {
-        return Err(FieldError::new("", format!("more than {POOLS_MAX} groups in one request: split it")));
+        return Err(FieldError::new("", messages::too_many_groups(POOLS_MAX)));
     }
     let mut taken = HashSet::new();
     let pools = each(value, |group| {
         let fields = Fields::of(group)?;
         let id: PoolId = fields.required("id", parsed)?;
         if !taken.insert(id.clone()) {
-            return Err(FieldError::new("id", format!("group '{id}' is there twice")));
+            return Err(FieldError::new("id", messages::group_twice(id)));
         }
         let mut limits = fields.required("resource", limits)?;
         // Ours, so it may stand where the caller likes it best.
@@ -44,7 +44,7 @@ fn pools(value: &Value<'_>, namespace: &Namespace) -> Result<Vec<Pool>> {
         Ok(Pool { namespace: namespace.clone(), id, limits })
     })?;
     if pools.is_empty() {
-        return Err(FieldError::new("", "must hold at least one group"));
+        return Err(FieldError::new("", messages::needs_a_group()));
     }
     Ok(pools)
 }
@@ -64,6 +64,6 @@ fn weight(value: &Value<'_>) -> Result<Weight> {
     match integer(value)? {
         0 => Ok(Weight::Usage),
         1 => Ok(Weight::UsageByLimit),
-        other => Err(FieldError::new("", format!("{other} is neither 0 nor 1"))),
+        other => Err(FieldError::new("", messages::neither_0_nor_1(other))),
     }
 }

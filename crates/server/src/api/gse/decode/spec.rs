@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use proctor_model::{
     AbsolutePath, ConfigFile, Control, FieldError, HealthPolicy, Identity, Labels, Lifetime, Limits, Ownership,
-    Percent, Period, Policy, Seconds, Spec,
+    Percent, Period, Policy, Seconds, Spec, messages,
 };
 
 use super::Result;
 use crate::api::fields::{Fields, count, each, integer, parsed, percent, seconds};
 use crate::api::json::Value;
 use crate::control::{GivenSpec, Omitted};
-
-/// Without a schedule a periodic process would never run.
-pub(in crate::api) const SCHEDULE_MISSING: &str = "is missing: a periodic process needs a schedule";
 
 /// For what a spec is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +43,7 @@ pub(super) fn spec(value: &Value<'_>, labels: Option<Labels>, demand: Demand) ->
     let policy_name = fields.name_of(["monitor_policy", "alive_monitor_policy"]);
     let policy = fields.required(policy_name, policy)?;
     if policy.lacks_schedule() && demand.is_stored() {
-        return Err(FieldError::new("crontab_rule", SCHEDULE_MISSING).inside(policy_name));
+        return Err(FieldError::new("crontab_rule", messages::schedule_is_missing()).inside(policy_name));
     }
     let report_id = |value| Fields::of(value)?.optional("report_id", integer);
     let spec = Spec {
@@ -129,12 +126,12 @@ fn health(value: &Value<'_>) -> Result<HealthPolicy> {
     let fields = Fields::of(value)?;
     let usual = HealthPolicy::default();
     let at_least_one = |name, usual: Seconds| match fields.optional(name, seconds)? {
-        Some(given) if Seconds::get(given) == 0 => Err(FieldError::new(name, "must be at least 1")),
+        Some(given) if Seconds::get(given) == 0 => Err(FieldError::new(name, messages::must_be_at_least_1())),
         given => Ok(given.unwrap_or(usual)),
     };
     let failures = fields.optional("failures", count)?.unwrap_or(usual.failures);
     if failures == 0 {
-        return Err(FieldError::new("failures", "must be at least 1"));
+        return Err(FieldError::new("failures", messages::must_be_at_least_1()));
     }
     Ok(HealthPolicy {
         interval: at_least_one("interval_secs", usual.interval)?,
@@ -149,7 +146,7 @@ pub(in crate::api) fn lifetime(value: &Value<'_>) -> Result<Lifetime> {
         0 => Ok(Lifetime::Periodic),
         1 => Ok(Lifetime::Resident),
         2 => Ok(Lifetime::Once),
-        other => Err(FieldError::new("", format!("{other} is none of 0 (periodic), 1 (resident), 2 (once)"))),
+        other => Err(FieldError::new("", messages::not_a_lifetime(other))),
     }
 }
 

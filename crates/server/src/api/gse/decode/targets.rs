@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use proctor_model::{FieldError, HostKey};
+use proctor_model::{FieldError, HostKey, messages};
 
 use super::Result;
 use crate::api::fields::{Fields, count, each, parsed, text};
@@ -114,7 +114,7 @@ const HOSTS: &str = "hosts";
 pub(super) fn hosts(fields: Fields<'_>, style: KeyStyle) -> Result<Named> {
     let named = hosts_or_none(fields, style)?;
     if named.hosts.is_empty() {
-        return Err(FieldError::new(named.field, "must name at least one host"));
+        return Err(FieldError::new(named.field, messages::needs_a_host()));
     }
     Ok(named)
 }
@@ -130,7 +130,7 @@ pub(super) fn hosts_or_none(fields: Fields<'_>, style: KeyStyle) -> Result<Named
     match (named, ids) {
         (Some(hosts), _) => Ok(Named { field: HOSTS, hosts }),
         (None, Some(hosts)) => Ok(Named { field: IDS, hosts }),
-        (None, None) => Err(FieldError::new(HOSTS, "is missing")),
+        (None, None) => Err(FieldError::new(HOSTS, messages::is_missing())),
     }
 }
 
@@ -143,7 +143,7 @@ pub(super) fn bounded<'a>(list: &'a Value<'a>) -> Result<&'a Value<'a>> {
 /// So many targets in one request.
 pub(in crate::api) fn within_bounds(targets: usize) -> Result<()> {
     if targets > TARGETS_MAX {
-        let problem = format!("more than {TARGETS_MAX} targets in one request: split it");
+        let problem = messages::too_many_targets(TARGETS_MAX);
         return Err(FieldError::new("", problem));
     }
     Ok(())
@@ -178,10 +178,10 @@ pub(in crate::api) fn address_ref(written: &str, cloud: u32, supplier: u32, ip: 
 /// A text that may stand in a row.
 fn presentable(written: &str) -> Result<&str> {
     if written.chars().count() > WRITTEN_CHARS_MAX {
-        return Err(FieldError::new("", format!("must not be longer than {WRITTEN_CHARS_MAX} characters")));
+        return Err(FieldError::new("", messages::longer_than_chars(WRITTEN_CHARS_MAX)));
     }
     if written.chars().any(char::is_control) {
-        return Err(FieldError::new("", "must not contain control characters"));
+        return Err(FieldError::new("", messages::has_control_characters()));
     }
     Ok(written)
 }
@@ -224,11 +224,7 @@ pub(in crate::api) fn merge_repeated(
         for (index, target) in submitted.targets.iter().enumerate() {
             let Some((first, first_index)) = taken.insert(&target.row_key, (item, index)) else { continue };
             if first != item && !is_same_request(&items[first], submitted) {
-                let problem = format!(
-                    "target {} is also at {}, with another operation or spec",
-                    target.row_key,
-                    place(first, first_index)
-                );
+                let problem = messages::target_with_another_operation(&target.row_key, place(first, first_index));
                 return Err(FieldError::new(place(item, index), problem));
             }
             taken.insert(&target.row_key, (first, first_index));

@@ -1,0 +1,64 @@
+//! What we say, in English and Chinese, by area.
+//!
+//! An entry is `id(argument: kind, …) = "English" | "Chinese";` and becomes a function of that name. An argument of
+//! kind `text` is the same in every language; one of kind `message` is a sentence or a word of ours.
+
+mod fields;
+mod requests;
+mod words;
+
+use super::Entry;
+
+/// A function for each entry.
+pub mod messages {
+    pub use super::fields::*;
+    pub use super::requests::*;
+    pub use super::words::*;
+}
+
+pub(super) static TABLES: &[&[&Entry]] = &[words::TABLE, fields::TABLE, requests::TABLE];
+
+macro_rules! given_type {
+    (text) => { impl std::fmt::Display };
+    (message) => { Message };
+}
+
+macro_rules! given {
+    (text, $arg:ident) => {
+        $crate::message::Given::Text($arg.to_string())
+    };
+    (message, $arg:ident) => {
+        $crate::message::Given::Message($arg)
+    };
+}
+
+macro_rules! catalogue {
+    ($sender:ident: $($(#[$doc:meta])* $id:ident($($arg:ident: $kind:ident),*) = $english:literal | $chinese:literal;)+) => {
+        use $crate::message::{Entry, Message, Sender};
+
+        #[allow(non_upper_case_globals, reason = "an entry has the name of its function, which is its id")]
+        mod entry {
+            use super::{Entry, Sender};
+            $(
+                pub(super) static $id: Entry = Entry {
+                    id: stringify!($id),
+                    sender: Sender::$sender,
+                    english: $english,
+                    chinese: $chinese,
+                    args: &[$(stringify!($arg)),*],
+                };
+            )+
+        }
+
+        $(
+            #[doc = $english]
+            $(#[$doc])*
+            pub fn $id($($arg: $crate::message::catalogue::given_type!($kind)),*) -> Message {
+                Message::new(&entry::$id, vec![$($crate::message::catalogue::given!($kind, $arg)),*])
+            }
+        )+
+
+        pub(in crate::message) static TABLE: &[&Entry] = &[$(&entry::$id),+];
+    };
+}
+use {catalogue, given, given_type};

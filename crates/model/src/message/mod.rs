@@ -1,0 +1,163 @@
+//! Sentences for people, by id, in every language that we speak.
+//!
+//! Promised: a [`Message`] is made by a function of [`messages`], which stands beside its English and its Chinese in
+//! one catalogue, so that neither can be changed without the other in sight. It is in one language to its end: where
+//! a part has no Chinese, all of it is English. What comes from elsewhere (a link, a store) is checked against the
+//! catalogue: an id that is not known here, or other arguments than the entry has, leave the text alone.
+//! Absent: which language somebody wants, and the output of commands, which is quoted as it is.
+//!
+//! To say something new, add an entry to `catalogue/`. To say it better, change both texts and keep the id. An
+//! argument more or less makes another message: give it another id, because other versions send the old one.
+
+mod catalogue;
+mod phrase;
+
+pub use catalogue::messages;
+pub use phrase::{PHRASE_BYTES_MAX, Phrase};
+
+use std::fmt;
+
+use phrase::Arg;
+
+/// One sentence of the catalogue.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub id: &'static str,
+    pub sender: Sender,
+    /// `{name}` stands for the argument of that name.
+    pub english: &'static str,
+    pub chinese: &'static str,
+    pub args: &'static [&'static str],
+}
+
+/// Who may say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// The server alone: about calls and permissions.
+    Server,
+    /// Agents too: about processes and hosts.
+    Agent,
+}
+
+/// Every entry, in the order of the files.
+pub fn entries() -> impl Iterator<Item = &'static Entry> {
+    catalogue::TABLES.iter().copied().flatten().copied()
+}
+
+/// A sentence for people. Where it is one of the catalogue, it can be told in every language.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    english: String,
+    phrase: Option<Box<Phrase>>,
+}
+
+/// What an entry is filled with.
+#[derive(Debug)]
+enum Given {
+    /// The same in every language: a name, a number, the output of a command.
+    Text(String),
+    Message(Message),
+}
+
+impl Message {
+    fn new(entry: &'static Entry, given: Vec<Given>) -> Self {
+        let texts: Vec<&str> = given
+            .iter()
+            .map(|given| match given {
+                Given::Text(text) => text.as_str(),
+                Given::Message(message) => &message.english,
+            })
+            .collect();
+        let english = phrase::filled(entry.english, entry.args, &texts);
+        let args = given.into_iter().map(|given| match given {
+            Given::Text(text) => Some(Arg::Text(text)),
+            Given::Message(message) => message.phrase.map(|phrase| Arg::Phrase(*phrase)),
+        });
+        let args: Option<Vec<Arg>> = args.collect();
+        Self { english, phrase: args.map(|args| Box::new(Phrase::new(entry, args))) }
+    }
+
+    /// In English, word for word: the output of a command, or what only people who read English will see.
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self { english: text.into(), phrase: None }
+    }
+
+    /// What was kept or sent as text and, perhaps, as a phrase. The text counts where there is no phrase.
+    pub fn of_parts(text: String, phrase: Option<Phrase>) -> Self {
+        Self { english: text, phrase: phrase.map(Box::new) }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.english
+    }
+
+    /// None where not all of it has a Chinese.
+    pub fn chinese(&self) -> Option<String> {
+        self.phrase.as_ref().map(|phrase| phrase.chinese())
+    }
+
+    pub fn phrase(&self) -> Option<&Phrase> {
+        self.phrase.as_deref()
+    }
+
+    /// For what can show text alone.
+    pub fn into_text(self) -> String {
+        self.english
+    }
+
+    pub fn into_parts(self) -> (String, Option<Phrase>) {
+        (self.english, self.phrase.map(|phrase| *phrase))
+    }
+
+    /// The same in at most so many bytes, with `end` where something was cut off. What was cut is text alone.
+    #[must_use]
+    pub fn fitted(mut self, bytes_max: usize, end: &str) -> Self {
+        if self.english.len() > bytes_max {
+            crate::status::cut(&mut self.english, bytes_max - end.len());
+            self.english.push_str(end);
+            self.phrase = None;
+        }
+        self.phrase = self.phrase.filter(|phrase| phrase.json_len() <= bytes_max.min(PHRASE_BYTES_MAX));
+        self
+    }
+}
+
+impl From<String> for Message {
+    fn from(text: String) -> Self {
+        Self::plain(text)
+    }
+}
+
+impl From<&str> for Message {
+    fn from(text: &str) -> Self {
+        Self::plain(text)
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.english)
+    }
+}
+
+impl std::ops::Deref for Message {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.english
+    }
+}
+
+impl PartialEq<str> for Message {
+    fn eq(&self, text: &str) -> bool {
+        self.english == text
+    }
+}
+
+impl PartialEq<&str> for Message {
+    fn eq(&self, text: &&str) -> bool {
+        self.english == *text
+    }
+}
+
+#[cfg(test)]
+mod tests;
