@@ -3,8 +3,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
+use proctor_store::prelude::*;
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{AuditDraft, AuditPhase, Store};
+use proctor_store::{AuditDraft, AuditPhase};
 use proctor_testkit::{Fleet, Subject, binary};
 use serde_json::{Value, json};
 

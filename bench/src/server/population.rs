@@ -12,10 +12,11 @@ use proctor_model::{
     Snapshot, Spec, TaskId, Usage,
 };
 use proctor_runtime::clock;
+use proctor_store::prelude::*;
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{
-    EndedSession, Enrolment, JoinToken, NewTask, Observation, RegisterMode, Registration, SessionOpening, Store,
-    Target, TaskItem, conformance::spec,
+    EndedSession, Enrolment, JoinToken, NewTask, Observation, RegisterMode, Registration, SessionOpening, Target,
+    TaskItem, conformance::spec,
 };
 use uuid::Uuid;
 

@@ -11,6 +11,7 @@ use proctor_runtime::{Tasks, private};
 use proctor_server::backup_seal::SEAL;
 use proctor_server::{Options, Server};
 use proctor_store::Store;
+use proctor_store::prelude::*;
 use proctor_store::sqlite::SqliteStore;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proctor_model::{AgentId, HostKey, Phase, ProcessKey, Snapshot, Spec, Usage};
+use proctor_store::prelude::*;
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{
     Business, Enrolment, FleetFilter, JoinToken, Observation, ProcessOrder, ProcessQuery, ProcessSort, RegisterMode,

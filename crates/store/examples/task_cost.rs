@@ -12,10 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proctor_model::{AgentId, Code, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Snapshot, Spec, TaskId};
+use proctor_store::prelude::*;
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{
-    Enrolment, JoinToken, NewTask, Store, Target, TargetFilter, TargetQuery, TaskItem, conformance::spec,
-};
+use proctor_store::{Enrolment, JoinToken, NewTask, Target, TargetFilter, TargetQuery, TaskItem, conformance::spec};
 use rusqlite::Connection;
 use tokio::task::JoinSet;
 use uuid::Uuid;

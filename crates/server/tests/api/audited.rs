@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use proctor_server::api::{self, RouteInfo};
-use proctor_store::{AuditEntry, AuditPhase, AuditQuery, Store};
+use proctor_store::{AuditEntry, AuditPhase, AuditQuery};
 use serde_json::json;
 
 use crate::matrix::{AGENT, a_task, prepare, sample};

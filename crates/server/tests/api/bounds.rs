@@ -3,7 +3,7 @@
 use axum::http::{Method, StatusCode};
 use axum::{body::Body, http::Request};
 use proctor_model::Bounds;
-use proctor_store::{Binding, ProcessQuery, Store};
+use proctor_store::{Binding, ProcessQuery};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::http::{Method, StatusCode};
 use proctor_model::{Code, OperationKind, Outcome, ProcessKey, Spec, TaskId};
 use proctor_server::control::{Delivery, Session};
-use proctor_store::{ProcessQuery, Store, TaskView};
+use proctor_store::{ProcessQuery, TaskView};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, ESB, GATEWAY, JOB, SECRET, World};

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use proctor_model::{Outcome, Spec};
 use proctor_server::control::Session;
-use proctor_store::{ProcessQuery, Store};
+use proctor_store::ProcessQuery;
 use serde_json::{Value, json};
 
 use crate::support::{APP, Answer, ESB, GATEWAY, JOB, SECRET, World, greeting, on_host, registered, spec};

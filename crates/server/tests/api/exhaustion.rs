@@ -8,7 +8,6 @@ use axum::body::{Body, BodyDataStream};
 use axum::http::{Request, StatusCode};
 use proctor_runtime::Tasks;
 use proctor_server::api::{self, ApiState, ConnectionLimits, Settings};
-use proctor_store::Store;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

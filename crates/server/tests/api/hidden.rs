@@ -1,7 +1,7 @@
 //! What somebody may not see looks to them as if it were not there: no answer tells the two apart.
 
 use axum::http::Method;
-use proctor_store::{Business, Store};
+use proctor_store::Business;
 use serde_json::{Value, json};
 
 use crate::support::{ESB, GATEWAY, JOB, SECRET, World, on_host, registered};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
 use proctor_model::{OperationKind, Outcome};
-use proctor_store::{Business, BusinessSet, Store};
+use proctor_store::{Business, BusinessSet};
 use serde_json::{Value, json};
 
 use crate::support::{APP, Answer, ESB, JOB, SECRET, World, greeting};

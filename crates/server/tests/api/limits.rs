@@ -7,7 +7,6 @@ use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use proctor_runtime::Tasks;
 use proctor_server::api::Settings;
-use proctor_store::Store;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 

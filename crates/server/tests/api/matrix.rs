@@ -8,7 +8,7 @@ use axum::http::{Method, Request, StatusCode};
 use proctor_model::{Class, Classes, Outcome, Role, TaskId};
 use proctor_server::api::{self, RouteInfo};
 use proctor_server::control::Session;
-use proctor_store::{AuditPhase, AuditQuery, Store, TargetView};
+use proctor_store::{AuditPhase, AuditQuery, TargetView};
 use serde_json::{Value, json};
 
 use crate::support::{APP, Answer, ESB, SECRET, World, on_host, registered};

@@ -63,8 +63,8 @@ fn sum(families: &Families, family: &str, labels: &[&str]) -> f64 {
 #[tokio::test]
 async fn metrics_are_for_those_who_may_read_everything_and_for_the_addresses_that_were_named() {
     let world = World::with(Settings { metrics_from: "10.5.0.0/16".parse().unwrap(), ..Settings::default() }).await;
-    for binding in proctor_store::Store::bindings(&*world.store).await.unwrap() {
-        proctor_store::Store::delete_binding(&*world.store, binding.id).await.unwrap();
+    for binding in world.store.bindings().await.unwrap() {
+        world.store.delete_binding(binding.id).await.unwrap();
     }
     world.bind("user:reader", "viewer", "everything").await;
     world.bind("user:guest", "viewer", "namespace:web").await;
@@ -129,7 +129,7 @@ async fn a_request_has_one_id_in_its_answer_and_in_the_audit() {
     let native = scrape(&world, Request::get("/api/v1/whoami").body(Body::empty()).unwrap()).await;
 
     let query = proctor_store::AuditQuery { limit: 10, ..proctor_store::AuditQuery::default() };
-    let audited = proctor_store::Store::audit(&*world.store, &query).await.unwrap();
+    let audited = world.store.audit(&query).await.unwrap();
     let id = answer.json["request_id"].as_str().unwrap();
     let mut of_app = audited.iter().filter(|entry| entry.draft.app == APP).peekable();
     assert!(of_app.peek().is_some() && of_app.all(|entry| entry.draft.request_id == id), "{id} {audited:?}");

@@ -1,7 +1,7 @@
 //! Registrations and what is known about processes and agents.
 
 use proctor_model::{Phase, Snapshot, Usage};
-use proctor_store::{ProcessQuery, Store};
+use proctor_store::ProcessQuery;
 use serde_json::{Value, json};
 
 use crate::support::{APP, ESB, GATEWAY, World, greeting, on_host, registered};

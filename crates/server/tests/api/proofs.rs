@@ -53,7 +53,7 @@ async fn becomes(world: &World, code: i64, header: &str) {
 }
 
 fn store(world: &World) -> Arc<dyn Store> {
-    Arc::<proctor_store::sqlite::SqliteStore>::clone(&world.store)
+    Arc::clone(&world.store)
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use proctor_server::api::{Settings, TrustedProxies};
-use proctor_store::{AuditQuery, Store};
+use proctor_store::AuditQuery;
 use serde_json::json;
 
 use crate::support::{APP, ESB, SECRET, World, registered};

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use proctor_store::{AuditEntry, AuditPhase, AuditQuery, ProcessQuery, Store};
+use proctor_store::{AuditEntry, AuditPhase, AuditQuery, ProcessQuery};
 use serde_json::{Value, json};
 
 use crate::support::{APP, Answer, ESB, GATEWAY, JOB, SECRET, World, on_host, registered, spec};

@@ -13,7 +13,7 @@ use proctor_model::{Code, Outcome};
 use proctor_runtime::Tasks;
 use proctor_server::control::{Caller, Control, Retention};
 use proctor_store::audit::{FIRST_HASH, verify_line};
-use proctor_store::{AuditAnchor, AuditDraft, AuditPhase, AuditQuery, EventQuery, Store, Uptime};
+use proctor_store::{AuditAnchor, AuditDraft, AuditPhase, AuditQuery, EventQuery, Uptime};
 
 const HOUR: Uptime = 3_600_000;
 const DAY: Uptime = 24 * HOUR;
@@ -93,7 +93,7 @@ async fn a_server_whose_clock_is_forty_days_ahead_deletes_nothing() {
     world.store.append_server_events(&[(agent, event)], forty_days_ago).await.unwrap();
 
     let tasks = Tasks::default();
-    let control = Control::start(Arc::<proctor_store::sqlite::SqliteStore>::clone(&world.store), &tasks).await.unwrap();
+    let control = Control::start(Arc::clone(&world.store), &tasks).await.unwrap();
     let uptime = world.store.advance_uptime(Duration::from_secs(3600)).await.unwrap();
     control.prune(&Retention::default(), uptime).await;
 

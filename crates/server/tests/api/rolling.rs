@@ -8,7 +8,7 @@ use proctor_server::control::{
     Caller, Control, ControlError, Delivery, HostRef, IdempotencyKey, Rolling, Session, Share, SpecSource, Submission,
     SubmitOptions, SubmittedItem, SubmittedTarget,
 };
-use proctor_store::{Cordon, RolloutState, Store, TaskView};
+use proctor_store::{Cordon, RolloutState, TaskView};
 
 use crate::support::{ESB, World, greeting, registered};
 
@@ -160,7 +160,7 @@ async fn a_rolling_task_goes_on_where_it_was_after_a_restart_of_the_server() {
     expect(&world, &sessions, 1).await;
 
     let tasks = proctor_runtime::Tasks::default();
-    let control = Control::start(Arc::<proctor_store::sqlite::SqliteStore>::clone(&world.store), &tasks).await.unwrap();
+    let control = Control::start(Arc::clone(&world.store), &tasks).await.unwrap();
     let mut delivered = Vec::new();
     for number in 0..HOSTS {
         let session = connect(&control, &format!("agent-{number}")).await;
@@ -184,7 +184,7 @@ async fn what_was_released_to_a_cordoned_host_ends_when_another_server_takes_it_
     world.store.set_cordon(&host(1), Some(cordon(i64::MAX))).await.unwrap();
 
     let tasks = proctor_runtime::Tasks::default();
-    let control = Control::start(Arc::<proctor_store::sqlite::SqliteStore>::clone(&world.store), &tasks).await.unwrap();
+    let control = Control::start(Arc::clone(&world.store), &tasks).await.unwrap();
     let mut delivered = Vec::new();
     for number in 0..2 {
         let session = connect(&control, &format!("agent-{number}")).await;

@@ -86,7 +86,7 @@ struct Ledgers {
 struct Life<'a> {
     script: &'a Script,
     ledgers: &'a mut Ledgers,
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     control: Control,
     sessions: Vec<Arc<Session>>,
     left: Arc<AtomicU64>,
@@ -105,9 +105,9 @@ async fn fixture() -> (TempDir, PathBuf) {
 /// None where the server did not even start.
 async fn live<'a>(file: &Path, script: &'a Script, ledgers: &'a mut Ledgers, writes: u64) -> Option<Life<'a>> {
     let left = Arc::new(AtomicU64::new(writes));
-    let store = Arc::new(SqliteStore::open_dying(file, left.clone()).await.unwrap());
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open_dying(file, left.clone()).await.unwrap());
     let tasks = Tasks::default();
-    let control = Control::start(Arc::<SqliteStore>::clone(&store), &tasks).await.ok()?;
+    let control = Control::start(Arc::clone(&store), &tasks).await.ok()?;
     let mut life = Life { script, ledgers, store, control, sessions: Vec::new(), left, tasks, reported: None };
     for number in 0..HOSTS {
         let agent = format!("agent-{number}").parse().unwrap();

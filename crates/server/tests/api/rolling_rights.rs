@@ -2,7 +2,7 @@
 
 use proctor_model::{Class, Code, Subject};
 use proctor_server::control::{Caller, ControlError, Missing};
-use proctor_store::{RolloutState, Store, TaskView, User};
+use proctor_store::{RolloutState, TaskView, User};
 
 use crate::rolling::{answer, codes, expect, fleet, is_over, restart, rolling, until};
 use crate::support::{ESB, World, registered};

@@ -28,7 +28,7 @@ pub(crate) const JOB: &str = "/api/c/compapi/v2/jobv3";
 
 pub(crate) struct World {
     pub(crate) router: Router,
-    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) control: Control,
     tasks: Tasks,
     directory: TempDir,
@@ -77,9 +77,9 @@ impl World {
     async fn made(pages_max: u32, settings: Settings) -> Self {
         let directory = TempDir::new().unwrap();
         let store = SqliteStore::open_bounded(&directory.path().join("proctor.db"), pages_max).await.unwrap();
-        let store = Arc::new(store);
+        let store: Arc<dyn Store> = Arc::new(store);
         let tasks = Tasks::default();
-        let control = Control::start(Arc::<SqliteStore>::clone(&store), &tasks).await.unwrap();
+        let control = Control::start(Arc::clone(&store), &tasks).await.unwrap();
         let router = api::router(ApiState::new(control.clone(), None, settings));
         let world = Self { router, store, control, tasks, directory };
         world.put_app(APP, true).await;

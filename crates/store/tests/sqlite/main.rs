@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use proctor_model::{Code, OperationId, OperationKind, Outcome, TaskId};
+use proctor_store::prelude::*;
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{App, NewTask, Store, StoreError, Target, TaskItem};
+use proctor_store::{App, NewTask, StoreError, Target, TaskItem};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 

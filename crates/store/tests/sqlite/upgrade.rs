@@ -2,10 +2,11 @@
 
 use proctor_model::{OperationKind, Permissions, Phase, Snapshot, Subject};
 use proctor_store::conformance::spec;
+use proctor_store::prelude::*;
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{
     AuditDraft, AuditPhase, AuditQuery, HostQuery, JoinToken, ProcessQuery, RegisterMode, Registered, Registration,
-    Store, TaskQuery, TaskSummary, TaskView,
+    TaskQuery, TaskSummary, TaskView,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;

@@ -1,0 +1,73 @@
+//! Hosts: join tokens, enrolment, the identity of each host, its maintenance and the epoch of its session.
+//!
+//! Absent: presence between sessions and heartbeats, which live in memory.
+
+use async_trait::async_trait;
+use proctor_model::{AgentId, HostKey};
+
+use crate::{
+    Cordon, EndedSession, EnrolRefusal, Enrolled, Enrolment, HostLocation, HostQuery, HostRecord, JoinToken,
+    JoinTokenRecord, Millis, Result, SessionOpening, SessionRefusal,
+};
+
+/// Enrolment, hosts and their sessions.
+#[async_trait]
+pub trait HostStore: Send + Sync + std::fmt::Debug {
+    /// Keeps the token; one that is put again keeps the count of its uses.
+    async fn put_token(&self, token: JoinToken) -> Result<()>;
+    /// The one that expires last comes first.
+    async fn tokens(&self) -> Result<Vec<JoinTokenRecord>>;
+    /// Whether it was there. Nobody enrols with it any more; hosts that did stay.
+    async fn delete_token(&self, id: &str) -> Result<bool>;
+    /// Whether there is a token of this id with this secret, expired or not. Changes nothing.
+    async fn knows_token(&self, id: &str, secret_hash: &str) -> Result<bool>;
+    /// Checks the token, uses it up once and binds the host to the agent, all or nothing, together with
+    /// its audit entry. A refusal is audited too, where the token is known, and otherwise changes nothing.
+    /// A repetition with the same token and key fingerprint succeeds again without a further use.
+    ///
+    /// A host that is known, by its address or by the agent's id, is taken over only by its own key, by a
+    /// token that names it, or after [`Self::allow_rejoin`]; connected or not is no reason. It keeps its
+    /// registrations and its business. Only a new host that has no business is placed in the token's.
+    async fn enrol(&self, enrolment: Enrolment, now: Millis) -> Result<std::result::Result<Enrolled, EnrolRefusal>>;
+    /// Lets any key that has a good token take the host over until then, or an older copy of its agent's
+    /// state come back; whichever is first. None withdraws it. False for a host that is not known.
+    async fn allow_rejoin(&self, host: &HostKey, until: Option<Millis>) -> Result<bool>;
+    /// The host's key opens no session any more, and does not enrol again. Returns the agent and an epoch
+    /// that no session of that key reaches; None for a host that no agent serves.
+    async fn revoke_host(&self, host: &HostKey, now: Millis) -> Result<Option<(AgentId, u64)>>;
+    /// Sets the host's cordon in place of the one that it has, or ends it (None). Returns the one that it had,
+    /// over or not; the outer None is a host that no agent serves.
+    async fn set_cordon(&self, host: &HostKey, cordon: Option<Cordon>) -> Result<Option<Option<Cordon>>>;
+    /// The host may open sessions from now on. Whether it was waiting; None for a host that no agent serves.
+    async fn approve_host(&self, host: &HostKey) -> Result<Option<bool>>;
+    /// Forgets the host with its registrations and pools; its address stays in its business. Returns
+    /// the agent; None for a host that no agent serves.
+    async fn remove_host(&self, host: &HostKey) -> Result<Option<AgentId>>;
+    /// The matching hosts that an agent serves, sorted by cloud and ip (as text).
+    async fn hosts(&self, query: &HostQuery) -> Result<Vec<HostRecord>>;
+    /// By `cloud` and `ip`; the supplier is not part of a host's identity.
+    async fn hosts_by_key(&self, keys: &[HostKey]) -> Result<Vec<Option<HostRecord>>>;
+    /// By the agent's own id, or by the alias that a host was given.
+    async fn hosts_by_agent(&self, agents: &[AgentId]) -> Result<Vec<Option<HostRecord>>>;
+    /// As [`Self::hosts_by_key`], only where they are.
+    async fn sites_by_key(&self, keys: &[HostKey]) -> Result<Vec<Option<HostLocation>>>;
+    /// As [`Self::hosts_by_agent`], only where they are.
+    async fn sites_by_agent(&self, agents: &[AgentId]) -> Result<Vec<Option<HostLocation>>>;
+    /// Gives each host a second id that it answers to, in place of the one that it was given before.
+    /// False for a host that no agent serves, and for an id that is another host's.
+    async fn bind_agent_ids(&self, bindings: &[(HostKey, AgentId)]) -> Result<Vec<bool>>;
+    /// Raises the session epoch of the agent, marks it online and returns the new epoch. Refused are
+    /// keys that do not serve the agent's host (any more), state that is older than what
+    /// [`Self::settle_session`] has recorded, and hosts that await approval; of those the facts are kept.
+    async fn open_session(
+        &self,
+        opening: &SessionOpening,
+        now: Millis,
+    ) -> Result<std::result::Result<u64, SessionRefusal>>;
+    /// The agent's state directory holds this epoch: from now on, state with an earlier one is a copy.
+    /// False if the session is not the newest any more.
+    async fn settle_session(&self, agent: &AgentId, epoch: u64) -> Result<bool>;
+    /// Marks the agents offline and keeps the event of each, in one transaction. Those that have a newer
+    /// session by now, and those that are bound to no host, are left out.
+    async fn end_sessions(&self, ended: &[EndedSession], now: Millis) -> Result<()>;
+}

@@ -1,0 +1,30 @@
+//! What a store can do, one trait for each area; a second implementation takes one at a time.
+
+mod access;
+mod audit;
+mod events;
+mod hosts;
+mod processes;
+mod tasks;
+mod upkeep;
+
+pub use access::AccessStore;
+pub use audit::AuditStore;
+pub use events::EventStore;
+pub use hosts::HostStore;
+pub use processes::ProcessStore;
+pub use tasks::TaskStore;
+pub use upkeep::UpkeepStore;
+
+/// A whole store: all areas.
+pub trait Store: AccessStore + AuditStore + HostStore + ProcessStore + TaskStore + EventStore + UpkeepStore {}
+
+impl<T: AccessStore + AuditStore + HostStore + ProcessStore + TaskStore + EventStore + UpkeepStore> Store for T {}
+
+/// All areas, for who holds an implementation by its own type.
+pub mod prelude {
+    pub use super::{
+        AccessStore as _, AuditStore as _, EventStore as _, HostStore as _, ProcessStore as _, TaskStore as _,
+        UpkeepStore as _,
+    };
+}

@@ -1,0 +1,59 @@
+//! Processes: registrations with their generation and history, the last observation of each, and pools.
+//!
+//! Absent: usage, which lives in memory and on the hosts.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use proctor_model::{AgentId, Namespace, Pool, PoolId, ProcessKey};
+
+use crate::{
+    Assignments, Fleet, Managed, Millis, Observation, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode,
+    Registered, Registration, Result, SpecRevision,
+};
+
+/// Registrations, observations and pools.
+#[async_trait]
+pub trait ProcessStore: Send + Sync + std::fmt::Debug {
+    // Processes.
+
+    /// One answer for each registration, in order. Registrations of agents that are bound to no
+    /// host answer [`Registered::NoHost`]. An upsert with an equal spec changes nothing.
+    async fn register(
+        &self,
+        registrations: &[Registration],
+        mode: RegisterMode,
+        now: Millis,
+    ) -> Result<Vec<Registered>>;
+    /// For each, whether it was registered. Leaves a tombstone with a new generation.
+    async fn unregister(&self, processes: &[(AgentId, ProcessKey)], now: Millis) -> Result<Vec<bool>>;
+    /// The matching registered processes in the order that is asked for, with their number before paging.
+    async fn processes(&self, query: &ProcessQuery) -> Result<(u64, Vec<ProcessRecord>)>;
+    /// All hosts and processes at once. `before` is an earlier answer, which makes this one quicker.
+    async fn fleet(&self, before: Option<Arc<Fleet>>) -> Result<Fleet>;
+    /// The newest revisions first, the present one included; of one process the last 20 are kept.
+    async fn spec_history(&self, agent: &AgentId, key: &ProcessKey, limit: u32) -> Result<Vec<SpecRevision>>;
+    /// What changed for the agent after generation `since`, tombstones included unless `since` is
+    /// 0. Processes and pools share one counter, so they are read together.
+    async fn assignments(&self, agent: &AgentId, since: u64) -> Result<Assignments>;
+    /// Keeps the newest observations; those of an older epoch than the agent's, and of processes
+    /// that are not registered, are dropped. For each, whether it was kept.
+    async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<Vec<bool>>;
+    /// As the newest observations of these processes would say it; of an older epoch than the agent's:
+    /// dropped.
+    async fn keep_managed(&self, managed: &[Managed]) -> Result<()>;
+
+    // Pools.
+
+    /// One answer for each agent: false for one that is bound to no host.
+    async fn set_pools(&self, agents: &[AgentId], pools: &[Pool], now: Millis) -> Result<Vec<bool>>;
+    /// For each agent, whether it had the pool. The agent learns of it as of a pool without limits.
+    async fn delete_pool(
+        &self,
+        agents: &[AgentId],
+        namespace: &Namespace,
+        id: &PoolId,
+        now: Millis,
+    ) -> Result<Vec<bool>>;
+    async fn pools(&self, namespace: Option<&Namespace>, agents: Option<&[AgentId]>) -> Result<Vec<PoolRecord>>;
+}

@@ -1,0 +1,10 @@
+//! What [`Store`](crate::Store) promises, area by area: each call runs one function of its area on the writer
+//! or on a reader.
+
+mod access;
+mod audit;
+mod events;
+mod hosts;
+mod processes;
+mod tasks;
+mod upkeep;

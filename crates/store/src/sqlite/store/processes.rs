@@ -1,0 +1,85 @@
+//! Registrations, observations and pools.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use proctor_model::{AgentId, Namespace, Pool, PoolId, ProcessKey};
+use rusqlite::Connection;
+
+use crate::sqlite::{SqliteStore, fleet, pools, processes, registrations};
+use crate::{
+    Assignments, Fleet, Managed, Millis, Observation, PoolRecord, ProcessQuery, ProcessRecord, ProcessStore,
+    RegisterMode, Registered, Registration, Result, SpecRevision,
+};
+
+#[async_trait]
+impl ProcessStore for SqliteStore {
+    async fn register(
+        &self,
+        registrations: &[Registration],
+        mode: RegisterMode,
+        now: Millis,
+    ) -> Result<Vec<Registered>> {
+        let registrations = registrations.to_vec();
+        self.writer.run("register processes", move |c| registrations::register(c, &registrations, mode, now)).await
+    }
+
+    async fn unregister(&self, processes: &[(AgentId, ProcessKey)], now: Millis) -> Result<Vec<bool>> {
+        let processes = processes.to_vec();
+        self.writer.run("unregister processes", move |c| registrations::unregister(c, &processes, now)).await
+    }
+
+    async fn processes(&self, query: &ProcessQuery) -> Result<(u64, Vec<ProcessRecord>)> {
+        let query = query.clone();
+        self.readers.run("read the processes", move |c| processes::list(c, &query)).await
+    }
+
+    async fn fleet(&self, before: Option<Arc<Fleet>>) -> Result<Fleet> {
+        self.readers.run("read the fleet", move |c| fleet::read(c, before.as_deref())).await
+    }
+
+    async fn spec_history(&self, agent: &AgentId, key: &ProcessKey, limit: u32) -> Result<Vec<SpecRevision>> {
+        let (agent, key) = (agent.clone(), key.clone());
+        self.readers.run("read the history of a process", move |c| registrations::history(c, &agent, &key, limit)).await
+    }
+
+    async fn assignments(&self, agent: &AgentId, since: u64) -> Result<Assignments> {
+        let agent = agent.clone();
+        let read = move |c: &Connection| {
+            let processes = processes::assignments(c, &agent, since)?;
+            Ok(Assignments { processes, pools: pools::assignments(c, &agent, since)? })
+        };
+        self.readers.run("read what changed for an agent", read).await
+    }
+
+    async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<Vec<bool>> {
+        let (agent, observations) = (agent.clone(), observations.to_vec());
+        self.writer.run("keep observations", move |c| processes::observe(c, &agent, epoch, &observations)).await
+    }
+
+    async fn keep_managed(&self, managed: &[Managed]) -> Result<()> {
+        let managed = managed.to_vec();
+        self.writer.run("keep who is managed", move |c| processes::keep_managed(c, &managed)).await
+    }
+
+    async fn set_pools(&self, agents: &[AgentId], pools: &[Pool], now: Millis) -> Result<Vec<bool>> {
+        let (agents, pools) = (agents.to_vec(), pools.to_vec());
+        self.writer.run("set pools", move |c| pools::set(c, &agents, &pools, now)).await
+    }
+
+    async fn delete_pool(
+        &self,
+        agents: &[AgentId],
+        namespace: &Namespace,
+        id: &PoolId,
+        now: Millis,
+    ) -> Result<Vec<bool>> {
+        let (agents, namespace, id) = (agents.to_vec(), namespace.clone(), id.clone());
+        self.writer.run("remove a pool", move |c| pools::delete(c, &agents, &namespace, &id, now)).await
+    }
+
+    async fn pools(&self, namespace: Option<&Namespace>, agents: Option<&[AgentId]>) -> Result<Vec<PoolRecord>> {
+        let (namespace, agents) = (namespace.cloned(), agents.map(<[_]>::to_vec));
+        self.readers.run("read the pools", move |c| pools::list(c, namespace.as_ref(), agents.as_deref())).await
+    }
+}
