@@ -15,11 +15,11 @@ FUZZ_TARGETS ?= pidfile proc cron ledger frames
 
 .DEFAULT_GOAL := run
 
-.PHONY: help run release packages packages-test build test test-fork lint unit deny bench fuzz docs schemathesis tools system web web-test web-e2e screenshots
+.PHONY: help run release packages packages-test build test test-fork quick lint unit deny bench fuzz docs schemathesis tools system web web-test web-e2e screenshots
 
 ## List the targets
 help:
-	@awk '/^## /{text=substr($$0,4)} /^[a-z-]+:/&&text{split($$0,name,":"); printf "%-14s%s\n",name[1],text; text=""}' $(MAKEFILE_LIST)
+	@awk '/^## /{text=substr($$0,4)} /^[a-z0-9-]+:/&&text{split($$0,name,":"); printf "%-14s%s\n",name[1],text; text=""}' $(MAKEFILE_LIST)
 
 ## Start a server, a local agent and a demo process on an embedded store
 run: system web
@@ -51,6 +51,10 @@ lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/check-direction
 	scripts/check-paths
+
+## Check the format, and lint and unit-test the crates that differ from BASE (default: the last commit)
+quick:
+	scripts/quick $(BASE)
 
 ## Run unit, property, conformance and end-to-end tests, and list skipped ones
 unit: build
