@@ -105,99 +105,99 @@ pub(crate) enum LogFormat {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Server, local agent and store in one process, with a demo to play with
+    /// Run a server, a local agent and a demo process for development
     Dev(DevArgs),
-    /// The control plane
+    /// Run the control plane
     Server(Box<ServerArgs>),
-    /// The configuration file of the server
+    /// Check or show the server's configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Copy the store of a server, which may be running, to a file for its owner alone
+    /// Back up the store of a running or stopped server to a private file
     Backup(BackupArgs),
-    /// Make a store from a backup, for a server on this or another machine
+    /// Restore a store from a backup, on this or another machine
     Restore(RestoreArgs),
-    /// Print one line that makes a machine a host of this server
+    /// Print the command line that enrols a new host
     #[command(name = "join-command")]
     Join(JoinArgs),
-    /// Join tokens for new agents
+    /// Manage join tokens for new hosts
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Apps that may call the API
+    /// Manage the apps that may call the API
     #[command(subcommand)]
     App(AppCommand),
-    /// Registered processes and how they are
+    /// List registered processes and their state
     Ps(PsArgs),
-    /// Hosts and whether their agents are connected; and where they belong
+    /// List and manage hosts
     Hosts(HostsArgs),
     /// Register a process from a file shaped like register_proc_info (JSON or TOML)
     Register(RegisterArgs),
-    /// Make processes and pools as files say; only differences are applied
+    /// Apply files that describe processes and pools; only differences are changed
     Apply(ApplyArgs),
-    /// What apply would change; ends with 1 where anything differs
+    /// Show what apply would change; exits with 1 if anything differs
     Diff(FilesArgs),
-    /// Forget a process; if it runs, it lives on
+    /// Unregister a process; if it runs, it keeps running
     Unregister(ChosenProcess),
-    /// Run the start command and keep the process alive from then on
+    /// Start a process and keep it alive
     Start(OperateArgs),
-    /// Run the stop command and release the process
+    /// Stop a process and release it
     Stop(OperateArgs),
-    /// Give the process a new life
+    /// Restart a process
     Restart(OperateArgs),
-    /// Run the reload command
+    /// Run a process's reload command
     Reload(OperateArgs),
-    /// Kill the process with its children and release it
+    /// Kill a process with its children and release it
     Kill(OperateArgs),
-    /// Keep the process alive from now on
+    /// Keep a process alive from now on
     Manage(OperateArgs),
-    /// Stop keeping the process alive; it lives on
+    /// Stop keeping a process alive; it keeps running
     Release(OperateArgs),
-    /// Ask the agents how a process is right now
+    /// Ask the agents for the current status of a process
     Status(StatusArgs),
-    /// Everything that is kept about a process
+    /// Show everything that is known about a process
     Show(ShowArgs),
-    /// The specs that a process had on a host, and what changed between them
+    /// Show the revisions of a process's spec on a host and their differences
     History(HistoryArgs),
-    /// CPU and memory of a process on a host over the last hour or week
+    /// Show the CPU and memory of a process on a host over the last hour or week
     Usage(UsageArgs),
-    /// Tasks: how far they are, what came of each target; cancel, pause, resume, retry
+    /// Show, cancel, pause, resume and retry tasks
     Task(TaskArgs),
-    /// Pools: limits that processes of a namespace share on a host
+    /// Manage pools: limits that processes of a namespace share on a host
     #[command(subcommand)]
     Group(GroupCommand),
-    /// What happened on the hosts
+    /// List or follow events
     Events(EventsArgs),
-    /// Webhooks: addresses that get events
+    /// Manage webhooks
     #[command(subcommand)]
     Webhook(WebhookCommand),
-    /// Businesses, to which hosts belong
+    /// Manage businesses, which own hosts
     #[command(subcommand)]
     Business(BusinessCommand),
-    /// Sets of businesses
+    /// Manage sets of businesses
     #[command(subcommand)]
     BusinessSet(BusinessSetCommand),
-    /// Users, and the tokens with which they call
+    /// Manage users and their API tokens
     #[command(subcommand)]
     User(UserCommand),
-    /// Roles: classes of operations that are granted together
+    /// Manage roles: classes of operations that are granted together
     #[command(subcommand)]
     Role(RoleCommand),
-    /// Bindings: which app or user has which role, and on what
+    /// Manage bindings: which app or user has which role on what
     #[command(subcommand)]
     Binding(BindingCommand),
-    /// The log of every change
+    /// Read and verify the audit log
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// What processes use, live; without a terminal, one table
+    /// Show CPU and memory of processes, live on a terminal
     Top(TopArgs),
-    /// Who we are to the server, and what we may do where
+    /// Show who the server takes you for and what you may do
     Whoami,
-    /// Is all well, and if not, what to do
+    /// Diagnose the server and its fleet, with advice
     Doctor,
-    /// Simulate thousands of agents, to load a server and to check what it promises
+    /// Simulate thousands of agents to load-test a server
     Swarm(SwarmArgs),
-    /// A script that completes command lines in a shell
+    /// Print a shell completion script
     Completion(CompletionArgs),
-    /// The manual page
+    /// Print the manual page
     Man(ManArgs),
 }
 
@@ -221,7 +221,7 @@ pub(crate) struct HostsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a join token; it is printed once
+    /// Create a join token; it is printed once
     Create(TokenArgs),
     /// List join tokens, without their secrets
     List,
@@ -338,9 +338,9 @@ pub(crate) struct RegisterArgs {
 pub(crate) enum GroupCommand {
     /// Set the limits of a pool
     Set(GroupSetArgs),
-    /// The pools and their limits
+    /// List pools and their limits
     Get(GroupGetArgs),
-    /// Take a pool away; its members keep the limits of their own
+    /// Delete a pool; its members keep their own limits
     Delete(GroupDeleteArgs),
 }
 

@@ -22,9 +22,9 @@ const RELOADED: [&str; 2] = ["log", "rate_limit"];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Check the configuration file of the server; ends with 2 and every mistake
+    /// Check the server's configuration file; lists every mistake and exits with 2
     Check(Box<ConfigArgs>),
-    /// Show every setting of the server, and where its value comes from
+    /// Show every server setting and where its value comes from
     Show(Box<ConfigArgs>),
 }
 

@@ -21,13 +21,13 @@ const PASSWORD_BYTES_MAX: u64 = 64 * 1024;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AppCommand {
-    /// The apps
+    /// List apps
     List,
-    /// Make an app; its secret is printed once
+    /// Create an app; its secret is printed once
     Create(AppArgs),
-    /// Give an app a new secret, which is printed once; the old one counts no longer
+    /// Replace an app's secret; the new one is printed once, the old one stops working
     Rotate(RotateArgs),
-    /// Forget an app and its bindings
+    /// Delete an app and its bindings
     Delete(CodeArgs),
 }
 
@@ -49,23 +49,23 @@ pub(crate) struct RotateArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserCommand {
-    /// The users
+    /// List users
     List,
-    /// Make a user
+    /// Create a user
     Create(NameArgs),
-    /// Take none of the user's tokens until it is enabled
+    /// Disable a user; none of its tokens work until it is enabled
     Disable(NameArgs),
-    /// Take the user's tokens again
+    /// Enable a disabled user
     Enable(NameArgs),
-    /// Forget a user with its tokens and bindings
+    /// Delete a user with its tokens and bindings
     Delete(NameArgs),
     /// Set a user's console password, read from standard input
     SetPassword(NameArgs),
-    /// Remove a user's console password: the user signs in with a token or a link
+    /// Remove a user's console password; tokens and sign-in links still work
     RemovePassword(NameArgs),
     /// Print a link that signs a user in to the console, once
     SignInLink(NameArgs),
-    /// Tokens with which a user calls
+    /// Manage a user's API tokens
     #[command(subcommand)]
     Token(UserTokenCommand),
 }
@@ -77,11 +77,11 @@ pub(crate) struct NameArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserTokenCommand {
-    /// Make a token; it is printed once
+    /// Create a token; it is printed once
     Create(UserTokenArgs),
-    /// The tokens of a user, without their secrets
+    /// List a user's tokens, without their secrets
     List(OfUserArgs),
-    /// Forget a token
+    /// Revoke a token
     Revoke(RevokeArgs),
 }
 
@@ -113,11 +113,11 @@ pub(crate) struct RevokeArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RoleCommand {
-    /// The roles and their classes
+    /// List roles and their classes
     List,
-    /// Make a role, or change its classes
+    /// Create a role, or change its classes
     Set(RoleArgs),
-    /// Forget a role with its bindings
+    /// Delete a role and its bindings
     Delete(NameArgs),
 }
 
@@ -131,12 +131,12 @@ pub(crate) struct RoleArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BindingCommand {
-    /// The bindings
+    /// List bindings
     List(BindingListArgs),
-    /// Give a role to an app or a user, on a scope
+    /// Grant a role to an app or a user on a scope
     #[command(visible_alias = "create")]
     Add(BindingArgs),
-    /// Take a role away
+    /// Revoke a binding
     Delete(BindingIdArgs),
 }
 

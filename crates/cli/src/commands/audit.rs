@@ -19,11 +19,11 @@ use crate::output::{self, Sheet, Tone, or_dash, plain};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Who changed what, oldest first
+    /// List who changed what, oldest first
     List(ListArgs),
-    /// Check the whole chain of hashes; ends with 1 where it is broken
+    /// Verify the hash chain; exits with 1 if it is broken
     Verify(VerifyArgs),
-    /// Every entry that matches, one JSON object a line, as it is hashed
+    /// Export matching entries, one JSON object per line, as they are hashed
     Export(ExportArgs),
 }
 

@@ -16,11 +16,11 @@ use crate::output::{self, Sheet, or_dash, plain};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BusinessCommand {
-    /// The businesses
+    /// List businesses
     List,
-    /// Make a business, or name it anew
+    /// Create or rename a business
     Set(BusinessArgs),
-    /// Forget a business; its hosts then belong to none
+    /// Delete a business; its hosts then belong to none
     Delete(IdArgs),
 }
 
@@ -40,11 +40,11 @@ pub(crate) struct IdArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BusinessSetCommand {
-    /// The sets and their members
+    /// List sets and their members
     List,
-    /// Make a set, or replace its name and members
+    /// Create a set, or replace its name and members
     Set(BusinessSetArgs),
-    /// Forget a set; its businesses stay
+    /// Delete a set; its businesses stay
     Delete(IdArgs),
 }
 
@@ -61,17 +61,17 @@ pub(crate) struct BusinessSetArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HostsCommand {
-    /// Say for many hosts which business they belong to, all of them or none
+    /// Assign many hosts to businesses from a file, all or none
     Import(ImportArgs),
-    /// Say which business hosts belong to; addresses need not have enrolled yet
+    /// Assign hosts to a business; they need not have enrolled yet
     Place(PlaceArgs),
-    /// Let another key take a known host over, once; a join token is needed as well
+    /// Let another key take over a known host once; it also needs a join token
     AllowRejoin(RejoinArgs),
     /// Revoke the certificate of a host's agent; its session ends at once, its registrations stay
     Revoke(HostArg),
     /// Remove a host with its registrations; its processes live on
     Remove(HostArg),
-    /// Let a new host in that waits for approval (`proctor server --approve-hosts`)
+    /// Approve a new host that waits for approval (`proctor server --approve-hosts`)
     Approve(ApproveArgs),
     /// Cordon hosts for maintenance: no starts from the fleet, no alarms; supervision goes on
     Cordon(CordonArgs),

@@ -34,17 +34,17 @@ impl TaskArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
-    /// The newest tasks
+    /// List the newest tasks
     List(ListArgs),
-    /// How far a task is, and what came of each target
+    /// Show the progress of a task and the outcome of each target
     Show(ShowArgs),
-    /// End what has not begun, and have agents give up what has
+    /// Cancel a task: targets not yet started never run, running ones are ended
     Cancel(IdArgs),
-    /// A new task with the targets that failed
+    /// Retry the failed targets of a task as a new task
     Retry(FollowArgs),
-    /// Release nothing further of a rolling task until it is resumed
+    /// Pause a rolling task
     Pause(IdArgs),
-    /// Let a rolling task go on after its canary, or after a pause
+    /// Resume a rolling task after its canary or a pause
     Resume(FollowArgs),
 }
 

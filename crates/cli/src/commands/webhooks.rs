@@ -11,13 +11,13 @@ use crate::output::{self, Sheet, moment, or_dash, plain, yes_no};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WebhookCommand {
-    /// Send the events from now on to an address
+    /// Add a webhook that gets every event from now on
     Add(AddArgs),
-    /// The webhooks and how far each has come
+    /// List webhooks and their position in the events
     List,
     /// Send one request that is marked as a test, and say what came of it; the exit code is 1 if it was not delivered
     Test(IdArgs),
-    /// Send no more events to a webhook
+    /// Remove a webhook
     Remove(IdArgs),
 }
 
