@@ -21,19 +21,19 @@ pub(crate) enum Ctl {
     Ps(OutputArguments),
     /// Look at a process right now
     Status(ProcessArguments),
-    /// Run the start command and keep the process alive from then on
+    /// Start a process and keep it alive
     Start(ProcessArguments),
-    /// Run the stop command and release the process
+    /// Stop a process and release it
     Stop(ProcessArguments),
-    /// Give the process a new life
+    /// Restart a process
     Restart(ProcessArguments),
-    /// Run the reload command
+    /// Run a process's reload command
     Reload(ProcessArguments),
-    /// Kill the process with its children and release it
+    /// Kill a process with its children and release it
     Kill(ProcessArguments),
-    /// Keep the process alive from now on
+    /// Keep a process alive from now on
     Manage(ProcessArguments),
-    /// Stop keeping the process alive; it lives on
+    /// Stop keeping a process alive; it keeps running
     Release(ProcessArguments),
     /// Show the events that the server has not seen
     Events(ListArguments),
