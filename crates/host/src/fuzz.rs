@@ -56,7 +56,7 @@ pub struct Place {
 
 /// From the texts of mountinfo and of `/proc/<pid>/cgroup` of us and of the first process.
 pub fn cgroup_places(mounts: &str, ours: &str, init: &str) -> Vec<Place> {
-    let here = mounts::Surroundings { mounts: mounts.to_owned(), ours: ours.to_owned(), init: init.to_owned() };
+    let here = mounts::CgroupMounts { mounts: mounts.to_owned(), ours: ours.to_owned(), init: init.to_owned() };
     let v2 = here.v2().into_iter().map(|mount| (String::new(), mount));
     let cpu = here.v1_cpu().into_iter().map(|mount| ("cpuacct".to_owned(), mount));
     let hierarchies = v2.chain(here.v1_trees()).chain(cpu);

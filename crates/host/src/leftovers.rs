@@ -130,7 +130,7 @@ impl EnvMarks {
     }
 }
 
-fn variable_of(pid: i32, name: &str) -> Option<String> {
+pub(crate) fn variable_of(pid: i32, name: &str) -> Option<String> {
     let text = procfs::read(Path::new(&format!("/proc/{pid}/environ")), ENVIRONMENT_BYTES_MAX).ok()?;
     let value = text
         .split(|byte| *byte == 0)

@@ -37,6 +37,7 @@ mod syscall;
 mod tree;
 mod usage;
 mod user;
+mod wall_clock;
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -46,9 +47,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use proctor_model::{BootId, CommandExit, Exit, HostFacts, Identity, Incarnation, Leftovers, Probe, Signal, Usage};
-use proctor_runtime::{Tasks, clock};
+use proctor_runtime::Tasks;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
-use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::oneshot;
 
 pub use cgroup::{Leaf, Method, Tracking, TrackingPreference};
@@ -65,14 +65,13 @@ use kill_journal::Journal;
 use killer::{Killer, Target};
 use output::OutputDirectory;
 use pidfd::Process;
+use probe::Origin;
 use reaper::CHILDREN;
 use spawn::Spawner;
 use tree::ProcessRef;
 use usage::Meter;
 use user::AccountCache;
-
-/// A wall clock that differs from the last one by less has drifted, not been set.
-const DRIFT_MILLIS_MAX: u64 = 2000;
+use wall_clock::{DRIFT_MILLIS_MAX, WallClock};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -101,6 +100,7 @@ struct Shared {
     ground: CommandContext,
     tracking: Tracking,
     meter: Meter,
+    wall_clock: Arc<WallClock>,
     /// Unix milliseconds of the boot, as last taken over.
     boot_millis: AtomicI64,
 }
@@ -135,8 +135,9 @@ impl Host {
             spawner: Spawner::new(options.spawn),
         };
         let meter = Meter::new(Sampler::new(boot.clone(), ground.groups.clone()));
+        let wall_clock = Arc::new(WallClock::open(&options.state_dir, boot.clone()));
         let boot_millis = AtomicI64::new(0);
-        Ok(Self { shared: Arc::new(Shared { boot, ground, tracking, meter, boot_millis }) })
+        Ok(Self { shared: Arc::new(Shared { boot, ground, tracking, meter, wall_clock, boot_millis }) })
     }
 
     /// How it is known here what belongs to a process.
@@ -155,8 +156,7 @@ impl Host {
 
     /// Time since boot, suspended time included.
     pub fn now(&self) -> Duration {
-        let time = clock_gettime(ClockId::Boottime);
-        Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+        wall_clock::since_boot()
     }
 
     /// What this machine is. `agent_version` and `policy` are left empty.
@@ -175,10 +175,16 @@ impl Host {
     }
 
     /// Whether the process runs, by its pid file. `known` is the life that was seen last; found
-    /// again it counts whatever it is called now.
-    pub async fn look(&self, identity: &Identity, known: Option<&Incarnation>) -> Probe {
-        let CommandContext { blocking, accounts, .. } = &self.shared.ground;
-        probe::look(blocking, accounts, &self.shared.boot, identity, known).await
+    /// again it counts whatever it is called now. `leaf` is that of its commands: what they started is known by it.
+    pub async fn look(&self, leaf: &Leaf, identity: &Identity, known: Option<&Incarnation>) -> Probe {
+        let CommandContext { blocking, accounts, groups, mark, .. } = &self.shared.ground;
+        let origin = Origin {
+            groups: groups.clone(),
+            scope: mark.clone(),
+            leaf: leaf.clone(),
+            wall_clock: self.shared.wall_clock.clone(),
+        };
+        probe::look(blocking, accounts, &self.shared.boot, origin, identity, known).await
     }
 
     /// As [`Self::look`], where the answer is at hand. None: it takes a look.
@@ -411,8 +417,7 @@ impl Host {
     /// Two clocks read one after the other give another answer every time, and the start of a
     /// process must not seem to move: the first answer stays until the wall clock is set.
     fn boot_millis(&self) -> i64 {
-        let now = i64::try_from(self.now().as_millis()).unwrap_or(i64::MAX);
-        let fresh = clock::unix_millis().saturating_sub(now);
+        let fresh = wall_clock::boot_millis();
         let kept = self.shared.boot_millis.load(Ordering::Relaxed);
         if fresh.abs_diff(kept) <= DRIFT_MILLIS_MAX {
             return kept;
@@ -422,6 +427,7 @@ impl Host {
     }
 }
 
+        self.shared.wall_clock.note(fresh);
 /// How a life ended that is over and watched, where that is known at once.
 fn exit_of(life: &Incarnation, fd: BorrowedFd<'_>) -> Option<Exit> {
     let reaped = if CHILDREN.is_command(life.pid) { None } else { pidfd::reap(fd) };

@@ -78,6 +78,11 @@ pub(crate) fn is_remote(file: impl AsFd) -> bool {
     fstatfs(&file).ok().and_then(|system| magic(system.f_type)).is_none_or(|magic| REMOTE.contains(&magic))
 }
 
+/// Whether an open file lies in memory, where nothing outlives the boot. May hang.
+pub(crate) fn is_memory(file: impl AsFd) -> bool {
+    fstatfs(&file).ok().and_then(|system| u64::try_from(system.f_type).ok()) == Some(MEMORY)
+}
+
 fn mount(stat: &Statx) -> Option<Mount> {
     if stat.stx_mask & MOUNT_ID_UNIQUE != 0 {
         return Some(Mount::Unique(stat.stx_mnt_id));

@@ -54,6 +54,10 @@ pub(crate) struct PidEntry {
     pub(crate) pid: i32,
     /// When it was written, in Unix milliseconds. None: by the clock of another host.
     pub(crate) written_millis: Option<i64>,
+    /// Whether it lies in memory, and so is of this boot.
+    pub(crate) is_in_memory: bool,
+    /// Device and inode.
+    pub(crate) file: (u64, u64),
 }
 
 /// The pid in a pid file, or the reason for people why there is none. `may_own` says whether a
@@ -82,10 +86,11 @@ pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> bool) -> Result<Pid
     }
     let written = metadata.mtime().saturating_mul(1000).saturating_add(metadata.mtime_nsec() / 1_000_000);
     let written_millis = (!local_fs::is_remote(&file)).then_some(written);
+    let (is_in_memory, number) = (local_fs::is_memory(&file), (metadata.dev(), metadata.ino()));
     let mut text = Vec::with_capacity(BYTES_MAX);
     file.take(BYTES_MAX as u64).read_to_end(&mut text).map_err(unreadable)?;
     let pid = parse(&text).map_err(|problem| Refusal::Absent(format!("pid file {shown} {problem}")))?;
-    Ok(PidEntry { pid, written_millis })
+    Ok(PidEntry { pid, written_millis, is_in_memory, file: number })
 }
 
 /// The pid in a pid file that lies in the kernel's memory, on a file system of this host: nothing here waits

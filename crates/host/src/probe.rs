@@ -3,8 +3,10 @@
 //! Promised: a process counts only if it is alive, is what its spec says (by name and owner), and
 //! the pid file is to be trusted and readable for the spec's user; a life that is known already needs no second look at its name,
 //! which a replaced binary or a new title changes. What cannot be found out is unclear, neither running nor
-//! absent; so is a process that began after its pid file was written: the file is stale and its pid was given out
-//! again, or the clock was set meanwhile. Absent: translation of pids of other pid
+//! absent. A process that seems to have begun after its pid file was written counts if a command of ours has started
+//! it, if it holds the file open, or if the clock is known to have been set; it is absent if we have started it for
+//! another process; else it is unclear: the file is stale and its pid was given out again, or the clock was set
+//! while nobody saw it. Absent: translation of pids of other pid
 //! namespaces; such a pid means some other process here and fails the comparison of names.
 
 use std::path::{Path, PathBuf};
@@ -12,32 +14,47 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{BootId, Identity, Incarnation, Probe};
-use proctor_runtime::clock;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 
 use crate::blocking::{Blocking, TimedOut};
+use crate::cgroup::{Groups, Leaf};
 use crate::pidfd::{Process, Refused};
 use crate::pidfile::{PidEntry, Refusal};
 use crate::usage::Units;
 use crate::user::{Account, AccountCache};
-use crate::{pidfile, procfs, rights, user};
+use crate::wall_clock::{self, WallClock, millis};
+use crate::{leftovers, pidfile, procfs, rights, user};
 
 const LIMIT: Duration = Duration::from_secs(5);
 /// Some file systems keep times in steps of two seconds, and the clock is set by less now and then.
 const GRANULARITY: Duration = Duration::from_secs(3);
+/// Of a process with more open files not all are compared with its pid file.
+const DESCRIPTORS_MAX: usize = 4096;
 const SCRIPT_ARGUMENTS_MAX: usize = 8;
 const INTERPRETERS: [&str; 10] = ["sh", "bash", "dash", "ash", "busybox", "perl", "ruby", "node", "java", "php"];
 /// Interpreters that carry a version in their name.
 const INTERPRETER_FAMILIES: [&str; 5] = ["python", "lua", "perl5", "ruby", "php"];
 
+/// What tells whose a process is where the age of its pid file does not.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) groups: Option<Arc<Groups>>,
+    /// The scope of the marks of this agent.
+    pub(crate) scope: String,
+    /// Of the process that is looked for.
+    pub(crate) leaf: Leaf,
+    pub(crate) wall_clock: Arc<WallClock>,
+}
+
 pub(crate) async fn look(
     blocking: &Blocking,
     accounts: &AccountCache,
     boot: &BootId,
+    origin: Origin,
     identity: &Identity,
     known: Option<&Incarnation>,
 ) -> Probe {
-    let (reason, named) = match find_on_thread(blocking, accounts, boot, identity, known).await {
+    let (reason, named) = match find_on_thread(blocking, accounts, boot, origin, identity, known).await {
         Ok(life) => return Probe::Running(life),
         Err(Refusal::Absent(reason)) => return Probe::Absent(reason),
         Err(Refusal::Dead { pid, reason }) => return Probe::Dead { pid, reason },
@@ -57,6 +74,7 @@ async fn find_on_thread(
     blocking: &Blocking,
     accounts: &AccountCache,
     boot: &BootId,
+    origin: Origin,
     identity: &Identity,
     known: Option<&Incarnation>,
 ) -> Result<Incarnation, Refusal> {
@@ -75,7 +93,7 @@ async fn find_on_thread(
     };
     let work = {
         let (boot, identity, known) = (boot.clone(), identity.clone(), known.cloned());
-        move || find(&account, &boot, &identity, known.as_ref())
+        move || find(&account, &boot, &origin, &identity, known.as_ref())
     };
     let path = identity.pid_path.as_str();
     let found = blocking.run(path, LIMIT, work).await;
@@ -135,12 +153,13 @@ fn read_pid(account: &Account, identity: &Identity) -> Result<(PathBuf, PidEntry
 fn find(
     account: &Account,
     boot: &BootId,
+    origin: &Origin,
     identity: &Identity,
     known: Option<&Incarnation>,
 ) -> Result<Incarnation, Refusal> {
     let (name, user) = (identity.proc_name.as_str(), identity.user.as_str());
-    let (path, PidEntry { pid, written_millis }) = read_pid(account, identity)?;
-    let path = path.display();
+    let (path, entry) = read_pid(account, identity)?;
+    let (path, pid) = (path.display(), entry.pid);
 
     let process = Process::open(pid).map_err(|refused| match refused {
         Refused::Gone => Refusal::Dead { pid, reason: not_running_reason(pid, &path) },
@@ -170,27 +189,83 @@ fn find(
         let owner = owner.map_or_else(|| "nobody we know".to_owned(), user::name);
         return Err(format!("pid {pid} of {path} runs as {owner}, not as {user}").into());
     }
-    if written_millis.is_some_and(|written| began_after(&life, written)) {
-        let reason = format!(
-            "process {pid} began after pid file {path} was written: the file is stale and the pid another's, or the clock \
-             was set; remove the file if it is stale, or write it again"
-        );
-        return Err(Refusal::Stale { life, reason });
-    }
+    origin.check_age(&life, &entry, &path)?;
     // What was read of /proc since belongs to this life only if it has not ended meanwhile.
     let reason = format!("pid {pid} of {path} has just ended");
     if process.is_alive() { Ok(life) } else { Err(Refusal::Dead { pid, reason }) }
 }
 
-/// Whether a life began clearly later than a file was written, by the wall clock as it is set now. Whoever writes
-/// the pid of a process does so after its begin.
-fn began_after(life: &Incarnation, written_millis: i64) -> bool {
-    let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-    let now = clock_gettime(ClockId::Boottime);
-    let now = Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0));
-    let booted = clock::unix_millis().saturating_sub(millis(now));
-    let began = booted.saturating_add(millis(Units::read().since_boot(life.start_ticks)));
+/// Who started a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StartedBy {
+    Us,
+    /// A command of another process of this agent.
+    Another,
+    Unknown,
+}
+
+impl Origin {
+    /// Whoever writes the pid of a process does so after its begin: a file that is older names another one, unless
+    /// it only seems to be older.
+    fn check_age(&self, life: &Incarnation, entry: &PidEntry, path: &dyn std::fmt::Display) -> Result<(), Refusal> {
+        let boot_millis = wall_clock::boot_millis();
+        let Some(written) = entry.written_millis.filter(|written| began_after(life, *written, boot_millis)) else {
+            return Ok(());
+        };
+        let started_by = self.started_by(life.pid);
+        if started_by == StartedBy::Us || holds_open(life.pid, entry.file) {
+            return Ok(());
+        }
+        let pid = life.pid;
+        match (started_by, self.was_clock_set(life, entry, written, boot_millis)) {
+            (StartedBy::Unknown, true) => Ok(()),
+            (StartedBy::Another, false) => Err(Refusal::Absent(format!(
+                "process {pid} began after pid file {path} was written, and was started for another managed process"
+            ))),
+            (StartedBy::Us | StartedBy::Another, _) | (StartedBy::Unknown, false) => Err(Refusal::Stale {
+                life: life.clone(),
+                reason: format!(
+                    "process {pid} began after pid file {path} was written: the file is stale and the pid another's, \
+                     or the clock was set; if {pid} is the process run `touch {path}`, and if it is not remove the file"
+                ),
+            }),
+        }
+    }
+
+    fn started_by(&self, pid: i32) -> StartedBy {
+        let own = leftovers::mark(&self.scope, &self.leaf);
+        let mark = leftovers::variable_of(pid, leftovers::MARK);
+        let leaf = self.groups.as_ref().and_then(|groups| groups.leaf_of(pid));
+        if leaf.as_ref() == Some(&self.leaf) || (leaf.is_none() && mark.as_deref() == Some(own.as_str())) {
+            return StartedBy::Us;
+        }
+        let is_of_scope = |mark: String| mark.strip_prefix(&self.scope).is_some_and(|rest| rest.starts_with('.'));
+        if leaf.is_some() || mark.is_some_and(is_of_scope) { StartedBy::Another } else { StartedBy::Unknown }
+    }
+
+    /// Whether the wall clock was set since the file was written, so that its age does not count.
+    fn was_clock_set(&self, life: &Incarnation, entry: &PidEntry, written: i64, boot_millis: i64) -> bool {
+        // What lies in memory is of this boot.
+        let is_before_boot = boot_millis.saturating_sub(written) > millis(GRANULARITY);
+        let by_earlier_clock = !began_after(life, written, self.wall_clock.earliest_boot_millis());
+        by_earlier_clock || (entry.is_in_memory && is_before_boot)
+    }
+}
+
+/// Whether a life began clearly later than a file was written, by a wall clock that says when the boot was.
+fn began_after(life: &Incarnation, written_millis: i64, boot_millis: i64) -> bool {
+    let began = boot_millis.saturating_add(millis(Units::read().since_boot(life.start_ticks)));
     began.saturating_sub(written_millis) > millis(GRANULARITY)
+}
+
+/// Whether a process has that file open, by device and inode. Daemons keep their pid files locked so.
+fn holds_open(pid: i32, file: (u64, u64)) -> bool {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    entries.flatten().take(DESCRIPTORS_MAX).any(|entry| {
+        // Of a file on another host only what is known here.
+        statx(CWD, entry.path(), AtFlags::STATX_DONT_SYNC, StatxFlags::INO)
+            .is_ok_and(|stat| (makedev(stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino) == file)
+    })
 }
 
 /// Whether a process is what a spec calls `wanted`: by its executable, by how it was called, or by

@@ -4,7 +4,7 @@ mod common;
 
 use std::os::unix::process::CommandExt;
 
-use common::{Started, World, identity, is_root, not_run};
+use common::{Started, World, identity, is_root, leaf, not_run};
 use proctor_model::{Probe, Signal};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -20,8 +20,8 @@ async fn lack_is_said_and_never_taken_for_an_end() {
 
     let before = limit(Resource::Nofile, 3);
     let is_alive = world.host.is_alive(&life);
-    let known = world.host.look(&sleep, Some(&life)).await;
-    let unknown = world.host.look(&sleep, None).await;
+    let known = world.host.look(&leaf(), &sleep, Some(&life)).await;
+    let unknown = world.host.look(&leaf(), &sleep, None).await;
     let signal = world.host.signal(&life, Signal::Kill);
     let run = world.host.run(command).await;
     setrlimit(Resource::Nofile, before).unwrap();

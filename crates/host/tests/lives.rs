@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::time::Duration;
 
-use common::{PATIENCE, Started, World, eventually, exited, identity, is_dead, numbers, our_zombies, stat};
+use common::{PATIENCE, Started, World, eventually, exited, identity, is_dead, leaf, numbers, our_zombies, stat};
 use proctor_host::Leaf;
 use proctor_model::{BootId, CommandResult, Exit, Incarnation, Probe, Signal};
 
@@ -281,7 +281,7 @@ async fn the_facts_of_the_machine_are_there() {
     assert!(facts.cpus >= 1 && facts.memory_bytes > 1024 * 1024, "{facts:?}");
     assert!(!facts.hostname.is_empty() && facts.os.contains("Linux") && !facts.arch.is_empty(), "{facts:?}");
     assert!(world.host.now() > Duration::ZERO);
-    let look = world.host.look(&identity("x", &world.path("none")), None).await;
+    let look = world.host.look(&leaf(), &identity("x", &world.path("none")), None).await;
     assert!(matches!(look, Probe::Absent(_)));
 }
 

@@ -7,7 +7,8 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
-use common::{Started, World, eventually, identity, is_dead, is_root, numbers, stat};
+use common::{Started, World, eventually, identity, is_dead, is_root, leaf, numbers, stat};
+use proctor_host::{Leaf, TrackingPreference};
 use proctor_model::Probe;
 use proctor_testkit::skip;
 
@@ -178,8 +179,8 @@ async fn a_known_life_needs_no_name() {
     let mut earlier = life.clone();
     earlier.start_ticks -= 1;
 
-    let known = world.host.look(&identity("renamed", &path), Some(&life)).await;
-    let unknown = world.host.look(&identity("renamed", &path), Some(&earlier)).await;
+    let known = world.host.look(&leaf(), &identity("renamed", &path), Some(&life)).await;
+    let unknown = world.host.look(&leaf(), &identity("renamed", &path), Some(&earlier)).await;
 
     assert_eq!(known, Probe::Running(life));
     assert!(matches!(unknown, Probe::Absent(_)));
@@ -194,9 +195,9 @@ async fn a_file_that_cannot_be_read_does_not_make_a_known_life_absent() {
     let life = world.life("sleep", &path).await;
     let unreadable = world.path(&"x".repeat(300));
 
-    let alive = world.host.look(&identity("sleep", &unreadable), Some(&life)).await;
+    let alive = world.host.look(&leaf(), &identity("sleep", &unreadable), Some(&life)).await;
     drop(process);
-    let dead = world.host.look(&identity("sleep", &unreadable), Some(&life)).await;
+    let dead = world.host.look(&leaf(), &identity("sleep", &unreadable), Some(&life)).await;
 
     assert_eq!(alive, Probe::Running(life));
     assert!(matches!(dead, Probe::Unclear { reason, .. } if reason.contains("cannot be opened")));
@@ -213,7 +214,7 @@ async fn a_process_that_began_after_its_pid_file_was_written_is_unclear() {
     let look_at = async |age: u64, known| {
         let file = fs::File::options().write(true).open(&path).unwrap();
         file.set_modified(written - Duration::from_secs(age)).unwrap();
-        world.host.look(&identity("sleep", &path), known).await
+        world.host.look(&leaf(), &identity("sleep", &path), known).await
     };
 
     let (fresh, stale, known) = (look_at(1, None).await, look_at(60, None).await, look_at(60, Some(&life)).await);
@@ -221,6 +222,89 @@ async fn a_process_that_began_after_its_pid_file_was_written_is_unclear() {
     assert_eq!(fresh, Probe::Running(life.clone()), "clocks and file systems are not that exact");
     assert!(matches!(stale, Probe::Unclear { reason, .. } if reason.contains("the file is stale")));
     assert_eq!(known, Probe::Running(life.clone()));
+}
+
+fn set_age(path: &std::path::Path, age: Duration) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(std::time::SystemTime::now() - age).unwrap();
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn what_our_commands_started_is_known_however_old_its_pid_file_seems() {
+    for prefer in [TrackingPreference::Best, TrackingPreference::CgroupV1, TrackingPreference::Descendants] {
+        let world = World::with_tracking(prefer);
+        let path = world.path("x.pid");
+        let line = format!("sleep 1000 > /dev/null 2>&1 & echo $! > {}", path.display());
+        world.host.run(proctor_host::Command { leaf: Some(leaf()), ..world.command(&line) }).await;
+        let life = world.life("sleep", &path).await;
+        set_age(&path, MINUTE);
+
+        let ours = world.host.look(&leaf(), &identity("sleep", &path), None).await;
+        let anothers = world.host.look(&Leaf::of("ns/other"), &identity("sleep", &path), None).await;
+        common::kill_leaf(&world.host, &leaf()).await;
+
+        assert_eq!(ours, Probe::Running(life), "{prefer:?}");
+        let is_told = |reason: &str| reason.contains("was started for another managed process");
+        assert!(matches!(&anothers, Probe::Absent(reason) if is_told(reason)), "{prefer:?}: {anothers:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_holds_its_pid_file_open_is_the_one_it_names_however_old_the_file_seems() {
+    let world = World::new();
+    let path = world.path("x.pid");
+    let process = Started::new("/bin/sh", &["-c", &format!("exec sleep 1000 3>> {}", path.display())]);
+    eventually("the file is there", || path.exists()).await;
+    fs::write(&path, process.pid().to_string()).unwrap();
+    let life = world.life("sleep", &path).await;
+    set_age(&path, MINUTE);
+
+    assert_eq!(world.look("sleep", &path).await, Probe::Running(life));
+}
+
+#[tokio::test]
+async fn the_age_of_a_pid_file_does_not_count_where_the_clock_was_set() {
+    let world = World::new();
+    let path = world.path("x.pid");
+    let process = Started::new("/bin/sleep", &["1000"]);
+    fs::write(&path, process.pid().to_string()).unwrap();
+    let life = world.life("sleep", &path).await;
+    set_age(&path, MINUTE);
+    let before = world.look("sleep", &path).await;
+    // An agent of this boot has seen a clock that was an hour behind.
+    let kept = fs::read_to_string(world.path("state/clock")).unwrap();
+    let (boot, millis) = kept.trim().split_once(' ').unwrap();
+    let behind = millis.parse::<i64>().unwrap() - 3_600_000;
+    fs::write(world.path("state/clock"), format!("{boot} {behind}\n")).unwrap();
+
+    let host = world.again(TrackingPreference::Best);
+    let after = host.look(&leaf(), &identity("sleep", &path), None).await;
+    set_age(&path, 2 * 60 * MINUTE);
+    let too_old = host.look(&leaf(), &identity("sleep", &path), None).await;
+
+    assert!(matches!(before, Probe::Unclear { .. }), "{before:?}");
+    assert_eq!(after, Probe::Running(life));
+    assert!(matches!(too_old, Probe::Unclear { .. }), "older than the clock was behind: {too_old:?}");
+}
+
+#[tokio::test]
+async fn a_pid_file_in_memory_from_before_the_boot_shows_that_the_clock_was_set() {
+    let directory = std::path::Path::new("/dev/shm");
+    let is_memory = rustix::fs::statfs(directory).is_ok_and(|system| system.f_type == 0x0102_1994);
+    if !is_memory {
+        return skip("/dev/shm is no tmpfs");
+    }
+    let world = World::new();
+    let directory = tempfile::tempdir_in(directory).unwrap();
+    let path = directory.path().join("x.pid");
+    let process = Started::new("/bin/sleep", &["1000"]);
+    fs::write(&path, process.pid().to_string()).unwrap();
+    let life = world.life("sleep", &path).await;
+    set_age(&path, 20 * 365 * 24 * 60 * MINUTE);
+
+    assert_eq!(world.look("sleep", &path).await, Probe::Running(life));
 }
 
 #[tokio::test]
@@ -288,9 +372,9 @@ async fn the_owners_of_file_and_process_are_compared_with_the_user() {
     let mut wanted = identity("sleep", &path);
     wanted.user = "nobody".parse().unwrap();
 
-    let other_owner = world.host.look(&wanted, None).await;
+    let other_owner = world.host.look(&leaf(), &wanted, None).await;
     wanted.user = "no-such-user".parse().unwrap();
-    let no_user = world.host.look(&wanted, None).await;
+    let no_user = world.host.look(&leaf(), &wanted, None).await;
     chown(&path, Some(54321), None).unwrap();
     let other_file = world.absent("sleep", &path).await;
 
@@ -323,7 +407,7 @@ async fn a_pid_file_that_the_user_may_not_read_tells_nothing_about_itself() {
                 fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             }
             fs::set_permissions(directory, fs::Permissions::from_mode(directory_mode)).unwrap();
-            told.push(format!("{:?}", world.host.look(&named, None).await));
+            told.push(format!("{:?}", world.host.look(&leaf(), &named, None).await));
             assert_eq!(world.host.look_now(&named, None), None);
         }
     }
@@ -336,5 +420,8 @@ async fn a_pid_file_that_the_user_may_not_read_tells_nothing_about_itself() {
     assert_eq!(told, [hidden.as_slice(), &[missing]].concat(), "the last one in a directory that it may read");
     named.user = "root".parse().unwrap();
     fs::write(&path, process.pid().to_string()).unwrap();
-    assert!(matches!(world.host.look(&named, None).await, Probe::Running(_)), "root's own pid file is private");
+    assert!(
+        matches!(world.host.look(&leaf(), &named, None).await, Probe::Running(_)),
+        "root's own pid file is private"
+    );
 }

@@ -9,7 +9,7 @@ use crate::FieldError;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Not looked at yet since the agent started.
+    /// Not looked at yet since the agent started, or a look could not tell whether it runs.
     #[default]
     Unknown,
     /// Not running, and nobody is about to start it.

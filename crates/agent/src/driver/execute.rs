@@ -120,7 +120,7 @@ impl Driver {
         }
         let (host, inbox, identity) = (self.host.clone(), self.inbox.clone(), spec.identity.clone());
         self.tasks.spawn("look", async move {
-            let look = probe_or_known(&host, &identity, known).await;
+            let look = probe_or_known(&host, &key, &identity, known).await;
             let _ = inbox.send(Input::Machine(key, Event::Probed { ticket, look })).await;
         });
     }
@@ -275,10 +275,11 @@ impl Driver {
         let launch = elder.filter(|elder| elder_lives && elder.launched).map(|elder| elder.since);
         let remains = with_elder(remains, elder.filter(|_| !elder_lives));
         let remains = remains.map(|remains| Leftovers { elder: launch, ..remains });
-        // What has left the leaf is searched for where somebody waits for the answer: that reads all environments.
+        // What has left the leaf is searched for where somebody waits for the answer, or the last life itself had left
+        // it: that reads all environments.
         let is_asked = self.processes.get(&key).is_some_and(|process| process.operations().next().is_some());
         let may_be_there =
-            |remains: &Leftovers| is_asked || !remains.launched || !self.host.is_leaf_empty(&cgroup_name(&key));
+            |remains: &Leftovers| is_searched || !remains.launched || !self.host.is_leaf_empty(&cgroup_name(&key));
         let Some(remains) = remains.filter(may_be_there) else {
             return self.dispatch_event(&key, Event::LeftoversCleared { ticket, ended: 0, left: 0, elder_lives });
         };
@@ -355,12 +356,13 @@ pub(super) async fn probe_or_known(
     identity: &proctor_model::Identity,
     known: Option<Incarnation>,
 ) -> Probe {
-    match (host.look(identity, known.as_ref()).await, known) {
+    match (host.look(&cgroup_name(key), identity, known.as_ref()).await, known) {
         (Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear { .. }, Some(known)) if host.is_alive(&known) => {
             Probe::Running(known)
         }
         (look, _) => look,
     }
+    key: &ProcessKey,
 }
 
 fn ended(over: Exited<ProcessKey>, exit: Option<Exit>) -> Input {

@@ -143,7 +143,7 @@ impl StatusProbe {
             let reason = "the process is not registered on this host".to_owned();
             return (None, Snapshot { reason, ..snapshot });
         };
-        let look = probe_or_known(host, &spec.identity, known.clone()).await;
+        let look = probe_or_known(host, &key, &spec.identity, known.clone()).await;
         match &look {
             Probe::Running(life) => {
                 snapshot.pid = Some(life.pid);
@@ -166,6 +166,9 @@ impl StatusProbe {
                 snapshot.pid = None;
                 snapshot.usage = Usage::default();
                 snapshot.reason = reason.clone();
+                if matches!(look, Probe::Unclear { .. }) {
+                    snapshot.phase = Phase::Unknown;
+                }
             }
         }
         let sighting = match look {

@@ -66,7 +66,7 @@ impl World {
     }
 
     pub async fn look(&self, proc_name: &str, pid_path: &Path) -> Probe {
-        self.host.look(&identity(proc_name, pid_path), None).await
+        self.host.look(&leaf(), &identity(proc_name, pid_path), None).await
     }
 
     /// The life that a pid file names, once it does.
@@ -117,6 +117,11 @@ pub fn identity(proc_name: &str, pid_path: &Path) -> Identity {
         user: us().parse().unwrap(),
         index_key: String::new(),
     }
+}
+
+/// Of the process that is looked for.
+pub fn leaf() -> Leaf {
+    Leaf::of("ns/looked-for")
 }
 
 pub fn is_root() -> bool {

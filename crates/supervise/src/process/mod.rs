@@ -240,9 +240,7 @@ impl Process {
     pub fn reason(&self) -> &str {
         match self.record.life {
             Some(_) => "",
-            None if self.phase() == Phase::Waiting && !self.unclear && !self.evicted_for.is_empty() => {
-                &self.evicted_for
-            }
+            None if self.phase() == Phase::Waiting && !self.evicted_for.is_empty() => &self.evicted_for,
             None => &self.reason,
         }
     }
@@ -297,6 +295,7 @@ impl Process {
             (Activity::Stopping { .. } | Activity::WaitingForExit { .. } | Activity::ClearingLeftovers { .. }, _) => {
                 Phase::Stopping
             }
+            (Activity::Idle | Activity::Backoff { .. } | Activity::Probing, None) if self.unclear => Phase::Unknown,
             (Activity::Backoff { .. }, _) => Phase::Waiting,
             (Activity::Idle | Activity::Probing | Activity::Reloading { .. }, Some(_)) => Phase::Running,
             (Activity::Idle | Activity::Probing | Activity::Reloading { .. }, None) if self.record.failed => {
@@ -505,6 +504,8 @@ impl Process {
             self.clear(now, AfterLeftovers::Swept);
         } else if self.needs_relaunch() {
             self.probe();
+        } else {
+            self.watch_unclear(now);
         }
     }
 

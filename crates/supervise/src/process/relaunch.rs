@@ -20,6 +20,8 @@ const AFTER_REBOOT: Duration = Duration::from_secs(5);
 pub(super) const POSTPONED: Duration = Duration::from_secs(1);
 /// A look that could not tell whether the process runs is repeated after this.
 const UNCLEAR_PAUSE: Duration = Duration::from_secs(5);
+/// The same where nobody wants it started.
+const UNCLEAR_PAUSE_IDLE: Duration = Duration::from_secs(60);
 const SEEK_PAUSE: Duration = Duration::from_millis(50);
 
 impl Process {
@@ -108,6 +110,15 @@ impl Process {
             self.begin(now, request);
         } else if self.has_unwanted_remains() {
             self.clear(now, AfterLeftovers::Swept);
+        } else {
+            self.watch_unclear(now);
+        }
+    }
+
+    /// Nobody wants it started, but people want to know whether it runs: it is looked at again.
+    pub(super) fn watch_unclear(&mut self, now: Time) {
+        if self.unclear && self.record.registered && self.record.life.is_none() {
+            self.work = Activity::Backoff { at: now + UNCLEAR_PAUSE_IDLE };
         }
     }
 

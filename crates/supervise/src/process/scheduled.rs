@@ -38,7 +38,8 @@ impl Process {
 
     /// When a run that could not begin is tried again.
     pub(super) fn run_again_at(&self) -> Option<Time> {
-        self.owed_run.as_ref().and_then(|run| run.again).filter(|_| matches!(self.work, Activity::Idle))
+        let is_at_rest = matches!(self.work, Activity::Idle | Activity::Backoff { .. });
+        self.owed_run.as_ref().and_then(|run| run.again).filter(|_| is_at_rest)
     }
 
     pub(super) fn run_owed(&mut self, now: Time) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{EVICTED_REASON, Lifetime, OperationKind, Phase};
+use proctor_model::{Code, EVICTED_REASON, Lifetime, OperationKind, Phase};
 use proctor_supervise::{HealthState, Notice};
 
 use super::world::{Habits, World, spec};
@@ -233,4 +233,40 @@ fn nothing_is_started_while_nobody_can_tell_whether_it_runs() {
 
     assert!(world.is_alive());
     assert_eq!(world.machine.restarts(), 1, "what was not tried does not count");
+}
+
+#[test]
+fn whether_a_released_process_runs_is_unknown_until_a_look_can_tell() {
+    let mut world = running(Habits::default());
+    code_of(&mut world, OperationKind::Release);
+    world.unreadable = true;
+    world.kill_outside_unheard();
+    world.crash_agent(true);
+    world.pass(Duration::from_secs(10));
+    let while_unreadable = world.machine.phase();
+    let stop = world.request(OperationKind::Stop);
+    world.pass(Duration::from_secs(10));
+    let after_stop = world.machine.phase();
+
+    world.unreadable = false;
+    world.start_by_hand();
+    world.pass(Duration::from_secs(70));
+
+    assert_eq!((while_unreadable, after_stop), (Phase::Unknown, Phase::Unknown));
+    assert_eq!(world.outcome(stop).map(|outcome| outcome.code), Some(Code::CheckFailed));
+    assert_eq!(world.machine.phase(), Phase::Running, "it is looked at again");
+    world.kill_outside();
+    world.pass(Duration::from_secs(70));
+    assert_eq!((world.machine.phase(), world.is_alive()), (Phase::Stopped, false), "nobody starts it");
+}
+
+#[test]
+fn whether_a_managed_process_runs_is_unknown_while_supervision_waits_for_a_look_that_can_tell() {
+    let mut world = running(Habits::default());
+    world.unreadable = true;
+
+    world.kill_outside();
+    world.pass(Duration::from_secs(30));
+
+    assert_eq!((world.machine.phase(), world.is_alive()), (Phase::Unknown, false));
 }
