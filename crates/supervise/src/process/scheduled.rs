@@ -2,8 +2,8 @@
 //! out: the start command is the run, and a pid file may tell of a process that outlives it.
 //!
 //! Promised: after a stop or kill of a run nothing of it is left; what a run leaves behind is ended before the
-//! next one starts. A run that cannot begin (no free command slot, an operation comes first) is tried again
-//! until the next one is due, and then reported as missed.
+//! next one starts. A run that cannot begin (no free command slot, an operation comes first, a ledger that cannot be
+//! written) is tried again until the next one is due, and then reported as missed.
 
 use std::time::Duration;
 
@@ -93,6 +93,10 @@ impl Process {
     /// The command of a run has ended; a process that outlives it is adopted by the look that follows.
     pub(super) fn run_ended(&mut self, now: Time, end: &CommandExit) {
         if end.result == CommandResult::NoSlot {
+            // A command that could not be recorded had begun, and its run was dealt with.
+            let (planned, since_boot) = (self.record.planned_at, self.record.planned);
+            let noted = planned.map(|planned| OwedRun { planned, since_boot, again: None });
+            self.owed_run = self.owed_run.take().or(noted);
             return self.postpone_run(now);
         }
         self.note_run();

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use proctor_model::{Code, Lifetime, OperationKind};
-use proctor_supervise::{Notice, Time};
+use proctor_model::{BootId, Code, CommandExit, CommandResult, Incarnation, Lifetime, OperationKind, Probe};
+use proctor_supervise::{Action, Event, Notice, Process, Time};
 
 use super::world::{Habits, World, spec};
 use super::{period, resident, running, secs};
@@ -255,4 +255,42 @@ fn g9_an_operation_that_is_delivered_again_and_again_runs_and_ends_once() {
     assert_eq!(world.outcome(start).unwrap().code, Code::Success);
     assert_eq!(world.outcome(stop).unwrap().code, Code::Success);
     assert!(!world.is_alive() && !world.machine.managed());
+}
+
+/// A run whose command was held back after it had begun, as where it cannot be recorded.
+#[test]
+fn e8_a_run_that_cannot_be_recorded_is_tried_again_and_then_told_as_missed() {
+    let spec = spec(|spec| {
+        spec.policy.lifetime = Lifetime::Periodic;
+        spec.policy.cycle = Some(period(60));
+    });
+    let at = |secs: u64| Time::since_boot(Duration::from_secs(secs));
+    let mut machine = Process::new("ns/p".parse().unwrap(), spec.clone(), 1);
+    machine.handle(at(1), Event::Assigned { spec, managed: true, registered_at: 1 });
+    let look = Probe::Absent("no pid file".to_owned());
+    machine.handle(at(1), Event::Probed { ticket: 1, look });
+    let command = Incarnation { boot: BootId::from("b"), pid: 7, start_ticks: 7, pidfd_inode: None };
+    let withdraw = |machine: &mut Process, now: Time| {
+        let actions: Vec<Action> = std::iter::from_fn(|| machine.poll_action()).collect();
+        let run = actions.iter().find_map(|action| match action {
+            Action::Run { ticket, .. } => Some(*ticket),
+            _ => None,
+        });
+        let ticket = run.expect("the run begins");
+        machine.handle(now, Event::CommandBegun { ticket, command: command.clone() });
+        let end = CommandExit { result: CommandResult::NoSlot, output: String::new() };
+        machine.handle(now, Event::CommandEnded { ticket, end });
+    };
+
+    machine.handle(at(60), Event::RunDue { planned: 60, since_boot: Some(at(60)) });
+    withdraw(&mut machine, at(60));
+    assert_eq!(machine.poll_timeout(), Some(at(61)), "it is tried again");
+    machine.handle(at(61), Event::Tick);
+    withdraw(&mut machine, at(61));
+    machine.handle(at(120), Event::RunDue { planned: 120, since_boot: Some(at(120)) });
+
+    let notices: Vec<Action> = std::iter::from_fn(|| machine.poll_action()).collect();
+    let is_missed = |action: &Action| matches!(action, Action::Notify(Notice::RunMissed { planned: 60, .. }));
+    assert_eq!(notices.iter().filter(|action| is_missed(action)).count(), 1, "{notices:?}");
+    assert!(notices.iter().any(|action| matches!(action, Action::Run { .. })), "the next one begins");
 }
