@@ -33,6 +33,16 @@ pub enum LocalRequest {
     Events { limit: usize },
 }
 
+impl LocalRequest {
+    /// Whether it may take as long as commands of processes do.
+    fn changes_something(&self) -> bool {
+        match self {
+            Self::Operate { operation, .. } => *operation != OperationKind::Status,
+            Self::About | Self::List | Self::Events { .. } => false,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum LocalAnswer {

@@ -18,6 +18,8 @@ use crate::identity::Identity;
 
 /// People at a terminal, and a script or two.
 const CONNECTIONS_MAX: usize = 16;
+/// Operations may take long. The other connections are left for questions, which do not.
+const OPERATIONS_MAX: usize = 8;
 const REQUEST_BYTES_MAX: u64 = 16 * 1024;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -115,6 +117,7 @@ pub(super) fn short(path: &Path) -> std::io::Result<(Option<std::fs::File>, Path
 
 async fn accept(listener: UnixListener, inbox: Inbox, about: Arc<About>, tasks: Tasks) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let operations = Arc::new(Semaphore::new(OPERATIONS_MAX));
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     loop {
         let stream = match listener.accept().await {
@@ -128,23 +131,23 @@ async fn accept(listener: UnixListener, inbox: Inbox, about: Arc<About>, tasks: 
         backoff.reset();
         // Whoever waits here has mode 0600 on their side: the agent's own user.
         let Ok(permit) = places.clone().acquire_owned().await else { return };
-        let (inbox, about) = (inbox.clone(), about.clone());
+        let (inbox, about, operations) = (inbox.clone(), about.clone(), operations.clone());
         tasks.spawn("control connection", async move {
             let _permit = permit;
-            if let Err(error) = talk(stream, &inbox, &about).await {
+            if let Err(error) = talk(stream, &inbox, &about, &operations).await {
                 tracing::debug!(%error, "control connection ended");
             }
         });
     }
 }
 
-async fn talk(mut stream: UnixStream, inbox: &Inbox, about: &About) -> std::io::Result<()> {
+async fn talk(mut stream: UnixStream, inbox: &Inbox, about: &About, operations: &Semaphore) -> std::io::Result<()> {
     let uid = stream.peer_cred()?.uid();
     let answer = match request(&mut stream, uid).await {
         Ok(request) => {
             let mut gone = [0; 1];
             tokio::select! {
-                answer = answered(request, uid, inbox, about) => answer,
+                answer = answered(request, uid, inbox, about, operations) => answer,
                 // Nobody waits any more; what was begun goes on.
                 _ = stream.read(&mut gone) => return Ok(()),
             }
@@ -179,11 +182,23 @@ async fn request(stream: &mut UnixStream, uid: u32) -> Result<LocalRequest, Stri
     }
 }
 
-async fn answered(request: LocalRequest, uid: u32, inbox: &Inbox, about: &About) -> LocalAnswer {
+async fn answered(
+    request: LocalRequest,
+    uid: u32,
+    inbox: &Inbox,
+    about: &About,
+    operations: &Semaphore,
+) -> LocalAnswer {
     let refused = |reason: &str| LocalAnswer::Refused { reason: reason.to_owned() };
     if request == LocalRequest::About {
         return LocalAnswer::About(about.view());
     }
+    let permit = request.changes_something().then(|| operations.try_acquire());
+    let Ok(_permit) = permit.transpose() else {
+        return refused(&format!(
+            "{OPERATIONS_MAX} operations that were asked for here are under way: try again later"
+        ));
+    };
     let (answer, answered) = oneshot::channel();
     if inbox.send(Input::Local(LocalCall { request, uid, answer })).await.is_err() {
         return refused("the agent ends");
@@ -192,5 +207,59 @@ async fn answered(request: LocalRequest, uid: u32, inbox: &Inbox, about: &About)
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => refused("the agent ends"),
         Err(_) => refused("the operation is still under way: see `proctor-agent ctl ledger`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proctor_model::{OperationKind, Outcome};
+
+    use tokio::task::JoinSet;
+
+    use super::*;
+    use crate::driver;
+    use crate::local::{LocalError, ask};
+    use crate::policy::PolicyFile;
+
+    #[tokio::test]
+    async fn questions_are_answered_while_as_many_operations_as_may_be_are_under_way() {
+        let directory = tempfile::tempdir().unwrap();
+        let (tasks, (inbox, mut inputs)) = (Tasks::default(), driver::inbox());
+        let policy = Arc::new(PolicyFile::open(None).unwrap());
+        let about = Arc::new(About::new(String::new(), String::new(), policy));
+        serve(directory.path(), inbox, about, &tasks);
+        let start = || LocalRequest::Operate { process: "ns/p".parse().unwrap(), operation: OperationKind::Start };
+        let mut asked = JoinSet::new();
+        let mut asks = |request: LocalRequest| {
+            let path = directory.path().to_owned();
+            asked.spawn_blocking(move || ask(&path, &request));
+        };
+        let mut under_way = Vec::new();
+        for _ in 0..OPERATIONS_MAX {
+            asks(start());
+            let Some(Input::Local(call)) = inputs.recv().await else { panic!("an operation") };
+            under_way.push(call);
+        }
+
+        let (path, request) = (directory.path().to_owned(), start());
+        let refused = tokio::task::spawn_blocking(move || ask(&path, &request)).await.unwrap();
+        asks(LocalRequest::List);
+        let Some(Input::Local(listing)) = inputs.recv().await else { panic!("a question") };
+
+        assert!(matches!(&refused, Err(LocalError::Refused(reason)) if reason.contains("8 operations")), "{refused:?}");
+        assert_eq!(listing.request, LocalRequest::List);
+        under_way.push(listing);
+        for call in under_way {
+            call.answer.send(LocalAnswer::Outcome { outcome: Box::new(Outcome::success(true)) }).unwrap();
+        }
+        while let Some(answer) = asked.join_next().await {
+            assert!(matches!(answer, Ok(Ok(LocalAnswer::Outcome { .. }))), "{answer:?}");
+        }
+        let (path, request) = (directory.path().to_owned(), start());
+        asked.spawn_blocking(move || ask(&path, &request));
+        let Some(Input::Local(again)) = inputs.recv().await else { panic!("there is room again") };
+        drop(again);
+        assert!(matches!(asked.join_next().await, Some(Ok(Err(LocalError::Refused(_))))));
+        tasks.shutdown().cancel();
     }
 }
