@@ -346,6 +346,11 @@ impl Host {
         self.shared.ground.groups.as_ref().is_some_and(|groups| groups.is_empty(leaf))
     }
 
+    /// Whether there are cgroups and that process is in the leaf. Does not block.
+    pub fn is_in_leaf(&self, life: &Incarnation, leaf: &Leaf) -> bool {
+        self.shared.ground.groups.as_ref().is_some_and(|groups| groups.holds(leaf, life.pid))
+    }
+
     /// Ends what a life that is over, or a failed start, has left behind: SIGTERM, and SIGKILL after `grace`.
     pub async fn clear_leftovers(
         &self,

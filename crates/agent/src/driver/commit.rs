@@ -217,6 +217,7 @@ impl Driver {
         self.history.forget(key);
         self.keeper.remove(key.clone());
         self.versions.remove(key);
+        self.strays.remove(key);
         self.reports.forget(key);
         self.ends.forget(key);
         self.batch.forget(key.clone());

@@ -80,6 +80,11 @@ impl Driver {
                 self.check_health(key, ticket, line.as_str(), spec, timeout)
             }
             Action::Watch(life) => {
+                if self.host.is_in_leaf(&life, &cgroup_name(&key)) {
+                    self.strays.remove(&key);
+                } else {
+                    self.strays.insert(key.clone());
+                }
                 self.query_version(&key, &life);
                 self.watch(key, life);
             }
@@ -138,6 +143,9 @@ impl Driver {
         let (attached, strings) = CommandHandle::new(ticket);
         self.commands.insert(key.clone(), attached);
         self.cgroups.insert(key.clone());
+        if matches!(command, CommandKind::Start | CommandKind::Restart) {
+            self.strays.insert(key.clone());
+        }
         tracing::info!(process = %key, command = command.as_str(), "command begins");
         self.tasks.spawn("command", async move {
             let CommandChannels { proceed, mut end, left_alone } = strings;
@@ -278,6 +286,7 @@ impl Driver {
         // What has left the leaf is searched for where somebody waits for the answer, or the last life itself had left
         // it: that reads all environments.
         let is_asked = self.processes.get(&key).is_some_and(|process| process.operations().next().is_some());
+        let is_searched = is_asked || self.strays.contains(&key);
         let may_be_there =
             |remains: &Leftovers| is_searched || !remains.launched || !self.host.is_leaf_empty(&cgroup_name(&key));
         let Some(remains) = remains.filter(may_be_there) else {

@@ -156,6 +156,8 @@ pub(crate) struct Driver {
     queues: CommandSlots,
     /// Processes whose cgroup may be there; removed when it is empty and they rest.
     cgroups: HashSet<ProcessKey>,
+    /// Processes of which something may have left its cgroup: the newest life was not seen in it.
+    strays: HashSet<ProcessKey>,
     /// What is known of forgotten processes.
     estates: BTreeMap<ProcessKey, Elder>,
     /// The command of each process that has one running.
@@ -213,6 +215,7 @@ impl Driver {
             link: None,
             queues: CommandSlots::default(),
             cgroups: memory.estates.keys().cloned().collect(),
+            strays: HashSet::new(),
             estates: BTreeMap::new(),
             commands: HashMap::new(),
             made: 0,
@@ -245,6 +248,7 @@ impl Driver {
             driver.cgroups.insert(key.clone());
             driver.pid_files.follow(&process);
             driver.host.set_life(&cgroup_name(&key), process.life());
+            driver.strays.insert(key.clone());
             driver.processes.insert(process);
         }
         for (key, request) in unfinished {
