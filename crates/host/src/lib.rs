@@ -427,12 +427,12 @@ impl Host {
         if fresh.abs_diff(kept) <= DRIFT_MILLIS_MAX {
             return kept;
         }
+        self.shared.wall_clock.note(fresh);
         self.shared.boot_millis.store(fresh, Ordering::Relaxed);
         fresh
     }
 }
 
-        self.shared.wall_clock.note(fresh);
 /// How a life ended that is over and watched, where that is known at once.
 fn exit_of(life: &Incarnation, fd: BorrowedFd<'_>) -> Option<Exit> {
     let reaped = if CHILDREN.is_command(life.pid) { None } else { pidfd::reap(fd) };

@@ -362,6 +362,7 @@ impl Driver {
 
 pub(super) async fn probe_or_known(
     host: &proctor_host::Host,
+    key: &ProcessKey,
     identity: &proctor_model::Identity,
     known: Option<Incarnation>,
 ) -> Probe {
@@ -371,7 +372,6 @@ pub(super) async fn probe_or_known(
         }
         (look, _) => look,
     }
-    key: &ProcessKey,
 }
 
 fn ended(over: Exited<ProcessKey>, exit: Option<Exit>) -> Input {

@@ -73,6 +73,14 @@ impl Driver {
         }
     }
 
+    /// A part of an operation that an agent before this one had begun; None: under way.
+    pub(super) fn gather_instance(&mut self, part: OperationId, outcome: Option<Outcome>) {
+        if part.part > 0 {
+            let gathering = self.instance_outcomes.entry(part.whole());
+            gathering.or_insert_with(|| InstanceOutcomes { parts: BTreeMap::new() }).parts.insert(part.part, outcome);
+        }
+    }
+
     fn finish_instances(&mut self, whole: OperationId) {
         let is_complete = |gathering: &InstanceOutcomes| gathering.parts.values().all(Option::is_some);
         if !self.instance_outcomes.get(&whole).is_some_and(is_complete) {

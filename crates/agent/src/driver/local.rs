@@ -2,33 +2,43 @@
 //!
 //! Promised: an operation takes the way of one of the server: the policy, pid files, the machine, the ledger. It is
 //! published as an event when it is taken and when it has ended, with the user who asked. Its outcome stays in the
-//! ledger and is the answer; the server gets the events, and the state by the next observation. After a crash in
-//! between, its outcome goes to the server, which has nothing to do with it. Absent: specs of processes that are not
-//! registered here.
+//! ledger and is the answer; the server gets the events, and the state by the next observation, but never the outcome.
+//! After a crash in between, the end is published without the user, whom nobody knows any more. Absent: specs of
+//! processes that are not registered here.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use proctor_model::{EventKind, OperationId, OperationKind, Outcome, ProcessKey, TaskId, Usage};
-use proctor_supervise::{Process, Request};
+use proctor_supervise::{Instance, Process, Request};
 use proctor_wire::FromAgent;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::Driver;
+use crate::ledger::LedgerState;
 use crate::local::{LocalAnswer, LocalCall, LocalProcess, LocalRequest};
 use crate::spool::Draft;
 
 /// It must begin within this time.
 const EXPIRES_IN: Duration = Duration::from_secs(60);
 const EVENTS_MAX: usize = 1000;
+/// Random ids.
+const LOCAL_ID_VERSION: usize = 4;
 
 /// An operation that somebody on the host waits for.
 #[derive(Debug)]
 pub(super) struct LocalOperation {
     key: ProcessKey,
     kind: OperationKind,
-    uid: u32,
+    /// None: an agent before this one knew.
+    uid: Option<u32>,
     answer: oneshot::Sender<LocalAnswer>,
+}
+
+/// Whether an operation is of this host: tasks of a server have ids with a time in them.
+pub(super) fn is_local(operation: OperationId) -> bool {
+    operation.task.as_uuid().get_version_num() == LOCAL_ID_VERSION
 }
 
 impl Driver {
@@ -42,7 +52,9 @@ impl Driver {
             }
             LocalRequest::About => LocalAnswer::Refused { reason: "the socket answers this".to_owned() },
             LocalRequest::Operate { process, operation } => {
-                return self.operate_locally(LocalOperation { key: process, kind: operation, uid, answer }).await;
+                return self
+                    .operate_locally(LocalOperation { key: process, kind: operation, uid: Some(uid), answer })
+                    .await;
             }
         };
         let _ = answer.send(told); // who asked may be gone
@@ -65,7 +77,13 @@ impl Driver {
             let _ = call.answer.send(LocalAnswer::Refused { reason });
             return;
         }
-        let operation = OperationId::first(TaskId::from_uuid(Uuid::now_v7()), 0);
+        if kind == OperationKind::Status
+            && let Some(reason) = self.refusal(&key, kind, None)
+        {
+            let _ = call.answer.send(LocalAnswer::Refused { reason });
+            return;
+        }
+        let operation = OperationId::first(TaskId::from_uuid(Uuid::new_v4()), 0);
         if kind != OperationKind::Status {
             self.publish_local(&call, operation, None);
         }
@@ -90,18 +108,48 @@ impl Driver {
         let _ = call.answer.send(LocalAnswer::Outcome { outcome: Box::new(outcome) });
     }
 
+    /// What was asked for on this host, and has no end that was told, goes on: its parts are gathered again.
+    pub(super) fn resume_local(&mut self, memory: &mut LedgerState) {
+        let ended = memory.outcomes.extract_if(.., |(operation, _)| is_local(*operation));
+        let ended: Vec<(OperationId, Outcome)> = ended.collect();
+        let instances: HashMap<&ProcessKey, &Instance> =
+            memory.processes.iter().filter_map(|(key, record)| Some((key, record.instance.as_ref()?))).collect();
+        for (operation, key, kind) in memory.unfinished.iter().filter(|(operation, ..)| is_local(*operation)) {
+            let instance = instances.get(key).filter(|_| operation.part > 0);
+            let of = instance.map(|instance| ProcessKey::new(key.namespace.clone(), instance.of.clone()));
+            let call = || LocalOperation {
+                key: of.unwrap_or_else(|| key.clone()),
+                kind: *kind,
+                uid: None,
+                answer: oneshot::channel().0,
+            };
+            self.local_operations.entry(operation.whole()).or_insert_with(call);
+            self.gather_instance(*operation, None);
+        }
+        for (operation, outcome) in ended {
+            if self.local_operations.contains_key(&operation.whole()) {
+                self.gather_instance(operation, Some(outcome));
+            } else {
+                self.batch.acknowledged.push(operation.whole());
+            }
+        }
+    }
+
     fn publish_local(&mut self, call: &LocalOperation, operation: OperationId, outcome: Option<&Outcome>) {
         let LocalOperation { key, kind, uid, .. } = call;
         tracing::info!(process = %key, %operation, %kind, uid, code = ?outcome.map(|it| it.code), "local operation");
+        let who = uid.map_or_else(|| "somebody".to_owned(), |uid| format!("uid {uid}"));
         let content = match outcome {
-            None => format!("uid {uid} on the host asked for a {kind} of {key}"),
-            Some(outcome) => format!("the {kind} of {key} by uid {uid} on the host ended: {}", outcome.message),
+            None => format!("{who} on the host asked for a {kind} of {key}"),
+            Some(outcome) => format!("the {kind} of {key} by {who} on the host ended: {}", outcome.message),
         };
         let mut draft = Draft::new(EventKind::LocalOperation, content)
             .detail("operation", kind)
-            .detail("uid", uid)
             .detail("operation_id", operation)
             .detail("state", if outcome.is_some() { "ended" } else { "begun" });
+        if let Some(uid) = uid {
+            draft = draft.detail("uid", uid);
+        }
         if let Some(outcome) = outcome {
             draft = draft.detail("code", outcome.code.number());
         }

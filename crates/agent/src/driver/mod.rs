@@ -203,7 +203,7 @@ impl Driver {
             pid_files: PidFileClaims::default(),
             configs: ConfigMonitor::default(),
             events: EventSpool::new(&mut memory, same_boot, clock::unix_millis()),
-            outcomes: memory.outcomes.into_iter().filter(|(operation, _)| operation.part == 0).collect(),
+            outcomes: BTreeMap::new(),
             instance_outcomes: HashMap::new(),
             waiting: BTreeSet::new(),
             local_operations: HashMap::new(),
@@ -223,6 +223,8 @@ impl Driver {
             seed,
             host,
         };
+        driver.resume_local(&mut memory);
+        driver.outcomes = memory.outcomes.into_iter().filter(|(operation, _)| operation.part == 0).collect();
         driver.batch.append(memory.owed);
         if same_boot {
             driver.estates = memory.estates;
@@ -246,9 +248,9 @@ impl Driver {
             let process = Process::restore(now, key.clone(), record, same_boot, request, seed);
             driver.dirty.insert(key.clone());
             driver.cgroups.insert(key.clone());
+            driver.strays.insert(key.clone());
             driver.pid_files.follow(&process);
             driver.host.set_life(&cgroup_name(&key), process.life());
-            driver.strays.insert(key.clone());
             driver.processes.insert(process);
         }
         for (key, request) in unfinished {

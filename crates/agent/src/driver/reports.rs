@@ -74,6 +74,9 @@ impl Driver {
     pub(super) fn finish(&mut self, operation: OperationId, outcome: Outcome) {
         let outcome = outcome.fitted();
         self.batch.outcomes.push((operation, outcome.clone()));
+        if operation.part > 0 {
+            return self.collect_instance_outcome(operation, outcome);
+        }
         self.answer(operation, outcome);
     }
 

@@ -9,7 +9,9 @@ use proctor_model::{
 use tempfile::TempDir;
 
 use super::*;
+use crate::local::{LocalAnswer, LocalCall, LocalRequest};
 use proctor_model::samples::spec;
+use tokio::sync::oneshot;
 
 mod mishaps;
 mod usage;
@@ -27,6 +29,8 @@ struct Stage {
     observed: Vec<(ProcessKey, Snapshot)>,
     usage: BTreeMap<u64, proctor_model::UsageHistory>,
     registered: u64,
+    /// Above the agent's cgroups, where it has some.
+    above: Option<std::path::PathBuf>,
 }
 
 impl Stage {
@@ -34,11 +38,26 @@ impl Stage {
         Self::in_dir(TempDir::new().unwrap()).await
     }
 
+    /// The agent ends, and another one goes on.
+    async fn restarted(mut self) -> Self {
+        assert!(self.tasks.end(PATIENCE).await, "it ends in time");
+        let dir = std::mem::replace(&mut self.dir, TempDir::new().unwrap());
+        Self::in_dir(dir).await
+    }
+
     async fn in_dir(dir: TempDir) -> Self {
+        Self::with_policy(dir, None).await
+    }
+
+    async fn with_policy(dir: TempDir, policy: Option<&std::path::Path>) -> Self {
         let tasks = Tasks::default();
         let host = Host::new(proctor_host::Options::new(dir.path().join("state")), &tasks).unwrap();
+        let tracking = host.tracking();
+        let scope = std::path::Path::new(tracking.detail.split([',', ';']).next().unwrap());
+        let above = scope.ancestors().nth(2).filter(|_| tracking.method != proctor_host::Method::Descendants);
+        let above = above.map(std::path::Path::to_owned);
         let (ledger, memory) = Ledger::open(&dir.path().join("ledger.db")).unwrap();
-        let policy = Arc::new(PolicyFile::open(None).unwrap());
+        let policy = Arc::new(PolicyFile::open(policy).unwrap());
         let (inbox, inputs) = inbox();
         let keeper = Keeper::new(dir.path().join("usage"));
         let driver = Driver::new(host, policy, ledger, memory, keeper, inbox.clone(), tasks.clone()).unwrap();
@@ -55,6 +74,7 @@ impl Stage {
             observed: Vec::new(),
             usage: BTreeMap::new(),
             registered: 0,
+            above,
         }
     }
 
@@ -114,6 +134,14 @@ impl Stage {
             self.hear().await;
         }
         self.outcomes[&operation].clone()
+    }
+
+    /// Asks on the control socket.
+    async fn ask(&self, name: &str, operation: OperationKind) -> oneshot::Receiver<LocalAnswer> {
+        let (answer, answered) = oneshot::channel();
+        let request = LocalRequest::Operate { process: key(name), operation };
+        self.inbox.send(Input::Local(LocalCall { request, uid: 0, answer })).await.unwrap();
+        answered
     }
 
     async fn until(&self, file: &str) {

@@ -1,9 +1,6 @@
 //! Answers that come late, writes that come to nothing, neighbours, and two who ask at once.
 
-use tokio::sync::oneshot;
-
 use super::*;
-use crate::local::{LocalAnswer, LocalCall, LocalRequest};
 
 /// Sleeps as `p`; each start adds a line to `pids`.
 fn sleeper(stage: &Stage, change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
@@ -166,9 +163,7 @@ async fn a_local_start_of_instances_does_not_share_a_pid_file_with_a_managed_pro
     assert_eq!(stage.outcome(manage).await.code, Code::Success);
     stage.assign("several", &several).await;
     let ask = async |kind: OperationKind| {
-        let (answer, answered) = oneshot::channel();
-        let request = LocalRequest::Operate { process: key("several"), operation: kind };
-        stage.inbox.send(Input::Local(LocalCall { request, uid: 0, answer })).await.unwrap();
+        let answered = stage.ask("several", kind).await;
         let answer = tokio::time::timeout(PATIENCE, answered).await.expect("in time").unwrap();
         let LocalAnswer::Outcome { outcome } = answer else { panic!("{answer:?}") };
         *outcome
@@ -225,4 +220,82 @@ async fn an_unregistered_process_that_another_one_has_started_outlives_the_kill_
     unregister(&mut stage, "inner").await;
 
     assert_only_outer_is_killed(stage, outer).await;
+}
+
+#[tokio::test]
+async fn a_local_status_query_is_refused_where_the_owner_of_the_host_forbids_it() {
+    let dir = TempDir::new().unwrap();
+    let policy = dir.path().join("policy.toml");
+    std::fs::write(&policy, "operations = ['start', 'stop']").unwrap();
+    let mut stage = Stage::with_policy(dir, Some(&policy)).await;
+    let spec = sleeper(&stage, |spec| spec.control.version = Some("touch asked".parse().unwrap()));
+    stage.assign("p", &spec).await;
+
+    let answer = stage.ask("p", OperationKind::Status).await.await.unwrap();
+
+    let LocalAnswer::Refused { reason } = answer else { panic!("{answer:?}") };
+    assert!(reason.ends_with("operation 'status' is not allowed"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_local_operation_on_instances_that_an_agent_before_had_begun_is_told_and_settled() {
+    let mut stage = Stage::new().await;
+    let line = "sleep 1000 > /dev/null 2>&1 & echo $! > p-$PROCTOR_INSTANCE.pid; cat p-$PROCTOR_INSTANCE.pid >> pids";
+    let pid_path = stage.path("p-{instance}.pid");
+    let spec = sleeper(&stage, |spec| {
+        spec.identity.pid_path = pid_path.to_str().unwrap().parse().unwrap();
+        spec.control.start = Some(line.parse().unwrap());
+        // The first ends at once, the other one only when the next agent is there.
+        let stop = "[ $PROCTOR_INSTANCE = 1 ] || { touch stopping; until [ -e go ]; do sleep 0.01; done; }
+                    kill $(cat p-$PROCTOR_INSTANCE.pid)";
+        spec.control.stop = Some(stop.parse().unwrap());
+        spec.policy.instances = 2;
+    });
+    let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    let disk = rusqlite::Connection::open(stage.path("ledger.db")).unwrap();
+    disk.busy_timeout(PATIENCE).unwrap();
+    let open = |condition: &str| -> u32 {
+        let query = format!("SELECT count(*) FROM operation WHERE NOT acknowledged AND kind = 'stop' AND {condition}");
+        disk.query_row(&query, [], |row| row.get(0)).unwrap()
+    };
+    let answered = stage.ask("p", OperationKind::Stop).await;
+    stage.until("stopping").await;
+    eventually("one of two has ended", || open("outcome IS NOT NULL") == 1).await;
+
+    let mut stage = stage.restarted().await;
+    drop(answered);
+    std::fs::write(stage.path("go"), "").unwrap();
+    let is_end = |event: &&Told| {
+        event.kind == EventKind::LocalOperation && event.details.get("state").is_some_and(|state| state == "ended")
+    };
+    while !stage.events.iter().any(|event| is_end(&event)) {
+        stage.hear().await;
+    }
+
+    let ended = stage.events.iter().find(is_end).unwrap();
+    assert_eq!((ended.details["code"].as_str(), ended.details["operation"].as_str()), ("0", "stop"), "{ended:?}");
+    eventually("nothing of it is open", || open("true") == 0).await;
+    assert!(stage.outcomes.keys().all(|operation| *operation == start), "the server never asked for it");
+}
+
+#[tokio::test]
+async fn a_relaunch_ends_what_the_life_before_left_behind_outside_its_cgroup() {
+    let mut stage = Stage::new().await;
+    // As a login by PAM does, the command leaves its cgroup before it starts anything.
+    let leave = stage.above.as_ref().map(|above| format!("echo $$ > {}/cgroup.procs;", above.display()));
+    let line = "sleep 1000 > /dev/null 2>&1 & echo $! >> workers; echo $! >> pids
+                sleep 1000 > /dev/null 2>&1 & echo $! > p.pid; cat p.pid >> pids; cat p.pid >> lives";
+    let line = format!("{} {line}", leave.unwrap_or_default());
+    let spec = sleeper(&stage, |spec| spec.control.start = Some(line.parse().unwrap()));
+    let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    let (lives, workers) = (stage.path("lives"), stage.path("workers"));
+    let (life, worker) = (numbers(&lives)[0], numbers(&workers)[0]);
+
+    rustix::process::kill_process(rustix::process::Pid::from_raw(life).unwrap(), rustix::process::Signal::KILL)
+        .unwrap();
+    eventually("it is started again", || numbers(&lives).len() == 2).await;
+
+    assert!(is_gone(worker), "it would keep what the next life needs");
 }
