@@ -61,7 +61,7 @@ enum Which {
         #[arg(long, default_value_t = 3)]
         rounds: usize,
     },
-    /// A thousand starts, stops, kills, status queries, timeouts and failures in one call each
+    /// A thousand starts, stops, kills, status queries, timeouts and failures in one call each, and evictions
     Many {
         #[arg(long, default_value_t = 1000)]
         count: usize,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt};
 use proctor_testkit::Fleet;
 use serde_json::{Value, json};
 
@@ -12,6 +13,10 @@ use crate::figures::{Table, millis};
 const IP: &str = "127.0.0.1";
 const PATIENCE: Duration = Duration::from_secs(300);
 const POLL_PERIOD: Duration = Duration::from_millis(20);
+/// Limits are set by one call for each process, so many at a time.
+const UPDATES_AT_ONCE: usize = 32;
+/// Of the host's memory; less than the smallest process has for itself.
+const TINY_PERCENT: f64 = 0.0001;
 /// Of start commands that hang; taken off what is shown.
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a start without a pid file is waited for; taken off what is shown.
@@ -97,6 +102,9 @@ pub(crate) async fn measure(count: usize) -> Result<Vec<Table>> {
             let alive = alive(&fleet, count).to_string();
             table.row([deed.title().to_owned(), tracking.to_owned(), millis(took), failed.to_string(), alive]);
         }
+        let took = millis(evicted(&fleet, count).await?);
+        let title = "eviction, after the last limit was set".to_owned();
+        table.row([title, tracking.to_owned(), took, "0".to_owned(), "0".to_owned()]);
     }
     table.notes.push("The floor of a start is that of `proctor-bench burst`.".to_owned());
     Ok(vec![table.finish()])
@@ -118,6 +126,28 @@ async fn done(fleet: &Fleet, deed: Deed, count: usize) -> Result<usize> {
         }
     };
     tokio::time::timeout(PATIENCE, polled).await.context("the rows are not all final")?
+}
+
+/// From when all have a limit that all exceed until none of these lives runs. They come back later.
+async fn evicted(fleet: &Fleet, count: usize) -> Result<Duration> {
+    let failed = done(fleet, Deed::Start, count).await?;
+    ensure!(failed == 0, "{failed} of {count} do not start");
+    let lives = living(fleet, count);
+    ensure!(lives.len() == count, "{} of {count} run", lives.len());
+    let updates = (0..count).map(|number| async move {
+        let mut update = item(fleet, Deed::Start, number);
+        update["spec"]["resource"] = json!({"mem": TINY_PERCENT});
+        let answer = fleet.gse("update_proc_info", &update).await?;
+        ensure!(answer["code"] == 0, "a limit cannot be set: {answer}");
+        Ok(())
+    });
+    futures::stream::iter(updates).buffer_unordered(UPDATES_AT_ONCE).try_collect::<()>().await?;
+    let begun = Instant::now();
+    while lives.iter().any(|pid| is_alive(pid)) {
+        ensure!(begun.elapsed() < PATIENCE, "not all are evicted");
+        tokio::time::sleep(POLL_PERIOD).await;
+    }
+    Ok(begun.elapsed())
 }
 
 fn item(fleet: &Fleet, deed: Deed, number: usize) -> Value {
@@ -148,10 +178,19 @@ fn item(fleet: &Fleet, deed: Deed, number: usize) -> Value {
 
 /// How many of the pid files name a process that lives.
 fn alive(fleet: &Fleet, count: usize) -> usize {
-    let is_alive = |number: &usize| {
+    living(fleet, count).len()
+}
+
+/// The pids of these processes, as far as they live.
+fn living(fleet: &Fleet, count: usize) -> Vec<String> {
+    let pid = |number: usize| {
         let text = std::fs::read_to_string(fleet.dir().join(format!("many-{number}.pid"))).unwrap_or_default();
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", text.trim())).unwrap_or_default();
-        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+        text.trim().to_owned()
     };
-    (0..count).filter(is_alive).count()
+    (0..count).map(pid).filter(|pid| is_alive(pid)).collect()
+}
+
+fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }

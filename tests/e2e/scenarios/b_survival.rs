@@ -114,6 +114,25 @@ fn next_version(old: &Path, new: &Path) -> String {
     next
 }
 
+/// The ledger as an agent of the first schema would have left it.
+const OF_THE_FIRST: &str = "
+    UPDATE process SET record = json_remove(record, '$.since', '$.remains', '$.elder', '$.unwanted', '$.running',
+        '$.instance', '$.evictions', '$.not_before', '$.planned_at', '$.planned');
+    DROP TABLE estate;
+    DROP TABLE event;
+    PRAGMA user_version = 1;";
+/// As a later agent would leave it: with tables, columns and fields that this one has never heard of.
+const OF_A_LATER: &str = "
+    ALTER TABLE process ADD COLUMN novelty TEXT;
+    CREATE TABLE novelty (name TEXT PRIMARY KEY) STRICT;
+    UPDATE process SET record = json_set(record, '$.novelty', 'x', '$.spec.novelty', 1);
+    PRAGMA user_version = 99;";
+
+fn rewrite_ledger(scene: &Scene, statements: &str) {
+    let ledger = rusqlite::Connection::open(scene.agent.state_dir().join("ledger.db")).unwrap();
+    ledger.execute_batch(statements).unwrap();
+}
+
 #[tokio::test]
 async fn b6_an_upgrade_in_place_and_back_touches_no_process_and_keeps_the_state() {
     let mut scene = Scene::running("upgraded", patient).await;
@@ -123,8 +142,9 @@ async fn b6_an_upgrade_in_place_and_back_touches_no_process_and_keeps_the_state(
     let (now, next) = (env!("CARGO_PKG_VERSION").to_owned(), next_version(&old, &new));
     let log = scene.fleet.dir().join(format!("agent-{IP}.log"));
 
-    for (binary, version) in [(&new, &next), (&old, &now), (&new, &next)] {
+    for (binary, version, ledger) in [(&new, &next, OF_THE_FIRST), (&old, &now, OF_A_LATER), (&new, &next, "")] {
         assert!(scene.agent.program.terminate().unwrap().success(), "a SIGTERM is a clean end");
+        rewrite_ledger(&scene, ledger);
         scene.agent.program = Program::start(binary.to_str().unwrap(), &scene.arguments(), &log).unwrap();
         eventually("the server hears of the version", || async {
             let hosts = scene.fleet.get("/api/v1/hosts").await.ok()?;
