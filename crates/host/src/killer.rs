@@ -75,10 +75,17 @@ struct Shared {
     scope: String,
     journal: Journal,
     waiting: Mutex<Waiting>,
-    /// The present lives of all known processes.
-    lives: Mutex<HashMap<Leaf, ProcessRef>>,
+    lives: Mutex<HashMap<Leaf, KnownLives>>,
     /// Frozen, and still to be killed.
     unfinished: Mutex<Vec<ProcessRef>>,
+}
+
+/// The lives of a process that the agent knows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownLives {
+    pub(crate) present: Option<ProcessRef>,
+    /// Of its name before it was unregistered.
+    pub(crate) elders: Vec<ProcessRef>,
 }
 
 #[derive(Debug, Default)]
@@ -100,18 +107,19 @@ impl Killer {
         Self { shared: Arc::new(Shared { groups, scope, journal, waiting, lives, unfinished }) }
     }
 
-    /// The present life of a process, which dies with no other.
-    pub(crate) fn set_life(&self, leaf: Leaf, life: Option<ProcessRef>) {
+    /// The lives of a process, which die with no other.
+    pub(crate) fn set_lives(&self, leaf: Leaf, of: KnownLives) {
         let mut lives = self.shared.lives.lock();
-        match life {
-            Some(life) => drop(lives.insert(leaf, life)),
-            None => drop(lives.remove(&leaf)),
+        if of.present.is_none() && of.elders.is_empty() {
+            lives.remove(&leaf);
+        } else {
+            lives.insert(leaf, of);
         }
     }
 
     /// A command of the process of this leaf, or of none, with what belongs to it.
     pub(crate) fn session_of(&self, shell: ProcessRef, leaf: Option<&Leaf>) -> Target {
-        Target::Session(shell, leaf.and_then(|leaf| self.shared.lives.lock().get(leaf).copied()))
+        Target::Session(shell, leaf.and_then(|leaf| self.shared.lives.lock().get(leaf)?.present))
     }
 
     /// Kills what an agent before this one had begun to kill: it may be frozen.
@@ -276,7 +284,7 @@ impl Shared {
             marks: EnvMarks::default(),
             bystanders: Bystanders::new(
                 table.as_ref().unwrap_or(&nobody),
-                self.lives.lock().values().copied().collect(),
+                self.lives.lock().values().flat_map(|of| of.present.iter().chain(&of.elders)).copied().collect(),
             ),
         };
         // Stopped, we could not go on to kill; and a command may have started our own parent.
@@ -307,7 +315,7 @@ fn list(target: &Target, kin: &mut ProcessMatcher<'_>, is_first: bool) -> io::Re
     match target {
         Target::Tree(root, _) if is_first && table.stat(root).is_none() => Ok(Vec::new()),
         Target::Tree(root, leaf) => {
-            let others = leaf.as_ref().and_then(|(leaf, since)| kin.younger(*root, leaf, *since).ok());
+            let others = leaf.as_ref().and_then(|(leaf, since)| kin.younger(*root, leaf, since).ok());
             let roots = table.living(*root).into_iter().chain(others.unwrap_or_default());
             Ok(table.descend(roots, |member| kin.bystanders.is_spared(&[*root], member)))
         }

@@ -14,20 +14,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use proctor_model::Leftovers;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::cgroup::{Groups, Leaf};
 use crate::killer::{Killer, Target};
-use crate::procfs;
 use crate::tree::{ProcessRef, ProcessTable};
 use crate::usage::Units;
+use crate::{procfs, wall_clock};
 
 /// In the environment of every command of a process, and so of all that it forks.
 pub(crate) const MARK: &str = "PROCTOR_LEAF";
 /// Beside it: when the command was begun, in ticks since boot.
 pub(crate) const LAUNCH: &str = "PROCTOR_LAUNCH";
-/// A command is forked a little after its environment was made.
-const LAUNCH_SLACK: Duration = Duration::from_secs(5);
 /// Larger environments are not searched to their end.
 const ENVIRONMENT_BYTES_MAX: u64 = 256 * 1024;
 /// How often it is looked whether something has ended; grows from look to look.
@@ -52,29 +49,33 @@ pub(crate) fn mark(scope: &str, leaf: &Leaf) -> String {
 
 /// The value of [`LAUNCH`] for a command that begins now.
 pub(crate) fn launch_now() -> String {
-    let now = clock_gettime(ClockId::Boottime);
-    let part = u64::try_from(now.tv_nsec).unwrap_or(0) * Units::read().ticks_per_second / 1_000_000_000;
-    (u64::try_from(now.tv_sec).unwrap_or(0) * Units::read().ticks_per_second + part).to_string()
+    ticks(wall_clock::since_boot()).to_string()
+}
+
+/// A time since boot as [`LAUNCH`] tells it.
+pub(crate) fn ticks(since_boot: Duration) -> u64 {
+    let per_second = Units::read().ticks_per_second;
+    let part = u64::from(since_boot.subsec_nanos()) * per_second / 1_000_000_000;
+    since_boot.as_secs().saturating_mul(per_second).saturating_add(part)
 }
 
 /// From when on what belongs to a life began, in ticks since boot.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LaunchSpan {
     pub(crate) since: u64,
     /// As in [`Leftovers`].
-    pub(crate) elder: Option<u64>,
+    pub(crate) spared: Vec<(u64, u64)>,
 }
 
 impl LaunchSpan {
-    /// Whether it began too early, or a command of the elder has started it.
+    /// Whether it began too early, or a command of an elder has started it.
     fn excludes(&self, member: ProcessRef) -> bool {
-        member.start_ticks < self.since || self.elder.is_some_and(|elder| self.is_of_elder(member, elder))
+        member.start_ticks < self.since || (!self.spared.is_empty() && self.is_of_elder(member))
     }
 
-    fn is_of_elder(&self, member: ProcessRef, elder: u64) -> bool {
-        let slack = LAUNCH_SLACK.as_secs() * Units::read().ticks_per_second;
+    fn is_of_elder(&self, member: ProcessRef) -> bool {
         let launch = variable_of(member.pid, LAUNCH).and_then(|launch| launch.parse::<u64>().ok());
-        launch.is_some_and(|launch| launch.saturating_add(slack) >= elder && launch.saturating_add(slack) < self.since)
+        launch.is_some_and(|launch| self.spared.iter().any(|(from, to)| (*from..=*to).contains(&launch)))
     }
 }
 
@@ -186,7 +187,7 @@ impl Bystanders {
 impl ProcessMatcher<'_> {
     /// Who is in the leaf and began in the span, and what descends from it; but nobody who is older, or is the
     /// elder's, or descends from one in the leaf who is.
-    pub(crate) fn younger(&mut self, root: ProcessRef, leaf: &Leaf, span: LaunchSpan) -> io::Result<Vec<ProcessRef>> {
+    pub(crate) fn younger(&mut self, root: ProcessRef, leaf: &Leaf, span: &LaunchSpan) -> io::Result<Vec<ProcessRef>> {
         let in_leaf = self.in_leaf(leaf)?;
         let (old, young): (Vec<ProcessRef>, Vec<ProcessRef>) =
             in_leaf.into_iter().partition(|member| span.excludes(*member));
@@ -195,7 +196,10 @@ impl ProcessMatcher<'_> {
 
     pub(crate) fn left_behind(&mut self, leaf: &Leaf, remains: &Leftovers) -> io::Result<Vec<ProcessRef>> {
         let in_leaf = self.in_leaf(leaf)?;
-        let span = LaunchSpan { since: remains.since, elder: remains.elder.filter(|_| remains.launched) };
+        let span = LaunchSpan {
+            since: remains.since,
+            spared: remains.spared.iter().filter(|_| remains.launched).copied().collect(),
+        };
         let (old, mut young): (Vec<ProcessRef>, Vec<ProcessRef>) =
             in_leaf.into_iter().partition(|member| span.excludes(*member));
         if self.groups.is_none() || !remains.launched {

@@ -62,7 +62,7 @@ pub use sampler::{Sample, Sampler};
 use blocking::Blocking;
 use command::CommandContext;
 use kill_journal::Journal;
-use killer::{Killer, Target};
+use killer::{Killer, KnownLives, Target};
 use output::OutputDirectory;
 use pidfd::Process;
 use probe::Origin;
@@ -301,21 +301,20 @@ impl Host {
 
     /// As [`Self::kill_tree`], and everything else in the leaf that began at `since` (in ticks) or later and
     /// does not descend from what is older. What enters the leaf after that life has ended, as a next life
-    /// does, is not touched.
-    pub async fn kill_tree_in(&self, life: &Incarnation, leaf: &Leaf, since: u64) -> Result<usize, Error> {
-        self.kill_tree_beside(life, leaf, since, None).await
-    }
-
-    /// As [`Self::kill_tree_in`], but without what commands of an earlier life have started that lives on; `elder` is
-    /// when its start command began.
-    pub async fn kill_tree_beside(
+    /// does, is not touched; nor is what was started by commands that began in one of the times `spared`.
+    pub async fn kill_tree_in(
         &self,
         life: &Incarnation,
         leaf: &Leaf,
         since: u64,
-        elder: Option<u64>,
+        spared: Vec<(u64, u64)>,
     ) -> Result<usize, Error> {
-        self.kill_incarnation(life, Some((leaf.clone(), leftovers::LaunchSpan { since, elder }))).await
+        self.kill_incarnation(life, Some((leaf.clone(), leftovers::LaunchSpan { since, spared }))).await
+    }
+
+    /// A time since boot in ticks, as the environment of a command tells it.
+    pub fn ticks(&self, since_boot: Duration) -> u64 {
+        leftovers::ticks(since_boot)
     }
 
     async fn kill_incarnation(
@@ -333,12 +332,21 @@ impl Host {
         self.shared.ground.killer.kill(Target::Tree(root, leaf)).await.map_err(failed)
     }
 
-    /// Says which life the process of this leaf has now. It, and what descends from it, is spared when another
-    /// process is killed or cleared of its leftovers, also if that one has started it.
-    pub fn set_life(&self, leaf: &Leaf, life: Option<&Incarnation>) {
-        let life = life.filter(|life| life.boot == self.shared.boot);
-        let life = life.map(|life| ProcessRef { pid: life.pid, start_ticks: life.start_ticks });
-        self.shared.ground.killer.set_life(leaf.clone(), life);
+    /// Says which life the process of this leaf has now, and which those of its name had that were unregistered. They,
+    /// and what descends from them, are spared when another process is killed or cleared of its leftovers, also if
+    /// that one has started them.
+    pub fn set_lives<'a>(
+        &self,
+        leaf: &Leaf,
+        present: Option<&Incarnation>,
+        elders: impl IntoIterator<Item = &'a Incarnation>,
+    ) {
+        let known = |life: &Incarnation| {
+            let is_of_boot = life.boot == self.shared.boot;
+            is_of_boot.then_some(ProcessRef { pid: life.pid, start_ticks: life.start_ticks })
+        };
+        let (present, elders) = (present.and_then(known), elders.into_iter().filter_map(known).collect());
+        self.shared.ground.killer.set_lives(leaf.clone(), KnownLives { present, elders });
     }
 
     /// Whether there are cgroups and nothing lives in the leaf. Does not block.

@@ -120,10 +120,10 @@ async fn killing_a_tree_gets_who_left_it_for_its_leaf_but_no_later_life() {
         let root = world.life("sleep", &world.path("root.pid")).await;
         let (bystander, _) = started(&world, &other).await;
 
-        let killed = world.host.kill_tree_in(&root, &leaf, 0).await.unwrap();
+        let killed = world.host.kill_tree_in(&root, &leaf, 0, Vec::new()).await.unwrap();
         eventually("all are dead", || [root.pid, left.pid, left_child].into_iter().all(is_dead)).await;
         let (next, _) = started(&world, &leaf).await;
-        let late = world.host.kill_tree_in(&root, &leaf, 0).await.unwrap();
+        let late = world.host.kill_tree_in(&root, &leaf, 0, Vec::new()).await.unwrap();
 
         assert_eq!(killed, 3);
         assert_eq!(late, 0, "the life was over");
@@ -201,7 +201,7 @@ async fn without_cgroups_everything_goes_on_by_descent() {
     let leaf = Leaf::of("test:none");
 
     let (life, child) = started(&world, &leaf).await;
-    let killed = world.host.kill_tree_in(&life, &leaf, 0).await.unwrap();
+    let killed = world.host.kill_tree_in(&life, &leaf, 0, Vec::new()).await.unwrap();
 
     assert_eq!(killed, 2);
     eventually("all are dead", || is_dead(life.pid) && is_dead(child)).await;

@@ -39,7 +39,7 @@ fn remains_of(life: &Incarnation) -> Leftovers {
         since: life.start_ticks.saturating_sub(20),
         launched: true,
         sessions: vec![(life.pid, life.start_ticks)],
-        elder: None,
+        spared: Vec::new(),
     }
 }
 
@@ -119,7 +119,7 @@ async fn what_is_older_and_what_it_has_forked_since_is_never_touched() {
         let elders = numbers(&world.path("elder.workers"));
         let remains = Leftovers { since: begun + 45, ..remains_of(&life) };
 
-        let killed = world.host.kill_tree_in(&life, &leaf, remains.since).await.unwrap();
+        let killed = world.host.kill_tree_in(&life, &leaf, remains.since, Vec::new()).await.unwrap();
         eventually("the life is dead", || is_dead(life.pid) && workers.iter().copied().all(is_dead)).await;
         let cleared = world.host.clear_leftovers(&leaf, &remains, GRACE).await.unwrap();
 
@@ -146,13 +146,13 @@ async fn another_known_process_that_a_command_of_this_one_has_started_is_spared(
         let is_set_up = |pid: &i32| *pid == other.pid || name_of(*pid).as_deref() == Some("sleep");
         eventually("the workers run nothing but sleep", || workers.iter().all(is_set_up)).await;
         let others_child = numbers(&child)[0];
-        world.host.set_life(&leaf, Some(&life));
-        world.host.set_life(&other_leaf, Some(&other));
+        world.host.set_lives(&leaf, Some(&life), []);
+        world.host.set_lives(&other_leaf, Some(&other), []);
 
-        let killed = world.host.kill_tree_in(&life, &leaf, remains_of(&life).since).await.unwrap();
+        let killed = world.host.kill_tree_in(&life, &leaf, remains_of(&life).since, Vec::new()).await.unwrap();
         let is_over = |pid: &i32| *pid == other.pid || is_dead(*pid);
         eventually("the life is dead", || is_dead(life.pid) && workers.iter().all(is_over)).await;
-        world.host.set_life(&leaf, None);
+        world.host.set_lives(&leaf, None, []);
         let cleared = world.host.clear_leftovers(&leaf, &remains_of(&life), GRACE).await.unwrap();
 
         assert_eq!((killed, cleared), (3, LeftoversResult::default()), "{method:?}");
@@ -180,7 +180,7 @@ async fn another_known_process_is_spared_by_the_timeout_of_the_command_that_has_
         let host = world.host.clone();
         let running = tokio::spawn(async move { host.run_held(command, CommandHold { begun, proceed, end }).await });
         let other = world.life("neighbour.sh", &pid).await;
-        world.host.set_life(&other_leaf, Some(&other));
+        world.host.set_lives(&other_leaf, Some(&other), []);
         eventually("its child is there", || !numbers(&pids).is_empty()).await;
 
         ask.send(()).unwrap();
@@ -254,10 +254,10 @@ async fn what_commands_of_a_living_elder_have_started_is_spared_however_young_it
         let wait = format!("until [ -e {} ]; do sleep 0.01; done", path("go"));
         std::fs::write(world.path("worker.sh"), format!("{wait}\nsh {}\nexec sleep 1000\n", path("parent.sh")))
             .unwrap();
-        // As if it had been launched long ago.
-        let (elder, _) =
-            started(&world, &leaf, "elder", &format!("env PROCTOR_LAUNCH=7 sh {}", path("worker.sh"))).await;
-        eventually("the clock has gone on", || ticks_since_boot() > elder.start_ticks + 2).await;
+        let (elder, _) = started(&world, &leaf, "elder", &format!("sh {}", path("worker.sh"))).await;
+        // It is unregistered, and another one is launched at once.
+        let until = elder.start_ticks + 1;
+        eventually("the clock has gone on", || ticks_since_boot() > until + 1).await;
         let (life, _) = started(&world, &leaf, "next", "sleep 1000").await;
         std::fs::write(world.path("go"), "").unwrap();
         let parents = world.path("parents");
@@ -265,15 +265,15 @@ async fn what_commands_of_a_living_elder_have_started_is_spared_however_young_it
         eventually("they are orphans", are_orphans).await;
         let late = numbers(&world.path("late"));
         assert_eq!(late.len(), 3);
-        let remains = Leftovers { since: life.start_ticks, elder: Some(7), ..remains_of(&life) };
+        let remains = Leftovers { since: life.start_ticks, spared: vec![(0, until)], ..remains_of(&life) };
 
-        let killed = world.host.kill_tree_beside(&life, &leaf, remains.since, remains.elder).await.unwrap();
+        let killed = world.host.kill_tree_in(&life, &leaf, remains.since, remains.spared.clone()).await.unwrap();
         eventually("the life is dead", || is_dead(life.pid)).await;
         let cleared = world.host.clear_leftovers(&leaf, &remains, GRACE).await.unwrap();
 
         assert_eq!((killed, cleared), (4, LeftoversResult::default()), "{method:?}");
         assert!(world.host.is_alive(&elder) && !late.iter().copied().any(is_dead), "{method:?}");
-        let without_elder = Leftovers { elder: None, ..remains };
+        let without_elder = Leftovers { spared: Vec::new(), ..remains };
         let cleared = world.host.clear_leftovers(&leaf, &without_elder, GRACE).await.unwrap();
         assert_eq!(cleared.ended, 3, "{method:?}: nobody else speaks for them");
         kill_leaf(&world.host, &leaf).await;

@@ -31,7 +31,7 @@ async fn started(world: &World, leaf: &Leaf, script: &str) -> Incarnation {
 
 /// Ends everything of a life.
 async fn end(world: &World, life: &Incarnation, leaf: &Leaf) {
-    world.host.kill_tree_in(life, leaf, 0).await.unwrap();
+    world.host.kill_tree_in(life, leaf, 0, Vec::new()).await.unwrap();
     kill_leaf(&world.host, leaf).await;
     eventually("it is dead", || is_dead(life.pid)).await;
     let released = async {

@@ -12,8 +12,8 @@ pub struct Leftovers {
     /// over a restart of the agent.
     #[serde(skip)]
     pub sessions: Vec<(i32, u64)>,
-    /// When the start command of an earlier life began that was unregistered and lives on: what its commands have
-    /// started is its own, however young that is. Only together with `launched`.
+    /// From when to when, both included, earlier lives that were unregistered and live on were given commands, in
+    /// ticks since boot: what these have started is theirs, however young it is. Only together with `launched`.
     #[serde(skip)]
-    pub elder: Option<u64>,
+    pub spared: Vec<(u64, u64)>,
 }

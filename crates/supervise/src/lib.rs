@@ -19,7 +19,7 @@ pub use limit::{Breach, LimitJudge, Sample};
 pub use pool::{Member, PoolAction, PoolEvent, PoolMachine, PoolWarning, Ranked, is_member};
 pub use process::{
     Action, CommandKind, Elder, Event, HealthState, Instance, Launch, LimitBreach, Notice, Process, Record,
-    RecordState, Request, RunningCommand, Ticket,
+    RecordState, Registration, Request, RunningCommand, Ticket,
 };
 pub use schedule::{Due, Schedule, ScheduleMachine, spread};
 pub use threshold::Resource;

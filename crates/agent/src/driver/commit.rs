@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use proctor_model::{CommandResult, OperationId, OperationKind, ProcessKey};
 use proctor_runtime::clock;
-use proctor_supervise::{Action, Event, Process, Ticket};
+use proctor_supervise::{Action, Elder, Event, Process, Ticket};
 use proctor_wire::FromAgent;
 
 use super::Driver;
@@ -208,8 +208,8 @@ impl Driver {
         self.keep_estate(key);
         self.processes.remove(key);
         // If it lives on, it is still no part of another one.
-        let life = self.estates.get(key).and_then(|elder| elder.life.as_ref());
-        self.host.set_life(&cgroup_name(key), life);
+        let elders = self.estates.get(key).into_iter().flat_map(Elder::all);
+        self.host.set_lives(&cgroup_name(key), None, elders.filter_map(|elder| elder.life.as_ref()));
         self.schedules.forget(key);
         self.configs.forget(key);
         self.pid_files.forget(key);

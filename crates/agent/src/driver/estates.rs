@@ -3,11 +3,17 @@
 //! Promised: the next process of that name knows of them, also after a restart of the agent, for as long as
 //! something of them is there. Absent: ending anything; the machine of the next one decides that.
 
+use std::time::Duration;
+
+use proctor_host::Host;
 use proctor_model::{Leftovers, ProcessKey};
-use proctor_supervise::{Elder, Process};
+use proctor_supervise::{Elder, Process, Time};
 
 use super::limits::cgroup_name;
 use super::{Driver, Input};
+
+/// Where it was not kept when a process was forgotten: its commands had begun by so long before the next one's.
+const LAUNCH_SLACK: Duration = Duration::from_secs(5);
 
 impl Driver {
     /// Takes in the machine of a process that is new here.
@@ -24,7 +30,8 @@ impl Driver {
 
     /// The process is about to be forgotten.
     pub(super) fn keep_estate(&mut self, key: &ProcessKey) {
-        if let Some(elder) = self.processes.get(key).and_then(Process::estate) {
+        let now = self.now();
+        if let Some(elder) = self.processes.get(key).and_then(|process| process.estate(now)) {
             self.batch.estates.insert(key.clone(), Some(elder.clone()));
             self.estates.insert(key.clone(), elder);
         }
@@ -32,8 +39,7 @@ impl Driver {
 
     /// Asks of which forgotten processes nothing is there any more.
     pub(super) fn settle_estates(&self) {
-        let is_over = |elder: &Elder| !elder.life.as_ref().is_some_and(|life| self.host.is_alive(life));
-        let over = self.estates.iter().filter(|(_, elder)| is_over(elder));
+        let over = self.estates.iter().filter(|(_, elder)| !elder.all().any(|elder| lives(&self.host, elder)));
         let over: Vec<(ProcessKey, Elder)> = over.map(|(key, elder)| (key.clone(), elder.clone())).collect();
         if over.is_empty() {
             return;
@@ -41,7 +47,7 @@ impl Driver {
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         self.tasks.spawn("settle estates", async move {
             for (key, elder) in over {
-                let remains = remains_of(&elder);
+                let Some(remains) = with_elders(None, elder.all()) else { continue };
                 if host.count_remains(&cgroup_name(&key), &remains).await.is_ok_and(|count| count == 0) {
                     let _ = inbox.send(Input::EstateSettled(key, elder)).await;
                 }
@@ -52,23 +58,48 @@ impl Driver {
     pub(super) fn estate_settled(&mut self, key: ProcessKey, elder: &Elder) {
         if self.estates.get(&key) == Some(elder) {
             self.estates.remove(&key);
-            self.host.set_life(&cgroup_name(&key), None);
+            self.host.set_lives(&cgroup_name(&key), None, []);
             self.batch.estates.insert(key, None);
         }
     }
 }
 
-fn remains_of(elder: &Elder) -> Leftovers {
-    Leftovers { since: elder.since, launched: elder.launched, sessions: Vec::new(), elder: None }
+pub(super) fn lives(host: &Host, elder: &Elder) -> bool {
+    elder.life.as_ref().is_some_and(|life| host.is_alive(life))
 }
 
-/// What is left of a process, and of the one of its name before it.
-pub(super) fn with_elder(remains: Option<Leftovers>, elder: Option<&Elder>) -> Option<Leftovers> {
-    match (remains, elder.map(remains_of)) {
-        (Some(own), Some(older)) => {
-            let (since, launched) = (own.since.min(older.since), own.launched && older.launched);
-            Some(Leftovers { since, launched, ..own })
-        }
-        (own, older) => own.or(older),
-    }
+/// What is left of a process, and of those of its name before it.
+pub(super) fn with_elders<'a>(
+    remains: Option<Leftovers>,
+    elders: impl IntoIterator<Item = &'a Elder>,
+) -> Option<Leftovers> {
+    let of_elder = |elder: &Elder| Leftovers {
+        since: elder.since,
+        launched: elder.launched,
+        sessions: Vec::new(),
+        spared: Vec::new(),
+    };
+    let older = elders.into_iter().map(of_elder);
+    remains.into_iter().chain(older).reduce(|own, older| Leftovers {
+        since: own.since.min(older.since),
+        launched: own.launched && older.launched,
+        ..own
+    })
+}
+
+/// From when to when those elders that live were given commands, in ticks since boot. `since` is when what came after
+/// them began.
+pub(super) fn commands_of(host: &Host, elders: &[&Elder], since: u64) -> Vec<(u64, u64)> {
+    let slack = host.ticks(LAUNCH_SLACK);
+    let afterwards = std::iter::once(since).chain(elders.iter().map(|elder| elder.since));
+    let ends: Vec<u64> = afterwards
+        .zip(elders)
+        .map(|(next, elder)| match elder.until {
+            Some(until) => host.ticks(until.since(Time::default())),
+            None => next.saturating_sub(slack),
+        })
+        .collect();
+    let begins = ends.iter().skip(1).map(|end| end + 1).chain([0]);
+    let spans = begins.zip(ends.iter().copied()).zip(elders);
+    spans.filter(|(_, elder)| elder.launched && lives(host, elder)).map(|(span, _)| span).collect()
 }

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{AdmissionGate, CommandPurpose};
-use super::estates::with_elder;
+use super::estates::{commands_of, lives, with_elders};
 use super::limits::cgroup_name;
 use super::slots::SlotQueue;
 use super::{Driver, Input};
@@ -95,8 +95,8 @@ impl Driver {
                 Err(error) => tracing::warn!(process = %key, pid = life.pid, ?signal, %error, "a signal failed"),
             },
             Action::KillTree(life) => self.kill_tree(key, life),
-            Action::ClearLeftovers { ticket, .. } if self.spares(&key) => {
-                self.dispatch_event(&key, Event::LeftoversCleared { ticket, ended: 0, left: 0, elder_lives: true });
+            Action::ClearLeftovers { ticket, elder, .. } if self.spares(&key) => {
+                self.dispatch_event(&key, Event::LeftoversCleared { ticket, ended: 0, left: 0, elder });
             }
             Action::ClearLeftovers { ticket, remains, elder, grace } => {
                 self.clear(key, ticket, remains, elder.as_deref(), grace)
@@ -279,10 +279,14 @@ impl Driver {
         elder: Option<&Elder>,
         grace: Duration,
     ) {
-        let elder_lives = elder.and_then(|elder| elder.life.as_ref()).is_some_and(|life| self.host.is_alive(life));
-        let launch = elder.filter(|elder| elder_lives && elder.launched).map(|elder| elder.since);
-        let remains = with_elder(remains, elder.filter(|_| !elder_lives));
-        let remains = remains.map(|remains| Leftovers { elder: launch, ..remains });
+        let elders: Vec<&Elder> = elder.into_iter().flat_map(Elder::all).collect();
+        let since = remains.as_ref().map_or(u64::MAX, |remains| remains.since);
+        let spared = commands_of(&self.host, &elders, since);
+        // What is older than one that lives may belong to it.
+        let over = elders.iter().position(|elder| lives(&self.host, elder)).unwrap_or(elders.len());
+        let elder = Elder::of(elders.iter().skip(over).map(|elder| (*elder).clone())).map(Box::new);
+        let remains = with_elders(remains, elders.into_iter().take(over));
+        let remains = remains.map(|remains| Leftovers { spared, ..remains });
         // What has left the leaf is searched for where somebody waits for the answer, or the last life itself had left
         // it: that reads all environments.
         let is_asked = self.processes.get(&key).is_some_and(|process| process.operations().next().is_some());
@@ -290,7 +294,7 @@ impl Driver {
         let may_be_there =
             |remains: &Leftovers| is_searched || !remains.launched || !self.host.is_leaf_empty(&cgroup_name(&key));
         let Some(remains) = remains.filter(may_be_there) else {
-            return self.dispatch_event(&key, Event::LeftoversCleared { ticket, ended: 0, left: 0, elder_lives });
+            return self.dispatch_event(&key, Event::LeftoversCleared { ticket, ended: 0, left: 0, elder });
         };
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         self.tasks.spawn("clear", async move {
@@ -299,7 +303,7 @@ impl Driver {
                     if ended > 0 {
                         tracing::warn!(process = %key, ended, left, "leftover processes ended");
                     }
-                    Event::LeftoversCleared { ticket, ended, left, elder_lives }
+                    Event::LeftoversCleared { ticket, ended, left, elder }
                 }
                 Err(error) => {
                     tracing::warn!(process = %key, %error, "leftover processes could not be ended");
@@ -316,11 +320,11 @@ impl Driver {
         let process = self.processes.get(&key);
         let launched = process.and_then(Process::since);
         let since = launched.unwrap_or(life.start_ticks);
-        let lives = |elder: &&Elder| elder.life.as_ref().is_some_and(|life| self.host.is_alive(life));
-        let elder = process.and_then(Process::elder).filter(|elder| launched.is_some() && elder.launched);
-        let elder = elder.filter(lives).map(|elder| elder.since);
+        let elder = process.and_then(Process::elder).filter(|_| launched.is_some());
+        let elders: Vec<&Elder> = elder.into_iter().flat_map(Elder::all).collect();
+        let spared = commands_of(&self.host, &elders, since);
         self.tasks.spawn("kill tree", async move {
-            match host.kill_tree_beside(&life, &cgroup_name(&key), since, elder).await {
+            match host.kill_tree_in(&life, &cgroup_name(&key), since, spared).await {
                 Ok(killed) => tracing::info!(process = %key, pid = life.pid, killed, "the tree was killed"),
                 Err(error) => tracing::warn!(process = %key, pid = life.pid, %error, "the tree cannot be killed"),
             }

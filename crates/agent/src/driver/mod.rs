@@ -229,7 +229,7 @@ impl Driver {
         if same_boot {
             driver.estates = memory.estates;
             for (key, elder) in &driver.estates {
-                driver.host.set_life(&cgroup_name(key), elder.life.as_ref());
+                driver.host.set_lives(&cgroup_name(key), None, elder.all().filter_map(|elder| elder.life.as_ref()));
             }
         } else {
             driver.batch.estates.extend(memory.estates.into_keys().map(|key| (key, None)));
@@ -250,7 +250,7 @@ impl Driver {
             driver.cgroups.insert(key.clone());
             driver.strays.insert(key.clone());
             driver.pid_files.follow(&process);
-            driver.host.set_life(&cgroup_name(&key), process.life());
+            driver.tell_lives(&process);
             driver.processes.insert(process);
         }
         for (key, request) in unfinished {
@@ -466,14 +466,21 @@ impl Driver {
         let event = self.ignore_foreign_pid(key, event);
         let now = self.now();
         if let Some(process) = self.processes.get_mut(key) {
-            let before = process.life().cloned();
+            let (before, had_elder) = (process.life().cloned(), process.elder().is_some());
             process.handle(now, event);
             self.pid_files.follow(process);
-            if process.life() != before.as_ref() {
-                self.host.set_life(&cgroup_name(key), process.life());
-            }
             self.dirty.insert(key.clone());
+            let is_changed = process.life() != before.as_ref() || process.elder().is_some() || had_elder;
+            if let Some(process) = self.processes.get(key).filter(|_| is_changed) {
+                self.tell_lives(process);
+            }
         }
+    }
+
+    /// Who is no part of any other process.
+    fn tell_lives(&self, process: &Process) {
+        let elders = process.elder().into_iter().flat_map(Elder::all).filter_map(|elder| elder.life.as_ref());
+        self.host.set_lives(&cgroup_name(process.key()), process.life(), elders);
     }
 
     fn now(&self) -> Time {

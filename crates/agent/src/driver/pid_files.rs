@@ -162,9 +162,7 @@ impl Driver {
         let life = match look {
             Probe::Running(life) => life,
             // Known from before it was unregistered: then the age of the file does not matter.
-            Probe::Unclear { named: Some(life), .. }
-                if own.elder().is_some_and(|elder| elder.life.as_ref() == Some(life)) =>
-            {
+            Probe::Unclear { named: Some(life), .. } if own.elder().is_some_and(|elder| elder.had(life)) => {
                 return Some(Probe::Running(life.clone()));
             }
             Probe::Unclear { named: Some(life), .. } => life,

@@ -222,6 +222,6 @@ pub fn not_run(end: &CommandExit) -> &str {
 
 /// Kills whatever is in the leaf, of any life; how many there were.
 pub async fn kill_leaf(host: &Host, leaf: &Leaf) -> usize {
-    let all = Leftovers { since: 0, launched: true, sessions: Vec::new(), elder: None };
+    let all = Leftovers { since: 0, launched: true, sessions: Vec::new(), spared: Vec::new() };
     host.clear_leftovers(leaf, &all, Duration::ZERO).await.unwrap().ended
 }

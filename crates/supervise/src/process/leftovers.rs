@@ -24,8 +24,7 @@ impl Process {
     /// the life before, whose child it may be.
     pub(super) fn belong(&mut self, life: &Incarnation) {
         let remains = self.record.remains.take().filter(|remains| remains.launched).map(|remains| remains.since);
-        let elder = self.record.elder.take_if(|elder| elder.life.as_ref() == Some(life));
-        let elder = elder.filter(|elder| elder.launched).map(|elder| elder.since);
+        let elder = self.take_elder(life).filter(|elder| elder.launched).map(|elder| elder.since);
         let before = self.record.since.or(remains).or(elder);
         let launch = self.record.launch.as_ref();
         // What a restart command lets go on of the life before is of this one now.
@@ -37,13 +36,21 @@ impl Process {
         };
     }
 
+    /// An unregistered process that has come back to its name.
+    fn take_elder(&mut self, life: &Incarnation) -> Option<Elder> {
+        let elder = self.record.elder.take_if(|elder| elder.had(life))?;
+        let is_it = |elder: &&Elder| elder.life.as_ref() == Some(life);
+        self.record.elder = Elder::of(elder.all().filter(|elder| !is_it(elder)).cloned()).map(Box::new);
+        elder.all().find(is_it).cloned()
+    }
+
     pub(super) fn remember_leftovers(&mut self, now: Time, life: &Incarnation) {
         let since = self.record.since.take();
         let mut sessions: Vec<(i32, u64)> = self.session.take().into_iter().collect();
         // One whose end nobody has heard may be over for long, and its pid another's.
         sessions.extend(self.running_since.map(|_| (life.pid, life.start_ticks)));
         let (launched, since) = (since.is_some(), since.unwrap_or(u64::MAX).min(life.start_ticks));
-        self.record.remains = Some(Box::new(Leftovers { since, launched, sessions, elder: None }));
+        self.record.remains = Some(Box::new(Leftovers { since, launched, sessions, spared: Vec::new() }));
         self.lost_at = Some(now);
     }
 
@@ -53,7 +60,7 @@ impl Process {
         let since = self.record.launch.as_ref().and_then(|launch| launch.since);
         let Some(since) = since.filter(|_| self.record.life.is_none()) else { return };
         let sessions = self.session.take().into_iter().collect();
-        let mut remains = Leftovers { since, launched: true, sessions, elder: None };
+        let mut remains = Leftovers { since, launched: true, sessions, spared: Vec::new() };
         // A restart command may have ended the life before and left some of that behind.
         if let Some(before) = &self.record.remains {
             remains.since = since.min(before.since);
@@ -67,25 +74,36 @@ impl Process {
 
     /// Takes over what is known of the process of this name that was forgotten.
     pub fn inherit(&mut self, elder: Elder) {
-        match elder {
-            Elder { life: None, since, launched } => {
-                self.record.remains = Some(Box::new(Leftovers { since, launched, sessions: Vec::new(), elder: None }));
+        self.record.elder = match elder {
+            Elder { life: None, since, launched, before, .. } => {
+                let remains = Leftovers { since, launched, sessions: Vec::new(), spared: Vec::new() };
+                self.record.remains = Some(Box::new(remains));
+                Elder::of(before)
             }
-            Elder { life: Some(_), .. } => self.record.elder = Some(Box::new(elder)),
+            Elder { life: Some(_), .. } => Some(elder),
         }
+        .map(Box::new);
         self.dirty = true;
     }
 
-    /// What to keep of a process that is forgotten: it may live on, or have left something behind.
-    pub fn estate(&self) -> Option<Elder> {
-        match (&self.record.life, &self.record.remains) {
+    /// What to keep of a process that is forgotten: it may live on, or have left something behind, and so may those
+    /// before it.
+    pub fn estate(&self, now: Time) -> Option<Elder> {
+        let until = Some(now);
+        let own = match (&self.record.life, &self.record.remains) {
             (Some(life), _) => {
                 let since = self.record.since.unwrap_or(u64::MAX).min(life.start_ticks);
-                Some(Elder { life: Some(life.clone()), since, launched: self.record.since.is_some() })
+                let launched = self.record.since.is_some();
+                Some(Elder { life: Some(life.clone()), since, launched, until, before: Vec::new() })
             }
-            (None, Some(remains)) => Some(Elder { life: None, since: remains.since, launched: remains.launched }),
-            (None, None) => self.record.elder.as_deref().cloned(),
-        }
+            (None, Some(remains)) => {
+                let (since, launched) = (remains.since, remains.launched);
+                Some(Elder { life: None, since, launched, until, before: Vec::new() })
+            }
+            (None, None) => None,
+        };
+        let before = self.record.elder.iter().flat_map(|elder| elder.all().cloned());
+        Elder::of(own.into_iter().chain(before))
     }
 
     /// Whether a life that an operator wanted to end has left something behind.
@@ -114,14 +132,16 @@ impl Process {
         self.work = Activity::ClearingLeftovers { next };
     }
 
-    pub(super) fn cleared(&mut self, now: Time, ended: usize, left: usize, elder_lives: bool) {
+    pub(super) fn cleared(&mut self, now: Time, ended: usize, left: usize, elder: Option<Box<Elder>>) {
         if !matches!(self.work, Activity::ClearingLeftovers { .. }) {
             return;
         }
         let Activity::ClearingLeftovers { next } = std::mem::replace(&mut self.work, Activity::Idle) else { return };
         self.dirty |= self.record.remains.take().is_some();
-        self.dirty |= self.record.elder.take_if(|_| !elder_lives).is_some();
-        self.dirty |= self.record.life.is_none() && self.record.unwanted.take().is_some();
+        if self.record.life.is_none() {
+            self.dirty |= self.record.elder != elder || self.record.unwanted.is_some();
+            (self.record.elder, self.record.unwanted) = (elder, None);
+        }
         let next = match next {
             AfterLeftovers::LaunchFailed(mut failure) if ended > 0 => {
                 failure.message.push_str(&format!(" ({ended} processes that the start left behind were ended)"));

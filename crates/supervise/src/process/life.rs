@@ -1,15 +1,41 @@
 //! What is known of a process: its registration, whether it is managed, and its present life.
 
-use std::sync::Arc;
-
-use proctor_model::{Exit, Incarnation, Probe, Spec};
+use proctor_model::{Exit, Incarnation, Probe};
 
 use super::activity::Activity;
-use super::{Action, Notice, Process};
+use super::{Action, Notice, Process, Record, Registration};
 use crate::Time;
 
 impl Process {
-    pub(super) fn assign(&mut self, now: Time, spec: Arc<Spec>, managed: bool, registered_at: i64) {
+    pub(super) fn assign(&mut self, now: Time, next: Registration) {
+        if self.record.next.is_some() {
+            self.record.next = Some(Box::new(next));
+            self.dirty = true;
+            return;
+        }
+        let is_anew = !self.record.registered || self.record.registered_at != next.registered_at;
+        let (ours, theirs) = (&self.record.spec.identity, &next.spec.identity);
+        let is_elsewhere = (&ours.pid_path, &ours.proc_name) != (&theirs.pid_path, &theirs.proc_name);
+        if is_anew && is_elsewhere {
+            if self.record.registered {
+                self.forget(now);
+            }
+            if self.is_under_way() {
+                self.record.next = Some(Box::new(next));
+                self.dirty = true;
+                return;
+            }
+            self.make_way(now);
+        }
+        self.register(now, next);
+        // It may run already, started by other hands.
+        if self.record.life.is_none() && matches!(self.work, Activity::Idle) {
+            self.probe();
+        }
+    }
+
+    pub(super) fn register(&mut self, now: Time, next: Registration) {
+        let Registration { spec, managed, registered_at } = next;
         // Registered anew since we last heard: it was released in between.
         if self.record.registered && self.record.registered_at != registered_at {
             self.release();
@@ -22,14 +48,35 @@ impl Process {
         if managed && !self.record.managed {
             self.manage();
         }
-        // It may run already, started by other hands.
-        if self.record.life.is_none() && matches!(self.work, Activity::Idle) {
-            self.probe();
+    }
+
+    fn is_under_way(&self) -> bool {
+        let is_at_rest = matches!(self.work, Activity::Idle | Activity::Backoff { .. });
+        !is_at_rest || self.current.is_some() || !self.queue.is_empty()
+    }
+
+    /// Another process gets this name: what is known of the present one is that of an elder.
+    pub(super) fn make_way(&mut self, now: Time) {
+        let elder = self.estate(now);
+        let next = Record::new(self.record.spec.clone());
+        let before = std::mem::replace(&mut self.record, next);
+        self.record.instance = before.instance;
+        self.health.reset();
+        self.work = Activity::Idle;
+        (self.running_since, self.trial, self.lost_at) = (None, None, None);
+        (self.session, self.named, self.last_exit, self.evicting) = (None, None, None, None);
+        (self.owed_run, self.interrupted) = (None, None);
+        (self.scheduled, self.run_ended_by_hand, self.unclear) = (false, false, false);
+        for text in [&mut self.reason, &mut self.evicted_for, &mut self.told_unclear] {
+            text.clear();
         }
+        elder.into_iter().for_each(|elder| self.inherit(elder));
+        self.dirty = true;
     }
 
     pub(super) fn forget(&mut self, now: Time) {
         self.record.registered = false;
+        self.record.next = None;
         let was_idle = matches!(self.work, Activity::Idle);
         self.let_go();
         if matches!(self.work, Activity::Backoff { .. }) {

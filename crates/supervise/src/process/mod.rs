@@ -36,7 +36,7 @@ use activity::{Activity, AfterLeftovers, EvictionReason};
 use health::Health;
 use launch::seek_window;
 use preempt::CutShort;
-pub use record::{Elder, Instance, Launch, Record, RecordState, RunningCommand};
+pub use record::{Elder, Instance, Launch, Record, RecordState, Registration, RunningCommand};
 use scheduled::OwedRun;
 pub use types::{Action, CommandKind, Event, HealthState, LimitBreach, Notice, Request, Ticket};
 
@@ -319,7 +319,8 @@ impl Process {
 
     /// Whether nothing would be lost by dropping it: made for one operation and at rest.
     pub fn can_be_dropped(&self) -> bool {
-        !self.record.registered && !self.record.managed && matches!(self.work, Activity::Idle) && self.queue.is_empty()
+        let is_wanted = self.record.registered || self.record.managed || self.record.next.is_some();
+        !is_wanted && matches!(self.work, Activity::Idle) && self.queue.is_empty()
     }
 
     /// The durable part, if it changed since the last call. To be on disk before the actions that
@@ -344,7 +345,9 @@ impl Process {
         match event {
             Event::Requested(request) => self.request(now, request),
             Event::Cancelled { operation } => self.cancel(now, operation),
-            Event::Assigned { spec, managed, registered_at } => self.assign(now, spec, managed, registered_at),
+            Event::Assigned { spec, managed, registered_at } => {
+                self.assign(now, Registration { spec, managed, registered_at })
+            }
             Event::Unregistered => self.forget(now),
             Event::Observed(look) => self.on_observed(now, look),
             Event::Exited { life, exit } => self.ended(now, &life, exit),
@@ -352,8 +355,8 @@ impl Process {
             Event::Probed { ticket, look } if ticket == self.looks => self.on_probed(now, look),
             Event::CommandBegun { ticket, command } if ticket == self.commands => self.command_begun(now, command),
             Event::CommandEnded { ticket, end } if ticket == self.commands => self.command_ended(now, end),
-            Event::LeftoversCleared { ticket, ended, left, elder_lives } if ticket == self.commands => {
-                self.cleared(now, ended, left, elder_lives);
+            Event::LeftoversCleared { ticket, ended, left, elder } if ticket == self.commands => {
+                self.cleared(now, ended, left, elder);
             }
             Event::LeftoversNotCleared { ticket, reason } if ticket == self.commands => self.not_cleared(now, &reason),
             Event::HealthChecked { ticket, end } => self.checked(now, ticket, &end),
@@ -498,6 +501,13 @@ impl Process {
     /// Nothing is under way: the next operation, or supervision.
     fn become_idle(&mut self, now: Time) {
         debug_assert!(self.current.is_none());
+        if let Some(next) = self.record.next.take() {
+            self.make_way(now);
+            self.register(now, *next);
+            if self.queue.is_empty() {
+                return self.probe();
+            }
+        }
         if let Some(request) = pop(&mut self.queue) {
             self.begin(now, request);
         } else if self.has_unwanted_remains() {

@@ -11,6 +11,8 @@ use crate::Time;
 
 /// A run at least this long proves that the process can live.
 const STABLE_RUN_MIN: Duration = Duration::from_secs(60);
+/// Unregistered processes of one name that are known.
+const ELDERS_MAX: usize = 16;
 
 /// Durable: everything that decides what happens after the agent's own end.
 /// Rebuilt by looking: whether the life is still there.
@@ -34,6 +36,9 @@ pub struct Record {
     /// The process of this name before it was unregistered and registered again.
     #[serde(default)]
     pub elder: Option<Box<Elder>>,
+    /// Takes the place of this one when nothing is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Box<Registration>>,
     /// The life that an operator's stop or kill was carried out on. Its end is wanted, however late it
     /// comes and whatever the operation's outcome was: nothing is started after it, and what it leaves behind
     /// is ended.
@@ -64,7 +69,7 @@ pub struct Record {
     pub planned: Option<Time>,
 }
 
-/// All of a record but its spec, for where there is little room.
+/// All of a record but specs, for where there is little room.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct RecordState<'a> {
     registered: bool,
@@ -96,6 +101,39 @@ pub struct Elder {
     /// As in [`Leftovers`].
     pub since: u64,
     pub launched: bool,
+    /// When it was forgotten: all its commands had begun. Ledgers of before do not tell.
+    #[serde(default)]
+    pub until: Option<Time>,
+    /// Those of its name before it, the latest first; they have none themselves.
+    #[serde(default)]
+    pub before: Vec<Self>,
+}
+
+impl Elder {
+    /// None: there are none. Of too many the latest count.
+    pub fn of(latest_first: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let mut all = latest_first.into_iter().map(|elder| Self { before: Vec::new(), ..elder }).take(ELDERS_MAX);
+        let latest = all.next()?;
+        Some(Self { before: all.collect(), ..latest })
+    }
+
+    /// It and those before it, the latest first.
+    pub fn all(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.before)
+    }
+
+    /// Whether one of them is or was this life.
+    pub fn had(&self, life: &Incarnation) -> bool {
+        self.all().any(|elder| elder.life.as_ref() == Some(life))
+    }
+}
+
+/// A registration of this name that came while something was under way for the one before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Registration {
+    pub spec: Arc<Spec>,
+    pub managed: bool,
+    pub registered_at: i64,
 }
 
 /// One of several processes of one spec.
@@ -148,6 +186,7 @@ impl Record {
             since: None,
             remains: None,
             elder: None,
+            next: None,
             unwanted: None,
             attempts: 0,
             last_launch: None,
@@ -173,6 +212,7 @@ impl Record {
             since,
             remains,
             elder,
+            next: _,
             unwanted,
             attempts,
             last_launch,

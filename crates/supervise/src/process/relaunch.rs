@@ -106,6 +106,9 @@ impl Process {
     }
 
     fn next_operation_or_idle(&mut self, now: Time) {
+        if self.record.next.is_some() {
+            return self.become_idle(now);
+        }
         if let Some(request) = super::pop(&mut self.queue) {
             self.begin(now, request);
         } else if self.has_unwanted_remains() {

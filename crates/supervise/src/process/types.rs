@@ -58,12 +58,12 @@ pub enum Event {
         end: CommandExit,
     },
     /// What was left behind is ended: how many that were, and how many are there after SIGKILL. What an
-    /// elder left behind is not touched while it lives.
+    /// elder left behind is not touched while it, or one after it, lives: these are `elder`.
     LeftoversCleared {
         ticket: Ticket,
         ended: usize,
         left: usize,
-        elder_lives: bool,
+        elder: Option<Box<Elder>>,
     },
     /// What was left behind could not be looked for, or not be ended: it may be there.
     LeftoversNotCleared {

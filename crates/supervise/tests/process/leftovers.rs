@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use proctor_model::{Code, Lifetime, OperationKind};
-
-use proctor_supervise::Notice;
+use proctor_model::{BootId, Code, Incarnation, Lifetime, OperationId, OperationKind, Probe, TaskId};
+use proctor_supervise::{Action, Elder, Event, Notice, Process, Request, Time};
 
 use super::world::{Habits, World, spec};
 use super::{code_of, period, running};
@@ -295,4 +294,90 @@ fn nothing_is_started_while_what_was_left_behind_cannot_be_cleared() {
     world.habits.cannot_clear = false;
 
     assert_eq!(code_of(&mut world, OperationKind::Start), Code::Success);
+}
+
+fn life(pid: i32) -> Incarnation {
+    let start_ticks = u64::try_from(pid).unwrap();
+    Incarnation { boot: BootId::from("b"), pid, start_ticks, pidfd_inode: None }
+}
+
+fn elders(machine: &Process) -> Vec<i32> {
+    let lives = machine.elder().into_iter().flat_map(Elder::all).filter_map(|elder| elder.life.as_ref());
+    lives.map(|life| life.pid).collect()
+}
+
+fn actions(machine: &mut Process) -> Vec<Action> {
+    std::iter::from_fn(|| machine.poll_action()).collect()
+}
+
+/// Registers a process and tells it what its pid file names.
+fn look(machine: &mut Process, registered_at: i64, look: Probe) {
+    let spec = spec(|_| {});
+    machine.handle(Time::default(), Event::Assigned { spec, managed: false, registered_at });
+    let asked = actions(machine).into_iter().find_map(|action| match action {
+        Action::Probe { ticket, .. } => Some(ticket),
+        _ => None,
+    });
+    machine.handle(Time::default(), Event::Probed { ticket: asked.unwrap(), look });
+}
+
+/// The third of its name; two that were unregistered one after the other may live.
+fn third() -> Process {
+    let new = || Process::new("ns/p".parse().unwrap(), spec(|_| {}), 7);
+    let mut machine = new();
+    for (pid, registered_at) in [(10, 1), (20, 2)] {
+        look(&mut machine, registered_at, Probe::Running(life(pid)));
+        let estate = machine.estate(Time::since_boot(Duration::from_secs(u64::try_from(pid).unwrap())));
+        machine = new();
+        machine.inherit(estate.unwrap());
+    }
+    machine
+}
+
+#[test]
+fn of_two_that_were_unregistered_in_a_row_both_are_known() {
+    let mut machine = third();
+    look(&mut machine, 3, Probe::Absent("no pid file".to_owned()));
+    let operation = OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), 0);
+    let expires = Time::since_boot(Duration::from_secs(1000));
+    let request = Request { operation, kind: OperationKind::Start, spec: None, expires };
+    machine.handle(Time::default(), Event::Requested(request));
+    let ticket = actions(&mut machine).into_iter().find_map(|action| match action {
+        Action::Probe { ticket, .. } => Some(ticket),
+        _ => None,
+    });
+    let look = Probe::Absent("no pid file".to_owned());
+    machine.handle(Time::default(), Event::Probed { ticket: ticket.unwrap(), look });
+    let cleared = actions(&mut machine).into_iter().find_map(|action| match action {
+        Action::ClearLeftovers { ticket, elder, .. } => Some((ticket, elder.unwrap())),
+        _ => None,
+    });
+    let (ticket, asked) = cleared.expect("what they left behind is looked for before the start");
+
+    // The latest is over, the first lives.
+    let elder = Elder::of(asked.before.clone()).map(Box::new);
+    machine.handle(Time::default(), Event::LeftoversCleared { ticket, ended: 0, left: 0, elder });
+
+    assert_eq!(asked.all().map(|elder| elder.since).collect::<Vec<_>>(), [20, 10]);
+    assert_eq!(elders(&machine), [10]);
+    let again = machine.estate(Time::default()).unwrap();
+    assert_eq!(again.all().count(), 1, "and is known to the next one");
+}
+
+#[test]
+fn one_of_several_that_were_unregistered_may_come_back_to_its_name() {
+    let mut machine = third();
+
+    look(&mut machine, 3, Probe::Running(life(10)));
+
+    assert_eq!((machine.life().map(|life| life.pid), elders(&machine)), (Some(10), vec![20]));
+}
+
+#[test]
+fn only_so_many_that_were_unregistered_are_known() {
+    let elder = |since| Elder { life: Some(life(1)), since, launched: true, until: None, before: Vec::new() };
+
+    let known = Elder::of((0..1000).map(elder)).unwrap();
+
+    assert_eq!(known.all().map(|elder| elder.since).collect::<Vec<_>>(), (0..16).collect::<Vec<_>>());
 }

@@ -243,7 +243,7 @@ impl World {
         let is_forgettable = self.machine.can_be_dropped();
         if is_forgettable {
             let mut next = Process::new(self.machine.key().clone(), self.spec.clone(), self.seed);
-            self.machine.estate().into_iter().for_each(|elder| next.inherit(elder));
+            self.machine.estate(self.now).into_iter().for_each(|elder| next.inherit(elder));
             self.machine = next;
             self.watched.clear();
         }
@@ -487,9 +487,10 @@ impl World {
                     return self.tell(5, Event::LeftoversNotCleared { ticket, reason });
                 }
                 let lives = |elder: &Elder| elder.life.is_some() && elder.life == self.life;
-                let elder_lives = elder.as_ref().is_some_and(|elder| lives(elder));
-                let elder = elder.filter(|_| !elder_lives).map(|elder| elder.since);
-                let since = remains.map(|remains| remains.since).into_iter().chain(elder).min().unwrap_or(u64::MAX);
+                let elders: Vec<Elder> = elder.iter().flat_map(|elder| elder.all().cloned()).collect();
+                let over = elders.iter().take_while(|elder| !lives(elder)).map(|elder| elder.since);
+                let since = remains.map(|remains| remains.since).into_iter().chain(over).min().unwrap_or(u64::MAX);
+                let elder = Elder::of(elders.into_iter().skip_while(|elder| !lives(elder))).map(Box::new);
                 let is_swept = |life: &mut Incarnation| life.start_ticks >= since;
                 let mut ended = usize::from(!self.by_hand && self.life.take_if(is_swept).is_some());
                 // All that the start left behind is in its cgroup, also what is still to show itself.
@@ -500,7 +501,7 @@ impl World {
                 let descendants = self.end_descendants(since);
                 ended += unborn + descendants;
                 let left = if self.habits.children_resist { descendants } else { 0 };
-                self.tell(5, Event::LeftoversCleared { ticket, ended, left, elder_lives });
+                self.tell(5, Event::LeftoversCleared { ticket, ended, left, elder });
             }
             Action::CheckHealth { ticket, .. } => {
                 self.checks.push(self.now);

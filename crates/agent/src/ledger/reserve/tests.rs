@@ -75,8 +75,9 @@ fn all_of_a_record_but_its_spec_is_known_again() {
         failed: true,
         life: Some(life(1)),
         since: Some(4),
-        remains: Some(Box::new(Leftovers { since: 5, launched: true, sessions: Vec::new(), elder: None })),
-        elder: Some(Box::new(Elder { life: Some(life(2)), since: 6, launched: true })),
+        remains: Some(Box::new(Leftovers { since: 5, launched: true, sessions: Vec::new(), spared: Vec::new() })),
+        elder: Some(Box::new(Elder { life: Some(life(2)), since: 6, launched: true, until: None, before: Vec::new() })),
+        next: None,
         unwanted: Some(life(3)),
         attempts: 8,
         last_launch: Some(at(1)),
@@ -130,7 +131,7 @@ fn a_boot_that_the_ledger_has_not_heard_of_is_known_and_what_is_older_is_forgott
     let mut before = memory();
     before.boot = Some(BootId::from("a"));
     before.processes[1].1 = Record { life: Some(life(1)), attempts: 3, ..record(true) };
-    before.estates.insert(key("r"), Elder { life: None, since: 1, launched: true });
+    before.estates.insert(key("r"), Elder { life: None, since: 1, launched: true, until: None, before: Vec::new() });
     let mut batch = LedgerBatch { boot: Some(BootId::from("b")), ..LedgerBatch::default() };
     batch.put(key("p"), Record { life: Some(life(2)), attempts: 1, ..record(true) });
 
@@ -145,7 +146,7 @@ fn a_boot_that_the_ledger_has_not_heard_of_is_known_and_what_is_older_is_forgott
 
 #[test]
 fn a_process_that_was_forgotten_stays_so_with_what_is_left_of_it() {
-    let elder = Elder { life: Some(life(1)), since: 5, launched: true };
+    let elder = Elder { life: Some(life(1)), since: 5, launched: true, until: None, before: Vec::new() };
     let mut batch = LedgerBatch::default();
     batch.forget(key("p"));
     batch.estates.insert(key("p"), Some(elder.clone()));
