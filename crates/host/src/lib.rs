@@ -118,6 +118,7 @@ impl Host {
         reaper::keep_ends();
 
         let (groups, tracking) = cgroup::find(&options.state_dir, options.tracking);
+        groups.iter().for_each(cgroup::Groups::leave);
         tasks.spawn_critical("reaper", reaper::run());
         tasks.spawn_critical("output-trimmer", outputs.clone().trim_for_ever());
         let groups = groups.map(Arc::new);

@@ -227,6 +227,27 @@ async fn nobody_is_killed_for_being_a_child_of_an_agent_that_is_in_the_leaf() {
 }
 
 #[tokio::test]
+async fn an_agent_that_a_command_of_its_own_has_started_leaves_the_cgroup_of_that() {
+    for method in [TrackingPreference::Best, TrackingPreference::CgroupV1] {
+        let world = World::with_tracking(method);
+        let leaf = Leaf::of("remains:upgrade");
+        let (_, workers) = started(&world, &leaf, "starter", "sleep 1000").await;
+        let Some(directory) = directory(&world, &leaf) else { return skip("there are no cgroups") };
+        let us = i32::try_from(std::process::id()).unwrap();
+        std::fs::write(directory.join("cgroup.procs"), us.to_string()).unwrap();
+        assert!(numbers(&directory.join("cgroup.procs")).contains(&us), "{method:?}");
+
+        let host = world.again(method);
+
+        let members = numbers(&directory.join("cgroup.procs"));
+        assert!(!members.contains(&us) && workers.iter().all(|pid| members.contains(pid)), "{method:?}: {members:?}");
+        kill_leaf(&host, &leaf).await;
+        eventually("nothing holds the leaf", || numbers(&directory.join("cgroup.procs")).is_empty()).await;
+        assert!(host.release_leaf(&leaf).await.unwrap(), "{method:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_has_left_the_cgroup_is_known_by_its_mark() {
     let world = World::new();
     let leaf = Leaf::of("remains:moved");

@@ -102,6 +102,12 @@ impl Hierarchy {
         self.leaf_of(pid).is_some_and(|found| found == leaf.as_str())
     }
 
+    /// Moves a process to where all of our cgroups are.
+    pub(crate) fn move_out(&self, pid: i32) -> io::Result<()> {
+        let place = self.top.parent().unwrap_or(&self.top);
+        write(&place.join("cgroup.procs"), &pid.to_string())
+    }
+
     /// The name of the leaf that a process is in.
     pub(crate) fn leaf_of(&self, pid: i32) -> Option<String> {
         let text = procfs::read(Path::new(&format!("/proc/{pid}/cgroup")), PATHS_BYTES_MAX).ok()?;

@@ -194,6 +194,19 @@ impl Groups {
         })
     }
 
+    /// Takes the agent out of a leaf of its own: a command of a process has started it. The leaf would never be empty,
+    /// and what the agent uses would count for that process.
+    pub(crate) fn leave(&self) {
+        let us = i32::try_from(std::process::id()).unwrap_or_default();
+        for hierarchy in std::iter::once(&self.tree).chain(&self.cpu) {
+            let Some(leaf) = hierarchy.leaf_of(us) else { continue };
+            match hierarchy.move_out(us) {
+                Ok(()) => tracing::info!(leaf, "the agent was started in a cgroup of its own, and left it"),
+                Err(error) => tracing::warn!(leaf, %error, "the agent cannot leave a cgroup of its own"),
+            }
+        }
+    }
+
     pub(crate) fn holds(&self, leaf: &Leaf, pid: i32) -> bool {
         self.tree.holds(leaf, pid)
     }
