@@ -11,10 +11,13 @@
 //! of power the boot id differs and every process is dead, so nothing else is needed. The last
 //! events before it may be lost; `spool` sees to it that their numbers are not given out again.
 //!
+//! What somebody on this host has stopped is also kept beside it (`released`): the server may not have heard of it.
+//!
 //! A row that cannot be understood is skipped, and the server assigns everything again. A ledger that cannot
 //! be read at all is put aside, not deleted, and a new one begins; pid files tell what runs.
 
 mod events;
+mod released;
 mod reserve;
 #[cfg(test)]
 mod tests;
@@ -214,6 +217,7 @@ pub(crate) struct Ledger {
     connection: Connection,
     spooled: events::Spooled,
     reserve: reserve::Reserve,
+    released: released::Released,
     /// Whether what is written now is synced to the disk.
     is_synced: bool,
 }
@@ -236,7 +240,8 @@ impl Ledger {
             .map_err(|source| LedgerError::Open { path: path.to_owned(), source })?;
         let mut reserve = reserve::Reserve::open(path);
         reserve.apply(taken, &mut memory);
-        Ok((Self { connection, spooled: events::Spooled::default(), reserve, is_synced: true }, memory))
+        let (spooled, released) = (events::Spooled::default(), released::Released::open(path));
+        Ok((Self { connection, spooled, reserve, released, is_synced: true }, memory))
     }
 
     /// Returns when the batch is written, as strongly as what it holds needs. One that cannot be is in the
@@ -269,6 +274,11 @@ impl Ledger {
     /// Holds no more memory than it needs.
     pub(crate) fn shrink(&self) {
         let _ = self.connection.execute_batch("PRAGMA shrink_memory");
+    }
+
+    /// What somebody on this host has stopped or released; outlives the loss of the ledger.
+    pub(crate) fn released(&mut self) -> &mut released::Released {
+        &mut self.released
     }
 
     /// The outcome of an operation that ended earlier.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use proctor_model::BootId;
-use proctor_runtime::clock;
+use proctor_runtime::{clock, private};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::procfs;
@@ -43,9 +43,8 @@ impl WallClock {
             return;
         }
         *earliest = boot_millis;
-        let new = self.path.with_extension("new");
         let text = format!("{} {boot_millis}\n", self.boot.as_str());
-        if let Err(error) = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &self.path)) {
+        if let Err(error) = private::write(&self.path, &text) {
             tracing::warn!(%error, path = %self.path.display(), "the time of the boot is not kept");
         }
     }

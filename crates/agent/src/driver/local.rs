@@ -104,8 +104,35 @@ impl Driver {
         if call.kind != OperationKind::Status {
             self.publish_local(&call, operation, Some(&outcome));
             self.batch.acknowledged.push(operation);
+            self.keep_released(&call);
         }
         let _ = call.answer.send(LocalAnswer::Outcome { outcome: Box::new(outcome) });
+    }
+
+    /// Who has stopped a process here wants it to stay so, whatever becomes of the ledger.
+    fn keep_released(&mut self, call: &LocalOperation) {
+        if !matches!(call.kind, OperationKind::Stop | OperationKind::Kill | OperationKind::Release) {
+            return;
+        }
+        let of = self.processes.get(&call.key).into_iter().chain(self.processes.instances_of(&call.key));
+        let released = of.filter(|process| process.is_registered() && !process.managed());
+        let released: Vec<_> = released.map(|process| (process.key().clone(), process.registered_at())).collect();
+        for (key, registered_at) in released {
+            self.ledger.released().add(key, registered_at);
+        }
+    }
+
+    /// Whether a process that is new to this agent is managed because the server says so.
+    pub(super) fn is_managed_anew(&mut self, key: &ProcessKey, managed: bool, registered_at: i64) -> bool {
+        let released = self.ledger.released();
+        if !managed {
+            released.remove(key); // the server knows
+        }
+        let is_released = released.holds(key, registered_at);
+        if is_released && managed {
+            tracing::warn!(process = %key, "not managed: it was stopped on this host before the ledger was lost");
+        }
+        managed && !is_released
     }
 
     /// What was asked for on this host, and has no end that was told, goes on: its parts are gathered again.

@@ -439,7 +439,8 @@ impl Driver {
             let process = Process::new(key.clone(), spec.clone(), self.seed);
             self.insert_new(process);
         }
-        self.assign_spec(&key, spec, is_new && managed, registered_at);
+        let managed = is_new && self.is_managed_anew(&key, managed, registered_at);
+        self.assign_spec(&key, spec, managed, registered_at);
     }
 
     /// A changed version command is asked in the present life.

@@ -39,8 +39,14 @@ impl Stage {
     }
 
     /// The agent ends, and another one goes on.
-    async fn restarted(mut self) -> Self {
+    async fn restarted(self) -> Self {
+        self.restarted_after(|| {}).await
+    }
+
+    /// As [`Self::restarted`], and this happens in between.
+    async fn restarted_after(mut self, mishap: impl FnOnce()) -> Self {
         assert!(self.tasks.end(PATIENCE).await, "it ends in time");
+        mishap();
         let dir = std::mem::replace(&mut self.dir, TempDir::new().unwrap());
         Self::in_dir(dir).await
     }

@@ -351,3 +351,41 @@ async fn a_process_that_is_registered_elsewhere_during_an_operation_does_not_tak
 async fn a_registration_that_waits_for_the_end_of_an_operation_outlives_the_agent() {
     registered_elsewhere_during_a_start(true).await;
 }
+
+/// The agent ends, and its ledger is lost; the next one is told to manage the process, as the server last knew it.
+async fn without_its_ledger(stage: Stage, spec: &Arc<Spec>) -> Stage {
+    let stage = {
+        let lost = ["ledger.db", "ledger.db-wal", "ledger.db-shm"].map(|file| stage.path(file));
+        stage.restarted_after(|| lost.iter().for_each(|file| drop(std::fs::remove_file(file)))).await
+    };
+    let assign = Assign { generation: 1, key: key("p"), spec: Some(spec.clone()), managed: true, registered_at: 1 };
+    stage.say(FromServer::Assign { assignments: vec![assign] }).await;
+    stage
+}
+
+async fn managed(stage: &mut Stage) -> bool {
+    let LocalAnswer::Outcome { outcome } = stage.ask("p", OperationKind::Status).await.await.unwrap() else {
+        panic!("a status query is answered");
+    };
+    outcome.snapshot.unwrap().managed
+}
+
+#[tokio::test]
+async fn what_was_stopped_on_the_host_stays_so_if_the_ledger_is_lost_before_the_server_has_heard_of_it() {
+    let mut stage = Stage::new().await;
+    let spec = sleeper(&stage, |_| {});
+    let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    let mut stage = without_its_ledger(stage, &spec).await;
+    assert!(managed(&mut stage).await, "nobody has stopped it");
+    stage.ask("p", OperationKind::Stop).await.await.unwrap();
+
+    let mut stage = without_its_ledger(stage, &spec).await;
+    let after_stop = managed(&mut stage).await;
+    let start = stage.operate(1, "p", OperationKind::Start, &spec).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    let mut stage = without_its_ledger(stage, &spec).await;
+
+    assert!(!after_stop, "it was stopped");
+    assert!(managed(&mut stage).await, "it was started since");
+}
