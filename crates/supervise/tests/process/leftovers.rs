@@ -310,15 +310,18 @@ fn actions(machine: &mut Process) -> Vec<Action> {
     std::iter::from_fn(|| machine.poll_action()).collect()
 }
 
+/// The look that it wants.
+fn wanted_look(machine: &mut Process) -> u64 {
+    let ticket = |action: &Action| if let Action::Probe { ticket, .. } = action { Some(*ticket) } else { None };
+    actions(machine).iter().find_map(ticket).expect("it looks")
+}
+
 /// Registers a process and tells it what its pid file names.
 fn look(machine: &mut Process, registered_at: i64, look: Probe) {
     let spec = spec(|_| {});
     machine.handle(Time::default(), Event::Assigned { spec, managed: false, registered_at });
-    let asked = actions(machine).into_iter().find_map(|action| match action {
-        Action::Probe { ticket, .. } => Some(ticket),
-        _ => None,
-    });
-    machine.handle(Time::default(), Event::Probed { ticket: asked.unwrap(), look });
+    let ticket = wanted_look(machine);
+    machine.handle(Time::default(), Event::Probed { ticket, look });
 }
 
 /// The third of its name; two that were unregistered one after the other may live.
@@ -342,16 +345,12 @@ fn of_two_that_were_unregistered_in_a_row_both_are_known() {
     let expires = Time::since_boot(Duration::from_secs(1000));
     let request = Request { operation, kind: OperationKind::Start, spec: None, expires };
     machine.handle(Time::default(), Event::Requested(request));
-    let ticket = actions(&mut machine).into_iter().find_map(|action| match action {
-        Action::Probe { ticket, .. } => Some(ticket),
-        _ => None,
-    });
-    let look = Probe::Absent("no pid file".to_owned());
-    machine.handle(Time::default(), Event::Probed { ticket: ticket.unwrap(), look });
-    let cleared = actions(&mut machine).into_iter().find_map(|action| match action {
-        Action::ClearLeftovers { ticket, elder, .. } => Some((ticket, elder.unwrap())),
-        _ => None,
-    });
+    let (ticket, look) = (wanted_look(&mut machine), Probe::Absent("no pid file".to_owned()));
+    machine.handle(Time::default(), Event::Probed { ticket, look });
+    let cleared = |action: Action| {
+        if let Action::ClearLeftovers { ticket, elder, .. } = action { Some((ticket, elder.unwrap())) } else { None }
+    };
+    let cleared = actions(&mut machine).into_iter().find_map(cleared);
     let (ticket, asked) = cleared.expect("what they left behind is looked for before the start");
 
     // The latest is over, the first lives.

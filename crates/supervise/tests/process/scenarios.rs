@@ -272,11 +272,8 @@ fn e8_a_run_that_cannot_be_recorded_is_tried_again_and_then_told_as_missed() {
     let command = Incarnation { boot: BootId::from("b"), pid: 7, start_ticks: 7, pidfd_inode: None };
     let withdraw = |machine: &mut Process, now: Time| {
         let actions: Vec<Action> = std::iter::from_fn(|| machine.poll_action()).collect();
-        let run = actions.iter().find_map(|action| match action {
-            Action::Run { ticket, .. } => Some(*ticket),
-            _ => None,
-        });
-        let ticket = run.expect("the run begins");
+        let run = |action: &Action| if let Action::Run { ticket, .. } = action { Some(*ticket) } else { None };
+        let ticket = actions.iter().find_map(run).expect("the run begins");
         machine.handle(now, Event::CommandBegun { ticket, command: command.clone() });
         let end = CommandExit { result: CommandResult::NoSlot, output: String::new() };
         machine.handle(now, Event::CommandEnded { ticket, end });
