@@ -14,6 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use proctor_model::Leftovers;
+use rustix::time::Timespec;
 
 use crate::cgroup::{Groups, Leaf};
 use crate::killer::{Killer, Target};
@@ -27,6 +28,9 @@ pub(crate) const MARK: &str = "PROCTOR_LEAF";
 pub(crate) const LAUNCH: &str = "PROCTOR_LAUNCH";
 /// Larger environments are not searched to their end.
 const ENVIRONMENT_BYTES_MAX: u64 = 256 * 1024;
+/// How often, how long after another, an environment is read that is empty.
+const EXEC_TRIES: usize = 5;
+const EXEC_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// How often it is looked whether something has ended; grows from look to look.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_millis(160);
@@ -120,10 +124,24 @@ impl EnvMarks {
     fn of(&mut self, mark: &str, table: &ProcessTable) -> Vec<ProcessRef> {
         let marks = self.0.get_or_insert_with(|| {
             let mut marks: HashMap<String, Vec<ProcessRef>> = HashMap::new();
-            for member in table.all() {
-                if let Some(mark) = variable_of(member.pid, MARK) {
+            let mut keep = |member: ProcessRef, text: &[u8]| {
+                if let Some(mark) = variable(text, MARK) {
                     marks.entry(mark).or_default().push(member);
                 }
+            };
+            let mut executing = Vec::new();
+            for member in table.all() {
+                match environment(member.pid) {
+                    Some(text) if text.is_empty() => executing.push(member),
+                    Some(text) => keep(member, &text),
+                    None => {}
+                }
+            }
+            if !executing.is_empty() {
+                let _ = rustix::thread::nanosleep(&EXEC_PERIOD);
+            }
+            for member in executing {
+                keep(member, &environment(member.pid).unwrap_or_default());
             }
             marks
         });
@@ -132,8 +150,27 @@ impl EnvMarks {
 }
 
 pub(crate) fn variable_of(pid: i32, name: &str) -> Option<String> {
-    let text = procfs::read(Path::new(&format!("/proc/{pid}/environ")), ENVIRONMENT_BYTES_MAX).ok()?;
-    let value = text
+    variable(&settled(|| environment(pid))?, name)
+}
+
+/// Reads again while a process executes a program: until that is in place its environment is empty.
+fn settled(mut read: impl FnMut() -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    for _ in 0..EXEC_TRIES {
+        let text = read()?;
+        if !text.is_empty() {
+            return Some(text);
+        }
+        let _ = rustix::thread::nanosleep(&EXEC_PERIOD);
+    }
+    read()
+}
+
+fn environment(pid: i32) -> Option<Vec<u8>> {
+    procfs::read(Path::new(&format!("/proc/{pid}/environ")), ENVIRONMENT_BYTES_MAX).ok()
+}
+
+fn variable(environment: &[u8], name: &str) -> Option<String> {
+    let value = environment
         .split(|byte| *byte == 0)
         .find_map(|variable| variable.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"=")))?;
     String::from_utf8(value.to_vec()).ok()
@@ -236,5 +273,21 @@ impl ProcessMatcher<'_> {
         young.retain(|member| !others.is_of_other_life(meant, member, self.table));
         let found = self.table.descend(young, |member| others.is_spared(meant, member)).into_iter();
         found.filter(|member| member.start_ticks >= since && !spared.contains(member)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_environment_that_is_empty_for_a_moment_is_read_again() {
+        let mut texts = vec![b"A=1\0PROCTOR_LAUNCH=7\0".to_vec(), Vec::new(), Vec::new()];
+
+        let text = settled(|| texts.pop()).unwrap();
+
+        assert_eq!(variable(&text, LAUNCH).as_deref(), Some("7"));
+        assert_eq!(settled(|| Some(Vec::new())), Some(Vec::new()), "it has none");
+        assert_eq!(settled(|| None), None, "it is gone");
     }
 }
