@@ -55,12 +55,18 @@ impl Driver {
     pub(super) fn operate_registered(&mut self, key: &ProcessKey, request: &Request) {
         let numbered = |process: &Process| Some((process.instance()?.number, process.key().clone()));
         let instances: Vec<(u32, ProcessKey)> = self.processes.instances_of(key).filter_map(numbered).collect();
-        let parts = instances.iter().map(|(number, _)| (*number, None)).collect();
-        self.instance_outcomes.insert(request.operation, InstanceOutcomes { parts });
+        let mut parts = BTreeMap::new();
         for (number, of_key) in instances {
             let part = Request { operation: request.operation.part(number), ..request.clone() };
-            self.dispatch_event(&of_key, Event::Requested(part));
+            // Delivered again after a restart of the agent, it may have ended for some.
+            let outcome = self.ledger.outcome(part.operation);
+            if outcome.is_none() {
+                self.dispatch_event(&of_key, Event::Requested(part));
+            }
+            parts.insert(number, outcome);
         }
+        self.instance_outcomes.insert(request.operation, InstanceOutcomes { parts });
+        self.finish_instances(request.operation);
     }
 
     /// A part has ended; the whole ends with the last one. Without a gathering (the agent has just

@@ -389,3 +389,40 @@ async fn what_was_stopped_on_the_host_stays_so_if_the_ledger_is_lost_before_the_
     assert!(!after_stop, "it was stopped");
     assert!(managed(&mut stage).await, "it was started since");
 }
+
+#[tokio::test]
+async fn an_operation_without_a_spec_that_is_delivered_again_does_not_repeat_the_instances_that_it_ended_for() {
+    let mut stage = Stage::new().await;
+    let line = "sleep 1000 > /dev/null 2>&1 & echo $! > p-$PROCTOR_INSTANCE.pid; cat p-$PROCTOR_INSTANCE.pid >> pids";
+    let pid_path = stage.path("p-{instance}.pid");
+    let spec = sleeper(&stage, |spec| {
+        spec.identity.pid_path = pid_path.to_str().unwrap().parse().unwrap();
+        spec.control.start = Some(line.parse().unwrap());
+        let reload = "echo $PROCTOR_INSTANCE >> reloads
+                      [ $PROCTOR_INSTANCE = 1 ] || until [ -e go ]; do sleep 0.01; done";
+        spec.control.reload = Some(reload.parse().unwrap());
+        spec.policy.instances = 2;
+    });
+    let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    let operation = OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), 1);
+    let (of, kind) = (key("p"), OperationKind::Reload);
+    let reload = FromServer::Operate { operation, key: of, kind, spec: None, expires_in: PATIENCE };
+    stage.say(reload.clone()).await;
+    let disk = rusqlite::Connection::open(stage.path("ledger.db")).unwrap();
+    disk.busy_timeout(PATIENCE).unwrap();
+    let ended = || -> u32 {
+        let query = "SELECT count(*) FROM operation WHERE kind = 'reload' AND outcome IS NOT NULL";
+        disk.query_row(query, [], |row| row.get(0)).unwrap()
+    };
+    eventually("it has ended for one", || ended() == 1 && numbers(&stage.path("reloads")).len() == 2).await;
+
+    let mut stage = stage.restarted().await;
+    stage.say(reload).await;
+    std::fs::write(stage.path("go"), "").unwrap();
+    stage.outcome(operation).await;
+
+    let mut reloads = numbers(&stage.path("reloads"));
+    reloads.sort_unstable();
+    assert_eq!(reloads, [1, 2]);
+}
