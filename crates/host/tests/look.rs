@@ -224,9 +224,10 @@ async fn a_process_that_began_after_its_pid_file_was_written_is_unclear() {
     assert_eq!(known, Probe::Running(life.clone()));
 }
 
-fn set_age(path: &std::path::Path, age: Duration) {
-    let file = fs::File::options().write(true).open(path).unwrap();
-    file.set_modified(std::time::SystemTime::now() - age).unwrap();
+fn make_older(path: &std::path::Path, age: Duration) {
+    let file = fs::File::options().write(true).open(path).expect("a pid file");
+    let written = file.metadata().and_then(|metadata| metadata.modified()).expect("the time of its last change");
+    file.set_modified(written - age).expect("its own file");
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -239,7 +240,7 @@ async fn what_our_commands_started_is_known_however_old_its_pid_file_seems() {
         let line = format!("sleep 1000 > /dev/null 2>&1 & echo $! > {}", path.display());
         world.host.run(proctor_host::Command { leaf: Some(leaf()), ..world.command(&line) }).await;
         let life = world.life("sleep", &path).await;
-        set_age(&path, MINUTE);
+        make_older(&path, MINUTE);
 
         let ours = world.host.look(&leaf(), &identity("sleep", &path), None).await;
         let anothers = world.host.look(&Leaf::of("ns/other"), &identity("sleep", &path), None).await;
@@ -259,7 +260,7 @@ async fn a_process_that_holds_its_pid_file_open_is_the_one_it_names_however_old_
     eventually("the file is there", || path.exists()).await;
     fs::write(&path, process.pid().to_string()).unwrap();
     let life = world.life("sleep", &path).await;
-    set_age(&path, MINUTE);
+    make_older(&path, MINUTE);
 
     assert_eq!(world.look("sleep", &path).await, Probe::Running(life));
 }
@@ -271,7 +272,7 @@ async fn the_age_of_a_pid_file_does_not_count_where_the_clock_was_set() {
     let process = Started::new("/bin/sleep", &["1000"]);
     fs::write(&path, process.pid().to_string()).unwrap();
     let life = world.life("sleep", &path).await;
-    set_age(&path, MINUTE);
+    make_older(&path, MINUTE);
     let before = world.look("sleep", &path).await;
     // An agent of this boot has seen a clock that was an hour behind.
     let kept = fs::read_to_string(world.path("state/clock")).unwrap();
@@ -281,7 +282,7 @@ async fn the_age_of_a_pid_file_does_not_count_where_the_clock_was_set() {
 
     let host = world.again(TrackingPreference::Best);
     let after = host.look(&leaf(), &identity("sleep", &path), None).await;
-    set_age(&path, 2 * 60 * MINUTE);
+    make_older(&path, 2 * 60 * MINUTE);
     let too_old = host.look(&leaf(), &identity("sleep", &path), None).await;
 
     assert!(matches!(before, Probe::Unclear { .. }), "{before:?}");
@@ -302,7 +303,7 @@ async fn a_pid_file_in_memory_from_before_the_boot_shows_that_the_clock_was_set(
     let process = Started::new("/bin/sleep", &["1000"]);
     fs::write(&path, process.pid().to_string()).unwrap();
     let life = world.life("sleep", &path).await;
-    set_age(&path, 20 * 365 * 24 * 60 * MINUTE);
+    make_older(&path, 20 * 365 * 24 * 60 * MINUTE);
 
     assert_eq!(world.look("sleep", &path).await, Probe::Running(life));
 }
