@@ -118,6 +118,7 @@ impl Process {
 
     /// Takes a running process as the present life and watches it.
     pub(super) fn adopt(&mut self, now: Time, life: Incarnation) {
+        self.unclear = false;
         if self.record.life.as_ref() == Some(&life) && self.running_since.is_some() {
             return;
         }

@@ -502,7 +502,10 @@ impl Process {
     fn become_idle(&mut self, now: Time) {
         debug_assert!(self.current.is_none());
         if let Some(next) = self.record.next.take() {
-            self.make_way(now);
+            // A ledger that could not be written may still have it though it has taken effect.
+            if !self.record.registered || self.record.registered_at != next.registered_at {
+                self.make_way(now);
+            }
             self.register(now, *next);
             if self.queue.is_empty() {
                 return self.probe();
