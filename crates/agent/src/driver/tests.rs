@@ -143,7 +143,7 @@ impl Stage {
     }
 
     /// Asks on the control socket.
-    async fn ask(&self, name: &str, operation: OperationKind) -> oneshot::Receiver<LocalAnswer> {
+    async fn ask_locally(&self, name: &str, operation: OperationKind) -> oneshot::Receiver<LocalAnswer> {
         let (answer, answered) = oneshot::channel();
         let request = LocalRequest::Operate { process: key(name), operation };
         self.inbox.send(Input::Local(LocalCall { request, uid: 0, answer })).await.unwrap();

@@ -163,7 +163,7 @@ async fn a_local_start_of_instances_does_not_share_a_pid_file_with_a_managed_pro
     assert_eq!(stage.outcome(manage).await.code, Code::Success);
     stage.assign("several", &several).await;
     let ask = async |kind: OperationKind| {
-        let answered = stage.ask("several", kind).await;
+        let answered = stage.ask_locally("several", kind).await;
         let answer = tokio::time::timeout(PATIENCE, answered).await.expect("in time").unwrap();
         let LocalAnswer::Outcome { outcome } = answer else { panic!("{answer:?}") };
         *outcome
@@ -231,7 +231,7 @@ async fn a_local_status_query_is_refused_where_the_owner_of_the_host_forbids_it(
     let spec = sleeper(&stage, |spec| spec.control.version = Some("touch asked".parse().unwrap()));
     stage.assign("p", &spec).await;
 
-    let answer = stage.ask("p", OperationKind::Status).await.await.unwrap();
+    let answer = stage.ask_locally("p", OperationKind::Status).await.await.unwrap();
 
     let LocalAnswer::Refused { reason } = answer else { panic!("{answer:?}") };
     assert!(reason.ends_with("operation 'status' is not allowed"), "{reason}");
@@ -259,7 +259,7 @@ async fn a_local_operation_on_instances_that_an_agent_before_had_begun_is_told_a
         let query = format!("SELECT count(*) FROM operation WHERE NOT acknowledged AND kind = 'stop' AND {condition}");
         disk.query_row(&query, [], |row| row.get(0)).unwrap()
     };
-    let answered = stage.ask("p", OperationKind::Stop).await;
+    let answered = stage.ask_locally("p", OperationKind::Stop).await;
     stage.until("stopping").await;
     eventually("one of two has ended", || open("outcome IS NOT NULL") == 1).await;
 
@@ -364,7 +364,7 @@ async fn without_its_ledger(stage: Stage, spec: &Arc<Spec>) -> Stage {
 }
 
 async fn managed(stage: &mut Stage) -> bool {
-    let LocalAnswer::Outcome { outcome } = stage.ask("p", OperationKind::Status).await.await.unwrap() else {
+    let LocalAnswer::Outcome { outcome } = stage.ask_locally("p", OperationKind::Status).await.await.unwrap() else {
         panic!("a status query is answered");
     };
     outcome.snapshot.unwrap().managed
@@ -378,7 +378,7 @@ async fn what_was_stopped_on_the_host_stays_so_if_the_ledger_is_lost_before_the_
     assert_eq!(stage.outcome(start).await.code, Code::Success);
     let mut stage = without_its_ledger(stage, &spec).await;
     assert!(managed(&mut stage).await, "nobody has stopped it");
-    stage.ask("p", OperationKind::Stop).await.await.unwrap();
+    stage.ask_locally("p", OperationKind::Stop).await.await.unwrap();
 
     let mut stage = without_its_ledger(stage, &spec).await;
     let after_stop = managed(&mut stage).await;
