@@ -6,11 +6,25 @@ import "./copy.css";
 /** Writes to the clipboard; false where the browser does not allow it. */
 async function copy(text: string): Promise<boolean> {
   try {
+    if (!navigator.clipboard) return copySelected(text);
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
     return false;
   }
+}
+
+/** Without HTTPS browsers have no clipboard to write to; they copy what is selected. */
+function copySelected(text: string): boolean {
+  const area = document.createElement("textarea");
+  area.value = text;
+  area.style.position = "fixed";
+  area.style.opacity = "0";
+  document.body.append(area);
+  area.select();
+  const isDone = document.execCommand("copy");
+  area.remove();
+  return isDone;
 }
 
 export function CopyButton({ text, label }: { text: string; label?: string }) {

@@ -1,6 +1,6 @@
 import { screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { fakeApi } from "../../../test/fake-api";
 import { renderPage } from "../../../test/render";
 import { Component } from "./operate-page";
@@ -42,6 +42,17 @@ test("the plan is there before anything runs, and the button says to how many", 
   const runs = asked.filter((each) => each.method === "POST" && !(each.body as { plan?: boolean }).plan);
   expect(runs).toHaveLength(1);
   expect(runs[0]?.headers.get("idempotency-key")).toBeTruthy();
+});
+
+test("an operation runs without HTTPS, where browsers make no UUIDs", async () => {
+  const asked = server(1);
+  vi.stubGlobal("crypto", { getRandomValues: (bytes: Uint8Array) => bytes.fill(7) });
+  renderPage(<Component />, { path });
+
+  await userEvent.click(await screen.findByRole("button", { name: "Restart 1 process" }));
+
+  const run = asked.find((each) => each.method === "POST" && !(each.body as { plan?: boolean }).plan);
+  expect(run?.headers.get("idempotency-key")).toBe("07".repeat(16));
 });
 
 test("above 50 targets the number has to be typed", async () => {

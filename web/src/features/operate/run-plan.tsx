@@ -1,3 +1,4 @@
+import { useQueryClient } from "@tanstack/react-query";
 import { App, Button, Input } from "antd";
 import { useState } from "react";
 import { useNavigate } from "react-router";
@@ -12,12 +13,19 @@ import type { Plan } from "./use-plan";
 /** Above this the number of targets has to be typed. */
 export const CONFIRM_ABOVE = 50;
 
+/** `crypto.randomUUID` is there only over HTTPS and on this machine. */
+function randomKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 type Props = { form: OperateForm; request: OperationRequest; plan: Plan; isPlanning: boolean };
 
 export function RunPlan({ form, request, plan, isPlanning }: Props) {
   const { operate: text, terms } = useMessages();
   const number = useNumbers();
   const navigate = useNavigate();
+  const client = useQueryClient();
   const { message } = App.useApp();
   const [typed, setTyped] = useState("");
   const [isRunning, setRunning] = useState(false);
@@ -29,7 +37,9 @@ export function RunPlan({ form, request, plan, isPlanning }: Props) {
   const run = async () => {
     setRunning(true);
     try {
-      await navigate(taskPath(await runOperation(request, crypto.randomUUID())));
+      const task = await runOperation(request, randomKey());
+      void client.invalidateQueries({ queryKey: ["tasks"] });
+      await navigate(taskPath(task));
     } catch (error) {
       void message.error(error instanceof Error ? error.message : String(error));
     } finally {
