@@ -43,10 +43,14 @@ export async function fetchTasks(
   return { rows: page.tasks, next: page.next ?? null };
 }
 
+/** While tasks are under way, and while none is: what one begins oneself is asked for at once. */
+const WATCH_MS = 3000;
+const IDLE_MS = 10_000;
+
 export const runningTasksQuery = queryOptions({
   queryKey: ["tasks", "running"],
   queryFn: async ({ signal }) => (await fetchTasks({ unfinished: true }, null, 20, signal)).rows,
-  refetchInterval: 3000,
+  refetchInterval: (query) => ((query.state.data?.length ?? 0) > 0 ? WATCH_MS : IDLE_MS),
 });
 
 export const taskQuery = (id: string) =>

@@ -151,6 +151,8 @@ function Clock({ aheadMs }: { aheadMs: number | null | undefined }) {
 /** What is the same for all processes of a host, or leaves no room for the reason. */
 const hostOmits = ["host", "business", "generation", "version", "lifetime"];
 
+const hostWidths: Record<string, string> = { process: "minmax(104px, 2fr)", reason: "minmax(140px, 3fr)" };
+
 function HostProcesses({ host }: { host: string }) {
   const messages = useMessages();
   const number = useNumbers();
@@ -164,7 +166,7 @@ function HostProcesses({ host }: { host: string }) {
   const list = usePaged<Process>(key, fetchPage);
   const columns = processColumns(messages, businessName)
     .filter((column) => !hostOmits.includes(column.key))
-    .map((column) => (column.key === "reason" ? { ...column, width: "minmax(160px, 4fr)" } : column));
+    .map((column) => ({ ...column, width: hostWidths[column.key] ?? column.width }));
   if (list.error && list.rows.length === 0)
     return <Failure error={list.error} onRetry={() => void list.retry()} />;
   return (

@@ -66,7 +66,7 @@ export function pathOf(concern: Concern): string {
 
 /** Why; of hosts also which, as far as there is room. */
 export function reasonOf(concern: Concern, { overview: text }: Messages): string {
-  if (concern.process) return concern.reason;
+  if (concern.process) return concern.reason || (concern.kind === "crash_looping" ? text.looping : "");
   const named =
     concern.count === 1 ? "" : concern.hosts.join(", ") + (concern.count > concern.hosts.length ? ", …" : "");
   const reason =

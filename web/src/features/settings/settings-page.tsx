@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
-import { Radio } from "antd";
+import { Segmented } from "antd";
 import { serverQuery, storageQuery } from "@/api/server";
 import { useMessages, useSettings } from "@/settings/context";
+import type { Language, ThemeChoice } from "@/settings/preferences";
 import { formatBytes, useNumbers } from "@/ui/format";
 import { Facts, Page, Panel } from "@/ui/page";
 import { useRight, useSession } from "@/ui/rights";
@@ -22,10 +23,11 @@ export function Component() {
           items={[
             [
               text.theme,
-              <Radio.Group
+              <Segmented<ThemeChoice>
                 key="theme"
+                aria-label={text.theme}
                 value={preferences.theme}
-                onChange={(event) => change({ theme: event.target.value })}
+                onChange={(theme) => change({ theme })}
                 options={[
                   { value: "system", label: shell.themeSystem },
                   { value: "light", label: shell.themeLight },
@@ -35,10 +37,11 @@ export function Component() {
             ],
             [
               text.language,
-              <Radio.Group
+              <Segmented<Language>
                 key="language"
+                aria-label={text.language}
                 value={preferences.language}
-                onChange={(event) => change({ language: event.target.value })}
+                onChange={(language) => change({ language })}
                 options={[
                   { value: "en", label: "English" },
                   { value: "zh", label: "中文" },

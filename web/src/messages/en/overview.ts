@@ -40,6 +40,7 @@ export const overview = {
     agent_outdated: "Other version",
   },
   onHosts: (n: string) => (n === "1" ? "on 1 host" : `on ${n} hosts`),
+  looping: "started again three times or more without a stable run",
   notConnected: "the agent is not connected",
   certificatesEnd: "within 7 days",
   happened: "Restarts, evictions and failures, last 24 h",

@@ -27,6 +27,7 @@ export const overview: Messages["overview"] = {
     agent_outdated: "版本不同",
   },
   onHosts: (n) => `${n} 台主机`,
+  looping: "未稳定运行，已连续拉起三次或更多",
   notConnected: "Agent 未连接",
   certificatesEnd: "7 天内到期",
   happened: "最近 24 小时的拉起、驱逐与失败",
