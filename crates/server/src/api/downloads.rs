@@ -3,33 +3,34 @@
 //! Promised: only plain files directly in the download directory, with simple names, are served, to anybody: they are no
 //! secret, and a new host has nothing to show yet. `NAME.sha256` is the digest, `NAME.sig` the authority's signature
 //! (ECDSA P-256 with SHA-256, DER) of the file, `authority.pem` the certificate to check it with. A file is read in
-//! pieces, by at most [`DOWNLOADS_MAX`] callers at once. Absent: trust in this way of transport; who joins a host pins
-//! the digest, which the native API tells administrators (`proctor join-command`).
+//! pieces, by a bounded number of callers at once (`slots`). Absent: trust in this way of transport; who joins a host
+//! pins the digest, which the native API tells administrators (`proctor join-command`).
+
+mod slots;
 
 use std::collections::HashMap;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use aws_lc_rs::digest;
-use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use proctor_pki::{Authority, hex};
-use tokio::io::AsyncReadExt;
-use tokio::sync::Semaphore;
 
 use super::ApiState;
+use super::auth::Credentials;
+use super::connections::share_of;
 use super::error::{ApiError, Problem};
 use super::family::Family;
+use super::request::{known, origin_of};
 use super::response::ResponseWriter;
-use crate::gateway;
+use slots::{Downloader, Slots};
 
-/// Each takes a descriptor and a buffer; a fleet that joins at once waits its turn and asks again.
-const DOWNLOADS_MAX: usize = 32;
-const PIECE_BYTES: usize = 64 * 1024;
 const FILE_BYTES_MAX: u64 = 512 * 1024 * 1024;
 const FILES_MAX: usize = 64;
 const NAME_CHARS_MAX: usize = 100;
@@ -39,7 +40,7 @@ const AUTHORITY: &str = "authority.pem";
 #[derive(Debug)]
 pub(super) struct Downloads {
     dir: Option<PathBuf>,
-    callers: Arc<Semaphore>,
+    slots: Arc<Slots>,
     known: Mutex<HashMap<String, (Stamp, Arc<Described>)>>,
     describing: tokio::sync::Mutex<()>,
 }
@@ -59,12 +60,7 @@ pub(super) struct Described {
 
 impl Downloads {
     pub(super) fn new(dir: Option<PathBuf>) -> Self {
-        Self {
-            dir,
-            callers: Arc::new(Semaphore::new(DOWNLOADS_MAX)),
-            known: Mutex::default(),
-            describing: tokio::sync::Mutex::default(),
-        }
+        Self { dir, slots: Arc::default(), known: Mutex::default(), describing: tokio::sync::Mutex::default() }
     }
 
     /// The path of a file that may be served.
@@ -104,7 +100,7 @@ impl Downloads {
             return Ok(Some(known.clone()));
         }
         let unreadable = |error: &dyn std::fmt::Display| ApiError::new(Problem::Internal, format!("{name}: {error}"));
-        let authority = gateway::authority(state.control.store()).await.map_err(|error| unreadable(&error))?;
+        let authority = state.control.authority().await.map_err(|error| unreadable(&error))?;
         let of_name = name.to_owned();
         let described = tokio::task::spawn_blocking(move || read_file(&path, of_name, &authority)).await;
         let described = described.map_err(|error| unreadable(&error))?.map_err(|error| unreadable(&error))?;
@@ -132,18 +128,34 @@ fn read_file(path: &FilePath, name: String, authority: &Authority) -> std::io::R
     Ok(Described { name, bytes: content.len() as u64, sha256, signature })
 }
 
-pub(super) async fn download(State(state): State<ApiState>, Path(name): Path<String>, headers: HeaderMap) -> Response {
-    match answer(&state, &name).await {
+pub(super) async fn download(State(state): State<ApiState>, Path(name): Path<String>, request: Request) -> Response {
+    let (head, _) = request.into_parts();
+    match answer(&state, &name, &head).await {
         Ok(response) => response,
-        Err(error) => ResponseWriter::new(Family::of_path("/api/v1"), &headers).failure(&error),
+        Err(error) => ResponseWriter::new(Family::of_path("/api/v1"), &head.headers).failure(&error),
     }
 }
 
-async fn answer(state: &ApiState, name: &str) -> Result<Response, ApiError> {
+/// Credentials are not asked for, so wrong ones are those of a stranger.
+async fn downloader(state: &ApiState, head: &Parts) -> Downloader {
+    let origin = origin_of(&head.headers, &head.extensions);
+    let peer = origin.remote;
+    let is_administrator = match Credentials::from_headers(&head.headers) {
+        Ok(Some(shown)) => known(state, &shown, &head.extensions, origin).await.is_ok_and(|caller| caller.is_admin()),
+        Ok(None) | Err(_) => false,
+    };
+    let is_host = match peer {
+        Some(address) if !is_administrator => state.control.is_address_of_host(address).await,
+        Some(_) | None => false,
+    };
+    Downloader { peer: peer.map(share_of), is_known: is_administrator || is_host }
+}
+
+async fn answer(state: &ApiState, name: &str, head: &Parts) -> Result<Response, ApiError> {
     let downloads = &state.border.downloads;
     let unknown = || ApiError::new(Problem::NotFound, format!("there is no file {name} to download"));
     if name == AUTHORITY {
-        let authority = gateway::authority(state.control.store()).await;
+        let authority = state.control.authority().await;
         let authority = authority.map_err(|error| ApiError::new(Problem::Internal, error.to_string()))?;
         return Ok(text(authority.certificate_pem().to_owned()));
     }
@@ -157,22 +169,15 @@ async fn answer(state: &ApiState, name: &str) -> Result<Response, ApiError> {
         return Ok((kind, described.signature.clone()).into_response());
     }
     let path = downloads.path(name).ok_or_else(unknown)?;
-    let Ok(permit) = downloads.callers.clone().try_acquire_owned() else {
+    let Some(download) = downloads.slots.take(downloader(state, head).await, Instant::now()) else {
         let wait = [(header::RETRY_AFTER, HeaderValue::from_static("5"))];
         return Ok((StatusCode::SERVICE_UNAVAILABLE, wait, "too many downloads at once: try again").into_response());
     };
     let file = tokio::fs::File::open(&path).await.map_err(|_| unknown())?;
     let length = file.metadata().await.map_err(|_| unknown())?.len();
-    let pieces = futures::stream::unfold((file, permit), |(mut file, permit)| async move {
-        let mut piece = vec![0; PIECE_BYTES];
-        match file.read(&mut piece).await {
-            Ok(0) => None,
-            Ok(count) => {
-                piece.truncate(count);
-                Some((Ok(Bytes::from(piece)), (file, permit)))
-            }
-            Err(error) => Some((Err(error), (file, permit))),
-        }
+    download.begin(file, Instant::now());
+    let pieces = futures::stream::try_unfold(download, |download| async move {
+        Ok::<_, std::io::Error>(download.piece().await?.map(|piece| (piece, download)))
     });
     let head = [
         (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
@@ -189,7 +194,14 @@ fn text(text: String) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use proctor_runtime::Tasks;
+    use proctor_store::sqlite::SqliteStore;
+
     use super::*;
+    use crate::api::Settings;
+    use crate::control::Control;
 
     #[test]
     fn only_plain_files_with_simple_names_are_served() {
@@ -207,5 +219,24 @@ mod tests {
             assert_eq!(served.path(name), None, "{name}");
         }
         assert_eq!(Downloads::new(None).path("proctor-agent-x86_64"), None);
+    }
+
+    #[tokio::test]
+    async fn files_are_described_one_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("agent"), "x").unwrap();
+        let store = SqliteStore::open(&dir.path().join("test.db")).await.unwrap();
+        let control = Control::start(Arc::new(store), &Tasks::default()).await.unwrap();
+        let settings = Settings { download_dir: Some(dir.path().to_owned()), ..Settings::default() };
+        let state = ApiState::new(control, None, settings);
+        let downloads = &state.border.downloads;
+        let of_agent = || downloads.describe(&state, "agent");
+
+        let turn = downloads.describing.lock().await;
+        let early = tokio::time::timeout(Duration::from_secs(1), of_agent()).await;
+        drop(turn);
+
+        assert!(early.is_err(), "another file is in memory");
+        assert_eq!(of_agent().await.unwrap().unwrap().bytes, 1);
     }
 }

@@ -3,6 +3,7 @@
 //! Promised: what takes a key's rights away ends its session at once. The store decides; it raises the
 //! epoch with each such change, so that a session that opens meanwhile is not current either.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,6 +87,12 @@ impl Control {
             self.record(batch).await;
         }
         Ok(true)
+    }
+
+    /// Whether an enrolled host of cloud area 0 has this address. False where that cannot be told.
+    pub async fn is_address_of_host(&self, address: IpAddr) -> bool {
+        let key = HostKey::new(0, 0, address);
+        self.inner.store.sites_by_key(&[key]).await.is_ok_and(|sites| sites.into_iter().flatten().next().is_some())
     }
 
     fn dismiss(&self, agent: &AgentId, reason: &str) {

@@ -11,6 +11,7 @@ mod captured;
 mod carried;
 mod contract;
 mod documented;
+mod downloads;
 mod envelopes;
 mod errors;
 mod exhaustion;
