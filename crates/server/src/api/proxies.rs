@@ -3,7 +3,7 @@
 //! Promised: a header counts only from a trusted proxy, and only the one header that an operator chose: a proxy that
 //! writes one of them passes the other on as its caller sent it. Of the addresses in it, the right-most that is no
 //! trusted proxy is the caller; everything to the left of that was written by the caller. An address that cannot be
-//! read is nobody's, never the proxy's.
+//! read is nobody's, never the proxy's, and neither is a request without the header.
 //! Absent: the PROXY protocol.
 
 use std::net::{IpAddr, SocketAddr};
@@ -62,7 +62,8 @@ impl TrustedProxies {
             ProxyHeader::XForwardedFor => x_forwarded(headers),
             ProxyHeader::Forwarded => forwarded(headers),
         };
-        let mut reached = own;
+        // A proxy that does not say whom it forwards forwards nobody: its own address would open what is open to it.
+        let mut reached = Reached { from: None, ..own };
         for hop in hops.into_iter().rev() {
             reached = Reached { from: hop.from, is_https: hop.is_https };
             if !hop.from.is_some_and(|from| self.networks.contain(from)) {
@@ -210,7 +211,8 @@ mod tests {
         assert_eq!(from(ProxyHeader::XForwardedFor, "192.0.2.1", &both).as_deref(), Some("192.0.2.1"));
         assert_eq!(from(ProxyHeader::XForwardedFor, "10.0.0.2", &both).as_deref(), Some("203.0.113.9"));
         assert_eq!(from(ProxyHeader::Forwarded, "10.0.0.2", &both).as_deref(), Some("198.51.100.1"));
-        assert_eq!(from(ProxyHeader::Forwarded, "10.0.0.2", &both[..1]).as_deref(), Some("10.0.0.2"));
+        assert_eq!(from(ProxyHeader::Forwarded, "10.0.0.2", &both[..1]), None);
+        assert_eq!(from(ProxyHeader::XForwardedFor, "10.0.0.2", &[]), None);
     }
 
     #[test]

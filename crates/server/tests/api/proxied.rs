@@ -81,5 +81,9 @@ async fn names_without_a_secret_are_believed_from_the_esb_behind_the_proxy_alone
 
         assert_eq!(refused.json["result"], false, "{forged}: {}", refused.json);
     }
+    let mut unforwarded = esb("");
+    unforwarded.headers_mut().remove("X-Forwarded-For");
+    let refused = world.send_from(PROXY, unforwarded).await;
+    assert_eq!(refused.json["result"], false, "{}", refused.json);
     world.end().await;
 }
