@@ -78,6 +78,17 @@ pub struct CordonView {
     pub until: Option<i64>,
 }
 
+/// Which new host is let in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApproveRequest {
+    /// Its `key_fingerprint`; where the host enrolled with another key, the call changes nothing and ends with 409. The
+    /// case of letters and colons do not matter. Absent: whatever key it enrolled with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 128)]
+    pub key: Option<String>,
+}
+
 /// How long a host is open to another key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]

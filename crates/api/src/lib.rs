@@ -41,8 +41,8 @@ pub use events::{
     WebhookFormat, WebhookList, WebhookTested, WebhookView,
 };
 pub use hosts::{
-    CordonRequest, CordonView, DownloadList, DownloadView, HostPage, HostQuery, HostView, ImportRow, Imported, Placed,
-    Placement, RejoinRequest, RejoinView, ServerView, StorageView, TableView,
+    ApproveRequest, CordonRequest, CordonView, DownloadList, DownloadView, HostPage, HostQuery, HostView, ImportRow,
+    Imported, Placed, Placement, RejoinRequest, RejoinView, ServerView, StorageView, TableView,
 };
 pub use id::ID_MAX;
 pub use object::Object;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use futures::Stream;
 use proctor_api::{
-    BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView, CordonRequest,
-    CordonView, CreatedToken, DownloadList, HostPage, HostQuery, HostView, ImportRow, Imported, NewToken, Overview,
-    Placed, Placement, RejoinRequest, RejoinView, ServerView, StorageView, TokenList, TokenView,
+    ApproveRequest, BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView,
+    CordonRequest, CordonView, CreatedToken, DownloadList, HostPage, HostQuery, HostView, ImportRow, Imported,
+    NewToken, Overview, Placed, Placement, RejoinRequest, RejoinView, ServerView, StorageView, TokenList, TokenView,
 };
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
@@ -139,9 +139,9 @@ impl Client {
         self.remove(&["hosts", host, "cordon"]).await
     }
 
-    /// Lets a new host in that waits for it.
-    pub async fn approve_host(&self, host: &str) -> Result<HostView> {
-        self.send(Method::POST, &["hosts", host, "approve"], NOTHING, &serde_json::json!({})).await
+    /// Lets a new host in that waits for it, if it enrolled with this key.
+    pub async fn approve_host(&self, host: &str, approve: &ApproveRequest) -> Result<HostView> {
+        self.send(Method::POST, &["hosts", host, "approve"], NOTHING, approve).await
     }
 
     /// With its registrations and pools; its processes live on.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use proctor_model::{Bounds, RoleName, Scope, Subject};
+use proctor_model::{Bounds, HostKey, RoleName, Scope, Subject};
 use uuid::Uuid;
 
 use crate::Millis;
@@ -120,4 +120,9 @@ pub enum Refusal {
     UserDisabled(String),
     #[error("there is a user {0} already")]
     UserExists(String),
+    #[error(
+        "host {host} enrolled with key {found}, not with {given}: somebody else may have used its join token; compare \
+         with `proctor-agent doctor` on the host, and remove the host if it is not the one"
+    )]
+    OtherKey { host: HostKey, found: String, given: String },
 }

@@ -70,9 +70,9 @@ export function uncordonHost(host: string) {
   return data(api.DELETE("/api/v1/hosts/{host}/cordon", { params: { path: { host } } }));
 }
 
-/** Lets a new host in. */
-export function approveHost(host: string) {
-  return data(api.POST("/api/v1/hosts/{host}/approve", { params: { path: { host } } }));
+/** Lets a new host in, if it still has the key that was shown. */
+export function approveHost(host: string, key: string | undefined) {
+  return data(api.POST("/api/v1/hosts/{host}/approve", { params: { path: { host } }, body: { key } }));
 }
 
 export function placeHosts(hosts: string[], business: number | null) {

@@ -1196,6 +1196,14 @@ export interface components {
             /** @description May name any user without proof. */
             trusted: boolean;
         };
+        /** @description Which new host is let in. */
+        ApproveRequest: {
+            /**
+             * @description Its `key_fingerprint`; where the host enrolled with another key, the call changes nothing and ends with 409. The
+             *     case of letters and colons do not matter. Absent: whatever key it enrolled with.
+             */
+            key?: string | null;
+        };
         /** @description Something that somebody should look at: one process on some hosts, or some hosts. */
         Attention: {
             /**
@@ -2124,7 +2132,7 @@ export interface components {
             task_id: components["schemas"]["TaskId"];
             user: string;
         };
-        /** @description What was asked of a process, the newest task first; of one task at most as many targets as `limit` says. */
+        /** @description What was asked of a process, the newest task first. A page may end within a task; the next one goes on there. */
         ProcessOperations: {
             /** @description `after` of the next page, which may be empty; absent on the last one. */
             next?: string | null;
@@ -3784,7 +3792,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ApproveRequest"];
+            };
+        };
         responses: {
             200: {
                 headers: {
@@ -3798,6 +3810,7 @@ export interface operations {
             401: components["responses"]["unauthenticated"];
             403: components["responses"]["permission_denied"];
             404: components["responses"]["not_found"];
+            413: components["responses"]["body_too_large"];
             429: components["responses"]["too_many_requests"];
             500: components["responses"]["internal"];
             503: components["responses"]["unavailable"];
@@ -4503,7 +4516,7 @@ export interface operations {
                 host?: string;
                 /** @description `next` of the page before. */
                 after?: string;
-                /** @description 100 where it is absent. A page may have up to twice as many. */
+                /** @description 100 where it is absent. */
                 limit?: number;
             };
             header?: never;

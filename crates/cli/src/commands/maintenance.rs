@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
-use proctor_client::CordonRequest;
+use proctor_client::{ApproveRequest, CordonRequest};
 
 use super::places::HostArg;
 use super::{Ended, Session};
@@ -73,13 +73,7 @@ pub(super) async fn uncordon(session: &Session, args: ManyHosts) -> Result<Ended
 
 pub(super) async fn approve(session: &Session, args: ApproveArgs) -> Result<Ended> {
     let ApproveArgs { host: HostArg { host }, key } = args;
-    if let Some(key) = key {
-        let found = session.client.host(&host).await?.key_fingerprint;
-        if !found.eq_ignore_ascii_case(&key.replace(':', "")) {
-            bail!("host {host} enrolled with key {found}, not with {key}: somebody else may have used its join token");
-        }
-    }
-    let approved = session.client.approve_host(&host).await?;
+    let approved = session.client.approve_host(&host, &ApproveRequest { key }).await?;
     output::print_or(session.output, &approved, || {
         format!("{} is approved; its agent connects within a minute\n", approved.host)
     })?;

@@ -151,7 +151,16 @@ async fn a_host_that_awaits_approval_gets_no_work_until_an_administrator_lets_it
     let (_, accepted) =
         world.post("/operations", json!({ "operation": "status", "process": "web/a", "hosts": ["10.0.0.9"] })).await;
     let rows = world.got(&format!("/tasks/{}/targets", accepted["task_id"].as_str().unwrap())).await;
-    let (status, approved) = world.post("/hosts/10.0.0.9/approve", json!({})).await;
+    let (other, refused) = world.post("/hosts/10.0.0.9/approve", json!({ "key": "AB:CD" })).await;
+    let still = world.got("/hosts/10.0.0.9").await;
+    let (status, approved) = world.post("/hosts/10.0.0.9/approve", json!({ "key": "K:ey" })).await;
+
+    assert_eq!(other, StatusCode::CONFLICT, "{refused}");
+    assert!(
+        refused["error"]["message"].as_str().unwrap().contains("enrolled with key key, not with abcd"),
+        "{refused}"
+    );
+    assert_eq!(still["awaits_approval"], true);
 
     assert_eq!((&waiting["awaits_approval"], &waiting["facts"]["hostname"]), (&json!(true), &json!("new")));
     assert_eq!(waiting["key_fingerprint"], "key");

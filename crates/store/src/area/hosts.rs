@@ -38,8 +38,9 @@ pub trait HostStore: Send + Sync + std::fmt::Debug {
     /// Sets the host's cordon in place of the one that it has, or ends it (None). Returns the one that it had,
     /// over or not; the outer None is a host that no agent serves.
     async fn set_cordon(&self, host: &HostKey, cordon: Option<Cordon>) -> Result<Option<Option<Cordon>>>;
-    /// The host may open sessions from now on. Whether it was waiting; None for a host that no agent serves.
-    async fn approve_host(&self, host: &HostKey) -> Result<Option<bool>>;
+    /// The host may open sessions from now on, with this key: where it enrolled with another one, nothing changes.
+    /// Whether it was waiting; None for a host that no agent serves.
+    async fn approve_host(&self, host: &HostKey, key: &str) -> Result<std::result::Result<Option<bool>, Refusal>>;
     /// Forgets the host with its registrations and pools; its address stays in its business. Returns
     /// the agent; None for a host that no agent serves.
     async fn remove_host(&self, host: &HostKey) -> Result<Option<AgentId>>;

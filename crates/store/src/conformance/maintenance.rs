@@ -8,12 +8,12 @@ use super::events::{exits, sequences};
 use super::tasks::{id, operation, task};
 use super::{agent, ended, enrol, enrolment, host, opening, token};
 use crate::{
-    Cordon, Enrolment, EventQuery, FinishedTarget, HostQuery, HostRecord, JoinToken, NewTask, ProcessQuery, Rollout,
-    RolloutState, SessionOpening, SessionRefusal, Store,
+    Cordon, Enrolment, EventQuery, FinishedTarget, HostQuery, HostRecord, JoinToken, NewTask, ProcessQuery, Refusal,
+    Rollout, RolloutState, SessionOpening, SessionRefusal, Store,
 };
 
 fn cordon(reason: &str, until: Option<i64>) -> Cordon {
-    Cordon { reason: reason.to_owned(), by: "user ada".to_owned(), since: 5, until }
+    Cordon { reason: reason.to_owned(), by: "user ada".to_owned(), since: 5, until, held_since: None }
 }
 
 async fn only_host(store: &dyn Store) -> HostRecord {
@@ -28,6 +28,7 @@ pub async fn a_cordon_is_read_back_with_the_host_and_replaced(store: Arc<dyn Sto
     let before_second = store.set_cordon(&host(0), Some(second.clone())).await.unwrap();
 
     assert_eq!((before_first, before_second), (Some(None), Some(Some(first))));
+    let second = Cordon { held_since: Some(5), ..second };
     let record = only_host(&*store).await;
     assert_eq!(record.cordon.as_deref(), Some(&second));
     assert_eq!((record.cordon_at(8), record.cordon_at(9)), (Some(&second), None));
@@ -70,9 +71,12 @@ pub async fn a_new_host_that_needs_approval_opens_no_session_before_it(store: Ar
     assert_eq!((waiting.epoch, waiting.key_fingerprint.as_str()), (0, "key-0"));
     store.enrol(Enrolment { needs_approval: false, ..enrolment("fixture", 0) }, 3).await.unwrap().unwrap();
     assert!(only_host(&*store).await.awaits_approval, "a repetition approves nothing");
-    assert_eq!(store.approve_host(&host(0)).await.unwrap(), Some(true));
-    assert_eq!(store.approve_host(&host(0)).await.unwrap(), Some(false));
-    assert_eq!(store.approve_host(&host(9)).await.unwrap(), None);
+    let other = store.approve_host(&host(0), "key-1").await.unwrap();
+    assert!(matches!(other, Err(Refusal::OtherKey { found, .. }) if found == "key-0"));
+    assert!(only_host(&*store).await.awaits_approval, "another key is not the one that was approved");
+    assert_eq!(store.approve_host(&host(0), "KEY-0").await.unwrap(), Ok(Some(true)));
+    assert_eq!(store.approve_host(&host(0), "key-0").await.unwrap(), Ok(Some(false)));
+    assert_eq!(store.approve_host(&host(9), "key-0").await.unwrap(), Ok(None));
     store.open_session(&opening, 4).await.unwrap().unwrap();
     assert!(!only_host(&*store).await.awaits_approval);
 }
@@ -117,6 +121,7 @@ pub async fn a_cordoned_target_is_no_failure_of_an_open_rollout(store: Arc<dyn S
         wait_healthy: true,
         released: 1,
         released_at: 4,
+        earlier: Vec::new(),
         state: RolloutState::Running,
         reason: None,
         makers: Vec::new(),

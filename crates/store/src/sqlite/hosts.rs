@@ -11,7 +11,7 @@ use super::column::{alias, counter, exact, from_json, host_key, parsed, signed, 
 use super::events;
 use super::failure::{Failure, Tried};
 use super::where_clause::WhereClause;
-use crate::{Cordon, EndedSession, HostLocation, HostQuery, HostRecord, Millis};
+use crate::{Cordon, EndedSession, HostLocation, HostQuery, HostRecord, Millis, Refusal};
 
 /// The columns that [`site`] reads, and then those that [`host_record`] reads.
 macro_rules! select {
@@ -215,21 +215,27 @@ pub(super) fn set_cordon(
     connection.prepare_cached("UPDATE host SET cordon = ?3 WHERE cloud = ?1 AND ip = ?2")?.execute((
         address.0,
         address.1,
-        cordon.map(to_json),
+        cordon.map(|cordon| to_json(&cordon.clone().replacing(before.as_ref()))),
     ))?;
     Ok(Some(before))
 }
 
-pub(super) fn approve(connection: &Connection, host: &HostKey) -> Tried<Option<bool>> {
+pub(super) fn approve(connection: &Connection, host: &HostKey, given: String) -> Tried<Result<Option<bool>, Refusal>> {
     let address = (host.cloud, host.ip.to_string());
-    let was_waiting: Option<bool> = connection
-        .prepare_cached("SELECT awaits_approval FROM host WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL")?
-        .query_row((address.0, &address.1), |row| row.get(0))
+    let known: Option<(bool, String)> = connection
+        .prepare_cached(
+            "SELECT awaits_approval, fingerprint FROM host WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL",
+        )?
+        .query_row((address.0, &address.1), |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
+    let Some((was_waiting, found)) = known else { return Ok(Ok(None)) };
+    if !found.eq_ignore_ascii_case(&given) {
+        return Ok(Err(Refusal::OtherKey { host: *host, found, given }));
+    }
     connection
         .prepare_cached("UPDATE host SET awaits_approval = 0 WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL")?
         .execute((address.0, address.1))?;
-    Ok(was_waiting)
+    Ok(Ok(Some(was_waiting)))
 }
 
 fn host_record(row: &Row<'_>) -> Tried<HostRecord> {

@@ -89,7 +89,7 @@ function Approval({ host }: { host: Host }) {
   const approve = () =>
     ask(
       { title: `${host.host}: ${text.approve}`, text: text.text, yes: text.approve },
-      () => approveHost(host.host),
+      () => approveHost(host.host, host.key_fingerprint),
       HOSTS,
     );
   return (

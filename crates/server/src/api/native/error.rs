@@ -190,6 +190,7 @@ impl From<Refusal> for NativeError {
             | Refusal::AppExists(_)
             | Refusal::UserExists(_)
             | Refusal::UserDisabled(_)
+            | Refusal::OtherKey { .. }
             | Refusal::CredentialChanged(_) => Kind::Conflict,
             Refusal::UnknownBusiness(_)
             | Refusal::UnknownBusinessSet(_)

@@ -2,7 +2,8 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use proctor_api::{CordonRequest, CordonView, HostView, Removed};
+use proctor_api::{ApproveRequest, CordonRequest, CordonView, HostView, Removed};
+use proctor_model::FieldError;
 use proctor_runtime::clock;
 
 use super::body::Body;
@@ -11,7 +12,9 @@ use super::host_identity;
 use super::hosts::{self, parse_host, unknown_host};
 use super::{ApiState, Result};
 use crate::api::native::error::{Kind, NativeError};
-use crate::control::{self, HostRef};
+use crate::control::{self, Control, HostRef};
+
+const KEY_CHARS_MAX: usize = 128;
 
 /// Cordons a host for maintenance, or replaces its cordon: it takes no start, restart or manage from the fleet, goes on
 /// supervising, and its events reach no webhook. Ends at `until`, after `ttl_secs`, or when it is removed.
@@ -49,21 +52,33 @@ pub(super) async fn uncordon(
 
 /// Lets a new host in that enrolled while every new host needs approval. One that is in already stays as it is.
 #[utoipa::path(post, path = "/hosts/{host}/approve", operation_id = "approve_host", params(("host" = String, Path)),
-               tag = "hosts", responses((status = 200, body = HostView)))]
+               request_body = ApproveRequest, tag = "hosts", responses((status = 200, body = HostView)))]
 pub(super) async fn approve(
     caller: Authenticated,
     State(state): State<ApiState>,
     Path(host): Path<String>,
+    Body(body): Body<ApproveRequest>,
 ) -> Result<Json<HostView>> {
     let key = host_identity::key(&state.control, &host).await?;
     let found = state.control.resolve(&[HostRef::Key(key)]).await?.pop().flatten();
     let Some(record) = found else { return Err(host_identity::unknown(&key)) };
-    let target = format!("host {key} agent {} key {}", record.agent, record.key_fingerprint);
-    let work = async move |store: std::sync::Arc<dyn proctor_store::Store>| store.approve_host(&key).await.map(Ok);
+    // Also the key that is only read here: another one may have enrolled by the time of the change.
+    let of_key = body.key.map(given_key).transpose()?.unwrap_or_else(|| record.key_fingerprint.clone());
+    let target = format!("host {key} agent {} key {of_key}", record.agent);
+    let work = async move |control: Control| control.approve_host(&key, &of_key).await;
     caller.administer_telling(&state, "approve_host", [target], work, told_approved).await?;
     let found = state.control.resolve(&[HostRef::Key(key)]).await?.pop().flatten();
     let record = found.ok_or_else(|| host_identity::unknown(&key))?;
     Ok(Json(hosts::view(record, &state.control)))
+}
+
+/// As people write fingerprints.
+fn given_key(text: String) -> std::result::Result<String, FieldError> {
+    let key = text.trim().replace(':', "").to_ascii_lowercase();
+    if key.is_empty() || key.len() > KEY_CHARS_MAX || !key.chars().all(|c| c.is_ascii_graphic()) {
+        return Err(FieldError::new("key", "is not the fingerprint of a key (SHA-256 in hexadecimal digits)"));
+    }
+    Ok(key)
 }
 
 fn told_approved(was_waiting: &Option<bool>) -> String {

@@ -43,9 +43,9 @@ impl HostStore for SqliteStore {
         self.writer.run("set the cordon of a host", move |c| hosts::set_cordon(c, &host, cordon.as_ref())).await
     }
 
-    async fn approve_host(&self, host: &HostKey) -> Result<Option<bool>> {
-        let host = *host;
-        self.writer.run("approve a host", move |c| hosts::approve(c, &host)).await
+    async fn approve_host(&self, host: &HostKey, key: &str) -> Result<std::result::Result<Option<bool>, Refusal>> {
+        let (host, key) = (*host, key.to_owned());
+        self.writer.run("approve a host", move |c| hosts::approve(c, &host, key)).await
     }
 
     async fn revoke_host(&self, host: &HostKey, now: Millis) -> Result<Option<(AgentId, u64)>> {
