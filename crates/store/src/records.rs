@@ -68,9 +68,23 @@ pub struct Cordon {
     pub since: Millis,
     /// When it ends by itself; None: when somebody ends it.
     pub until: Option<Millis>,
+    /// Since when the host has been cordoned without a pause, where this one replaced another. The store sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_since: Option<Millis>,
 }
 
 impl Cordon {
+    /// Since when the host has been cordoned without a pause.
+    pub fn began(&self) -> Millis {
+        self.held_since.map_or(self.since, |held| held.min(self.since))
+    }
+
+    /// In place of `before`.
+    pub(crate) fn replacing(self, before: Option<&Self>) -> Self {
+        let before = before.filter(|before| before.holds_at(self.since));
+        Self { held_since: before.map(Self::began), ..self }
+    }
+
     pub fn holds_at(&self, now: Millis) -> bool {
         self.until.is_none_or(|until| now < until)
     }

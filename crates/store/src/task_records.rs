@@ -69,9 +69,13 @@ pub struct Rollout {
     pub wait_healthy: bool,
     /// The first so many targets were released.
     pub released: u32,
-    /// When the last of them were; the time limit of an open target counts from here.
+    /// When the last of them were; see [`Self::released_at_of`].
     #[serde(default)]
     pub released_at: Millis,
+    /// Earlier releases, each with the index below which it released and its time, as far as targets of them are
+    /// open; so there are at most `max_parallel`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<(u32, Millis)>,
     pub state: RolloutState,
     /// Why it ended before all targets were released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,6 +83,13 @@ pub struct Rollout {
     /// Whose rights it goes on with; none for the server's own, and for those of an earlier version.
     #[serde(default)]
     pub makers: Vec<Subject>,
+}
+
+impl Rollout {
+    /// When a target that is open was released; its time limit counts from then.
+    pub fn released_at_of(&self, index: u32) -> Millis {
+        self.earlier.iter().find(|(below, _)| index < *below).map_or(self.released_at, |(_, at)| *at)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -287,11 +298,12 @@ pub struct ProcessTaskQuery {
     pub agents: Option<Vec<AgentId>>,
     /// Only those that this one made, under its name as it is now.
     pub owner: Option<Subject>,
-    /// Only tasks that are sorted behind it; nothing is behind a task that is forgotten.
-    pub before: Option<TaskId>,
+    /// Only what comes behind this target of this task: its later targets, and the tasks that are sorted behind it;
+    /// nothing is behind a task that is forgotten.
+    pub after: Option<(TaskId, u32)>,
     /// At most so many tasks are looked at.
     pub tasks: u32,
-    /// The last task may exceed it: a task's targets come together, but never more than twice as many.
+    /// At most so many targets, of all tasks together.
     pub targets: u32,
 }
 

@@ -72,7 +72,8 @@ impl Control {
         let end = until.map_or_else(|| "without an end".to_owned(), |until| format!("until {}", until / 1000));
         let told = format!("{host}, {end}: {reason}");
         let Some(key) = self.maintained(caller, host, "cordon_host", &told).await? else { return Ok(None) };
-        let cordon = Cordon { reason, by: caller.name().into_text(), since: clock::unix_millis(), until };
+        let by = caller.name().into_text();
+        let cordon = Cordon { reason, by, since: clock::unix_millis(), until, held_since: None };
         let deed = AuditAction::new("cordon_host", [Class::Operate]).on([&told]);
         let set = cordon.clone();
         let work = move |control: Self| async move { Ok(control.inner.store.set_cordon(&key, Some(set)).await?) };
@@ -184,7 +185,8 @@ mod tests {
 
     #[test]
     fn a_cordon_refuses_what_brings_processes_up_until_its_end() {
-        let cordon = |until| Cordon { reason: "new disk".into(), by: "user ada".into(), since: 0, until };
+        let (reason, by) = ("new disk".to_owned(), "user ada".to_owned());
+        let cordon = |until| Cordon { reason: reason.clone(), by: by.clone(), since: 0, until, held_since: None };
         let held = host(Some(cordon(Some(NOW + 1))), false);
 
         for kind in OperationKind::ALL {

@@ -179,6 +179,7 @@ impl Rolling {
             wait_healthy: self.wait_healthy,
             released: 0,
             released_at: 0,
+            earlier: Vec::new(),
             state: RolloutState::Running,
             reason: None,
             makers: makers.to_vec(),

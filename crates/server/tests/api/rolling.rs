@@ -173,14 +173,48 @@ async fn a_rolling_task_goes_on_where_it_was_after_a_restart_of_the_server() {
     world.end().await;
 }
 
+fn cordon(since: i64) -> Cordon {
+    Cordon { reason: "new disk".into(), by: "ada".into(), since, until: None, held_since: None }
+}
+
+#[tokio::test]
+async fn a_later_release_takes_nothing_back_that_was_delivered_before_a_cordon() {
+    let (world, sessions) = fleet().await;
+    let task = world.control.submit(restart(rolling(2, 0, 0))).await.unwrap().task;
+    let first = expect(&world, &sessions, 2).await;
+    let released_at = world.store.open_rollouts().await.unwrap()[0].rollout.released_at;
+    world.store.set_cordon(&host(1), Some(cordon(released_at + 1))).await.unwrap();
+    while proctor_runtime::clock::unix_millis() <= released_at + 1 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    answer(&world, &sessions, &first[0], Code::Success).await;
+    expect(&world, &sessions, 1).await;
+
+    let tasks = proctor_runtime::Tasks::default();
+    let control = Control::start(world.store.clone(), &tasks).await.unwrap();
+    let mut delivered = Vec::new();
+    for number in 0..HOSTS {
+        let session = connect(&control, &format!("agent-{number}")).await;
+        delivered.extend(control.take_deliveries(&session, 10));
+    }
+
+    let indexes: Vec<u32> = delivered.iter().map(|delivery| delivery.operation.index).collect();
+    assert_eq!(indexes, [1, 2], "the second target began before its cordon");
+    let view = world.store.task(task).await.unwrap().unwrap();
+    assert_eq!(codes(&view)[1], None);
+    assert!(tasks.end(Duration::from_secs(5)).await);
+    world.end().await;
+}
+
 #[tokio::test]
 async fn what_was_released_to_a_cordoned_host_ends_when_another_server_takes_it_up() {
     let (world, sessions) = fleet().await;
     let task = world.control.submit(restart(rolling(2, 0, 0))).await.unwrap().task;
     expect(&world, &sessions, 2).await;
-    let cordon = |since| Cordon { reason: "new disk".into(), by: "ada".into(), since, until: None };
     // As if the server had died before it wrote that the first is refused; the other began before its cordon.
     world.store.set_cordon(&host(0), Some(cordon(1))).await.unwrap();
+    // A new reason is no new cordon.
+    world.store.set_cordon(&host(0), Some(cordon(i64::MAX))).await.unwrap();
     world.store.set_cordon(&host(1), Some(cordon(i64::MAX))).await.unwrap();
 
     let tasks = proctor_runtime::Tasks::default();

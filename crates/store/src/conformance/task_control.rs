@@ -25,6 +25,7 @@ fn rollout(released: u32, state: RolloutState) -> Rollout {
         wait_healthy: true,
         released,
         released_at: 4,
+        earlier: Vec::new(),
         state,
         reason: None,
         makers: Vec::new(),

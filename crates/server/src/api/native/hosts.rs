@@ -88,7 +88,7 @@ pub(super) fn view(record: HostRecord, control: &Control) -> HostView {
 }
 
 pub(super) fn cordon_view(cordon: &Cordon) -> CordonView {
-    let Cordon { reason, by, since, until } = cordon.clone();
+    let Cordon { reason, by, since, until, held_since: _ } = cordon.clone();
     CordonView { reason, by, since: since / MILLIS, until: until.map(|until| until / MILLIS) }
 }
 

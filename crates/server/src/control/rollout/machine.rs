@@ -173,7 +173,9 @@ impl RolloutMachine {
     pub(super) fn after(&self, step: &Step, now: Millis) -> Rollout {
         let rollout = self.rollout.clone();
         match step {
-            Step::Release { below } => Rollout { released: *below, released_at: now, ..rollout },
+            Step::Release { below } => {
+                Rollout { released: *below, released_at: now, earlier: self.open_releases(), ..rollout }
+            }
             Step::Judge(_) => rollout,
             Step::Pause => Rollout { state: RolloutState::Paused, ..rollout },
             Step::Resume => {
@@ -185,6 +187,19 @@ impl RolloutMachine {
             }
             Step::Finish => Rollout { state: RolloutState::Done, ..rollout },
         }
+    }
+
+    /// The releases so far of which targets are open.
+    fn open_releases(&self) -> Vec<(u32, Millis)> {
+        let last = (self.rollout.released, self.rollout.released_at);
+        let (mut from, mut open) = (0, Vec::new());
+        for (below, at) in self.rollout.earlier.iter().copied().chain([last]) {
+            if self.open.range(from..below).next().is_some() {
+                open.push((below, at));
+            }
+            from = below;
+        }
+        open
     }
 
     /// Somebody paused it before its canary was judged: going on is no decision about the canary.
@@ -253,6 +268,7 @@ mod tests {
             wait_healthy: true,
             released: 0,
             released_at: 0,
+            earlier: Vec::new(),
             state: RolloutState::Running,
             reason: None,
             makers: Vec::new(),

@@ -146,13 +146,18 @@ impl Control {
             let (id, released) = (left.task, left.rollout.released);
             let mut of_task: Vec<OpenTarget> = open.extract_if(.., |target| target.operation.task == id).collect();
             for target in &mut of_task {
-                target.created_at = target.created_at.max(left.rollout.released_at);
+                target.created_at = target.created_at.max(left.rollout.released_at_of(target.operation.index));
             }
             let released: Vec<_> = of_task.iter().filter(|target| target.operation.index < released).cloned().collect();
             let sites = self.sites_of(released.iter().filter_map(|target| target.agent.clone()).collect()).await?;
-            let since = left.rollout.released_at;
-            let sites = sites.into_iter().filter(|(_, site)| site.cordon.as_ref().is_some_and(|it| it.since <= since));
-            let (admitted, ended) = maintenance::parted(released, &sites.collect());
+            // What was released before its cordon began was delivered, and may be under way.
+            let was_cordoned = |target: &OpenTarget| {
+                let cordon = target.agent.as_ref().and_then(|agent| sites.get(agent)?.cordon.as_ref());
+                cordon.is_some_and(|it| it.began() <= left.rollout.released_at_of(target.operation.index))
+            };
+            let (late, admitted): (Vec<_>, Vec<_>) = released.into_iter().partition(was_cordoned);
+            open.extend(admitted);
+            let (admitted, ended) = maintenance::parted(late, &sites);
             open.extend(admitted);
             refused.extend(ended);
             if let Some(end) = left_over(&left) {
