@@ -121,6 +121,11 @@ pub(crate) async fn restore(args: RestoreArgs) -> Result<Ended> {
     Ok(Ended::Well)
 }
 
+/// Removes what a killed restore left.
+pub(crate) fn remove_draft(dir: &Path) {
+    Draft(dir.join(DRAFT_FILE)).remove();
+}
+
 /// A store in the making; gone unless it is put in its place.
 struct Draft(PathBuf);
 
@@ -135,6 +140,7 @@ impl Draft {
         for suffix in ["", "-wal", "-shm", ".lock"] {
             let _ = std::fs::remove_file(self.beside(suffix));
         }
+        SqliteStore::remove_drafts(&self.0);
     }
 
     fn put_in_place(&self, store: &Path) -> Result<()> {
@@ -197,4 +203,23 @@ where
     F: FnOnce() -> Result<T> + Send + 'static,
 {
     tokio::task::spawn_blocking(work).await.context("the work on the backup broke off")?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_restored_beside_nothing_of_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store_file(dir.path());
+        assert!(refuse_leftovers(&store).is_ok());
+
+        for name in ["proctor.db", "proctor.db-wal", "proctor.db-shm", "proctor.db-journal"] {
+            let left = dir.path().join(name);
+            std::fs::write(&left, "").unwrap();
+            assert!(refuse_leftovers(&store).unwrap_err().to_string().contains(name));
+            std::fs::remove_file(left).unwrap();
+        }
+    }
 }

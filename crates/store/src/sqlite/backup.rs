@@ -4,21 +4,30 @@
 //! alone, is there whole or not at all, and never replaces another; a secret stands in it only as the caller sealed it,
 //! also in pages that are no longer used. Promised of a restored store: it was intact; its epochs and generations are
 //! beyond all that agents have seen of the server since the copy was made, so that they take every assignment anew, and
-//! of two copies of an agent the one that comes first fences the other. Absent: what ends the open targets (the
-//! caller, who knows what to say about them), and any cipher.
+//! of two copies of an agent the one that comes first fences the other. A copy for which there is no room is refused
+//! before anything is written, and what a killed one left is removed by the next, and by a server that starts.
+//! Absent: what ends the open targets (the caller, who knows what to say about them), and any cipher.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use super::connection;
+use super::connection::{self, OlderSchema};
 use super::failure::{Failure, Tried};
+use super::health;
 use crate::{Millis, Result, StoreError};
 
 const BACK_UP: &str = "write a backup";
 const RESTORE: &str = "be restored";
+/// What drafts are called: the name of the store, one of these, and an id.
+const BACKUP: &str = ".backup-";
+const RESTORING: &str = ".restore-";
+const SIDE_FILES: [&str; 4] = ["", "-wal", "-shm", "-journal"];
+/// Room that others may take meanwhile, and the side files of the draft.
+const SLACK_BYTES: u64 = 4 * 1024 * 1024;
 /// Generations and epochs of a restored store begin at the second of the restore times this: far beyond what a
 /// server gives out in that time, and small enough for every reader of JSON.
 const NUMBERS_PER_SECOND: i64 = 1_000_000;
@@ -31,16 +40,15 @@ pub(super) fn back_up(path: &Path, to: &Path, seal: &ChangeSecret<'_>, note: Opt
     if to.exists() {
         return Err(failed(BACK_UP, format!("{} is there already", to.display())));
     }
+    remove_drafts(path);
+    let needed = copied_bytes(path).map_err(|failure| failure.of(BACK_UP))?;
+    Room::of(path, to).check(needed, health::free_bytes).map_err(|problem| failed(BACK_UP, problem))?;
     // Beside the store, where its secrets are anyway; the copy itself never holds them.
-    let draft = Draft::new(path, "backup");
     // SQLite would make it with the mode that the umask leaves; an empty file it takes as it is.
-    drop(
-        private_new(&draft.0)
-            .map_err(|error| failed(BACK_UP, format!("cannot create {}: {error}", draft.0.display())))?,
-    );
+    let draft = Draft::create(path, BACKUP).map_err(|error| failed(BACK_UP, error))?;
     let copied = (|| -> Tried<()> {
-        connection::copy_into(path, &draft.0)?;
-        let copy = connection::open(&draft.0)?;
+        connection::copy_into(path, &draft.path)?;
+        let copy = connection::open(&draft.path)?;
         copy.pragma_update(None, "secure_delete", true)?;
         copy.pragma_update(None, "journal_mode", "MEMORY")?;
         change_secrets(&copy, seal)?;
@@ -50,7 +58,51 @@ pub(super) fn back_up(path: &Path, to: &Path, seal: &ChangeSecret<'_>, note: Opt
         Ok(())
     })();
     copied.map_err(|failure| failure.of(BACK_UP))?;
-    copy_file(&draft.0, to).map_err(|error| failed(BACK_UP, format!("cannot create {}: {error}", to.display())))
+    copy_file(&draft.path, to).map_err(|error| failed(BACK_UP, format!("cannot create {}: {error}", to.display())))
+}
+
+/// How large the copy will be: without pages that are not used.
+fn copied_bytes(path: &Path) -> Tried<u64> {
+    let store = connection::open(path)?;
+    let read = |name: &str| -> Tried<i64> { Ok(store.pragma_query_value(None, name, |row| row.get(0))?) };
+    Ok(((read("page_count")? - read("freelist_count")?) * read("page_size")?).max(0).cast_unsigned())
+}
+
+/// Where a backup takes room: for a draft beside the store, and for the copy.
+struct Room {
+    store: PathBuf,
+    copy: PathBuf,
+    is_shared: bool,
+}
+
+impl Room {
+    fn of(store: &Path, copy: &Path) -> Self {
+        let (store, copy) = (dir_of(store).to_owned(), dir_of(copy).to_owned());
+        let device = |dir: &Path| std::fs::metadata(dir).ok().map(|dir| dir.dev());
+        let is_shared = device(&store) == device(&copy);
+        Self { store, copy, is_shared }
+    }
+
+    /// `free` tells the free bytes of a file system, where it can.
+    fn check(&self, needed: u64, free: impl Fn(&Path) -> Option<u64>) -> std::result::Result<(), String> {
+        let places = match self.is_shared {
+            true => vec![(&self.store, 2 * needed, "a draft and the copy")],
+            false => vec![(&self.store, needed, "a draft"), (&self.copy, needed, "the copy")],
+        };
+        for (dir, needed, what) in places {
+            let needed = needed + SLACK_BYTES;
+            if let Some(free) = free(dir).filter(|free| *free < needed) {
+                let mib = |bytes: u64| bytes.div_ceil(1024 * 1024);
+                return Err(format!(
+                    "{} has {} MiB free and {} MiB are needed, for {what}: make room, or write the copy to another disk",
+                    dir.display(),
+                    free / (1024 * 1024),
+                    mib(needed)
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Makes a store in `to`, where there is none, from a backup. The note is left out.
@@ -58,12 +110,14 @@ pub(super) fn restore(from: &Path, to: &Path, open: &ChangeSecret<'_>, note: &st
     if to.exists() {
         return Err(failed(RESTORE, format!("{} is there already, and a store is never replaced", to.display())));
     }
-    let draft = Draft::new(to, "restore");
-    copy_file(from, &draft.0).map_err(|error| failed(RESTORE, format!("cannot copy {}: {error}", from.display())))?;
-    let checked = connection::open(&draft.0).and_then(|copy| check(&copy));
+    remove_drafts(to);
+    let draft = Draft::create(to, RESTORING).map_err(|error| failed(RESTORE, error))?;
+    let copied = File::open(from).and_then(|mut source| fill(&mut source, &draft.file));
+    copied.map_err(|error| failed(RESTORE, format!("cannot copy {}: {error}", from.display())))?;
+    let checked = connection::open(&draft.path).and_then(|copy| check(&copy));
     checked.map_err(|failure| failure.of(RESTORE))?;
     // Brings it to this program's schema, in a place where no server looks.
-    let copy = connection::writer(&draft.0, None, false)?;
+    let copy = connection::writer(&draft.path, None, OlderSchema::Migrate)?;
     let prepared = (|| -> Tried<()> {
         copy.execute("DELETE FROM secret WHERE name = ?1", [note])?;
         change_secrets(&copy, open)?;
@@ -74,7 +128,7 @@ pub(super) fn restore(from: &Path, to: &Path, open: &ChangeSecret<'_>, note: &st
     })();
     drop(copy);
     prepared.map_err(|failure| failure.of(RESTORE))?;
-    let moved = std::fs::rename(&draft.0, to).and_then(|()| sync_dir(to));
+    let moved = std::fs::rename(&draft.path, to).and_then(|()| sync_dir(to));
     moved.map_err(|error| failed(RESTORE, format!("cannot write {}: {error}", to.display())))
 }
 
@@ -125,23 +179,54 @@ fn raise_numbers(copy: &Connection, now: Millis) -> Tried<()> {
     Ok(())
 }
 
-/// A file in the making, which is gone unless it is moved away.
-struct Draft(PathBuf);
+/// A file in the making, which is gone unless it is moved away. Its lock is held as long as somebody works on it.
+struct Draft {
+    path: PathBuf,
+    file: File,
+}
 
 impl Draft {
-    fn new(beside: &Path, purpose: &str) -> Self {
+    fn create(beside: &Path, purpose: &str) -> std::result::Result<Self, String> {
         let mut name = beside.as_os_str().to_owned();
-        name.push(format!(".{purpose}-{}", uuid::Uuid::new_v4().simple()));
-        Self(name.into())
+        name.push(format!("{purpose}{}", uuid::Uuid::new_v4().simple()));
+        let path = PathBuf::from(name);
+        let cannot = |error: std::io::Error| format!("cannot create {}: {error}", path.display());
+        let file = private_new(&path).map_err(cannot)?;
+        file.lock().map_err(cannot)?;
+        Ok(Self { path, file })
     }
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        for suffix in ["", "-wal", "-shm", "-journal"] {
-            let mut name = self.0.as_os_str().to_owned();
-            name.push(suffix);
-            let _ = std::fs::remove_file(name);
+        remove_draft(&self.path);
+    }
+}
+
+fn remove_draft(path: &Path) {
+    for suffix in SIDE_FILES {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        let _ = std::fs::remove_file(name);
+    }
+}
+
+/// Removes what killed programs left beside the store: drafts that nobody works on.
+pub(super) fn remove_drafts(store: &Path) {
+    let Some(name) = store.file_name().and_then(OsStr::to_str) else { return };
+    for entry in std::fs::read_dir(dir_of(store)).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let draft = entry
+            .file_name()
+            .to_str()
+            .and_then(|entry| entry.strip_prefix(name))
+            .and_then(|rest| [BACKUP, RESTORING].iter().find_map(|purpose| rest.strip_prefix(*purpose)))
+            .map(str::to_owned);
+        // The side files have suffixes, and go with their draft.
+        let is_draft = draft.is_some_and(|id| uuid::Uuid::try_parse(&id).is_ok());
+        let is_left = || File::open(&path).is_ok_and(|file| file.try_lock().is_ok());
+        if is_draft && is_left() {
+            remove_draft(&path);
         }
     }
 }
@@ -154,15 +239,48 @@ fn private_new(path: &Path) -> std::io::Result<File> {
 /// For its owner alone, synced, and never over another file.
 fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
     let mut source = File::open(from)?;
-    let mut target = private_new(to)?;
-    let copied = std::io::copy(&mut source, &mut target).and_then(|_| target.sync_all());
+    let target = private_new(to)?;
+    let copied = fill(&mut source, &target);
     if copied.is_err() {
         let _ = std::fs::remove_file(to);
     }
     copied.and_then(|()| sync_dir(to))
 }
 
+fn fill(source: &mut File, mut target: &File) -> std::io::Result<()> {
+    std::io::copy(source, &mut target)?;
+    target.sync_all()
+}
+
 fn sync_dir(file: &Path) -> std::io::Result<()> {
-    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    File::open(dir)?.sync_all()
+    File::open(dir_of(file))?.sync_all()
+}
+
+fn dir_of(file: &Path) -> &Path {
+    file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1024 * 1024;
+
+    #[test]
+    fn a_backup_without_room_says_how_much_it_needs_and_where() {
+        let (store, copy) = (PathBuf::from("/store"), PathBuf::from("/copy"));
+        let apart = Room { store: store.clone(), copy: copy.clone(), is_shared: false };
+        let shared = Room { store, copy, is_shared: true };
+        let free = |store: u64, copy: u64| move |dir: &Path| Some(if dir.ends_with("store") { store } else { copy });
+
+        assert_eq!(apart.check(10 * MIB, free(20 * MIB, 20 * MIB)), Ok(()));
+        assert_eq!(apart.check(10 * MIB, |_| None), Ok(()), "a file system that does not say is tried");
+        let full = apart.check(10 * MIB, free(20 * MIB, 5 * MIB)).unwrap_err();
+        assert!(full.starts_with("/copy has 5 MiB free and 14 MiB are needed, for the copy"), "{full}");
+        let full = apart.check(10 * MIB, free(5 * MIB, 20 * MIB)).unwrap_err();
+        assert!(full.starts_with("/store has 5 MiB free and 14 MiB are needed, for a draft"), "{full}");
+        let full = shared.check(10 * MIB, free(20 * MIB, 20 * MIB)).unwrap_err();
+        assert!(full.starts_with("/store has 20 MiB free and 24 MiB are needed, for a draft and the copy"), "{full}");
+        assert_eq!(shared.check(10 * MIB, free(24 * MIB, 0)), Ok(()));
+    }
 }

@@ -38,6 +38,11 @@ pub(super) fn write(connection: &Connection, path: &Path) -> Tried<()> {
 }
 
 /// None where the file system does not say.
+pub(super) fn free_bytes(path: &Path) -> Option<u64> {
+    disk_space(path).map(|space| space.free_bytes)
+}
+
+/// None where the file system does not say.
 pub(super) fn disk_space(path: &Path) -> Option<DiskSpace> {
     let file_system = rustix::fs::statvfs(path).ok()?;
     let bytes = |blocks: u64| blocks.saturating_mul(file_system.f_frsize);

@@ -235,6 +235,36 @@ async fn a_tool_does_not_change_the_schema_under_a_server_that_runs() {
 }
 
 #[tokio::test]
+async fn drafts_of_killed_backups_are_removed_and_nothing_else() {
+    let (store, directory) = empty_store().await;
+    let beside = |name: &str| directory.path().join(name);
+    let id = "0123456789abcdef0123456789abcdef";
+    let left = [
+        format!("proctor.db.backup-{id}"),
+        format!("proctor.db.backup-{id}-journal"),
+        format!("proctor.db.restore-{id}"),
+    ];
+    let others = ["proctor.db.backup-mine", "other.db.backup-0123456789abcdef0123456789abcdef"];
+    let working = beside("proctor.db.backup-ffffffffffffffffffffffffffffffff");
+    let make =
+        || left.iter().map(String::as_str).chain(others).for_each(|name| std::fs::write(beside(name), "x").unwrap());
+    let remaining = || left.iter().filter(|name| beside(name).exists()).count();
+    let lock = std::fs::File::create(&working).unwrap();
+    lock.lock().unwrap();
+
+    make();
+    SqliteStore::back_up(&file(&directory), &beside("copy"), &|_, value| Ok(value.to_vec()), None).unwrap();
+    let after_backup = remaining();
+    make();
+    drop(store);
+    drop(SqliteStore::open(&file(&directory)).await.unwrap());
+
+    assert_eq!((after_backup, remaining()), (0, 0));
+    assert!(working.exists(), "another backup is at work on it");
+    assert!(others.iter().all(|name| beside(name).exists()));
+}
+
+#[tokio::test]
 async fn a_tool_beside_the_server_adds_an_app_that_the_server_sees() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("proctor.db");
