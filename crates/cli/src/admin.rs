@@ -7,38 +7,38 @@ use anyhow::{Result, bail};
 use proctor_client::{AppQuery, Client, CreatedApp, CreatedToken, NewApp, NewToken};
 use proctor_server::admin::{AppCode, AppOptions, LocalAdmin, TokenRequest};
 
-use crate::args::{AppArgs, Connection, TokenArgs};
+use crate::args::{AppArgs, Connection, StoreArgs, TokenArgs};
 use crate::commands::{Ended, RotateArgs};
 use crate::{output, profile, serve};
 
 /// Where an administrator's command takes effect.
 enum Place {
-    Store(PathBuf),
+    Store { dir: PathBuf, migrate: bool },
     Server(Client),
 }
 
 impl Place {
     /// A data directory that is given goes first, then a server or profile that is given, then the
     /// usual data directory if a server has been there, and at last the usual profile.
-    fn find(data_dir: Option<PathBuf>, connection: &Connection) -> Result<Self> {
+    fn find(StoreArgs { data_dir, migrate }: StoreArgs, connection: &Connection) -> Result<Self> {
         if let Some(dir) = data_dir {
-            return Ok(Self::Store(dir));
+            return Ok(Self::Store { dir, migrate });
         }
         let asks_a_server = connection.server.is_some() || connection.profile.is_some();
         let usual = serve::default_dir().ok().filter(|dir| serve::store_file(dir).exists());
         match usual {
-            Some(dir) if !asks_a_server => Ok(Self::Store(dir)),
+            Some(dir) if !asks_a_server => Ok(Self::Store { dir, migrate }),
             Some(_) | None => Ok(Self::Server(profile::connect(connection)?)),
         }
     }
 }
 
 pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Result<Ended> {
-    let TokenArgs { uses, ttl, cloud_id, host, business, data_dir } = args;
+    let TokenArgs { uses, ttl, cloud_id, host, business, store } = args;
     let request = TokenRequest::new(uses, ttl, cloud_id)?.placing(business).naming(host)?;
-    let created = match Place::find(data_dir, connection)? {
-        Place::Store(dir) => {
-            let (token, expires_at) = local(&dir).await?.create_token(request).await?;
+    let created = match Place::find(store, connection)? {
+        Place::Store { dir, migrate } => {
+            let (token, expires_at) = local(&dir, migrate).await?.create_token(request).await?;
             CreatedToken { id: token.id.clone(), token: token.to_string(), expires_at: expires_at / 1000 }
         }
         Place::Server(client) => {
@@ -55,14 +55,14 @@ pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Re
 }
 
 pub(crate) async fn create_app(args: AppArgs, connection: &Connection) -> Result<Ended> {
-    let AppArgs { code, trusted, signing, roles, data_dir } = args;
+    let AppArgs { code, trusted, signing, roles, store } = args;
     let code: AppCode = code.parse()?;
-    let created = match Place::find(data_dir, connection)? {
-        Place::Store(_) if !roles.is_empty() => {
+    let created = match Place::find(store, connection)? {
+        Place::Store { .. } if !roles.is_empty() => {
             bail!("--role needs a running server: give --server and leave --data-dir out")
         }
-        Place::Store(dir) => {
-            let secret = local(&dir).await?.create_app(&code, AppOptions { trusted, signing }).await?;
+        Place::Store { dir, migrate } => {
+            let secret = local(&dir, migrate).await?.create_app(&code, AppOptions { trusted, signing }).await?;
             CreatedApp { code: code.to_string(), secret, trusted }
         }
         Place::Server(client) => {
@@ -77,11 +77,11 @@ pub(crate) async fn create_app(args: AppArgs, connection: &Connection) -> Result
 }
 
 pub(crate) async fn rotate_app(args: RotateArgs, connection: &Connection) -> Result<Ended> {
-    let RotateArgs { code, signing, data_dir } = args;
+    let RotateArgs { code, signing, store } = args;
     let signing = signing.then_some(true);
-    let rotated = match Place::find(data_dir, connection)? {
-        Place::Store(dir) => {
-            let (app, secret) = local(&dir).await?.rotate_app(&code.parse()?, signing).await?;
+    let rotated = match Place::find(store, connection)? {
+        Place::Store { dir, migrate } => {
+            let (app, secret) = local(&dir, migrate).await?.rotate_app(&code.parse()?, signing).await?;
             CreatedApp { code: app.code, secret, trusted: app.trusted }
         }
         Place::Server(client) => client.rotate_app_secret(&code, &AppQuery { signatures: signing }).await?,
@@ -91,6 +91,6 @@ pub(crate) async fn rotate_app(args: RotateArgs, connection: &Connection) -> Res
     Ok(Ended::Well)
 }
 
-async fn local(dir: &Path) -> Result<LocalAdmin> {
-    Ok(LocalAdmin::new(serve::open_store_beside(dir).await?, &serve::system_user()))
+async fn local(dir: &Path, migrate: bool) -> Result<LocalAdmin> {
+    Ok(LocalAdmin::new(serve::open_store_beside(dir, migrate).await?, &serve::system_user()))
 }

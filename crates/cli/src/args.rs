@@ -235,6 +235,17 @@ pub(crate) struct TokenIdArgs {
     pub(crate) id: String,
 }
 
+/// The store of a server on this machine.
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgs {
+    /// Data directory of the server; without it, the server is asked
+    #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Upgrade the store of a stopped server of an older version, which cannot open it afterwards
+    #[arg(long, env = "PROCTOR_MIGRATE", value_parser = BoolishValueParser::new())]
+    pub(crate) migrate: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
     /// How many agents may enrol with it
@@ -252,9 +263,8 @@ pub(crate) struct TokenArgs {
     /// The business in which new hosts are placed that enrol with it
     #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID")]
     pub(crate) business: Option<u64>,
-    /// Data directory of the server; without it, the server is asked
-    #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
-    pub(crate) data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }
 
 #[derive(Debug, Args)]
@@ -270,9 +280,8 @@ pub(crate) struct AppArgs {
     /// What it may do, and on what: operator@namespace:web; may be repeated or a list with commas
     #[arg(long = "role", env = "PROCTOR_APP_ROLE", value_name = "ROLE@SCOPE", value_delimiter = ',', value_parser = parse_grant)]
     pub(crate) roles: Vec<NewGrant>,
-    /// Data directory of the server; without it, the server is asked
-    #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
-    pub(crate) data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }
 
 #[derive(Debug, Args)]

@@ -16,6 +16,7 @@ use proctor_store::sqlite::SqliteStore;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::ServerArgs;
+use crate::backup;
 use crate::commands::Ended;
 use crate::config::Reloader;
 use crate::profile;
@@ -143,12 +144,14 @@ pub(crate) async fn open_store(dir: &Path) -> Result<Arc<dyn Store>> {
     if store.secret(SEAL).await?.is_some() {
         bail!("{} is a sealed backup: `proctor restore` makes a store of it", path.display());
     }
+    // Where there is a store, no restore can end any more.
+    backup::remove_draft(dir);
     Ok(Arc::new(store))
 }
 
 /// The store of a server that may be running. None is made: a mistyped directory must not look like an
-/// empty server.
-pub(crate) async fn open_store_beside(dir: &Path) -> Result<Arc<dyn Store>> {
+/// empty server. The schema of an older version stays as it is unless somebody asks to `migrate`.
+pub(crate) async fn open_store_beside(dir: &Path, migrate: bool) -> Result<Arc<dyn Store>> {
     let path = store_file(dir);
     if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {
         bail!(
@@ -156,8 +159,11 @@ pub(crate) async fn open_store_beside(dir: &Path) -> Result<Arc<dyn Store>> {
             dir.display()
         );
     }
-    let store = SqliteStore::open_beside(&path).await.with_context(|| format!("cannot open {}", path.display()))?;
-    Ok(Arc::new(store))
+    let opened = match migrate {
+        true => SqliteStore::open_beside_migrating(&path).await,
+        false => SqliteStore::open_beside(&path).await,
+    };
+    Ok(Arc::new(opened.with_context(|| format!("cannot open {}", path.display()))?))
 }
 
 /// Who runs this program, for the audit.

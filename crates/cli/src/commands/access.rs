@@ -2,7 +2,6 @@
 //! only thing on stdout, so that scripts can catch it.
 
 use std::io::{BufRead, BufReader, IsTerminal, Read};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -13,7 +12,7 @@ use proctor_client::{
 };
 
 use super::{Ended, Session};
-use crate::args::{AppArgs, parse_duration};
+use crate::args::{AppArgs, StoreArgs, parse_duration};
 use crate::output::{self, Sheet, moment, plain, yes_no};
 
 /// More than the server takes.
@@ -42,9 +41,8 @@ pub(crate) struct RotateArgs {
     /// It may sign its calls (bk_signature); the new secret is then kept, sealed, beside its hash
     #[arg(long, env = "PROCTOR_APP_SIGNING", value_parser = BoolishValueParser::new())]
     pub(crate) signing: bool,
-    /// Data directory of the server; without it, the server is asked
-    #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
-    pub(crate) data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }
 
 #[derive(Debug, Subcommand)]

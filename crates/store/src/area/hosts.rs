@@ -7,7 +7,7 @@ use proctor_model::{AgentId, HostKey};
 
 use crate::{
     Cordon, EndedSession, EnrolRefusal, Enrolled, Enrolment, HostLocation, HostQuery, HostRecord, JoinToken,
-    JoinTokenRecord, Millis, Result, SessionOpening, SessionRefusal,
+    JoinTokenRecord, Millis, Refusal, Result, SessionOpening, SessionRefusal,
 };
 
 /// Enrolment, hosts and their sessions.

@@ -60,13 +60,22 @@ pub(super) fn lock(path: &Path) -> Result<File> {
     }
 }
 
-/// The writer's connection, with the schema brought up to date, unless another process serves the file.
-/// `pages_max` bounds the file.
-pub(super) fn writer(path: &Path, pages_max: Option<u32>, is_served: bool) -> Result<Connection> {
+/// What becomes of a file with the schema of an older version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OlderSchema {
+    Migrate,
+    /// Nobody asked for it: a server of that version could not go on.
+    Refuse,
+    /// As `Refuse`, because a server of that version runs on the file.
+    Served,
+}
+
+/// The writer's connection, with the newest schema. `pages_max` bounds the file.
+pub(super) fn writer(path: &Path, pages_max: Option<u32>, older: OlderSchema) -> Result<Connection> {
     // SQLite gives its side files the mode of this one.
     drop(private_file(path)?);
     let mut connection = configured(path, pages_max).map_err(|failure| failure.of(OPEN))?;
-    migrate(&mut connection, is_served)?;
+    migrate(&mut connection, older)?;
     Ok(connection)
 }
 
@@ -136,15 +145,23 @@ fn private_file(path: &Path) -> Result<File> {
     })
 }
 
-fn migrate(connection: &mut Connection, is_served: bool) -> Result<()> {
+fn migrate(connection: &mut Connection, older: OlderSchema) -> Result<()> {
     let known = u32::try_from(MIGRATIONS.len()).expect("there are few migrations");
     let found = schema_version(connection).map_err(|failure| failure.of(MIGRATE))?;
     if found > known {
         return Err(StoreError::Newer { found, known });
     }
     // An empty file is just being made.
-    if (1..known).contains(&found) && is_served {
-        let problem = format!("a server of an older version (schema {found}) runs on it: restart that first");
+    if (1..known).contains(&found) && older != OlderSchema::Migrate {
+        let problem = match older {
+            OlderSchema::Served => {
+                format!("a server of an older version (schema {found}) runs on it: restart that first")
+            }
+            OlderSchema::Refuse | OlderSchema::Migrate => format!(
+                "it has schema {found}, and this program works with {known}: start `proctor server` of this version on \
+                 it, use the `proctor` of the older one, or give --migrate, after which no older server can open it"
+            ),
+        };
         return Err(StoreError::Failed { what: MIGRATE, source: problem.into() });
     }
     for (version, sql) in (1..).zip(MIGRATIONS).skip(found as usize) {

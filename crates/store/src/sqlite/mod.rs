@@ -42,6 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 pub use self::backup::ChangeSecret;
+use self::connection::OlderSchema;
 use self::readers::Readers;
 use self::writer::Writer;
 use crate::{Millis, Result, StoreError};
@@ -60,10 +61,15 @@ impl SqliteStore {
         Self::open_with(path, None, Sharing::Alone).await
     }
 
-    /// Opens the file beside a server that may hold it: for tools that add an app or a token. Fails if that
-    /// server knows only an older schema: it would not understand what it finds afterwards.
+    /// Opens the file beside a server that may hold it: for tools that add an app or a token. Fails if the file has
+    /// an older schema: the server of that version would not understand what it finds afterwards.
     pub async fn open_beside(path: &Path) -> Result<Self> {
-        Self::open_with(path, None, Sharing::Beside).await
+        Self::open_with(path, None, Sharing::Beside(OlderSchema::Refuse)).await
+    }
+
+    /// As [`Self::open_beside`]; brings the file of a stopped server to this program's schema.
+    pub async fn open_beside_migrating(path: &Path) -> Result<Self> {
+        Self::open_with(path, None, Sharing::Beside(OlderSchema::Migrate)).await
     }
 
     /// As [`Self::open`], with a bound on the file: a write beyond `pages_max` pages (of 4 KiB in
@@ -92,6 +98,11 @@ impl SqliteStore {
         backup::restore(from, to, open, note, now)
     }
 
+    /// Removes what killed backups and restores left beside this file. Blocks.
+    pub fn remove_drafts(path: &Path) {
+        backup::remove_drafts(path);
+    }
+
     /// A secret as it stands in a backup. Blocks.
     pub fn secret_of_backup(from: &Path, name: &str) -> Result<Option<Vec<u8>>> {
         backup::note(from, name)
@@ -101,12 +112,15 @@ impl SqliteStore {
         const WHAT: &str = "open its file";
         let path = path.to_owned();
         let open = move || {
-            let lock = match sharing {
-                Sharing::Alone => Some(connection::lock(&path)?),
-                Sharing::Beside => None,
+            let (lock, older) = match sharing {
+                Sharing::Alone => (Some(connection::lock(&path)?), OlderSchema::Migrate),
+                Sharing::Beside(_) if connection::lock(&path).is_err() => (None, OlderSchema::Served),
+                Sharing::Beside(older) => (None, older),
             };
-            let is_served = lock.is_none() && connection::lock(&path).is_err();
-            let connection = connection::writer(&path, pages_max, is_served)?;
+            if lock.is_some() {
+                backup::remove_drafts(&path);
+            }
+            let connection = connection::writer(&path, pages_max, older)?;
             let readers = Readers::open(&path).map_err(|failure| failure.of(WHAT))?;
             Ok(Self { path, writer: Writer::start(connection, lock)?, readers })
         };
@@ -120,5 +134,6 @@ impl SqliteStore {
 #[derive(Clone, Copy, Debug)]
 enum Sharing {
     Alone,
-    Beside,
+    /// With what becomes of an older schema while no server runs.
+    Beside(OlderSchema),
 }

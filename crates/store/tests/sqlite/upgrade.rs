@@ -6,7 +6,7 @@ use proctor_store::prelude::*;
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{
     AuditDraft, AuditPhase, AuditQuery, HostQuery, JoinToken, ProcessQuery, RegisterMode, Registered, Registration,
-    TaskQuery, TaskSummary, TaskView,
+    StoreError, TaskQuery, TaskSummary, TaskView,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -36,7 +36,7 @@ const CONTENT_2: &str = r#"
     INSERT INTO outcome VALUES (2, 0, 117, 'absent', '', 0, NULL, NULL, 9);
 "#;
 
-async fn upgraded() -> (SqliteStore, TempDir) {
+fn old() -> TempDir {
     let directory = TempDir::new().unwrap();
     let old = Connection::open(file(&directory)).unwrap();
     for sql in SCHEMA_2.into_iter().chain([CONTENT_2]) {
@@ -49,8 +49,30 @@ async fn upgraded() -> (SqliteStore, TempDir) {
     let process = "INSERT INTO process VALUES (2, 'web', 'a', 1, ?1, 2, 5, 1, ?2)";
     old.execute(process, (hash.as_str(), snapshot)).unwrap();
     old.pragma_update(None, "user_version", 2).unwrap();
-    drop(old);
+    directory
+}
+
+async fn upgraded() -> (SqliteStore, TempDir) {
+    let directory = old();
     (SqliteStore::open(&file(&directory)).await.unwrap(), directory)
+}
+
+#[tokio::test]
+async fn a_tool_migrates_the_store_of_a_stopped_server_only_when_it_is_told_to() {
+    let directory = old();
+    let version = || {
+        let connection = Connection::open(file(&directory)).unwrap();
+        connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0)).unwrap()
+    };
+
+    let refused = SqliteStore::open_beside(&file(&directory)).await.unwrap_err();
+    let kept = version();
+    drop(SqliteStore::open_beside_migrating(&file(&directory)).await.unwrap());
+
+    let StoreError::Failed { source, .. } = refused else { panic!("{refused}") };
+    assert!(source.to_string().contains("start `proctor server` of this version on it"), "{source}");
+    assert_eq!(kept, 2);
+    assert!(version() > 2);
 }
 
 /// What came before specs were named by numbers.

@@ -6,7 +6,7 @@ use proctor_model::{AgentId, HostKey};
 use crate::sqlite::{SqliteStore, enrolment, hosts, identity};
 use crate::{
     Cordon, EndedSession, EnrolRefusal, Enrolled, Enrolment, HostLocation, HostQuery, HostRecord, HostStore, JoinToken,
-    JoinTokenRecord, Millis, Result, SessionOpening, SessionRefusal,
+    JoinTokenRecord, Millis, Refusal, Result, SessionOpening, SessionRefusal,
 };
 
 #[async_trait]
