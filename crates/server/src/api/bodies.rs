@@ -5,11 +5,14 @@
 //! that has been quiet for longest gives way. What is larger than [`SMALL_BYTES`] needs room for its whole
 //! length before more of it is read: out of one pool for strangers, of which one address gets a
 //! part, and out of another for callers who have proved who they are, of which one caller gets a part. Who
-//! waits for room in vain is told to come again; a large body that arrives slowly gives way to who waits.
+//! waits for room in vain is told to come again; a large body that arrives slowly gives way to who waits. What parsing
+//! builds of a body has a pool of its own ([`Bodies::room_for_values`]), and is held as long as the call.
 //! Absent: what the bodies hold.
 
+mod room;
+
 use proctor_model::messages;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,11 +20,12 @@ use std::time::Duration;
 use axum::body::{Body, BodyDataStream, Bytes, HttpBody};
 use futures::StreamExt;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{ApiError, Problem};
+use room::Pool;
+pub(super) use room::Reservation;
 
 /// Room for tens of thousands of targets.
 pub(super) const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -38,12 +42,11 @@ const STRANGERS_BYTES_PER_PEER: u64 = 128 * 1024 * 1024;
 /// Large bodies of callers who are known, and of one among them.
 const CALLERS_BYTES: u64 = 256 * 1024 * 1024;
 const CALLERS_BYTES_EACH: u64 = 128 * 1024 * 1024;
-/// Large bodies that wait for room; each holds no more than [`SMALL_BYTES`] meanwhile.
-const WAITING_MAX: usize = 64;
-/// While others wait, a large body must come at this rate.
-const RATE_MIN: u64 = 1024 * 1024;
-/// How often those who wait look for one that is too slow.
-const LOOK_PERIOD: Duration = Duration::from_millis(250);
+/// What is built of bodies that are being parsed or worked on, and of those of one sender: two of the largest.
+const VALUES_BYTES: u64 = 512 * 1024 * 1024;
+const VALUES_BYTES_EACH: u64 = 256 * 1024 * 1024;
+/// A JSON value with its name, in the list that it is in; what a call makes of it afterwards is about as large.
+const VALUE_BYTES: u64 = 64;
 
 /// Whose body it is.
 #[derive(Clone, Debug)]
@@ -75,6 +78,7 @@ pub(super) struct Bodies {
     strangers: UnauthenticatedBodies,
     of_strangers: Arc<Pool>,
     of_callers: Arc<Pool>,
+    of_values: Arc<Pool>,
 }
 
 impl Default for Bodies {
@@ -87,7 +91,14 @@ impl Default for Bodies {
 #[derive(Debug)]
 pub(super) struct ReadBody {
     pub(super) bytes: Bytes,
-    _room: Option<Reservation>,
+    room: Option<Reservation>,
+}
+
+impl ReadBody {
+    /// To be held as long as something of the body is.
+    pub(super) fn into_room(self) -> Option<Reservation> {
+        self.room
+    }
 }
 
 impl Bodies {
@@ -97,7 +108,15 @@ impl Bodies {
             strangers: UnauthenticatedBodies::default(),
             of_strangers: Pool::new(STRANGERS_BYTES, STRANGERS_BYTES_PER_PEER, patience),
             of_callers: Pool::new(CALLERS_BYTES, CALLERS_BYTES_EACH, patience),
+            of_values: Pool::new(VALUES_BYTES, VALUES_BYTES_EACH, patience),
         }
+    }
+
+    /// Room for what is built of so many JSON values: a body of 8 MiB may become 100 MiB.
+    pub(super) async fn room_for_values(&self, values: usize, sender: &BodySender) -> Result<Reservation, ApiError> {
+        let room = self.of_values.take(sender, values as u64 * VALUE_BYTES).await?;
+        room.holder.is_whole.store(1, Ordering::Relaxed);
+        Ok(room)
     }
 
     pub(super) async fn read(&self, body: Body, sender: &BodySender) -> Result<ReadBody, ApiError> {
@@ -177,7 +196,7 @@ impl Bodies {
         if let Some(room) = &room {
             room.holder.is_whole.store(1, Ordering::Relaxed);
         }
-        Ok(ReadBody { bytes: whole.map(Whole::into_bytes).unwrap_or_default(), _room: room })
+        Ok(ReadBody { bytes: whole.map(Whole::into_bytes).unwrap_or_default(), room })
     }
 }
 
@@ -312,162 +331,6 @@ impl Reading<'_> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         self.strangers.reading.lock().remove(&self.id);
-    }
-}
-
-/// Room for large bodies.
-#[derive(Debug)]
-struct Pool {
-    total: u64,
-    each: u64,
-    patience: BodyTimeouts,
-    state: Mutex<PoolState>,
-    changed: Notify,
-}
-
-#[derive(Debug, Default)]
-struct PoolState {
-    used: u64,
-    by_sender: HashMap<String, u64>,
-    holders: BTreeMap<u64, Arc<Holder>>,
-    next: u64,
-    waiting: usize,
-}
-
-#[derive(Debug)]
-struct Holder {
-    sender: String,
-    bytes: u64,
-    since: Instant,
-    received: AtomicU64,
-    /// 1 once nothing more is expected: then it is work, not a slow sender, that holds the room.
-    is_whole: AtomicU64,
-    gives_way: CancellationToken,
-}
-
-impl Holder {
-    /// Bytes a second so far; None for one that has just begun or is whole.
-    fn slow_rate(&self, now: Instant, start: Duration) -> Option<u64> {
-        let age = now.duration_since(self.since);
-        if age < start || self.is_whole.load(Ordering::Relaxed) == 1 {
-            return None;
-        }
-        let rate =
-            self.received.load(Ordering::Relaxed) * 1000 / u64::try_from(age.as_millis()).unwrap_or(u64::MAX).max(1);
-        (rate < RATE_MIN).then_some(rate)
-    }
-}
-
-impl Pool {
-    fn new(total: u64, each: u64, patience: BodyTimeouts) -> Arc<Self> {
-        Arc::new(Self { total, each, patience, state: Mutex::default(), changed: Notify::new() })
-    }
-
-    async fn take(self: &Arc<Self>, sender: &BodySender, bytes: u64) -> Result<Reservation, ApiError> {
-        let (BodySender::Stranger(name) | BodySender::Caller(name)) = sender;
-        let deadline = Instant::now() + self.patience.room;
-        let mut waiting = None;
-        loop {
-            let changed = self.changed.notified();
-            if let Some(room) = self.try_take(name, bytes) {
-                return Ok(room);
-            }
-            if waiting.is_none() {
-                waiting = Some(Waiting::enter(self)?);
-            }
-            self.make_room(name);
-            if Instant::now() >= deadline {
-                return Err(no_room());
-            }
-            let _ = tokio::time::timeout(LOOK_PERIOD, changed).await;
-        }
-    }
-
-    fn try_take(self: &Arc<Self>, sender: &str, bytes: u64) -> Option<Reservation> {
-        let mut state = self.state.lock();
-        let own = state.by_sender.get(sender).copied().unwrap_or(0);
-        if state.used + bytes > self.total || own + bytes > self.each {
-            return None;
-        }
-        state.used += bytes;
-        *state.by_sender.entry(sender.to_owned()).or_default() += bytes;
-        let id = state.next;
-        state.next += 1;
-        let holder = Arc::new(Holder {
-            sender: sender.to_owned(),
-            bytes,
-            since: Instant::now(),
-            received: AtomicU64::new(0),
-            is_whole: AtomicU64::new(0),
-            gives_way: CancellationToken::new(),
-        });
-        state.holders.insert(id, holder.clone());
-        Some(Reservation { pool: self.clone(), id, holder })
-    }
-
-    /// The slowest gives way: of the sender's own where its part is the problem, else of all.
-    fn make_room(&self, sender: &str) {
-        let now = Instant::now();
-        let state = self.state.lock();
-        let is_own = |holder: &&Arc<Holder>| holder.sender == sender;
-        let slowest = |holders: &mut dyn Iterator<Item = &Arc<Holder>>| {
-            let slow = holders.filter_map(|holder| Some((holder.slow_rate(now, self.patience.start)?, holder.clone())));
-            slow.min_by_key(|(rate, _)| *rate).map(|(_, holder)| holder)
-        };
-        let own = slowest(&mut state.holders.values().filter(is_own));
-        if let Some(holder) = own.or_else(|| slowest(&mut state.holders.values())) {
-            holder.gives_way.cancel();
-        }
-    }
-}
-
-fn no_room() -> ApiError {
-    ApiError::busy(
-        "too many large bodies at once: try again in a moment, and send credentials in the header \
-         X-Bkapi-Authorization, so that they are known before the body",
-    )
-}
-
-/// Room for one large body, given back when it is dropped.
-#[derive(Debug)]
-struct Reservation {
-    pool: Arc<Pool>,
-    id: u64,
-    holder: Arc<Holder>,
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        let mut state = self.pool.state.lock();
-        state.holders.remove(&self.id);
-        state.used -= self.holder.bytes;
-        if let Some(own) = state.by_sender.get_mut(&self.holder.sender) {
-            *own -= self.holder.bytes;
-            if *own == 0 {
-                state.by_sender.remove(&self.holder.sender);
-            }
-        }
-        drop(state);
-        self.pool.changed.notify_waiters();
-    }
-}
-
-struct Waiting<'a>(&'a Pool);
-
-impl<'a> Waiting<'a> {
-    fn enter(pool: &'a Pool) -> Result<Self, ApiError> {
-        let mut state = pool.state.lock();
-        if state.waiting >= WAITING_MAX {
-            return Err(no_room());
-        }
-        state.waiting += 1;
-        Ok(Self(pool))
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().waiting -= 1;
     }
 }
 

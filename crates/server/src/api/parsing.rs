@@ -2,25 +2,25 @@
 //!
 //! Promised: a body beyond [`INLINE_BYTES_MAX`] is parsed on a thread for blocking work, so that it holds up no other
 //! call; [`AT_ONCE`] such bodies of callers who are known at a time, and as many of others. Of those, one with more than
-//! [`VALUES_MAX`] values is refused before any is built: two bytes of `0,` would become a value of 32.
+//! [`VALUES_MAX`] values is refused before any is built: two bytes of `0,` would become a value of 32. What is built of
+//! a body beyond [`UNCOUNTED_BYTES_MAX`] has room in memory first, which is held with the result.
 //! Absent: what the values mean.
 
 use proctor_model::messages;
-use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Bytes;
-use tokio::sync::Semaphore;
 
+use super::bodies::{Bodies, BodySender, Reservation};
 use super::error::{ApiError, Problem};
+use super::heavy::Heavy;
 
+/// What is built of a smaller body is bounded by the number of calls.
+const UNCOUNTED_BYTES_MAX: usize = 64 * 1024;
 /// About a millisecond of parsing.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
 const AT_ONCE: usize = 2;
 /// Ten for each of the most targets that a call may name.
 const VALUES_MAX: usize = 2_000_000;
-/// Who waits longer is told to come again.
-const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Whose bodies.
 #[derive(Debug)]
@@ -32,35 +32,68 @@ pub(super) struct Parsing {
 
 impl Default for Parsing {
     fn default() -> Self {
-        let lane = || Lane(Arc::new(Semaphore::new(AT_ONCE)));
+        let lane = || Lane(Heavy::new(AT_ONCE, messages::too_many_large_bodies()));
         Self { of_callers: lane(), of_strangers: lane() }
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Lane(Arc<Semaphore>);
+pub(super) struct Lane(Heavy);
+
+/// What was made of a body, and the room that it takes; none where it is small.
+#[derive(Debug)]
+pub(super) struct Parsed<T> {
+    pub(super) value: T,
+    pub(super) room: Option<Reservation>,
+}
 
 impl Lane {
-    /// What `parse` makes of the body.
-    pub(super) async fn run<T, E, F>(&self, body: &Bytes, parse: F) -> Result<T, E>
+    /// What `parse` makes of the body of this sender.
+    pub(super) async fn run<T, E, F>(
+        &self,
+        bodies: &Bodies,
+        sender: &BodySender,
+        body: &Bytes,
+        parse: F,
+    ) -> Result<Parsed<T>, E>
+    where
+        T: Send + 'static,
+        E: From<ApiError> + Send + 'static,
+        F: FnOnce(&[u8]) -> Result<T, E> + Send + 'static,
+    {
+        if body.len() <= UNCOUNTED_BYTES_MAX {
+            return Ok(Parsed { value: parse(body)?, room: None });
+        }
+        let values = self.off_workers(body, |body| Ok::<_, ApiError>(count_values(body))).await?;
+        if values > VALUES_MAX {
+            return Err(too_many_values().into());
+        }
+        let room = Some(bodies.room_for_values(values, sender).await?);
+        Ok(Parsed { value: self.off_workers(body, parse).await?, room })
+    }
+
+    /// As [`Self::run`], where `parse` builds nothing but what it looks for.
+    pub(super) async fn look<T, E, F>(&self, body: &Bytes, parse: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<ApiError> + Send + 'static,
+        F: FnOnce(&[u8]) -> Result<T, E> + Send + 'static,
+    {
+        self.off_workers(body, parse).await
+    }
+
+    /// On a thread for blocking work where the body is large, in its turn.
+    async fn off_workers<T, E, F>(&self, body: &Bytes, work: F) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<ApiError> + Send + 'static,
         F: FnOnce(&[u8]) -> Result<T, E> + Send + 'static,
     {
         if body.len() <= INLINE_BYTES_MAX {
-            return parse(body);
+            return work(body);
         }
-        let slot = tokio::time::timeout(WAIT_MAX, self.0.clone().acquire_owned()).await;
-        let slot = slot.map_err(|_| ApiError::busy(messages::too_many_large_bodies()))?;
-        let slot = slot.expect("the semaphore is never closed");
         let body = body.clone();
-        let parsed = tokio::task::spawn_blocking(move || {
-            let parsed = if has_too_many_values(&body) { Err(too_many_values().into()) } else { parse(&body) };
-            drop(slot);
-            parsed
-        });
-        parsed.await.map_err(|_| ApiError::new(Problem::Internal, "the body could not be read"))?
+        self.0.run(move || work(&body)).await?
     }
 }
 
@@ -69,7 +102,7 @@ fn too_many_values() -> ApiError {
 }
 
 /// Each value but the first comes after one of `,`, `[` and `{`. What is not JSON is left to the parser.
-fn has_too_many_values(body: &[u8]) -> bool {
+fn count_values(body: &[u8]) -> usize {
     let (mut values, mut is_in_text, mut is_escaped) = (1, false, false);
     for byte in body {
         match byte {
@@ -80,21 +113,30 @@ fn has_too_many_values(body: &[u8]) -> bool {
             _ => {}
         }
     }
-    values > VALUES_MAX
+    values
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const MIB: usize = 1024 * 1024;
+
+    fn sender() -> BodySender {
+        BodySender::Caller("a".to_owned())
+    }
+
     async fn length(lane: &Lane, body: &Bytes) -> Result<usize, ApiError> {
-        lane.run(body, |body| Ok(body.len())).await
+        lane.run(&Bodies::default(), &sender(), body, |body| Ok(body.len())).await.map(|parsed| parsed.value)
+    }
+
+    fn list(values: usize) -> Bytes {
+        Bytes::from(format!("[{}0]", "0,".repeat(values - 1)))
     }
 
     #[tokio::test]
     async fn a_body_of_many_values_is_refused_before_they_are_built() {
         let lanes = Parsing::default();
-        let list = |values: usize| Bytes::from(format!("[{}0]", "0,".repeat(values - 1)));
         let text = Bytes::from(format!(r#"["a\"{}"]"#, ",".repeat(VALUES_MAX + 1)));
 
         let most = list(VALUES_MAX - 1);
@@ -105,9 +147,30 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_is_built_of_bodies_has_room_first_and_holds_it() {
+        let (lanes, bodies) = (Parsing::default(), Bodies::default());
+        let body = list(VALUES_MAX - 1);
+        let run = |name: &str| {
+            let (lane, sender) = (&lanes.of_callers, BodySender::Caller(name.to_owned()));
+            let (bodies, body) = (&bodies, &body);
+            async move { lane.run(bodies, &sender, body, |body| Ok::<_, ApiError>(body.len())).await }
+        };
+        assert!(body.len() < 4 * MIB);
+
+        let held = [run("a").await.unwrap(), run("a").await.unwrap()];
+        let third = run("a").await.unwrap_err();
+        let of_others = [run("b").await.unwrap(), run("b").await.unwrap()];
+        let full = run("c").await.unwrap_err();
+
+        assert_eq!((third.problem, full.problem), (Problem::ConcurrencyLimited, Problem::ConcurrencyLimited));
+        drop((held, of_others));
+        assert!(run("a").await.unwrap().room.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn large_bodies_wait_for_a_slot_and_small_ones_do_not() {
         let lanes = Parsing::default();
-        let _slots = lanes.of_callers.0.acquire_many(AT_ONCE as u32).await.unwrap();
+        let _slots = lanes.of_callers.0.turns().acquire_many(AT_ONCE as u32).await.unwrap();
         let (large, small) = (Bytes::from(vec![b' '; INLINE_BYTES_MAX + 1]), Bytes::from_static(b"{}"));
 
         assert_eq!(length(&lanes.of_callers, &small).await.unwrap(), 2);

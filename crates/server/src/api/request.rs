@@ -12,17 +12,19 @@ use axum::body::{Body, Bytes};
 use axum::extract::{OriginalUri, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, Method, Uri};
+use parking_lot::Mutex;
 use proctor_model::{FieldError, messages};
 use serde_json::error::Category;
 
 use super::ApiState;
 use super::auth::{self, Credentials, Plain, Signed};
-use super::bodies::{BodySender, ReadBody};
+use super::bodies::{BodySender, ReadBody, Reservation};
 use super::connections::{Connection, share_of};
 use super::error::{ApiError, Problem};
 use super::family::Family;
 use super::json::{Object, Value};
 use super::limits::{QuotaPermit, key_of};
+use super::parsing::Parsed;
 use super::proxies::Reached;
 use super::response::RequestId;
 use super::settings::ApiShared;
@@ -35,6 +37,9 @@ pub(super) struct Call {
     pub(super) caller: Caller,
     uri: Uri,
     body: ReadBody,
+    sender: BodySender,
+    /// Of what was built of the body.
+    room: Mutex<Option<Reservation>>,
     pub(super) border: Arc<ApiShared>,
     _ticket: QuotaPermit,
 }
@@ -50,7 +55,7 @@ impl Call {
             Err(error) => return Err(early(&state, body, error).await),
         };
         // Where the caller is known before the body, its slow bodies count as calls.
-        let (caller, body, ticket) = match in_headers {
+        let (caller, body, sender, ticket) = match in_headers {
             Some(credentials) => {
                 let caller = match known(&state, &credentials, &head.extensions, origin).await {
                     Ok(caller) => caller,
@@ -61,7 +66,7 @@ impl Call {
                     Err(busy) => return Err(early(&state, body, busy.into()).await),
                 };
                 let sender = BodySender::Caller(key_of(&caller));
-                (caller, state.border.bodies.read(body, &sender).await?, ticket)
+                (caller, state.border.bodies.read(body, &sender).await?, sender, ticket)
             }
             None => {
                 let peer = origin.remote.map(|remote| share_of(remote).to_string()).unwrap_or_default();
@@ -69,11 +74,13 @@ impl Call {
                 let credentials = in_body(&state, behind_esb, &head, &body.bytes).await?;
                 let caller = known(&state, &credentials, &head.extensions, origin).await?;
                 let ticket = state.border.calls.take(&caller)?;
-                (caller, body, ticket)
+                let sender = BodySender::Caller(key_of(&caller));
+                (caller, body, sender, ticket)
             }
         };
         drop(reading);
-        Ok(Self { control: state.control, caller, uri: head.uri, body, border: state.border, _ticket: ticket })
+        let (control, border, room) = (state.control, state.border, Mutex::default());
+        Ok(Self { control, caller, uri: head.uri, body, sender, room, border, _ticket: ticket })
     }
 
     /// What `decode` makes of the parameters, which are always an object.
@@ -84,7 +91,10 @@ impl Call {
     {
         let uri = self.uri.clone();
         let parse = move |body: &[u8]| -> Result<T, ApiError> { Ok(decode(&Value::Object(params_of(&uri, body)?))?) };
-        self.border.parsing.of_callers.run(&self.body.bytes, parse).await
+        let ApiShared { parsing, bodies, .. } = &*self.border;
+        let Parsed { value, room } = parsing.of_callers.run(bodies, &self.sender, &self.body.bytes, parse).await?;
+        *self.room.lock() = room;
+        Ok(value)
     }
 }
 
@@ -142,7 +152,7 @@ async fn in_body(
 ) -> Result<Credentials, ApiError> {
     let (method, uri) = (head.method.clone(), head.uri.clone());
     let parse = move |body: &[u8]| plain_of(&method, &uri, body);
-    let plain = state.border.parsing.of_strangers.run(body, parse).await?;
+    let plain = state.border.parsing.of_strangers.look(body, parse).await?;
     if let Some(signed) = signed_of(head, body)? {
         return Ok(Credentials::Signed(Box::new(signed), plain));
     }

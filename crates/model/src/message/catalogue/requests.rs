@@ -33,6 +33,7 @@ super::catalogue! { Server:
         "too many {what} of one caller (limit {limit}): try again in a moment" |
         "同一调用方的{what}过多（上限 {limit}），请稍后重试";
     body_too_slow() = "the body came too slowly while others waited: send it again" | "请求体传输过慢，而其他请求在等待，请重新发送";
+    too_many_fleet_questions() = "too many questions about the whole fleet at once: try again in a moment" | "同时查询整个集群的请求过多，请稍后重试";
     too_many_large_bodies() = "too many large bodies are being parsed: send it again" | "正在解析的大请求体过多，请重新发送";
 
     // What was sent.

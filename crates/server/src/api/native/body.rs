@@ -11,12 +11,14 @@ use proctor_api::{LIMIT, LIMIT_MAX};
 use proctor_model::{FieldError, Message, messages};
 use serde::de::DeserializeOwned;
 
-use super::caller::BodyOf;
+use super::caller::{BodyOf, HeldRooms};
 use super::decode::{self, DecodeError, Json};
 use super::error::{Kind, NativeError};
 use crate::api::ApiState;
 use crate::api::bodies::{BODY_BYTES_MAX, BodySender, ReadBody};
 use crate::api::connections::Connection;
+use crate::api::parsing::Parsed;
+use crate::api::settings::ApiShared;
 
 /// A JSON object as a body, whatever its Content-Type says; no body at all is an empty object.
 pub(super) struct Body<T>(pub(super) T);
@@ -25,9 +27,28 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<ApiState> for Body<T> {
     type Rejection = NativeError;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, Self::Rejection> {
-        let body = read_body(request, state).await?;
-        state.border.parsing.of_callers.run(&body.bytes, from_object).await.map(Self)
+        read_parsed(request, state, from_object).await.map(Self)
     }
+}
+
+/// Reads the body after the caller is known, and parses it. What both take in memory is held as long as the call.
+pub(super) async fn read_parsed<T, F>(request: Request, state: &ApiState, parse: F) -> Result<T, NativeError>
+where
+    T: Send + 'static,
+    F: FnOnce(&[u8]) -> Result<T, NativeError> + Send + 'static,
+{
+    let rooms = request.extensions().get::<HeldRooms>().cloned().unwrap_or_default();
+    let sender = sender_of(&request);
+    let body = read_body(request, state, &sender).await?;
+    let ApiShared { parsing, bodies, .. } = &*state.border;
+    let Parsed { value, room } = parsing.of_callers.run(bodies, &sender, &body.bytes, parse).await?;
+    rooms.hold(room.into_iter().chain(body.into_room()));
+    Ok(value)
+}
+
+fn sender_of(request: &Request) -> BodySender {
+    let sender = request.extensions().get::<BodyOf>().map(|of| of.0.clone());
+    sender.unwrap_or_else(|| BodySender::Stranger(String::new()))
 }
 
 fn from_object<T: DeserializeOwned>(body: &[u8]) -> Result<T, NativeError> {
@@ -47,13 +68,10 @@ fn is_blank(bytes: &[u8]) -> bool {
 #[derive(Clone, Copy)]
 pub(super) struct BodyLimit(pub(super) usize);
 
-/// After the caller is known.
-pub(super) async fn read_body(request: Request, state: &ApiState) -> Result<ReadBody, NativeError> {
-    let sender = request.extensions().get::<BodyOf>().map(|of| of.0.clone());
-    let sender = sender.unwrap_or_else(|| BodySender::Stranger(String::new()));
+async fn read_body(request: Request, state: &ApiState, sender: &BodySender) -> Result<ReadBody, NativeError> {
     let _reading = request.extensions().get::<Arc<Connection>>().map(Connection::does_no_work);
     let bytes_max = request.extensions().get::<BodyLimit>().map_or(BODY_BYTES_MAX, |limit| limit.0);
-    Ok(state.border.bodies.read_at_most(bytes_max, request.into_body(), &sender).await?)
+    Ok(state.border.bodies.read_at_most(bytes_max, request.into_body(), sender).await?)
 }
 
 pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, NativeError> {

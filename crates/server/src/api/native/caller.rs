@@ -5,15 +5,16 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use parking_lot::Mutex;
 use proctor_api::Removed;
 use proctor_model::Class;
-use proctor_store::{Refusal, Store};
+use proctor_store::Refusal;
 
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
 use crate::ServerError;
 use crate::api::auth::{Credentials, SessionProof};
-use crate::api::bodies::BodySender;
+use crate::api::bodies::{BodySender, Reservation};
 use crate::api::connections::{Connection, NotWorking};
 use crate::api::error::ApiError;
 use crate::api::limits::{QuotaPermit, key_of};
@@ -29,11 +30,22 @@ pub(super) struct Authenticated {
     ticket: Option<QuotaPermit>,
     connection: Option<Arc<Connection>>,
     waiting: Option<NotWorking>,
+    _rooms: HeldRooms,
 }
 
 /// Whose body is read after the caller is known.
 #[derive(Clone, Debug)]
 pub(super) struct BodyOf(pub(super) BodySender);
+
+/// What the body of a call and what was built of it take in memory, held as long as its [`Authenticated`].
+#[derive(Clone, Debug, Default)]
+pub(super) struct HeldRooms(Arc<Mutex<Vec<Reservation>>>);
+
+impl HeldRooms {
+    pub(super) fn hold(&self, rooms: impl IntoIterator<Item = Reservation>) {
+        self.0.lock().extend(rooms);
+    }
+}
 
 impl FromRequestParts<ApiState> for Authenticated {
     type Rejection = NativeError;
@@ -49,7 +61,9 @@ impl FromRequestParts<ApiState> for Authenticated {
         }
         parts.extensions.insert(BodyOf(BodySender::Caller(key_of(&who))));
         let connection = parts.extensions.get::<Arc<Connection>>().cloned();
-        Ok(Self { who, ticket: Some(ticket), connection, waiting: None })
+        let rooms = HeldRooms::default();
+        parts.extensions.insert(rooms.clone());
+        Ok(Self { who, ticket: Some(ticket), connection, waiting: None, _rooms: rooms })
     }
 }
 
@@ -95,7 +109,7 @@ impl Authenticated {
     ) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(Arc<dyn Store>) -> Fut + Send + 'static,
+        F: FnOnce(Control) -> Fut + Send + 'static,
         Fut: Future<Output = std::result::Result<std::result::Result<T, Refusal>, E>> + Send + 'static,
         E: Into<ServerError> + std::fmt::Display + Send + 'static,
     {
@@ -113,11 +127,11 @@ impl Authenticated {
     ) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(Arc<dyn Store>) -> Fut + Send + 'static,
+        F: FnOnce(Control) -> Fut + Send + 'static,
         Fut: Future<Output = std::result::Result<std::result::Result<T, Refusal>, E>> + Send + 'static,
         E: Into<ServerError> + std::fmt::Display + Send + 'static,
     {
-        let work = |control: Control| async move { Ok(work(control.store().clone()).await) };
+        let work = |control: Control| async move { Ok(work(control).await) };
         let told = move |ended: &std::result::Result<std::result::Result<T, Refusal>, E>| match ended {
             Ok(Ok(made)) => done(made),
             Ok(Err(refusal)) => format!("refused: {refusal}"),
@@ -139,10 +153,10 @@ impl Authenticated {
         work: F,
     ) -> Result<Json<Removed>>
     where
-        F: FnOnce(Arc<dyn Store>) -> Fut + Send + 'static,
+        F: FnOnce(Control) -> Fut + Send + 'static,
         Fut: Future<Output = proctor_store::Result<bool>> + Send + 'static,
     {
-        let work = async move |store| work(store).await.map(Ok);
+        let work = async move |control| work(control).await.map(Ok);
         let target = before.map_or_else(|| what.clone(), |before| format!("{what}: {before}"));
         if !self.administer(state, action, [target], work).await? {
             return Err(NativeError::new(Kind::NotFound, format!("there is no {what}")));

@@ -10,7 +10,7 @@ use proctor_api::{ImportRow, Imported, Object};
 use proctor_model::{FieldError, HostKey, messages};
 use proctor_store::Business;
 
-use super::body::{from_json, malformed, read_body};
+use super::body::{from_json, malformed, read_parsed};
 use super::businesses::checked_name;
 use super::caller::Authenticated;
 use super::described;
@@ -34,14 +34,13 @@ pub(super) async fn import(
 ) -> Result<Json<Imported>> {
     let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let is_csv = content_type.is_some_and(|text| text.trim_start().starts_with("text/csv"));
-    let body = read_body(request, &state).await?;
-    let rows = state.border.parsing.of_callers.run(&body.bytes, if is_csv { from_csv } else { from_list }).await?;
+    let rows = read_parsed(request, &state, if is_csv { from_csv } else { from_list }).await?;
     let (placements, businesses) = checked(rows, is_csv)?;
     let imported = Imported { hosts: placements.len(), businesses: businesses.len() };
-    let targets = described::placements(state.control.store(), &placements).await?;
+    let targets = described::placements(&state.control, &placements).await?;
     caller
-        .administer(&state, "import_hosts", targets, async move |store| {
-            store.import_hosts(&businesses, &placements).await
+        .administer(&state, "import_hosts", targets, async move |control| {
+            control.import_hosts(&businesses, &placements).await
         })
         .await?;
     Ok(Json(imported))

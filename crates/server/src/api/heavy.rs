@@ -1,0 +1,73 @@
+//! Work that would hold a worker, and every other call on it, for milliseconds.
+//!
+//! Promised: it runs on a thread for blocking work, so much of one kind at a time; who waits too long for a turn is told
+//! to come again. Absent: who may ask for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_model::{Message, messages};
+use tokio::sync::Semaphore;
+
+use super::error::{ApiError, Problem};
+
+/// Who waits longer is told to come again.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+/// Answers that go through the whole fleet.
+const FLEET_AT_ONCE: usize = 2;
+
+/// One kind of work.
+#[derive(Clone, Debug)]
+pub(super) struct Heavy {
+    turns: Arc<Semaphore>,
+    /// What is told to who waits in vain.
+    too_many: Message,
+}
+
+impl Heavy {
+    pub(super) fn new(at_once: usize, too_many: Message) -> Self {
+        Self { turns: Arc::new(Semaphore::new(at_once)), too_many }
+    }
+
+    pub(super) fn of_fleet() -> Self {
+        Self::new(FLEET_AT_ONCE, messages::too_many_fleet_questions())
+    }
+
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let turn = tokio::time::timeout(WAIT_MAX, self.turns.clone().acquire_owned()).await;
+        let turn = turn.map_err(|_| ApiError::busy(self.too_many.clone()))?.expect("the semaphore is never closed");
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(turn);
+            done
+        });
+        done.await.map_err(|_| ApiError::new(Problem::Internal, "the answer could not be computed"))
+    }
+
+    #[cfg(test)]
+    pub(super) fn turns(&self) -> &Arc<Semaphore> {
+        &self.turns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_leaves_the_worker_and_waits_for_its_turn() {
+        let (heavy, worker) = (Heavy::of_fleet(), std::thread::current().id());
+
+        let elsewhere = heavy.run(|| std::thread::current().id()).await.unwrap();
+        let taken = heavy.turns.acquire_many(u32::try_from(FLEET_AT_ONCE).unwrap()).await.unwrap();
+        let refused = heavy.run(|| ()).await.unwrap_err();
+        drop(taken);
+
+        assert_ne!(elsewhere, worker);
+        assert!(refused.message.starts_with("too many questions"), "{}", refused.message);
+        assert!(heavy.run(|| ()).await.is_ok());
+    }
+}
