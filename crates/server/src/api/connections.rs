@@ -7,11 +7,11 @@
 //! are bodies, by the kilobyte: single bytes, and frames of HTTP/2 besides calls, do not count. A connection never
 //! gives way while a handler is at work for somebody known. A head that does not come whole, also behind another
 //! request, an idle connection and a peer that does not read are closed after a while whether there is room or not.
-//! Answers that their peers have not taken hold at most [`UNTAKEN_BYTES_MAX`]; beyond, the connection that holds most
-//! of it gives way. Absent: limits on bodies (`bodies`) and on calls (`limits`).
+//! Answers that their peers have not taken are bounded (`untaken`). Absent: limits on bodies (`bodies`) and on calls (`limits`).
 
 mod carried;
 mod framing;
+mod untaken;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,6 +27,8 @@ use tokio_util::sync::CancellationToken;
 
 pub(super) use carried::{Answering, Asking, Watched};
 use framing::Framing;
+pub(super) use untaken::SharedAnswer;
+use untaken::UNTAKEN_BYTES_MIN;
 
 /// Whoever moved something this short a while ago is not slow.
 const SLOW_AFTER: Duration = Duration::from_secs(1);
@@ -35,10 +37,6 @@ const MOVED_BYTES_MIN: u64 = 1024;
 /// Less than this in a second, on average since its calls began, is next to nothing. It counts after a while.
 const RATE_MIN: u64 = 32 * 1024;
 const RATE_AFTER: Duration = Duration::from_secs(2);
-/// Answers that are rendered and not yet taken, of all connections.
-const UNTAKEN_BYTES_MAX: u64 = 512 * 1024 * 1024;
-/// Smaller answers do not count for that.
-const UNTAKEN_BYTES_MIN: u64 = 64 * 1024;
 /// Connections that gave way and may still end an answer; their descriptors are no longer counted.
 const GOODBYES_MAX: usize = 64;
 
@@ -127,8 +125,10 @@ pub(super) struct Connection {
     /// Since when calls are under way without a pause, and the bytes of bodies since.
     busy_since: AtomicU64,
     busy_moved: AtomicU64,
-    /// Bytes of answers for its peer to take.
+    /// Bytes of answers for its peer to take, without those that it shares.
     untaken_bytes: AtomicU64,
+    /// Answers for its peer to take that others may hold, too, by the number of their call.
+    shared: Mutex<BTreeMap<u64, SharedAnswer>>,
     /// The end of the last call, or of what was written of it.
     idle_since: AtomicU64,
     write_blocked_since: AtomicU64,
@@ -340,6 +340,13 @@ impl InFlight {
         self.untaken_bytes = counted;
     }
 
+    /// As [`Self::holds`], of an answer whose text is not the connection's alone, until all of it is taken.
+    fn shares(&self, answer: SharedAnswer) {
+        if answer.bytes() >= UNTAKEN_BYTES_MIN {
+            self.connection.shared.lock().insert(self.number, answer);
+        }
+    }
+
     /// So much of the answer went on its way. On HTTP/1 the socket tells.
     fn hands_out(&self, bytes: usize) {
         if self.connection.is_http2() {
@@ -365,6 +372,7 @@ impl Drop for InFlight {
         self.holds(0);
         let connection = &self.connection;
         connection.untaken.lock().remove(&self.number);
+        connection.shared.lock().remove(&self.number);
         connection.idle_since.store(connection.now(), Ordering::Relaxed);
         if !connection.is_http2() && connection.framing.lock().end() {
             connection.head_since.store(connection.now(), Ordering::Relaxed);
@@ -430,6 +438,7 @@ impl Connections {
             busy_since: AtomicU64::new(0),
             busy_moved: AtomicU64::new(0),
             untaken_bytes: AtomicU64::new(0),
+            shared: Mutex::default(),
             idle_since: AtomicU64::new(0),
             write_blocked_since: AtomicU64::new(0),
             framing: Mutex::default(),
@@ -438,31 +447,6 @@ impl Connections {
         connection.progresses();
         open.insert(connection.id, connection.clone());
         Some(Admitted { connections: self.clone(), connection })
-    }
-
-    /// After an answer of this size was rendered. While answers hold too much memory, the connection that holds most of it gives way, of those that are slow to
-    /// take it first.
-    pub(super) fn bound_untaken(&self, added: u64) {
-        if added < UNTAKEN_BYTES_MIN {
-            return;
-        }
-        let mut open = self.open.lock();
-        loop {
-            let held = |connection: &Connection| connection.untaken_bytes.load(Ordering::Relaxed);
-            if open.values().map(|connection| held(connection)).sum::<u64>() <= UNTAKEN_BYTES_MAX {
-                return;
-            }
-            let is_slow = |connection: &Connection| {
-                let quiet = connection.now().saturating_sub(connection.last_progress.load(Ordering::Relaxed));
-                quiet >= millis(SLOW_AFTER)
-            };
-            let holding = open.values().filter(|connection| held(connection) > 0);
-            let largest = holding.max_by_key(|connection| (is_slow(connection), held(connection)));
-            let Some(victim) = largest.map(|connection| connection.id) else { return };
-            if let Some(connection) = open.remove(&victim) {
-                connection.gives_way.cancel();
-            }
-        }
     }
 
     /// Closes what takes too long, for as long as it is polled.

@@ -8,6 +8,7 @@ use proctor_model::messages;
 use std::any::Any;
 use std::convert::Infallible;
 
+use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response as HttpResponse, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -16,6 +17,7 @@ use serde_json::json;
 use tower_http::catch_panic::ResponseForPanic;
 use uuid::Uuid;
 
+use super::connections::SharedAnswer;
 use super::error::{ApiError, GatewayAnswer, Problem, ProblemEntry};
 use super::family::Family;
 use super::language;
@@ -96,7 +98,10 @@ impl<'a> Envelope<'a, ()> {
 
 /// The data of an answer as JSON text, in pieces that others may hold, too.
 #[derive(Debug)]
-pub(crate) struct Written(pub(crate) Vec<Bytes>);
+pub(crate) struct Written {
+    pub(super) pieces: Vec<Bytes>,
+    pub(super) shared: SharedAnswer,
+}
 
 /// How the answer to one request is written.
 #[derive(Clone, Debug)]
@@ -119,7 +124,7 @@ impl ResponseWriter {
 
     /// As [`Self::answer`], of data that is JSON text already.
     pub(crate) fn written(&self, result: Result<Written, ApiError>) -> Response {
-        let Written(data) = match result {
+        let Written { pieces: data, shared } = match result {
             Ok(data) => data,
             Err(error) => return self.failure(&error),
         };
@@ -131,7 +136,7 @@ impl ResponseWriter {
         let length = pieces.iter().map(Bytes::len).sum::<usize>();
         let body = Body::from_stream(futures::stream::iter(pieces.into_iter().map(Ok::<_, Infallible>)));
         let headers = [(REQUEST_ID, header_text(&self.id.0)), (header::CONTENT_LENGTH, HeaderValue::from(length))];
-        (headers, JSON, body).into_response()
+        (headers, JSON, Extension(shared), body).into_response()
     }
 
     fn success<T: Serialize>(&self, data: T) -> Response {

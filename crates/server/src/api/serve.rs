@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::connections::{Admitted, Answering, Asking, Connections, Watched};
+use super::connections::{Admitted, Answering, Asking, Connections, SharedAnswer, Watched};
 use super::https::Https;
 use super::proxies::OverTls;
 use super::settings::Networks;
@@ -133,12 +133,13 @@ where
             let was_known = connection.is_known();
             let asking = connection.clone();
             let request = request.map(|body| Body::new(Asking { body, connection: asking }));
-            let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
+            let mut response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
             if let Some(https) = https.filter(|_| !was_known && connection.is_known()) {
                 https.know(peer.ip());
             }
-            let bytes = response.body().size_hint().lower();
-            let response = response.map(|body| Answering::new(body, call));
+            let shared = response.extensions_mut().remove::<SharedAnswer>();
+            let bytes = shared.as_ref().map_or_else(|| response.body().size_hint().lower(), SharedAnswer::bytes);
+            let response = response.map(|body| Answering::new(body, call, shared));
             connections.bound_untaken(bytes);
             Ok::<Response<Answering>, Infallible>(response)
         }

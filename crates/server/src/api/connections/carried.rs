@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{Connection, InFlight};
+use super::{Connection, InFlight, SharedAnswer};
 
 /// Answers are handed over in pieces of this size: a call is under way until its peer has taken almost all.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
@@ -105,13 +105,18 @@ pub(in crate::api) struct Answering {
     /// What is left of a large piece.
     rest: Bytes,
     call: InFlight,
+    is_shared: bool,
 }
 
 impl Answering {
-    pub(in crate::api) fn new(body: Body, mut call: InFlight) -> Self {
+    pub(in crate::api) fn new(body: Body, mut call: InFlight, shared: Option<SharedAnswer>) -> Self {
         call.answers();
-        call.holds(body.size_hint().lower());
-        Self { body, rest: Bytes::new(), call }
+        let is_shared = shared.is_some();
+        match shared {
+            Some(shared) => call.shares(shared),
+            None => call.holds(body.size_hint().lower()),
+        }
+        Self { body, rest: Bytes::new(), call, is_shared }
     }
 
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
@@ -141,8 +146,10 @@ impl HttpBody for Answering {
         if let Poll::Ready(Some(Ok(frame))) = &piece {
             self.call.hands_out(frame.data_ref().map_or(0, Bytes::len));
         }
-        let left = self.rest.len() as u64 + self.body.size_hint().lower();
-        self.call.holds(left);
+        if !self.is_shared {
+            let left = self.rest.len() as u64 + self.body.size_hint().lower();
+            self.call.holds(left);
+        }
         self.call.hands_over(piece.is_ready());
         piece
     }

@@ -7,6 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::untaken::UNTAKEN_BYTES_MAX;
 use super::*;
 use crate::api::https::{self, Https};
 use crate::api::serve;
@@ -124,6 +125,35 @@ fn answers_that_nobody_takes_hold_a_bounded_number_of_bytes() {
     assert!(large.connection.gives_way.is_cancelled() && !small.connection.gives_way.is_cancelled());
     drop((first, second));
     assert_eq!(large.connection.untaken_bytes.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn an_answer_that_many_take_is_counted_once() {
+    let connections = Connections::new(ConnectionLimits { total: 100, per_peer: 100 });
+    let half = || SharedAnswer::new(usize::try_from(UNTAKEN_BYTES_MAX / 2).unwrap());
+    let (first, second, third) = (half(), half(), half());
+    let taking = |answer: &SharedAnswer| {
+        let admitted = connections.admit(peer(1)).unwrap();
+        let call = admitted.connection.begin_call(false, Some(0));
+        call.shares(answer.clone());
+        (admitted, call)
+    };
+    let is_gone = |(admitted, _): &(Admitted, InFlight)| admitted.connection.gives_way.is_cancelled();
+
+    let mut held: Vec<_> = (0..10).map(|_| taking(&first)).collect();
+    held.push(taking(&second));
+    connections.bound_untaken(UNTAKEN_BYTES_MAX);
+    assert!(!held.iter().any(is_gone));
+
+    // One that is the only holder of much frees it, one of ten does not.
+    held.push(taking(&third));
+    connections.bound_untaken(UNTAKEN_BYTES_MAX);
+
+    assert_eq!(held.iter().filter(|taken| is_gone(taken)).count(), 1);
+    assert!(is_gone(&held[10]) || is_gone(&held[11]));
+    drop(held);
+    connections.bound_untaken(UNTAKEN_BYTES_MAX);
+    assert_eq!(connections.count(), 0);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use proctor_model::{AgentId, Code, Outcome};
 use proctor_store::{Target, TaskView};
 use serde::Serialize;
 
+use crate::api::connections::SharedAnswer;
 use crate::api::content::{Content, content};
 use crate::api::rows::Row;
 
@@ -32,6 +33,8 @@ pub(in crate::api) struct RenderedTask {
     pieces: Vec<Piece>,
     /// None once every outcome is known: nothing will be written again.
     source: Option<Arc<Source>>,
+    /// By it those who take the text are known to hold the same.
+    shared: SharedAnswer,
 }
 
 /// What rows are written from, beside their outcomes.
@@ -70,14 +73,15 @@ impl RenderedTask {
             pieces.push(piece.end());
         }
         let is_known = outcomes.iter().map(Option::is_some).collect();
-        Self { shape, known: 0, is_known, pieces, source: Some(Arc::new(source)) }.settled()
+        let source = Some(Arc::new(source));
+        Self { shape, known: 0, is_known, pieces, source, shared: SharedAnswer::new(0) }.settled()
     }
 
     /// With outcomes that have become known since, sorted by index; in the current language.
     pub(super) fn with(&self, new: &[(u32, Outcome)]) -> Self {
-        let Self { shape, known, ref is_known, ref pieces, ref source } = *self;
-        let mut next =
-            Self { shape, known, is_known: is_known.clone(), pieces: pieces.clone(), source: source.clone() };
+        let Self { shape, known, ref is_known, ref pieces, ref source, ref shared } = *self;
+        let (shared, is_known) = (shared.clone(), is_known.clone());
+        let mut next = Self { shape, known, is_known, pieces: pieces.clone(), source: source.clone(), shared };
         let Some(source) = source else { return next };
         for of_piece in new.chunk_by(|left, right| piece_of(left.0) == piece_of(right.0)) {
             let number = piece_of(of_piece[0].0);
@@ -106,6 +110,7 @@ impl RenderedTask {
             self.is_known = Vec::new();
             self.pieces.iter_mut().for_each(|piece| piece.ends = Vec::new());
         }
+        self.shared = SharedAnswer::new(self.pieces.iter().map(|piece| piece.text.len()).sum());
         self
     }
 
@@ -123,6 +128,10 @@ impl RenderedTask {
     pub(super) fn bytes(&self) -> usize {
         let pieces: usize = self.pieces.iter().map(|piece| piece.text.len() + size_of_val(&piece.ends[..])).sum();
         pieces + self.is_known.len() + self.source.as_ref().map_or(0, |source| source.bytes())
+    }
+
+    pub(in crate::api) fn shared(&self) -> SharedAnswer {
+        self.shared.clone()
     }
 
     /// The `data` of an answer, in pieces.
