@@ -70,7 +70,7 @@ pub(super) enum Refused {
 async fn decide(gateway: &Gateway, request: Request, peer: SocketAddr) -> Result<FromServer, Refused> {
     let later = |error: &dyn std::fmt::Display| Refused::Later(error.to_string());
     let Request { token_id, token_secret_hash, csr_der, agent, host } = request;
-    let known = gateway.control.store().knows_token(&token_id, &token_secret_hash).await;
+    let known = gateway.control.knows_token(&token_id, &token_secret_hash).await;
     if !known.map_err(|error| later(&error))? {
         return Err(EnrolRefusal::UnknownToken.into());
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use proctor_pki::{Authority, AuthoritySecret};
 use proctor_runtime::{Backoff, Tasks, clock, prepare_link};
-use proctor_store::{HostQuery, Store};
+use proctor_store::Store;
 use proctor_wire::{ALPN_ENROL, ALPN_SESSION, Counted};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -24,7 +24,7 @@ use tokio_rustls::server::TlsStream;
 use crate::ServerError;
 use crate::control::Control;
 use crate::handshakes::Handshakes;
-use crate::log_limit::LogLimit;
+use crate::log_limit::{AgentLogLimit, LogLimit};
 use certificate::LinkCertificate;
 
 const AUTHORITY: &str = "authority";
@@ -57,6 +57,8 @@ struct Gateway {
     /// Agents that get no session, or say what cannot be kept or understood.
     refused: LogLimit,
     unkept: LogLimit,
+    /// Agents that come and go.
+    sessions: AgentLogLimit,
     /// A new host waits until an operator approves it.
     approve_hosts: bool,
 }
@@ -68,7 +70,7 @@ pub(crate) async fn serve(
     approve_hosts: bool,
     tasks: &Tasks,
 ) -> Result<SocketAddr, ServerError> {
-    let authority = authority(control.store()).await?;
+    let authority = control.authority().await?;
     let certificate = LinkCertificate::issue(&authority, now())?;
     control.serves_link_until(certificate.expires_at.as_second());
     let listen_error = |source| ServerError::Listen { address, source };
@@ -77,8 +79,10 @@ pub(crate) async fn serve(
     control.serves_link_at(address.port());
     let (strangers, unopened) = (enrol::Strangers::default(), enrol::Strangers::default());
     let (greetings, refused, unkept) = (Arc::default(), LogLimit::default(), LogLimit::default());
+    let sessions = AgentLogLimit::default();
     let gateway =
-        Arc::new(Gateway { control, authority, greetings, strangers, unopened, refused, unkept, approve_hosts });
+        Gateway { control, authority, greetings, strangers, unopened, refused, unkept, sessions, approve_hosts };
+    let gateway = Arc::new(gateway);
     let of_tasks = tasks.clone();
     tasks.spawn_critical("link listener", async move { accept(listener, certificate, gateway, of_tasks).await });
     Ok(address)
@@ -136,8 +140,8 @@ async fn accept(listener: TcpListener, mut certificate: LinkCertificate, gateway
 
 /// Agents come from the addresses of their hosts, where nothing translates them.
 async fn know_hosts(gateway: &Gateway) {
-    match gateway.control.store().hosts(&HostQuery::default()).await {
-        Ok(hosts) => gateway.greetings.know(hosts.iter().map(|host| host.key.ip)),
+    match gateway.control.host_addresses().await {
+        Ok(addresses) => gateway.greetings.know(addresses),
         Err(error) => tracing::warn!(%error, "cannot read the addresses of hosts"),
     }
 }

@@ -121,7 +121,9 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
         Err(error) => return tracing::debug!(%peer, %agent, %error, "a session did not open"),
     };
     gateway.greetings.know([peer.ip()]);
-    tracing::info!(%peer, %agent, epoch = session.epoch(), "an agent is connected");
+    if let Some(unlogged) = gateway.sessions.turn(&agent, Instant::now()) {
+        tracing::info!(%peer, %agent, epoch = session.epoch(), unlogged, "an agent is connected");
+    }
     let shutdown = tasks.shutdown();
     tasks.spawn_to_end("link session", async move {
         let carried = Box::pin(carry(&gateway, &session, &mut sender, receiver));
@@ -132,7 +134,9 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
         let Some(Err(ended)) = ended else {
             return; // the server ends: it is the server that is gone, not the agent
         };
-        tracing::info!(agent = %session.agent(), epoch = session.epoch(), why = %ended, "an agent is gone");
+        if let Some(unlogged) = gateway.sessions.turn(session.agent(), Instant::now()) {
+            tracing::info!(agent = %session.agent(), epoch = session.epoch(), why = %ended, unlogged, "an agent is gone");
+        }
         control.close_session(&session).await;
         if let Ended::Dismissed(reason) = ended {
             let _ = sender.send(FromServer::Refused { reason, retry: false }).await;
