@@ -203,12 +203,12 @@ pub struct ProcessOperationQuery {
     pub host: Option<String>,
     /// `next` of the page before.
     pub after: Option<String>,
-    /// 100 where it is absent. A page may have up to twice as many.
+    /// 100 where it is absent.
     #[param(maximum = 1000)]
     pub limit: Option<u32>,
 }
 
-/// What was asked of a process, the newest task first; of one task at most as many targets as `limit` says.
+/// What was asked of a process, the newest task first. A page may end within a task; the next one goes on there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProcessOperations {
     pub operations: Vec<ProcessOperation>,

@@ -187,7 +187,7 @@ pub async fn the_tasks_of_a_process_come_newest_first_with_its_targets_alone(sto
         store.create_task(new).await.unwrap();
     }
     store.record_outcomes(&[(operation(1, 1200), failed("why"))], 40).await.unwrap();
-    let query = ProcessTaskQuery { key: key("web/b"), agents: None, owner: None, before: None, tasks: 9, targets: 9 };
+    let query = ProcessTaskQuery { key: key("web/b"), agents: None, owner: None, after: None, tasks: 9, targets: 9 };
     let found = async |query: &ProcessTaskQuery| {
         let found = store.process_tasks(query).await.unwrap();
         let indexes = |rows: Vec<crate::TargetRow>| rows.into_iter().map(|row| row.index).collect::<Vec<_>>();
@@ -198,11 +198,19 @@ pub async fn the_tasks_of_a_process_come_newest_first_with_its_targets_alone(sto
     assert_eq!(found(&query).await, [(id(3), vec![3, 1200]), (id(1), vec![3, 1200])]);
     let on_one = ProcessTaskQuery { agents, ..query.clone() };
     assert_eq!(found(&on_one).await, [(id(3), vec![1200]), (id(1), vec![1200])]);
-    assert_eq!(found(&ProcessTaskQuery { before: Some(id(3)), ..on_one.clone() }).await, [(id(1), vec![1200])]);
+    let behind = found(&ProcessTaskQuery { after: Some((id(3), 1200)), ..on_one.clone() }).await;
+    assert_eq!(behind, [(id(3), vec![]), (id(1), vec![1200])]);
+    // Page by page, also within one task.
+    let page = |after, targets| ProcessTaskQuery { after, targets, ..query.clone() };
+    assert_eq!(found(&page(Some((id(3), 3)), 1)).await, [(id(3), vec![1200])]);
+    assert_eq!(found(&page(Some((id(3), 3)), 2)).await, [(id(3), vec![1200]), (id(1), vec![3])]);
+    assert_eq!(found(&page(Some((id(1), 3)), 9)).await, [(id(1), vec![1200])]);
+    assert!(found(&page(Some((id(99), 0)), 9)).await.is_empty(), "nothing is behind a forgotten task");
     assert_eq!(found(&ProcessTaskQuery { targets: 1, ..query.clone() }).await, [(id(3), vec![3])]);
     assert!(found(&ProcessTaskQuery { owner: Some(Subject::App("x".to_owned())), ..query.clone() }).await.is_empty());
     assert!(found(&ProcessTaskQuery { key: key("web/c"), ..query.clone() }).await.is_empty());
-    let rows = store.process_tasks(&ProcessTaskQuery { before: Some(id(3)), ..on_one }).await.unwrap().remove(0).1;
+    let rows =
+        store.process_tasks(&ProcessTaskQuery { after: Some((id(3), 1200)), ..on_one }).await.unwrap().remove(1).1;
     assert_eq!(rows[0].outcome, Some(failed("why")));
 }
 

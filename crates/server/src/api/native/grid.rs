@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{GridQuery, ProcessOperation, ProcessOperationQuery, ProcessOperations, TaskGrid};
-use proctor_model::{Code, FieldError, ProcessKey};
+use proctor_model::{Code, ProcessKey};
 use proctor_store::{ProcessTaskQuery, TargetRow, TaskSummary};
 use tokio::time::Instant;
 
@@ -13,7 +13,7 @@ use super::body::{Params, bounded, page_limit};
 use super::caller::Authenticated;
 use super::hosts::parse_host_param;
 use super::tasks::{parse_id, row, unknown};
-use super::{ApiState, Result};
+use super::{ApiState, Result, cursor};
 use crate::api::error::ApiError;
 
 const WAIT_SECS_MAX: u64 = 30;
@@ -105,20 +105,21 @@ pub(super) async fn of_process(
     Path((namespace, name)): Path<(String, String)>,
     Params(query): Params<ProcessOperationQuery>,
 ) -> Result<Json<ProcessOperations>> {
-    let bad = |_| FieldError::new("after", "is not the next of an earlier answer");
     let host = parse_host_param(query.host.as_deref())?;
     let wanted = ProcessTaskQuery {
         key: ProcessKey::new(namespace.parse()?, name.parse()?),
         agents: None,
         owner: None,
-        before: query.after.as_deref().map(str::parse).transpose().map_err(bad)?,
+        after: cursor::decode(query.after.as_deref())?,
         tasks: TASKS_MAX,
         targets: page_limit(query.limit)?,
     };
     let found = state.control.process_tasks(&caller.who, wanted.clone(), host.as_ref()).await?;
     let targets: usize = found.iter().map(|(_, rows)| rows.len()).sum();
     let has_more = found.len() == TASKS_MAX as usize || targets >= wanted.targets as usize;
-    let next = found.last().filter(|_| has_more).map(|(task, _)| task.id.to_string());
+    // Of a task without further targets nothing is left.
+    let last = |(task, rows): &(TaskSummary, Vec<TargetRow>)| (task.id, rows.last().map_or(u32::MAX, |row| row.index));
+    let next = found.last().filter(|_| has_more).map(|found| cursor::encode(&last(found)));
     let of_task = |(task, rows): (TaskSummary, Vec<TargetRow>)| {
         rows.into_iter().map(move |row| operation(&task, row)).collect::<Vec<_>>()
     };

@@ -20,7 +20,8 @@ pub(in super::super) fn of_process(
         if left == 0 {
             break;
         }
-        let targets = targets(connection, query, &task)?;
+        let after = query.after.filter(|(id, _)| *id == task.id).map(|(_, index)| index);
+        let targets = targets(connection, query, &task, after, left)?;
         left = left.saturating_sub(targets.len());
         found.push((task, targets));
     }
@@ -32,8 +33,8 @@ fn tasks(connection: &Connection, query: &ProcessTaskQuery) -> Tried<Vec<TaskSum
     narrowed.by_fact("forgotten = 0");
     let (namespace, name) = (query.key.namespace.as_str().to_owned(), query.key.name.as_str().to_owned());
     narrowed.by_both("seq IN (SELECT task FROM task_process WHERE namespace = ? AND name = ?)", namespace, name);
-    let before = query.before.map(|id| id.as_uuid().into_bytes());
-    narrowed.by_some("(created_at, seq) < (SELECT created_at, seq FROM task WHERE id = ? AND forgotten = 0)", before);
+    let from = query.after.map(|(id, _)| id.as_uuid().into_bytes());
+    narrowed.by_some("(created_at, seq) <= (SELECT created_at, seq FROM task WHERE id = ? AND forgotten = 0)", from);
     owned_by(&mut narrowed, query.owner.clone());
     let sql = format!("{SELECT_SUMMARY} WHERE {} ORDER BY created_at DESC, seq DESC LIMIT ?", narrowed.conditions());
     narrowed.read(connection, &sql, query.tasks, task_summary)
@@ -41,7 +42,13 @@ fn tasks(connection: &Connection, query: &ProcessTaskQuery) -> Tried<Vec<TaskSum
 
 /// The targets of the task for the process. Where agents are asked for, the chunks are searched by SQLite: a large task
 /// is not parsed for one of its targets.
-fn targets(connection: &Connection, query: &ProcessTaskQuery, task: &TaskSummary) -> Tried<Vec<TargetRow>> {
+fn targets(
+    connection: &Connection,
+    query: &ProcessTaskQuery,
+    task: &TaskSummary,
+    after: Option<u32>,
+    limit: usize,
+) -> Tried<Vec<TargetRow>> {
     let Some(header) = Header::find(connection, task.id)? else { return Ok(Vec::new()) };
     let items: Vec<u32> =
         (0..).zip(header.stored_items()?).filter(|(_, item)| item.key == query.key).map(|(i, _)| i).collect();
@@ -50,9 +57,11 @@ fn targets(connection: &Connection, query: &ProcessTaskQuery, task: &TaskSummary
         "SELECT first_index + target.key FROM task_chunk, json_each(task_chunk.targets) AS target
          WHERE task = ?1 AND json_extract(target.value, '$.item') IN (SELECT value FROM json_each(?2))
            AND (?3 IS NULL OR json_extract(target.value, '$.agent') IN (SELECT value FROM json_each(?3)))
-         ORDER BY first_index, target.key LIMIT ?4",
+           AND first_index + target.key > ?4
+         ORDER BY first_index, target.key LIMIT ?5",
     )?;
-    let wanted = statement.query_map((header.seq, to_json(&items), agents, query.targets), |row| row.get(0))?;
+    let (after, limit) = (after.map_or(-1, i64::from), i64::try_from(limit).unwrap_or(i64::MAX));
+    let wanted = statement.query_map((header.seq, to_json(&items), agents, after, limit), |row| row.get(0))?;
     let indexes = wanted.collect::<rusqlite::Result<Vec<u32>>>()?;
     rows(connection, &header, &indexes)
 }
