@@ -104,6 +104,7 @@ macro_rules! conformance_suite {
             enrolment::an_agent_that_moves_to_a_known_host_gets_that_hosts_registrations_as_new,
             events::events_are_read_back_in_order_with_their_host_and_time,
             events::an_event_about_a_process_that_the_host_does_not_have_is_about_the_host_alone,
+            events::an_event_has_only_a_report_id_that_its_process_has_or_had,
             events::an_event_that_comes_again_is_kept_once,
             events::what_was_seen_stays_seen_after_it_is_forgotten,
             events::events_of_an_older_epoch_and_of_unbound_agents_are_dropped,

@@ -149,12 +149,12 @@ async fn enrol(store: &dyn Store, number: u8) {
         needs_approval: false,
     };
     store.enrol(enrolment, 1).await.unwrap().unwrap();
-    let registration = |process: &str| Registration {
-        agent: id(&format!("agent-{number}")),
-        key: process.parse().unwrap(),
-        spec: proctor_store::conformance::spec("nginx"),
+    let registration = |(process, report_id): (&str, i64)| {
+        let mut spec = proctor_store::conformance::spec("nginx");
+        Arc::make_mut(&mut spec).report_id = Some(report_id);
+        Registration { agent: id(&format!("agent-{number}")), key: process.parse().unwrap(), spec }
     };
-    let processes = ["web/a", "web/b", "db/a", "nodeman/bkmonitorbeat"].map(registration);
+    let processes = [("web/a", 9), ("web/b", 8), ("db/a", 9), ("nodeman/bkmonitorbeat", 42)].map(registration);
     store.register(&processes, RegisterMode::Create, 1).await.unwrap();
 }
 

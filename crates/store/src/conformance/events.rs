@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proctor_model::{Event, EventKind};
 
 use super::{agent, enrol, host, key, opening, prune, registration};
-use crate::{EventCountQuery, EventPage, EventQuery, Prune, RegisterMode, Store, StoredEvent};
+use crate::{EventCountQuery, EventPage, EventQuery, Prune, RegisterMode, Registration, Store, StoredEvent};
 
 pub(super) fn event(sequence: u64, kind: EventKind, process: Option<&str>) -> Event {
     Event {
@@ -32,6 +32,13 @@ async fn open(store: &dyn Store, number: usize) -> u64 {
     store.open_session(&opening(number), 0).await.unwrap().unwrap()
 }
 
+/// A process whose spec has a report id.
+fn reporting(number: usize, process: &str, report_id: i64) -> Registration {
+    let mut registration = registration(number, process, "nginx");
+    Arc::make_mut(&mut registration.spec).report_id = Some(report_id);
+    registration
+}
+
 async fn read(store: &dyn Store, query: EventQuery) -> EventPage {
     store.events(&EventQuery { limit: 1000, ..query }).await.unwrap()
 }
@@ -49,6 +56,7 @@ pub async fn events_are_read_back_in_order_with_their_host_and_time(store: Arc<d
     let epoch = open(&*store, 0).await;
     let mut events = vec![event(5, EventKind::PoolLimitExceeded, Some("web/a")), event(9, EventKind::FdWarning, None)];
     events[0].report_id = Some(-3);
+    store.register(&[reporting(0, "web/a", -3)], RegisterMode::Upsert, 1).await.unwrap();
 
     let highest = store.append_events(&agent(0), epoch, &events, 77).await.unwrap();
 
@@ -62,7 +70,7 @@ pub async fn events_are_read_back_in_order_with_their_host_and_time(store: Arc<d
 pub async fn an_event_about_a_process_that_the_host_does_not_have_is_about_the_host_alone(store: Arc<dyn Store>) {
     enrol(&*store, 2).await;
     let epoch = open(&*store, 0).await;
-    let others = [registration(0, "web/gone", "nginx"), registration(1, "other/a", "nginx")];
+    let others = [reporting(0, "web/gone", 9), reporting(0, "web/a", 9), reporting(1, "other/a", 9)];
     store.register(&others, RegisterMode::Upsert, 1).await.unwrap();
     store.unregister(&[(agent(0), key("web/gone"))], 2).await.unwrap();
     let events = ["web/a#2", "web/gone", "other/a"].map(|process| event(1, EventKind::Exited, Some(process)));
@@ -80,6 +88,24 @@ pub async fn an_event_about_a_process_that_the_host_does_not_have_is_about_the_h
     let claimed = &stored[2].event;
     assert_eq!((&claimed.process, claimed.report_id, claimed.proc_name.as_str()), (&None, None, ""));
     assert_eq!((claimed.content.as_str(), claimed.details["process"].as_str()), ("event 1 \u{7f51}", "other/a"));
+}
+
+pub async fn an_event_has_only_a_report_id_that_its_process_has_or_had(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    let epoch = open(&*store, 0).await;
+    for registration in [reporting(0, "web/a", 7), reporting(0, "web/a", 8), reporting(1, "web/a", 9)] {
+        store.register(&[registration], RegisterMode::Upsert, 1).await.unwrap();
+    }
+    let claims = [None, Some(7), Some(8), Some(9)].into_iter().zip(exits(1..=4));
+    let mut events: Vec<_> = claims.map(|(report_id, event)| Event { report_id, ..event }).collect();
+    events.push(Event { report_id: Some(9), ..event(5, EventKind::FdWarning, None) });
+
+    store.append_events(&agent(0), epoch, &events, 1).await.unwrap();
+
+    let stored = all(&*store).await;
+    let kept: Vec<_> = stored.iter().map(|stored| stored.event.report_id).collect();
+    assert_eq!(kept, [None, Some(7), Some(8), None, None]);
+    assert_eq!(stored[3].event.process, Some(key("web/a")));
 }
 
 pub async fn an_event_that_comes_again_is_kept_once(store: Arc<dyn Store>) {
@@ -150,6 +176,7 @@ pub async fn events_are_narrowed_by_every_field_of_the_query(store: Arc<dyn Stor
     let epoch = open(&*store, 0).await;
     let mut reported = event(4, EventKind::Started, Some("web/b"));
     reported.report_id = Some(9);
+    store.register(&[reporting(0, "web/b", 9)], RegisterMode::Upsert, 1).await.unwrap();
     let events = [
         event(1, EventKind::Exited, Some("web/a")),
         event(2, EventKind::Started, Some("db/a")),

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use proctor_model::{AgentId, Event, HostKey};
+use proctor_model::{AgentId, Event, HostKey, ProcessKey};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::column::{counter, from_json, host_and_agent, signed, to_json};
@@ -57,25 +57,43 @@ pub(super) fn append_own(connection: &Connection, events: Vec<(AgentId, Event)>,
 }
 
 /// The event; without its process, but with the name in a detail, where its host does not have this process and did
-/// not have it lately.
+/// not have it lately; and without a report id that no spec of the process has, or had.
 fn about_own<'a>(connection: &Connection, agent: &AgentId, event: &'a Event) -> Tried<Cow<'a, Event>> {
-    let is_own = match &event.process {
-        None => event.report_id.is_none(),
-        Some(key) => connection
-            .prepare_cached(
-                "SELECT 1 FROM process JOIN host ON host.id = process.host
-                 WHERE process.namespace = ?1 AND process.name IN (?2, ?3) AND host.agent = ?4",
-            )?
-            .exists((key.namespace.as_str(), key.name.as_str(), without_instance(key.name.as_str()), agent.as_str()))?,
-    };
-    if is_own {
-        return Ok(Cow::Borrowed(event));
+    let process = event.process.as_ref().map(|key| process_of(connection, agent, key)).transpose()?.flatten();
+    match (&event.process, process, event.report_id) {
+        (None, _, None) | (Some(_), Some(_), None) => Ok(Cow::Borrowed(event)),
+        (Some(_), Some(process), Some(report_id)) if reports(connection, process, report_id)? => {
+            Ok(Cow::Borrowed(event))
+        }
+        (Some(_), Some(_), Some(_)) => Ok(Cow::Owned(Event { report_id: None, ..event.clone() })),
+        (key, None, _) | (key @ None, Some(_), _) => {
+            let mut about_host = Event { process: None, proc_name: String::new(), report_id: None, ..event.clone() };
+            if let Some(key) = key {
+                about_host.details.insert("process".to_owned(), key.to_string());
+            }
+            Ok(Cow::Owned(about_host.fitted()))
+        }
     }
-    let mut about_host = Event { process: None, proc_name: String::new(), report_id: None, ..event.clone() };
-    if let Some(key) = &event.process {
-        about_host.details.insert("process".to_owned(), key.to_string());
-    }
-    Ok(Cow::Owned(about_host.fitted()))
+}
+
+/// The process on this agent's host, registered or not any more.
+fn process_of(connection: &Connection, agent: &AgentId, key: &ProcessKey) -> Tried<Option<i64>> {
+    let name = key.name.as_str();
+    let mut statement = connection.prepare_cached(
+        "SELECT process.id FROM process JOIN host ON host.id = process.host
+         WHERE process.namespace = ?1 AND process.name IN (?2, ?3) AND host.agent = ?4",
+    )?;
+    let mut rows = statement.query((key.namespace.as_str(), name, without_instance(name), agent.as_str()))?;
+    Ok(rows.next()?.map(|row| row.get(0)).transpose()?)
+}
+
+/// Whether a spec of the process says so: who reads the events of a report id trusts it.
+fn reports(connection: &Connection, process: i64, report_id: i64) -> Tried<bool> {
+    let mut statement = connection.prepare_cached(
+        "SELECT 1 FROM spec WHERE json ->> '$.report_id' = ?2
+         AND id IN (SELECT spec FROM process WHERE id = ?1 UNION SELECT spec FROM spec_revision WHERE process = ?1)",
+    )?;
+    Ok(statement.exists((process, report_id))?)
 }
 
 /// `web#2` is an instance of `web`, which is what is registered.
