@@ -17,6 +17,7 @@ mod family;
 mod fields;
 mod gse;
 mod health;
+mod heavy;
 mod https;
 mod job;
 mod json;

@@ -18,6 +18,7 @@ use super::bodies::Bodies;
 use super::connections::{ConnectionLimits, Connections};
 use super::downloads::Downloads;
 use super::health::StoreHealth;
+use super::heavy::Heavy;
 use super::https::Https;
 use super::limits::{self, Quota, RateLimit, Rates};
 use super::parsing::Parsing;
@@ -129,6 +130,7 @@ pub(super) struct ApiShared {
     pub(super) connections: Arc<Connections>,
     pub(super) bodies: Bodies,
     pub(super) parsing: Parsing,
+    pub(super) fleet_work: Heavy,
     pub(super) calls: Quota,
     pub(super) waits: Quota,
     pub(super) streams: Quota,
@@ -153,6 +155,7 @@ impl ApiState {
             connections: Connections::new(settings.connections),
             bodies: Bodies::default(),
             parsing: Parsing::default(),
+            fleet_work: Heavy::of_fleet(),
             calls: Quota::calls(settings.concurrency_limit),
             waits: Quota::waits(),
             streams: Quota::streams(),

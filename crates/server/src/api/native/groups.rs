@@ -10,7 +10,7 @@ use proctor_api::{
     FacetCount, Facets, GroupPage, GroupQuery, GroupSort, LabelFacet, PhaseCounts, ProcessFilter, ProcessGroup,
 };
 use proctor_model::{Lifetime, ProcessKey};
-use proctor_store::{Fleet, FleetFilter, FleetProcess, FleetSpec, SpecNumber};
+use proctor_store::{Fleet, FleetFilter, FleetProcess, FleetSpec, ProcessQuery, SpecNumber};
 use serde::{Deserialize, Serialize};
 
 use super::body::{Params, page_limit};
@@ -33,16 +33,20 @@ pub(super) async fn groups(
 ) -> Result<Json<GroupPage>> {
     let limit = page_limit(query.limit)? as usize;
     let after: Option<Ranked> = cursor::decode(query.after.as_deref())?;
-    let found = Found::of(&caller, &state, &query.filter()).await?;
-    let mut groups: Vec<(Ranked, Sums<'_>)> = found.groups(query.sort.unwrap_or_default());
+    let (sort, asked) = (query.sort.unwrap_or_default(), Asked::of(&caller, &state, &query.filter()).await?);
+    Ok(Json(state.border.fleet_work.run(move || page(&asked.found(), sort, limit, after.as_ref())).await?))
+}
+
+fn page(found: &Found<'_>, sort: GroupSort, limit: usize, after: Option<&Ranked>) -> GroupPage {
+    let mut groups: Vec<(Ranked, Sums<'_>)> = found.groups(sort);
     let total = groups.len() as u64;
-    groups.retain(|(place, _)| after.as_ref().is_none_or(|after| place.is_behind(after)));
+    groups.retain(|(place, _)| after.is_none_or(|after| place.is_behind(after)));
     groups.sort_by(|(one, _), (other, _)| one.compare(other));
     let has_more = groups.len() > limit;
     groups.truncate(limit);
     let next = groups.last().filter(|_| has_more).map(|(place, _)| cursor::encode(place));
     let groups = groups.into_iter().map(|(place, sums)| sums.view(place.key.to_string())).collect();
-    Ok(Json(GroupPage { at_ms: found.seen.at, groups, total, next }))
+    GroupPage { at_ms: found.seen.at, groups, total, next }
 }
 
 /// How many of the matching processes have which namespace, phase, business, lifetime and labels.
@@ -53,28 +57,42 @@ pub(super) async fn facets(
     State(state): State<ApiState>,
     Params(filter): Params<ProcessFilter>,
 ) -> Result<Json<Facets>> {
-    Ok(Json(Found::of(&caller, &state, &filter).await?.facets()))
+    let asked = Asked::of(&caller, &state, &filter).await?;
+    Ok(Json(state.border.fleet_work.run(move || asked.found().facets()).await?))
 }
 
-/// The processes that match, of those that the caller may see.
-struct Found {
+/// What is asked of the fleet, narrowed to what the caller may see.
+struct Asked {
     seen: SeenFleet,
-    /// Into the fleet's processes.
-    processes: Vec<u32>,
+    query: ProcessQuery,
 }
 
-impl Found {
+impl Asked {
     async fn of(caller: &Authenticated, state: &ApiState, filter: &ProcessFilter) -> Result<Self> {
         let (query, host) = wanted(filter)?;
         let hosts = host.map(|host| [host]);
         let query = state.control.narrowed(&caller.who, query, hosts.as_ref().map(<[_; 1]>::as_slice)).await?;
         let seen = state.control.fleet(&caller.who).await?;
-        let filter = FleetFilter::new(&seen.fleet, &query);
-        let all = (0..).zip(&seen.fleet.processes);
-        let processes = all.filter(|(_, process)| filter.holds(process)).map(|(index, _)| index).collect();
-        Ok(Self { seen, processes })
+        Ok(Self { seen, query })
     }
 
+    fn found(&self) -> Found<'_> {
+        let Self { seen, query } = self;
+        let filter = FleetFilter::new(&seen.fleet, query);
+        let all = (0..).zip(&seen.fleet.processes);
+        let processes = all.filter(|(_, process)| filter.holds(process)).map(|(index, _)| index).collect();
+        Found { seen, processes }
+    }
+}
+
+/// The processes that match.
+struct Found<'a> {
+    seen: &'a SeenFleet,
+    /// Into the fleet's processes.
+    processes: Vec<u32>,
+}
+
+impl Found<'_> {
     fn fleet(&self) -> &Arc<Fleet> {
         &self.seen.fleet
     }

@@ -23,18 +23,23 @@ const CERTIFICATES_MAX: usize = 20;
 #[utoipa::path(get, path = "/overview", operation_id = "overview", tag = "overview",
                responses((status = 200, body = Overview)))]
 pub(super) async fn show(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<Overview>> {
-    let SeenFleet { fleet, at } = state.control.fleet(&caller.who).await?;
+    let seen = state.control.fleet(&caller.who).await?;
     let tasks = tasks(&state.control, &caller.who).await?;
-    let seen = Visible::new(&fleet, &caller.who);
-    let agents = Agents::of(&seen, &state.control, at / 1000);
+    let (control, who) = (state.control.clone(), caller.who.clone());
+    Ok(Json(state.border.fleet_work.run(move || overview(&seen, &control, &who, tasks)).await?))
+}
+
+fn overview(SeenFleet { fleet, at }: &SeenFleet, control: &Control, caller: &Caller, tasks: TaskCounts) -> Overview {
+    let seen = Visible::new(fleet, caller);
+    let agents = Agents::of(&seen, control, at / 1000);
     let attention = attention::ranked(&seen, &agents);
     let mut ending = agents.certificates_ending;
     ending.sort_by_key(|(_, expires_at)| *expires_at);
     let certificates_ending_total = ending.len();
     let certificate =
         |(host, expires_at): (&FleetHost, i64)| EndingCertificate { host: host.site.key.to_string(), expires_at };
-    Ok(Json(Overview {
-        at_ms: at,
+    Overview {
+        at_ms: *at,
         hosts: seen.count_hosts(),
         processes: seen.count_processes(),
         tasks,
@@ -43,27 +48,32 @@ pub(super) async fn show(caller: Authenticated, State(state): State<ApiState>) -
         agent_versions: versions(&seen),
         certificates_ending: ending.into_iter().take(CERTIFICATES_MAX).map(certificate).collect(),
         certificates_ending_total,
-    }))
+    }
 }
 
 /// One cell for each host, with the worst that is known of its processes.
 #[utoipa::path(get, path = "/overview/map", operation_id = "fleet_map", tag = "overview",
                responses((status = 200, body = FleetMap)))]
 pub(super) async fn map(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<FleetMap>> {
-    let SeenFleet { fleet, at } = state.control.fleet(&caller.who).await?;
-    let seen = Visible::new(&fleet, &caller.who);
+    let seen = state.control.fleet(&caller.who).await?;
+    let who = caller.who.clone();
+    Ok(Json(state.border.fleet_work.run(move || fleet_map(&seen, &who)).await?))
+}
+
+fn fleet_map(SeenFleet { fleet, at }: &SeenFleet, caller: &Caller) -> FleetMap {
+    let seen = Visible::new(fleet, caller);
     let mut worst = vec![HostState::Empty; fleet.hosts.len()];
     for process in seen.processes() {
         let of_host = &mut worst[process.host as usize];
         *of_host = (*of_host).max(host_state(process.phase));
     }
-    let mut map = FleetMap { at_ms: at, hosts: Vec::new(), business: Vec::new(), worst: Vec::new() };
+    let mut map = FleetMap { at_ms: *at, hosts: Vec::new(), business: Vec::new(), worst: Vec::new() };
     for (host, worst) in fleet.hosts.iter().zip(worst).filter(|(host, _)| seen.has_host(host)) {
         map.hosts.push(host.site.key.to_string());
         map.business.push(host.site.business);
         map.worst.push(if host.online { worst } else { HostState::Away });
     }
-    Ok(Json(map))
+    map
 }
 
 fn host_state(phase: Phase) -> HostState {

@@ -42,14 +42,17 @@ pub(super) async fn search(
             state.control.tasks(&caller.who, wanted).await?
         }
     };
-    let limit = limit as usize;
-    let (processes, namespaces) = names(&fleet, &caller.who, &text);
-    Ok(Json(SearchResult {
-        processes: best(processes.into_iter(), &text, limit),
-        hosts: hosts(&fleet, &caller.who, &text, limit),
-        tasks: found_tasks.into_iter().map(tasks::view).collect::<Vec<TaskView>>(),
-        namespaces: best(namespaces.into_iter(), &text, limit),
-    }))
+    let (limit, who) = (limit as usize, caller.who.clone());
+    let found = move || {
+        let (processes, namespaces) = names(&fleet, &who, &text);
+        SearchResult {
+            processes: best(processes.into_iter(), &text, limit),
+            hosts: hosts(&fleet, &who, &text, limit),
+            tasks: found_tasks.into_iter().map(tasks::view).collect::<Vec<TaskView>>(),
+            namespaces: best(namespaces.into_iter(), &text, limit),
+        }
+    };
+    Ok(Json(state.border.fleet_work.run(found).await?))
 }
 
 /// The processes and namespaces that have the text in their names, of those that the caller may see anywhere.
