@@ -88,13 +88,13 @@ impl Server {
     /// Binds both ports and serves until `tasks` end.
     pub async fn start(options: Options, store: Arc<dyn Store>, tasks: &Tasks) -> Result<Self, ServerError> {
         let control =
-            control::Control::start_with(store, tasks, options.retention).await.map_err(ServerError::Start)?;
-        let store = control.store().clone();
-        tasks.spawn_critical("store writer", async move { store.closed().await });
+            control::Control::start_with(store.clone(), tasks, options.retention).await.map_err(ServerError::Start)?;
+        let written = store.clone();
+        tasks.spawn_critical("store writer", async move { written.closed().await });
         webhooks::start(&control, options.border.webhooks.clone(), tasks);
         let link = gateway::serve(options.link, control.clone(), options.approve_hosts, tasks).await?;
         let https = match options.tls {
-            Some(source) => Some(api::Https::new(source, control.store()).await?),
+            Some(source) => Some(api::Https::new(source, &store).await?),
             None => None,
         };
         let state = api::ApiState::new(control.clone(), options.wait_for, options.border).with_https(https.clone());
@@ -132,7 +132,7 @@ impl Server {
 
     /// The path of a console page that signs this user in, once; None for a user that is not there.
     pub async fn sign_in_path(&self, user: &str) -> proctor_store::Result<Option<String>> {
-        let credential = self.control.store().user_credential(user).await?;
+        let credential = self.control.user_credential(user).await?;
         Ok(credential.map(|credential| self.api.sign_in_link(user, credential).path))
     }
 }

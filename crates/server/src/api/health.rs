@@ -51,10 +51,9 @@ impl StoreHealth {
 
 impl Found {
     async fn of(control: &Control) -> Self {
-        let store = control.store();
         let (readable, writable) = tokio::join!(
-            tokio::time::timeout(ANSWER_MAX, store.check_readable()),
-            tokio::time::timeout(ANSWER_MAX, store.check_writable()),
+            tokio::time::timeout(ANSWER_MAX, control.check_readable()),
+            tokio::time::timeout(ANSWER_MAX, control.check_writable()),
         );
         Self { unreadable: problem(readable), unwritable: problem(writable) }
     }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{Caller, Control, LiveCaller, Result, Session};
-use crate::webhooks::{AddressFilter, WebhookTrial, WebhookUrl, seal, send_trial};
+use crate::webhooks::{AddressFilter, WebhookTrial, WebhookUrl, seal, seal_old, send_trial};
 
 /// Each is a task of its own that reads every event that may concern it.
 pub const WEBHOOKS_MAX: usize = 100;
@@ -178,6 +178,11 @@ impl Control {
                 () = bells.shutdown.cancelled() => return Ok(page),
             }
         }
+    }
+
+    /// Seals the secrets of webhooks that older versions kept as they were.
+    pub(crate) async fn seal_old_webhooks(&self) -> Result<()> {
+        Ok(seal_old(self.inner.store.as_ref()).await?)
     }
 
     /// Ends what waits for events.

@@ -18,6 +18,7 @@ mod maintenance;
 mod outcomes;
 mod presence;
 mod processes;
+mod records;
 mod retention;
 mod rollout;
 mod sessions;
@@ -168,10 +169,6 @@ impl Control {
         let control = self.clone();
         self.inner.tasks.spawn("ended before the start", async move { control.record_all(&ended).await });
         Ok(())
-    }
-
-    pub fn store(&self) -> &Arc<dyn Store> {
-        &self.inner.store
     }
 
     /// From now on `/readyz` says that no more calls should come.

@@ -113,7 +113,7 @@ impl Metrics {
         self.of_program(&mut text);
         self.of_calls(&mut text, border);
         self.of_work(&mut text, control);
-        of_store(&mut text, &control.store().stats());
+        of_store(&mut text, &control.store_stats());
         of_certificates(&mut text, control, border);
         text.into_text()
     }

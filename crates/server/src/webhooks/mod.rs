@@ -30,7 +30,7 @@ use uuid::Uuid;
 use crate::control::{Control, ControlError};
 pub use address_filter::AddressFilter;
 use message::Message;
-pub(crate) use sealed::seal;
+pub(crate) use sealed::{seal, seal_old};
 pub use trial::WebhookTrial;
 pub(crate) use trial::{TrialLimits, send_trial};
 pub use url::WebhookUrl;
@@ -74,7 +74,7 @@ struct Forwarder {
 
 impl Forwarder {
     async fn run(mut self) {
-        if let Err(error) = sealed::seal_old(self.control.store().as_ref()).await {
+        if let Err(error) = self.control.seal_old_webhooks().await {
             tracing::warn!(%error, "webhook secrets of an older version not sealed yet");
         }
         let mut changed = self.control.webhook_changes();
@@ -266,7 +266,7 @@ impl Sender {
         }
         if let Some(secret) = &self.webhook.secret {
             let timestamp = (clock::unix_millis() / 1000).to_string();
-            let secret = sealed::open(self.control.store().as_ref(), self.webhook.id, secret).await?;
+            let secret = sealed::open(&self.control.keys().await?, self.webhook.id, secret)?;
             request = request.header(SIGNATURE, message::signature(&secret, &timestamp, &body));
             request = request.header(TIMESTAMP, timestamp);
         }

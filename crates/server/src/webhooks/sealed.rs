@@ -21,14 +21,14 @@ pub(crate) async fn seal(store: &dyn Store, id: Uuid, secret: &str) -> Result<St
     Ok(format!("{SEALED}{}", STANDARD.encode(sealed)))
 }
 
-pub(super) async fn open(store: &dyn Store, id: Uuid, stored: &str) -> std::result::Result<String, SendError> {
+pub(super) fn open(keys: &Keys, id: Uuid, stored: &str) -> std::result::Result<String, SendError> {
     let Some(sealed) = stored.strip_prefix(SEALED) else { return Ok(stored.to_owned()) };
     let sealed = STANDARD.decode(sealed).map_err(|_| SendError::Sealed)?;
-    Keys::load(store).await?.open(&owner(id), &sealed).ok_or(SendError::Sealed)
+    keys.open(&owner(id), &sealed).ok_or(SendError::Sealed)
 }
 
 /// Seals what older versions kept as it was.
-pub(super) async fn seal_old(store: &dyn Store) -> Result<()> {
+pub(crate) async fn seal_old(store: &dyn Store) -> Result<()> {
     for webhook in store.webhooks().await? {
         let Some(secret) = webhook.secret.as_deref().filter(|secret| !secret.starts_with(SEALED)) else { continue };
         let secret = Some(seal(store, webhook.id, secret).await?);

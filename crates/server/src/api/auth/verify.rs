@@ -97,7 +97,7 @@ impl Verifier {
     }
 
     pub(in crate::api) async fn keys(&self, state: &ApiState) -> Result<&Keys> {
-        let load = || Keys::load(state.control.store().as_ref());
+        let load = || state.control.keys();
         Ok(self.keys.get_or_try_init(load).await.map_err(ControlError::from)?)
     }
 
@@ -161,7 +161,7 @@ impl Verifier {
         match self.nonces.note(fingerprint, signed.timestamp, now_secs) {
             Noted::New => {
                 let until = signed.counts_until().saturating_mul(1000);
-                let taken = state.control.store().take_nonce(fingerprint, until, now_secs * 1000).await;
+                let taken = state.control.take_nonce(fingerprint, until, now_secs * 1000).await;
                 if !taken.map_err(ControlError::from)? {
                     return used();
                 }
@@ -223,15 +223,15 @@ impl Verifier {
         let refused = || ApiError::new(Problem::UserUnverified, messages::user_unverified());
         let token: TokenText = text.parse().map_err(|_| refused())?;
         let keys = self.keys(state).await?;
-        let store = state.control.store();
-        let stored = store.user_token(&token.id).await.map_err(ControlError::from)?;
+        let control = &state.control;
+        let stored = control.user_token(&token.id).await.map_err(ControlError::from)?;
         let hash = stored.as_ref().map_or(NO_HASH, |stored| stored.secret_hash.as_str());
         let is_right = keys.compare(&token.secret, hash) != HashMatch::Wrong;
         let stored = stored.filter(|stored| is_right && used_as.fits(&stored.kind)).ok_or_else(refused)?;
         if stored.expires_at.is_some_and(|end| end <= clock::unix_millis()) {
             return Err(refused());
         }
-        let user = store.user(&stored.user).await.map_err(ControlError::from)?;
+        let user = control.user(&stored.user).await.map_err(ControlError::from)?;
         if user.is_none_or(|user| user.disabled) {
             return Err(refused());
         }
@@ -245,7 +245,7 @@ fn unverified(message: Message) -> ApiError {
 
 /// A hash of an older version is replaced at the first use; if that fails, at the next.
 async fn renew_hash(state: &ApiState, app: &App, hash: String) {
-    match state.control.store().renew_app_hash(&app.code, &app.secret_hash, &hash).await {
+    match state.control.renew_app_hash(&app.code, &app.secret_hash, &hash).await {
         Ok(_) => tracing::info!(app = app.code, "the app's secret is kept as a keyed hash now"),
         Err(error) => tracing::warn!(app = app.code, %error, "the hash of the app's secret cannot be renewed"),
     }

@@ -169,7 +169,7 @@ pub(in crate::api) async fn bind_ids(call: Call) -> Result<Bound> {
     let (names, bindings): (Vec<String>, Vec<_>) = bindings.into_iter().map(|one| (one.name, one.binding)).unzip();
     let bindings: Vec<(HostKey, AgentId)> = bindings.into_iter().flatten().collect();
     let targets: Vec<String> = bindings.iter().map(|(host, id)| format!("{host} is {id}")).collect();
-    let work = |control: Control| async move { Ok(control.store().bind_agent_ids(&bindings).await?) };
+    let work = |control: Control| async move { Ok(control.bind_agent_ids(&bindings).await?) };
     let told = |done: &Vec<bool>| {
         let succeeded = done.iter().filter(|is_bound| **is_bound).count();
         format!("{succeeded} of {} bound", done.len())

@@ -74,9 +74,9 @@ pub(super) async fn rows(call: &Call, id: &str, shape: Shape) -> Result<Written>
         None => None,
     };
     let summary = summary.ok_or_else(|| unknown(id))?;
-    let rendition = call.border.renditions.of(call.control.store(), &summary, shape).await;
+    let rendition = call.border.renditions.of(&call.control, &summary, shape).await;
     let rendition = rendition.map_err(ControlError::from)?.ok_or_else(|| unknown(id))?;
-    Ok(Written(rendition.data()))
+    Ok(Written { pieces: rendition.data(), shared: rendition.shared() })
 }
 
 /// The task with this id, in any family.

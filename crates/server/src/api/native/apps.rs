@@ -16,12 +16,13 @@ use super::error::{Kind, NativeError};
 use super::roles::{role_name, scope};
 use super::{ApiState, Result};
 use crate::admin::{self, AppCode, AppOptions};
+use crate::control::Control;
 
 /// All apps, without their secrets.
 #[utoipa::path(get, path = "/apps", operation_id = "apps", tag = "access", responses((status = 200, body = AppList)))]
 pub(super) async fn list(_: Authenticated, State(state): State<ApiState>) -> Result<Json<AppList>> {
     let view = |app: App| AppView { code: app.code, trusted: app.trusted, created_at: app.created_at / 1000 };
-    Ok(Json(AppList { apps: state.control.store().apps().await?.into_iter().map(view).collect() }))
+    Ok(Json(AppList { apps: state.control.apps().await?.into_iter().map(view).collect() }))
 }
 
 /// Makes an app. Its secret is shown only here.
@@ -38,7 +39,7 @@ pub(super) async fn create(
     let options = AppOptions { trusted, signing: body.signatures };
     let target = options.describe(&code, &bindings);
     let wanted = code.clone();
-    let work = async move |store| admin::create_app(&store, &wanted, options, bindings).await;
+    let work = async move |control: Control| control.create_app(&wanted, options, bindings).await;
     let secret = caller.administer(&state, "create_app", [target], work).await?;
     Ok((StatusCode::CREATED, Json(CreatedApp { code: code.to_string(), secret, trusted })))
 }
@@ -70,7 +71,7 @@ pub(super) async fn rotate(
 ) -> Result<Json<CreatedApp>> {
     let unknown = || NativeError::new(Kind::NotFound, format!("there is no app {code}"));
     let parsed: AppCode = code.parse().map_err(|_| unknown())?;
-    let work = async move |store| admin::rotate_app(&store, &parsed, query.signatures).await;
+    let work = async move |control: Control| control.rotate_app(&parsed, query.signatures).await;
     let target = admin::describe_rotation(&code, query.signatures);
     let (app, secret) = caller.administer(&state, "rotate_app_secret", [target], work).await?;
     Ok(Json(CreatedApp { code, secret, trusted: app.trusted }))
@@ -87,7 +88,7 @@ pub(super) async fn delete(
     if code == caller.who.app {
         return Err(NativeError::new(Kind::Conflict, "an app cannot remove itself"));
     }
-    let before = described::app(state.control.store(), &code).await?;
+    let before = described::app(&state.control, &code).await?;
     let what = format!("app {code}");
-    caller.remove(&state, "delete_app", what, before, async move |store| store.delete_app(&code).await).await
+    caller.remove(&state, "delete_app", what, before, async move |control| control.delete_app(&code).await).await
 }

@@ -29,7 +29,7 @@ pub(super) async fn list(
     let filter = AuditFilter { app, user, action, since, until };
     let (after, limit, newest) = (after.unwrap_or(0), page_limit(limit)?, order == Some(SortOrder::Desc));
     let wanted = proctor_store::AuditQuery { before, newest, ..wanted(&filter, after, limit) };
-    let mut entries = state.control.store().audit(&wanted).await?;
+    let mut entries = state.control.audit_entries(&wanted).await?;
     let next = match newest {
         true => entries.first().filter(|_| entries.len() >= limit as usize).map_or(0, |oldest| oldest.seq),
         false => entries.last().map_or(after, |entry| entry.seq),
@@ -71,7 +71,7 @@ impl Reader {
         if self.ahead.is_empty() {
             self.standing.current(&self.control).await?.require(Class::Admin)?;
             let query = wanted(&self.filter, self.after, LIMIT_MAX);
-            self.ahead = self.control.store().audit(&query).await?.into();
+            self.ahead = self.control.audit_entries(&query).await?.into();
         }
         let Some(entry) = self.ahead.pop_front() else { return Ok(None) };
         self.after = entry.seq;
@@ -85,8 +85,8 @@ impl Reader {
 #[utoipa::path(get, path = "/audit/verify", operation_id = "verify_audit", tag = "audit",
                responses((status = 200, body = AuditVerdict)))]
 pub(super) async fn verify(_: Authenticated, State(state): State<ApiState>) -> Result<Json<AuditVerdict>> {
-    let store = state.control.store();
-    let begin = store.audit_anchor().await?;
+    let control = &state.control;
+    let begin = control.audit_anchor().await?;
     let mut last = begin;
     let mut verdict = AuditVerdict {
         intact: true,
@@ -98,7 +98,7 @@ pub(super) async fn verify(_: Authenticated, State(state): State<ApiState>) -> R
         archived_hash: hex(&begin.hash),
     };
     loop {
-        let page = store.audit(&wanted(&AuditFilter::default(), last.seq, LIMIT_MAX)).await?;
+        let page = control.audit_entries(&wanted(&AuditFilter::default(), last.seq, LIMIT_MAX)).await?;
         let Some(newest) = page.last() else { break };
         verdict.entries += page.len() as u64;
         if let Err(broken) = audit::verify_after(last, &page) {

@@ -23,7 +23,7 @@ const NAME_CHARS_MAX: usize = 128;
                responses((status = 200, body = BusinessList)))]
 pub(super) async fn businesses(_: Authenticated, State(state): State<ApiState>) -> Result<Json<BusinessList>> {
     let view = |Business { id, name }| BusinessView { id, name };
-    let businesses = state.control.store().businesses().await?.into_iter().map(view).collect();
+    let businesses = state.control.businesses().await?.into_iter().map(view).collect();
     Ok(Json(BusinessList { businesses }))
 }
 
@@ -38,11 +38,11 @@ pub(super) async fn put_business(
 ) -> Result<Json<BusinessView>> {
     let business = Business { id: parse_id(&id)?, name: checked_name(body.name)? };
     let view = BusinessView { id: business.id, name: business.name.clone() };
-    let before = described::business(state.control.store(), business.id).await?;
+    let before = described::business(&state.control, business.id).await?;
     let after = format!("'{}'", business.name);
     let target = described::changed(&format!("business {}", business.id), &after, before.as_deref());
     caller
-        .administer(&state, "put_business", [target], async move |store| store.put_business(business).await.map(Ok))
+        .administer(&state, "put_business", [target], async move |control| control.put_business(business).await.map(Ok))
         .await?;
     Ok(Json(view))
 }
@@ -56,9 +56,9 @@ pub(super) async fn delete_business(
     Path(text): Path<String>,
 ) -> Result<Json<Removed>> {
     let id = parse_id(&text)?;
-    let before = described::business(state.control.store(), id).await?;
+    let before = described::business(&state.control, id).await?;
     let what = format!("business {id}");
-    caller.remove(&state, "delete_business", what, before, async move |store| store.delete_business(id).await).await
+    caller.remove(&state, "delete_business", what, before, async move |control| control.delete_business(id).await).await
 }
 
 /// All business sets, by their ids.
@@ -66,7 +66,7 @@ pub(super) async fn delete_business(
                responses((status = 200, body = BusinessSetList)))]
 pub(super) async fn business_sets(_: Authenticated, State(state): State<ApiState>) -> Result<Json<BusinessSetList>> {
     let view = |BusinessSet { id, name, members }| BusinessSetView { id, name, members };
-    let business_sets = state.control.store().business_sets().await?.into_iter().map(view).collect();
+    let business_sets = state.control.business_sets().await?.into_iter().map(view).collect();
     Ok(Json(BusinessSetList { business_sets }))
 }
 
@@ -82,10 +82,10 @@ pub(super) async fn put_business_set(
     let (id, name, members) = (parse_id(&id)?, checked_name(body.name)?, body.members);
     let view = BusinessSetView { id, name: name.clone(), members: members.clone() };
     let set = BusinessSet { id, name, members };
-    let before = described::business_set_of(state.control.store(), id).await?;
+    let before = described::business_set_of(&state.control, id).await?;
     let target = described::changed(&format!("set {id}"), &described::business_set(&set), before.as_deref());
     caller
-        .administer(&state, "put_business_set", [target], async move |store| store.put_business_set(set).await)
+        .administer(&state, "put_business_set", [target], async move |control| control.put_business_set(set).await)
         .await?;
     Ok(Json(view))
 }
@@ -99,8 +99,8 @@ pub(super) async fn delete_business_set(
     Path(text): Path<String>,
 ) -> Result<Json<Removed>> {
     let id = parse_id(&text)?;
-    let before = described::business_set_of(state.control.store(), id).await?;
-    let work = async move |store: std::sync::Arc<dyn proctor_store::Store>| store.delete_business_set(id).await;
+    let before = described::business_set_of(&state.control, id).await?;
+    let work = async move |control: Control| control.delete_business_set(id).await;
     caller.remove(&state, "delete_business_set", format!("set {id}"), before, work).await
 }
 
@@ -118,8 +118,10 @@ pub(super) async fn place_hosts(
     let keys = keys(&state.control, &parse_hosts(&body.hosts)?).await?;
     let placements: Vec<(HostKey, Option<u64>)> = keys.into_iter().map(|key| (key, body.business)).collect();
     let hosts = placements.len();
-    let targets = described::placements(state.control.store(), &placements).await?;
-    caller.administer(&state, "place_hosts", targets, async move |store| store.place_hosts(&placements).await).await?;
+    let targets = described::placements(&state.control, &placements).await?;
+    caller
+        .administer(&state, "place_hosts", targets, async move |control| control.place_hosts(&placements).await)
+        .await?;
     Ok(Json(Placed { hosts }))
 }
 

@@ -75,7 +75,7 @@ async fn revisions(
     let Some(record) = state.control.readable_sites(&caller.who, hosts, Some(&key.namespace)).await?.remove(0) else {
         return Err(unknown_host(&host));
     };
-    let revisions = state.control.store().spec_history(&record.agent, key, REVISIONS_MAX).await?;
+    let revisions = state.control.spec_history(&record.agent, key, REVISIONS_MAX).await?;
     if revisions.is_empty() {
         return Err(unknown(format!("process {key} was never registered on host {host}")));
     }

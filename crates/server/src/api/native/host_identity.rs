@@ -27,9 +27,7 @@ pub(super) async fn allow_rejoin(
     let until = control::rejoin_until(Duration::from_secs(body.ttl_secs))?;
     let host = key(&state.control, &host).await?;
     let target = format!("{host} until {}", until / 1000);
-    let work = async move |store: std::sync::Arc<dyn proctor_store::Store>| {
-        store.allow_rejoin(&host, Some(until)).await.map(Ok)
-    };
+    let work = async move |control: Control| control.allow_rejoin(&host, Some(until)).await.map(Ok);
     if !caller.administer(&state, "allow_rejoin", [target], work).await? {
         return Err(unknown(&host));
     }
@@ -48,7 +46,7 @@ pub(super) async fn withdraw_rejoin(
     let what = format!("host {host}");
     let before = Some("leave to rejoin withdrawn".to_owned());
     caller
-        .remove(&state, "withdraw_rejoin", what, before, async move |store| store.allow_rejoin(&host, None).await)
+        .remove(&state, "withdraw_rejoin", what, before, async move |control| control.allow_rejoin(&host, None).await)
         .await
 }
 

@@ -1,7 +1,6 @@
 //! Roles, and who has them where.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -9,7 +8,7 @@ use axum::http::StatusCode;
 use proctor_api::{BindingList, BindingQuery, BindingView, ID_MAX, NewBinding, NewRole, Removed, RoleList, RoleView};
 use proctor_model::{Bounds, Class, Classes, FieldError, Message, Role, RoleName, Scope, Subject, messages};
 use proctor_runtime::clock;
-use proctor_store::{Binding, Refusal, Store};
+use proctor_store::{Binding, Refusal};
 use uuid::Uuid;
 
 use super::body::{Body, Params};
@@ -17,6 +16,7 @@ use super::caller::Authenticated;
 use super::described;
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
+use crate::control::Control;
 
 /// Allowed users, and allowed directories, of one binding: all are looked through for every spec.
 const BOUNDS_MAX: usize = 64;
@@ -24,7 +24,7 @@ const BOUNDS_MAX: usize = 64;
 /// All roles, those first that are built in.
 #[utoipa::path(get, path = "/roles", operation_id = "roles", tag = "access", responses((status = 200, body = RoleList)))]
 pub(super) async fn list(_: Authenticated, State(state): State<ApiState>) -> Result<Json<RoleList>> {
-    let roles = state.control.store().roles().await?.iter().map(role_view).collect();
+    let roles = state.control.roles().await?.iter().map(role_view).collect();
     Ok(Json(RoleList { roles }))
 }
 
@@ -40,9 +40,9 @@ pub(super) async fn put(
 ) -> Result<Json<RoleView>> {
     let role = Role { name: role_name("name", &name)?, classes: classes(&body.classes)? };
     let view = role_view(&role);
-    let before = described::role_classes(state.control.store(), &role.name).await?;
+    let before = described::role_classes(&state.control, &role.name).await?;
     let target = described::changed(&format!("role {name}"), &described::classes(role.classes), before.as_deref());
-    caller.administer(&state, "put_role", [target], async move |store| store.put_role(role).await).await?;
+    caller.administer(&state, "put_role", [target], async move |control| control.put_role(role).await).await?;
     Ok(Json(view))
 }
 
@@ -58,9 +58,9 @@ pub(super) async fn delete(
     if Role::built_in().iter().any(|built_in| built_in.name == role) {
         return Err(Refusal::BuiltInRole(role).into());
     }
-    let before = described::role(state.control.store(), &role).await?;
+    let before = described::role(&state.control, &role).await?;
     let what = format!("role {name}");
-    caller.remove(&state, "delete_role", what, before, async move |store| store.delete_role(&role).await).await
+    caller.remove(&state, "delete_role", what, before, async move |control| control.delete_role(&role).await).await
 }
 
 /// Who has which role where.
@@ -72,7 +72,7 @@ pub(super) async fn bindings(
     Params(query): Params<BindingQuery>,
 ) -> Result<Json<BindingList>> {
     let subject: Option<Subject> = query.subject.as_deref().map(str::parse).transpose()?;
-    let mut bindings = state.control.store().bindings().await?;
+    let mut bindings = state.control.bindings().await?;
     bindings.retain(|binding| subject.as_ref().is_none_or(|subject| binding.subject == *subject));
     Ok(Json(BindingList { bindings: bindings.iter().map(binding_view).collect() }))
 }
@@ -95,10 +95,10 @@ pub(super) async fn bind(
     };
     let target = described::binding(&binding);
     let wanted = binding.clone();
-    let work = async move |store: Arc<dyn Store>| store.put_binding(wanted).await;
+    let work = async move |control: Control| control.put_binding(wanted).await;
     let made = |id: &Uuid| format!("done: binding {id}");
     let id = caller.administer_telling(&state, "create_binding", [target], work, made).await?;
-    let kept = state.control.store().bindings().await?.into_iter().find(|binding| binding.id == id);
+    let kept = state.control.bindings().await?.into_iter().find(|binding| binding.id == id);
     Ok((StatusCode::CREATED, Json(binding_view(&kept.unwrap_or(binding)))))
 }
 
@@ -112,9 +112,9 @@ pub(super) async fn unbind(
 ) -> Result<Json<Removed>> {
     let unknown = |_| NativeError::new(Kind::NotFound, format!("there is no binding {id}"));
     let uuid = Uuid::parse_str(&id).map_err(unknown)?;
-    let before = described::binding_of(state.control.store(), uuid).await?;
+    let before = described::binding_of(&state.control, uuid).await?;
     let what = format!("binding {uuid}");
-    caller.remove(&state, "delete_binding", what, before, async move |store| store.delete_binding(uuid).await).await
+    caller.remove(&state, "delete_binding", what, before, async move |control| control.delete_binding(uuid).await).await
 }
 
 /// Where it stands in the request, not what its type is called.

@@ -25,9 +25,8 @@ pub(super) async fn show(caller: Authenticated, State(state): State<ApiState>) -
 #[utoipa::path(get, path = "/storage", operation_id = "storage", tag = "hosts",
                responses((status = 200, body = StorageView)))]
 pub(super) async fn storage(_: Authenticated, State(state): State<ApiState>) -> Result<Json<StorageView>> {
-    let store = state.control.store();
-    let disk = store.disk_space().await?;
-    let sizes = store.sizes().await?.into_iter();
+    let disk = state.control.disk_space().await?;
+    let sizes = state.control.table_sizes().await?.into_iter();
     let tables: Vec<TableView> =
         sizes.map(|size| TableView { table: size.table, rows: size.rows, bytes: size.bytes }).collect();
     Ok(Json(StorageView {

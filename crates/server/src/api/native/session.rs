@@ -93,7 +93,7 @@ pub(super) async fn sign_out(
 ) -> Result<impl IntoResponse> {
     let (_, UserToken { id, .. }) = own(&state, &caller.who, &headers).await?;
     let deed = AuditAction::new("sign_out", None).on([format!("session {id} of user {}", caller.who.user)]);
-    let work = |control: Control| async move { Ok(control.store().delete_user_token(&id).await?) };
+    let work = |control: Control| async move { Ok(control.delete_user_token(&id).await?) };
     state.control.audited(&caller.who, deed, work, |_| "done".to_owned()).await?;
     state.forget_verified();
     let cookie = session::set_cookie(None, reached, &headers);
@@ -115,7 +115,7 @@ pub(super) async fn change_own_password(
     }
     let sender = format!("user {user}");
     limit_attempts(&state, &sender)?;
-    let proved = state.control.store().user_credential(&user).await?;
+    let proved = state.control.user_credential(&user).await?;
     let stored = proved.as_ref().and_then(|credential| credential.password_hash.clone());
     if !state.border.passwords.is_right(&sender, body.current, stored).await? {
         return Err(FieldError::new("current", "is not the present password").into());
@@ -124,7 +124,7 @@ pub(super) async fn change_own_password(
     limit_sessions(&state, &user)?;
     let deed = AuditAction::new("change_own_password", None).on([format!("user {user}")]);
     let work = move |control: Control| async move {
-        Ok(control.store().set_user_password(&user, Some(hash), proved, clock::unix_millis()).await?)
+        Ok(control.set_user_password(&user, Some(hash), proved, clock::unix_millis()).await?)
     };
     let changed = state.control.audited(&caller.who, deed, work, told).await?;
     state.forget_verified();
@@ -147,9 +147,7 @@ pub(super) async fn set_password(
         None => None,
     };
     let what = format!("user {name}{}", if hash.is_some() { "" } else { ", no password" });
-    let work = async move |store: std::sync::Arc<dyn proctor_store::Store>| {
-        store.set_user_password(&name, hash, None, clock::unix_millis()).await
-    };
+    let work = async move |control: Control| control.set_user_password(&name, hash, None, clock::unix_millis()).await;
     caller.administer(&state, "set_user_password", [what], work).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -163,8 +161,8 @@ pub(super) async fn create_link(
     Path(name): Path<String>,
 ) -> Result<(StatusCode, Json<SignInLink>)> {
     let what = format!("sign-in link of user {name}");
-    let work = async move |store: std::sync::Arc<dyn proctor_store::Store>| {
-        let credential = store.user_credential(&name).await?;
+    let work = async move |control: Control| {
+        let credential = control.user_credential(&name).await?;
         let made = credential.map(|credential| (name.clone(), credential));
         Ok::<_, StoreError>(made.ok_or(Refusal::UnknownUser(name)))
     };
@@ -209,7 +207,7 @@ async fn prove(state: &ApiState, attempt: SignIn, peer: &str) -> Result<Proved> 
             Ok(Proved { user: token.user.clone(), by: "token", parent: Some(token), credential: None })
         }
         SignIn { token: None, user: Some(user), password: Some(password), link: None } => {
-            let credential = state.control.store().user_credential(&user).await?;
+            let credential = state.control.user_credential(&user).await?;
             let stored = credential.as_ref().and_then(|credential| credential.password_hash.clone());
             if !state.border.passwords.is_right(peer, password, stored).await? {
                 return Err(wrong("the user with this password"));
@@ -236,7 +234,7 @@ fn told(ended: &std::result::Result<(), Refusal>) -> String {
 /// The session, and its user as a caller.
 async fn open(state: &ApiState, proved: Proved, origin: Origin) -> Result<(TokenText, UserToken, Caller)> {
     let Proved { user, by, parent, credential } = proved;
-    let known = state.control.store().user(&user).await?;
+    let known = state.control.user(&user).await?;
     if known.is_none_or(|known| known.disabled) {
         return Err(NativeError::new(Kind::Unauthenticated, format!("user {user} is disabled or gone")));
     }
@@ -248,7 +246,7 @@ async fn open(state: &ApiState, proved: Proved, origin: Origin) -> Result<(Token
     let (text, token) = made;
     let deed = AuditAction::new("sign_in", None).on([format!("session {} of user {}, by {by}", token.id, caller.user)]);
     let kept = token.clone();
-    let work = |control: Control| async move { Ok(control.store().put_session(kept, credential).await?) };
+    let work = |control: Control| async move { Ok(control.put_session(kept, credential).await?) };
     let kept = state.control.audited(&caller, deed, work, told).await?;
     kept.map_err(|refusal| NativeError::new(Kind::Unauthenticated, refusal.to_string()))?;
     caller.proof.user_token = Some(token.id.clone());
@@ -260,7 +258,7 @@ async fn own(state: &ApiState, who: &Caller, headers: &HeaderMap) -> Result<(Ses
     let none = || NativeError::new(Kind::Unauthenticated, "there is no session: sign in");
     let proof = SessionProof::from_headers(&Method::GET, headers).ok_or_else(none)?;
     let id = who.proof.user_token.as_deref().ok_or_else(none)?;
-    let token = state.control.store().user_token(id).await?;
+    let token = state.control.user_token(id).await?;
     let token = token.filter(|token| matches!(token.kind, TokenKind::Session { .. })).ok_or_else(none)?;
     Ok((proof, token))
 }

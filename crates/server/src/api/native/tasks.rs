@@ -148,7 +148,7 @@ pub(super) async fn retry(
 
 /// How far a task is, for somebody who steers it: whether they may, control decides by itself.
 async fn known(state: &ApiState, text: &str) -> Result<TaskView> {
-    let task = state.control.store().task_summary(parse_id(text)?).await?;
+    let task = state.control.steered_task(parse_id(text)?).await?;
     task.map(view).ok_or_else(|| unknown(text))
 }
 

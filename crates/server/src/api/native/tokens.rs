@@ -16,7 +16,7 @@ use super::caller::Authenticated;
 use super::described;
 use super::{ApiState, Result};
 use crate::ServerError;
-use crate::admin::{self, TokenRequest};
+use crate::admin::TokenRequest;
 use crate::api::downloads::Described;
 use crate::control::Control;
 
@@ -36,13 +36,12 @@ pub(super) async fn create(
     let target = request.to_string();
     let business = body.business;
     let work = move |control: Control| async move {
-        let store = control.store();
         if let Some(business) = business
-            && !store.businesses().await?.iter().any(|known| known.id == business)
+            && !control.businesses().await?.iter().any(|known| known.id == business)
         {
             return Ok(Err(Refusal::UnknownBusiness(business)));
         }
-        Ok(Ok(admin::create_token(store, request).await))
+        Ok(Ok(control.create_token(request).await))
     };
     let told = |made: &Made| match made {
         Ok(Ok((token, _))) => format!("done: join token {}", token.id),
@@ -62,7 +61,7 @@ fn parse_host(text: &str) -> std::result::Result<HostKey, FieldError> {
 #[utoipa::path(get, path = "/tokens", operation_id = "tokens", tag = "hosts",
                responses((status = 200, body = TokenList)))]
 pub(super) async fn list(_: Authenticated, State(state): State<ApiState>) -> Result<Json<TokenList>> {
-    let tokens = state.control.store().tokens().await?.into_iter().map(view).collect();
+    let tokens = state.control.tokens().await?.into_iter().map(view).collect();
     Ok(Json(TokenList { tokens }))
 }
 
@@ -102,6 +101,6 @@ pub(super) async fn revoke(
     Path(id): Path<String>,
 ) -> Result<Json<Removed>> {
     let what = format!("join token {id}");
-    let before = described::join_token(state.control.store(), &id).await?;
-    caller.remove(&state, "delete_token", what, before, async move |store| store.delete_token(&id).await).await
+    let before = described::join_token(&state.control, &id).await?;
+    caller.remove(&state, "delete_token", what, before, async move |control| control.delete_token(&id).await).await
 }

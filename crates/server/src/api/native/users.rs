@@ -1,6 +1,5 @@
 //! Users, and the tokens with which they call. Secrets are shown once.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -11,14 +10,14 @@ use proctor_api::{
 };
 use proctor_model::{FieldError, check_person_name};
 use proctor_runtime::clock;
-use proctor_store::{Refusal, Store, StoreError, User, UserToken};
+use proctor_store::{Refusal, StoreError, User, UserToken};
 
 use super::body::Body;
 use super::caller::Authenticated;
 use super::described;
 use super::error::{Kind, NativeError};
 use super::{ApiState, Result};
-use crate::admin;
+use crate::control::Control;
 use crate::user_token::TokenText;
 
 pub(super) const NAME_CHARS_MAX: usize = 64;
@@ -28,7 +27,7 @@ const TTL_SECS_MAX: u64 = 366 * 24 * 3600;
 /// All users.
 #[utoipa::path(get, path = "/users", operation_id = "users", tag = "access", responses((status = 200, body = UserList)))]
 pub(super) async fn list(_: Authenticated, State(state): State<ApiState>) -> Result<Json<UserList>> {
-    Ok(Json(UserList { users: state.control.store().users().await?.into_iter().map(view).collect() }))
+    Ok(Json(UserList { users: state.control.users().await?.into_iter().map(view).collect() }))
 }
 
 /// Makes a user, who may do nothing until bound to a role.
@@ -41,7 +40,7 @@ pub(super) async fn create(
 ) -> Result<(StatusCode, Json<UserView>)> {
     let user = User { name: user_name(body.name)?, created_at: clock::unix_millis(), disabled: false };
     let (made, target) = (user.clone(), format!("user {}: enabled, no bindings", user.name));
-    caller.administer(&state, "create_user", [target], async move |store| store.create_user(made).await).await?;
+    caller.administer(&state, "create_user", [target], async move |control| control.create_user(made).await).await?;
     Ok((StatusCode::CREATED, Json(view(user))))
 }
 
@@ -56,10 +55,10 @@ pub(super) async fn update(
 ) -> Result<Json<UserView>> {
     let action = if body.disabled { "disable_user" } else { "enable_user" };
     let after = if body.disabled { "disabled" } else { "enabled" };
-    let before = described::user(state.control.store(), &name).await?;
+    let before = described::user(&state.control, &name).await?;
     let target = described::changed(&format!("user {name}"), after, before.as_deref());
-    let work = async move |store: Arc<dyn Store>| {
-        let changed = store.disable_user(&name, body.disabled).await?;
+    let work = async move |control: Control| {
+        let changed = control.disable_user(&name, body.disabled).await?;
         Ok::<_, StoreError>(changed.ok_or(Refusal::UnknownUser(name)))
     };
     let user = caller.administer(&state, action, [target], work).await?;
@@ -74,9 +73,9 @@ pub(super) async fn delete(
     State(state): State<ApiState>,
     Path(name): Path<String>,
 ) -> Result<Json<Removed>> {
-    let before = described::user(state.control.store(), &name).await?;
+    let before = described::user(&state.control, &name).await?;
     let what = format!("user {name}");
-    caller.remove(&state, "delete_user", what, before, async move |store| store.delete_user(&name).await).await
+    caller.remove(&state, "delete_user", what, before, async move |control| control.delete_user(&name).await).await
 }
 
 /// The tokens of a user, without their secrets.
@@ -88,7 +87,7 @@ pub(super) async fn tokens(
     Path(name): Path<String>,
 ) -> Result<Json<UserTokenList>> {
     known(&state, &name).await?;
-    let tokens = state.control.store().user_tokens(Some(&name)).await?;
+    let tokens = state.control.user_tokens(Some(&name)).await?;
     Ok(Json(UserTokenList { tokens: tokens.into_iter().map(token_view).collect() }))
 }
 
@@ -105,7 +104,7 @@ pub(super) async fn create_token(
     let (note, ttl) = (note(body.note)?, ttl(body.ttl_secs)?);
     let end = ttl.map_or_else(|| "without an end".to_owned(), |ttl| format!("for {} s", ttl.as_secs()));
     let target = format!("token of user {name}: {end}, note '{note}'");
-    let work = async move |store| admin::create_user_token(&store, &name, &note, ttl).await;
+    let work = async move |control: Control| control.create_user_token(&name, &note, ttl).await;
     let made = |(_, token): &(TokenText, UserToken)| format!("done: token {}", token.id);
     let (text, token) = caller.administer_telling(&state, "create_user_token", [target], work, made).await?;
     let expires_at = token.expires_at.map(|at| at / 1000);
@@ -122,16 +121,16 @@ pub(super) async fn delete_token(
     Path((name, id)): Path<(String, String)>,
 ) -> Result<Json<Removed>> {
     let what = format!("token {id} of user {name}");
-    let before = described::user_token(state.control.store(), &id).await?;
-    let work = async move |store: Arc<dyn Store>| match store.user_token(&id).await? {
-        Some(token) if token.user == name => store.delete_user_token(&id).await,
+    let before = described::user_token(&state.control, &id).await?;
+    let work = async move |control: Control| match control.user_token(&id).await? {
+        Some(token) if token.user == name => control.delete_user_token(&id).await,
         Some(_) | None => Ok(false),
     };
     caller.remove(&state, "delete_user_token", what, before, work).await
 }
 
 async fn known(state: &ApiState, name: &str) -> Result<User> {
-    let user = state.control.store().user(name).await?;
+    let user = state.control.user(name).await?;
     user.ok_or_else(|| NativeError::new(Kind::NotFound, format!("there is no user {name}")))
 }
 

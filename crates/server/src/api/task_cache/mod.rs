@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use proctor_model::{AgentId, TaskId};
-use proctor_store::{Store, StoreError, TaskSummary, TaskView};
+use proctor_store::{StoreError, TaskSummary, TaskView};
 
 use super::language::Language;
+use crate::control::Control;
 pub(super) use rendition::Shape;
 use rendition::{BoundIds, RenderedTask};
 
@@ -79,7 +80,7 @@ impl TaskCache {
     /// where it was forgotten meanwhile.
     pub(super) async fn of(
         &self,
-        store: &Arc<dyn Store>,
+        control: &Control,
         task: &TaskSummary,
         shape: Shape,
     ) -> Result<Option<Arc<RenderedTask>>> {
@@ -90,7 +91,7 @@ impl TaskCache {
         if let Some(rendition) = held.as_ref().filter(is_current) {
             return Ok(Some(rendition.clone()));
         }
-        let renewed = renewed(store, key, held.clone()).await?;
+        let renewed = renewed(control, key, held.clone()).await?;
         // What was there and is not there any more was forgotten.
         let renewed = renewed.filter(|rendition| is_current(&rendition));
         let bytes = renewed.as_ref().map(|rendition| rendition.bytes());
@@ -101,20 +102,16 @@ impl TaskCache {
 }
 
 /// Reads what is new and writes it; None for a task that is not known.
-async fn renewed(
-    store: &Arc<dyn Store>,
-    key: Key,
-    old: Option<Arc<RenderedTask>>,
-) -> Result<Option<Arc<RenderedTask>>> {
+async fn renewed(control: &Control, key: Key, old: Option<Arc<RenderedTask>>) -> Result<Option<Arc<RenderedTask>>> {
     let Key { task, shape, language } = key;
     let write: Box<dyn FnOnce() -> RenderedTask + Send> = match old {
         Some(old) => {
-            let new = store.new_outcomes(task, old.is_known()).await?;
+            let new = control.new_outcomes(task, old.is_known()).await?;
             Box::new(move || old.with(&new))
         }
         None => {
-            let Some(task) = store.task(task).await? else { return Ok(None) };
-            let bound = bound_ids(store, &task).await?;
+            let Some(task) = control.whole_task(task).await? else { return Ok(None) };
+            let bound = bound_ids(control, &task).await?;
             Box::new(move || RenderedTask::new(shape, task, bound))
         }
     };
@@ -125,11 +122,10 @@ async fn renewed(
 }
 
 /// The ids that agents of the task were bound to, by their own.
-async fn bound_ids(store: &Arc<dyn Store>, task: &TaskView) -> Result<BoundIds> {
+async fn bound_ids(control: &Control, task: &TaskView) -> Result<BoundIds> {
     let agents: HashSet<&AgentId> = task.targets.iter().filter_map(|view| view.target.reached()).collect();
     let agents: Vec<AgentId> = agents.into_iter().cloned().collect();
-    let sites = store.sites_by_agent(&agents).await?;
-    Ok(sites.into_iter().flatten().filter_map(|site| Some((site.agent, site.alias?))).collect())
+    control.bound_ids(&agents).await
 }
 
 #[derive(Debug, Default)]

@@ -1,7 +1,8 @@
 use proctor_model::{Code, OperationId, OperationKind, Outcome};
+use proctor_runtime::Tasks;
 use proctor_store::conformance::spec;
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{NewTask, Prune, Target, TaskItem, TaskView};
+use proctor_store::{NewTask, Prune, Store, Target, TaskItem, TaskView};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -18,10 +19,12 @@ fn id(number: u128) -> TaskId {
     TaskId::from_uuid(Uuid::from_u128(number))
 }
 
-async fn store() -> (Arc<dyn Store>, TempDir) {
+async fn store() -> (Arc<dyn Store>, Control, TempDir) {
     let dir = TempDir::new().unwrap();
     let store = SqliteStore::open(&dir.path().join("test.db")).await.unwrap();
-    (Arc::new(store), dir)
+    let store: Arc<dyn Store> = Arc::new(store);
+    let control = Control::start(store.clone(), &Tasks::default()).await.unwrap();
+    (store, control, dir)
 }
 
 async fn create(store: &Arc<dyn Store>, number: u128, targets: u32) {
@@ -65,9 +68,9 @@ async fn record(store: &Arc<dyn Store>, number: u128, outcomes: &[(u32, Outcome)
     store.record_outcomes(&outcomes, 1).await.unwrap();
 }
 
-async fn poll(kept: &TaskCache, store: &Arc<dyn Store>, number: u128, shape: Shape) -> Vec<u8> {
-    let summary = store.task_summary(id(number)).await.unwrap().unwrap();
-    let rendition = kept.of(store, &summary, shape).await.unwrap().unwrap();
+async fn poll(kept: &TaskCache, control: &Control, number: u128, shape: Shape) -> Vec<u8> {
+    let summary = control.steered_task(id(number)).await.unwrap().unwrap();
+    let rendition = kept.of(control, &summary, shape).await.unwrap().unwrap();
     rendition.data().concat()
 }
 
@@ -135,7 +138,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 async fn run(steps: Vec<Step>, bytes_max: usize) {
-    let (store, _dir) = store().await;
+    let (store, control, _dir) = store().await;
     for task in 1..=3 {
         create(&store, task, TARGETS).await;
     }
@@ -149,7 +152,7 @@ async fn run(steps: Vec<Step>, bytes_max: usize) {
             }
             Step::Poll(task, shape, language) => {
                 let polled = async {
-                    let text = poll(&kept, &store, task, shape).await;
+                    let text = poll(&kept, &control, task, shape).await;
                     let view = store.task(id(task)).await.unwrap().unwrap();
                     assert_eq!(parsed(&text), expected(&view, shape));
                 };
@@ -175,24 +178,24 @@ proptest! {
 
 #[tokio::test]
 async fn what_nobody_has_read_for_the_longest_time_goes_first() {
-    let (store, _dir) = store().await;
+    let (store, control, _dir) = store().await;
     for task in 1..=3 {
         create(&store, task, TARGETS).await;
     }
     let unbounded = TaskCache::default();
-    poll(&unbounded, &store, 1, Shape::Gse).await;
+    poll(&unbounded, &control, 1, Shape::Gse).await;
     let one = unbounded.kept.lock().bytes;
     let kept = TaskCache::bounded(one * 5 / 2);
     let is_kept = |task: u128| {
         let key = Key { task: id(task), shape: Shape::Gse, language: Language::English };
         kept.kept.lock().entries.contains_key(&key)
     };
-    poll(&kept, &store, 1, Shape::Gse).await;
-    poll(&kept, &store, 2, Shape::Gse).await;
-    poll(&kept, &store, 1, Shape::Gse).await;
+    poll(&kept, &control, 1, Shape::Gse).await;
+    poll(&kept, &control, 2, Shape::Gse).await;
+    poll(&kept, &control, 1, Shape::Gse).await;
     assert!(is_kept(1) && is_kept(2));
 
-    poll(&kept, &store, 3, Shape::Gse).await;
+    poll(&kept, &control, 3, Shape::Gse).await;
 
     assert!(is_kept(1) && !is_kept(2) && is_kept(3));
     let inside = kept.kept.lock();
@@ -202,14 +205,14 @@ async fn what_nobody_has_read_for_the_longest_time_goes_first() {
 
 #[tokio::test]
 async fn a_finished_task_is_kept_as_text_alone() {
-    let (store, _dir) = store().await;
+    let (store, control, _dir) = store().await;
     create(&store, 1, TARGETS).await;
     let kept = TaskCache::default();
-    poll(&kept, &store, 1, Shape::Gse).await;
+    poll(&kept, &control, 1, Shape::Gse).await;
     let all: Vec<(u32, Outcome)> = (0..TARGETS).map(|index| (index, Outcome::success(true))).collect();
     record(&store, 1, &all).await;
 
-    let text = poll(&kept, &store, 1, Shape::Gse).await;
+    let text = poll(&kept, &control, 1, Shape::Gse).await;
 
     // The braces are not kept.
     assert_eq!(kept.kept.lock().bytes, text.len() - 2 + ENTRY_BYTES);
@@ -217,23 +220,23 @@ async fn a_finished_task_is_kept_as_text_alone() {
 
 #[tokio::test]
 async fn a_task_that_was_forgotten_is_not_shown_from_memory() {
-    let (store, _dir) = store().await;
+    let (store, control, _dir) = store().await;
     create(&store, 1, 1).await;
     let kept = TaskCache::default();
     let summary = store.task_summary(id(1)).await.unwrap().unwrap();
     record(&store, 1, &[(0, Outcome::success(true))]).await;
     while store.prune(Prune::Tasks { before: i64::MAX }).await.unwrap() > 0 {}
 
-    assert!(kept.of(&store, &summary, Shape::Gse).await.unwrap().is_none());
+    assert!(kept.of(&control, &summary, Shape::Gse).await.unwrap().is_none());
     assert!(kept.kept.lock().entries.is_empty());
 }
 
 #[tokio::test]
 async fn what_nobody_reads_is_forgotten_after_a_while() {
-    let (store, _dir) = store().await;
+    let (store, control, _dir) = store().await;
     create(&store, 1, 10).await;
     let kept = TaskCache::default();
-    poll(&kept, &store, 1, Shape::Gse).await;
+    poll(&kept, &control, 1, Shape::Gse).await;
     let read = Instant::now();
 
     kept.forget_unread(read + AGE_MAX - Duration::from_secs(60));

@@ -1,0 +1,16 @@
+//! The audit log as it is read; entries are written with what they tell of.
+
+use proctor_store::{AuditAnchor, AuditEntry, AuditQuery, Result};
+
+use crate::control::Control;
+
+impl Control {
+    pub(crate) async fn audit_entries(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
+        self.inner.store.audit(query).await
+    }
+
+    /// Where the chain in the store begins.
+    pub(crate) async fn audit_anchor(&self) -> Result<AuditAnchor> {
+        self.inner.store.audit_anchor().await
+    }
+}

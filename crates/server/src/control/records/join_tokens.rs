@@ -1,0 +1,55 @@
+//! Join tokens, and which keys enrolled hosts may have.
+
+use proctor_model::{AgentId, HostKey};
+use proctor_pki::{Authority, JoinToken};
+use proctor_store::{HostQuery, JoinTokenRecord, Millis, Result};
+
+use super::Changed;
+use crate::admin::{self, TokenRequest};
+use crate::control::Control;
+use crate::{ServerError, gateway};
+
+impl Control {
+    /// The server's own authority.
+    pub(crate) async fn authority(&self) -> std::result::Result<Authority, ServerError> {
+        gateway::authority(&self.inner.store).await
+    }
+
+    pub(crate) async fn tokens(&self) -> Result<Vec<JoinTokenRecord>> {
+        self.inner.store.tokens().await
+    }
+
+    /// Makes a join token; returns it with its end.
+    pub(crate) async fn create_token(
+        &self,
+        request: TokenRequest,
+    ) -> std::result::Result<(JoinToken, Millis), ServerError> {
+        admin::create_token(&self.inner.store, request).await
+    }
+
+    pub(crate) async fn delete_token(&self, id: &str) -> Result<bool> {
+        self.inner.store.delete_token(id).await
+    }
+
+    pub(crate) async fn knows_token(&self, id: &str, secret_hash: &str) -> Result<bool> {
+        self.inner.store.knows_token(id, secret_hash).await
+    }
+
+    /// The addresses of all hosts that an agent serves.
+    pub(crate) async fn host_addresses(&self) -> Result<Vec<std::net::IpAddr>> {
+        Ok(self.inner.store.hosts(&HostQuery::default()).await?.into_iter().map(|host| host.key.ip).collect())
+    }
+
+    pub(crate) async fn allow_rejoin(&self, host: &HostKey, until: Option<Millis>) -> Result<bool> {
+        self.inner.store.allow_rejoin(host, until).await
+    }
+
+    pub(crate) async fn approve_host(&self, host: &HostKey, key: &str) -> Changed<Option<bool>> {
+        self.inner.store.approve_host(host, key).await
+    }
+
+    /// Gives hosts the agent ids that callers know them by; whether each was taken.
+    pub(crate) async fn bind_agent_ids(&self, bindings: &[(HostKey, AgentId)]) -> Result<Vec<bool>> {
+        self.inner.store.bind_agent_ids(bindings).await
+    }
+}
