@@ -30,7 +30,8 @@ pub(super) struct WeekFiles {
     dir: PathBuf,
     files: usize,
     free_bytes_min: u64,
-    /// The newest step that was written, to notice a clock that went back.
+    /// The newest step that was ever written: an earlier one means that the clock went back, or that its process
+    /// stopped a while ago.
     newest: u32,
 }
 
@@ -95,12 +96,8 @@ impl WeekFiles {
             let step = before.map_or(*step, |before| before.merged(*step));
             file.write_all_at(&step.to_bytes(), at)?;
         }
+        self.newest = self.newest.max(last.number);
         Ok(Written::Yes)
-    }
-
-    /// All steps of a turn are written: from now on an earlier one means that the clock went back.
-    pub(super) fn wrote_up_to(&mut self, number: u32) {
-        self.newest = number;
     }
 
     /// The steps of the last week; None where there is no file. A damaged file has none.
@@ -350,11 +347,13 @@ mod tests {
         let ahead = NOW + 100 * STEP_SECS;
         files.write(&key("web"), &[step(NOW, 1.0)]).unwrap();
         files.write(&key("web"), &[step(ahead, 1.0)]).unwrap();
-        files.wrote_up_to(step(ahead, 1.0).number);
+        files.write(&key("other"), &[step(ahead, 1.0)]).unwrap();
 
         files.write(&key("web"), &[step(NOW + STEP_SECS, 1.0)]).unwrap();
+        files.write(&key("other"), &[step(NOW + 2 * STEP_SECS, 1.0)]).unwrap();
 
         assert_eq!(numbers(&files, &key("web"), ahead).len(), 2);
+        assert_eq!(numbers(&files, &key("other"), ahead).len(), 1);
     }
 
     #[test]

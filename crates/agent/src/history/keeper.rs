@@ -15,9 +15,9 @@ use proctor_model::{ProcessKey, UsageHistory, UsageKept, UsageRange};
 use proctor_runtime::Tasks;
 use tokio::sync::mpsc;
 
+use super::History;
 use super::files::{WeekFiles, Written};
 use super::week::{WeekStep, of_last_week};
-use super::{History, number_at};
 
 const JOBS_MAX: usize = 1024;
 /// A thousand files take milliseconds; a disk that hangs is given up after this.
@@ -30,10 +30,7 @@ enum HistoryJob {
     /// Only these processes are known.
     Retain(HashSet<ProcessKey>),
     Remove(ProcessKey),
-    Write {
-        steps: Vec<(ProcessKey, Vec<WeekStep>)>,
-        now: u64,
-    },
+    Write(Vec<(ProcessKey, Vec<WeekStep>)>),
     Read {
         key: ProcessKey,
         unwritten: Vec<WeekStep>,
@@ -47,7 +44,7 @@ impl std::fmt::Debug for HistoryJob {
         f.write_str(match self {
             Self::Retain(_) => "Retain",
             Self::Remove(_) => "Remove",
-            Self::Write { .. } => "Write",
+            Self::Write(_) => "Write",
             Self::Read { .. } => "Read",
         })
     }
@@ -105,7 +102,7 @@ impl Keeper {
         let Ok(permit) = self.jobs.try_reserve() else { return };
         let steps = history.take_finished(now);
         if !steps.is_empty() {
-            permit.send(HistoryJob::Write { steps, now });
+            permit.send(HistoryJob::Write(steps));
         }
     }
 
@@ -116,10 +113,10 @@ impl Keeper {
     }
 
     /// At the end of the agent: what is not over is written as far as it went.
-    pub(crate) fn write_all(&self, history: &mut History, now: u64) {
+    pub(crate) fn write_all(&self, history: &mut History) {
         // A job that hangs has the files.
         let Some(mut files) = self.files.try_lock() else { return };
-        if let Err(error) = write(&mut files, history.take_all(), now) {
+        if let Err(error) = write(&mut files, history.take_all()) {
             tracing::warn!(%error, "usage history is incomplete");
         }
     }
@@ -129,7 +126,7 @@ fn carry_out(files: &mut WeekFiles, job: HistoryJob) -> io::Result<()> {
     match job {
         HistoryJob::Retain(keys) => files.retain(&keys),
         HistoryJob::Remove(key) => files.remove(&key),
-        HistoryJob::Write { steps, now } => write(files, steps, now),
+        HistoryJob::Write(steps) => write(files, steps),
         HistoryJob::Read { key, unwritten, now, answer } => {
             answer(week(files, &key, unwritten, now)?);
             Ok(())
@@ -138,7 +135,7 @@ fn carry_out(files: &mut WeekFiles, job: HistoryJob) -> io::Result<()> {
 }
 
 /// One file that cannot be written does not keep the others from it; the first error is told.
-fn write(files: &mut WeekFiles, steps: Vec<(ProcessKey, Vec<WeekStep>)>, now: u64) -> io::Result<()> {
+fn write(files: &mut WeekFiles, steps: Vec<(ProcessKey, Vec<WeekStep>)>) -> io::Result<()> {
     let mut first = None;
     let mut without_room: usize = 0;
     for (key, steps) in steps {
@@ -148,7 +145,6 @@ fn write(files: &mut WeekFiles, steps: Vec<(ProcessKey, Vec<WeekStep>)>, now: u6
             Err(error) => first = first.or(Some(error)),
         }
     }
-    files.wrote_up_to(number_at(now));
     if without_room > 0 {
         tracing::debug!(without_room, "usage history of some processes is not kept");
     }
