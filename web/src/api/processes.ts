@@ -115,6 +115,31 @@ export const historyQuery = (namespace: string, name: string, host: string) =>
     staleTime: 10_000,
   });
 
+export type Usage = Schemas["UsageView"];
+export type UsageRange = Schemas["UsageSpan"];
+
+/** What a process used on a host, as the host has recorded it. */
+export const usageQuery = (
+  namespace: string,
+  name: string,
+  host: string,
+  range: UsageRange,
+  instance?: number,
+) =>
+  queryOptions({
+    queryKey: ["process", namespace, name, "usage", host, range, instance],
+    queryFn: ({ signal }) =>
+      data(
+        api.GET("/api/v1/processes/{namespace}/{name}/usage", {
+          params: { path: { namespace, name }, query: { host, range, instance } },
+          signal,
+        }),
+      ),
+    enabled: host !== "",
+    staleTime: 5000,
+    refetchInterval: range === "1h" ? 10_000 : 60_000,
+  });
+
 export function register(registration: Registration, update: boolean) {
   return data(api.POST("/api/v1/processes", { params: { query: { update } }, body: registration }));
 }

@@ -14,12 +14,32 @@ type Props = {
   /** One list for each series, as long as `times`. */
   values: (number | null)[][];
   series: Series[];
+  /** Unix seconds at which something happened: vertical lines. */
+  marks?: number[];
   height?: number;
   format?: (value: number) => string;
 };
 
+/** Below this the axis shows seconds, above the other it shows days. */
+const SHORT_SECS = 600;
+const LONG_SECS = 2 * 86_400;
+
+function drawMarks({ ctx, bbox, valToPos }: uPlot, marks: number[], colour: string) {
+  ctx.save();
+  ctx.strokeStyle = colour;
+  ctx.lineWidth = 1;
+  for (const mark of marks) {
+    const x = Math.round(valToPos(mark, "x", true)) + 0.5;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
 /** A time series, as lines or bars, in the viewer's zone. */
-export function Chart({ label, times, values, series, height = 180, format = String }: Props) {
+export function Chart({ label, times, values, series, marks, height = 180, format = String }: Props) {
   const { isDark, messages } = useSettings();
   const { common } = messages;
   const box = useRef<HTMLDivElement>(null);
@@ -33,11 +53,13 @@ export function Chart({ label, times, values, series, height = 180, format = Str
     const colour = (name: string) => style.getPropertyValue(name).trim() || "#888";
     const isBars = series.some((each) => each.isBar);
     const step = (times[1] ?? 0) - (times[0] ?? 0);
-    const isShort = (times.at(-1) ?? 0) - (times[0] ?? 0) < 600;
-    const hours = new Intl.DateTimeFormat(common.locale, {
-      timeStyle: isShort ? "medium" : "short",
-      hourCycle: "h23",
-    });
+    const span = (times.at(-1) ?? 0) - (times[0] ?? 0);
+    const hours = new Intl.DateTimeFormat(
+      common.locale,
+      span > LONG_SECS
+        ? { month: "short", day: "numeric" }
+        : { timeStyle: span < SHORT_SECS ? "medium" : "short", hourCycle: "h23" },
+    );
     const axis = {
       font: `11px ${style.fontFamily}`,
       stroke: colour("--text-3"),
@@ -70,9 +92,10 @@ export function Chart({ label, times, values, series, height = 180, format = Str
         })),
       ],
     };
+    if (marks?.length) options.hooks = { draw: [(plot) => drawMarks(plot, marks, colour("--warning"))] };
     const plot = new uPlot(options, [times, ...values], node);
     return () => plot.destroy();
-  }, [times, values, series, width, height, isDark, common.locale]);
+  }, [times, values, series, marks, width, height, isDark, common.locale]);
 
   return <div className="chart" ref={box} role="img" aria-label={label} style={{ height }} />;
 }

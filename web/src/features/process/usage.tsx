@@ -1,25 +1,32 @@
-import { Select } from "antd";
-import { useEffect, useMemo, useState } from "react";
-import type { Process } from "@/api/processes";
+import { useQuery } from "@tanstack/react-query";
+import { Segmented, Select } from "antd";
+import { useMemo } from "react";
+import { splitProcess, type UsageRange, type Usage as UsageView, usageQuery } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { Chart, type Series } from "@/ui/chart";
 import { formatPercent } from "@/ui/format";
 import { Panel } from "@/ui/page";
+import { Empty, Failure, Skeleton } from "@/ui/states";
 import { useUrlValue } from "@/ui/url-state";
 import type { TabProps } from "./process-page";
+import { type Drawn, draw } from "./usage-lines";
 
-type Sample = { at: number; cpu: number; memory: number };
+const ranges = ["1h", "7d"] as const satisfies UsageRange[];
 
-const SAMPLES_MAX = 720;
-
-/** CPU and memory of one instance since the page was opened: the server keeps no history. */
-export default function Usage({ instances }: TabProps) {
+/** CPU and memory of one instance on one host against their limits, as the host has recorded them. */
+export default function Usage({ process, instances }: TabProps) {
   const { process: text } = useMessages();
   const [host, setHost] = useUrlValue("host", instances[0]?.host ?? "");
-  const instance = instances.find((each) => each.host === host) ?? instances[0];
-  const samples = useSamples(instance);
-  const times = useMemo(() => samples.map((sample) => sample.at), [samples]);
-  const limits = instance?.spec?.limits;
+  const [wanted, setRange] = useUrlValue("range", "1h");
+  const [number, setNumber] = useUrlValue("instance", "1");
+  const range = ranges.find((each) => each === wanted) ?? "1h";
+  const chosen = instances.find((each) => each.host === host) ?? instances[0];
+  const copies = chosen?.spec?.policy?.instances ?? 1;
+  const copy = copies > 1 ? Math.min(Math.max(Number(number) || 1, 1), copies) : 1;
+  const { namespace, name } = splitProcess(process);
+  const query = useQuery(
+    usageQuery(namespace, name, chosen?.host ?? "", range, copies > 1 ? copy : undefined),
+  );
   return (
     <div className="stack process-usage">
       <div className="filters">
@@ -27,71 +34,100 @@ export default function Usage({ instances }: TabProps) {
           showSearch
           style={{ minWidth: 170 }}
           aria-label={text.usageHost}
-          value={instance?.host}
+          value={chosen?.host}
           onChange={setHost}
           options={instances.map((each) => ({ value: each.host, label: each.host }))}
         />
-        <span className="muted">{text.usageLive}</span>
+        {copies > 1 && (
+          <Select
+            aria-label={text.usageInstance}
+            value={String(copy)}
+            onChange={setNumber}
+            options={Array.from({ length: copies }, (_, index) => ({
+              value: String(index + 1),
+              label: `#${index + 1}`,
+            }))}
+          />
+        )}
+        <Segmented
+          aria-label={text.usageRange}
+          value={range}
+          onChange={setRange}
+          options={ranges.map((each) => ({ value: each, label: text.usageRanges[each] }))}
+        />
+        {query.data && <span className="muted">{text.usageStep(query.data.step)}</span>}
       </div>
-      <UsageChart
-        title={text.cpu}
-        times={times}
-        values={samples.map((sample) => sample.cpu)}
-        limit={limits?.cpu}
-      />
-      <UsageChart
-        title={text.memory}
-        times={times}
-        values={samples.map((sample) => sample.memory)}
-        limit={limits?.memory}
-      />
+      {query.isPending && <Skeleton lines={14} />}
+      {query.error && !query.data && <Failure error={query.error} onRetry={() => void query.refetch()} />}
+      {query.data && <History usage={query.data} />}
     </div>
   );
 }
 
-type ChartProps = { title: string; times: number[]; values: number[]; limit: number | null | undefined };
-
-function UsageChart({ title, times, values, limit }: ChartProps) {
+function History({ usage }: { usage: UsageView }) {
   const { process: text } = useMessages();
-  const lists = useMemo(
-    () => (limit == null ? [values] : [values, values.map(() => limit)]),
-    [values, limit],
-  );
-  const series = useMemo<Series[]>(() => {
-    const line: Series = { label: title, colour: "--accent" };
-    return limit == null ? [line] : [line, { label: text.limit, colour: "--failed", isDashed: true }];
-  }, [title, limit, text.limit]);
-  const extra =
-    limit == null ? undefined : (
-      <span className="tone-failed">{`- - ${text.limit} ${formatPercent(limit)}`}</span>
-    );
+  const drawn = useMemo(() => draw(usage), [usage]);
+  if (usage.state !== "kept") return <Empty title={text.usageState[usage.state]} />;
+  if (!drawn) return <Empty title={text.usageEmpty} />;
   return (
-    <Panel title={title} extra={extra}>
-      <div className="panel-body">
-        {times.length < 2 ? (
-          <p className="muted usage-waiting">{text.usageWaiting}</p>
-        ) : (
-          <Chart label={title} times={times} values={lists} series={series} format={formatPercent} />
-        )}
-      </div>
-    </Panel>
+    <>
+      <UsageChart
+        title={text.cpu}
+        drawn={drawn}
+        avg={drawn.cpu}
+        max={drawn.cpuMax}
+        limit={usage.cpu_limit ?? undefined}
+      />
+      <UsageChart
+        title={text.memory}
+        drawn={drawn}
+        avg={drawn.memory}
+        max={drawn.memoryMax}
+        limit={usage.memory_limit ?? undefined}
+      />
+      {drawn.restarts.length > 0 && <p className="muted">{text.usageRestarts(drawn.restarts.length)}</p>}
+    </>
   );
 }
 
-function useSamples(instance: Process | undefined): Sample[] {
-  const [held, setHeld] = useState<{ host: string; samples: Sample[] }>({ host: "", samples: [] });
-  useEffect(() => {
-    if (!instance) return;
-    const sample = {
-      at: Math.round(Date.now() / 1000),
-      cpu: instance.cpu_percent,
-      memory: instance.memory_percent,
-    };
-    setHeld((now) => {
-      const before = now.host === instance.host ? now.samples : [];
-      if (before.at(-1)?.at === sample.at) return now;
-      return { host: instance.host, samples: [...before, sample].slice(-SAMPLES_MAX) };
-    });
-  }, [instance]);
-  return held.samples;
+type Line = (number | null)[];
+type ChartProps = { title: string; drawn: Drawn; avg: Line; max: Line; limit: number | undefined };
+
+function UsageChart({ title, drawn, avg, max, limit }: ChartProps) {
+  const { process: text } = useMessages();
+  const values = useMemo(
+    () => (limit === undefined ? [max, avg] : [max, avg, drawn.times.map(() => limit)]),
+    [avg, max, limit, drawn],
+  );
+  const series = useMemo<Series[]>(() => {
+    const lines: Series[] = [
+      { label: text.usageMax, colour: "--text-3" },
+      { label: text.usageAverage, colour: "--accent" },
+    ];
+    return limit === undefined
+      ? lines
+      : [...lines, { label: text.limit, colour: "--failed", isDashed: true }];
+  }, [limit, text]);
+  const extra = (
+    <>
+      <span className="muted">{`— ${text.usageMax}`}</span>
+      {limit !== undefined && (
+        <span className="tone-failed">{` - - ${text.limit} ${formatPercent(limit)}`}</span>
+      )}
+    </>
+  );
+  return (
+    <Panel title={title} extra={extra}>
+      <div className="panel-body">
+        <Chart
+          label={title}
+          times={drawn.times}
+          values={values}
+          series={series}
+          marks={drawn.restarts}
+          format={formatPercent}
+        />
+      </div>
+    </Panel>
+  );
 }
