@@ -24,6 +24,8 @@ pub enum WireError {
     TooLong { what: &'static str, bytes_max: usize },
     #[error("{what} is not a finite number")]
     NotFinite { what: &'static str },
+    #[error("{what} is no time between 1970 and 9999")]
+    NoTime { what: &'static str },
     #[error("{what} is no share of a machine")]
     NoShare { what: &'static str },
     #[error("{what} has {bytes} bytes, an IP address has 4 or 16")]

@@ -7,6 +7,8 @@ use proctor_model::{Spread, UsageHistory, UsageKept, UsagePoint, UsageRange};
 use crate::value::{Skipped, each, numbered};
 use crate::{WireError, proto};
 
+/// Until the end of the year 9999, in Unix seconds: later ones are no times that anybody can show.
+const AT_MAX: i64 = 253_402_300_799;
 /// Of the longest range.
 const POINTS_MAX: usize = UsageRange::Week.points_max();
 
@@ -42,10 +44,15 @@ pub(crate) fn history_from(history: proto::UsageHistory, skipped: &mut Option<Sk
         newest = newest.max(point.at);
         is_newer
     });
+    // The memory of what was skipped is not kept with the answer.
+    points.shrink_to_fit();
     UsageHistory { kept: kept(history.kept).unwrap_or_default(), step_secs: history.step_secs, points }
 }
 
 fn point_from(point: proto::UsagePoint) -> Result<UsagePoint, WireError> {
+    if !(0..=AT_MAX).contains(&point.at) {
+        return Err(WireError::NoTime { what: "at" });
+    }
     let sound = |what, min, avg, max| {
         let spread = Spread { min, avg, max };
         if spread.is_sound() { Ok(spread) } else { Err(WireError::NoShare { what }) }
@@ -75,6 +82,8 @@ mod tests {
             proto::UsagePoint { memory_max: 101.0, ..point(30) },
             proto::UsagePoint { cpu_avg: 3.0, ..point(40) },
             point(5),
+            point(-1),
+            point(i64::MAX),
             point(50),
         ];
         let mut skipped = None;
@@ -82,7 +91,7 @@ mod tests {
         let history = history_from(proto::UsageHistory { points, ..Default::default() }, &mut skipped);
 
         assert_eq!(history.points.iter().map(|point| point.at).collect::<Vec<_>>(), [10, 50]);
-        assert_eq!(skipped.map(|skipped| skipped.count), Some(3));
+        assert_eq!(skipped.map(|skipped| skipped.count), Some(5));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Asking a host what its processes used.
 //!
-//! Promised: whoever looks is answered within [`DEADLINE`]; any number of viewers of one process cost its host one
-//! question within [`UsageRange`]'s time to live; questions under way are at most [`QUESTIONS_MAX`] on the server and
+//! Promised: whoever looks is answered within [`DEADLINE`]; a question lives until its answer or that deadline, however
+//! many of its viewers leave, so any number of viewers of one process cost its host one question at a time and none
+//! while an answer is fresh. Questions under way are at most [`QUESTIONS_MAX`] on the server and
 //! [`SESSION_QUESTIONS_MAX`] on one session, and answers that are kept at most [`ANSWERS_MAX`]. An answer that nobody
 //! asked for is dropped. Absent: permissions (whoever calls has looked the process up as its caller) and the store:
 //! the server keeps no history.
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use proctor_model::{AgentId, ProcessKey, UsageHistory, UsageRange};
-use tokio::sync::{OnceCell, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::Instant;
 
 use super::{Control, Session};
@@ -23,7 +24,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 const QUESTIONS_MAX: usize = 256;
 /// Under way on one session.
 const SESSION_QUESTIONS_MAX: usize = 8;
-/// Kept for the next viewers; at most 80 kB each.
+/// Kept for the next viewers; at most 97 kB each.
 const ANSWERS_MAX: usize = 128;
 
 /// A host that comes back is asked soon.
@@ -43,58 +44,76 @@ pub enum UsageAnswer {
 pub struct UsageBusy;
 
 type Wanted = (AgentId, ProcessKey, UsageRange);
+/// None: the question is under way.
+type SharedAnswer = watch::Receiver<Option<Answered>>;
+
+#[derive(Clone, Debug)]
+struct Answered {
+    at: Instant,
+    answer: UsageAnswer,
+}
 
 /// The questions of one server.
 #[derive(Debug)]
 pub(super) struct UsageQueries {
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
     next: AtomicU64,
-    answers: Mutex<HashMap<Wanted, Kept>>,
-}
-
-#[derive(Clone, Debug)]
-struct Kept {
-    asked: Instant,
-    answer: Arc<OnceCell<UsageAnswer>>,
+    answers: Mutex<HashMap<Wanted, SharedAnswer>>,
 }
 
 impl Default for UsageQueries {
     fn default() -> Self {
-        Self { permits: Semaphore::new(QUESTIONS_MAX), next: AtomicU64::new(1), answers: Mutex::default() }
+        let permits = Arc::new(Semaphore::new(QUESTIONS_MAX));
+        Self { permits, next: AtomicU64::new(1), answers: Mutex::default() }
     }
 }
 
 impl UsageQueries {
-    /// Where the answer is, or will be.
-    fn shared(&self, wanted: Wanted, now: Instant) -> Arc<OnceCell<UsageAnswer>> {
+    /// The answer that is there or under way; else that of a new question, which `begin` asks.
+    fn join_or_begin(
+        &self,
+        wanted: &Wanted,
+        now: Instant,
+        begin: impl FnOnce() -> Result<SharedAnswer, UsageBusy>,
+    ) -> Result<SharedAnswer, UsageBusy> {
         let mut answers = self.answers.lock();
-        let is_fresh = |(_, _, range): &Wanted, kept: &Kept| match kept.answer.get() {
-            Some(UsageAnswer::History(_)) | None => now.duration_since(kept.asked) < time_to_live(*range),
-            Some(UsageAnswer::Offline | UsageAnswer::AgentTooOld | UsageAnswer::NoAnswer) => {
-                now.duration_since(kept.asked) < NO_HISTORY_TIME_TO_LIVE
-            }
-        };
-        if let Some(kept) = answers.get(&wanted).filter(|kept| is_fresh(&wanted, kept)) {
-            return kept.answer.clone();
+        if let Some(shared) = answers.get(wanted).filter(|shared| is_fresh(wanted, shared, now)) {
+            return Ok(shared.clone());
         }
-        if answers.len() >= ANSWERS_MAX {
-            answers.retain(|wanted, kept| is_fresh(wanted, kept));
+        let shared = begin()?;
+        answers.insert(wanted.clone(), shared.clone());
+        Ok(shared)
+    }
+
+    /// Drops answers that are old, then the oldest beyond [`ANSWERS_MAX`]. What is under way stays.
+    fn trim(&self, now: Instant) {
+        let mut answers = self.answers.lock();
+        answers.retain(|wanted, shared| is_fresh(wanted, shared, now));
+        let mut answered: Vec<(Instant, Wanted)> = answers
+            .iter()
+            .filter_map(|(wanted, shared)| shared.borrow().as_ref().map(|answered| (answered.at, wanted.clone())))
+            .collect();
+        let surplus = answered.len().saturating_sub(ANSWERS_MAX);
+        answered.sort_by_key(|(at, _)| *at);
+        for (_, wanted) in &answered[..surplus] {
+            answers.remove(wanted);
         }
-        if answers.len() >= ANSWERS_MAX {
-            let oldest = answers.iter().min_by_key(|(_, kept)| kept.asked).map(|(wanted, _)| wanted.clone());
-            oldest.map(|oldest| answers.remove(&oldest));
-        }
-        let answer = Arc::default();
-        answers.insert(wanted, Kept { asked: now, answer: Arc::clone(&answer) });
-        answer
+    }
+}
+
+fn is_fresh((_, _, range): &Wanted, shared: &SharedAnswer, now: Instant) -> bool {
+    match &*shared.borrow() {
+        None => shared.has_changed().is_ok(), // an error: whoever asked is gone
+        Some(Answered { at, answer }) => now.duration_since(*at) < time_to_live(answer, *range),
     }
 }
 
 /// As long as the next point takes, about.
-fn time_to_live(range: UsageRange) -> Duration {
-    match range {
-        UsageRange::Hour => Duration::from_secs(5),
-        UsageRange::Week => Duration::from_secs(30),
+fn time_to_live(answer: &UsageAnswer, range: UsageRange) -> Duration {
+    match (answer, range) {
+        (UsageAnswer::History(_), UsageRange::Hour) => Duration::from_secs(5),
+        (UsageAnswer::History(_), UsageRange::Week) => Duration::from_secs(30),
+        (UsageAnswer::Offline | UsageAnswer::AgentTooOld | UsageAnswer::NoAnswer, _) => NO_HISTORY_TIME_TO_LIVE,
     }
 }
 
@@ -113,34 +132,24 @@ pub struct Question {
     pub range: UsageRange,
 }
 
-/// A question that somebody waits for; forgotten with them.
-#[derive(Debug)]
-struct Waiting<'a> {
-    session: &'a Session,
-    request: u64,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let mut questions = self.session.questions.lock();
-        questions.waiting.remove(&self.request);
-        questions.unsent.retain(|question| question.request != self.request);
-    }
-}
-
 impl Session {
-    fn ask(&self, question: Question) -> Result<(Waiting<'_>, oneshot::Receiver<UsageHistory>), UsageBusy> {
+    fn ask(&self, question: Question) -> Result<oneshot::Receiver<UsageHistory>, UsageBusy> {
         let (answer, answered) = oneshot::channel();
-        let request = question.request;
         let mut questions = self.questions.lock();
         if questions.waiting.len() >= SESSION_QUESTIONS_MAX {
             return Err(UsageBusy);
         }
-        questions.waiting.insert(request, answer);
+        questions.waiting.insert(question.request, answer);
         questions.unsent.push(question);
         drop(questions);
         self.wake();
-        Ok((Waiting { session: self, request }, answered))
+        Ok(answered)
+    }
+
+    fn give_up(&self, request: u64) {
+        let mut questions = self.questions.lock();
+        questions.waiting.remove(&request);
+        questions.unsent.retain(|question| question.request != request);
     }
 
     /// What the agent is to be asked now.
@@ -168,25 +177,50 @@ impl Control {
         key: &ProcessKey,
         range: UsageRange,
     ) -> Result<UsageAnswer, UsageBusy> {
-        let wanted = (agent.clone(), key.clone(), range);
-        let shared = self.inner.usage_queries.shared(wanted, Instant::now());
-        shared.get_or_try_init(|| self.ask_usage(agent, key, range)).await.cloned()
-    }
-
-    async fn ask_usage(&self, agent: &AgentId, key: &ProcessKey, range: UsageRange) -> Result<UsageAnswer, UsageBusy> {
         let Some(session) = self.inner.sessions.get(agent) else { return Ok(UsageAnswer::Offline) };
         if !session.answers_usage() {
             return Ok(UsageAnswer::AgentTooOld);
         }
+        let wanted = (agent.clone(), key.clone(), range);
         let queries = &self.inner.usage_queries;
-        let _permit = queries.permits.try_acquire().map_err(|_| UsageBusy)?;
+        let mut shared = queries.join_or_begin(&wanted, Instant::now(), || self.ask_usage(session, key, range))?;
+        let answered = shared.wait_for(Option::is_some).await;
+        // An error: the server ends.
+        let answer = answered.ok().and_then(|answered| answered.as_ref().map(|answered| answered.answer.clone()));
+        Ok(answer.unwrap_or(UsageAnswer::NoAnswer))
+    }
+
+    /// Asks in a task of its own: viewers come and go, the question stays until it is answered or given up.
+    fn ask_usage(&self, session: Arc<Session>, key: &ProcessKey, range: UsageRange) -> Result<SharedAnswer, UsageBusy> {
+        let queries = &self.inner.usage_queries;
+        let permit = Arc::clone(&queries.permits).try_acquire_owned().map_err(|_| UsageBusy)?;
         let request = queries.next.fetch_add(1, Ordering::Relaxed);
-        let (_waiting, answered) = session.ask(Question { request, key: key.clone(), range })?;
-        match tokio::time::timeout(DEADLINE, answered).await {
-            Ok(Ok(history)) => Ok(UsageAnswer::History(Arc::new(history))),
-            Ok(Err(_)) => Ok(UsageAnswer::Offline),
-            Err(_) => Ok(UsageAnswer::NoAnswer),
-        }
+        let answered = session.ask(Question { request, key: key.clone(), range })?;
+        let (sender, shared) = watch::channel(None);
+        let control = self.clone();
+        self.inner.tasks.spawn("usage question", async move {
+            control.await_answer(session, request, answered, sender, permit).await;
+        });
+        Ok(shared)
+    }
+
+    async fn await_answer(
+        &self,
+        session: Arc<Session>,
+        request: u64,
+        answered: oneshot::Receiver<UsageHistory>,
+        shared: watch::Sender<Option<Answered>>,
+        _permit: OwnedSemaphorePermit,
+    ) {
+        let answer = match tokio::time::timeout(DEADLINE, answered).await {
+            Ok(Ok(history)) => UsageAnswer::History(Arc::new(history)),
+            Ok(Err(_)) => UsageAnswer::Offline,
+            Err(_) => UsageAnswer::NoAnswer,
+        };
+        session.give_up(request);
+        let at = Instant::now();
+        shared.send_replace(Some(Answered { at, answer }));
+        self.inner.usage_queries.trim(at);
     }
 }
 
@@ -211,49 +245,77 @@ mod tests {
         Question { request, key: "ns/web".parse().unwrap(), range: UsageRange::Hour }
     }
 
+    fn answered(at: Instant) -> Option<Answered> {
+        Some(Answered { at, answer: UsageAnswer::History(Arc::default()) })
+    }
+
+    /// Whether the host would be asked.
+    fn asks(queries: &UsageQueries, wanted: &Wanted, now: Instant) -> bool {
+        queries.join_or_begin(wanted, now, || Err(UsageBusy)).is_err()
+    }
+
     #[test]
     fn viewers_of_one_process_share_an_answer_until_it_is_old() {
         let (queries, now) = (UsageQueries::default(), Instant::now());
-        let first = queries.shared(wanted(1, UsageRange::Hour), now);
+        let (hour, week) = (wanted(1, UsageRange::Hour), wanted(1, UsageRange::Week));
+        let (sender, shared) = watch::channel(None);
+        queries.join_or_begin(&hour, now, || Ok(shared)).unwrap();
 
-        let soon = queries.shared(wanted(1, UsageRange::Hour), now + Duration::from_secs(4));
-        let other = queries.shared(wanted(1, UsageRange::Week), now);
-        let later = queries.shared(wanted(1, UsageRange::Hour), now + Duration::from_secs(5));
+        let while_asked = asks(&queries, &hour, now + Duration::from_secs(60));
+        sender.send_replace(answered(now + Duration::from_secs(60)));
+        let soon = asks(&queries, &hour, now + Duration::from_secs(64));
+        let other = asks(&queries, &week, now + Duration::from_secs(64));
+        let later = asks(&queries, &hour, now + Duration::from_secs(65));
 
-        assert!(Arc::ptr_eq(&first, &soon));
-        assert!(!Arc::ptr_eq(&first, &other) && !Arc::ptr_eq(&first, &later));
+        assert_eq!([while_asked, soon, other, later], [false, false, true, true]);
     }
 
     #[test]
-    fn the_oldest_answer_gives_way() {
+    fn a_question_that_nobody_waits_for_any_more_is_asked_again() {
+        let (queries, now) = (UsageQueries::default(), Instant::now());
+        let (sender, shared) = watch::channel(None);
+        queries.join_or_begin(&wanted(1, UsageRange::Hour), now, || Ok(shared)).unwrap();
+
+        drop(sender);
+
+        assert!(asks(&queries, &wanted(1, UsageRange::Hour), now));
+    }
+
+    #[test]
+    fn the_oldest_answers_give_way_and_questions_under_way_stay() {
         let (queries, now) = (UsageQueries::default(), Instant::now());
         let at = |number: usize| now + Duration::from_millis(number as u64);
-        let newest: Vec<_> =
-            (0..3 * ANSWERS_MAX).map(|number| queries.shared(wanted(number, UsageRange::Week), at(number))).collect();
+        let (_under_way, pending) = watch::channel(None);
+        queries.join_or_begin(&wanted(0, UsageRange::Week), now, || Ok(pending)).unwrap();
+        for number in 1..=2 * ANSWERS_MAX {
+            let (_, shared) = watch::channel(answered(at(number)));
+            queries.join_or_begin(&wanted(number, UsageRange::Week), at(number), || Ok(shared)).unwrap();
+        }
 
-        let again = queries.shared(wanted(3 * ANSWERS_MAX - 1, UsageRange::Week), at(3 * ANSWERS_MAX));
+        queries.trim(at(2 * ANSWERS_MAX));
 
-        assert!(queries.answers.lock().len() <= ANSWERS_MAX);
-        assert!(Arc::ptr_eq(&again, newest.last().unwrap()));
+        assert_eq!(queries.answers.lock().len(), ANSWERS_MAX + 1);
+        let kept = [0, 1, 2 * ANSWERS_MAX].map(|number| !asks(&queries, &wanted(number, UsageRange::Week), now));
+        assert_eq!(kept, [true, false, true]);
     }
 
     #[test]
-    fn a_session_has_a_bounded_number_of_questions_and_forgets_who_left() {
+    fn a_session_has_a_bounded_number_of_questions() {
         let session = session();
-        let asked: Vec<_> =
+        let _asked: Vec<_> =
             (0..SESSION_QUESTIONS_MAX as u64).map(|request| session.ask(question(request)).unwrap()).collect();
 
         assert_eq!(session.ask(question(99)).unwrap_err(), UsageBusy);
+        session.give_up(3);
+        let _answered = session.ask(question(100)).unwrap();
+
         assert_eq!(session.take_questions().len(), SESSION_QUESTIONS_MAX);
-        drop(asked);
-        let (_waiting, _answered) = session.ask(question(100)).unwrap();
-        assert_eq!(session.take_questions(), [question(100)]);
     }
 
     #[test]
     fn an_answer_counts_once_and_only_where_it_was_asked_for() {
         let session = session();
-        let (_waiting, mut answered) = session.ask(question(7)).unwrap();
+        let mut answered = session.ask(question(7)).unwrap();
 
         let taken = [6, 7, 7].map(|request| session.answer(request, UsageHistory::default()));
 

@@ -139,3 +139,23 @@ async fn an_instance_is_asked_for_by_its_own_name() {
 
     assert_eq!((name.as_str(), &view["state"], &view["step"]), ("web/many#3", &json!("not_kept"), &json!(300)));
 }
+
+#[tokio::test]
+async fn a_viewer_who_leaves_does_not_make_the_next_one_ask_again() {
+    let world = World::new().await;
+    world.register("m").await;
+    let session = connect(&world, true).await;
+    let path = "/processes/web/m/usage?host=10.0.0.1";
+    let questions = tokio::select! {
+        view = world.got(path) => panic!("{view}"),
+        questions = asked(&session) => questions,
+    };
+
+    let (view, is_taken) = tokio::join!(world.got(path), async {
+        tokio::task::yield_now().await;
+        session.answer(questions[0].request, history())
+    });
+
+    assert_eq!((&view["state"], is_taken), (&json!("kept"), true));
+    assert!(session.take_questions().is_empty());
+}

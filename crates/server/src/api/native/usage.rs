@@ -20,7 +20,7 @@ use crate::control::UsageAnswer;
                params(("namespace" = String, Path), ("name" = String, Path)), params(UsageQuery), tag = "processes",
                responses((status = 200, body = UsageView)))]
 pub(super) async fn usage(
-    caller: Authenticated,
+    mut caller: Authenticated,
     State(state): State<ApiState>,
     Path((namespace, name)): Path<(String, String)>,
     Params(query): Params<UsageQuery>,
@@ -40,6 +40,8 @@ pub(super) async fn usage(
     };
     let key = instance(&record, query.instance)?;
     let span = query.range.unwrap_or_default();
+    let _ticket = state.border.waits.take(&caller.who).map_err(ApiError::from)?;
+    caller.waits();
     let answer = state.control.usage_history(&record.agent, &key, range(span)).await;
     let answer = answer.map_err(|busy| ApiError::busy(busy.to_string()))?;
     Ok(Json(view(&record, &key, span, &answer)))
