@@ -181,7 +181,7 @@ pub struct HostQuery {
     pub online: Option<bool>,
     /// The agent's version.
     pub version: Option<String>,
-    /// The id of the join token that its agent enrolled with, as long as the token is kept.
+    /// The id of the join token that its agent enrolled with, as long as the token is kept. For administrators.
     pub token: Option<String>,
     /// Part of `CLOUD:IP`, the agent's id or the host name; the case of letters does not matter.
     #[param(max_length = 128)]

@@ -3632,7 +3632,7 @@ export interface operations {
                 online?: boolean;
                 /** @description The agent's version. */
                 version?: string;
-                /** @description The id of the join token that its agent enrolled with, as long as the token is kept. */
+                /** @description The id of the join token that its agent enrolled with, as long as the token is kept. For administrators. */
                 token?: string;
                 /** @description Part of `CLOUD:IP`, the agent's id or the host name; the case of letters does not matter. */
                 q?: string;

@@ -243,3 +243,15 @@ async fn a_host_that_a_caller_may_not_read_looks_like_one_that_is_not_there() {
     assert_eq!(message(&foreign.1), message(&unknown.1));
     assert_eq!(world.get("/hosts/no%20host").await.0, StatusCode::BAD_REQUEST);
 }
+
+#[tokio::test]
+async fn who_enrolled_with_a_token_is_told_to_administrators_alone() {
+    let world = world().await;
+    let secret = reader(&world, "reads", &["everything"]).await;
+
+    let (plain, _) = got_as(&world, "reads", &secret, "/hosts").await;
+    let (by_token, _) = got_as(&world, "reads", &secret, "/hosts?token=0123456789abcdef").await;
+    let (by_admin, _) = world.get("/hosts?token=0123456789abcdef").await;
+
+    assert_eq!([plain, by_token, by_admin], [StatusCode::OK, StatusCode::FORBIDDEN, StatusCode::OK]);
+}

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{CordonView, HostPage, HostQuery, HostView};
-use proctor_model::{AgentId, FieldError, HostKey, Namespace, PoolId, ProcessKey, messages};
+use proctor_model::{AgentId, Class, FieldError, HostKey, Namespace, PoolId, ProcessKey, messages};
 use proctor_runtime::clock;
 use proctor_store::{Cordon, HostLocation, HostRecord, ProcessQuery};
 
@@ -27,6 +27,10 @@ pub(super) async fn list(
     Params(query): Params<HostQuery>,
 ) -> Result<Json<HostPage>> {
     let limit = page_limit(query.limit)?;
+    if query.token.is_some() {
+        // Who enrolled with which token is told to those who may list the tokens.
+        caller.who.require(Class::Admin)?;
+    }
     let wanted = proctor_store::HostQuery {
         business: query.business,
         cloud: query.cloud,
