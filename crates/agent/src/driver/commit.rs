@@ -22,6 +22,7 @@ use super::Driver;
 use super::execute::ended_by;
 use super::limits::cgroup_name;
 use super::schedules::Clocks;
+use super::usage::wall_clock;
 use crate::ledger::CommitError;
 
 /// What may wait is written and told after this.
@@ -255,7 +256,7 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.commit();
-        self.keeper.write_all(&mut self.history);
+        self.keeper.write_all(&mut self.history, wall_clock());
     }
 }
 

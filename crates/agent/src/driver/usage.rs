@@ -1,7 +1,8 @@
 //! Recording what processes use, and answering who asks.
 //!
-//! Promised: nothing is measured for the history alone: it gets the samples of the limits, and of the others what the
-//! report of every minute has measured, with or without a server. Absent: the rings and files (see `history`).
+//! Promised: the history gets the samples of the limits and, of the other processes, those of every minute, which are
+//! taken with or without a server. A link that is behind is not burdened with answers. Absent: the rings and files (see
+//! `history`).
 
 use std::collections::HashMap;
 
@@ -9,9 +10,13 @@ use proctor_model::{ProcessKey, Usage, UsageHistory, UsageKept, UsageRange};
 use proctor_runtime::clock;
 use proctor_supervise::Process;
 use proctor_wire::FromAgent;
+use tokio::sync::mpsc;
 
 use super::Driver;
 use crate::history::{Rate, Reading};
+
+/// Messages that may wait on the link before answers are dropped: one may take 97 kB.
+const BACKLOG_MAX: usize = 16;
 
 /// Unix seconds.
 pub(super) fn wall_clock() -> u64 {
@@ -44,21 +49,21 @@ impl Driver {
 
     pub(super) fn query_usage(&mut self, request: u64, key: &ProcessKey, range: UsageRange) {
         let now = wall_clock();
+        let Some(link) = self.link.clone() else { return };
+        let answer = move |history| answer(&link, request, history);
         if !self.processes.contains(key) {
-            let history = UsageHistory::empty(UsageKept::NotRegistered, range.step_min());
-            return self.send(FromAgent::UsageHistory { request, history });
+            return answer(UsageHistory::empty(UsageKept::NotRegistered, range.step_min()));
         }
         match range {
-            UsageRange::Hour => {
-                let history = self.history.hour(key, now);
-                self.send(FromAgent::UsageHistory { request, history });
-            }
-            UsageRange::Week => {
-                let Some(link) = self.link.clone() else { return };
-                // A link without room drops it: who asks gives up in time.
-                let answer = move |history| drop(link.try_send(FromAgent::UsageHistory { request, history }));
-                self.keeper.read(&self.history, key, now, Box::new(answer));
-            }
+            UsageRange::Hour => answer(self.history.hour(key, now)),
+            UsageRange::Week => self.keeper.read(&self.history, key, now, Box::new(answer)),
         }
+    }
+}
+
+/// Dropped where the link is behind: who asks gives up in time, and outcomes go first.
+fn answer(link: &mpsc::Sender<FromAgent>, request: u64, history: UsageHistory) {
+    if link.max_capacity() - link.capacity() < BACKLOG_MAX {
+        drop(link.try_send(FromAgent::UsageHistory { request, history }));
     }
 }

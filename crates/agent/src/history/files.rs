@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use proctor_model::ProcessKey;
 use proctor_runtime::private;
@@ -23,16 +23,21 @@ const FREE_BYTES_MIN: u64 = 256 * 1024 * 1024;
 const HEADER_BYTES: usize = 512;
 const FILE_BYTES: u64 = HEADER_BYTES as u64 + SLOTS as u64 * SLOT_BYTES as u64;
 const MAGIC: &[u8; 8] = b"PROCUSE\x01";
-const SUFFIX: &str = "usage";
+const SUFFIX: &str = ".usage";
+/// Hex digits of the digest in a file's name.
+const NAME_DIGITS: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct WeekFiles {
     dir: PathBuf,
     files: usize,
     free_bytes_min: u64,
-    /// The newest step that was ever written: an earlier one means that the clock went back, or that its process
-    /// stopped a while ago.
-    newest: u32,
+    /// The current step of the last turn, to notice a clock that went back; None before the first.
+    current: Option<u32>,
+    /// Files that hold nothing later than that.
+    checked: HashSet<ProcessKey>,
+    /// The last process without a file did not get one.
+    lacks_room: bool,
 }
 
 /// What came of a write.
@@ -46,31 +51,61 @@ pub(super) enum Written {
 impl WeekFiles {
     /// Nothing is made before there is something to write.
     pub(super) fn new(dir: PathBuf) -> Self {
-        Self { dir, files: 0, free_bytes_min: FREE_BYTES_MIN, newest: 0 }
+        let checked = HashSet::new();
+        Self { dir, files: 0, free_bytes_min: FREE_BYTES_MIN, current: None, checked, lacks_room: false }
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Removes the files of all processes but these, and counts the rest.
     pub(super) fn retain(&mut self, keys: &HashSet<ProcessKey>) -> io::Result<()> {
-        let entries = match std::fs::read_dir(&self.dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            entries => entries?,
-        };
         let kept: HashSet<String> = keys.iter().map(file_name).collect();
+        let mut first = None;
         self.files = 0;
-        for entry in entries {
-            let entry = entry?;
-            let name = entry.file_name();
-            let Some(name) = name.to_str().filter(|name| name.ends_with(SUFFIX)) else { continue };
-            if kept.contains(name) {
+        for name in self.names()? {
+            if kept.contains(&name) {
                 self.files += 1;
-            } else {
-                std::fs::remove_file(entry.path())?;
+            } else if let Err(error) = std::fs::remove_file(self.dir.join(name)) {
+                self.files += 1;
+                first = first.or(Some(error));
             }
         }
-        Ok(())
+        self.checked.retain(|key| keys.contains(key));
+        first.map_or(Ok(()), Err)
+    }
+
+    /// Of the files that may be ours.
+    fn names(&self) -> io::Result<Vec<String>> {
+        let entries = match std::fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let names: io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
+        Ok(names?.into_iter().filter_map(|name| name.into_string().ok()).filter(|name| is_file_name(name)).collect())
+    }
+
+    /// Steps of `current` and before are written from now on. Where the clock went back, what is later is erased.
+    pub(super) fn begin_turn(&mut self, current: u32) -> io::Result<()> {
+        let went_back = self.current.replace(current).is_some_and(|before| current < before);
+        if !went_back {
+            return Ok(());
+        }
+        self.checked.clear();
+        let mut first = None;
+        for name in self.names()? {
+            let erased = private::file(&self.dir.join(name)).and_then(|file| match file.metadata()?.len() {
+                FILE_BYTES => erase_after(&file, current),
+                _ => Ok(()),
+            });
+            first = first.or_else(|| erased.err());
+        }
+        first.map_or(Ok(()), Err)
     }
 
     pub(super) fn remove(&mut self, key: &ProcessKey) -> io::Result<()> {
+        self.checked.remove(key);
         match std::fs::remove_file(self.path(key)) {
             Ok(()) => {
                 self.files = self.files.saturating_sub(1);
@@ -81,14 +116,15 @@ impl WeekFiles {
         }
     }
 
-    /// Steps of one process, in order.
+    /// Steps of one process; those that are later than now are of a clock that went back.
     pub(super) fn write(&mut self, key: &ProcessKey, steps: &[WeekStep]) -> io::Result<Written> {
-        let Some(last) = steps.last() else { return Ok(Written::Yes) };
+        let current = self.current.unwrap_or(u32::MAX);
         let Some(file) = self.open_or_make(key)? else { return Ok(Written::NoRoom) };
-        if last.number < self.newest {
-            erase_after(&file, last.number)?;
+        if !self.checked.contains(key) {
+            erase_after(&file, current)?;
+            self.checked.insert(key.clone());
         }
-        for step in steps {
+        for step in steps.iter().filter(|step| step.number <= current) {
             let at = offset(step.index());
             let mut bytes = [0; SLOT_BYTES];
             file.read_exact_at(&mut bytes, at)?;
@@ -96,7 +132,6 @@ impl WeekFiles {
             let step = before.map_or(*step, |before| before.merged(*step));
             file.write_all_at(&step.to_bytes(), at)?;
         }
-        self.newest = self.newest.max(last.number);
         Ok(Written::Yes)
     }
 
@@ -112,9 +147,9 @@ impl WeekFiles {
         Ok(Some(of_last_week(all_steps(&file)?, now)))
     }
 
-    /// Whether a process without a file gets none.
-    pub(super) fn is_full(&self) -> bool {
-        self.files >= FILES_MAX
+    /// Whether a process without a file gets one, as far as is known.
+    pub(super) fn has_room(&self) -> bool {
+        self.files < FILES_MAX && !self.lacks_room
     }
 
     fn open_or_make(&mut self, key: &ProcessKey) -> io::Result<Option<File>> {
@@ -128,7 +163,8 @@ impl WeekFiles {
             self.remove(key)?;
         }
         self.make_dir()?;
-        if self.is_full() || free_bytes(&self.dir)? < self.free_bytes_min {
+        self.lacks_room = self.files >= FILES_MAX || free_bytes(&self.dir)? < self.free_bytes_min;
+        if self.lacks_room {
             return Ok(None);
         }
         let file = private::new_file(&path)?;
@@ -142,7 +178,7 @@ impl WeekFiles {
 
     /// A state directory that is gone does not come back for this.
     fn make_dir(&self) -> io::Result<()> {
-        if !self.dir.parent().is_some_and(std::path::Path::is_dir) {
+        if !self.dir.parent().is_some_and(Path::is_dir) {
             return Err(io::ErrorKind::NotFound.into());
         }
         private::dir(&self.dir).map_err(io::Error::other)
@@ -204,7 +240,12 @@ fn digest(key: &ProcessKey) -> blake3::Hash {
 }
 
 fn file_name(key: &ProcessKey) -> String {
-    format!("{}.{SUFFIX}", &digest(key).to_hex()[..32])
+    format!("{}{SUFFIX}", &digest(key).to_hex()[..NAME_DIGITS])
+}
+
+fn is_file_name(name: &str) -> bool {
+    let digits = name.strip_suffix(SUFFIX).unwrap_or_default();
+    digits.len() == NAME_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn offset(index: u32) -> u64 {
@@ -215,7 +256,7 @@ fn file_bytes() -> usize {
     usize::try_from(FILE_BYTES).expect("a file is 32 KiB")
 }
 
-fn free_bytes(dir: &std::path::Path) -> io::Result<u64> {
+fn free_bytes(dir: &Path) -> io::Result<u64> {
     let disk = rustix::fs::statvfs(dir)?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
@@ -225,6 +266,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::super::Sample;
+    use super::super::number_at;
     use super::super::week::OpenStep;
     use super::*;
 
@@ -296,7 +338,8 @@ mod tests {
         for name in ["a", "b", "c"] {
             files.write(&key(name), &[step(NOW, 1.0)]).unwrap();
         }
-        std::fs::write(files.dir.join("notes.txt"), b"mine").unwrap();
+        let foreign = ["notes.txt", "disk-usage", "x.usage"].map(|name| files.dir.join(name));
+        foreign.iter().for_each(|path| std::fs::write(path, b"mine").unwrap());
 
         files.remove(&key("a")).unwrap();
         files.remove(&key("a")).unwrap();
@@ -306,7 +349,7 @@ mod tests {
         assert_eq!(again.files, 1);
         assert!(again.read(&key("a"), NOW).unwrap().is_none() && again.read(&key("c"), NOW).unwrap().is_none());
         assert_eq!(numbers(&again, &key("b"), NOW).len(), 1);
-        assert!(files.dir.join("notes.txt").exists());
+        assert!(foreign.iter().all(|path| path.exists()));
     }
 
     #[test]
@@ -326,8 +369,10 @@ mod tests {
         files.write(&key("old"), &[step(NOW, 1.0)]).unwrap();
         files.free_bytes_min = u64::MAX;
 
+        assert!(files.has_room());
         assert_eq!(files.write(&key("new"), &[step(NOW, 1.0)]).unwrap(), Written::NoRoom);
         assert_eq!(files.write(&key("old"), &[step(NOW + STEP_SECS, 1.0)]).unwrap(), Written::Yes);
+        assert!(!files.has_room(), "whoever asks is told");
     }
 
     #[test]
@@ -345,15 +390,30 @@ mod tests {
     fn what_was_written_ahead_of_a_clock_that_went_back_does_not_come_up_later() {
         let (_dir, mut files) = files();
         let ahead = NOW + 100 * STEP_SECS;
-        files.write(&key("web"), &[step(NOW, 1.0)]).unwrap();
-        files.write(&key("web"), &[step(ahead, 1.0)]).unwrap();
-        files.write(&key("other"), &[step(ahead, 1.0)]).unwrap();
+        for name in ["web", "stopped"].map(key) {
+            files.write(&name, &[step(NOW, 1.0), step(ahead, 1.0)]).unwrap();
+        }
+        files.begin_turn(number_at(ahead)).unwrap();
 
-        files.write(&key("web"), &[step(NOW + STEP_SECS, 1.0)]).unwrap();
-        files.write(&key("other"), &[step(NOW + 2 * STEP_SECS, 1.0)]).unwrap();
+        // The step that was open when the clock went back comes with the first one afterwards.
+        files.begin_turn(number_at(NOW + STEP_SECS)).unwrap();
+        files.write(&key("web"), &[step(ahead, 1.0), step(NOW + STEP_SECS, 1.0)]).unwrap();
 
         assert_eq!(numbers(&files, &key("web"), ahead).len(), 2);
-        assert_eq!(numbers(&files, &key("other"), ahead).len(), 1);
+        assert_eq!(numbers(&files, &key("stopped"), ahead).len(), 1);
+    }
+
+    #[test]
+    fn what_an_earlier_run_wrote_ahead_goes_with_the_first_write() {
+        let (_dir, mut files) = files();
+        let ahead = NOW + 100 * STEP_SECS;
+        files.write(&key("web"), &[step(ahead, 1.0)]).unwrap();
+
+        let mut again = WeekFiles::new(files.dir.clone());
+        again.begin_turn(number_at(NOW)).unwrap();
+        again.write(&key("web"), &[step(NOW, 1.0)]).unwrap();
+
+        assert_eq!(numbers(&again, &key("web"), ahead).len(), 1);
     }
 
     #[test]

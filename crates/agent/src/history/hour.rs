@@ -122,6 +122,11 @@ impl HourRing {
         (first..=self.newest.min(current)).filter_map(point).collect()
     }
 
+    /// Whether all its points are older than an hour.
+    pub(super) fn is_stale(&self, now: u64) -> bool {
+        self.newest + self.slots.len() as u64 <= now / self.step.seconds()
+    }
+
     fn index(&self, number: u64) -> usize {
         usize::try_from(number % self.slots.len() as u64).expect("it is below a length")
     }

@@ -1,12 +1,14 @@
 //! Who reads and writes the files of the week, in order and away from the driver.
 //!
 //! Promised: jobs are carried out one after the other, so a file that was removed does not come back; at most
-//! [`JOBS_MAX`] wait, and a disk that hangs costs the history and nothing else. Absent: retries.
+//! [`JOBS_MAX`] wait, and a disk that hangs costs the history and nothing else. A removal that was not carried out is
+//! made up for; whoever asks is answered, also about a file that cannot be read. Absent: retries of anything else.
 
 use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -15,13 +17,17 @@ use proctor_model::{ProcessKey, UsageHistory, UsageKept, UsageRange};
 use proctor_runtime::Tasks;
 use tokio::sync::mpsc;
 
-use super::History;
 use super::files::{WeekFiles, Written};
 use super::week::{WeekStep, of_last_week};
+use super::{History, number_at};
 
 const JOBS_MAX: usize = 1024;
 /// A thousand files take milliseconds; a disk that hangs is given up after this.
 const JOB_LIMIT: Duration = Duration::from_secs(30);
+/// How long the end of the agent waits for a job.
+const END_LIMIT: Duration = Duration::from_secs(2);
+/// Between two lines of the log about jobs that failed.
+const WARNING_PERIOD: Duration = Duration::from_secs(60);
 
 /// Gets the answer of [`HistoryJob::Read`].
 pub(crate) type Answer = Box<dyn FnOnce(UsageHistory) + Send>;
@@ -30,7 +36,10 @@ enum HistoryJob {
     /// Only these processes are known.
     Retain(HashSet<ProcessKey>),
     Remove(ProcessKey),
-    Write(Vec<(ProcessKey, Vec<WeekStep>)>),
+    Write {
+        steps: Vec<(ProcessKey, Vec<WeekStep>)>,
+        now: u64,
+    },
     Read {
         key: ProcessKey,
         unwritten: Vec<WeekStep>,
@@ -39,12 +48,38 @@ enum HistoryJob {
     },
 }
 
+impl HistoryJob {
+    fn removes(&self) -> bool {
+        match self {
+            Self::Retain(_) | Self::Remove(_) => true,
+            Self::Write { .. } | Self::Read { .. } => false,
+        }
+    }
+}
+
+/// Jobs that failed, one line a minute.
+#[derive(Debug, Default)]
+struct Failures {
+    warned: Option<tokio::time::Instant>,
+    since: u64,
+}
+
+impl Failures {
+    fn warn(&mut self, what: &str, error: &str) {
+        self.since += 1;
+        if self.warned.is_none_or(|at| at.elapsed() >= WARNING_PERIOD) {
+            tracing::warn!(what, error, failures = self.since, "usage history is incomplete");
+            *self = Self { warned: Some(tokio::time::Instant::now()), since: 0 };
+        }
+    }
+}
+
 impl std::fmt::Debug for HistoryJob {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Retain(_) => "Retain",
             Self::Remove(_) => "Remove",
-            Self::Write(_) => "Write",
+            Self::Write { .. } => "Write",
             Self::Read { .. } => "Read",
         })
     }
@@ -56,45 +91,54 @@ pub(crate) struct Keeper {
     jobs: mpsc::Sender<HistoryJob>,
     /// Until it runs.
     waiting: Option<mpsc::Receiver<HistoryJob>>,
-    /// A removal found no room in the queue.
-    has_missed_removal: bool,
+    /// A removal was not carried out.
+    has_missed_removal: Arc<AtomicBool>,
 }
 
 impl Keeper {
     pub(crate) fn new(dir: PathBuf) -> Self {
         let (jobs, waiting) = mpsc::channel(JOBS_MAX);
         let files = Arc::new(Mutex::new(WeekFiles::new(dir)));
-        Self { files, jobs, waiting: Some(waiting), has_missed_removal: false }
+        Self { files, jobs, waiting: Some(waiting), has_missed_removal: Arc::default() }
     }
 
     /// Carries out jobs until `tasks` end.
     pub(crate) fn start(&mut self, host: &Host, tasks: &Tasks) {
         let Some(mut jobs) = self.waiting.take() else { return };
-        let (host, files) = (host.clone(), self.files.clone());
+        let (host, files, has_missed_removal) = (host.clone(), self.files.clone(), self.has_missed_removal.clone());
+        // The path in the name gives the jobs a lane of their own disk.
+        let name = format!("usage history {}", files.lock().dir().display());
+        let mut failures = Failures::default();
         tasks.spawn("usage history", async move {
             while let Some(job) = jobs.recv().await {
-                let (files, what) = (files.clone(), format!("{job:?}"));
-                let done = host.blocking("usage history", JOB_LIMIT, move || carry_out(&mut files.lock(), job)).await;
+                let (files, what, removes) = (files.clone(), format!("{job:?}"), job.removes());
+                let done = host.blocking(&name, JOB_LIMIT, move || carry_out(&mut files.lock(), job)).await;
+                if removes && !matches!(done, Some(Ok(()))) {
+                    has_missed_removal.store(true, Ordering::Relaxed);
+                }
                 match done {
                     Some(Ok(())) => {}
-                    Some(Err(error)) => tracing::warn!(what, %error, "usage history is incomplete"),
-                    None => tracing::warn!(what, "usage history is incomplete: the disk does not answer"),
+                    Some(Err(error)) => failures.warn(&what, &error.to_string()),
+                    None => failures.warn(&what, "the disk does not answer"),
                 }
             }
         });
     }
 
     pub(crate) fn remove(&mut self, key: ProcessKey) {
-        self.has_missed_removal |= self.jobs.try_send(HistoryJob::Remove(key)).is_err();
+        if self.jobs.try_send(HistoryJob::Remove(key)).is_err() {
+            self.has_missed_removal.store(true, Ordering::Relaxed);
+        }
     }
 
     /// At the start, and where a removal was missed.
     pub(crate) fn retain(&mut self, keys: impl Iterator<Item = ProcessKey>) {
-        self.has_missed_removal = self.jobs.try_send(HistoryJob::Retain(keys.collect())).is_err();
+        let is_missed = self.jobs.try_send(HistoryJob::Retain(keys.collect())).is_err();
+        self.has_missed_removal.store(is_missed, Ordering::Relaxed);
     }
 
     pub(crate) fn has_missed_removal(&self) -> bool {
-        self.has_missed_removal
+        self.has_missed_removal.load(Ordering::Relaxed)
     }
 
     /// Hands out what is over; with a full queue it waits in memory, as far as that is bounded.
@@ -102,7 +146,7 @@ impl Keeper {
         let Ok(permit) = self.jobs.try_reserve() else { return };
         let steps = history.take_finished(now);
         if !steps.is_empty() {
-            permit.send(HistoryJob::Write(steps));
+            permit.send(HistoryJob::Write { steps, now });
         }
     }
 
@@ -113,10 +157,10 @@ impl Keeper {
     }
 
     /// At the end of the agent: what is not over is written as far as it went.
-    pub(crate) fn write_all(&self, history: &mut History) {
-        // A job that hangs has the files.
-        let Some(mut files) = self.files.try_lock() else { return };
-        if let Err(error) = write(&mut files, history.take_all()) {
+    pub(crate) fn write_all(&self, history: &mut History, now: u64) {
+        // A job under way has the files, and one that hangs keeps them.
+        let Some(mut files) = self.files.try_lock_for(END_LIMIT) else { return };
+        if let Err(error) = write(&mut files, history.take_all(), now) {
             tracing::warn!(%error, "usage history is incomplete");
         }
     }
@@ -126,17 +170,19 @@ fn carry_out(files: &mut WeekFiles, job: HistoryJob) -> io::Result<()> {
     match job {
         HistoryJob::Retain(keys) => files.retain(&keys),
         HistoryJob::Remove(key) => files.remove(&key),
-        HistoryJob::Write(steps) => write(files, steps),
+        HistoryJob::Write { steps, now } => write(files, steps, now),
         HistoryJob::Read { key, unwritten, now, answer } => {
-            answer(week(files, &key, unwritten, now)?);
-            Ok(())
+            let (history, failed) = week(files, &key, unwritten, now);
+            answer(history);
+            failed.map_or(Ok(()), Err)
         }
     }
 }
 
 /// One file that cannot be written does not keep the others from it; the first error is told.
-fn write(files: &mut WeekFiles, steps: Vec<(ProcessKey, Vec<WeekStep>)>) -> io::Result<()> {
-    let mut first = None;
+fn write(files: &mut WeekFiles, steps: Vec<(ProcessKey, Vec<WeekStep>)>, now: u64) -> io::Result<()> {
+    let current = number_at(now);
+    let mut first = files.begin_turn(current).err();
     let mut without_room: usize = 0;
     for (key, steps) in steps {
         match files.write(&key, &steps) {
@@ -151,9 +197,14 @@ fn write(files: &mut WeekFiles, steps: Vec<(ProcessKey, Vec<WeekStep>)>) -> io::
     first.map_or(Ok(()), Err)
 }
 
-fn week(files: &WeekFiles, key: &ProcessKey, unwritten: Vec<WeekStep>, now: u64) -> io::Result<UsageHistory> {
-    let written = files.read(key, now)?;
-    let kept = if written.is_none() && files.is_full() { UsageKept::NotKept } else { UsageKept::Kept };
+/// Of a file that cannot be read there are the steps in memory, and the error.
+fn week(files: &WeekFiles, key: &ProcessKey, unwritten: Vec<WeekStep>, now: u64) -> (UsageHistory, Option<io::Error>) {
+    let (written, failed) = match files.read(key, now) {
+        Ok(written) => (written, None),
+        Err(error) => (None, Some(error)),
+    };
+    let is_kept = written.is_some() || (failed.is_none() && files.has_room());
+    let kept = if is_kept { UsageKept::Kept } else { UsageKept::NotKept };
     let mut steps = written.unwrap_or_default();
     for step in of_last_week(unwritten, now) {
         match steps.iter_mut().find(|written| written.number == step.number) {
@@ -162,5 +213,5 @@ fn week(files: &WeekFiles, key: &ProcessKey, unwritten: Vec<WeekStep>, now: u64)
         }
     }
     let points = of_last_week(steps, now).iter().map(WeekStep::point).collect();
-    Ok(UsageHistory { kept, step_secs: UsageRange::Week.step_min(), points })
+    (UsageHistory { kept, step_secs: UsageRange::Week.step_min(), points }, failed)
 }

@@ -180,7 +180,19 @@ impl History {
         if current == std::mem::replace(&mut self.written_before, current) {
             return Vec::new();
         }
-        self.take(|open| open.number() != current)
+        let finished = self.take(|open| open.number() != current);
+        self.forget_idle(now);
+        finished
+    }
+
+    /// What has not run for an hour has no points in memory: others get its room.
+    fn forget_idle(&mut self, now: u64) {
+        let is_idle = |track: &Track| track.open.is_none() && track.hour.as_ref().is_none_or(|hour| hour.is_stale(now));
+        let idle: Vec<ProcessKey> =
+            self.tracks.iter().filter(|(_, track)| is_idle(track)).map(|(key, _)| key.clone()).collect();
+        for key in idle {
+            self.forget(&key);
+        }
     }
 
     /// Everything that is not written, at the end of the agent.

@@ -108,3 +108,23 @@ fn a_disk_that_takes_nothing_costs_a_bounded_number_of_steps() {
 
     assert_eq!(history.unwritten(&key(1)).len(), UNWRITTEN_MAX + 1);
 }
+
+#[test]
+fn a_process_that_has_not_run_for_an_hour_gives_its_room_to_others() {
+    let mut history = History::default();
+    for number in 0..4000 {
+        history.record(NOW, &key(number), &life(1), reading(Rate::Fast, 1.0));
+    }
+    history.take_finished(NOW + 600);
+    history.record(NOW + 3700, &key(4001), &life(1), reading(Rate::Fast, 1.0));
+    let before = history.hour(&key(4001), NOW + 3700);
+
+    history.take_finished(NOW + 3700);
+    history.record(NOW + 3710, &key(4001), &life(1), reading(Rate::Fast, 1.0));
+
+    assert_eq!(before.kept, UsageKept::NotKept);
+    let after = history.hour(&key(4001), NOW + 3710);
+    assert_eq!((after.kept, after.step_secs), (UsageKept::Kept, 10));
+    assert_eq!(history.tracks.len(), 1);
+    assert_eq!(history.hour(&key(0), NOW + 3710).kept, UsageKept::Kept, "it has used nothing");
+}

@@ -29,9 +29,9 @@ pub trait UpkeepStore: Send + Sync + std::fmt::Debug {
     async fn note_generations(&self, seen: &[(AgentId, u64)]) -> Result<()>;
     /// Deletes a slice of what is old and returns how many rows that were; 0: nothing is left to delete.
     async fn prune(&self, what: Prune) -> Result<u64>;
-    /// What the file system of the store has; None where it does not say.
     /// What was done since the store was opened, and what it holds; without a look into it.
     fn stats(&self) -> StoreStats;
+    /// What the file system of the store has; None where it does not say.
     async fn disk_space(&self) -> Result<Option<DiskSpace>>;
     /// What each table takes, the largest first.
     async fn sizes(&self) -> Result<Vec<TableSize>>;
