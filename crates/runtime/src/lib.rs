@@ -1,5 +1,5 @@
 //! What every long-running program of ours needs: named tasks that end, backoff, the clock, logging
-//! that never blocks, private files, the sockets of links, and what systemd wants to hear.
+//! that never blocks, private files, the sockets of links, counters for Prometheus, and what systemd wants to hear.
 //!
 //! Promised: a task that was spawned here ends when its program shuts down, and its panic is logged with
 //! its name; when a critical one ends, the program is told and must not continue without it; logging
@@ -10,6 +10,7 @@
 mod backoff;
 pub mod clock;
 mod log;
+pub mod metrics;
 pub mod private;
 mod socket;
 pub mod systemd;

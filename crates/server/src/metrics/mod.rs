@@ -4,7 +4,6 @@
 //! no table of the store, so that its cost does not grow with tasks and events, and with hosts only by one look at each
 //! session. Labels come from tables of ours: no caller chooses one. Absent: who may read it (`api::metrics`).
 
-mod instruments;
 mod processes;
 
 use std::collections::BTreeMap;
@@ -12,12 +11,11 @@ use std::time::Duration;
 
 use proctor_model::{Code, EventKind};
 use proctor_runtime::clock;
+use proctor_runtime::metrics::{Counter, Exposition, Histogram, Kind, Labelled, as_number};
 use proctor_store::{OperationStats, StoreStats};
 
 use crate::control::Control;
 pub(crate) use processes::ProcessMetrics;
-
-use instruments::{Counter, Exposition, Histogram, Kind, Labelled, as_number};
 
 /// What happens; a scrape asks the rest where it is.
 #[derive(Debug)]
@@ -121,13 +119,7 @@ impl Metrics {
     fn of_program(&self, text: &mut Exposition) {
         text.family("proctor_build_info", Kind::Gauge, "The version that runs; always 1.");
         text.sample("proctor_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
-        let started = Duration::from_millis(self.started_at.unsigned_abs()).as_secs_f64();
-        text.gauge("process_start_time_seconds", "When the server started, in Unix seconds.", started);
-        let usage = ProcessUsage::read();
-        text.family("process_cpu_seconds_total", Kind::Counter, "CPU time of the server.");
-        text.sample("process_cpu_seconds_total", &[], usage.cpu_seconds);
-        text.gauge("process_resident_memory_bytes", "Resident memory of the server.", usage.resident_bytes);
-        text.gauge("process_open_fds", "Open descriptors of the server.", usage.descriptors);
+        text.program(self.started_at);
     }
 
     fn of_calls(&self, text: &mut Exposition, border: &Border) {
@@ -203,26 +195,10 @@ fn of_certificates(text: &mut Exposition, control: &Control, border: &Border) {
     }
 }
 
-/// Of this process; zero where `/proc` does not say.
-#[derive(Debug, Default)]
-struct ProcessUsage {
-    cpu_seconds: f64,
-    resident_bytes: f64,
-    descriptors: f64,
-}
-
-impl ProcessUsage {
-    fn read() -> Self {
-        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // The name in parentheses may hold anything; after it come state and numbers.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let field = |number: usize| fields.get(number).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-        let ticks = rustix::param::clock_ticks_per_second().max(1);
-        let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
-        Self {
-            cpu_seconds: as_number(field(11) + field(12)) / as_number(ticks),
-            resident_bytes: as_number(field(21).saturating_mul(rustix::param::page_size() as u64)),
-            descriptors: as_number(descriptors as u64),
-        }
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_store_measures_in_the_same_buckets() {
+        assert_eq!(proctor_store::LATENCY_BUCKETS, proctor_runtime::metrics::LATENCY_BUCKETS);
     }
 }

@@ -6,13 +6,12 @@
 use std::time::Duration;
 
 use proctor_model::Phase;
+use proctor_runtime::metrics::{Exposition, Kind, as_number};
 use proctor_store::{ProcessQuery, ProcessRecord};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::control::{Control, ControlError};
-
-use super::instruments::{Exposition, Kind, as_number};
 
 const FRESH: Duration = Duration::from_secs(30);
 /// Each has six series; Prometheus would not like more either.

@@ -1,7 +1,7 @@
 //! Counters and histograms, and how they are written for Prometheus.
 //!
 //! Promised: counting takes no lock that a scrape holds for long, and never fails; a labelled instrument has at most
-//! [`SERIES_MAX`] series, and what comes beyond counts under the label `other`. Absent: names and meaning (`super`).
+//! [`SERIES_MAX`] series, and what comes beyond counts under the label `other`. Absent: names and meaning, which are the program's.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -15,15 +15,15 @@ use parking_lot::RwLock;
 const SERIES_MAX: usize = 2000;
 const OTHER: &str = "other";
 
-/// Upper ends of the buckets, in seconds; those of the store, so that all latencies can be compared.
-const BUCKETS: [f64; 12] = proctor_store::LATENCY_BUCKETS;
+/// Upper ends of the buckets, in seconds; the same everywhere, so that all latencies can be compared.
+pub const LATENCY_BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
 /// Only ever grows.
 #[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
+pub struct Counter(AtomicU64);
 
 impl Counter {
-    pub(crate) fn add(&self, count: u64) {
+    pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
@@ -34,16 +34,16 @@ impl Counter {
 
 /// How long something takes.
 #[derive(Debug, Default)]
-pub(crate) struct Histogram {
+pub struct Histogram {
     /// Those within each bucket and in none before it; the last is beyond all.
-    buckets: [AtomicU64; BUCKETS.len() + 1],
+    buckets: [AtomicU64; LATENCY_BUCKETS.len() + 1],
     nanoseconds: AtomicU64,
 }
 
 impl Histogram {
-    pub(crate) fn observe(&self, took: Duration) {
+    pub fn observe(&self, took: Duration) {
         let seconds = took.as_secs_f64();
-        let bucket = BUCKETS.iter().position(|end| seconds <= *end).unwrap_or(BUCKETS.len());
+        let bucket = LATENCY_BUCKETS.iter().position(|end| seconds <= *end).unwrap_or(LATENCY_BUCKETS.len());
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl Histogram {
 
 /// One instrument for each set of label values.
 #[derive(Debug)]
-pub(crate) struct Labelled<T, const N: usize> {
+pub struct Labelled<T, const N: usize> {
     series: RwLock<HashMap<[String; N], Arc<T>>>,
 }
 
@@ -63,7 +63,7 @@ impl<T, const N: usize> Default for Labelled<T, N> {
 }
 
 impl<T: Default, const N: usize> Labelled<T, N> {
-    pub(crate) fn of(&self, labels: [&str; N]) -> Arc<T> {
+    pub fn of(&self, labels: [&str; N]) -> Arc<T> {
         let labels = labels.map(str::to_owned);
         if let Some(found) = self.series.read().get(&labels) {
             return found.clone();
@@ -84,23 +84,23 @@ impl<T: Default, const N: usize> Labelled<T, N> {
 
 /// The text that Prometheus reads.
 #[derive(Debug, Default)]
-pub(crate) struct Exposition(String);
+pub struct Exposition(String);
 
 /// What a family of series is to Prometheus.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
     Counter,
     Gauge,
     Histogram,
 }
 
 impl Exposition {
-    pub(crate) fn into_text(self) -> String {
+    pub fn into_text(self) -> String {
         self.0
     }
 
     /// The lines before the samples of `name`.
-    pub(crate) fn family(&mut self, name: &str, kind: Kind, help: &str) {
+    pub fn family(&mut self, name: &str, kind: Kind, help: &str) {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -109,7 +109,7 @@ impl Exposition {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    pub(crate) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+    pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         self.0.push_str(name);
         for (number, (label, text)) in labels.iter().enumerate() {
             let begin = if number == 0 { '{' } else { ',' };
@@ -119,17 +119,17 @@ impl Exposition {
         let _ = writeln!(self.0, "{end} {value}");
     }
 
-    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: f64) {
+    pub fn gauge(&mut self, name: &str, help: &str, value: f64) {
         self.family(name, Kind::Gauge, help);
         self.sample(name, &[], value);
     }
 
-    pub(crate) fn counter(&mut self, name: &str, help: &str, counter: &Counter) {
+    pub fn counter(&mut self, name: &str, help: &str, counter: &Counter) {
         self.family(name, Kind::Counter, help);
         self.sample(name, &[], as_number(counter.get()));
     }
 
-    pub(crate) fn counters<const N: usize>(
+    pub fn counters<const N: usize>(
         &mut self,
         name: &str,
         help: &str,
@@ -143,7 +143,7 @@ impl Exposition {
         }
     }
 
-    pub(crate) fn histograms<const N: usize>(
+    pub fn histograms<const N: usize>(
         &mut self,
         name: &str,
         help: &str,
@@ -158,9 +158,26 @@ impl Exposition {
         }
     }
 
-    /// One histogram, from how many were in each bucket of [`BUCKETS`] and beyond.
-    pub(crate) fn buckets(&mut self, name: &str, labels: &[(&str, &str)], buckets: &[u64], nanoseconds: u64) {
-        let ends = BUCKETS.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);
+    pub fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
+        self.family(name, Kind::Histogram, help);
+        let buckets = histogram.buckets.each_ref().map(|bucket| bucket.load(Ordering::Relaxed));
+        self.buckets(name, &[], &buckets, histogram.nanoseconds.load(Ordering::Relaxed));
+    }
+
+    /// What every program tells of itself; `started_at` is in Unix milliseconds.
+    pub fn program(&mut self, started_at: i64) {
+        let started = Duration::from_millis(started_at.unsigned_abs()).as_secs_f64();
+        self.gauge("process_start_time_seconds", "When the program started, in Unix seconds.", started);
+        let usage = ProcessUsage::read();
+        self.family("process_cpu_seconds_total", Kind::Counter, "CPU time of the program.");
+        self.sample("process_cpu_seconds_total", &[], usage.cpu_seconds);
+        self.gauge("process_resident_memory_bytes", "Resident memory of the program.", usage.resident_bytes);
+        self.gauge("process_open_fds", "Open descriptors of the program.", usage.descriptors);
+    }
+
+    /// One histogram, from how many were in each bucket of [`LATENCY_BUCKETS`] and beyond.
+    pub fn buckets(&mut self, name: &str, labels: &[(&str, &str)], buckets: &[u64], nanoseconds: u64) {
+        let ends = LATENCY_BUCKETS.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);
         let mut so_far = 0;
         for (end, count) in ends.zip(buckets) {
             so_far += count;
@@ -172,9 +189,33 @@ impl Exposition {
     }
 }
 
+/// Of this process; zero where `/proc` does not say.
+#[derive(Debug, Default)]
+struct ProcessUsage {
+    cpu_seconds: f64,
+    resident_bytes: f64,
+    descriptors: f64,
+}
+
+impl ProcessUsage {
+    fn read() -> Self {
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        // The name in parentheses may hold anything; after it come state and numbers.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let field = |number: usize| fields.get(number).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        let ticks = rustix::param::clock_ticks_per_second().max(1);
+        let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        Self {
+            cpu_seconds: as_number(field(11) + field(12)) / as_number(ticks),
+            resident_bytes: as_number(field(21).saturating_mul(rustix::param::page_size() as u64)),
+            descriptors: as_number(descriptors as u64),
+        }
+    }
+}
+
 /// Numbers beyond 2^53 lose their last digits, as they do in Prometheus itself.
 #[expect(clippy::cast_precision_loss, reason = "Prometheus has no other numbers")]
-pub(crate) fn as_number(count: u64) -> f64 {
+pub fn as_number(count: u64) -> f64 {
     count as f64
 }
 
