@@ -133,6 +133,8 @@ mod tests {
             supplier: 0,
             agent_id: None,
             policy: None,
+            metrics: None,
+            metrics_processes: false,
             tracking: crate::Tracking::Best,
             spawn: crate::SpawnMethod::default(),
         };

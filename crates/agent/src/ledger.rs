@@ -263,6 +263,12 @@ impl Ledger {
         }
     }
 
+    /// Of its file, without the log.
+    pub(crate) fn bytes(&self) -> u64 {
+        let path = self.connection.path();
+        path.and_then(|path| std::fs::metadata(path).ok()).map_or(0, |file| file.len())
+    }
+
     fn set_synced(&mut self, synced: bool) -> rusqlite::Result<()> {
         if synced != self.is_synced {
             self.connection.pragma_update(None, "synchronous", if synced { "FULL" } else { "NORMAL" })?;

@@ -17,12 +17,13 @@ mod identity;
 mod ledger;
 mod link;
 pub mod local;
+mod metrics;
 mod policy;
 mod regular_file;
 mod single_instance;
 mod spool;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,6 +59,10 @@ pub struct Options {
     pub agent_id: Option<AgentId>,
     /// The host owner's policy; `/etc/proctor/policy.toml`, if it exists, where it is not given.
     pub policy: Option<PathBuf>,
+    /// Where to serve metrics; an address of the loopback.
+    pub metrics: Option<SocketAddr>,
+    /// With the usage of each process.
+    pub metrics_processes: bool,
     /// How to know what belongs to a process, at best.
     pub tracking: Tracking,
     pub spawn: SpawnMethod,
@@ -113,6 +118,10 @@ pub enum AgentError {
     Ledger(#[from] ledger::LedgerError),
     #[error(transparent)]
     Policy(#[from] policy::PolicyError),
+    #[error("metrics are served on the loopback alone, not on {address}: use 127.0.0.1 or [::1]")]
+    MetricsAddress { address: SocketAddr },
+    #[error("cannot serve metrics on {address}")]
+    MetricsListen { address: SocketAddr, source: std::io::Error },
     #[error("cannot start a thread")]
     Thread { source: std::io::Error },
     #[error("the driver has ended, so nothing is supervised any more; a new start goes on where it was")]
@@ -138,6 +147,7 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
         let keeper = history::Keeper::new(options.state_dir.join("usage"));
         driver::Driver::new(host.clone(), policy.clone(), ledger, memory, keeper, inbox.clone(), tasks.clone())?
     };
+    let counted = driver.metrics();
     let (seen, turns, driven) = (driver.seen_generation(), driver.turns(), driver.run(inputs));
     let (is_there, is_gone) = oneshot::channel::<()>();
     // Dropped when the driver returns or panics.
@@ -149,8 +159,13 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
     // It writes the ledger on its own thread.
     tasks.spawn_on_thread("driver", driven).map_err(|source| AgentError::Thread { source })?;
 
-    let about = Arc::new(local::About::new(options.server.clone(), host.tracking().detail.clone(), policy.clone()));
+    let tracking = host.tracking().detail.clone();
+    let about = Arc::new(local::About::new(options.server.clone(), tracking, policy.clone(), counted));
     local::serve(&options.state_dir, inbox.clone(), about.clone(), &tasks);
+    if let Some(address) = options.metrics {
+        let endpoint = metrics::Endpoint { address, processes: options.metrics_processes };
+        metrics::serve(endpoint, inbox.clone(), &tasks).await?;
+    }
     systemd::notify("READY=1\nSTATUS=supervising");
     let shutdown = tasks.shutdown();
     let connected = async {

@@ -134,7 +134,10 @@ impl Link {
                     let _ = self.inbox.send(Input::Disconnected).await;
                     ended
                 }
-                Err(ended) => ended,
+                Err(ended) => {
+                    self.about.metrics.session_failed();
+                    ended
+                }
             };
             let wait = match &ended {
                 SessionEnd::Shutdown => return Ok(()),
@@ -158,10 +161,11 @@ impl Link {
 
     async fn greet(&self) -> Result<Opened, SessionEnd> {
         let identity = &self.identity;
-        if let Ok(expires_at) = proctor_pki::expires_at(&identity.current_certificate())
-            && expires_at.as_millisecond() <= clock::unix_millis()
-        {
-            return Err(SessionEnd::Expired(connect_error::expired(expires_at)));
+        if let Ok(expires_at) = proctor_pki::expires_at(&identity.current_certificate()) {
+            self.about.metrics.certificate(expires_at.as_second());
+            if expires_at.as_millisecond() <= clock::unix_millis() {
+                return Err(SessionEnd::Expired(connect_error::expired(expires_at)));
+            }
         }
         let config =
             proctor_pki::session_config(&identity.authority_pem, &identity.current_certificate(), &identity.key)?;
@@ -235,6 +239,7 @@ impl Link {
             if !was_awake() {
                 return Err(NoSession::Silent.into());
             }
+            self.about.metrics.heard();
             if let Some(Skipped { what, count, first }) = receiver.take_skipped() {
                 tracing::warn!(what, count, first, "skipped items of a message of the server");
             }
@@ -300,7 +305,12 @@ impl Link {
 
     fn renewed(&self, certificate_pem: &str) {
         match self.identity.renew(certificate_pem) {
-            Ok(()) => tracing::info!("the certificate was renewed"),
+            Ok(()) => {
+                if let Ok(expires_at) = proctor_pki::expires_at(certificate_pem) {
+                    self.about.metrics.certificate(expires_at.as_second());
+                }
+                tracing::info!("the certificate was renewed");
+            }
             Err(error) => tracing::error!(%error, "the renewed certificate cannot be saved"),
         }
     }

@@ -153,6 +153,8 @@ async fn start_agent(
         supplier: HOST.supplier,
         agent_id: Some(agent.clone()),
         policy: None,
+        metrics: None,
+        metrics_processes: false,
         tracking: proctor_agent::Tracking::default(),
         spawn: proctor_agent::SpawnMethod::default(),
     };

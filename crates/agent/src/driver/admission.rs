@@ -190,6 +190,7 @@ impl Driver {
 
     pub(super) fn refuse(&mut self, key: &ProcessKey, operation: OperationId, reason: String) {
         tracing::warn!(process = %key, %operation, reason, "operation refused");
+        self.metrics.refused();
         let managed = self.processes.get(key).is_some_and(Process::managed);
         self.finish(operation, Outcome::new(Code::CommandFailed, reason, managed));
     }

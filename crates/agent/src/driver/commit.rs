@@ -150,6 +150,7 @@ impl Driver {
             | Action::Notify(_) => true,
         });
         for (key, operation) in refused {
+            self.metrics.refused();
             let reason = format!("{NOT_RECORDED}; until then it only stops and kills");
             self.dispatch_event(&key, Event::Refused { operation, reason });
         }
@@ -235,7 +236,10 @@ impl Driver {
         batch.append(std::mem::take(&mut self.batch));
         batch.now = clock::unix_millis() / 1000;
         let generation = batch.generation;
-        match self.ledger.commit(batch) {
+        let begun = self.host.now();
+        let written = self.ledger.commit(batch);
+        self.metrics.committed(self.host.now().saturating_sub(begun), written.is_ok());
+        match written {
             Ok(()) => {
                 if let Some(generation) = generation {
                     self.seen_generation.store(generation, Ordering::Release);

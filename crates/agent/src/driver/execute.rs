@@ -50,6 +50,7 @@ impl Driver {
         match action {
             Action::Probe { ticket, spec, known } => self.look(key, ticket, &spec, known),
             Action::Run { ticket, command, line, spec, timeout, operation } => {
+                self.metrics.command(command.as_str());
                 let environment = self.environment_of(&key);
                 let run = command_of(&key, command.as_str(), line.as_str(), &spec, timeout, environment);
                 let queue = self.queues.of(operation.map(|(_, expires)| expires.since(self.now())));

@@ -50,6 +50,7 @@ impl Driver {
                 let (events, waiting) = self.events.newest(limit.min(EVENTS_MAX));
                 LocalAnswer::Events { events, waiting }
             }
+            LocalRequest::Metrics { processes } => LocalAnswer::Metrics { text: self.metrics_text(processes) },
             LocalRequest::About => LocalAnswer::Refused { reason: "the socket answers this".to_owned() },
             LocalRequest::Operate { process, operation } => {
                 return self
@@ -97,6 +98,7 @@ impl Driver {
 
     /// The outcome goes to who asked: the server, or somebody on this host.
     pub(super) fn answer(&mut self, operation: OperationId, outcome: Outcome) {
+        self.metrics.outcome(outcome.code);
         let Some(call) = self.local_operations.remove(&operation) else {
             self.outcomes.insert(operation, outcome.clone());
             return self.send(FromAgent::Outcome { operation, outcome });

@@ -13,6 +13,7 @@ mod inspect;
 mod instances;
 mod limits;
 mod local;
+mod metrics;
 mod notices;
 mod pid_files;
 mod processes;
@@ -51,6 +52,7 @@ use slots::CommandSlots;
 use crate::history::{History, Keeper};
 use crate::ledger::{Ledger, LedgerBatch, LedgerState};
 use crate::local::LocalCall;
+use crate::metrics::AgentMetrics;
 use crate::policy::PolicyFile;
 use crate::spool::EventSpool;
 
@@ -165,6 +167,7 @@ pub(crate) struct Driver {
     /// How many processes were new to this agent.
     made: u64,
     turns: Arc<AtomicU64>,
+    metrics: Arc<AgentMetrics>,
     seed: u64,
 }
 
@@ -220,6 +223,7 @@ impl Driver {
             commands: HashMap::new(),
             made: 0,
             turns: Arc::default(),
+            metrics: Arc::default(),
             seed,
             host,
         };
@@ -263,6 +267,11 @@ impl Driver {
     /// Changes with every turn.
     pub(crate) fn turns(&self) -> Arc<AtomicU64> {
         self.turns.clone()
+    }
+
+    /// What it counts.
+    pub(crate) fn metrics(&self) -> Arc<AgentMetrics> {
+        self.metrics.clone()
     }
 
     pub(crate) fn seen_generation(&self) -> Arc<AtomicU64> {

@@ -55,6 +55,7 @@ impl Driver {
     /// Numbers an event, keeps it and sends it on its way.
     pub(super) fn publish_event(&mut self, draft: Draft) {
         let event = self.events.push(draft, clock::unix_millis());
+        self.metrics.event(event.kind);
         self.batch.events.push(event);
     }
 

@@ -52,6 +52,12 @@ impl Default for CommandSlots {
 }
 
 impl CommandSlots {
+    /// Slots that are taken by operations and by supervision.
+    pub(super) fn used(&self) -> (usize, usize) {
+        let used = |places: &Semaphore, max: usize| max.saturating_sub(places.available_permits());
+        (used(&self.operations, OPERATIONS_MAX), used(&self.supervision, SUPERVISION_MAX))
+    }
+
     /// For an operation with as much time as it has left; for supervision where there is none.
     pub(super) fn of(&self, operation: Option<Duration>) -> SlotQueue {
         let places = if operation.is_some() { &self.operations } else { &self.supervision };

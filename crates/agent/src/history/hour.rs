@@ -109,17 +109,24 @@ impl HourRing {
         let current = now / self.step.seconds();
         let slots = self.slots.len() as u64;
         let first = (self.newest + 1).saturating_sub(slots).max((current + 1).saturating_sub(slots));
-        let point = |number: u64| {
-            let slot = self.slots[self.index(number)];
-            let point = UsagePoint {
-                at: i64::try_from(number * self.step.seconds()).unwrap_or(i64::MAX),
-                cpu: Spread { min: None, avg: decode(slot.cpu), max: decode(slot.cpu_max) },
-                memory: Spread { min: None, avg: decode(slot.memory), max: decode(slot.memory_max) },
-                restarted: slot.cpu & FLAG != 0,
-            };
-            (slot.cpu != EMPTY).then_some(point)
+        (first..=self.newest.min(current)).filter_map(|number| self.point(number)).collect()
+    }
+
+    /// The newest point, if it is not older than two steps.
+    pub(super) fn newest(&self, now: u64) -> Option<UsagePoint> {
+        let age = (now / self.step.seconds()).checked_sub(self.newest)?;
+        if age <= 2 { self.point(self.newest) } else { None }
+    }
+
+    fn point(&self, number: u64) -> Option<UsagePoint> {
+        let slot = self.slots[self.index(number)];
+        let point = UsagePoint {
+            at: i64::try_from(number * self.step.seconds()).unwrap_or(i64::MAX),
+            cpu: Spread { min: None, avg: decode(slot.cpu), max: decode(slot.cpu_max) },
+            memory: Spread { min: None, avg: decode(slot.memory), max: decode(slot.memory_max) },
+            restarted: slot.cpu & FLAG != 0,
         };
-        (first..=self.newest.min(current)).filter_map(point).collect()
+        (slot.cpu != EMPTY).then_some(point)
     }
 
     /// Whether all its points are older than an hour.

@@ -14,7 +14,7 @@ mod week;
 
 use std::collections::HashMap;
 
-use proctor_model::{Incarnation, ProcessKey, UsageHistory, UsageKept};
+use proctor_model::{Incarnation, ProcessKey, UsageHistory, UsageKept, UsagePoint};
 
 use hour::HourRing;
 pub(crate) use keeper::Keeper;
@@ -166,6 +166,15 @@ impl History {
             Some(None) => UsageHistory::empty(UsageKept::NotKept, step_secs(Step::Coarse)),
             None => UsageHistory::empty(UsageKept::Kept, step_secs(Step::Coarse)),
         }
+    }
+
+    /// The newest step of the last hour, if it is not older than two steps.
+    pub(crate) fn newest(&self, key: &ProcessKey, now: u64) -> Option<UsagePoint> {
+        self.tracks.get(key)?.hour.as_ref()?.newest(now)
+    }
+
+    pub(crate) fn ring_bytes(&self) -> usize {
+        self.ring_bytes
     }
 
     /// What of the week is not on disk yet.

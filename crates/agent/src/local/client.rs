@@ -49,7 +49,8 @@ pub fn ask(state_dir: &Path, request: &LocalRequest) -> Result<LocalAnswer, Loca
         answer @ (LocalAnswer::About(_)
         | LocalAnswer::Processes { .. }
         | LocalAnswer::Outcome { .. }
-        | LocalAnswer::Events { .. }) => Ok(answer),
+        | LocalAnswer::Events { .. }
+        | LocalAnswer::Metrics { .. }) => Ok(answer),
     }
 }
 

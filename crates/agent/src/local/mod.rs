@@ -31,6 +31,8 @@ pub enum LocalRequest {
     Operate { process: ProcessKey, operation: OperationKind },
     /// The newest events that the server has not seen.
     Events { limit: usize },
+    /// What the agent counts, for Prometheus; of processes one by one where it is asked for.
+    Metrics { processes: bool },
 }
 
 impl LocalRequest {
@@ -38,7 +40,7 @@ impl LocalRequest {
     fn changes_something(&self) -> bool {
         match self {
             Self::Operate { operation, .. } => *operation != OperationKind::Status,
-            Self::About | Self::List | Self::Events { .. } => false,
+            Self::About | Self::List | Self::Events { .. } | Self::Metrics { .. } => false,
         }
     }
 }
@@ -50,6 +52,7 @@ pub enum LocalAnswer {
     Processes { processes: Vec<LocalProcess> },
     Outcome { outcome: Box<Outcome> },
     Events { events: Vec<Event>, waiting: usize },
+    Metrics { text: String },
     Refused { reason: String },
 }
 

@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, oneshot};
 use super::{AgentView, LocalAnswer, LocalCall, LocalRequest, SOCKET};
 use crate::driver::{Inbox, Input};
 use crate::identity::Identity;
+use crate::metrics::AgentMetrics;
 
 /// People at a terminal, and a script or two.
 const CONNECTIONS_MAX: usize = 16;
@@ -36,12 +37,18 @@ pub(crate) struct About {
     policy: Arc<crate::policy::PolicyFile>,
     connected: AtomicBool,
     clock_ahead_ms: AtomicI64,
+    pub(crate) metrics: Arc<AgentMetrics>,
 }
 
 impl About {
-    pub(crate) fn new(server: String, tracking: String, policy: Arc<crate::policy::PolicyFile>) -> Self {
+    pub(crate) fn new(
+        server: String,
+        tracking: String,
+        policy: Arc<crate::policy::PolicyFile>,
+        metrics: Arc<AgentMetrics>,
+    ) -> Self {
         let (connected, clock_ahead_ms) = (AtomicBool::new(false), AtomicI64::new(NO_CLOCK));
-        Self { server, tracking, identity: Mutex::default(), policy, connected, clock_ahead_ms }
+        Self { server, tracking, identity: Mutex::default(), policy, connected, clock_ahead_ms, metrics }
     }
 
     pub(crate) fn enrolled(&self, identity: &Identity) {
@@ -51,10 +58,12 @@ impl About {
     pub(crate) fn connected(&self, clock_ahead_ms: i64) {
         self.clock_ahead_ms.store(clock_ahead_ms, Ordering::Relaxed);
         self.connected.store(true, Ordering::Relaxed);
+        self.metrics.session_opened();
     }
 
     pub(crate) fn disconnected(&self) {
         self.connected.store(false, Ordering::Relaxed);
+        self.metrics.session_closed();
     }
 
     fn view(&self) -> AgentView {
@@ -226,7 +235,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (tasks, (inbox, mut inputs)) = (Tasks::default(), driver::inbox());
         let policy = Arc::new(PolicyFile::open(None).unwrap());
-        let about = Arc::new(About::new(String::new(), String::new(), policy));
+        let about = Arc::new(About::new(String::new(), String::new(), policy, Arc::default()));
         serve(directory.path(), inbox, about, &tasks);
         let start = || LocalRequest::Operate { process: "ns/p".parse().unwrap(), operation: OperationKind::Start };
         let mut asked = JoinSet::new();

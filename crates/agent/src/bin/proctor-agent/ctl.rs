@@ -37,6 +37,8 @@ pub(crate) enum Ctl {
     Release(ProcessArguments),
     /// Show the events that the server has not seen
     Events(ListArguments),
+    /// Print what the agent counts, for Prometheus
+    Metrics(MetricsArguments),
     /// Show what the ledger holds, and the last operations; needs no running agent
     Ledger(ListArguments),
 }
@@ -65,6 +67,13 @@ pub(crate) struct ListArguments {
     /// Write JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MetricsArguments {
+    /// With the usage of each process
+    #[arg(long)]
+    processes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -102,6 +111,7 @@ fn carry_out(state_dir: &Path, command: Ctl) -> Result<ExitCode, LocalError> {
         Ctl::Ps(arguments) => return list(state_dir, arguments.json),
         Ctl::Events(arguments) => return events(state_dir, &arguments),
         Ctl::Ledger(arguments) => return ledger(state_dir, &arguments),
+        Ctl::Metrics(arguments) => return metrics(state_dir, &arguments),
         Ctl::Status(arguments) => (Status, arguments),
         Ctl::Start(arguments) => (Start, arguments),
         Ctl::Stop(arguments) => (Stop, arguments),
@@ -157,6 +167,13 @@ fn events(state_dir: &Path, arguments: &ListArguments) -> Result<ExitCode, Local
     rows.extend(events.iter().map(|event| [moment(event.at / 1000), event.kind.to_string(), line(&event.content)]));
     write(&table(&rows))?;
     eprintln!("{} of {waiting} events that the server has not seen", events.len());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn metrics(state_dir: &Path, arguments: &MetricsArguments) -> Result<ExitCode, LocalError> {
+    let request = LocalRequest::Metrics { processes: arguments.processes };
+    let LocalAnswer::Metrics { text } = local::ask(state_dir, &request)? else { return Ok(unexpected()) };
+    write(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,7 +6,7 @@ mod install;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -71,6 +71,12 @@ struct Arguments {
     /// How to make processes
     #[arg(long, value_name = "HOW", env = "PROCTOR_SPAWN", default_value = "shared-memory")]
     spawn: SpawnArgument,
+    /// Serve Prometheus metrics here; the loopback only, for example 127.0.0.1:9311
+    #[arg(long, value_name = "ADDRESS", env = "PROCTOR_AGENT_METRICS", value_parser = loopback)]
+    metrics: Option<SocketAddr>,
+    /// With the usage of each process
+    #[arg(long, env = "PROCTOR_AGENT_METRICS_PROCESSES", requires = "metrics")]
+    metrics_processes: bool,
     /// What to log, for example `info` or `proctor_agent=debug`
     #[arg(long, env = "PROCTOR_LOG", default_value = "info", value_parser = filter)]
     log: Targets,
@@ -106,6 +112,11 @@ enum SpawnArgument {
     SharedMemory,
     /// By a plain fork
     Fork,
+}
+
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|_| "must be ADDRESS:PORT, such as 127.0.0.1:9311".to_owned())?;
+    if address.ip().is_loopback() { Ok(address) } else { Err("must be an address of the loopback".to_owned()) }
 }
 
 fn filter(text: &str) -> Result<Targets, tracing_subscriber::filter::ParseError> {
@@ -177,6 +188,8 @@ async fn serve(arguments: Arguments) -> Result<(), String> {
         supplier: arguments.supplier_id,
         agent_id: arguments.agent_id,
         policy: arguments.policy,
+        metrics: arguments.metrics,
+        metrics_processes: arguments.metrics_processes,
         tracking: match arguments.tracking {
             TrackingArgument::Best => Tracking::Best,
             TrackingArgument::Descent => Tracking::Descent,
