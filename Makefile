@@ -86,7 +86,7 @@ fuzz: system
 			-timeout=10 -print_final_stats=1 $$(test ! -f $$words || echo -dict=$$words); \
 	done
 
-## Regenerate docs/errors.md and docs/openapi.json from the code
+## Regenerate docs/errors.md, docs/messages.json and docs/openapi.json from the code
 docs:
 	PROCTOR_UPDATE_DOCS=1 $(CARGO) nextest run --package proctor-server errors openapi
 

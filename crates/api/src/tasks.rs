@@ -130,6 +130,13 @@ pub struct TargetRow {
     pub code: u32,
     pub name: String,
     pub message: String,
+    /// What the message says, by its id in `docs/messages.json`; absent where it is text alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+    /// By the names of the entry: text, or an object with `id` and `args` of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub message_args: Option<serde_json::Map<String, serde_json::Value>>,
     /// What the command printed, bounded.
     pub output: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]

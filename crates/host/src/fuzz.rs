@@ -20,7 +20,7 @@ pub fn pid_file(path: &Path) -> Result<i32, String> {
         Refusal::Absent(reason)
         | Refusal::Dead { pid: _, reason }
         | Refusal::Unclear(reason)
-        | Refusal::Stale { life: _, reason } => reason,
+        | Refusal::Stale { life: _, reason } => reason.into_text(),
     })
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, statx};
 use rustix::io::{ReadWriteFlags, preadv2};
 
-use proctor_model::Incarnation;
+use proctor_model::{Incarnation, Message, messages};
 
 use crate::local_fs;
 
@@ -33,17 +33,17 @@ pub(crate) fn resolve(pid_path: &str, proc_name: &str) -> PathBuf {
 #[derive(Debug)]
 pub(crate) enum Refusal {
     /// It says so itself, or is not to be trusted.
-    Absent(String),
+    Absent(Message),
     /// It names a process that is dead.
-    Dead { pid: i32, reason: String },
+    Dead { pid: i32, reason: Message },
     /// It could not be read, which says nothing about the process.
-    Unclear(String),
+    Unclear(Message),
     /// It is older than the process that it names.
-    Stale { life: Incarnation, reason: String },
+    Stale { life: Incarnation, reason: Message },
 }
 
-impl From<String> for Refusal {
-    fn from(reason: String) -> Self {
+impl From<Message> for Refusal {
+    fn from(reason: Message) -> Self {
         Self::Absent(reason)
     }
 }
@@ -69,27 +69,27 @@ pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> bool) -> Result<Pid
         .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NOCTTY)
         .open(path);
     let file = file.map_err(|error| match error.raw_os_error() {
-        Some(libc::ENOENT | libc::ENOTDIR) => Refusal::Absent(format!("no pid file {shown}")),
-        Some(libc::ELOOP) => Refusal::Absent(format!("pid file {shown} is a symbolic link")),
-        Some(libc::ENXIO) => Refusal::Absent(format!("pid file {shown} is a socket or device, not a regular file")),
-        Some(libc::EACCES) => Refusal::Unclear(format!("pid file {shown} is not readable for the process's user")),
-        _ => Refusal::Unclear(format!("pid file {shown} cannot be opened: {error}")),
+        Some(libc::ENOENT | libc::ENOTDIR) => Refusal::Absent(messages::no_pid_file(&shown)),
+        Some(libc::ELOOP) => Refusal::Absent(messages::pid_file_is_a_link(&shown)),
+        Some(libc::ENXIO) => Refusal::Absent(messages::pid_file_not_regular(&shown, "socket or device")),
+        Some(libc::EACCES) => Refusal::Unclear(messages::pid_file_not_readable(&shown)),
+        _ => Refusal::Unclear(messages::pid_file_cannot_be_opened(&shown, error)),
     })?;
-    let unreadable = |error: std::io::Error| Refusal::Unclear(format!("pid file {shown} cannot be read: {error}"));
+    let unreadable = |error: std::io::Error| Refusal::Unclear(messages::pid_file_cannot_be_read(&shown, error));
     let metadata = file.metadata().map_err(unreadable)?;
     local_fs::learn(&file);
     if !metadata.is_file() {
-        return Err(format!("pid file {shown} is a {}, not a regular file", kind(metadata.file_type())).into());
+        return Err(messages::pid_file_not_regular(&shown, kind(metadata.file_type())).into());
     }
     if !may_own(metadata.uid()) {
-        return Err(format!("pid file {shown} belongs to {}", crate::user::name(metadata.uid())).into());
+        return Err(messages::pid_file_of_another_user(&shown, crate::user::name(metadata.uid())).into());
     }
     let written = metadata.mtime().saturating_mul(1000).saturating_add(metadata.mtime_nsec() / 1_000_000);
     let written_millis = (!local_fs::is_remote(&file)).then_some(written);
     let (is_in_memory, number) = (local_fs::is_memory(&file), (metadata.dev(), metadata.ino()));
     let mut text = Vec::with_capacity(BYTES_MAX);
     file.take(BYTES_MAX as u64).read_to_end(&mut text).map_err(unreadable)?;
-    let pid = parse(&text).map_err(|problem| Refusal::Absent(format!("pid file {shown} {problem}")))?;
+    let pid = parse(&text).map_err(|problem| Refusal::Absent(problem(shown.to_string())))?;
     Ok(PidEntry { pid, written_millis, is_in_memory, file: number })
 }
 
@@ -127,28 +127,31 @@ fn kind(kind: FileType) -> &'static str {
     }
 }
 
-fn parse(text: &[u8]) -> Result<i32, String> {
+/// What is wrong with a file, once its path is known.
+type Problem = fn(String) -> Message;
+
+fn parse(text: &[u8]) -> Result<i32, Problem> {
     let mut lines = text.split(|byte| *byte == b'\n');
     let line = lines.next().unwrap_or_default();
     if line.len() == BYTES_MAX {
-        return Err("does not begin with a pid in a line of its own".to_owned());
+        return Err(messages::pid_file_has_no_pid_line);
     }
     let line = line.trim_ascii();
     if line.is_empty() {
-        return Err("is empty".to_owned());
+        return Err(messages::pid_file_is_empty);
     }
     if line.len() > DIGITS_MAX || !line.iter().all(u8::is_ascii_digit) {
-        return Err("does not hold a pid".to_owned());
+        return Err(messages::pid_file_has_no_pid);
     }
     let number = line.iter().fold(0_u64, |number, digit| number * 10 + u64::from(digit - b'0'));
     if number == u64::from(std::process::id()) {
-        return Err(format!("holds {number}, the agent's own pid"));
+        return Err(|path| messages::pid_file_holds_own_pid(path, std::process::id()));
     }
     match i32::try_from(number) {
-        Ok(0) => Err("holds 0, which is no pid".to_owned()),
-        Ok(1) => Err("holds 1, the pid of init".to_owned()),
+        Ok(0) => Err(messages::pid_file_holds_0),
+        Ok(1) => Err(messages::pid_file_holds_1),
         Ok(pid) if number <= PID_MAX => Ok(pid),
-        Ok(_) | Err(_) => Err("holds a number above every pid of Linux".to_owned()),
+        Ok(_) | Err(_) => Err(messages::pid_file_holds_too_much),
     }
 }
 
@@ -159,7 +162,7 @@ mod tests {
     #[test]
     fn the_first_line_is_the_pid_whatever_follows() {
         for text in ["4242", "4242\n", "4242\r\n", "  4242  \n", "4242\n1\n", "4242\nabc", "0004242\n"] {
-            assert_eq!(parse(text.as_bytes()), Ok(4242), "{text:?}");
+            assert_eq!(parse(text.as_bytes()).ok(), Some(4242), "{text:?}");
         }
     }
 
@@ -216,7 +219,7 @@ mod tests {
     fn a_refusal_quotes_nothing_of_the_file() {
         let long = "root:$6$hush".repeat(9);
         for text in ["root:$6$hush:19000:0:99999:7:::\n", "hush", "31415926535897", "3141592653", &long[..BYTES_MAX]] {
-            let problem = parse(text.as_bytes()).unwrap_err();
+            let problem = parse(text.as_bytes()).unwrap_err()("/run/p.pid".to_owned());
 
             assert!(!problem.contains("hush") && !problem.contains("314"), "{problem}");
         }

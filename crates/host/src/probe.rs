@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{BootId, Identity, Incarnation, Probe};
+use proctor_model::{BootId, Identity, Incarnation, Message, Probe, messages};
 use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 
 use crate::blocking::{Blocking, TimedOut};
@@ -86,8 +86,10 @@ async fn find_on_thread(
             let found = blocking.run(&format!("user {user}"), LIMIT, move || accounts.find(&name)).await;
             let found = found.unwrap_or_else(|TimedOut| Err(format!("user '{user}' cannot be looked up in time")));
             // Who does not exist runs nothing.
-            let refusal =
-                |reason| if reason == user::absent(user) { Refusal::Absent(reason) } else { Refusal::Unclear(reason) };
+            let refusal = |reason: String| match reason == user::absent(user) {
+                true => Refusal::Absent(reason.into()),
+                false => Refusal::Unclear(reason.into()),
+            };
             found.map_err(refusal)?
         }
     };
@@ -97,7 +99,7 @@ async fn find_on_thread(
     };
     let path = identity.pid_path.as_str();
     let found = blocking.run(path, LIMIT, work).await;
-    found.unwrap_or_else(|TimedOut| Err(Refusal::Unclear(format!("pid file {path} did not answer"))))
+    found.unwrap_or_else(|TimedOut| Err(Refusal::Unclear(messages::pid_file_did_not_answer(path))))
 }
 
 /// The answer where nobody has to wait for it: the pid file lies in the kernel's memory, and its process
@@ -123,8 +125,8 @@ pub(crate) fn look_now(
     }
 }
 
-fn not_running_reason(pid: i32, path: impl std::fmt::Display) -> String {
-    format!("pid {pid} of {path} does not run")
+fn not_running_reason(pid: i32, path: impl std::fmt::Display) -> Message {
+    messages::pid_does_not_run(pid, path)
 }
 
 /// Where that cannot be found out, for lack of descriptors, a life that was alive still is.
@@ -147,7 +149,7 @@ fn read_pid(account: &Account, identity: &Identity) -> Result<(PathBuf, PidEntry
     };
     let user = &account.name;
     rights::as_account(account, read)
-        .unwrap_or_else(|error| Err(Refusal::Unclear(format!("the rights of user '{user}' cannot be taken: {error}"))))
+        .unwrap_or_else(|error| Err(Refusal::Unclear(messages::rights_cannot_be_taken(user, error))))
 }
 
 fn find(
@@ -163,14 +165,14 @@ fn find(
 
     let process = Process::open(pid).map_err(|refused| match refused {
         Refused::Gone => Refusal::Dead { pid, reason: not_running_reason(pid, &path) },
-        Refused::Thread => Refusal::Absent(format!("pid {pid} of {path} is a thread, not a process")),
-        Refused::Failed(error) => Refusal::Unclear(format!("pid {pid} of {path} cannot be looked at: {error}")),
+        Refused::Thread => Refusal::Absent(messages::pid_is_a_thread(pid, &path)),
+        Refused::Failed(error) => Refusal::Unclear(messages::pid_cannot_be_looked_at(pid, &path, error)),
     })?;
     if process.stat.is_kernel_thread() {
-        return Err(format!("pid {pid} of {path} is a thread of the kernel").into());
+        return Err(messages::pid_is_a_kernel_thread(pid, path).into());
     }
     if !process.is_alive() {
-        let reason = format!("pid {pid} of {path} is dead, and its parent has not noticed");
+        let reason = messages::pid_is_a_zombie(pid, path);
         return Err(Refusal::Dead { pid, reason });
     }
     let life = process.life(boot);
@@ -182,16 +184,16 @@ fn find(
     let arguments = procfs::arguments(pid);
     if !is_named(name, executable.as_deref(), &arguments) {
         let other = executable.unwrap_or_else(|| process.stat.name.clone());
-        return Err(format!("pid {pid} of {path} is '{}', not '{name}'", other.escape_debug()).into());
+        return Err(messages::pid_is_another_program(pid, path, other.escape_debug(), name).into());
     }
     let owner = procfs::owner(pid);
     if account.uid != 0 && owner != Some(account.uid) {
         let owner = owner.map_or_else(|| "nobody we know".to_owned(), user::name);
-        return Err(format!("pid {pid} of {path} runs as {owner}, not as {user}").into());
+        return Err(messages::pid_runs_as_another_user(pid, path, owner, user).into());
     }
     origin.check_age(&life, &entry, &path)?;
     // What was read of /proc since belongs to this life only if it has not ended meanwhile.
-    let reason = format!("pid {pid} of {path} has just ended");
+    let reason = messages::pid_has_just_ended(pid, path);
     if process.is_alive() { Ok(life) } else { Err(Refusal::Dead { pid, reason }) }
 }
 
@@ -219,16 +221,10 @@ impl Origin {
         let pid = life.pid;
         match (started_by, self.was_clock_set(life, entry, written, boot_millis)) {
             (StartedBy::Unknown, true) => Ok(()),
-            (StartedBy::Another, false) => Err(Refusal::Absent(format!(
-                "process {pid} began after pid file {path} was written, and was started for another managed process"
-            ))),
-            (StartedBy::Us | StartedBy::Another, _) | (StartedBy::Unknown, false) => Err(Refusal::Stale {
-                life: life.clone(),
-                reason: format!(
-                    "process {pid} began after pid file {path} was written: the file is stale and the pid another's, \
-                     or the clock was set; if {pid} is the process run `touch {path}`, and if it is not remove the file"
-                ),
-            }),
+            (StartedBy::Another, false) => Err(Refusal::Absent(messages::pid_started_for_another(pid, path))),
+            (StartedBy::Us | StartedBy::Another, _) | (StartedBy::Unknown, false) => {
+                Err(Refusal::Stale { life: life.clone(), reason: messages::pid_file_is_stale(pid, path) })
+            }
         }
     }
 

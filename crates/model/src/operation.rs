@@ -102,7 +102,8 @@ impl std::str::FromStr for OperationKind {
 pub struct Outcome {
     pub code: Code,
     /// `success`, or a sentence for the person who asked.
-    pub message: String,
+    #[serde(flatten, with = "crate::message::as_message")]
+    pub message: Message,
     /// What the command printed, bounded; empty where no command ran.
     pub output: String,
     /// Whether the process is managed now.
@@ -125,18 +126,17 @@ impl Outcome {
         Self::new(Code::Success, "success", managed)
     }
 
-    pub fn new(code: Code, message: impl Into<String>, managed: bool) -> Self {
+    pub fn new(code: Code, message: impl Into<Message>, managed: bool) -> Self {
         Self { code, message: message.into(), output: String::new(), managed, snapshot: None, instances: Vec::new() }
     }
 
     /// Cut to what a link carries, and says so where something was left out.
     #[must_use]
     pub fn fitted(mut self) -> Self {
-        for (text, bytes_max) in [(&mut self.message, MESSAGE_BYTES_MAX), (&mut self.output, OUTPUT_BYTES_MAX)] {
-            if text.len() > bytes_max {
-                cut(text, bytes_max - CUT.len());
-                text.push_str(CUT);
-            }
+        self.message = self.message.fitted(MESSAGE_BYTES_MAX, CUT);
+        if self.output.len() > OUTPUT_BYTES_MAX {
+            cut(&mut self.output, OUTPUT_BYTES_MAX - CUT.len());
+            self.output.push_str(CUT);
         }
         self.snapshot = self.snapshot.map(Snapshot::fitted);
         self.instances = self.instances.into_iter().take(SNAPSHOTS_MAX).map(Snapshot::fitted).collect();
@@ -169,5 +169,27 @@ mod tests {
         assert_eq!(fitted.clone().fitted(), fitted);
         let small = Outcome::success(true).with_output("words".to_owned());
         assert_eq!(small.clone().fitted(), small);
+    }
+
+    #[test]
+    fn an_outcome_is_kept_with_its_phrase_and_read_without() {
+        let outcome = Outcome::new(Code::AlreadyRunning, messages::process_runs_already(7), true);
+        let json = serde_json::to_value(&outcome).unwrap();
+
+        assert_eq!(json["message"], "process 7 runs already");
+        assert_eq!(json["phrase"], serde_json::json!({"id": "process_runs_already", "args": {"pid": "7"}}));
+        assert_eq!(serde_json::from_value::<Outcome>(json.clone()).unwrap(), outcome);
+        let mut of_before = json.clone();
+        of_before.as_object_mut().unwrap().remove("phrase");
+        assert_eq!(
+            serde_json::from_value::<Outcome>(of_before).unwrap().message,
+            Message::plain("process 7 runs already")
+        );
+        let mut of_later = json;
+        of_later["phrase"]["id"] = "not_yet_known".into();
+        assert_eq!(
+            serde_json::from_value::<Outcome>(of_later).unwrap().message,
+            Message::plain("process 7 runs already")
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Incarnation;
+use crate::{Incarnation, Message, messages};
 
 /// The answer to "is it there?".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,13 +11,13 @@ pub enum Probe {
     /// Its pid file names a process that is dead, with the reason for people.
     Dead {
         pid: i32,
-        reason: String,
+        reason: Message,
     },
     /// Not there, with the reason for people: `no pid file /run/x.pid`.
-    Absent(String),
+    Absent(Message),
     /// It cannot be told whether it is there, with the reason for people: `pid file /run/x.pid cannot be read`.
     Unclear {
-        reason: String,
+        reason: Message,
         /// The life that the pid file names, where only the age of the file is in doubt.
         named: Option<Incarnation>,
     },
@@ -29,6 +29,16 @@ pub enum Probe {
 pub enum Exit {
     Code(i32),
     Signal(i32),
+}
+
+impl Exit {
+    /// In a sentence.
+    pub fn message(self) -> Message {
+        match self {
+            Self::Code(code) => messages::exit_code(code),
+            Self::Signal(signal) => messages::exit_signal(signal),
+        }
+    }
 }
 
 impl std::fmt::Display for Exit {

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::field::{FieldError, check_text, text_type};
-use crate::{Labels, messages};
+use crate::{Labels, Message, messages};
 
 const PATH_BYTES_MAX: usize = 4096;
 /// The kernel takes at most 128 KiB in one argument of exec, and a command line is one argument.
@@ -218,12 +218,12 @@ impl Spec {
     }
 
     /// Why fewer instances run than the spec asks for.
-    pub fn instances_note(&self) -> Option<String> {
+    pub fn instances_note(&self) -> Option<Message> {
         let (asked, running) = (self.policy.instances, self.instances());
         match running {
             _ if asked <= running => None,
-            1 => Some(format!("1 instance runs instead of {asked}: pid_path has no {INSTANCE} to tell them apart")),
-            most => Some(format!("{most} instances run instead of {asked}: there cannot be more on a host")),
+            1 => Some(messages::one_instance_runs(asked)),
+            most => Some(messages::fewer_instances_run(most, asked)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{Code, Event, EventKind, OperationId, Outcome};
+use proctor_model::{Code, Event, EventKind, OperationId, Outcome, messages};
 
 use crate::message::{Assign, FromAgent, FromServer};
 use crate::proto::{from_agent, from_server};
@@ -89,11 +89,7 @@ impl LinkMessage for FromAgent {
                 Self::Outcome {
                     operation: required("operation", operation)?.try_into()?,
                     outcome: outcome.unwrap_or_else(|error| {
-                        Outcome::new(
-                            Code::CommandFailed,
-                            format!("it ended, but its outcome cannot be read: {error}"),
-                            false,
-                        )
+                        Outcome::new(Code::CommandFailed, messages::outcome_unreadable(error), false)
                     }),
                 }
             }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    AgentId, BootId, Code, FieldError, HostFacts, HostKey, LABELS_MAX, OperationId, OperationKind, Outcome, Percent,
-    Phase, Pool, PoolLimits, ProcessKey, SPEC_BYTES_MAX, Snapshot, Spec, Usage, Weight,
+    AgentId, BootId, Code, FieldError, HostFacts, HostKey, LABELS_MAX, Message, OperationId, OperationKind, Outcome,
+    Percent, Phase, Phrase, Pool, PoolLimits, ProcessKey, SPEC_BYTES_MAX, Sender, Snapshot, Spec, Usage, Weight,
 };
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -253,12 +253,21 @@ impl From<Outcome> for proto::Outcome {
         let outcome = outcome.fitted();
         Self {
             code: number_of_code(outcome.code),
-            message: outcome.message,
+            phrase_json: outcome.message.phrase().map(Phrase::to_json),
+            message: outcome.message.into_text(),
             output: outcome.output,
             managed: outcome.managed,
             snapshot: outcome.snapshot.map(Into::into),
             instances: outcome.instances.into_iter().map(Into::into).collect(),
         }
+    }
+}
+
+/// What an agent says, in our words where it is a phrase that agents may use: then every language says the same.
+pub(crate) fn message(text: String, phrase_json: Option<&str>) -> Message {
+    match phrase_json.and_then(|json| Phrase::from_json(json, Sender::Agent)) {
+        Some(phrase) => Message::of_parts(phrase.english(), Some(phrase)),
+        None => text.into(),
     }
 }
 
@@ -268,8 +277,8 @@ impl TryFrom<proto::Outcome> for Outcome {
         // Of a newer agent: it has ended in a way that has no name here.
         let known = code(outcome.code);
         let message = match &known {
-            Ok(_) => outcome.message,
-            Err(error) => format!("{error}: {}", outcome.message),
+            Ok(_) => message(outcome.message, outcome.phrase_json.as_deref()),
+            Err(error) => format!("{error}: {}", outcome.message).into(),
         };
         Ok(Self {
             code: known.unwrap_or(Code::CommandFailed),

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use proctor_host::Host;
 use proctor_model::{
-    Code, CommandExit, CommandResult, Identity, Namespace, OperationId, OperationKind, Outcome, ProcessKey, Spec,
+    Code, CommandExit, CommandResult, Identity, Message, Namespace, OperationId, OperationKind, Outcome, ProcessKey,
+    Spec, messages,
 };
 use proctor_supervise::{CommandKind, Event, Process, Request};
 use tokio::sync::Semaphore;
@@ -188,8 +189,9 @@ impl Driver {
         result.err().map(|refusal| refusal.to_string())
     }
 
-    pub(super) fn refuse(&mut self, key: &ProcessKey, operation: OperationId, reason: String) {
-        tracing::warn!(process = %key, %operation, reason, "operation refused");
+    pub(super) fn refuse(&mut self, key: &ProcessKey, operation: OperationId, reason: impl Into<Message>) {
+        let reason = reason.into();
+        tracing::warn!(process = %key, %operation, %reason, "operation refused");
         self.metrics.refused();
         let managed = self.processes.get(key).is_some_and(Process::managed);
         self.finish(operation, Outcome::new(Code::CommandFailed, reason, managed));
@@ -214,7 +216,7 @@ impl Driver {
                 && self.policy().is_some_and(|policy| policy.has_paths(&key.namespace));
         match self.admission.arrived.get_mut(&key) {
             Some(queue) if queue.len() >= ARRIVED_MAX => {
-                let reason = format!("{ARRIVED_MAX} operations wait until the paths of this process are resolved");
+                let reason = messages::too_many_arrived(ARRIVED_MAX);
                 self.refuse(&key, request.operation, reason);
             }
             Some(queue) => queue.push_back(request),
@@ -236,7 +238,7 @@ impl Driver {
         }
         if !self.processes.contains(key) {
             let Some(spec) = &request.spec else {
-                let message = format!("process {key} is not registered on this host");
+                let message = messages::process_not_registered(key);
                 return self.finish(request.operation, Outcome::new(Code::CommandFailed, message, false));
             };
             self.insert_new(Process::new(key.clone(), spec.clone(), self.seed));

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use proctor_model::{Code, OperationId, Outcome, ProcessKey};
+use proctor_model::{Code, OperationId, Outcome, ProcessKey, messages};
 use proctor_supervise::{Event, Process};
 use proctor_wire::FromAgent;
 
@@ -42,6 +42,6 @@ impl Driver {
 
     fn end_unbegun(&mut self, key: Option<&ProcessKey>, operation: OperationId) {
         let managed = key.and_then(|key| self.processes.get(key)).is_some_and(Process::managed);
-        self.finish(operation, Outcome::new(Code::Cancelled, "cancelled before it began: nothing was done", managed));
+        self.finish(operation, Outcome::new(Code::Cancelled, messages::cancelled_before(), managed));
     }
 }

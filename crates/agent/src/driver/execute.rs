@@ -104,7 +104,7 @@ impl Driver {
             }
             Action::Begin { operation, kind } => tracing::info!(process = %key, %operation, %kind, "operation begins"),
             Action::Finish { operation, outcome } => {
-                let (code, message) = (outcome.code.name(), &outcome.message);
+                let (code, message) = (outcome.code.name(), outcome.message.as_str());
                 tracing::info!(process = %key, %operation, code, message, "operation ended");
                 if operation.part > 0 {
                     return self.collect_instance_outcome(operation, *outcome);

@@ -165,7 +165,7 @@ impl StatusProbe {
             Probe::Absent(reason) | Probe::Dead { reason, .. } | Probe::Unclear { reason, .. } => {
                 snapshot.pid = None;
                 snapshot.usage = Usage::default();
-                snapshot.reason = reason.clone();
+                snapshot.reason = reason.as_str().to_owned();
                 if matches!(look, Probe::Unclear { .. }) {
                     snapshot.phase = Phase::Unknown;
                 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use proctor_model::{Code, OperationId, Outcome, Phase, ProcessKey, Snapshot, Spec};
+use proctor_model::{Code, Message, OperationId, Outcome, Phase, ProcessKey, Snapshot, Spec, messages};
 use proctor_supervise::{Event, Instance, Process, Request};
 
 use super::Driver;
@@ -37,7 +37,7 @@ impl Driver {
                 let of_instance = match spec.instance(number) {
                     Ok(spec) => Arc::new(spec),
                     Err(error) => {
-                        let message = format!("instance {number}: {error}");
+                        let message = messages::of_instance(number, error.message());
                         return self.finish(operation, Outcome::new(Code::CommandFailed, message, false));
                     }
                 };
@@ -171,7 +171,11 @@ fn joined(parts: &[(u32, Outcome)]) -> Outcome {
         let lines = parts.iter().filter(|(_, outcome)| !text(outcome).is_empty());
         lines.map(|(number, outcome)| format!("instance {number}: {}", text(outcome))).collect::<Vec<_>>().join("\n")
     };
-    let message = if word.code.is_success() { word.message.clone() } else { said(|outcome| &outcome.message) };
+    let told = || {
+        let lines = parts.iter().filter(|(_, outcome)| !outcome.message.is_empty());
+        lines.map(|(number, outcome)| messages::of_instance(number, outcome.message.clone())).collect::<Vec<_>>()
+    };
+    let message = if word.code.is_success() { word.message.clone() } else { lines(&told()) };
     Outcome {
         code: word.code,
         message,
@@ -179,6 +183,18 @@ fn joined(parts: &[(u32, Outcome)]) -> Outcome {
         managed: parts.iter().all(|(_, outcome)| outcome.managed),
         snapshot: None,
         instances: Vec::new(),
+    }
+}
+
+/// One below the other. They are put together two by two, so that a message stays shallow.
+fn lines(all: &[Message]) -> Message {
+    match all {
+        [] => Message::default(),
+        [only] => only.clone(),
+        several => {
+            let (first, second) = several.split_at(several.len() / 2);
+            messages::two_lines(lines(first), lines(second))
+        }
     }
 }
 

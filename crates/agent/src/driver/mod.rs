@@ -30,7 +30,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proctor_host::{ExitWatcher, Host};
-use proctor_model::{Code, CommandLine, Incarnation, OperationId, OperationKind, Outcome, ProcessKey, Spec, Usage};
+use proctor_model::{
+    Code, CommandLine, Incarnation, OperationId, OperationKind, Outcome, ProcessKey, Spec, Usage, messages,
+};
 use proctor_runtime::{Tasks, clock};
 use proctor_supervise::{Elder, Event, Process, Request, Time};
 use proctor_wire::{Assign, FromAgent, FromServer};
@@ -242,7 +244,7 @@ impl Driver {
         for (operation, key, kind) in memory.unfinished {
             let request = Request { operation, kind, spec: None, expires: now + Duration::from_secs(3600) };
             if let Some(older) = unfinished.insert(key, request) {
-                let message = format!("the agent restarted during the {}; its end is not known", older.kind);
+                let message = messages::agent_restarted_during(older.kind.message());
                 driver.finish(older.operation, Outcome::new(Code::CommandFailed, message, false));
             }
         }
@@ -258,7 +260,7 @@ impl Driver {
             driver.processes.insert(process);
         }
         for (key, request) in unfinished {
-            let message = format!("process {key} was forgotten during the {}", request.kind);
+            let message = messages::process_forgotten_during(key, request.kind.message());
             driver.finish(request.operation, Outcome::new(Code::CommandFailed, message, false));
         }
         Ok(driver)
@@ -389,7 +391,7 @@ impl Driver {
             FromServer::EventsSeen { up_to } => self.events_seen(up_to),
             FromServer::QueryUsage { request, key, range } => self.query_usage(request, &key, range),
             FromServer::Unreadable { operation, reason } => {
-                let message = format!("this agent does not understand the operation: {reason}");
+                let message = messages::operation_not_understood(reason);
                 self.finish(operation, Outcome::new(Code::IllegalOperation, message, false));
             }
             FromServer::Enrolled { .. }

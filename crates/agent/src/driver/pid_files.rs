@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use proctor_model::{Identity, OperationKind, Probe, ProcessKey, Spec};
+use proctor_model::{Identity, OperationKind, Probe, ProcessKey, Spec, messages};
 use proctor_supervise::{Event, Process, Request};
 
 use super::Driver;
@@ -182,7 +182,7 @@ impl Driver {
         tracing::warn!(process = %key, pid = life.pid, "pid file names another managed process");
         match own.life().filter(|own| self.host.is_alive(own)) {
             Some(own) => Some(Probe::Running(own.clone())),
-            None => Some(Probe::Absent(format!("the pid in {pid_path} is that of another managed process"))),
+            None => Some(Probe::Absent(messages::pid_of_another_process(pid_path))),
         }
     }
 }

@@ -233,8 +233,8 @@ fn of_process<'a>((key, record): (&'a ProcessKey, &'a Record)) -> (&'a ProcessKe
 }
 
 fn short(outcome: &Outcome) -> Outcome {
-    let message = outcome.message.chars().take(MESSAGE_CHARS_MAX).collect();
-    Outcome { message, output: String::new(), snapshot: None, ..outcome.clone() }
+    let message: String = outcome.message.chars().take(MESSAGE_CHARS_MAX).collect();
+    Outcome { message: message.into(), output: String::new(), snapshot: None, ..outcome.clone() }
 }
 
 impl LedgerState {

@@ -156,6 +156,8 @@ mod tests {
             code,
             name: "name".into(),
             message: message.into(),
+            message_id: None,
+            message_args: None,
             output: output.into(),
             snapshot: None,
         }

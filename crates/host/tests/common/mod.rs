@@ -86,7 +86,7 @@ impl World {
     pub async fn absent(&self, proc_name: &str, pid_path: &Path) -> String {
         match self.look(proc_name, pid_path).await {
             Probe::Running(life) => panic!("{life:?} runs"),
-            Probe::Absent(reason) | Probe::Dead { reason, .. } | Probe::Unclear { reason, .. } => reason,
+            Probe::Absent(reason) | Probe::Dead { reason, .. } | Probe::Unclear { reason, .. } => reason.into_text(),
         }
     }
 }

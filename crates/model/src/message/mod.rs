@@ -18,6 +18,7 @@ pub use phrase::{PHRASE_BYTES_MAX, Phrase};
 use std::fmt;
 
 use phrase::Arg;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// One sentence of the catalogue.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
 }
 
 /// A sentence for people. Where it is one of the catalogue, it can be told in every language.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Message {
     english: String,
     phrase: Option<Box<Phrase>>,
@@ -109,6 +110,11 @@ impl Message {
         (self.english, self.phrase.map(|phrase| *phrase))
     }
 
+    /// What it takes to keep it.
+    pub fn bytes(&self) -> usize {
+        self.english.len() + self.phrase.as_ref().map_or(0, |phrase| phrase.json_len())
+    }
+
     /// The same in at most so many bytes, with `end` where something was cut off. What was cut is text alone.
     #[must_use]
     pub fn fitted(mut self, bytes_max: usize, end: &str) -> Self {
@@ -134,6 +140,13 @@ impl From<&str> for Message {
     }
 }
 
+/// As its text, in logs above all.
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.english, f)
+    }
+}
+
 impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.english)
@@ -153,11 +166,51 @@ impl PartialEq<str> for Message {
     }
 }
 
+impl PartialEq<String> for Message {
+    fn eq(&self, text: &String) -> bool {
+        self.english == *text
+    }
+}
+
 impl PartialEq<&str> for Message {
     fn eq(&self, text: &&str) -> bool {
         self.english == *text
     }
 }
+
+/// How a message is kept inside a JSON object: its text under a name of the object's choice, as ever, and its phrase
+/// beside it where there is one. To be used with `#[serde(flatten, with = …)]`.
+macro_rules! beside {
+    ($module:ident, $text:ident) => {
+        pub(crate) mod $module {
+            use super::*;
+
+            #[derive(Serialize)]
+            struct Written<'a> {
+                $text: &'a str,
+                #[serde(skip_serializing_if = "Option::is_none")]
+                phrase: Option<&'a Phrase>,
+            }
+
+            #[derive(Deserialize)]
+            struct Read {
+                $text: String,
+                #[serde(default, deserialize_with = "phrase::known")]
+                phrase: Option<Phrase>,
+            }
+
+            pub(crate) fn serialize<S: Serializer>(message: &Message, serializer: S) -> Result<S::Ok, S::Error> {
+                Written { $text: &message.english, phrase: message.phrase() }.serialize(serializer)
+            }
+
+            pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Message, D::Error> {
+                let Read { $text, phrase } = Read::deserialize(deserializer)?;
+                Ok(Message::of_parts($text, phrase))
+            }
+        }
+    };
+}
+beside!(as_message, message);
 
 #[cfg(test)]
 mod tests;

@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 
 use serde::ser::{SerializeMap, SerializeStruct};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Entry, Sender, entries};
 
 /// Of the JSON form. Room for the output of a command that failed.
 pub const PHRASE_BYTES_MAX: usize = 64 * 1024;
-/// Phrases inside phrases; those of the catalogue need three.
-const DEPTH_MAX: usize = 4;
+/// Phrases inside phrases: the lines of 256 instances, two by two, with what each says.
+const DEPTH_MAX: usize = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phrase {
@@ -53,6 +53,15 @@ impl Phrase {
 
     pub fn id(&self) -> &'static str {
         self.entry.id
+    }
+
+    /// By the names of the entry.
+    pub fn args_json(&self) -> serde_json::Map<String, serde_json::Value> {
+        let value = |arg: &Arg| match arg {
+            Arg::Text(text) => text.as_str().into(),
+            Arg::Phrase(phrase) => serde_json::json!({"id": phrase.id(), "args": phrase.args_json()}),
+        };
+        self.entry.args.iter().zip(&self.args).map(|(name, arg)| ((*name).to_owned(), value(arg))).collect()
     }
 
     /// In the words of this version.
@@ -160,4 +169,10 @@ impl Unchecked {
         let args: Option<Vec<Arg>> = entry.args.iter().map(arg).collect();
         Some(Phrase::new(entry, args?))
     }
+}
+
+/// From a file of ours, or none where this version does not know it.
+pub(super) fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Phrase>, D::Error> {
+    let unchecked = Option::<Unchecked>::deserialize(deserializer)?;
+    Ok(unchecked.and_then(|unchecked| unchecked.checked(Sender::Server, DEPTH_MAX)))
 }

@@ -85,7 +85,7 @@ fn a_phrase_that_the_catalogue_does_not_have_is_none() {
     for json in cases {
         assert_eq!(Phrase::from_json(json, Sender::Server), None, "{json}");
     }
-    assert!(nested(4).is_some() && nested(5).is_none());
+    assert!(nested(16).is_some() && nested(17).is_none());
     let long = format!(r#"{{"id":"not_an_address","args":{{"text":"{}"}}}}"#, "x".repeat(PHRASE_BYTES_MAX));
     assert_eq!(Phrase::from_json(&long, Sender::Server), None);
 }

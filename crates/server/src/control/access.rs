@@ -187,21 +187,13 @@ impl Caller {
     /// The row of a target where the caller may register, but not this spec.
     pub(super) fn out_of_bounds(&self, spot: &Spot<'_>, namespace: &Namespace, spec: &Spec) -> Option<Outcome> {
         let outside = self.permissions.admit(&spot.place(Some(namespace)), spec).err()?;
-        let message = format!(
-            "{} may not register this spec in namespace {namespace} on host {}: {outside}",
-            self.name(),
-            spot.named
-        );
+        let message = messages::may_not_register_spec(self.name(), namespace, spot.named, outside.message());
         Some(Outcome::new(Code::Forbidden, message, false))
     }
 
     /// The row of a target that the caller may not touch.
     pub(super) fn refusal(&self, class: Class, spot: &Spot<'_>, namespace: &Namespace) -> Outcome {
-        let message = format!(
-            "{} may not {class} in namespace {namespace} on host {}: ask an administrator for a role with '{class}' there",
-            self.name(),
-            spot.named
-        );
+        let message = messages::may_not_on_host(self.name(), class.message(), namespace, spot.named, class);
         Outcome::new(Code::Forbidden, message, false)
     }
 

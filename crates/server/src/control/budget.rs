@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use proctor_model::{ProcessKey, Subject};
+use proctor_model::{Message, ProcessKey, Subject};
 use proctor_store::{AuditDraft, AuditPhase};
 
 use super::{Caller, ControlError, Result};
@@ -56,9 +56,9 @@ pub(super) struct Strangers {
 
 impl Strangers {
     /// A target with its row, and the message of its outcome. The name of a row is in the task and in its outcome.
-    pub(super) fn add_target(&mut self, row_key: &str, message: &str) {
+    pub(super) fn add_target(&mut self, row_key: &str, message: Option<&Message>) {
         self.targets += 1;
-        self.bytes += ROW_BYTES + 3 * row_key.len() + message.len();
+        self.bytes += ROW_BYTES + 3 * row_key.len() + message.map_or(0, Message::bytes);
     }
 
     /// An item of its own. Its process is in the task and in the index of tasks by process.
@@ -228,7 +228,10 @@ mod tests {
         let charge = |key: &ProcessKey| {
             let mut strangers = Strangers::default();
             strangers.add_item(key);
-            strangers.add_target(&format!("10.0.0.1:0:0:{key}"), "process is not registered on host 0:10.0.0.1");
+            strangers.add_target(
+                &format!("10.0.0.1:0:0:{key}"),
+                Some(&"process is not registered on host 0:10.0.0.1".into()),
+            );
             strangers.bytes
         };
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId};
+use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId, messages};
 use proctor_store::{Millis, OpenTarget};
 
 /// How long a target waits for an agent that is not connected; a client is told within 3 s.
@@ -304,21 +304,18 @@ impl Pending {
 
 fn verdict(pending: &Pending, now: Instant, is_connected: bool, may_return: bool) -> Option<Outcome> {
     let agent = &pending.agent;
-    let absent = |message: String| Some(Outcome::new(Code::AgentAbsent, message, false));
+    let absent = |message| Some(Outcome::new(Code::AgentAbsent, message, false));
     let is_late = pending.deadline <= now;
     match (is_connected, pending.ever_sent) {
         (true, _) if is_late => {
             let secs = pending.target.time_limit_ms / 1000;
-            let message =
-                format!("agent {agent} gave no outcome within {secs} s; the operation may still be under way");
+            let message = messages::agent_gave_no_outcome(agent, secs);
             Some(Outcome::new(Code::CommandFailed, message, false))
         }
         (true, _) => None,
-        (false, false) if now >= pending.added + ABSENCE_GRACE => absent(format!("agent {agent} is not connected")),
+        (false, false) if now >= pending.added + ABSENCE_GRACE => absent(messages::agent_not_connected(agent)),
         (false, false) => None,
-        (false, true) if is_late && !may_return => {
-            absent(format!("agent {agent} was lost during the operation; its end is not known"))
-        }
+        (false, true) if is_late && !may_return => absent(messages::agent_lost(agent)),
         (false, true) => None,
     }
 }

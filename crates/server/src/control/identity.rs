@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{AgentId, Code, FieldError, HostKey, Outcome};
+use proctor_model::{AgentId, Code, FieldError, HostKey, Outcome, messages};
 use proctor_runtime::clock;
 use proctor_store::{EnrolRefusal, Enrolment, Millis};
 
@@ -81,7 +81,7 @@ impl Control {
         let Some(agent) = self.inner.store.remove_host(host).await? else { return Ok(false) };
         self.dismiss(&agent, "the host was removed");
         let open = self.inner.dispatch.lock().forget(&agent);
-        let gone = |operation| (operation, Outcome::new(Code::AgentAbsent, format!("host {host} was removed"), false));
+        let gone = |operation| (operation, Outcome::new(Code::AgentAbsent, messages::host_removed(host), false));
         let outcomes: Vec<_> = open.into_iter().map(gone).collect();
         for batch in outcomes.chunks(super::outcomes::BATCH_MAX) {
             self.record(batch).await;

@@ -26,7 +26,7 @@ impl Control {
             Some(first) if draft.forbidden.len() >= draft.targets.len() => {
                 let hosts = draft.forbidden.iter().map(|forbidden| forbidden.host.clone());
                 let missing = Box::new(caller.lacking(first.class, hosts));
-                Err(ControlError::AllForbidden { message: first.message.as_str().into(), missing })
+                Err(ControlError::AllForbidden { message: first.message.clone(), missing })
             }
             Some(_) | None => Ok(()),
         }

@@ -8,7 +8,9 @@
 
 use std::collections::HashMap;
 
-use proctor_model::{AgentId, Class, Code, FieldError, HostKey, OperationId, OperationKind, Outcome, is_hidden};
+use proctor_model::{
+    AgentId, Class, Code, FieldError, HostKey, OperationId, OperationKind, Outcome, is_hidden, messages,
+};
 use proctor_runtime::clock;
 use proctor_store::{Cordon, HostLocation, Millis, OpenTarget};
 
@@ -147,13 +149,15 @@ fn done(was_known: bool) -> String {
 /// The outcome of an operation that the host does not take.
 pub(super) fn refusal(host: &HostLocation, kind: OperationKind, now: Millis) -> Option<Outcome> {
     if host.awaits_approval {
-        let message = format!("host {0} awaits approval: `proctor hosts approve {0}`", host.key);
+        let message = messages::host_awaits_approval(host.key);
         return Some(Outcome::new(Code::AgentAbsent, message, false));
     }
     let cordon = host.cordon_at(now).filter(|_| brings_up(kind))?;
     let end = cordon.until.and_then(|until| jiff::Timestamp::from_second(until / 1000).ok());
-    let end = end.map_or_else(|| "until somebody ends it".to_owned(), |end| format!("until {end}"));
-    let message = format!("host {} is cordoned by {} {end}: {}", host.key, cordon.by, cordon.reason);
+    let message = match end {
+        None => messages::host_cordoned(host.key, &cordon.by, &cordon.reason),
+        Some(end) => messages::host_cordoned_until(host.key, &cordon.by, end, &cordon.reason),
+    };
     Some(Outcome::new(Code::Cordoned, message, false))
 }
 

@@ -35,7 +35,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use proctor_model::{AgentId, Class, Code, HostKey, Namespace, OperationId, Outcome, ProcessKey, Snapshot, TaskId};
+use proctor_model::{
+    AgentId, Class, Code, HostKey, Namespace, OperationId, Outcome, ProcessKey, Snapshot, TaskId, messages,
+};
 use proctor_runtime::{TaskFailed, Tasks, clock};
 use proctor_store::{
     App, Assignments, HostLocation, HostQuery, HostRecord, Millis, Observation, SessionOpening, SessionRefusal, Store,
@@ -437,8 +439,8 @@ fn in_order<T>(hosts: &[HostRef], by_key: Vec<Option<T>>, by_agent: Vec<Option<T
 /// The row of a host that is not known.
 pub(crate) fn never_enrolled(host: &HostRef) -> Outcome {
     let message = match host {
-        HostRef::Key(_) | HostRef::Agent(_) => format!("host {host} has never enrolled an agent"),
-        HostRef::Unusable(_) => format!("{host} is neither an IP address nor an agent id"),
+        HostRef::Key(_) | HostRef::Agent(_) => messages::never_enrolled(host),
+        HostRef::Unusable(_) => messages::not_a_host(host),
     };
     Outcome::new(Code::AgentAbsent, message, false)
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
-use proctor_model::{AgentId, Class, Code, Namespace, Outcome, Pool, PoolId, ProcessKey};
+use proctor_model::{AgentId, Class, Code, Namespace, Outcome, Pool, PoolId, ProcessKey, messages};
 use proctor_runtime::clock;
 use proctor_store::{
     HostLocation, HostQuery, HostRecord, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered,
@@ -72,7 +72,7 @@ impl Control {
             let processes: Vec<(AgentId, ProcessKey)> = agents.into_iter().map(|agent| (agent, key.clone())).collect();
             let answers = control.inner.store.unregister(&processes, clock::unix_millis()).await?;
             control.wake(processes.iter().map(|(agent, _)| agent));
-            let missing = || Outcome::new(Code::NotRunning, format!("process {key} is not registered there"), false);
+            let missing = || Outcome::new(Code::NotRunning, messages::not_registered_there(&key), false);
             Ok(answers
                 .into_iter()
                 .map(|was_there| if was_there { Outcome::success(false) } else { missing() })
@@ -123,7 +123,7 @@ impl Control {
             let answers = control.inner.store.delete_pool(&agents, &namespace, &id, clock::unix_millis()).await?;
             control.wake(agents.iter());
             let pool = format!("{}/{id}", namespace.escaped());
-            let missing = || Outcome::new(Code::NotRunning, format!("there is no pool {pool} there"), false);
+            let missing = || Outcome::new(Code::NotRunning, messages::no_pool_there(&pool), false);
             Ok(answers
                 .into_iter()
                 .map(|was_there| if was_there { Outcome::success(false) } else { missing() })
@@ -275,15 +275,13 @@ fn described(pools: &[Pool], before: &[Pool]) -> String {
 fn registered(answer: Registered) -> Outcome {
     match answer {
         Registered::Stored { .. } => Outcome::success(false),
-        Registered::Exists => {
-            Outcome::new(Code::AlreadyRegistered, "Fail to register, for the process info already exists.", false)
-        }
+        Registered::Exists => Outcome::new(Code::AlreadyRegistered, messages::already_registered(), false),
         Registered::NoHost => no_longer(),
     }
 }
 
 fn no_longer() -> Outcome {
-    Outcome::new(Code::AgentAbsent, "the host is no longer enrolled", false)
+    Outcome::new(Code::AgentAbsent, messages::no_longer_enrolled(), false)
 }
 
 #[cfg(test)]

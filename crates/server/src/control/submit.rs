@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proctor_model::{
-    AgentId, Class, Classes, Code, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Scope, Spec, TaskId,
+    AgentId, Class, Classes, Code, HostKey, Message, OperationId, OperationKind, Outcome, ProcessKey, Scope, Spec,
+    TaskId, messages,
 };
 use proctor_runtime::clock;
 use proctor_store::{
@@ -52,7 +53,7 @@ pub(super) struct Forbidden {
     /// As the call names it.
     pub(super) host: String,
     /// Of its row.
-    pub(super) message: String,
+    pub(super) message: Message,
 }
 
 /// What a submission would do, target by target.
@@ -101,7 +102,8 @@ impl Control {
             let item = &items[target.item as usize];
             let hosts =
                 matches!(item.kind, Some(OperationKind::Start | OperationKind::Restart | OperationKind::Manage));
-            let note = item.spec.as_ref().filter(|_| hosts).and_then(|spec| spec.instances_note());
+            let note =
+                item.spec.as_ref().filter(|_| hosts).and_then(|spec| spec.instances_note()).map(Message::into_text);
             Planned { key: item.key.clone(), kind: item.kind, outcome: outcomes.remove(&index), note, target }
         });
         Ok(planned.collect())
@@ -208,8 +210,7 @@ impl Control {
             let outcome = refused.or_else(|| known_outcome(&key, kind, &target.host, host.as_ref(), &carried));
             let same = (is_refused, carried.origin, carried.spec.as_ref().map(Arc::as_ptr));
             if is_stranger {
-                let message = outcome.as_ref().map_or("", |outcome| outcome.message.as_str());
-                draft.strangers.add_target(&target.row_key, message);
+                draft.strangers.add_target(&target.row_key, outcome.as_ref().map(|outcome| &outcome.message));
             }
             let item = *indexes.entry(same).or_insert_with(|| {
                 if is_stranger {
@@ -340,13 +341,7 @@ fn refusal(
     if class != Class::Register || carried.origin != Origin::Call {
         return Some(caller.refusal(class, spot, &key.namespace));
     }
-    let message = format!(
-        "{} may not register in namespace {} on host {}, and the call carries a spec that is not registered there: \
-         send the registered spec, or ask an administrator for a role with 'register' there",
-        caller.name(),
-        key.namespace,
-        spot.named
-    );
+    let message = messages::may_not_register_carried(caller.name(), &key.namespace, spot.named);
     Some(Outcome::new(Code::Forbidden, message, false))
 }
 
@@ -391,7 +386,7 @@ fn known_outcome(
     carried: &TargetSpec,
 ) -> Option<Outcome> {
     let Some(kind) = kind else {
-        let message = "op_type must be one of 0, 1, 2, 3, 4, 7, 8, 9";
+        let message = messages::op_type_is_none();
         return Some(Outcome::new(Code::IllegalOperation, message, false));
     };
     let Some(host) = host else { return Some(never_enrolled(named)) };
@@ -399,12 +394,11 @@ fn known_outcome(
         return Some(refusal);
     }
     if carried.spec.is_none() && carried.origin == Origin::Call {
-        let message =
-            "the spec of this target was not kept when it was refused: send the operation again, with its spec";
+        let message = messages::spec_was_not_kept();
         return Some(Outcome::new(Code::CommandFailed, message, false));
     }
     if carried.spec.is_none() && kind != OperationKind::Status {
-        let message = format!("process {key} is not registered on host {}: register it first", host.key);
+        let message = messages::register_first(key, host.key);
         return Some(Outcome::new(Code::CommandFailed, message, false));
     }
     None

@@ -89,9 +89,8 @@ impl Control {
         if view.cancelled_at.is_some() || view.targets.iter().all(|target| target.outcome.is_some()) {
             return Ok(false);
         }
-        let work = move |control: Self| async move {
-            control.cancel_now(task, "the task was cancelled before this target's turn came").await
-        };
+        let work =
+            move |control: Self| async move { control.cancel_now(task, messages::cancelled_before_its_turn()).await };
         self.audited(caller, deed, work, |was_open| if *was_open { "cancelled" } else { "was over" }.to_owned()).await
     }
 
@@ -139,9 +138,9 @@ impl Control {
         for session in agents.iter().filter_map(|agent| self.inner.sessions.get(agent)) {
             session.wake();
         }
-        let ended = unsent.into_iter().map(|operation| {
-            (operation, Outcome::new(Code::Cancelled, "the task was cancelled before the agent heard of it", false))
-        });
+        let ended = unsent
+            .into_iter()
+            .map(|operation| (operation, Outcome::new(Code::Cancelled, messages::cancelled_before_delivery(), false)));
         ended.collect()
     }
 

@@ -50,7 +50,7 @@ async fn state(store: &dyn Store, number: u128) -> RolloutState {
 
 async fn messages(store: &dyn Store, number: u128) -> Vec<Option<String>> {
     let targets = read(store, number).await.targets;
-    targets.into_iter().map(|target| target.outcome.map(|outcome| outcome.message)).collect()
+    targets.into_iter().map(|target| target.outcome.map(|outcome| outcome.message.into_text())).collect()
 }
 
 pub async fn a_repeated_key_finds_the_first_task_and_writes_nothing(store: Arc<dyn Store>) {

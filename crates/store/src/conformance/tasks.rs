@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proctor_model::{Class, Code, OperationId, OperationKind, Outcome, Phase, Snapshot, TaskId};
+use proctor_model::{Class, Code, OperationId, OperationKind, Outcome, Phase, Snapshot, TaskId, messages};
 use tokio::task::JoinSet;
 
 use super::{agent, enrol, host, key, spec};
@@ -251,6 +251,10 @@ pub async fn an_outcome_is_read_back_exactly(store: Arc<dyn Store>) {
     store.record_outcomes(&[(operation(1, 0), outcome.clone())], 1).await.unwrap();
 
     assert_eq!(read(&*store, 1).await.targets[0].outcome, Some(outcome));
+    store.create_task(task(2, 0, 1)).await.unwrap();
+    let told = Outcome::new(Code::NotRunning, messages::process_not_running(messages::no_pid_file("/p")), false);
+    store.record_outcomes(&[(operation(2, 0), told.clone())], 1).await.unwrap();
+    assert_eq!(read(&*store, 2).await.targets[0].outcome, Some(told));
 }
 
 pub async fn the_newest_tasks_are_listed_first(store: Arc<dyn Store>) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use proctor_model::{Code, OperationId, Outcome, Snapshot, TaskId};
+use proctor_model::{Code, Message, OperationId, Outcome, Phrase, Sender, Snapshot, TaskId};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::column::{from_json, signed, snapshot, snapshot_json};
@@ -98,19 +98,20 @@ fn task(connection: &Connection, id: TaskId) -> Tried<Option<Task>> {
 fn insert_one(connection: &Connection, task: i64, index: u32, outcome: &Outcome, now: Millis) -> Tried<bool> {
     let inserted = connection
         .prepare_cached(
-            "INSERT INTO outcome (task, idx, code, message, output, managed, snapshot, instances, recorded_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
+            "INSERT INTO outcome (task, idx, code, message, output, managed, snapshot, instances, recorded_at, phrase)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING",
         )?
         .execute((
             task,
             index,
             outcome.code.number(),
-            &outcome.message,
+            outcome.message.as_str(),
             &outcome.output,
             outcome.managed,
             outcome.snapshot.as_ref().map(snapshot_json),
             instances_json(&outcome.instances),
             now,
+            outcome.message.phrase().map(Phrase::to_json),
         ))?;
     Ok(inserted == 1)
 }
@@ -130,7 +131,7 @@ fn close(connection: &Connection, task: i64, added: &Added, now: Millis) -> Trie
 
 /// For each of `count` targets of the task from index `first` on, its outcome.
 pub(super) fn of_task(connection: &Connection, task: i64, first: u32, count: usize) -> Tried<Vec<Option<Outcome>>> {
-    const SQL: &str = "SELECT idx, code, message, output, managed, snapshot, instances FROM outcome
+    const SQL: &str = "SELECT idx, code, message, output, managed, snapshot, instances, phrase FROM outcome
                        WHERE task = ?1 AND idx BETWEEN ?2 AND ?3";
     slots(connection, SQL, task, first, count, |row| outcome(row).map(Some))
 }
@@ -139,7 +140,7 @@ pub(super) fn of_task(connection: &Connection, task: i64, first: u32, count: usi
 pub(super) fn besides(connection: &Connection, id: TaskId, known: &[bool]) -> Tried<Vec<(u32, Outcome)>> {
     let Some(Task { seq, .. }) = task(connection, id)? else { return Ok(Vec::new()) };
     let mut statement = connection.prepare_cached(
-        "SELECT idx, code, message, output, managed, snapshot, instances FROM outcome WHERE task = ?1 ORDER BY idx",
+        "SELECT idx, code, message, output, managed, snapshot, instances, phrase FROM outcome WHERE task = ?1 ORDER BY idx",
     )?;
     let mut rows = statement.query([seq])?;
     let mut new = Vec::new();
@@ -212,12 +213,18 @@ fn outcome(row: &Row<'_>) -> Tried<Outcome> {
     let code = Code::try_from(row.get::<_, u32>(1)?).map_err(|error| Failure::damaged("outcome", error))?;
     Ok(Outcome {
         code,
-        message: row.get(2)?,
+        message: Message::of_parts(row.get(2)?, phrase(row, 7)?),
         output: row.get(3)?,
         managed: row.get(4)?,
         snapshot: snapshot(row, 5)?,
         instances: instances(row, 6)?,
     })
+}
+
+/// One that a newer server wrote is not known here: the text is there.
+fn phrase(row: &Row<'_>, column: usize) -> Tried<Option<Phrase>> {
+    let json = row.get::<_, Option<String>>(column)?;
+    Ok(json.and_then(|json| Phrase::from_json(&json, Sender::Server)))
 }
 
 /// NULL for the usual process, which has one instance.

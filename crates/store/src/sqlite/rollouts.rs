@@ -62,7 +62,7 @@ pub(super) fn cancel_task(connection: &Connection, id: TaskId, unreleased: &Outc
     }
     connection.prepare_cached("UPDATE task SET cancelled_at = ?2 WHERE seq = ?1")?.execute((task.seq, now))?;
     if let Some(rollout) = task.rollout.as_ref().filter(|rollout| rollout.state.is_under_way()) {
-        let reason = Some(unreleased.message.clone());
+        let reason = Some(unreleased.message.as_str().to_owned());
         task.write(connection, &Rollout { state: RolloutState::Cancelled, reason, ..rollout.clone() })?;
         task.end_unreleased(connection, rollout.released, unreleased, now)?;
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{Code, Incarnation};
+use proctor_model::{Code, Incarnation, Message};
 
 use super::CommandKind;
 use crate::Time;
@@ -117,11 +117,11 @@ pub(super) enum EvictionReason {
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) code: Code,
-    pub(super) message: String,
+    pub(super) message: Message,
 }
 
 impl Failure {
-    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
+    pub(super) fn new(code: Code, message: impl Into<Message>) -> Self {
         Self { code, message: message.into() }
     }
 }

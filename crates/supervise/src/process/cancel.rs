@@ -4,7 +4,7 @@
 //! its tree, nothing further is done, and the message says what had been done; management stays as
 //! it was. Absent: undoing.
 
-use proctor_model::{Code, Exit, OperationId, Outcome};
+use proctor_model::{Code, Exit, Message, OperationId, Outcome, messages};
 
 use super::activity::{Activity, AfterLeftovers, Failure, ProbePlan};
 use super::launch::FIRST_PAUSE;
@@ -12,14 +12,12 @@ use super::preempt::CutShort;
 use super::{Action, Process};
 use crate::Time;
 
-const BEFORE: &str = "cancelled before it began: nothing was done";
-
 impl Process {
     /// An operation that is not here has ended, or never was.
     pub(super) fn cancel(&mut self, now: Time, operation: OperationId) {
         if let Some(place) = self.queue.iter().position(|request| request.operation == operation) {
             self.queue.remove(place);
-            let outcome = Box::new(Outcome::new(Code::Cancelled, BEFORE, self.record.managed));
+            let outcome = Box::new(Outcome::new(Code::Cancelled, messages::cancelled_before(), self.record.managed));
             self.actions.push_back(Action::Finish { operation, outcome });
             return;
         }
@@ -28,7 +26,7 @@ impl Process {
         };
         if !current.begun {
             self.looks += 1; // what the look sees is of no more use
-            return self.fail(now, Code::Cancelled, BEFORE);
+            return self.fail(now, Code::Cancelled, messages::cancelled_before());
         }
         current.cut_short = Some(CutShort::Cancelled);
         self.cut_begun(now);
@@ -43,21 +41,21 @@ impl Process {
             }
             // One look, so that a process that is there already is known.
             Activity::WaitingForPid { old, .. } => {
-                self.probe_again(old, now, FIRST_PAUSE, ProbePlan::ReportFailure(self.cut_failure("start")))
+                self.probe_again(old, now, FIRST_PAUSE, ProbePlan::ReportFailure(self.cut_failure(messages::start())))
             }
             Activity::StartCheck { .. } => {
-                let failure = self.cut_failure("start");
+                let failure = self.cut_failure(messages::start());
                 self.fail(now, failure.code, failure.message);
             }
             Activity::WaitingForExit { .. } => {
-                let failure = self.cut_failure("stop");
+                let failure = self.cut_failure(messages::stop());
                 self.dirty |= self.record.launch.take().is_some();
                 self.fail(now, failure.code, failure.message);
             }
             // It fails in a moment by itself; what is to be started after the clearing is not.
             Activity::ClearingLeftovers { next: AfterLeftovers::LaunchFailed(failure) } => {
-                let cut = self.cut_failure("start");
-                let message = format!("{}, after a failure: {}", cut.message, failure.message);
+                let cut = self.cut_failure(messages::start());
+                let message = messages::after_a_failure(cut.message, failure.message);
                 let next = AfterLeftovers::LaunchFailed(Failure::new(cut.code, message));
                 self.work = Activity::ClearingLeftovers { next };
             }
@@ -79,17 +77,20 @@ impl Process {
     }
 
     /// What people read: how far it had come.
-    pub(super) fn cut_failure(&self, command: &str) -> Failure {
-        let kind = self.current.as_ref().map_or(command, |current| current.request.kind.as_str());
+    pub(super) fn cut_failure(&self, step: Message) -> Failure {
+        let kind = self.current.as_ref().map_or_else(|| step.clone(), |current| current.request.kind.message());
         let state = match (&self.record.life, self.last_exit) {
-            (Some(life), _) => format!("process {} runs", life.pid),
-            (None, Some(Exit::Code(0))) | (None, None) => "no process runs".to_owned(),
-            (None, Some(exit)) => format!("no process runs, the last ended with {exit}"),
+            (Some(life), _) => messages::process_runs(life.pid),
+            (None, Some(Exit::Code(0))) | (None, None) => messages::no_process_runs(),
+            (None, Some(exit)) => messages::no_process_runs_after(exit.message()),
         };
-        let (code, how) = match self.current.as_ref().and_then(|current| current.cut_short) {
-            Some(CutShort::Overridden { by }) => (Code::CommandFailed, format!("interrupted by a later {by}")),
-            Some(CutShort::Cancelled) | None => (Code::Cancelled, "cancelled".to_owned()),
-        };
-        Failure::new(code, format!("the {kind} was {how} while its {command} was under way; {state}"))
+        match self.current.as_ref().and_then(|current| current.cut_short) {
+            Some(CutShort::Overridden { by }) => {
+                Failure::new(Code::CommandFailed, messages::interrupted_during(kind, by.message(), step, state))
+            }
+            Some(CutShort::Cancelled) | None => {
+                Failure::new(Code::Cancelled, messages::cancelled_during(kind, step, state))
+            }
+        }
     }
 }

@@ -39,7 +39,8 @@ impl Process {
         self.reason = format!(
             "{EVICTED_REASON}{}: {:.1} % of {:.1} %",
             excess.breach.resource, excess.breach.usage, excess.breach.limit
-        );
+        )
+        .into();
         self.evicted_for = self.reason.clone();
         let life = excess.life.clone();
         self.actions.push_back(Action::Notify(Notice::Exceeded(excess)));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{Code, CommandExit, CommandResult, Exit, Incarnation, OperationKind, Signal};
+use proctor_model::{Code, CommandExit, CommandResult, Exit, Incarnation, OperationKind, Signal, messages};
 
 use super::activity::{Activity, AfterLeftovers, Failure, Fallback};
 use super::{Action, CommandKind, Process};
@@ -48,7 +48,7 @@ impl Process {
         }
         self.keep_output(&end);
         if self.is_cut_short() {
-            let failure = self.cut_failure("stop command");
+            let failure = self.cut_failure(messages::stop_command());
             self.dirty |= self.record.launch.take().is_some();
             return self.fail(now, failure.code, failure.message);
         }
@@ -70,7 +70,7 @@ impl Process {
             | CommandResult::Cancelled
             | CommandResult::NotStarted(_)
             | CommandResult::NoSlot => {
-                let fallback = Fallback::Fail(self.command_failure("stop", &end));
+                let fallback = Fallback::Fail(self.command_failure(messages::stop(), &end));
                 self.work = Activity::WaitingForExit { life, until: now + AFTER_FAILED_STOP, fallback };
             }
         }
@@ -79,14 +79,14 @@ impl Process {
     /// Waits for the end of `life` as long as the policy allows.
     pub(super) fn wait_for_exit(&mut self, now: Time, life: Incarnation) {
         let check = self.policy_of_current().policy.stop_check;
-        let message = format!("stop: process {} is still alive after {} s", life.pid, check.get());
+        let message = messages::still_alive_after_stop(life.pid, check.get());
         let fallback = Fallback::Fail(Failure::new(Code::CheckFailed, message));
         self.work = Activity::WaitingForExit { life, until: now + check.duration(), fallback };
     }
 
     pub(super) fn kill_tree(&mut self, now: Time, life: Incarnation) {
         self.actions.push_back(Action::KillTree(life.clone()));
-        let message = format!("kill: process {} is still there after SIGKILL", life.pid);
+        let message = messages::still_there_after_sigkill(life.pid);
         let fallback = Fallback::Fail(Failure::new(Code::CheckFailed, message));
         self.work = Activity::WaitingForExit { life, until: now + SIGKILL_SENT_MAX, fallback };
     }

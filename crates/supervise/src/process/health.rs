@@ -125,7 +125,7 @@ impl Process {
         self.set_health(HealthState::Unhealthy, &reason_of(end));
         let life = self.record.life.clone().filter(|_| self.may_be_evicted());
         if let Some(life) = life {
-            self.reason = format!("ended as unhealthy: {}", reason_of(end));
+            self.reason = format!("ended as unhealthy: {}", reason_of(end)).into();
             self.evicted_for = self.reason.clone();
             self.evict(now, life, EvictionReason::Unhealthy);
         }
@@ -135,7 +135,7 @@ impl Process {
         let before = self.health.state.replace(state);
         // A first good answer is no change.
         if before.unwrap_or(HealthState::Healthy) != state {
-            self.actions.push_back(Action::Notify(Notice::HealthChanged { state, reason: reason.to_owned() }));
+            self.actions.push_back(Action::Notify(Notice::HealthChanged { state, reason: reason.into() }));
         }
     }
 }

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use proctor_model::{Code, CommandExit, CommandResult, Exit, Incarnation, Lifetime, OperationKind, Probe, Spec};
+use proctor_model::{
+    Code, CommandExit, CommandResult, Exit, Incarnation, Lifetime, OperationKind, Probe, Spec, messages,
+};
 
 use super::activity::{Activity, AfterLeftovers, Failure, ProbePlan};
 use super::{CommandKind, Launch, Process};
@@ -52,7 +54,7 @@ impl Process {
         self.last_exit = None;
         let Some(line) = line else {
             self.record.last_launch = Some(now);
-            return self.launch_failed(now, Failure::new(Code::CommandFailed, "there is no start_cmd"));
+            return self.launch_failed(now, Failure::new(Code::CommandFailed, messages::no_start_command()));
         };
         self.record_launch(now, old.clone(), timeout);
         self.mark_begun();
@@ -120,17 +122,17 @@ impl Process {
         }
         self.keep_output(&end);
         let mood = match &end.result {
-            _ if self.is_cut_short() => ProbePlan::ReportFailure(self.cut_failure("start command")),
-            CommandResult::Cancelled if self.current.is_none() && !self.record.managed => ProbePlan::ReportFailure(
-                Failure::new(Code::CommandFailed, "it was released while it was being restarted"),
-            ),
+            _ if self.is_cut_short() => ProbePlan::ReportFailure(self.cut_failure(messages::start_command())),
+            CommandResult::Cancelled if self.current.is_none() && !self.record.managed => {
+                ProbePlan::ReportFailure(Failure::new(Code::CommandFailed, messages::released_during_restart()))
+            }
             CommandResult::Exited(Exit::Code(0)) | CommandResult::ExitUnknown => ProbePlan::Retry,
             CommandResult::NoSlot if self.current.is_none() => return self.on_no_slot(now),
             CommandResult::NotStarted(_)
             | CommandResult::NoSlot
             | CommandResult::Exited(_)
             | CommandResult::Cancelled
-            | CommandResult::TimedOut => ProbePlan::ReportFailure(self.command_failure("start", &end)),
+            | CommandResult::TimedOut => ProbePlan::ReportFailure(self.command_failure(messages::start(), &end)),
         };
         let until = now + seek_window(self.policy_of_current());
         if let Some(launch) = &mut self.record.launch {
@@ -162,7 +164,7 @@ impl Process {
         self.unclear = matches!(look, Probe::Unclear { .. });
         match look {
             Probe::Running(life) if Some(&life) != old.as_ref() => return self.on_pid_found(now, life, until, mood),
-            Probe::Running(life) => self.reason = format!("process {} of before still runs", life.pid),
+            Probe::Running(life) => self.reason = messages::process_of_before_runs(life.pid),
             Probe::Absent(reason) | Probe::Unclear { reason, .. } => {
                 self.on_exit(now, None);
                 self.reason = reason;
@@ -241,7 +243,7 @@ impl Process {
             }
             (true, false) => {
                 let kind = self.current.as_ref().map_or(OperationKind::Start, |current| current.request.kind);
-                let message = format!("{kind}: process {} ended between its two start checks", life.pid);
+                let message = messages::ended_between_checks(kind.message(), life.pid);
                 ProbePlan::ReportFailure(Failure::new(Code::CheckFailed, message))
             }
         };
@@ -263,8 +265,8 @@ impl Process {
             return self.pass_start_check(now);
         }
         let message = match self.unclear {
-            true => format!("{kind}: {}", self.unclear_reason()),
-            false => format!("{kind}: the process is not alive: {}", self.reason),
+            true => messages::operation_unclear(kind.message(), self.unclear_reason()),
+            false => messages::process_not_alive(kind.message(), self.reason.clone()),
         };
         self.launch_failed(now, Failure::new(Code::CheckFailed, message));
     }
@@ -288,7 +290,7 @@ impl Process {
         self.dirty = true;
         match &self.current {
             Some(_) => self.fail(now, failure.code, failure.message),
-            None => self.relaunch_failed(now, &failure.message),
+            None => self.relaunch_failed(now, failure.message),
         }
     }
 }

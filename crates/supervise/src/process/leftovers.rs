@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{Code, Incarnation, Leftovers, OperationKind};
+use proctor_model::{Code, Incarnation, Leftovers, OperationKind, messages};
 
 use super::activity::{Activity, AfterLeftovers, Failure};
 use super::{Action, Elder, Process};
@@ -143,14 +143,12 @@ impl Process {
             (self.record.elder, self.record.unwanted) = (elder, None);
         }
         let next = match next {
-            AfterLeftovers::LaunchFailed(mut failure) if ended > 0 => {
-                failure.message.push_str(&format!(" ({ended} processes that the start left behind were ended)"));
-                AfterLeftovers::LaunchFailed(failure)
+            AfterLeftovers::LaunchFailed(Failure { code, message }) if ended > 0 => {
+                AfterLeftovers::LaunchFailed(Failure::new(code, messages::leftovers_ended(message, ended)))
             }
             AfterLeftovers::Stopped if left > 0 => {
                 let kind = self.current.as_ref().map_or(OperationKind::Stop, |current| current.request.kind);
-                let message =
-                    format!("{kind}: the process ended, but {left} that it left behind are there after SIGKILL");
+                let message = messages::ended_but_left_behind(kind, left);
                 self.release();
                 return self.fail(now, Code::CheckFailed, message);
             }
@@ -173,21 +171,20 @@ impl Process {
         // It is not tried again and again by itself.
         self.dirty |= self.record.life.is_none() && self.record.unwanted.take().is_some();
         let kind = self.current.as_ref().map(|current| current.request.kind);
-        let said = format!("what an earlier life left behind could not be ended: {reason}");
+        let said = messages::leftovers_not_ended(reason);
         match next {
             AfterLeftovers::Launch { .. } if kind.is_none() && self.scheduled => self.postpone_run(now),
             AfterLeftovers::Launch { .. } => {
-                let said = format!("not started: {said}");
+                let said = messages::not_started(said);
                 self.end_failed_launch(now, Failure::new(Code::CheckFailed, said));
             }
-            AfterLeftovers::LaunchFailed(mut failure) => {
-                failure.message.push_str(&format!(" ({said})"));
-                self.end_failed_launch(now, failure);
+            AfterLeftovers::LaunchFailed(Failure { code, message }) => {
+                self.end_failed_launch(now, Failure::new(code, messages::with_note(message, said)));
             }
             AfterLeftovers::Stopped | AfterLeftovers::NotRunning(_) => {
                 self.release();
                 let kind = kind.unwrap_or(OperationKind::Stop);
-                self.fail(now, Code::CheckFailed, format!("{kind}: the process is not running, but {said}"));
+                self.fail(now, Code::CheckFailed, messages::not_running_but(kind, said));
             }
             next @ (AfterLeftovers::Evicted | AfterLeftovers::Swept) => self.go_on(now, next),
         }
@@ -196,7 +193,7 @@ impl Process {
     fn go_on(&mut self, now: Time, next: AfterLeftovers) {
         match next {
             AfterLeftovers::Launch { .. } if self.is_cut_short() => {
-                let failure = self.cut_failure("start");
+                let failure = self.cut_failure(messages::start());
                 self.record.launch = None;
                 self.dirty = true;
                 self.fail(now, failure.code, failure.message);

@@ -1,6 +1,6 @@
 //! What is known of a process: its registration, whether it is managed, and its present life.
 
-use proctor_model::{Exit, Incarnation, Probe};
+use proctor_model::{Exit, Incarnation, Message, Probe, messages};
 
 use super::activity::Activity;
 use super::{Action, Notice, Process, Record, Registration};
@@ -68,7 +68,7 @@ impl Process {
         (self.owed_run, self.interrupted) = (None, None);
         (self.scheduled, self.run_ended_by_hand, self.unclear) = (false, false, false);
         for text in [&mut self.reason, &mut self.evicted_for, &mut self.told_unclear] {
-            text.clear();
+            *text = Message::default();
         }
         elder.into_iter().for_each(|elder| self.inherit(elder));
         self.dirty = true;
@@ -143,11 +143,11 @@ impl Process {
         self.remember_leftovers(now, &life);
         self.last_exit = exit;
         self.reason = match exit {
-            Some(exit) => format!("process {} ended with {exit}", life.pid),
-            None => format!("process {} ended", life.pid),
+            Some(exit) => messages::process_ended_with(life.pid, exit.message()),
+            None => messages::process_ended(life.pid),
         };
         if self.evicting.is_none() {
-            self.evicted_for.clear();
+            self.evicted_for = Message::default();
         }
         if self.running_since.take().is_some_and(|since| self.was_stable(since, now)) {
             self.record.attempts = 0;

@@ -28,7 +28,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    Code, CommandExit, CommandLine, Exit, Incarnation, Lifetime, OperationId, Outcome, Phase, Probe, ProcessKey, Spec,
+    Code, CommandExit, CommandLine, Exit, Incarnation, Lifetime, Message, OperationId, Outcome, Phase, Probe,
+    ProcessKey, Spec, messages,
 };
 
 use crate::Time;
@@ -93,15 +94,15 @@ pub struct Process {
     /// A life that supervision started counts as a success when it is alive at this time.
     trial: Option<Time>,
     /// Why it is not running, for people.
-    reason: String,
+    reason: Message,
     /// Why supervision ended the last life; empty where it did not, or something has happened since.
-    evicted_for: String,
+    evicted_for: Message,
     /// The pid that the pid file named when it was last looked at outside a start.
     named: Option<i32>,
     /// Whether the newest look could not tell if it is there. Nothing is started then, nor ended.
     unclear: bool,
     /// The reason for which it was last said that supervision waits because of that.
-    told_unclear: String,
+    told_unclear: Message,
     /// How the last life ended.
     last_exit: Option<Exit>,
     /// Spreads the waits of many hosts and processes.
@@ -161,11 +162,11 @@ impl Process {
             interrupted: None,
             running_since: None,
             trial: None,
-            reason: String::new(),
-            evicted_for: String::new(),
+            reason: Message::default(),
+            evicted_for: Message::default(),
             named: None,
             unclear: false,
-            told_unclear: String::new(),
+            told_unclear: Message::default(),
             last_exit: None,
             seed,
         }
@@ -480,7 +481,7 @@ impl Process {
         }
         let Some(request) = self.apply_immediately(now, request) else { return };
         if self.queue.len() >= QUEUE_MAX {
-            let message = format!("{QUEUE_MAX} operations are waiting for this process already");
+            let message = messages::too_many_waiting(QUEUE_MAX);
             let outcome = Box::new(Outcome::new(Code::CommandFailed, message, self.record.managed));
             self.actions.push_back(Action::Finish { operation: request.operation, outcome });
             return;

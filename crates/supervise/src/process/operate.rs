@@ -6,7 +6,8 @@
 //! is in [`super::launch`] and [`super::halt`].
 
 use proctor_model::{
-    Code, CommandExit, CommandResult, Exit, Incarnation, OperationId, OperationKind, Outcome, Probe, Spec,
+    Code, CommandExit, CommandResult, Exit, Incarnation, Message, OperationId, OperationKind, Outcome, Probe, Spec,
+    messages,
 };
 
 use super::activity::{Activity, AfterLeftovers, Failure, Fallback, ProbePlan};
@@ -15,15 +16,13 @@ use super::launch::FIRST_PAUSE;
 use super::{Action, CommandKind, Launch, Process, Request};
 use crate::Time;
 
-const TOO_MANY: &str = "too many commands run on this host; try again";
-
 impl Process {
     pub(super) fn begin(&mut self, now: Time, request: Request) {
         let expired = request.expires <= now;
         let kind = request.kind;
         self.current = Some(self.current_of(now, request));
         if expired {
-            return self.fail(now, Code::CommandFailed, "the time for this operation was over before it could begin");
+            return self.fail(now, Code::CommandFailed, messages::expired());
         }
         match kind {
             OperationKind::Manage => {
@@ -50,7 +49,7 @@ impl Process {
         let before = self.record.life.clone();
         self.unclear = matches!(look, Probe::Unclear { .. });
         if !self.unclear {
-            self.told_unclear.clear();
+            self.told_unclear = Message::default();
         }
         match look {
             Probe::Running(life) => {
@@ -94,7 +93,7 @@ impl Process {
         }
         match (kind, life) {
             (OperationKind::Start, Some(life)) => {
-                self.fail(now, Code::AlreadyRunning, format!("process {} runs already", life.pid));
+                self.fail(now, Code::AlreadyRunning, messages::process_runs_already(life.pid));
             }
             (OperationKind::Start, None) => self.launch(now, CommandKind::Start, None),
             (OperationKind::Restart, life) => self.restart(now, life),
@@ -106,12 +105,12 @@ impl Process {
             }
             (OperationKind::Stop | OperationKind::Kill, None) => {
                 self.release();
-                let failure = Failure::new(Code::NotRunning, format!("the process is not running: {}", self.reason));
+                let failure = Failure::new(Code::NotRunning, messages::process_not_running(self.reason.clone()));
                 self.clear(now, AfterLeftovers::NotRunning(failure));
             }
             (OperationKind::Reload, Some(life)) => self.reload(now, life),
             (OperationKind::Reload, None) => {
-                self.fail(now, Code::NotRunning, format!("the process is not running: {}", self.reason));
+                self.fail(now, Code::NotRunning, messages::process_not_running(self.reason.clone()));
             }
             (OperationKind::Manage | OperationKind::Release | OperationKind::Status, _) => self.succeed(now),
         }
@@ -120,24 +119,23 @@ impl Process {
     /// Nothing is started nor ended where nobody can tell whether the process runs. Who stops it wants it to stay
     /// down.
     fn fail_unclear(&mut self, now: Time, kind: OperationKind) {
-        let mut message = format!("{kind}: nothing was done: {}", self.unclear_reason());
-        match kind {
+        let message = match kind {
             OperationKind::Stop | OperationKind::Kill => {
                 self.release();
-                message.push_str("; it is no longer managed");
+                messages::nothing_was_done_released(kind, self.unclear_reason())
             }
             OperationKind::Start
             | OperationKind::Restart
             | OperationKind::Reload
             | OperationKind::Manage
             | OperationKind::Release
-            | OperationKind::Status => {}
-        }
+            | OperationKind::Status => messages::nothing_was_done(kind, self.unclear_reason()),
+        };
         self.fail(now, Code::CheckFailed, message);
     }
 
-    pub(super) fn unclear_reason(&self) -> String {
-        format!("it cannot be told whether the process runs: {}", self.reason)
+    pub(super) fn unclear_reason(&self) -> Message {
+        messages::unclear_whether_it_runs(self.reason.clone())
     }
 
     /// After a crash of the agent: the operation had begun, so nothing is run again.
@@ -166,11 +164,7 @@ impl Process {
                     Activity::WaitingForExit { life, until: now + AFTER_KILL_COMMAND, fallback: Fallback::KillTree };
             }
             (OperationKind::Reload | OperationKind::Manage | OperationKind::Release | OperationKind::Status, ..) => {
-                self.fail(
-                    now,
-                    Code::CommandFailed,
-                    format!("the agent restarted during the {kind}; its end is not known"),
-                );
+                self.fail(now, Code::CommandFailed, messages::agent_restarted_during(kind.message()));
             }
         }
     }
@@ -180,8 +174,10 @@ impl Process {
         if until <= now {
             self.record.launch = None;
             self.dirty = true;
-            let then = if self.needs_relaunch() { "; it is managed, so it is started now by supervision" } else { "" };
-            let message = format!("the agent restarted before the start command of the {kind} was run{then}");
+            let message = match self.needs_relaunch() {
+                true => messages::agent_restarted_before_managed(kind.message()),
+                false => messages::agent_restarted_before(kind.message()),
+            };
             return self.fail(now, Code::CommandFailed, message);
         }
         if self.unclear {
@@ -213,7 +209,7 @@ impl Process {
 
     fn reload(&mut self, now: Time, life: Incarnation) {
         let Some(line) = self.policy_of_current().control.reload.clone() else {
-            return self.fail(now, Code::CommandFailed, "there is no reload_cmd");
+            return self.fail(now, Code::CommandFailed, messages::no_reload_command());
         };
         self.mark_begun();
         let timeout = self.policy_of_current().policy.op_timeout.duration();
@@ -224,8 +220,8 @@ impl Process {
     pub(super) fn reloaded(&mut self, now: Time, life: &Incarnation, end: CommandExit) {
         self.keep_output(&end);
         if self.is_cut_short() || end.result != CommandResult::Exited(Exit::Code(0)) {
-            let cut_short = self.is_cut_short().then(|| self.cut_failure("reload command"));
-            let failure = cut_short.unwrap_or_else(|| self.command_failure("reload", &end));
+            let cut_short = self.is_cut_short().then(|| self.cut_failure(messages::reload_command()));
+            let failure = cut_short.unwrap_or_else(|| self.command_failure(messages::reload(), &end));
             return self.fail(now, failure.code, failure.message);
         }
         if self.record.life.as_ref() == Some(life) {
@@ -259,19 +255,19 @@ impl Process {
     }
 
     /// What people read when a command did not end well: what it printed, if it said anything.
-    pub(super) fn command_failure(&self, command: &str, end: &CommandExit) -> Failure {
+    pub(super) fn command_failure(&self, command: Message, end: &CommandExit) -> Failure {
         let said = end.output.trim_end();
         let message = match &end.result {
-            CommandResult::NotStarted(reason) => format!("the {command} command could not be run: {reason}"),
-            CommandResult::NoSlot => format!("the {command} command could not be run: {TOO_MANY}"),
-            CommandResult::Cancelled => format!("the {command} command was killed: {said}"),
-            CommandResult::ExitUnknown => format!("the agent restarted during the {command}; its end is not known"),
+            CommandResult::NotStarted(reason) => messages::command_not_run(command, messages::because(reason)),
+            CommandResult::NoSlot => messages::command_not_run(command, messages::too_many_commands()),
+            CommandResult::Cancelled => messages::command_killed(command, said),
+            CommandResult::ExitUnknown => messages::agent_restarted_during(command),
             CommandResult::TimedOut => {
                 let secs = self.policy_of_current().policy.op_timeout.get();
-                format!("the {command} command did not end within {secs} s and was killed: {said}")
+                messages::command_timed_out(command, secs, said)
             }
-            CommandResult::Exited(exit) if said.is_empty() => format!("the {command} command ended with {exit}"),
-            CommandResult::Exited(_) => said.to_owned(),
+            CommandResult::Exited(exit) if said.is_empty() => messages::command_ended_with(command, exit.message()),
+            CommandResult::Exited(_) => Message::plain(said),
         };
         Failure::new(Code::CommandFailed, message)
     }
@@ -280,7 +276,7 @@ impl Process {
         self.finish(now, Outcome::success(self.record.managed));
     }
 
-    pub(super) fn fail(&mut self, now: Time, code: Code, message: impl Into<String>) {
+    pub(super) fn fail(&mut self, now: Time, code: Code, message: impl Into<Message>) {
         self.finish(now, Outcome::new(code, message, self.record.managed));
     }
 
@@ -293,7 +289,7 @@ impl Process {
             let hosts =
                 matches!(current.request.kind, OperationKind::Start | OperationKind::Restart | OperationKind::Manage);
             if let Some(note) = current.spec.instances_note().filter(|_| hosts && outcome.code.is_success()) {
-                outcome.message = format!("success: {note}");
+                outcome.message = messages::success_but(note);
             }
             outcome.output = current.output;
             outcome.managed = self.record.managed;

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{Code, OperationKind, Outcome};
+use proctor_model::{Code, Message, OperationKind, Outcome, messages};
 
 use super::activity::{Activity, EvictionReason};
 use super::{Action, Process, Request};
@@ -55,7 +55,7 @@ impl Process {
                 outcome
             }
             OperationKind::Start if is_run && self.record.life.is_none() => {
-                Outcome::new(Code::AlreadyRunning, "a scheduled run is under way", self.record.managed)
+                Outcome::new(Code::AlreadyRunning, messages::scheduled_run_under_way(), self.record.managed)
             }
             OperationKind::Start
             | OperationKind::Stop
@@ -69,7 +69,7 @@ impl Process {
     }
 
     /// Releases the process in the midst of what supervision is doing; what people must know of that.
-    pub(super) fn let_go(&mut self) -> Option<String> {
+    pub(super) fn let_go(&mut self) -> Option<Message> {
         self.release();
         if self.current.is_some() {
             return None;
@@ -97,13 +97,11 @@ impl Process {
             | Activity::Stopping { .. }
             | Activity::WaitingForExit { .. }
             | Activity::Reloading { .. } => {
-                let why = match self.evicting? {
-                    EvictionReason::OverLimit => "for its use of resources",
-                    EvictionReason::Unhealthy => "because it is unhealthy",
+                let note = match self.evicting? {
+                    EvictionReason::OverLimit => messages::released_while_evicted(),
+                    EvictionReason::Unhealthy => messages::released_while_unhealthy(),
                 };
-                Some(format!(
-                    "success: released, but the process was already being ended {why}; it is not started again"
-                ))
+                Some(messages::success_but(note))
             }
         }
     }
@@ -135,13 +133,13 @@ impl Process {
         current.cut_short = Some(CutShort::Overridden { by });
         if !current.begun {
             self.looks += 1; // what the look sees is of no more use
-            let message = format!("interrupted by a later {by} before it began: nothing was done");
+            let message = messages::interrupted_before(by.message());
             return self.fail(now, Code::CommandFailed, message);
         }
         match &self.work {
             // The process is known, so that the later operation can be about it.
             Activity::Launching { since: Some(_), .. } if self.record.life.is_some() => {
-                let failure = self.cut_failure("start command");
+                let failure = self.cut_failure(messages::start_command());
                 self.detach_command();
                 self.fail(now, failure.code, failure.message);
             }

@@ -6,7 +6,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use proctor_model::{Code, Incarnation};
+use proctor_model::{Code, Incarnation, Message, messages};
 
 use super::activity::{Activity, AfterLeftovers, ProbePlan};
 use super::launch::FOREGROUND_PAUSE_MAX;
@@ -30,7 +30,7 @@ impl Process {
         if let Some(current) = &mut self.current {
             current.begun = true;
             if !same_boot {
-                return self.fail(now, Code::CommandFailed, "the host restarted during the operation");
+                return self.fail(now, Code::CommandFailed, messages::host_restarted_during());
             }
         }
         if !same_boot && self.record.managed {
@@ -179,11 +179,11 @@ impl Process {
         self.work = Activity::Backoff { at: now + UNCLEAR_PAUSE };
     }
 
-    pub(super) fn relaunch_failed(&mut self, now: Time, reason: &str) {
-        self.reason = reason.to_owned();
-        self.evicted_for.clear();
+    pub(super) fn relaunch_failed(&mut self, now: Time, reason: Message) {
+        self.reason = reason.clone();
+        self.evicted_for = Message::default();
         let attempt = self.record.attempts;
-        self.actions.push_back(Action::Notify(Notice::RestartFailed { attempt, reason: reason.to_owned() }));
+        self.actions.push_back(Action::Notify(Notice::RestartFailed { attempt, reason }));
         self.work = Activity::Idle;
         self.become_idle(now);
     }

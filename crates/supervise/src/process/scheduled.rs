@@ -85,7 +85,7 @@ impl Process {
 
     fn miss_run(&mut self, reason: &str) {
         if let Some(planned) = self.owed_run.as_ref().map(|run| run.planned) {
-            self.actions.push_back(Action::Notify(Notice::RunMissed { planned, reason: reason.to_owned() }));
+            self.actions.push_back(Action::Notify(Notice::RunMissed { planned, reason: reason.into() }));
             self.note_run();
         }
     }
@@ -107,7 +107,7 @@ impl Process {
             CommandResult::ExitUnknown | CommandResult::NotStarted(_) | CommandResult::NoSlot => None,
         };
         if let CommandResult::NotStarted(reason) = &end.result {
-            self.reason = reason.clone();
+            self.reason = reason.as_str().into();
         }
         self.leave_launch_behind(now);
         self.record.launch = None;

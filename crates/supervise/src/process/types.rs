@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    CommandExit, CommandLine, Exit, Incarnation, Leftovers, OperationId, OperationKind, Outcome, PoolId, Probe, Signal,
-    Spec,
+    CommandExit, CommandLine, Exit, Incarnation, Leftovers, Message, OperationId, OperationKind, Outcome, PoolId,
+    Probe, Signal, Spec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -250,18 +250,18 @@ pub enum Notice {
     },
     RestartFailed {
         attempt: u32,
-        reason: String,
+        reason: Message,
     },
     /// The last retry failed: no longer managed.
     GaveUp {
         attempts: u32,
-        reason: String,
+        reason: Message,
     },
     /// It is ended for its use of resources and comes back later.
     Exceeded(LimitBreach),
     HealthChanged {
         state: HealthState,
-        reason: String,
+        reason: Message,
     },
     /// A run by schedule has ended.
     RunEnded {
@@ -270,6 +270,6 @@ pub enum Notice {
     /// A run by schedule could not begin before it was too late for it.
     RunMissed {
         planned: i64,
-        reason: String,
+        reason: Message,
     },
 }

@@ -70,7 +70,7 @@ fn a_restart_that_is_cut_by_a_crash_anywhere_is_carried_on_and_says_so() {
         if outcome.code == Code::Success {
             assert!(world.pid() != before && !by_supervision, "after {crash_after} actions");
         } else {
-            failed.push((outcome.code, outcome.message.clone()));
+            failed.push((outcome.code, outcome.message.to_string()));
         }
         assert!(world.is_alive() && world.machine.managed(), "after {crash_after} actions");
     }

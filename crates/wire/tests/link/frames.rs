@@ -209,7 +209,8 @@ fn texts_of_snapshots_and_outcomes_that_an_agent_did_not_cut_are_cut_by_the_serv
     let small = proto::Snapshot { usage: Some(proto::Usage::default()), ..Default::default() };
     let observation = proto::Observation { key: operate().key, snapshot: Some(snapshot) };
     let (message, output, instances) = (text(), text(), vec![small; 5000]);
-    let outcome = proto::Outcome { code: 1, message, output, managed: false, snapshot: None, instances };
+    let outcome =
+        proto::Outcome { code: 1, message, output, managed: false, snapshot: None, instances, phrase_json: None };
     let ended = proto::OperationOutcome { operation: operate().operation, outcome: Some(outcome) };
 
     let observed =
@@ -222,6 +223,29 @@ fn texts_of_snapshots_and_outcomes_that_an_agent_did_not_cut_are_cut_by_the_serv
     let Some(FromAgent::Outcome { outcome, .. }) = ended else { panic!("heard something else") };
     let lengths = (outcome.message.len(), outcome.output.len(), outcome.instances.len());
     assert!(outcome == outcome.clone().fitted(), "an outcome of {lengths:?}");
+}
+
+#[test]
+fn a_phrase_is_told_in_the_words_of_the_server_and_only_if_agents_may_use_it() {
+    let heard = |text: &str, phrase: &str| {
+        let (message, phrase_json) = (text.to_owned(), Some(phrase.to_owned()));
+        let outcome = proto::Outcome { code: 1, message, phrase_json, ..Default::default() };
+        let ended = proto::OperationOutcome { operation: operate().operation, outcome: Some(outcome) };
+        let Some(FromAgent::Outcome { outcome, .. }) = server_hears(from_agent::Kind::Outcome(ended)).unwrap() else {
+            panic!("heard something else")
+        };
+        outcome.message
+    };
+
+    let known = heard("other words", r#"{"id":"process_runs_already","args":{"pid":"7"}}"#);
+    let newer = heard("of a newer agent", r#"{"id":"not_yet_known","args":{}}"#);
+    let servers = heard("as a server", r#"{"id":"shutting_down","args":{}}"#);
+    let long = heard("long", &format!(r#"{{"id":"no_pid_file","args":{{"path":"{}"}}}}"#, "x".repeat(100_000)));
+
+    assert_eq!((known.as_str(), known.chinese().as_deref()), ("process 7 runs already", Some("进程 7 已在运行")));
+    for (message, text) in [(newer, "of a newer agent"), (servers, "as a server"), (long, "long")] {
+        assert_eq!((message.as_str(), message.phrase()), (text, None));
+    }
 }
 
 #[test]

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use proctor_model::{
     AgentId, BootId, CODES, Code, ConfigFile, Control, Event, EventKind, HostFacts, HostKey, Identity, Labels,
-    Lifetime, Limits, OperationId, OperationKind, Outcome, Ownership, Percent, Period, Phase, Policy, Pool, PoolLimits,
-    ProcessKey, Seconds, Snapshot, Spec, Spread, TaskId, Usage, UsageHistory, UsageKept, UsagePoint, UsageRange,
-    Weight,
+    Lifetime, Limits, Message, OperationId, OperationKind, Outcome, Ownership, Percent, Period, Phase, Policy, Pool,
+    PoolLimits, ProcessKey, Seconds, Snapshot, Spec, Spread, TaskId, Usage, UsageHistory, UsageKept, UsagePoint,
+    UsageRange, Weight, messages,
 };
 use proctor_wire::{Assign, FromAgent, FromServer};
 use proptest::collection::{btree_map, vec};
@@ -116,8 +116,17 @@ fn code() -> impl Strategy<Value = Code> {
     (0..CODES.len()).prop_map(|index| CODES[index].code)
 }
 
+/// Text alone, or a phrase that agents use.
+fn message() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        text().prop_map(Message::plain),
+        (any::<i32>(), text())
+            .prop_map(|(pid, path)| { messages::process_not_running(messages::pid_does_not_run(pid, path)) }),
+    ]
+}
+
 fn outcome() -> impl Strategy<Value = Outcome> {
-    (code(), text(), text(), any::<bool>(), of(snapshot()), vec(snapshot(), 0..3)).prop_map(
+    (code(), message(), text(), any::<bool>(), of(snapshot()), vec(snapshot(), 0..3)).prop_map(
         |(code, message, output, managed, snapshot, instances)| Outcome {
             code,
             message,

@@ -35,7 +35,7 @@ export function TargetOutput({ id, index, onClose }: Props) {
               {target.host}
             </Link>
           </div>
-          {target.message && <p className="target-message">{target.message}</p>}
+          {target.message && <p className="target-message">{text.told(target)}</p>}
           {target.output ? (
             <pre className="output">{target.output}</pre>
           ) : (

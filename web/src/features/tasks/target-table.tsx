@@ -107,8 +107,8 @@ function useTargetColumns(): Column<Target>[] {
       width: "minmax(120px, 2fr)",
       from: 560,
       render: (target) => (
-        <span title={target.message.slice(0, 500)}>
-          {outcomeOf(target.code) === "pending" ? "" : target.message}
+        <span title={text.told(target).slice(0, 500)}>
+          {outcomeOf(target.code) === "pending" ? "" : text.told(target)}
         </span>
       ),
     },

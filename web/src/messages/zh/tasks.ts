@@ -1,6 +1,9 @@
 import type { Messages } from "..";
+import { told } from "../told";
+import sentences from "./sentences.json";
 
 export const tasks: Messages["tasks"] = {
+  told: (message) => told(sentences, message),
   title: "任务",
   task: "任务",
   emptyTitle: "还没有任务",

@@ -4,7 +4,9 @@
 //! kind `text` is the same in every language; one of kind `message` is a sentence or a word of ours.
 
 mod fields;
+mod outcomes;
 mod requests;
+mod targets;
 mod words;
 
 use super::Entry;
@@ -12,11 +14,14 @@ use super::Entry;
 /// A function for each entry.
 pub mod messages {
     pub use super::fields::*;
+    pub use super::outcomes::*;
     pub use super::requests::*;
+    pub use super::targets::*;
     pub use super::words::*;
 }
 
-pub(super) static TABLES: &[&[&Entry]] = &[words::TABLE, fields::TABLE, requests::TABLE];
+pub(super) static TABLES: &[&[&Entry]] =
+    &[words::TABLE, fields::TABLE, requests::TABLE, outcomes::TABLE, targets::TABLE];
 
 macro_rules! given_type {
     (text) => { impl std::fmt::Display };

@@ -1,4 +1,4 @@
-//! English and Chinese: which one a caller wants, and the Chinese of what we say.
+//! English and Chinese: which one a caller wants. What we say in each is in the catalogue of `proctor_model::messages`.
 //!
 //! Promised: `blueking-language` decides, then `Accept-Language`, then English. What clients compare
 //! ("success", "handling", a message that begins with `stop`) is the same in both. A message is in one
@@ -11,7 +11,6 @@ use axum::http::{HeaderMap, header};
 use proctor_model::{Message, Outcome};
 
 use super::error::ApiError;
-use phrases::{NOUNS, PHRASES};
 pub(super) use phrases::{code_name, problem_name};
 
 /// How a BlueKing client says it.
@@ -86,7 +85,7 @@ pub(super) fn of_message(message: &Message) -> String {
 fn in_chinese(message: &Message) -> Option<String> {
     match Language::current() {
         Language::English => None,
-        Language::Chinese => message.chinese().or_else(|| chinese(message)),
+        Language::Chinese => message.chinese(),
     }
 }
 
@@ -100,81 +99,7 @@ pub(super) fn of_gateway_error(error: &ApiError, text: &str) -> String {
 
 /// What is told about a finished target. There always is a message: clients look at its beginning.
 pub(super) fn of_outcome(outcome: &Outcome) -> String {
-    let message = if outcome.message.is_empty() { outcome.code.name() } else { &outcome.message };
-    match Language::current() {
-        Language::English => message.to_owned(),
-        // The output of a command stays as it is.
-        Language::Chinese => chinese(message).unwrap_or_else(|| message.to_owned()),
-    }
-}
-
-/// The Chinese of what an agent says, if all of it has one.
-fn chinese(text: &str) -> Option<String> {
-    PHRASES.iter().find_map(|(english, chinese)| translated(text, english, chinese))
-}
-
-/// What stands in a phrase, in both languages in the same order: `{}` for a value or the output of a command,
-/// which is the same in every language; the others for something of ours, which must have a Chinese too.
-fn translated(text: &str, english: &str, chinese: &str) -> Option<String> {
-    let mut found = Vec::new();
-    let (mut rest, mut phrase) = (text, english);
-    while let Some((literal, place, after)) = next_place(phrase) {
-        rest = rest.strip_prefix(literal)?;
-        let (ending, _, _) = next_place(after).unwrap_or((after, "", ""));
-        let end = match (ending, next_place(after)) {
-            ("", None) => rest.len(),
-            (ending, None) => rest.len().checked_sub(ending.len()).filter(|end| rest.ends_with(ending) && *end > 0)?,
-            (ending, Some(_)) => rest.find(ending)?,
-        };
-        let english = &rest[..end];
-        found.push(match place {
-            NOUN => noun(english)?,
-            SENTENCE => self::chinese(english)?,
-            WHO => who(english)?,
-            _ => english.to_owned(),
-        });
-        (rest, phrase) = (&rest[end..], after);
-    }
-    if rest != phrase {
-        return None;
-    }
-    let mut told = String::new();
-    let (mut phrase, mut found) = (chinese, found.into_iter());
-    while let Some((literal, _, after)) = next_place(phrase) {
-        told += literal;
-        told += &found.next()?;
-        phrase = after;
-    }
-    Some(told + phrase)
-}
-
-const ANYTHING: &str = "{}";
-const NOUN: &str = "{noun}";
-const SENTENCE: &str = "{sentence}";
-const WHO: &str = "{who}";
-
-/// What is before the first place, the place, and what is after it.
-fn next_place(phrase: &str) -> Option<(&str, &str, &str)> {
-    let start = phrase.find('{')?;
-    let is_here = |place: &&str| phrase[start..].starts_with(place);
-    let place = [ANYTHING, NOUN, SENTENCE, WHO].into_iter().find(is_here)?;
-    Some((&phrase[..start], place, &phrase[start + place.len()..]))
-}
-
-/// A caller, as `Caller::name` says it.
-fn who(english: &str) -> Option<String> {
-    if let Some(user) = english.strip_prefix("user ") {
-        return Some(format!("用户 {user}"));
-    }
-    let app = english.strip_prefix("app ")?;
-    Some(match app.split_once(" for user ") {
-        Some((app, user)) => format!("应用 {app}（用户 {user}）"),
-        None => format!("应用 {app}"),
-    })
-}
-
-fn noun(english: &str) -> Option<String> {
-    NOUNS.iter().find(|(word, _)| *word == english).map(|(_, chinese)| (*chinese).to_owned())
+    if outcome.message.is_empty() { outcome.code.name().to_owned() } else { of_message(&outcome.message) }
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ fn target(planned: Planned, observed: &Observed) -> Option<PlannedTarget> {
         refused: outcome.map(|outcome| Refusal {
             code: outcome.code.number(),
             name: outcome.code.name().to_owned(),
-            message: outcome.message,
+            message: outcome.message.into_text(),
         }),
         note,
     })

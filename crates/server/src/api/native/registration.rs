@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use proctor_api::{
     Refusal, RegisterQuery, Registration, RegistrationChange, RegistrationPlan, Row, Rows, Unregistration,
 };
-use proctor_model::{AgentId, FieldError, Outcome, ProcessKey, Spec};
+use proctor_model::{AgentId, FieldError, Message, Outcome, ProcessKey, Spec};
 use proctor_store::{HostLocation, ProcessQuery, ProcessRecord, RegisterMode};
 
 use super::body::{Body, Params};
@@ -55,10 +55,10 @@ pub(super) async fn plan(
         let known = host.as_ref().and_then(|host| registered.get(&host.agent));
         let refused = host.is_none().then(|| {
             let Outcome { code, message, .. } = never_enrolled(named);
-            Refusal { code: code.number(), name: code.name().to_owned(), message }
+            Refusal { code: code.number(), name: code.name().to_owned(), message: message.into_text() }
         });
         let changes = if refused.is_some() { Vec::new() } else { diff(known.map(|record| &*record.spec), Some(&spec)) };
-        let note = spec.instances_note().filter(|_| refused.is_none());
+        let note = spec.instances_note().filter(|_| refused.is_none()).map(Message::into_text);
         RegistrationChange { host: named.to_string(), registered: known.is_some(), changes, refused, note }
     };
     let hosts = process.hosts.iter().zip(hosts).map(change).collect();
@@ -96,7 +96,7 @@ pub(super) fn rows(hosts: &[HostRef], outcomes: Vec<Outcome>) -> Json<Rows> {
         host: host.to_string(),
         code: outcome.code.number(),
         name: outcome.code.name().to_owned(),
-        message: outcome.message,
+        message: outcome.message.into_text(),
     };
     Json(Rows { rows: hosts.iter().zip(outcomes).map(row).collect() })
 }

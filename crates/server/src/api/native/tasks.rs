@@ -8,7 +8,7 @@ use proctor_api::{
     RolloutState, RolloutView, TargetPage, TargetQuery, TargetRow, TargetState, TaskPage, TaskQuery, TaskState,
     TaskView,
 };
-use proctor_model::{Class, Code, FieldError, Outcome, TaskId};
+use proctor_model::{Class, Code, FieldError, Outcome, Phrase, TaskId};
 use proctor_store::{Rollout, TargetFilter, TaskSummary};
 
 use super::body::{Params, page_limit};
@@ -240,7 +240,9 @@ pub(super) fn row(row: proctor_store::TargetRow) -> TargetRow {
         operation: row.kind.map(|kind| kind.to_string()),
         code: outcome.code.number(),
         name: outcome.code.name().to_owned(),
-        message: outcome.message,
+        message_id: outcome.message.phrase().map(|phrase| phrase.id().to_owned()),
+        message_args: outcome.message.phrase().map(Phrase::args_json),
+        message: outcome.message.into_text(),
         output: outcome.output,
         snapshot: outcome.snapshot,
     }

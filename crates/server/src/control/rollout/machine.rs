@@ -9,11 +9,10 @@
 //! been taken. A roll is rebuilt by [`RolloutMachine::new`] from what the store holds, with nothing forgotten but
 //! how long settling targets have been waited for. Absent: IO and clocks.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use proctor_model::Subject;
+use proctor_model::{Message, Subject, messages};
 use proctor_store::{Millis, Rollout, RolloutState};
 
 /// How long a process may take to become healthy after its operation succeeded. Counts anew after a
@@ -49,12 +48,10 @@ pub(super) enum StopReason {
 
 impl StopReason {
     /// The message of the targets that are skipped.
-    pub(super) fn message(&self) -> Cow<'static, str> {
+    pub(super) fn message(&self) -> Message {
         match self {
-            Self::TooManyFailures => "skipped: too many targets before this one failed".into(),
-            Self::RightsWithdrawn(why) | Self::SpecChanged(why) => {
-                format!("skipped: {why}, so the rolling task was stopped").into()
-            }
+            Self::TooManyFailures => messages::skipped_after_failures(),
+            Self::RightsWithdrawn(why) | Self::SpecChanged(why) => messages::skipped_because(why),
         }
     }
 }
@@ -183,7 +180,7 @@ impl RolloutMachine {
                 Rollout { state: RolloutState::Running, canary, ..rollout }
             }
             Step::Stop(reason) => {
-                Rollout { state: RolloutState::Failed, reason: Some(reason.message().into_owned()), ..rollout }
+                Rollout { state: RolloutState::Failed, reason: Some(reason.message().into_text()), ..rollout }
             }
             Step::Finish => Rollout { state: RolloutState::Done, ..rollout },
         }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, Phase, ProcessKey, TaskId};
+use proctor_model::{AgentId, Code, Message, OperationId, OperationKind, Outcome, Phase, ProcessKey, TaskId, messages};
 use proctor_runtime::clock;
 use proctor_store::{
     FinishedTarget, Millis, OpenRollout, OpenTarget, ProcessQuery, ProcessRecord, Rollout, RolloutState, RolloutStep,
@@ -209,7 +209,7 @@ impl Control {
     }
 
     /// Ends what has not begun, and has agents give up what has. Whether the task was still open.
-    pub(super) async fn cancel_now(&self, task: TaskId, message: &str) -> Result<bool> {
+    pub(super) async fn cancel_now(&self, task: TaskId, message: Message) -> Result<bool> {
         let turn = self.inner.rollouts.turn.lock().await;
         let unreleased = Outcome::new(Code::Cancelled, message, false);
         if !self.inner.store.cancel_task(task, unreleased, clock::unix_millis()).await? {
@@ -247,7 +247,7 @@ impl Control {
         let is_late = self.with_rolling(task, |rolling| Instant::now() >= rolling.deadline);
         if is_late == Some(true) {
             tracing::warn!(%task, limit = ?ROLLOUT_MAX, "rolling task took too long; cancelling it");
-            self.cancel_now(task, "cancelled: the rolling task was not over in time").await?;
+            self.cancel_now(task, messages::cancelled_too_late()).await?;
             return Ok(());
         }
         loop {
@@ -381,7 +381,7 @@ fn left_over(left: &OpenRollout) -> Option<RolloutStep> {
         let rollout = Rollout { state, ..left.rollout.clone() };
         Some(RolloutStep { rollout, judged: Vec::new(), unreleased: Some(Outcome::new(code, message, false)) })
     };
-    let cancelled = "the task was cancelled before this target's turn came";
+    let cancelled = messages::cancelled_before_its_turn();
     match left.rollout.state {
         RolloutState::Running | RolloutState::Paused if left.cancelled_at.is_some() => {
             end(RolloutState::Cancelled, Code::Cancelled, cancelled)
@@ -389,7 +389,7 @@ fn left_over(left: &OpenRollout) -> Option<RolloutStep> {
         RolloutState::Running | RolloutState::Paused => None,
         RolloutState::Cancelled if has_open => end(RolloutState::Cancelled, Code::Cancelled, cancelled),
         state @ (RolloutState::Failed | RolloutState::Done) if has_open => {
-            end(state, Code::Skipped, "skipped: the rolling task was over before this target's turn came")
+            end(state, Code::Skipped, messages::skipped_before_its_turn())
         }
         RolloutState::Cancelled | RolloutState::Failed | RolloutState::Done => None,
     }
