@@ -61,7 +61,14 @@ pub(crate) struct Connection {
     #[arg(long, global = true, env = "PROCTOR_APP_CODE", value_name = "CODE")]
     pub(crate) app_code: Option<String>,
     /// Secret of the app; the environment hides it from other users of this machine
-    #[arg(long, global = true, env = "PROCTOR_APP_SECRET", value_name = "SECRET", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "PROCTOR_APP_SECRET",
+        value_name = "SECRET",
+        hide_env_values = true,
+        allow_hyphen_values = true
+    )]
     pub(crate) app_secret: Option<String>,
     /// User on whose behalf the app calls
     #[arg(long, global = true, env = "PROCTOR_USER", value_name = "NAME")]
@@ -477,6 +484,13 @@ mod tests {
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn a_secret_may_begin_with_a_hyphen() {
+        let cli = parse("proctor ps --app-secret -aawNV --app-code a").unwrap();
+
+        assert_eq!(cli.connection.app_secret.as_deref(), Some("-aawNV"));
     }
 
     #[test]
