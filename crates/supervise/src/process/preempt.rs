@@ -41,6 +41,10 @@ impl Process {
         if !is_supervision || matches!(self.work, Activity::Idle | Activity::Backoff { .. }) || request.expires <= now {
             return Some(request);
         }
+        // A registration that waits is what the operation is meant for.
+        if self.record.next.is_some() && request.kind != OperationKind::Release {
+            return Some(request);
+        }
         let is_run = self.scheduled && matches!(self.work, Activity::Launching { .. });
         let outcome = match request.kind {
             OperationKind::Manage => {
