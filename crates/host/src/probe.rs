@@ -243,7 +243,10 @@ impl Origin {
     fn was_clock_set(&self, life: &Incarnation, entry: &PidEntry, written: i64, boot_millis: i64) -> bool {
         // What lies in memory is of this boot.
         let is_before_boot = boot_millis.saturating_sub(written) > millis(GRANULARITY);
-        let by_earlier_clock = !began_after(life, written, self.wall_clock.earliest_boot_millis());
+        let earliest = self.wall_clock.earliest_boot_millis();
+        // That clock has not come further than this: a later file is of an earlier boot, or of the clock as it is now.
+        let reached = earliest.saturating_add(millis(wall_clock::since_boot()));
+        let by_earlier_clock = !began_after(life, written, earliest) && written <= reached;
         by_earlier_clock || (entry.is_in_memory && is_before_boot)
     }
 }
