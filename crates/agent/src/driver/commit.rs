@@ -220,6 +220,7 @@ impl Driver {
         self.limits.forget(key, self.now());
         self.history.forget(key);
         self.keeper.remove(key.clone());
+        self.ledger.released().remove(key);
         self.versions.remove(key);
         self.strays.remove(key);
         self.reports.forget(key);

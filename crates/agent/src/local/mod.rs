@@ -36,10 +36,13 @@ pub enum LocalRequest {
 }
 
 impl LocalRequest {
-    /// Whether it may take as long as commands of processes do.
-    fn changes_something(&self) -> bool {
+    /// Whether it may wait for a long time. What ends a process always gets through.
+    fn may_wait(&self) -> bool {
         match self {
-            Self::Operate { operation, .. } => *operation != OperationKind::Status,
+            Self::Operate { operation, .. } => match operation {
+                OperationKind::Start | OperationKind::Restart | OperationKind::Reload | OperationKind::Manage => true,
+                OperationKind::Stop | OperationKind::Kill | OperationKind::Release | OperationKind::Status => false,
+            },
             Self::About | Self::List | Self::Events { .. } | Self::Metrics { .. } => false,
         }
     }

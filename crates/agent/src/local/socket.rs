@@ -202,7 +202,7 @@ async fn answered(
     if request == LocalRequest::About {
         return LocalAnswer::About(about.view());
     }
-    let permit = request.changes_something().then(|| operations.try_acquire());
+    let permit = request.may_wait().then(|| operations.try_acquire());
     let Ok(_permit) = permit.transpose() else {
         return refused(&format!(
             "{OPERATIONS_MAX} operations that were asked for here are under way: try again later"
@@ -254,10 +254,14 @@ mod tests {
         let refused = tokio::task::spawn_blocking(move || ask(&path, &request)).await.unwrap();
         asks(LocalRequest::List);
         let Some(Input::Local(listing)) = inputs.recv().await else { panic!("a question") };
+        let stop = || LocalRequest::Operate { process: "ns/p".parse().unwrap(), operation: OperationKind::Stop };
+        asks(stop());
+        let Some(Input::Local(stopping)) = inputs.recv().await else { panic!("a stop") };
 
         assert!(matches!(&refused, Err(LocalError::Refused(reason)) if reason.contains("8 operations")), "{refused:?}");
         assert_eq!(listing.request, LocalRequest::List);
-        under_way.push(listing);
+        assert_eq!(stopping.request, stop());
+        under_way.extend([listing, stopping]);
         for call in under_way {
             call.answer.send(LocalAnswer::Outcome { outcome: Box::new(Outcome::success(true)) }).unwrap();
         }
