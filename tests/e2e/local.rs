@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use proctor_testkit::{Agent, Fleet, Subject, binary, eventually};
+use proctor_testkit::{Agent, Fleet, Subject, binary, eventually, free_port};
 use serde_json::{Value, json};
 
 use crate::{code, hosts};
@@ -28,6 +28,37 @@ async fn started(fleet: &Fleet, name: &str) -> Subject {
     let start = json!({"meta": subject.meta(), "op_type": 0, "hosts": hosts(&[IP])});
     assert_eq!(code(&fleet.operate("operate_proc", &start).await.unwrap(), IP, name), 0);
     subject
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_are_on_the_socket_and_on_a_port_of_the_loopback() {
+    let fleet = Fleet::start().await.unwrap();
+    let address = format!("127.0.0.1:{}", free_port());
+    let agent = fleet.agent_with(IP, &["--metrics", &address, "--metrics-processes"]).await.unwrap();
+    let subject = started(&fleet, "measured").await;
+
+    let (code, on_socket) = ctl(&agent, &["metrics", "--processes"]);
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let on_port = client.get(format!("http://{address}/metrics")).send().await.unwrap().text().await.unwrap();
+    let elsewhere = ["--server", "127.0.0.1:1", "--metrics", "0.0.0.0:9311"];
+    let refused = agent_program(&fleet.dir().join("elsewhere"), &elsewhere);
+
+    assert_eq!(code, 0, "{on_socket}");
+    for text in [&on_socket, &on_port] {
+        for line in [
+            "proctor_agent_connected 1",
+            "proctor_agent_sessions_total{change=\"opened\"} 1",
+            "proctor_agent_commands_total{command=\"start\"} 1",
+            "proctor_agent_process_running{namespace=\"e2e\",process=\"measured\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
+        }
+        assert!(text.contains("\nproctor_agent_certificate_expiry_timestamp_seconds "), "{text}");
+    }
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("loopback"), "{said}");
+    let stop = json!({"meta": subject.meta(), "op_type": 1, "hosts": hosts(&[IP])});
+    fleet.operate("operate_proc", &stop).await.unwrap();
 }
 
 async fn local_events(fleet: &Fleet, name: &str) -> Option<Vec<Value>> {

@@ -120,8 +120,6 @@ pub enum AgentError {
     Policy(#[from] policy::PolicyError),
     #[error("metrics are served on the loopback alone, not on {address}: use 127.0.0.1 or [::1]")]
     MetricsAddress { address: SocketAddr },
-    #[error("cannot serve metrics on {address}")]
-    MetricsListen { address: SocketAddr, source: std::io::Error },
     #[error("cannot start a thread")]
     Thread { source: std::io::Error },
     #[error("the driver has ended, so nothing is supervised any more; a new start goes on where it was")]
@@ -164,7 +162,7 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
     local::serve(&options.state_dir, inbox.clone(), about.clone(), &tasks);
     if let Some(address) = options.metrics {
         let endpoint = metrics::Endpoint { address, processes: options.metrics_processes };
-        metrics::serve(endpoint, inbox.clone(), &tasks).await?;
+        metrics::serve(endpoint, inbox.clone(), &tasks)?;
     }
     systemd::notify("READY=1\nSTATUS=supervising");
     let shutdown = tasks.shutdown();

@@ -28,18 +28,32 @@ pub(crate) struct Endpoint {
     pub(crate) processes: bool,
 }
 
-/// Listens until `tasks` end; returns the address.
-pub(crate) async fn serve(endpoint: Endpoint, inbox: Inbox, tasks: &Tasks) -> Result<SocketAddr, AgentError> {
-    let address = endpoint.address;
+/// Listens until `tasks` end. A port that somebody else has is tried again and again: supervision is worth more.
+pub(crate) fn serve(endpoint: Endpoint, inbox: Inbox, tasks: &Tasks) -> Result<(), AgentError> {
+    let Endpoint { address, processes } = endpoint;
     if !address.ip().is_loopback() {
         return Err(AgentError::MetricsAddress { address });
     }
-    let failed = |source| AgentError::MetricsListen { address, source };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    tracing::info!(%address, "metrics are served");
-    tasks.spawn("metrics", accept(listener, endpoint.processes, inbox, tasks.clone()));
-    Ok(address)
+    let of_connections = tasks.clone();
+    tasks.spawn("metrics", async move {
+        let listener = listen(address).await;
+        accept(listener, processes, inbox, of_connections).await;
+    });
+    Ok(())
+}
+
+async fn listen(address: SocketAddr) -> TcpListener {
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => {
+                tracing::info!(%address, "metrics are served");
+                return listener;
+            }
+            Err(error) => tracing::warn!(%address, %error, "cannot serve metrics: trying again"),
+        }
+        tokio::time::sleep(backoff.next_wait()).await;
+    }
 }
 
 async fn accept(listener: TcpListener, processes: bool, inbox: Inbox, tasks: Tasks) {
@@ -132,7 +146,7 @@ mod tests {
         for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:9311"] {
             let endpoint = Endpoint { address: address.parse().unwrap(), processes: false };
 
-            let refused = serve(endpoint, inbox.clone(), &Tasks::default()).await.unwrap_err();
+            let refused = serve(endpoint, inbox.clone(), &Tasks::default()).unwrap_err();
 
             assert!(matches!(refused, AgentError::MetricsAddress { .. }), "{refused}");
         }
@@ -142,8 +156,9 @@ mod tests {
     async fn a_scrape_of_the_port_gets_what_the_driver_tells() {
         let (inbox, mut inputs) = crate::driver::inbox();
         let tasks = Tasks::default();
-        let endpoint = Endpoint { address: "127.0.0.1:0".parse().unwrap(), processes: true };
-        let address = serve(endpoint, inbox, &tasks).await.unwrap();
+        let listener = listen("127.0.0.1:0".parse().unwrap()).await;
+        let address = listener.local_addr().unwrap();
+        tasks.spawn("metrics", accept(listener, true, inbox, tasks.clone()));
         let mut stream = TcpStream::connect(address).await.unwrap();
 
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
