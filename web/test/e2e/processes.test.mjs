@@ -83,3 +83,20 @@ test("a crash shows up in the live tail", async () => {
 
   await page.getByText("Restarted").nth(before).waitFor({ timeout: 60_000 });
 });
+
+test("the usage of a process is drawn for an hour and for a week", async () => {
+  world = await openPage();
+  const { page, open } = world;
+
+  await open("/processes/web/edge-proxy?tab=usage");
+  await page.getByText("one point every 10 s").waitFor();
+  await page.getByRole("img", { name: /^CPU/ }).locator("canvas").waitFor();
+  await page.getByRole("img", { name: /^Memory/ }).locator("canvas").waitFor();
+  await page.getByText("7 days").click();
+  await page.waitForURL("**range=7d**");
+
+  await page.getByText("one point every 5 min").waitFor();
+  await page.getByRole("img", { name: /^CPU/ }).locator("canvas").waitFor();
+  await open("/processes/swarm/p-1?tab=usage");
+  await page.getByText("too old to record usage").waitFor();
+});
