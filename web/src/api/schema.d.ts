@@ -2599,6 +2599,10 @@ export interface components {
              */
             index: number;
             message: string;
+            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            message_args?: Record<string, never> | null;
+            /** @description What the message says, by its id in `docs/messages.json`; absent where it is text alone. */
+            message_id?: string | null;
             name: string;
             /** @description Absent where the caller's number meant no operation. */
             operation?: string | null;
@@ -3792,9 +3796,9 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
-                "application/json": components["schemas"]["ApproveRequest"];
+                "application/json": components["schemas"]["ApproveRequest"] | null;
             };
         };
         responses: {
@@ -3810,6 +3814,7 @@ export interface operations {
             401: components["responses"]["unauthenticated"];
             403: components["responses"]["permission_denied"];
             404: components["responses"]["not_found"];
+            409: components["responses"]["conflict"];
             413: components["responses"]["body_too_large"];
             429: components["responses"]["too_many_requests"];
             500: components["responses"]["internal"];

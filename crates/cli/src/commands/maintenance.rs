@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use proctor_client::{ApproveRequest, CordonRequest};
 
@@ -73,6 +73,16 @@ pub(super) async fn uncordon(session: &Session, args: ManyHosts) -> Result<Ended
 
 pub(super) async fn approve(session: &Session, args: ApproveArgs) -> Result<Ended> {
     let ApproveArgs { host: HostArg { host }, key } = args;
+    if let Some(key) = &key {
+        // A server of an earlier version does not compare it.
+        let found = session.client.host(&host).await?.key_fingerprint;
+        if !found.eq_ignore_ascii_case(&key.replace(':', "")) {
+            bail!(
+                "host {host} enrolled with key {found}, not with {key}: somebody else may have used its join token; \
+                 compare with `proctor-agent doctor` on the host"
+            );
+        }
+    }
     let approved = session.client.approve_host(&host, &ApproveRequest { key }).await?;
     output::print_or(session.output, &approved, || {
         format!("{} is approved; its agent connects within a minute\n", approved.host)

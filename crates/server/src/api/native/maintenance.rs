@@ -52,7 +52,7 @@ pub(super) async fn uncordon(
 
 /// Lets a new host in that enrolled while every new host needs approval. One that is in already stays as it is.
 #[utoipa::path(post, path = "/hosts/{host}/approve", operation_id = "approve_host", params(("host" = String, Path)),
-               request_body = ApproveRequest, tag = "hosts", responses((status = 200, body = HostView)))]
+               request_body = Option<ApproveRequest>, tag = "hosts", responses((status = 200, body = HostView)))]
 pub(super) async fn approve(
     caller: Authenticated,
     State(state): State<ApiState>,

@@ -94,7 +94,7 @@ fn table() -> Vec<Route> {
         write_route(Admin, routes!(host_identity::withdraw_rejoin)),
         write_route(Admin, routes!(host_identity::revoke)),
         write_route(Admin, routes!(host_identity::remove)),
-        write_route(Admin, routes!(maintenance::approve)),
+        write_route(Admin, routes!(maintenance::approve)).or(Kind::Conflict),
         write_route(Operate, routes!(maintenance::cordon)),
         write_route(Operate, routes!(maintenance::uncordon)),
         read_route(Admin, routes!(tokens::list)),
