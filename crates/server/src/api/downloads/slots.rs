@@ -88,8 +88,13 @@ impl Open {
 }
 
 impl Slots {
-    /// None where everybody who has a slot makes use of it.
+    /// None where everybody who has a slot makes use of it. Who is known may also have a slot of the strangers.
     pub(super) fn take(self: &Arc<Self>, of: Downloader, now: Instant) -> Option<Download> {
+        let stranger = Downloader { is_known: false, ..of };
+        self.take_as(of, now).or_else(|| of.is_known.then(|| self.take_as(stranger, now)).flatten())
+    }
+
+    fn take_as(self: &Arc<Self>, of: Downloader, now: Instant) -> Option<Download> {
         let mut open = self.open.lock();
         if open.of(|other| *other == of).count() >= PER_PEER_MAX {
             open.evict(now, |other| *other == of)?;
