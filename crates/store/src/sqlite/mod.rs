@@ -114,13 +114,18 @@ impl SqliteStore {
         let open = move || {
             let (lock, older) = match sharing {
                 Sharing::Alone => (Some(connection::lock(&path)?), OlderSchema::Migrate),
-                Sharing::Beside(_) if connection::lock(&path).is_err() => (None, OlderSchema::Served),
-                Sharing::Beside(older) => (None, older),
+                Sharing::Beside(older) => match connection::lock(&path) {
+                    Ok(lock) => (Some(lock), older),
+                    Err(_) => (None, OlderSchema::Served),
+                },
             };
-            if lock.is_some() {
+            let is_server = matches!(sharing, Sharing::Alone);
+            if is_server {
                 backup::remove_drafts(&path);
             }
             let connection = connection::writer(&path, pages_max, older)?;
+            // No server starts while a tool migrates; afterwards it may.
+            let lock = lock.filter(|_| is_server);
             let readers = Readers::open(&path).map_err(|failure| failure.of(WHAT))?;
             Ok(Self { path, writer: Writer::start(connection, lock)?, readers })
         };
