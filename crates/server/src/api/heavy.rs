@@ -10,6 +10,8 @@ use proctor_model::{Message, messages};
 use tokio::sync::Semaphore;
 
 use super::error::{ApiError, Problem};
+use super::limits::Quota;
+use crate::control::Caller;
 
 /// Who waits longer is told to come again.
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -27,10 +29,6 @@ pub(super) struct Heavy {
 impl Heavy {
     pub(super) fn new(at_once: usize, too_many: Message) -> Self {
         Self { turns: Arc::new(Semaphore::new(at_once)), too_many }
-    }
-
-    pub(super) fn of_fleet() -> Self {
-        Self::new(FLEET_AT_ONCE, messages::too_many_fleet_questions())
     }
 
     pub(super) async fn run<T: Send + 'static>(
@@ -53,13 +51,38 @@ impl Heavy {
     }
 }
 
+/// Answers that go through the whole fleet: no caller holds more than a part of the queue.
+#[derive(Clone, Debug)]
+pub(super) struct FleetWork {
+    heavy: Heavy,
+    questions: Quota,
+}
+
+impl Default for FleetWork {
+    fn default() -> Self {
+        let heavy = Heavy::new(FLEET_AT_ONCE, messages::too_many_fleet_questions());
+        Self { heavy, questions: Quota::fleet_questions() }
+    }
+}
+
+impl FleetWork {
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let _permit = self.questions.take(caller)?;
+        self.heavy.run(work).await
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn work_leaves_the_worker_and_waits_for_its_turn() {
-        let (heavy, worker) = (Heavy::of_fleet(), std::thread::current().id());
+        let (heavy, worker) = (FleetWork::default().heavy, std::thread::current().id());
 
         let elsewhere = heavy.run(|| std::thread::current().id()).await.unwrap();
         let taken = heavy.turns.acquire_many(u32::try_from(FLEET_AT_ONCE).unwrap()).await.unwrap();

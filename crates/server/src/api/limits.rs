@@ -163,6 +163,11 @@ impl Quota {
         Self::new(messages::waiting_requests(), 1024, 128, 32)
     }
 
+    /// Answers that go through the whole fleet, the two that are computed and those that wait for their turn.
+    pub(super) fn fleet_questions() -> Self {
+        Self::new(messages::fleet_questions(), 64, 8, 8)
+    }
+
     pub(super) fn streams() -> Self {
         Self::new(messages::event_streams(), 512, 64, 32)
     }

@@ -18,7 +18,7 @@ use super::bodies::Bodies;
 use super::connections::{ConnectionLimits, Connections};
 use super::downloads::Downloads;
 use super::health::StoreHealth;
-use super::heavy::Heavy;
+use super::heavy::FleetWork;
 use super::https::Https;
 use super::limits::{self, Quota, RateLimit, Rates};
 use super::parsing::Parsing;
@@ -130,7 +130,7 @@ pub(super) struct ApiShared {
     pub(super) connections: Arc<Connections>,
     pub(super) bodies: Bodies,
     pub(super) parsing: Parsing,
-    pub(super) fleet_work: Heavy,
+    pub(super) fleet_work: FleetWork,
     pub(super) calls: Quota,
     pub(super) waits: Quota,
     pub(super) streams: Quota,
@@ -155,7 +155,7 @@ impl ApiState {
             connections: Connections::new(settings.connections),
             bodies: Bodies::default(),
             parsing: Parsing::default(),
-            fleet_work: Heavy::of_fleet(),
+            fleet_work: FleetWork::default(),
             calls: Quota::calls(settings.concurrency_limit),
             waits: Quota::waits(),
             streams: Quota::streams(),

@@ -34,7 +34,7 @@ pub(super) async fn groups(
     let limit = page_limit(query.limit)? as usize;
     let after: Option<Ranked> = cursor::decode(query.after.as_deref())?;
     let (sort, asked) = (query.sort.unwrap_or_default(), Asked::of(&caller, &state, &query.filter()).await?);
-    Ok(Json(state.border.fleet_work.run(move || page(&asked.found(), sort, limit, after.as_ref())).await?))
+    Ok(Json(state.border.fleet_work.run(&caller.who, move || page(&asked.found(), sort, limit, after.as_ref())).await?))
 }
 
 fn page(found: &Found<'_>, sort: GroupSort, limit: usize, after: Option<&Ranked>) -> GroupPage {
@@ -58,7 +58,7 @@ pub(super) async fn facets(
     Params(filter): Params<ProcessFilter>,
 ) -> Result<Json<Facets>> {
     let asked = Asked::of(&caller, &state, &filter).await?;
-    Ok(Json(state.border.fleet_work.run(move || asked.found().facets()).await?))
+    Ok(Json(state.border.fleet_work.run(&caller.who, move || asked.found().facets()).await?))
 }
 
 /// What is asked of the fleet, narrowed to what the caller may see.

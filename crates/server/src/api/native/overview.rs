@@ -26,7 +26,7 @@ pub(super) async fn show(caller: Authenticated, State(state): State<ApiState>) -
     let seen = state.control.fleet(&caller.who).await?;
     let tasks = tasks(&state.control, &caller.who).await?;
     let (control, who) = (state.control.clone(), caller.who.clone());
-    Ok(Json(state.border.fleet_work.run(move || overview(&seen, &control, &who, tasks)).await?))
+    Ok(Json(state.border.fleet_work.run(&caller.who, move || overview(&seen, &control, &who, tasks)).await?))
 }
 
 fn overview(SeenFleet { fleet, at }: &SeenFleet, control: &Control, caller: &Caller, tasks: TaskCounts) -> Overview {
@@ -57,7 +57,7 @@ fn overview(SeenFleet { fleet, at }: &SeenFleet, control: &Control, caller: &Cal
 pub(super) async fn map(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<FleetMap>> {
     let seen = state.control.fleet(&caller.who).await?;
     let who = caller.who.clone();
-    Ok(Json(state.border.fleet_work.run(move || fleet_map(&seen, &who)).await?))
+    Ok(Json(state.border.fleet_work.run(&caller.who, move || fleet_map(&seen, &who)).await?))
 }
 
 fn fleet_map(SeenFleet { fleet, at }: &SeenFleet, caller: &Caller) -> FleetMap {

@@ -52,7 +52,7 @@ pub(super) async fn search(
             namespaces: best(namespaces.into_iter(), &text, limit),
         }
     };
-    Ok(Json(state.border.fleet_work.run(found).await?))
+    Ok(Json(state.border.fleet_work.run(&caller.who, found).await?))
 }
 
 /// The processes and namespaces that have the text in their names, of those that the caller may see anywhere.
