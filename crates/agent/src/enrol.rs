@@ -97,6 +97,7 @@ async fn attempt(options: &Options, token: &JoinToken, agent: &AgentId) -> Resul
     frames.send(request).await.map_err(broken)?;
     match frames.next().await {
         Some(Ok(FromServer::Enrolled { agent, certificate_pem, authority_pem })) => {
+            require_pinned(token, &authority_pem, &options.server)?;
             Ok(Identity::save(&options.state_dir, &agent, host, &certificate_pem, &authority_pem)?)
         }
         Some(Ok(FromServer::Refused { reason, retry: false })) => Err(Failure::ForGood(AgentError::Refused { reason })),
@@ -108,49 +109,123 @@ async fn attempt(options: &Options, token: &JoinToken, agent: &AgentId) -> Resul
     }
 }
 
+/// Every later session believes this authority: it must be the one that the token names, whoever sent it.
+fn require_pinned(token: &JoinToken, authority_pem: &str, server: &str) -> Result<(), Failure> {
+    let found = proctor_pki::certificate_fingerprint(authority_pem);
+    if found.is_ok_and(|found| proctor_pki::secrets_match(&found, &token.authority_fingerprint)) {
+        return Ok(());
+    }
+    let reason = format!(
+        "{server} enrolled this host with another authority than the join token names, so nothing was kept: something \
+         between this host and the server may have changed the answer"
+    );
+    Err(Failure::ForGood(AgentError::OtherAuthority { reason }))
+}
+
 #[cfg(test)]
 mod tests {
     use proctor_pki::Authority;
     use proctor_runtime::clock;
+    use proctor_wire::ServerCodec;
     use tokio_rustls::TlsAcceptor;
 
     use super::*;
 
+    struct Server {
+        authority: Authority,
+        listener: tokio::net::TcpListener,
+        acceptor: TlsAcceptor,
+    }
+
+    impl Server {
+        async fn new() -> Self {
+            let authority = authority();
+            let (config, _) = proctor_pki::server_config(&authority, now()).unwrap();
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            Self { authority, listener, acceptor: TlsAcceptor::from(Arc::new(config)) }
+        }
+
+        fn options(&self, state_dir: &std::path::Path) -> Options {
+            Options {
+                server: self.listener.local_addr().unwrap().to_string(),
+                token: None,
+                state_dir: state_dir.to_owned(),
+                ip: None,
+                cloud: 0,
+                supplier: 0,
+                agent_id: None,
+                policy: None,
+                metrics: None,
+                metrics_processes: false,
+                tracking: crate::Tracking::Best,
+                spawn: crate::SpawnMethod::default(),
+            }
+        }
+
+        fn token(&self) -> JoinToken {
+            JoinToken::generate(&proctor_pki::certificate_fingerprint(self.authority.certificate_pem()).unwrap())
+                .unwrap()
+        }
+
+        /// Enrols the next agent, and names this authority.
+        async fn enrol(&self, authority_pem: &str) {
+            let (tcp, _) = self.listener.accept().await.unwrap();
+            let mut frames = framed(self.acceptor.accept(tcp).await.unwrap(), ServerCodec::enrolment());
+            let Some(Ok(FromAgent::Enrol { csr_der, agent: Some(agent), .. })) = frames.next().await else {
+                panic!("no enrolment")
+            };
+            let day = Duration::from_secs(24 * 3600);
+            let certificate_pem = self.authority.issue_agent(&csr_der, &agent, now(), day).unwrap();
+            let authority_pem = authority_pem.to_owned();
+            frames.send(FromServer::Enrolled { agent, certificate_pem, authority_pem }).await.unwrap();
+        }
+    }
+
+    fn now() -> jiff::Timestamp {
+        jiff::Timestamp::from_millisecond(clock::unix_millis()).unwrap()
+    }
+
+    fn authority() -> Authority {
+        Authority::load(&Authority::generate(now()).unwrap()).unwrap()
+    }
+
     #[tokio::test]
     async fn a_token_of_another_server_is_told_as_such_and_nobody_is_said_to_have_refused() {
-        let now = jiff::Timestamp::from_millisecond(clock::unix_millis()).unwrap();
-        let (config, _) =
-            proctor_pki::server_config(&Authority::load(&Authority::generate(now).unwrap()).unwrap(), now).unwrap();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = listener.local_addr().unwrap().to_string();
-        let dir = tempfile::tempdir().unwrap();
-        let options = Options {
-            server: server.clone(),
-            token: None,
-            state_dir: dir.path().to_owned(),
-            ip: None,
-            cloud: 0,
-            supplier: 0,
-            agent_id: None,
-            policy: None,
-            metrics: None,
-            metrics_processes: false,
-            tracking: crate::Tracking::Best,
-            spawn: crate::SpawnMethod::default(),
-        };
-        let token = JoinToken { id: "t".into(), secret: "s".into(), authority_fingerprint: "ab".repeat(32) };
+        let (server, dir) = (Server::new().await, tempfile::tempdir().unwrap());
+        let options = server.options(dir.path());
+        let token = JoinToken { authority_fingerprint: "ab".repeat(32), ..server.token() };
         let agent = "a-1".parse().unwrap();
         let serving = async {
-            let (tcp, _) = listener.accept().await.unwrap();
-            let _ = TlsAcceptor::from(Arc::new(config)).accept(tcp).await;
+            let (tcp, _) = server.listener.accept().await.unwrap();
+            let _ = server.acceptor.accept(tcp).await;
         };
 
         let (_, tried) = tokio::join!(serving, attempt(&options, &token, &agent));
 
         let Err(Failure::ForGood(error)) = tried else { panic!("trying again cannot help") };
         assert!(
-            error.to_string().starts_with(&format!("{server} has another authority than the join token")),
+            error.to_string().starts_with(&format!("{} has another authority than the join token", options.server)),
             "{error}"
         );
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_names_another_authority_than_the_token_leaves_nothing_behind() {
+        let (server, dir) = (Server::new().await, tempfile::tempdir().unwrap());
+        let (options, agent) = (server.options(dir.path()), "a-1".parse().unwrap());
+        let (token, foreign) = (server.token(), authority());
+        for named in [foreign.certificate_pem(), "no certificate"] {
+            let (_, tried) = tokio::join!(server.enrol(named), attempt(&options, &token, &agent));
+
+            assert!(matches!(tried, Err(Failure::ForGood(AgentError::OtherAuthority { .. }))));
+            let left: Vec<_> = std::fs::read_dir(dir.path().join("identity")).unwrap().collect();
+            assert_eq!(left.len(), 1, "the key alone: {left:?}");
+        }
+
+        let (_, tried) =
+            tokio::join!(server.enrol(server.authority.certificate_pem()), attempt(&options, &token, &agent));
+
+        assert!(tried.is_ok());
+        assert!(crate::is_enrolled(dir.path()));
     }
 }

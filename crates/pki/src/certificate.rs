@@ -47,6 +47,11 @@ pub fn key_fingerprint_der(certificate: &[u8]) -> Result<String> {
     Ok(crate::secret::sha256_hex(parse(&CertificateDer::from(certificate))?.public_key().raw))
 }
 
+/// SHA-256 of a certificate, in hexadecimal digits: of an authority's, what join tokens pin.
+pub fn certificate_fingerprint(certificate_pem: &str) -> Result<String> {
+    Ok(crate::secret::sha256_hex(&certificate_from_pem("a certificate", certificate_pem)?))
+}
+
 pub(crate) fn certificate_from_pem(what: &'static str, pem: &str) -> Result<CertificateDer<'static>> {
     CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| PkiError::read(what)(error.into()))
 }

@@ -23,7 +23,7 @@ mod token;
 
 pub use agent_key::{AgentKey, requested_fingerprint};
 pub use authority::{Authority, AuthoritySecret, verify_bytes};
-pub use certificate::{agent_of, expires_at, expires_at_der, key_fingerprint_der};
+pub use certificate::{agent_of, certificate_fingerprint, expires_at, expires_at_der, key_fingerprint_der};
 pub use error::{PkiError, Result, TokenProblem};
 pub use https::{HttpsCertificate, OtherKey, https_server_config, new_https_key, pinned_config};
 pub use secret::{hash_secret, hex, random_bytes, random_secret, secrets_match};
