@@ -281,11 +281,14 @@ async fn the_age_of_a_pid_file_does_not_count_where_the_clock_was_set() {
     fs::write(world.path("state/clock"), format!("{boot} {behind}\n")).unwrap();
 
     let host = world.again(TrackingPreference::Best);
+    let too_young = host.look(&leaf(), &identity("sleep", &path), None).await;
+    make_older(&path, 59 * MINUTE);
     let after = host.look(&leaf(), &identity("sleep", &path), None).await;
-    make_older(&path, 2 * 60 * MINUTE);
+    make_older(&path, 60 * MINUTE);
     let too_old = host.look(&leaf(), &identity("sleep", &path), None).await;
 
     assert!(matches!(before, Probe::Unclear { .. }), "{before:?}");
+    assert!(matches!(too_young, Probe::Unclear { .. }), "that clock has not come so far: {too_young:?}");
     assert_eq!(after, Probe::Running(life));
     assert!(matches!(too_old, Probe::Unclear { .. }), "older than the clock was behind: {too_old:?}");
 }
