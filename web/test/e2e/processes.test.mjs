@@ -91,7 +91,10 @@ test("the usage of a process is drawn for an hour and for a week", async () => {
   await open("/processes/web/edge-proxy?tab=usage");
   await page.getByText("one point every 10 s").waitFor();
   await page.getByRole("img", { name: /^CPU/ }).locator("canvas").waitFor();
-  await page.getByRole("img", { name: /^Memory/ }).locator("canvas").waitFor();
+  await page
+    .getByRole("img", { name: /^Memory/ })
+    .locator("canvas")
+    .waitFor();
   await page.getByText("7 days").click();
   await page.waitForURL("**range=7d**");
 
