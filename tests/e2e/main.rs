@@ -27,6 +27,7 @@ mod operations;
 mod owner;
 mod rolling_kills;
 mod scenarios;
+mod signed;
 mod slow_link;
 mod supervision;
 mod swarm;

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::connect_error;
 use crate::identity::Identity;
+use crate::trust::Trust;
 use crate::{AgentError, Options};
 
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(15);
@@ -96,8 +97,13 @@ async fn attempt(options: &Options, token: &JoinToken, agent: &AgentId) -> Resul
     let broken = |error: WireError| Failure::Passing(connect_error::explain(&error, &options.server));
     frames.send(request).await.map_err(broken)?;
     match frames.next().await {
-        Some(Ok(FromServer::Enrolled { agent, certificate_pem, authority_pem })) => {
+        Some(Ok(FromServer::Enrolled { agent, certificate_pem, authority_pem, signer_der })) => {
             require_pinned(token, &authority_pem, &options.server)?;
+            if let Some(signer_der) = signer_der {
+                let trust =
+                    Trust::load(&options.state_dir, &authority_pem).and_then(|trust| trust.enrolled(&signer_der));
+                trust.map_err(|error| Failure::Passing(proctor_runtime::chain(&error)))?;
+            }
             Ok(Identity::save(&options.state_dir, &agent, host, &certificate_pem, &authority_pem)?)
         }
         Some(Ok(FromServer::Refused { reason, retry: false })) => Err(Failure::ForGood(AgentError::Refused { reason })),
@@ -177,7 +183,8 @@ mod tests {
             let day = Duration::from_secs(24 * 3600);
             let certificate_pem = self.authority.issue_agent(&csr_der, &agent, now(), day).unwrap();
             let authority_pem = authority_pem.to_owned();
-            frames.send(FromServer::Enrolled { agent, certificate_pem, authority_pem }).await.unwrap();
+            let answer = FromServer::Enrolled { agent, certificate_pem, authority_pem, signer_der: None };
+            frames.send(answer).await.unwrap();
         }
     }
 

@@ -3,7 +3,7 @@
 //! `identity/key.pem` is made first and never leaves the host; `identity/agent.json` says which
 //! agent for which host; `identity/certificate.pem` and `identity/authority.pem` come from the
 //! server. All four make an identity. `identity/session` holds the epoch of the last session: by it the
-//! server tells the directory from an older copy of it.
+//! server tells the directory from an older copy of it. `identity/control.json` is of `trust`.
 
 use std::path::{Path, PathBuf};
 

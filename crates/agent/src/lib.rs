@@ -20,8 +20,10 @@ pub mod local;
 mod metrics;
 mod policy;
 mod regular_file;
+mod report_sender;
 mod single_instance;
 mod spool;
+mod trust;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -174,7 +176,9 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
         };
         tracing::info!(agent = %identity.agent, host = %identity.host, "this agent is enrolled");
         about.enrolled(&identity);
-        link::Link::new(&options, Arc::new(identity), host, policy, inbox.clone(), about, seen).run().await
+        let trust = trust::Trust::load(&options.state_dir, &identity.authority_pem)?;
+        let known = link::Known { identity: Arc::new(identity), trust };
+        link::Link::new(&options, known, host, policy, inbox.clone(), about, seen).run().await
     };
     let watched = watch_driver(inbox.clone(), turns, is_gone);
     let connected = async {

@@ -1,4 +1,7 @@
 //! The session with the server: connect, greet, carry, and come back when it breaks.
+//!
+//! Promised: of a control plane that signs, nothing unsigned reaches the driver but what anybody may say (a beat, a
+//! refusal, "busy"). The first message that does not verify ends the session, and the driver tells of it in an event.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -7,9 +10,10 @@ use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
 use proctor_host::Host;
-use proctor_runtime::{Backoff, clock, prepare_link};
+use proctor_pki::{CommandCheck, ReportSeal, SessionTerms, Untrusted};
+use proctor_runtime::{Backoff, chain, clock, prepare_link};
 use proctor_wire::{
-    AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, Skipped, WireError, ends, framed,
+    AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Skipped, WireError, ends, framed,
 };
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -24,6 +28,8 @@ use crate::driver::{Inbox, Input};
 use crate::identity::Identity;
 use crate::local::About;
 use crate::policy::PolicyFile;
+use crate::report_sender::{NotSent, ReportSender, Sealing};
+use crate::trust::{self, Trust};
 use crate::{AgentError, Options};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -38,10 +44,18 @@ const STEADY: Duration = Duration::from_secs(30);
 const RENEW_PERIOD: Duration = Duration::from_secs(3600);
 /// After a refusal that only people can cure.
 const REFUSED_WAIT: Duration = Duration::from_secs(30);
+const CHALLENGE_BYTES: usize = 32;
+
+/// Who this agent is, and whom it obeys.
+pub(crate) struct Known {
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) trust: Trust,
+}
 
 pub(crate) struct Link {
     server: String,
     identity: Arc<Identity>,
+    trust: Trust,
     host: Host,
     policy: Arc<PolicyFile>,
     inbox: Inbox,
@@ -61,8 +75,19 @@ enum SessionEnd {
     Expired(String),
     #[error("the identity cannot be used")]
     Pki(#[from] proctor_pki::PkiError),
+    #[error("what came is not to be believed")]
+    Untrusted(#[from] Untrusted),
     #[error("the agent ends")]
     Shutdown,
+}
+
+impl From<NotSent> for SessionEnd {
+    fn from(not_sent: NotSent) -> Self {
+        match not_sent {
+            NotSent::Lost(lost) => lost.into(),
+            NotSent::Sign(error) => error.into(),
+        }
+    }
 }
 
 impl From<Lost> for SessionEnd {
@@ -85,20 +110,22 @@ impl From<WireError> for SessionEnd {
 
 type Stream = TlsStream<Counted<TcpStream>>;
 type Frames = Framed<Stream, AgentCodec>;
-type Sender = Outgoing<Stream, FromServer, FromAgent>;
+type Sender = ReportSender<Stream>;
 type Receiver = Incoming<Stream, FromServer, FromAgent>;
 
 /// A session that the server has opened.
 struct Opened {
     sender: Sender,
     receiver: Receiver,
+    /// Of a control plane that signs.
+    check: Option<CommandCheck>,
     beat: Duration,
 }
 
 impl Link {
     pub(crate) fn new(
         options: &Options,
-        identity: Arc<Identity>,
+        Known { identity, trust }: Known,
         host: Host,
         policy: Arc<PolicyFile>,
         inbox: Inbox,
@@ -108,6 +135,7 @@ impl Link {
         Self {
             server: options.server.clone(),
             identity,
+            trust,
             host,
             policy,
             inbox,
@@ -139,15 +167,23 @@ impl Link {
                     ended
                 }
             };
+            if let SessionEnd::Untrusted(untrusted) = &ended {
+                let reason = chain(untrusted);
+                let _ = self.inbox.send(Input::CommandRefused { server: self.server.clone(), reason }).await;
+            }
             let wait = match &ended {
                 SessionEnd::Shutdown => return Ok(()),
                 SessionEnd::Link(NoSession::Busy(wait)) => *wait,
                 SessionEnd::Link(NoSession::Refused { retry: false, .. }) => REFUSED_WAIT,
-                SessionEnd::Link(_) | SessionEnd::Expired(_) | SessionEnd::Pki(_) => backoff.next_wait(),
+                SessionEnd::Link(_) | SessionEnd::Expired(_) | SessionEnd::Pki(_) | SessionEnd::Untrusted(_) => {
+                    backoff.next_wait()
+                }
             };
             let why = match &ended {
                 SessionEnd::Link(no_session) => connect_error::explain(no_session, &self.server),
-                SessionEnd::Expired(_) | SessionEnd::Pki(_) | SessionEnd::Shutdown => proctor_runtime::chain(&ended),
+                SessionEnd::Expired(_) | SessionEnd::Pki(_) | SessionEnd::Untrusted(_) | SessionEnd::Shutdown => {
+                    chain(&ended)
+                }
             };
             tracing::warn!(server = %self.server, why, ?wait, "no session with the server");
             tokio::time::sleep(wait).await;
@@ -179,6 +215,7 @@ impl Link {
         facts.agent_version = env!("CARGO_PKG_VERSION").to_owned();
         let policy = self.policy.in_force().map(|path| path.display().to_string());
         facts.policy = Some(policy.unwrap_or_default());
+        let challenge = proctor_pki::random_bytes::<CHALLENGE_BYTES>();
         let hello = FromAgent::Hello {
             agent: identity.agent.clone(),
             boot: self.host.boot_id().clone(),
@@ -188,17 +225,34 @@ impl Link {
             time_ms: Some(clock::unix_millis()),
             answers_usage: true,
             seen_epoch: Some(identity.seen_epoch().max(self.last_epoch.load(Ordering::Acquire))),
+            challenge: Some(challenge.to_vec()),
         };
         frames.send(hello).await?;
         let answer = frames.next().await.ok_or(NoSession::Closed)??;
-        let FromServer::Welcome { epoch, beat_interval: beat, server_time_ms } = answer else {
+        let FromServer::Welcome { epoch, beat_interval: beat, server_time_ms, proof } = answer else {
             return Err(NoSession::answered(answer).into());
         };
-        tracing::info!(server = %self.server, epoch, "connected");
+        let terms = SessionTerms {
+            agent: &identity.agent,
+            challenge: &challenge,
+            epoch,
+            control_epoch: proof.as_ref().map_or(0, |proof| proof.control_epoch),
+            beat_interval_ms: u64::try_from(beat.as_millis()).unwrap_or(u64::MAX),
+            server_time_ms,
+            signed_reports: proof.as_ref().is_some_and(|proof| proof.signed_reports),
+        };
+        let check = self.trust.judge(&terms, proof.as_ref())?;
+        let mut sealing = terms.signed_reports.then(|| Sealing::new(ReportSeal::new(&terms), self.identity.clone()));
+        tracing::info!(server = %self.server, epoch, signed = check.is_some(), "connected");
         self.about.connected(clock::unix_millis() - server_time_ms);
-        frames.send(self.settle(epoch)).await?;
+        let settled = self.settle(epoch);
+        let settled = match &mut sealing {
+            Some(sealing) => sealing.seal(settled)?,
+            None => settled,
+        };
+        frames.send(settled).await?;
         let (sender, receiver) = ends(frames, counters);
-        Ok(Opened { sender, receiver, beat })
+        Ok(Opened { sender: ReportSender::new(sender, sealing), receiver, check, beat })
     }
 
     /// Records the session before there is work on it. Where the disk is full the agent still serves.
@@ -211,13 +265,13 @@ impl Link {
         FromAgent::Settled { epoch, recorded: recorded.is_ok() }
     }
 
-    async fn carry(&self, Opened { sender, receiver, beat }: Opened) -> SessionEnd {
+    async fn carry(&self, Opened { sender, receiver, check, beat }: Opened) -> SessionEnd {
         let (outbox, messages) = mpsc::channel(OUTBOX_MAX);
         if self.inbox.send(Input::Connected(outbox)).await.is_err() {
             return SessionEnd::Shutdown;
         }
         let result = tokio::select! {
-            result = self.listen(receiver, beat) => result,
+            result = self.listen(receiver, check, beat) => result,
             result = self.talk(sender, messages, beat) => result,
         };
         match result {
@@ -226,7 +280,12 @@ impl Link {
         }
     }
 
-    async fn listen(&self, mut receiver: Receiver, beat: Duration) -> Result<Infallible, SessionEnd> {
+    async fn listen(
+        &self,
+        mut receiver: Receiver,
+        mut check: Option<CommandCheck>,
+        beat: Duration,
+    ) -> Result<Infallible, SessionEnd> {
         let silence_max = beat * SILENT_BEATS_MAX;
         let mut awake_at = self.host.now();
         // After a long sleep what waits in the socket is old: the server has given it up.
@@ -240,28 +299,62 @@ impl Link {
                 return Err(NoSession::Silent.into());
             }
             self.about.metrics.heard();
-            if let Some(Skipped { what, count, first }) = receiver.take_skipped() {
-                tracing::warn!(what, count, first, "skipped items of a message of the server");
-            }
+            tell_skipped(receiver.take_skipped());
+            let Some(check) = &mut check else {
+                self.hear(message).await?;
+                continue;
+            };
             match message {
-                FromServer::Beat => {}
-                FromServer::Renewed { certificate_pem } => self.renewed(&certificate_pem),
-                FromServer::Refused { reason, retry } => return Err(NoSession::Refused { reason, retry }.into()),
-                message @ (FromServer::Operate { .. }
+                FromServer::Signed(signed) => {
+                    let mut skipped = None;
+                    let messages = check.open(&self.identity.authority_pem, &signed, trust::now(), &mut skipped)?;
+                    self.trust.learn(check.trust());
+                    tell_skipped(skipped);
+                    for message in messages {
+                        self.hear(message).await?;
+                    }
+                }
+                // Whoever carries the session could say these in any case, or be silent.
+                message @ (FromServer::Beat
+                | FromServer::Refused { .. }
+                | FromServer::Busy { .. }
+                | FromServer::Unknown) => self.hear(message).await?,
+                FromServer::Operate { .. }
                 | FromServer::Acknowledge { .. }
                 | FromServer::Cancel { .. }
                 | FromServer::Assign { .. }
                 | FromServer::AssignPools { .. }
                 | FromServer::EventsSeen { .. }
                 | FromServer::QueryUsage { .. }
+                | FromServer::Renewed { .. }
                 | FromServer::Enrolled { .. }
                 | FromServer::Welcome { .. }
-                | FromServer::Busy { .. }
-                | FromServer::Unreadable { .. }
-                | FromServer::Unknown) => {
-                    self.inbox.send(Input::Server(message)).await.map_err(|_| SessionEnd::Shutdown)?
-                }
+                | FromServer::Unreadable { .. } => return Err(Untrusted::Unsigned.into()),
             }
+        }
+    }
+
+    async fn hear(&self, message: FromServer) -> Result<(), SessionEnd> {
+        match message {
+            FromServer::Beat => Ok(()),
+            FromServer::Renewed { certificate_pem } => {
+                self.renewed(&certificate_pem);
+                Ok(())
+            }
+            FromServer::Refused { reason, retry } => Err(NoSession::Refused { reason, retry }.into()),
+            message @ (FromServer::Operate { .. }
+            | FromServer::Acknowledge { .. }
+            | FromServer::Cancel { .. }
+            | FromServer::Assign { .. }
+            | FromServer::AssignPools { .. }
+            | FromServer::EventsSeen { .. }
+            | FromServer::QueryUsage { .. }
+            | FromServer::Enrolled { .. }
+            | FromServer::Welcome { .. }
+            | FromServer::Busy { .. }
+            | FromServer::Signed(_)
+            | FromServer::Unreadable { .. }
+            | FromServer::Unknown) => self.inbox.send(Input::Server(message)).await.map_err(|_| SessionEnd::Shutdown),
         }
     }
 
@@ -285,10 +378,10 @@ impl Link {
                 _ = renewals.tick() => self.renewal(),
             };
             let Some(message) = message else { continue };
-            feed(&mut sender, message).await?;
+            sender.feed(message).await?;
             // What else waits goes into the same flush.
             while let Ok(message) = messages.try_recv() {
-                feed(&mut sender, message).await?;
+                sender.feed(message).await?;
             }
             sender.flush().await?;
         }
@@ -316,13 +409,8 @@ impl Link {
     }
 }
 
-/// A message that no frame can carry is left out: the next session would fail on it too.
-async fn feed(sender: &mut Sender, message: FromAgent) -> Result<(), Lost> {
-    match sender.feed(message).await {
-        Err(Lost::Broken(error @ (WireError::FrameTooLarge { .. } | WireError::TooManyItems { .. }))) => {
-            tracing::error!(%error, "left out a message that is too large");
-            Ok(())
-        }
-        fed => fed,
+fn tell_skipped(skipped: Option<Skipped>) {
+    if let Some(Skipped { what, count, first }) = skipped {
+        tracing::warn!(what, count, first, "skipped items of a message of the server");
     }
 }

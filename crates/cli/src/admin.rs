@@ -1,13 +1,14 @@
-//! `proctor token create`, `proctor app create` and `proctor app rotate`: on the store beside a running
+//! `proctor token create`, `proctor app create`, `proctor app rotate` and `proctor keys rotate-signing`: on the store beside a running
 //! server, or through its API, audited either way. Only the secret goes to stdout, so that scripts can catch it.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use proctor_client::{AppQuery, Client, CreatedApp, CreatedToken, NewApp, NewToken};
+use proctor_server::OldKey;
 use proctor_server::admin::{AppCode, AppOptions, LocalAdmin, TokenRequest};
 
-use crate::args::{AppArgs, Connection, StoreArgs, TokenArgs};
+use crate::args::{AppArgs, Connection, RotateSigningArgs, StoreArgs, TokenArgs};
 use crate::commands::{Ended, RotateArgs};
 use crate::{output, profile, serve};
 
@@ -88,6 +89,17 @@ pub(crate) async fn rotate_app(args: RotateArgs, connection: &Connection) -> Res
     };
     output::print_or(connection.output, &rotated, || format!("{}\n", rotated.secret))?;
     eprintln!("This is the new secret of app {code}. It is not shown again; the old one no longer works.");
+    Ok(Ended::Well)
+}
+
+pub(crate) async fn rotate_signing(args: RotateSigningArgs) -> Result<Ended> {
+    let RotateSigningArgs { refuse_old, data_dir, migrate } = args;
+    let dir = data_dir.map_or_else(serve::default_dir, Ok)?;
+    let old = if refuse_old { OldKey::Refused } else { OldKey::Accepted };
+    let number = local(&dir, migrate).await?.rotate_signing_key(old, 0).await?;
+    output::write_out(&format!("signing key {number}\n"))?;
+    let told = if refuse_old { "agents refuse every older key" } else { "agents accept the key before it, too" };
+    eprintln!("Once they have heard of it, {told}. A server that runs on this store signs with it within seconds.");
     Ok(Ended::Well)
 }
 

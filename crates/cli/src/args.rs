@@ -111,6 +111,25 @@ pub(crate) enum LogFormat {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Replace the key that signs commands; a running server follows within seconds, and its agents with it
+    RotateSigning(RotateSigningArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RotateSigningArgs {
+    /// Somebody else may have the old key: agents refuse it at once, not only from the next rotation on
+    #[arg(long, env = "PROCTOR_REFUSE_OLD", value_parser = BoolishValueParser::new())]
+    pub(crate) refuse_old: bool,
+    /// Data directory of the server [default: /var/lib/proctor; ~/.local/share/proctor/server unless root]
+    #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Upgrade the store of a stopped server of an older version, which cannot open it afterwards
+    #[arg(long, env = "PROCTOR_MIGRATE", value_parser = BoolishValueParser::new())]
+    pub(crate) migrate: bool,
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a server, a local agent and a demo process for development
     Dev(DevArgs),
@@ -123,6 +142,9 @@ pub(crate) enum Command {
     Backup(BackupArgs),
     /// Restore a store from a backup, on this or another machine
     Restore(RestoreArgs),
+    /// Manage the server's own keys
+    #[command(subcommand)]
+    Keys(KeysCommand),
     /// Print the command line that enrols a new host
     #[command(name = "join-command")]
     Join(JoinArgs),

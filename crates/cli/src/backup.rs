@@ -13,6 +13,7 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use proctor_model::{Code, Outcome};
 use proctor_runtime::clock;
+use proctor_server::OldKey;
 use proctor_server::admin::LocalAdmin;
 use proctor_server::backup_seal::{PASSPHRASE_CHARS_MIN, SEAL, Seal};
 use proctor_store::sqlite::SqliteStore;
@@ -169,7 +170,11 @@ async fn finish(path: &Path, from: &Path) -> Result<String> {
     for batch in outcomes.chunks(OUTCOMES_PER_WRITE) {
         store.record_outcomes(batch, clock::unix_millis()).await?;
     }
-    LocalAdmin::new(store.clone(), &system_user()).restored(&from.display().to_string()).await?;
+    let admin = LocalAdmin::new(store.clone(), &system_user());
+    admin.restored(&from.display().to_string()).await?;
+    // By the clock, and so beyond every key that the lost server had: agents may refuse the one in the backup.
+    let number_min = u64::try_from(clock::unix_millis() / 1000).unwrap_or(0);
+    admin.rotate_signing_key(OldKey::Refused, number_min).await?;
     let hosts = store.hosts(&HostQuery::default()).await?.len();
     let fingerprint = proctor_server::gateway::authority(&store).await?.fingerprint();
     Ok(format!("{hosts} hosts; {} targets were open and are ended\nauthority {fingerprint}\n", open.len()))

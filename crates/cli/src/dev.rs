@@ -16,6 +16,7 @@ use proctor_pki::random_secret;
 use proctor_runtime::Tasks;
 use proctor_server::admin::{AppCode, AppOptions, LocalAdmin, TokenRequest};
 use proctor_server::control::{Caller, Control, Retention};
+use proctor_server::gateway::LinkPolicy;
 use proctor_server::{Options, Server};
 use proctor_store::Store;
 use tokio::sync::oneshot;
@@ -71,7 +72,7 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
         border,
         tls: None,
         retention,
-        approve_hosts: false,
+        link_policy: LinkPolicy::default(),
     };
     let server = Server::start(options, store.clone(), tasks).await?;
     profile.server = Some(format!("http://{}", reachable(server.http)));

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use args::{Cli, Command, TokenCommand};
+use args::{Cli, Command, KeysCommand, TokenCommand};
 use commands::{AppCommand, Ended};
 use config::Reloader;
 use proctor_config::Layers;
@@ -70,6 +70,7 @@ async fn run(cli: Cli, layers: Option<Layers>, reloader: Option<Reloader>) -> Re
         }
         Command::Backup(args) => backup::back_up(args).await,
         Command::Restore(args) => backup::restore(args).await,
+        Command::Keys(KeysCommand::RotateSigning(args)) => admin::rotate_signing(args).await,
         Command::Token(TokenCommand::Create(args)) => admin::create_token(args, &connection).await,
         Command::App(AppCommand::Create(args)) => admin::create_app(args, &connection).await,
         Command::App(AppCommand::Rotate(args)) => admin::rotate_app(args, &connection).await,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use proctor_runtime::{Tasks, private};
 use proctor_server::backup_seal::SEAL;
+use proctor_server::gateway::LinkPolicy;
 use proctor_server::{Options, Server};
 use proctor_store::Store;
 use proctor_store::prelude::*;
@@ -52,7 +53,7 @@ pub(crate) async fn run(args: ServerArgs, reloader: Option<Reloader>) -> Result<
         border,
         tls,
         retention,
-        approve_hosts: args.approve_hosts,
+        link_policy: LinkPolicy { approve_hosts: args.approve_hosts, signed_reports: args.signed_reports },
     };
     let server = Server::start(options, store, &tasks).await?;
     tasks.spawn("memory", give_back_memory());

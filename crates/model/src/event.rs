@@ -59,10 +59,12 @@ pub enum EventKind {
     EventsDropped,
     /// Somebody on the host operated a process there, with or without the server.
     LocalOperation,
+    /// An agent was told something that its control plane did not sign, and did not do it.
+    CommandRefused,
 }
 
 impl EventKind {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::RestartSucceeded,
         Self::RestartFailed,
         Self::CancelRestart,
@@ -81,6 +83,7 @@ impl EventKind {
         Self::AgentOffline,
         Self::EventsDropped,
         Self::LocalOperation,
+        Self::CommandRefused,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -103,6 +106,7 @@ impl EventKind {
             Self::AgentOffline => "agent_offline",
             Self::EventsDropped => "events_dropped",
             Self::LocalOperation => "local_operation",
+            Self::CommandRefused => "command_refused",
         }
     }
 
@@ -126,7 +130,8 @@ impl EventKind {
             | Self::AgentOnline
             | Self::AgentOffline
             | Self::EventsDropped
-            | Self::LocalOperation => None,
+            | Self::LocalOperation
+            | Self::CommandRefused => None,
         }
     }
 }

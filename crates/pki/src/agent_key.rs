@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PublicKeyData, SubjectPublicKeyInfo};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PublicKeyData, SigningKey, SubjectPublicKeyInfo};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::FromDer;
@@ -43,6 +43,10 @@ impl AgentKey {
     /// SHA-256 of the public key (SubjectPublicKeyInfo), in hexadecimal digits.
     pub fn fingerprint(&self) -> String {
         sha256_hex(&self.0.subject_public_key_info())
+    }
+
+    pub(crate) fn sign(&self, content: &[u8]) -> Result<Vec<u8>> {
+        SigningKey::sign(&self.0, content).map_err(|source| PkiError::Sign { what: "a report", source })
     }
 
     pub(crate) fn private_der(&self) -> PrivateKeyDer<'static> {

@@ -45,7 +45,7 @@ impl AuthoritySecret {
 }
 
 /// Where the JSON is wrong, without the text that serde quotes from it.
-fn redacted(error: &serde_json::Error) -> Box<dyn std::error::Error + Send + Sync> {
+pub(crate) fn redacted(error: &serde_json::Error) -> Box<dyn std::error::Error + Send + Sync> {
     format!(
         "it is not the JSON that was stored ({:?} error in line {}, column {})",
         error.classify(),

@@ -22,6 +22,8 @@ pub enum PkiError {
     RequestSignature { source: Cause },
     #[error("cannot accept a key that is neither Ed25519 nor ECDSA P-256")]
     KeyType,
+    #[error("cannot accept the certificate of a signing key: {problem}")]
+    Signer { problem: &'static str },
     #[error("cannot represent the time {seconds} seconds after 1970 in a certificate")]
     Time { seconds: i64 },
     #[error("cannot configure TLS for {what}")]

@@ -1,5 +1,5 @@
 //! Identities on the link: the server's own certificate authority, the keys and certificates of agents,
-//! join tokens, and the TLS configurations made from them; and HTTPS for the API.
+//! join tokens, and the TLS configurations made from them; signatures of commands and reports; and HTTPS for the API.
 //!
 //! Promised of the link: TLS 1.3 only, through the aws-lc-rs provider that every configuration names itself
 //! (no process-wide install is needed); no session is resumed, so the certificate is verified on
@@ -10,14 +10,17 @@
 //! system's clock when it verifies a peer). Nothing here revokes: [`agent_of`] says whom a verified
 //! certificate names, and the server decides whether that agent may still connect.
 //!
-//! Start at `authority`, `tls` and `https`.
+//! Start at `authority`, `tls`, `sealed_session` and `https`.
 
 mod agent_key;
 mod authority;
 mod certificate;
 mod error;
+mod hash_tree;
 mod https;
+mod sealed_session;
 mod secret;
+mod signer;
 mod tls;
 mod token;
 
@@ -26,7 +29,12 @@ pub use authority::{Authority, AuthoritySecret, verify_bytes};
 pub use certificate::{agent_of, certificate_fingerprint, expires_at, expires_at_der, key_fingerprint_der};
 pub use error::{PkiError, Result, TokenProblem};
 pub use https::{HttpsCertificate, OtherKey, https_server_config, new_https_key, pinned_config};
+pub use sealed_session::{
+    CommandCheck, CommandSeal, ControlTrust, ReportCheck, ReportSeal, SessionTerms, Share, Unsigned, Untrusted,
+    signed_welcome,
+};
 pub use secret::{hash_secret, hex, random_bytes, random_secret, secrets_match};
+pub use signer::{CommandSigner, OldKey, SigningSecret, TrustedSigner};
 pub use tls::{enrol_config, server_config, server_name, session_config};
 pub use token::JoinToken;
 

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::AgentId;
+pub use proctor_pki::OldKey;
 use proctor_runtime::Tasks;
 use proctor_store::Store;
 
@@ -43,8 +44,7 @@ pub struct Options {
     /// None: plain HTTP.
     pub tls: Option<api::TlsSource>,
     pub retention: control::Retention,
-    /// A new host gets no work until an operator approves it.
-    pub approve_hosts: bool,
+    pub link_policy: gateway::LinkPolicy,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +92,7 @@ impl Server {
         let written = store.clone();
         tasks.spawn_critical("store writer", async move { written.closed().await });
         webhooks::start(&control, options.border.webhooks.clone(), tasks);
-        let link = gateway::serve(options.link, control.clone(), options.approve_hosts, tasks).await?;
+        let link = gateway::serve(options.link, control.clone(), options.link_policy, tasks).await?;
         let https = match options.tls {
             Some(source) => Some(api::Https::new(source, &store).await?),
             None => None,

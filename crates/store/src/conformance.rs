@@ -60,6 +60,8 @@ macro_rules! conformance_suite {
             apps::a_new_secret_changes_nothing_else_of_an_app,
             apps::an_unknown_app_is_none,
             apps::the_first_secret_wins,
+            apps::a_secret_is_replaced_only_by_who_knows_it,
+            apps::a_control_plane_begins_with_the_first_epoch,
             apps::of_many_first_secrets_all_see_the_same,
             audit::an_entry_is_read_back_exactly_with_its_number_and_time,
             audit::entries_that_come_at_once_make_one_chain,

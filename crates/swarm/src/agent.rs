@@ -174,6 +174,7 @@ impl SimAgent {
             | FromServer::Welcome { .. }
             | FromServer::Busy { .. }
             | FromServer::Renewed { .. }
+            | FromServer::Signed(_)
             | FromServer::Beat
             // It says that it keeps no usage.
             | FromServer::QueryUsage { .. }

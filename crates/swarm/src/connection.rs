@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use futures::{SinkExt, StreamExt};
 use proctor_model::{AgentId, HostFacts, HostKey};
-use proctor_pki::{AgentKey, JoinToken};
+use proctor_pki::{AgentKey, CommandCheck, ControlTrust, JoinToken, ReportSeal, SessionTerms, Untrusted};
 use proctor_runtime::{Backoff, clock, prepare_link};
 use proctor_wire::{
-    AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, WireError, ends, framed,
+    AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, WireError, encode_part, ends,
+    framed,
 };
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -21,7 +22,7 @@ use uuid::Uuid;
 
 use crate::agent::{Now, SimAgent};
 use crate::identity::{Identities, Identity};
-use crate::stats::{Latency, Stats};
+use crate::stats::{Latency, Stats, Violation};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 /// Unanswered heartbeats after which the server is taken for gone, as by a real agent.
@@ -53,6 +54,8 @@ enum Ended {
     Link(#[from] NoSession),
     #[error("the identity cannot be used")]
     Pki(#[from] proctor_pki::PkiError),
+    #[error("what came is not to be believed")]
+    Untrusted(#[from] Untrusted),
     #[error("dropped on purpose")]
     Dropped,
 }
@@ -86,7 +89,19 @@ struct Opened {
     receiver: Receiver,
     epoch: u64,
     beat: Duration,
+    signatures: Signatures,
 }
+
+/// What the two ends sign, as far as the server does and asks for it.
+#[derive(Debug, Default)]
+struct Signatures {
+    check: Option<CommandCheck>,
+    reports: Option<ReportSeal>,
+}
+
+/// What is known of the server, by all sessions of one agent.
+#[derive(Debug, Default)]
+struct Known(Option<ControlTrust>);
 
 /// Enrols once and then keeps a session open, until the swarm ends or the server turns the agent away.
 pub(crate) async fn run(shared: Arc<Shared>, host: HostKey, mut agent: SimAgent) {
@@ -101,10 +116,10 @@ pub(crate) async fn run(shared: Arc<Shared>, host: HostKey, mut agent: SimAgent)
         },
     };
     let mut backoff = backoff();
-    let nonce = Uuid::new_v4();
+    let (nonce, mut known) = (Uuid::new_v4(), Known::default());
     loop {
         let opened = Instant::now();
-        let ended = Box::pin(session(&shared, &identity, host, nonce, &mut agent)).await;
+        let ended = Box::pin(session(&shared, &identity, host, nonce, &mut agent, &mut known)).await;
         if opened.elapsed() > STEADY {
             backoff.reset();
         }
@@ -152,7 +167,11 @@ fn wait_after(shared: &Shared, host: HostKey, ended: Ended, backoff: &mut Backof
         }
         Ended::Link(NoSession::Busy(wait)) => Some(wait),
         Ended::Dropped => Some(Duration::ZERO),
-        Ended::Link(_) | Ended::Pki(_) => {
+        Ended::Link(_) | Ended::Pki(_) | Ended::Untrusted(_) => {
+            if let Ended::Untrusted(untrusted) = &ended {
+                tracing::error!(%host, why = %proctor_runtime::chain(untrusted), "refused what the server sent");
+                shared.figures.violated(Violation::Unsigned);
+            }
             tracing::debug!(%host, why = %proctor_runtime::chain(&ended), "no session");
             Some(backoff.next_wait())
         }
@@ -182,8 +201,15 @@ async fn enrol(shared: &Shared, host: HostKey, agent: &AgentId, key: &AgentKey) 
 }
 
 /// One session, from the handshake to its end.
-async fn session(shared: &Shared, identity: &Identity, host: HostKey, nonce: Uuid, agent: &mut SimAgent) -> Ended {
-    let opened = match bounded(shared, Box::pin(open(shared, identity, host, nonce, agent))).await {
+async fn session(
+    shared: &Shared,
+    identity: &Identity,
+    host: HostKey,
+    nonce: Uuid,
+    agent: &mut SimAgent,
+    known: &mut Known,
+) -> Ended {
+    let opened = match bounded(shared, Box::pin(open(shared, identity, host, nonce, agent, known))).await {
         Ok(opened) => opened,
         Err(ended) => return ended,
     };
@@ -191,7 +217,7 @@ async fn session(shared: &Shared, identity: &Identity, host: HostKey, nonce: Uui
     Stats::count(&counters.sessions);
     Stats::count(&counters.connected);
     agent.handle_connected(shared.now(), opened.epoch);
-    let Err(ended) = Box::pin(carry(shared, opened, agent)).await;
+    let Err(ended) = Box::pin(carry(shared, identity, opened, agent)).await;
     counters.connected.fetch_sub(1, Ordering::Relaxed);
     agent.handle_disconnected();
     ended
@@ -203,6 +229,7 @@ async fn open(
     host: HostKey,
     nonce: Uuid,
     agent: &SimAgent,
+    known: &mut Known,
 ) -> Result<Opened, Ended> {
     let _permit = shared.handshakes.acquire().await.expect("the semaphore is never closed");
     let begun = Instant::now();
@@ -210,6 +237,7 @@ async fn open(
     let tls = dial(shared, config).await?;
     let counters = tls.get_ref().0.counters();
     let mut frames: Frames = framed(tls, AgentCodec::new());
+    let challenge = proctor_pki::random_bytes::<32>();
     let hello = FromAgent::Hello {
         agent: identity.agent.clone(),
         boot: agent.boot().clone(),
@@ -219,17 +247,74 @@ async fn open(
         time_ms: Some(clock::unix_millis() + agent.group().clock_offset_ms),
         seen_epoch: Some(agent.epoch()),
         answers_usage: false,
+        challenge: Some(challenge.to_vec()),
     };
     frames.send(hello).await?;
     let answer = frames.next().await.ok_or(NoSession::Closed)??;
-    let FromServer::Welcome { epoch, beat_interval: beat, .. } = answer else {
+    let FromServer::Welcome { epoch, beat_interval: beat, server_time_ms, proof } = answer else {
         return Err(NoSession::answered(answer).into());
     };
+    let terms = SessionTerms {
+        agent: &identity.agent,
+        challenge: &challenge,
+        epoch,
+        control_epoch: proof.as_ref().map_or(0, |proof| proof.control_epoch),
+        beat_interval_ms: u64::try_from(beat.as_millis()).unwrap_or(u64::MAX),
+        server_time_ms,
+        signed_reports: proof.as_ref().is_some_and(|proof| proof.signed_reports),
+    };
+    let check = match &proof {
+        Some(proof) => {
+            let trust = known.0.unwrap_or_default();
+            Some(CommandCheck::of_welcome(&identity.authority_pem, &terms, proof, trust, now())?)
+        }
+        None if known.0.is_some() => return Err(Untrusted::Unsigned.into()),
+        None => None,
+    };
+    known.0 = check.as_ref().map(CommandCheck::trust);
+    let mut signatures = Signatures { check, reports: terms.signed_reports.then(|| ReportSeal::new(&terms)) };
     // An identity that outlives this run does so without its epoch.
-    frames.send(FromAgent::Settled { epoch, recorded: !shared.identities.are_kept() }).await?;
+    let settled = FromAgent::Settled { epoch, recorded: !shared.identities.are_kept() };
+    frames.send(signatures.signed(identity, settled)?).await?;
     shared.figures.took(Latency::Connect, begun.elapsed());
     let (sender, receiver) = ends(frames, counters);
-    Ok(Opened { sender, receiver, epoch, beat })
+    Ok(Opened { sender, receiver, epoch, beat, signatures })
+}
+
+fn now() -> jiff::Timestamp {
+    jiff::Timestamp::from_millisecond(clock::unix_millis()).expect("the clock's time is a time")
+}
+
+impl Signatures {
+    /// As it goes out.
+    fn signed(&mut self, identity: &Identity, message: FromAgent) -> Result<FromAgent, Ended> {
+        match &mut self.reports {
+            Some(seal) => Ok(FromAgent::Signed(seal.seal(&identity.key, vec![encode_part(message)])?)),
+            None => Ok(message),
+        }
+    }
+
+    /// What is inside, by the rules of a real agent.
+    fn opened(&mut self, identity: &Identity, message: FromServer) -> Result<Vec<FromServer>, Ended> {
+        let Some(check) = &mut self.check else { return Ok(vec![message]) };
+        match message {
+            FromServer::Signed(signed) => Ok(check.open(&identity.authority_pem, &signed, now(), &mut None)?),
+            plain @ (FromServer::Beat | FromServer::Refused { .. } | FromServer::Busy { .. } | FromServer::Unknown) => {
+                Ok(vec![plain])
+            }
+            FromServer::Operate { .. }
+            | FromServer::Acknowledge { .. }
+            | FromServer::Cancel { .. }
+            | FromServer::Assign { .. }
+            | FromServer::AssignPools { .. }
+            | FromServer::EventsSeen { .. }
+            | FromServer::QueryUsage { .. }
+            | FromServer::Renewed { .. }
+            | FromServer::Enrolled { .. }
+            | FromServer::Welcome { .. }
+            | FromServer::Unreadable { .. } => Err(Untrusted::Unsigned.into()),
+        }
+    }
 }
 
 async fn dial(shared: &Shared, config: tokio_rustls::rustls::ClientConfig) -> Result<Stream, std::io::Error> {
@@ -248,8 +333,13 @@ async fn bounded<T>(shared: &Shared, attempt: impl Future<Output = Result<T, End
 }
 
 /// Messages both ways, heartbeats, and whatever the agent's clock brings.
-async fn carry(shared: &Shared, opened: Opened, agent: &mut SimAgent) -> Result<std::convert::Infallible, Ended> {
-    let Opened { mut sender, mut receiver, beat, .. } = opened;
+async fn carry(
+    shared: &Shared,
+    identity: &Identity,
+    opened: Opened,
+    agent: &mut SimAgent,
+) -> Result<std::convert::Infallible, Ended> {
+    let Opened { mut sender, mut receiver, beat, mut signatures, .. } = opened;
     let mut beats = tokio::time::interval(beat);
     let mut heard = Instant::now();
     let drop_at = agent.group().disconnect_every_secs.map(|secs| Instant::now() + Duration::from_secs(secs));
@@ -259,14 +349,16 @@ async fn carry(shared: &Shared, opened: Opened, agent: &mut SimAgent) -> Result<
     loop {
         let now = shared.now();
         agent.handle_timeout(now);
-        send_all(&mut sender, agent, now).await?;
+        send_all(&mut sender, &mut signatures, identity, agent, now).await?;
         let timeout = agent.poll_timeout().saturating_sub(shared.started.elapsed());
         let may_read = read_after <= Instant::now();
         tokio::select! {
             message = receiver.next(silence_max, silence_max, |_| true), if may_read => {
                 heard = Instant::now();
                 read_after = heard + pause;
-                agent.handle_message(shared.now(), message?);
+                for message in signatures.opened(identity, message?)? {
+                    agent.handle_message(shared.now(), message);
+                }
             }
             () = tokio::time::sleep_until(read_after.into()), if !may_read => {}
             () = tokio::time::sleep(timeout) => {}
@@ -284,12 +376,19 @@ async fn carry(shared: &Shared, opened: Opened, agent: &mut SimAgent) -> Result<
 }
 
 /// Everything that the agent has to say now, in one flush.
-async fn send_all(sender: &mut Sender, agent: &mut SimAgent, now: Now) -> Result<(), Lost> {
+async fn send_all(
+    sender: &mut Sender,
+    signatures: &mut Signatures,
+    identity: &Identity,
+    agent: &mut SimAgent,
+    now: Now,
+) -> Result<(), Ended> {
     let Some(mut message) = agent.poll_message(now) else { return Ok(()) };
     while let Some(next) = agent.poll_message(now) {
-        sender.feed(std::mem::replace(&mut message, next)).await?;
+        let message = std::mem::replace(&mut message, next);
+        sender.feed(signatures.signed(identity, message)?).await?;
     }
-    sender.send(message).await
+    Ok(sender.send(signatures.signed(identity, message)?).await?)
 }
 
 fn facts(host: HostKey) -> HostFacts {

@@ -46,11 +46,18 @@ pub enum Violation {
     GenerationWentBack,
     /// An operation came with no time left to run it.
     DeliveredTooLate,
+    /// Something came that the control plane had not signed for this session.
+    Unsigned,
 }
 
 impl Violation {
-    const ALL: [Self; 4] =
-        [Self::DeliveredAfterAcknowledgement, Self::EpochWentBack, Self::GenerationWentBack, Self::DeliveredTooLate];
+    const ALL: [Self; 5] = [
+        Self::DeliveredAfterAcknowledgement,
+        Self::EpochWentBack,
+        Self::GenerationWentBack,
+        Self::DeliveredTooLate,
+        Self::Unsigned,
+    ];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -58,6 +65,7 @@ impl Violation {
             Self::EpochWentBack => "session epoch did not rise",
             Self::GenerationWentBack => "assigned generation did not rise",
             Self::DeliveredTooLate => "operation delivered after its deadline",
+            Self::Unsigned => "message without a valid signature",
         }
     }
 }

@@ -118,6 +118,9 @@ impl<In: LinkMessage, Out> Decoder for MessageCodec<In, Out> {
         check_items(&frame)?;
         let mut skipped = None;
         let message = In::from_proto(In::Proto::decode(frame)?, &mut skipped)?;
+        if let Some(signed) = message.signed() {
+            check_parts(&signed.messages)?;
+        }
         if let Some(skipped) = skipped {
             self.skipped.add(skipped);
         }
@@ -167,7 +170,7 @@ fn give_back(buffer: &mut BytesMut) {
 
 /// Counts the fields of the message inside the frame, which is where lists are, before anything
 /// is allocated for them.
-fn check_items(frame: &[u8]) -> Result<(), WireError> {
+pub(crate) fn check_items(frame: &[u8]) -> Result<usize, WireError> {
     let mut items = 0;
     let mut outer = frame;
     while outer.has_remaining() {
@@ -186,6 +189,18 @@ fn check_items(frame: &[u8]) -> Result<(), WireError> {
             }
             let (tag, wire_type) = decode_key(&mut message)?;
             skip_field(wire_type, tag, &mut message, DecodeContext::default())?;
+        }
+    }
+    Ok(items)
+}
+
+/// The messages inside a signed one count together: each on its own could be as large as a frame allows.
+fn check_parts(parts: &[Vec<u8>]) -> Result<(), WireError> {
+    let mut items = 0;
+    for part in parts {
+        items += check_items(part)?;
+        if items > ITEMS_MAX {
+            return Err(WireError::TooManyItems { items_max: ITEMS_MAX });
         }
     }
     Ok(())

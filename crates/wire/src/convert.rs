@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use proctor_model::{Code, Event, EventKind, OperationId, Outcome, messages};
 
-use crate::message::{Assign, FromAgent, FromServer};
+use crate::message::{Assign, FromAgent, FromServer, Signed, WelcomeProof};
 use crate::proto::{from_agent, from_server};
+use crate::signed::{signed_from, signed_to};
 use crate::value::{
     Skipped, agent_id, boot_id, bounded, each, kind, millis, number_of_kind, required, short, spec, spec_json,
 };
@@ -14,6 +15,8 @@ use crate::{WireError, proto, usage};
 /// Room for a certificate request or certificate, with much to spare.
 const CERTIFICATE_BYTES_MAX: usize = 64 * 1024;
 const NONCE_BYTES_MAX: usize = 256;
+/// Of every algorithm that keys may have.
+pub(crate) const SIGNATURE_BYTES_MAX: usize = 256;
 
 /// A message of one direction and its form on the wire.
 pub trait LinkMessage: Clone {
@@ -23,6 +26,9 @@ pub trait LinkMessage: Clone {
 
     /// Tells what it left out.
     fn from_proto(message: Self::Proto, skipped: &mut Option<Skipped>) -> Result<Self, WireError>;
+
+    /// What is inside, where it is a signed one.
+    fn signed(&self) -> Option<&Signed>;
 }
 
 impl LinkMessage for FromAgent {
@@ -38,18 +44,27 @@ impl LinkMessage for FromAgent {
                 agent: agent.map(Into::into),
                 host: Some(host.into()),
             }),
-            Self::Hello { agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch, answers_usage } => {
-                Kind::Hello(proto::Hello {
-                    agent: agent.into(),
-                    boot: boot.as_str().to_owned(),
-                    facts: Some(facts.into()),
-                    seen_generation,
-                    nonce,
-                    time_ms,
-                    seen_epoch,
-                    answers_usage,
-                })
-            }
+            Self::Hello {
+                agent,
+                boot,
+                facts,
+                seen_generation,
+                nonce,
+                time_ms,
+                seen_epoch,
+                answers_usage,
+                challenge,
+            } => Kind::Hello(proto::Hello {
+                agent: agent.into(),
+                boot: boot.as_str().to_owned(),
+                facts: Some(facts.into()),
+                seen_generation,
+                nonce,
+                time_ms,
+                seen_epoch,
+                answers_usage,
+                challenge,
+            }),
             Self::Settled { epoch, recorded } => Kind::Settled(proto::Settled { epoch, recorded }),
             Self::Beat => Kind::Beat(proto::Beat {}),
             Self::Outcome { operation, outcome } => Kind::Outcome(proto::OperationOutcome {
@@ -71,6 +86,7 @@ impl LinkMessage for FromAgent {
                 Kind::Events(proto::Events { events: events.into_iter().map(Into::into).collect() })
             }
             Self::UsageHistory { request, history } => Kind::UsageHistory(usage::history_to(request, history)),
+            Self::Signed(signed) => Kind::Signed(signed_to(signed)),
             Self::Unknown => return proto::FromAgent { kind: None },
         };
         proto::FromAgent { kind: Some(kind) }
@@ -104,7 +120,12 @@ impl LinkMessage for FromAgent {
             Some(Kind::UsageHistory(history)) => {
                 Self::UsageHistory { request: history.request, history: usage::history_from(history, skipped) }
             }
+            Some(Kind::Signed(signed)) => Self::Signed(signed_from(signed)?),
         })
+    }
+
+    fn signed(&self) -> Option<&Signed> {
+        if let Self::Signed(signed) = self { Some(signed) } else { None }
     }
 }
 
@@ -128,6 +149,7 @@ fn hello_from(hello: proto::Hello) -> Result<FromAgent, WireError> {
         time_ms: hello.time_ms,
         seen_epoch: hello.seen_epoch,
         answers_usage: hello.answers_usage,
+        challenge: hello.challenge.map(|challenge| bounded("challenge", challenge, NONCE_BYTES_MAX)).transpose()?,
     })
 }
 
@@ -145,19 +167,40 @@ fn certificate(pem: String) -> Result<String, WireError> {
     bounded("certificate", pem, CERTIFICATE_BYTES_MAX)
 }
 
+pub(crate) fn signer_certificate(der: Vec<u8>) -> Result<Vec<u8>, WireError> {
+    bounded("signing certificate", der, CERTIFICATE_BYTES_MAX)
+}
+
+fn proof_to(proof: WelcomeProof) -> proto::WelcomeProof {
+    let WelcomeProof { control_epoch, signed_reports, signer_der, signature } = proof;
+    proto::WelcomeProof { control_epoch, signed_reports, signer_der, signature }
+}
+
+fn proof_from(proof: proto::WelcomeProof) -> Result<WelcomeProof, WireError> {
+    Ok(WelcomeProof {
+        control_epoch: proof.control_epoch,
+        signed_reports: proof.signed_reports,
+        signer_der: signer_certificate(proof.signer_der)?,
+        signature: bounded("signature", proof.signature, SIGNATURE_BYTES_MAX)?,
+    })
+}
+
 impl LinkMessage for FromServer {
     type Proto = proto::FromServer;
 
     fn into_proto(self) -> proto::FromServer {
         use from_server::Kind;
         let kind = match self {
-            Self::Enrolled { agent, certificate_pem, authority_pem } => {
-                Kind::Enrolled(proto::Enrolled { agent: agent.into(), certificate_pem, authority_pem })
+            Self::Enrolled { agent, certificate_pem, authority_pem, signer_der } => {
+                Kind::Enrolled(proto::Enrolled { agent: agent.into(), certificate_pem, authority_pem, signer_der })
             }
             Self::Refused { reason, retry } => Kind::Refused(proto::Refused { reason, retry }),
-            Self::Welcome { epoch, beat_interval, server_time_ms } => {
-                Kind::Welcome(proto::Welcome { epoch, beat_interval_ms: millis(beat_interval), server_time_ms })
-            }
+            Self::Welcome { epoch, beat_interval, server_time_ms, proof } => Kind::Welcome(proto::Welcome {
+                epoch,
+                beat_interval_ms: millis(beat_interval),
+                server_time_ms,
+                proof: proof.map(proof_to),
+            }),
             Self::Busy { retry_after } => Kind::Busy(proto::Busy { retry_after_ms: millis(retry_after) }),
             Self::Operate { operation, key, kind, spec, expires_in } => Kind::Operate(proto::Operate {
                 operation: Some(operation.into()),
@@ -189,6 +232,7 @@ impl LinkMessage for FromServer {
                 key: Some(key.into()),
                 range: usage::number_of_range(range),
             }),
+            Self::Signed(signed) => Kind::Signed(signed_to(signed)),
             // Never sent on purpose.
             Self::Unreadable { .. } | Self::Unknown => return proto::FromServer { kind: None },
         };
@@ -203,12 +247,14 @@ impl LinkMessage for FromServer {
                 agent: agent_id(enrolled.agent)?,
                 certificate_pem: certificate(enrolled.certificate_pem)?,
                 authority_pem: certificate(enrolled.authority_pem)?,
+                signer_der: enrolled.signer_der.map(signer_certificate).transpose()?,
             },
             Some(Kind::Refused(proto::Refused { reason, retry })) => Self::Refused { reason, retry },
             Some(Kind::Welcome(welcome)) => Self::Welcome {
                 epoch: welcome.epoch,
                 beat_interval: Duration::from_millis(welcome.beat_interval_ms),
                 server_time_ms: welcome.server_time_ms,
+                proof: welcome.proof.map(proof_from).transpose()?,
             },
             Some(Kind::Busy(busy)) => Self::Busy { retry_after: Duration::from_millis(busy.retry_after_ms) },
             Some(Kind::Operate(operate)) => operate_from(operate)?,
@@ -228,7 +274,12 @@ impl LinkMessage for FromServer {
             Some(Kind::Renewed(renewed)) => Self::Renewed { certificate_pem: certificate(renewed.certificate_pem)? },
             Some(Kind::EventsSeen(proto::EventsSeen { up_to })) => Self::EventsSeen { up_to },
             Some(Kind::QueryUsage(query)) => query_from(query),
+            Some(Kind::Signed(signed)) => Self::Signed(signed_from(signed)?),
         })
+    }
+
+    fn signed(&self) -> Option<&Signed> {
+        if let Self::Signed(signed) = self { Some(signed) } else { None }
     }
 }
 

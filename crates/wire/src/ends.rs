@@ -82,6 +82,7 @@ impl NoSession {
             | FromServer::Renewed { .. }
             | FromServer::EventsSeen { .. }
             | FromServer::QueryUsage { .. }
+            | FromServer::Signed(_)
             | FromServer::Unreadable { .. }
             | FromServer::Unknown => Self::Closed,
         }

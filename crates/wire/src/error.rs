@@ -30,6 +30,8 @@ pub enum WireError {
     NoShare { what: &'static str },
     #[error("{what} has {bytes} bytes, an IP address has 4 or 16")]
     Address { what: &'static str, bytes: usize },
+    #[error("a signed message is inside another one")]
+    Nested,
     #[error("cannot accept {what}")]
     Invalid { what: &'static str, source: FieldError },
     #[error("cannot read a spec")]

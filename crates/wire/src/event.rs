@@ -34,6 +34,7 @@ numbered!(
     EventsDropped,
     PoolWarning,
     LocalOperation,
+    CommandRefused,
 );
 
 impl From<Event> for proto::Event {

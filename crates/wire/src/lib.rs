@@ -21,6 +21,7 @@ mod ends;
 mod error;
 mod event;
 mod message;
+mod signed;
 mod usage;
 mod value;
 
@@ -31,7 +32,8 @@ pub use codec::{
 pub use convert::LinkMessage;
 pub use ends::{Incoming, Lost, NoSession, Outgoing, ends, framed};
 pub use error::WireError;
-pub use message::{Assign, FromAgent, FromServer};
+pub use message::{Assign, FromAgent, FromServer, Signed, WelcomeProof};
+pub use signed::{decode_part, encode_part};
 pub use value::Skipped;
 
 /// The ALPN name of a session of an enrolled agent, which presents its certificate.

@@ -36,6 +36,8 @@ pub enum FromAgent {
         seen_epoch: Option<u64>,
         /// Whether a [`FromServer::QueryUsage`] is answered; older agents skip it.
         answers_usage: bool,
+        /// New for each session, by an agent that verifies what is signed; None from older agents.
+        challenge: Option<Vec<u8>>,
     },
     /// The first message after a welcome: the state directory has recorded the epoch of the session, or
     /// could not. Until then nothing is asked of an agent that records epochs.
@@ -68,6 +70,7 @@ pub enum FromAgent {
         request: u64,
         history: UsageHistory,
     },
+    Signed(Signed),
     /// A message kind of a newer version: skip it. Never sent on purpose.
     Unknown,
 }
@@ -79,6 +82,8 @@ pub enum FromServer {
         agent: AgentId,
         certificate_pem: String,
         authority_pem: String,
+        /// The certificate of the key that signs commands; None from older servers.
+        signer_der: Option<Vec<u8>>,
     },
     /// With `retry` false the agent does not come back with the same request.
     Refused {
@@ -89,6 +94,8 @@ pub enum FromServer {
         epoch: u64,
         beat_interval: Duration,
         server_time_ms: i64,
+        /// For an agent that sent a challenge; None from older servers.
+        proof: Option<WelcomeProof>,
     },
     Busy {
         retry_after: Duration,
@@ -131,6 +138,7 @@ pub enum FromServer {
         key: ProcessKey,
         range: UsageRange,
     },
+    Signed(Signed),
     /// An operation of a kind, or with a spec, that this version does not understand: to be answered with
     /// the reason. Never sent on purpose.
     Unreadable {
@@ -139,6 +147,31 @@ pub enum FromServer {
     },
     /// A message kind of a newer version: skip it. Never sent on purpose.
     Unknown,
+}
+
+/// Messages of one direction, encoded by [`crate::encode_part`], with their author's signature. What the signature
+/// covers, and whether it is good, is not for this crate to say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Signed {
+    pub sequence: u64,
+    pub messages: Vec<Vec<u8>>,
+    pub signature: Vec<u8>,
+    /// The place of these messages among the leaves of the tree whose root was signed.
+    pub leaf: u32,
+    /// Their neighbours in that tree, from the leaf up; nothing where they are all of it.
+    pub path: Vec<[u8; 32]>,
+    /// The certificate of the signing key, where it is another one than before.
+    pub signer_der: Option<Vec<u8>>,
+}
+
+/// What makes a welcome one of the control plane that the agent belongs to, and of this session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WelcomeProof {
+    pub control_epoch: u64,
+    /// Whether the agent shall sign what it reports.
+    pub signed_reports: bool,
+    pub signer_der: Vec<u8>,
+    pub signature: Vec<u8>,
 }
 
 /// What the server wants of one process from `generation` on; no spec means that it is no longer
@@ -162,7 +195,17 @@ impl fmt::Debug for FromAgent {
                 .field("agent", agent)
                 .field("host", host)
                 .finish_non_exhaustive(),
-            Self::Hello { agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch, answers_usage } => f
+            Self::Hello {
+                agent,
+                boot,
+                facts,
+                seen_generation,
+                nonce,
+                time_ms,
+                seen_epoch,
+                answers_usage,
+                challenge,
+            } => f
                 .debug_struct("Hello")
                 .field("agent", agent)
                 .field("boot", boot)
@@ -172,6 +215,7 @@ impl fmt::Debug for FromAgent {
                 .field("time_ms", time_ms)
                 .field("seen_epoch", seen_epoch)
                 .field("answers_usage", answers_usage)
+                .field("challenge", challenge)
                 .finish(),
             Self::Settled { epoch, recorded } => {
                 f.debug_struct("Settled").field("epoch", epoch).field("recorded", recorded).finish()
@@ -187,6 +231,7 @@ impl fmt::Debug for FromAgent {
             Self::UsageHistory { request, history } => {
                 f.debug_struct("UsageHistory").field("request", request).field("history", history).finish()
             }
+            Self::Signed(signed) => f.debug_tuple("Signed").field(signed).finish(),
             Self::Unknown => f.write_str("Unknown"),
         }
     }

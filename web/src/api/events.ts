@@ -24,6 +24,7 @@ export const eventKinds: readonly EventKind[] = [
   "agent_offline",
   "events_dropped",
   "local_operation",
+  "command_refused",
 ];
 
 export type EventFilter = {

@@ -1475,7 +1475,7 @@ export interface components {
          * @description What kind of thing happened.
          * @enum {string}
          */
-        EventKind: "restart_succeeded" | "restart_failed" | "cancel_restart" | "limit_exceeded" | "pool_limit_exceeded" | "started" | "exited" | "adopted" | "pid_changed" | "health_changed" | "config_changed" | "schedule_skipped" | "fd_warning" | "pool_warning" | "agent_online" | "agent_offline" | "events_dropped" | "local_operation";
+        EventKind: "restart_succeeded" | "restart_failed" | "cancel_restart" | "limit_exceeded" | "pool_limit_exceeded" | "started" | "exited" | "adopted" | "pid_changed" | "health_changed" | "config_changed" | "schedule_skipped" | "fd_warning" | "pool_warning" | "agent_online" | "agent_offline" | "events_dropped" | "local_operation" | "command_refused";
         /** @description Oldest first, except where `before` was asked for. */
         EventList: {
             events: components["schemas"]["EventView"][];

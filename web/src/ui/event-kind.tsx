@@ -21,6 +21,7 @@ const tones: Record<string, Tone> = {
   agent_offline: "failed",
   events_dropped: "warning",
   local_operation: "warning",
+  command_refused: "failed",
 };
 
 /** What events of a type mean, as far as the type alone tells. */

@@ -45,6 +45,7 @@ use inspect::Sighting;
 use instances::InstanceOutcomes;
 use limits::{LimitMonitor, Verdict, cgroup_name};
 use local::LocalOperation;
+use notices::Refusals;
 use pid_files::PidFileClaims;
 use processes::Processes;
 use reports::Reports;
@@ -78,6 +79,11 @@ pub(crate) enum Input {
     Disconnected,
     /// The link wants to tell the server that this agent is alive: only a driver that turns can.
     Beat,
+    /// The link was given something that the control plane did not sign, and ended the session.
+    CommandRefused {
+        server: String,
+        reason: String,
+    },
     /// A status query is answered.
     Inspected {
         operation: OperationId,
@@ -152,6 +158,7 @@ pub(crate) struct Driver {
     status_queries: HashSet<OperationId>,
     versions: HashMap<ProcessKey, (Incarnation, String)>,
     reports: Reports,
+    refusals: Refusals,
     /// When what may wait is written and told.
     flush_at: Option<Time>,
     /// When it has been quiet for long enough to give memory back.
@@ -215,6 +222,7 @@ impl Driver {
             status_queries: HashSet::new(),
             versions: HashMap::new(),
             reports: Reports::default(),
+            refusals: Refusals::default(),
             flush_at: None,
             quiet_at: None,
             link: None,
@@ -330,6 +338,7 @@ impl Driver {
                 self.report_all(&HashMap::new());
                 self.measure_all();
             }
+            Input::CommandRefused { server, reason } => self.command_refused(&server, &reason),
             Input::Beat => self.send(FromAgent::Beat),
             Input::Disconnected => {
                 self.link = None;
@@ -399,6 +408,7 @@ impl Driver {
             | FromServer::Welcome { .. }
             | FromServer::Busy { .. }
             | FromServer::Renewed { .. }
+            | FromServer::Signed(_)
             | FromServer::Beat
             | FromServer::Unknown => {}
         }

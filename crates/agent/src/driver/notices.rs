@@ -1,8 +1,10 @@
 //! What machines announce, as events for the server and lines in the log.
 
+use std::time::Duration;
+
 use proctor_model::{EventKind, Incarnation, POOL_DETAIL, ProcessKey};
 use proctor_runtime::clock;
-use proctor_supervise::{HealthState, LimitBreach, Notice};
+use proctor_supervise::{HealthState, LimitBreach, Notice, Time};
 use proctor_wire::FromAgent;
 
 use super::Driver;
@@ -11,6 +13,27 @@ use crate::spool::Draft;
 
 /// Events in one message.
 const EVENTS_MAX: usize = 500;
+/// Of refused commands there is one event in this time, however many come.
+const REFUSALS_PERIOD: Duration = Duration::from_secs(600);
+
+/// Commands that were refused since the last event about them.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    count: u64,
+    next_at: Option<Time>,
+}
+
+impl Refusals {
+    /// How many an event shall tell of; None where it is too early for one.
+    fn due(&mut self, now: Time) -> Option<u64> {
+        self.count += 1;
+        if self.next_at.is_some_and(|at| now < at) {
+            return None;
+        }
+        self.next_at = Some(now + REFUSALS_PERIOD);
+        Some(std::mem::take(&mut self.count))
+    }
+}
 
 impl Driver {
     pub(super) fn publish_notice(&mut self, key: &ProcessKey, notice: &Notice) {
@@ -50,6 +73,14 @@ impl Driver {
         tracing::warn!(process = %key, planned, skipped, "a planned run was skipped");
         let draft = Draft::new(EventKind::ScheduleSkipped, content).of(key, &spec);
         self.publish_event(draft.detail("planned", planned).detail("skipped", skipped));
+    }
+
+    pub(super) fn command_refused(&mut self, server: &str, reason: &str) {
+        let Some(count) = self.refusals.due(self.now()) else { return };
+        tracing::error!(server, reason, count, "refused what came over the link");
+        let content = format!("refused what came over the link from {server}: {reason}");
+        let draft = Draft::new(EventKind::CommandRefused, content);
+        self.publish_event(draft.detail("server", server).detail("reason", reason).detail("count", count));
     }
 
     /// Numbers an event, keeps it and sends it on its way.
@@ -162,4 +193,19 @@ fn exceeded(name: &str, excess: &LimitBreach) -> Draft {
         None => draft,
     };
     if ranking.is_empty() { draft } else { draft.detail("ranking", ranking) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_at_once_and_then_counted_for_a_while() {
+        let at = |secs| Time::since_boot(Duration::from_secs(secs));
+        let mut refusals = Refusals::default();
+
+        let told = [1, 2, 3, 600, 601, 602].map(|secs| refusals.due(at(secs)));
+
+        assert_eq!(told, [Some(1), None, None, None, Some(4), None]);
+    }
 }

@@ -130,6 +130,7 @@ impl Stage {
             other @ (FromAgent::Enrol { .. }
             | FromAgent::Hello { .. }
             | FromAgent::Settled { .. }
+            | FromAgent::Signed(_)
             | FromAgent::Renew { .. }) => {
                 panic!("not of the driver: {other:?}")
             }

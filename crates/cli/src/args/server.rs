@@ -216,6 +216,9 @@ pub(crate) struct ServerArgs {
     /// Give a new host no work until an operator approves it (`proctor hosts approve`)
     #[arg(long, env = "PROCTOR_APPROVE_HOSTS", value_parser = BoolishValueParser::new())]
     pub(crate) approve_hosts: bool,
+    /// Have agents sign what they report; without it the connection, which they open with their key, is proof enough
+    #[arg(long, env = "PROCTOR_SIGNED_REPORTS", value_parser = BoolishValueParser::new())]
+    pub(crate) signed_reports: bool,
     /// Programs that new hosts download: proctor-agent-ARCH [default: /usr/share/proctor/download, if it exists]
     #[arg(long, env = "PROCTOR_DOWNLOAD_DIR", value_name = "DIR")]
     pub(crate) download_dir: Option<PathBuf>,

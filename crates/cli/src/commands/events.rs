@@ -142,7 +142,8 @@ fn tone(kind: &str) -> Tone {
             | EventKind::CancelRestart
             | EventKind::LimitExceeded
             | EventKind::PoolLimitExceeded
-            | EventKind::AgentOffline,
+            | EventKind::AgentOffline
+            | EventKind::CommandRefused,
         ) => Tone::Bad,
         Ok(
             EventKind::HealthChanged

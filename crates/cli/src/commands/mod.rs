@@ -110,6 +110,7 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<End
         | Command::Backup(_)
         | Command::Config(_)
         | Command::Restore(_)
+        | Command::Keys(_)
         | Command::Token(TokenCommand::Create(_))
         | Command::Swarm(_)
         | Command::Completion(_)

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use proctor_model::{Class, Subject};
-use proctor_pki::JoinToken;
+use proctor_pki::{JoinToken, OldKey};
 use proctor_runtime::clock;
 use proctor_store::{App, Millis, Refusal, Store, User};
 
@@ -76,6 +76,17 @@ impl LocalAdmin {
             })
         };
         self.audited("create_user", format!("user {user}, admin of everything"), work).await.map(drop)
+    }
+
+    /// Replaces the key that signs commands by one of at least this number, which is returned. A server that runs on
+    /// the store follows.
+    pub async fn rotate_signing_key(&self, old: OldKey, number_min: u64) -> Result<u64, ServerError> {
+        let target = match old {
+            OldKey::Accepted => "signing key; the old one is still accepted",
+            OldKey::Refused => "signing key; the old one is refused",
+        };
+        let work = async { crate::gateway::rotate_signing_key(&self.store, old, number_min).await.map(Ok) };
+        self.audited("rotate_signing_key", target.to_owned(), work).await
     }
 
     /// Leaves word that the store was restored from this file.

@@ -369,6 +369,11 @@ impl Control {
         Ok(())
     }
 
+    /// Every session looks whether there is something to send.
+    pub fn wake_all(&self) {
+        self.inner.sessions.wake_all();
+    }
+
     // Helpers.
 
     /// Runs `work` to its end even if the caller goes away: what is in the store must also be known

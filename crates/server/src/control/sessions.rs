@@ -237,6 +237,10 @@ impl Sessions {
         sessions.values().filter_map(|session| session.meeting().certificate_expires_at).min()
     }
 
+    pub(super) fn wake_all(&self) {
+        self.by_agent.read().values().for_each(|session| session.wake());
+    }
+
     pub(super) fn get(&self, agent: &AgentId) -> Option<Arc<Session>> {
         self.by_agent.read().get(agent).cloned()
     }

@@ -84,13 +84,14 @@ async fn decide(gateway: &Gateway, request: Request, peer: SocketAddr) -> Result
         agent: agent.clone(),
         key_fingerprint,
         remote,
-        needs_approval: gateway.approve_hosts,
+        needs_approval: gateway.policy.approve_hosts,
     };
     gateway.control.enrol(enrolment).await.map_err(|error| later(&error))??;
     let certificate_pem =
         gateway.authority.issue_agent(&csr_der, &agent, now(), CERTIFICATE_LIFETIME).map_err(|error| later(&error))?;
     let authority_pem = gateway.authority.certificate_pem().to_owned();
-    Ok(FromServer::Enrolled { agent, certificate_pem, authority_pem })
+    let signer_der = Some(gateway.signing.signer().certificate_der().to_vec());
+    Ok(FromServer::Enrolled { agent, certificate_pem, authority_pem, signer_der })
 }
 
 /// Refusals, logged no faster than the log can take them.

@@ -7,7 +7,9 @@
 mod certificate;
 mod enrol;
 mod pace;
+mod sender;
 mod session;
+mod signing;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,6 +28,9 @@ use crate::control::Control;
 use crate::handshakes::Handshakes;
 use crate::log_limit::{AgentLogLimit, LogLimit};
 use certificate::LinkCertificate;
+use signing::Signing;
+
+pub(crate) use signing::{rotate as rotate_signing_key, secret as signing_secret};
 
 const AUTHORITY: &str = "authority";
 /// For the handshake and the greeting; for the first word of it.
@@ -50,6 +55,7 @@ fn now() -> jiff::Timestamp {
 struct Gateway {
     control: Control,
     authority: Authority,
+    signing: Arc<Signing>,
     greetings: Arc<Handshakes>,
     strangers: enrol::Strangers,
     /// Agents whose session could not be opened: with a full store, all of them come again and again.
@@ -59,18 +65,28 @@ struct Gateway {
     unkept: LogLimit,
     /// Agents that come and go.
     sessions: AgentLogLimit,
-    /// A new host waits until an operator approves it.
-    approve_hosts: bool,
+    policy: LinkPolicy,
+}
+
+/// What the operator has decided about agents.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkPolicy {
+    /// A new host gets no work until an operator approves it.
+    pub approve_hosts: bool,
+    /// Agents sign what they report, also where they speak to this server directly.
+    pub signed_reports: bool,
 }
 
 /// Listens for agents until `tasks` end; returns the address.
 pub(crate) async fn serve(
     address: SocketAddr,
     control: Control,
-    approve_hosts: bool,
+    policy: LinkPolicy,
     tasks: &Tasks,
 ) -> Result<SocketAddr, ServerError> {
     let authority = control.authority().await?;
+    let signing = Signing::new(&control.signing_secret().await?, control.control_epoch().await?, &authority)?;
+    let signing = Arc::new(signing);
     let certificate = LinkCertificate::issue(&authority, now())?;
     control.serves_link_until(certificate.expires_at.as_second());
     let listen_error = |source| ServerError::Listen { address, source };
@@ -81,9 +97,10 @@ pub(crate) async fn serve(
     let (greetings, refused, unkept) = (Arc::default(), LogLimit::default(), LogLimit::default());
     let sessions = AgentLogLimit::default();
     let gateway =
-        Gateway { control, authority, greetings, strangers, unopened, refused, unkept, sessions, approve_hosts };
+        Gateway { control, authority, signing, greetings, strangers, unopened, refused, unkept, sessions, policy };
     let gateway = Arc::new(gateway);
     let of_tasks = tasks.clone();
+    tasks.spawn_critical("signing key", signing::follow(gateway.clone()));
     tasks.spawn_critical("link listener", async move { accept(listener, certificate, gateway, of_tasks).await });
     Ok(address)
 }

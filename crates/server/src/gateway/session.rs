@@ -6,15 +6,18 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use proctor_model::{AgentId, Event};
+use proctor_pki::{ReportCheck, SessionTerms, Untrusted, signed_welcome};
 use proctor_runtime::{Tasks, clock};
 use proctor_store::{Assignment, Assignments, SessionOpening, SessionRefusal, StoreError};
 use proctor_wire::{
-    Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, Incoming, Lost, Outgoing, ServerCodec, Skipped,
-    WireError, ends, framed,
+    Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, Incoming, Lost, ServerCodec, Skipped, WireError, ends,
+    framed,
 };
+use rustls::pki_types::CertificateDer;
 
 use super::enrol::CERTIFICATE_LIFETIME;
 use super::pace::Pace;
+use super::sender::Sender;
 use super::{Connection, Gateway, now};
 use crate::control::{ConnectionInfo, Control, ControlError, Greeting, Question, Session};
 
@@ -30,7 +33,7 @@ const REPLIES_MAX: usize = 4;
 const UNSTORED_MAX: usize = 512;
 
 #[derive(Debug, thiserror::Error)]
-enum Ended {
+pub(super) enum Ended {
     #[error("the agent closed the connection")]
     Closed,
     #[error("the agent was silent for too long")]
@@ -47,11 +50,15 @@ enum Ended {
     Refused(#[from] SessionRefusal),
     #[error("the agent asked to renew its certificate with another key")]
     RenewKey,
+    #[error("cannot sign: {0}")]
+    NotSigned(String),
+    #[error("a report was not by the agent: {0}")]
+    Forged(Untrusted),
     #[error("the link broke")]
     Link(#[from] WireError),
     #[error("control refused")]
     Control(#[from] ControlError),
-    #[error("cannot renew the certificate")]
+    #[error("cannot issue or sign something")]
     Pki(#[from] proctor_pki::PkiError),
     /// The agent connects again and gets everything again; its targets must not wait for the old session.
     #[error("the session panicked")]
@@ -69,7 +76,6 @@ impl From<Lost> for Ended {
     }
 }
 
-type Sender = Outgoing<Connection, FromAgent, FromServer>;
 type Receiver = Incoming<Connection, FromAgent, FromServer>;
 
 /// Who presented a certificate.
@@ -78,6 +84,7 @@ struct Presented {
     key_fingerprint: String,
     /// Unix seconds.
     expires_at: Option<i64>,
+    certificate: CertificateDer<'static>,
 }
 
 impl Presented {
@@ -88,6 +95,7 @@ impl Presented {
             agent: proctor_pki::agent_of(chain)?,
             key_fingerprint: proctor_pki::key_fingerprint_der(first)?,
             expires_at: proctor_pki::expires_at_der(first).ok().map(|at| at.as_second()),
+            certificate: first.clone().into_owned(),
         }))
     }
 }
@@ -101,21 +109,22 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
     };
     let agent = presented.agent.clone();
     let counters = tls.get_ref().0.counters();
-    let (mut sender, mut receiver) = ends(framed(tls, ServerCodec::new()), counters);
-    let session = match hello(&mut receiver, presented, &gateway.control).await {
-        Ok(session) => session,
+    let (sender, mut receiver) = ends(framed(tls, ServerCodec::new()), counters);
+    let (mut sender, certificate) = (Sender::new(sender), presented.certificate.clone());
+    let (session, challenge) = match hello(&mut receiver, presented, &gateway.control).await {
+        Ok(greeted) => greeted,
         Err(error @ (Ended::Cloned | Ended::Refused(_))) => {
             if let Some(unlogged) = gateway.refused.turn(Instant::now()) {
                 tracing::warn!(%peer, %agent, reason = %error, unlogged, "session refused");
             }
             let retry = matches!(error, Ended::Cloned | Ended::Refused(SessionRefusal::AwaitsApproval { .. }));
-            let _ = sender.send(FromServer::Refused { reason: error.to_string(), retry }).await;
+            let _ = sender.send_plain(FromServer::Refused { reason: error.to_string(), retry }).await;
             return;
         }
         Err(Ended::Control(error)) => {
             gateway.unopened.log_session(peer, &agent, &error);
             let reason = format!("it cannot open a session now: {}", for_agents(&error));
-            let _ = sender.send(FromServer::Refused { reason, retry: true }).await;
+            let _ = sender.send_plain(FromServer::Refused { reason, retry: true }).await;
             return;
         }
         Err(error) => return tracing::debug!(%peer, %agent, %error, "a session did not open"),
@@ -126,7 +135,8 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
     }
     let shutdown = tasks.shutdown();
     tasks.spawn_to_end("link session", async move {
-        let carried = Box::pin(carry(&gateway, &session, &mut sender, receiver));
+        let verified = challenge.map(|challenge| (challenge, certificate));
+        let carried = Box::pin(carry(&gateway, &session, &mut sender, receiver, verified));
         let guarded = std::panic::AssertUnwindSafe(carried).catch_unwind();
         let ended = shutdown.run_until_cancelled(guarded).await;
         let ended = ended.map(|ended| ended.unwrap_or(Err(Ended::Panicked)));
@@ -139,7 +149,7 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
         }
         control.close_session(&session).await;
         if let Ended::Dismissed(reason) = ended {
-            let _ = sender.send(FromServer::Refused { reason, retry: false }).await;
+            let _ = sender.send_plain(FromServer::Refused { reason, retry: false }).await;
         }
     });
 }
@@ -152,11 +162,25 @@ fn for_agents(error: &ControlError) -> String {
     "its log says why".to_owned()
 }
 
-async fn hello(receiver: &mut Receiver, presented: Presented, control: &Control) -> Result<Arc<Session>, Ended> {
-    let Presented { agent, key_fingerprint, expires_at } = presented;
+/// The session, with the challenge of an agent that verifies.
+async fn hello(
+    receiver: &mut Receiver,
+    presented: Presented,
+    control: &Control,
+) -> Result<(Arc<Session>, Option<Vec<u8>>), Ended> {
+    let Presented { agent, key_fingerprint, expires_at, certificate: _ } = presented;
     let hello = receiver.next(HELLO_LIMIT, HELLO_LIMIT, |_| true).await?;
-    let FromAgent::Hello { agent: said, boot, facts, seen_generation, nonce, time_ms, seen_epoch, answers_usage } =
-        hello
+    let FromAgent::Hello {
+        agent: said,
+        boot,
+        facts,
+        seen_generation,
+        nonce,
+        time_ms,
+        seen_epoch,
+        answers_usage,
+        challenge,
+    } = hello
     else {
         return Err(Ended::Closed);
     };
@@ -171,41 +195,94 @@ async fn hello(receiver: &mut Receiver, presented: Presented, control: &Control)
     }
     let session = control.open_session(greeting).await??;
     session.set_connection_info(ConnectionInfo { clock_ahead_ms, certificate_expires_at: expires_at });
-    Ok(session)
+    Ok((session, challenge))
 }
 
-async fn carry(gateway: &Gateway, session: &Session, sender: &mut Sender, mut receiver: Receiver) -> Result<(), Ended> {
+/// An agent that sent a challenge is given everything signed, and may be asked to sign in turn.
+async fn carry(
+    gateway: &Gateway,
+    session: &Session,
+    sender: &mut Sender,
+    mut receiver: Receiver,
+    verified: Option<(Vec<u8>, CertificateDer<'static>)>,
+) -> Result<(), Ended> {
     let pace = Pace::of_fleet(gateway.control.agents_expected());
-    let welcome =
-        FromServer::Welcome { epoch: session.epoch(), beat_interval: pace.beat, server_time_ms: clock::unix_millis() };
-    sender.send(welcome).await?;
+    let (epoch, server_time_ms) = (session.epoch(), clock::unix_millis());
+    let mut welcome = FromServer::Welcome { epoch, beat_interval: pace.beat, server_time_ms, proof: None };
+    let mut reports = None;
+    if let Some((challenge, certificate)) = &verified {
+        let terms = SessionTerms {
+            agent: session.agent(),
+            challenge,
+            epoch,
+            control_epoch: gateway.signing.control_epoch,
+            beat_interval_ms: u64::try_from(pace.beat.as_millis()).unwrap_or(u64::MAX),
+            server_time_ms,
+            signed_reports: gateway.policy.signed_reports,
+        };
+        let (proof, seal) = signed_welcome(&gateway.signing.signer(), &terms)?;
+        welcome = FromServer::Welcome { epoch, beat_interval: pace.beat, server_time_ms, proof: Some(proof) };
+        if terms.signed_reports {
+            reports = Some(Box::new(ReportCheck::new(&terms, certificate)?));
+        }
+        sender.sign(gateway.signing.clone(), seal);
+    }
+    drop(verified);
+    sender.send_plain(welcome).await?;
     let (replies, to_reply) = tokio::sync::mpsc::channel(REPLIES_MAX);
+    let mut reader = Reader { gateway, session, replies, reports, unstored: Vec::new() };
     tokio::select! {
-        ended = listen(gateway, session, pace, &mut receiver, replies) => ended,
+        ended = listen(&mut reader, pace, &mut receiver) => ended,
         ended = talk(&gateway.control, session, sender, to_reply) => ended,
         () = session.fenced() => Err(session.dismissal().map_or(Ended::Fenced, Ended::Dismissed)),
     }
 }
 
 /// From the agent to control.
-async fn listen(
-    gateway: &Gateway,
-    session: &Session,
-    pace: Pace,
-    receiver: &mut Receiver,
+struct Reader<'a> {
+    gateway: &'a Gateway,
+    session: &'a Session,
     replies: tokio::sync::mpsc::Sender<FromServer>,
-) -> Result<(), Ended> {
-    let control = &gateway.control;
-    let mut unstored = Vec::new();
+    /// Of a session whose reports are signed.
+    reports: Option<Box<ReportCheck>>,
+    unstored: Vec<Event>,
+}
+
+async fn listen(reader: &mut Reader<'_>, pace: Pace, receiver: &mut Receiver) -> Result<(), Ended> {
     loop {
-        let meanwhile = |moved| hear_part(session, moved, &replies);
+        let meanwhile = |moved| hear_part(reader.session, moved, &reader.replies);
         let message = receiver.next(pace.silence_max(), pace.in_frame(), meanwhile).await?;
-        session.hear();
-        if let Some(Skipped { what, count, first }) = receiver.take_skipped()
-            && let Some(unlogged) = gateway.unkept.turn(Instant::now())
-        {
-            tracing::warn!(agent = %session.agent(), what, count, first, unlogged, "skipped items of a message");
+        reader.session.hear();
+        reader.tell_skipped(receiver.take_skipped());
+        match (message, reader.reports.is_some()) {
+            (FromAgent::Signed(signed), true) => {
+                let mut skipped = None;
+                let check = reader.reports.as_mut().expect("it was there just now");
+                let messages = check.open(&signed, &mut skipped).map_err(Ended::Forged)?;
+                reader.tell_skipped(skipped);
+                for message in messages {
+                    reader.hear(message).await?;
+                }
+            }
+            // A beat says nothing that a carrier could not say.
+            (message @ (FromAgent::Beat | FromAgent::Unknown), _) | (message, false) => reader.hear(message).await?,
+            (_, true) => return Err(Ended::Forged(Untrusted::Unsigned)),
         }
+    }
+}
+
+impl Reader<'_> {
+    fn tell_skipped(&self, skipped: Option<Skipped>) {
+        if let Some(Skipped { what, count, first }) = skipped
+            && let Some(unlogged) = self.gateway.unkept.turn(Instant::now())
+        {
+            tracing::warn!(agent = %self.session.agent(), what, count, first, unlogged, "skipped items of a message");
+        }
+    }
+
+    async fn hear(&mut self, message: FromAgent) -> Result<(), Ended> {
+        let Self { gateway, session, replies, unstored, .. } = self;
+        let control = &gateway.control;
         match message {
             FromAgent::Outcome { operation, outcome } => control.arrived(session, operation, outcome).await?,
             FromAgent::Observed { observations } => {
@@ -218,22 +295,13 @@ async fn listen(
             }
             FromAgent::Events { events } => {
                 unstored.extend(events);
-                store_events(gateway, session, &mut unstored).await?;
+                store_events(gateway, session, unstored).await?;
             }
             FromAgent::Renew { csr_der } => {
-                let agent = session.agent();
-                // Another key would be a second identity of the host that nobody enrolled.
-                if proctor_pki::requested_fingerprint(&csr_der)? != session.key_fingerprint() {
-                    return Err(Ended::RenewKey);
-                }
-                let certificate_pem = gateway.authority.issue_agent(&csr_der, agent, now(), CERTIFICATE_LIFETIME)?;
-                if let Ok(expires_at) = proctor_pki::expires_at(&certificate_pem) {
-                    session.renewed(expires_at.as_second());
-                }
-                let _ = replies.try_send(FromServer::Renewed { certificate_pem });
+                let _ = replies.try_send(renewed(gateway, session, &csr_der)?);
             }
             FromAgent::Beat => {
-                store_events(gateway, session, &mut unstored).await?;
+                store_events(gateway, session, unstored).await?;
                 let _ = replies.try_send(FromServer::Beat);
             }
             FromAgent::UsageHistory { request, history } => {
@@ -245,9 +313,22 @@ async fn listen(
                 control.settled(session, recorded).await;
             }
             FromAgent::Settled { .. } | FromAgent::Seen { .. } | FromAgent::Unknown => {}
-            FromAgent::Enrol { .. } | FromAgent::Hello { .. } => return Err(Ended::Closed),
+            FromAgent::Enrol { .. } | FromAgent::Hello { .. } | FromAgent::Signed(_) => return Err(Ended::Closed),
         }
+        Ok(())
     }
+}
+
+/// A certificate for the key that the session has; another one would be a second identity that nobody enrolled.
+fn renewed(gateway: &Gateway, session: &Session, csr_der: &[u8]) -> Result<FromServer, Ended> {
+    if proctor_pki::requested_fingerprint(csr_der)? != session.key_fingerprint() {
+        return Err(Ended::RenewKey);
+    }
+    let certificate_pem = gateway.authority.issue_agent(csr_der, session.agent(), now(), CERTIFICATE_LIFETIME)?;
+    if let Ok(expires_at) = proctor_pki::expires_at(&certificate_pem) {
+        session.renewed(expires_at.as_second());
+    }
+    Ok(FromServer::Renewed { certificate_pem })
 }
 
 /// A large frame is on its way, and the agent's beats behind it: it must hear from us all the same.
@@ -303,7 +384,13 @@ async fn talk(
         }
         tokio::select! {
             () = session.woken() => {}
-            Some(message) = replies.recv() => sender.send(message).await?,
+            Some(message) = replies.recv() => {
+                if message == FromServer::Beat {
+                    sender.send_plain(message).await?;
+                } else {
+                    sender.send(message).await?;
+                }
+            }
         }
     }
 }

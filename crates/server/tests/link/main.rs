@@ -5,4 +5,5 @@
 
 mod flood;
 mod identity;
+mod signed;
 mod support;

@@ -11,6 +11,7 @@ use proctor_runtime::{Tasks, clock};
 use proctor_server::admin::{self, TokenRequest};
 use proctor_server::api::Settings;
 use proctor_server::control::Retention;
+use proctor_server::gateway::LinkPolicy;
 use proctor_server::{Options, Server};
 use proctor_store::Store;
 use proctor_store::sqlite::SqliteStore;
@@ -26,22 +27,27 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) store: Arc<dyn Store>,
+    policy: LinkPolicy,
     tasks: Tasks,
     _dir: TempDir,
 }
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::with(LinkPolicy::default()).await
+    }
+
+    pub(crate) async fn with(policy: LinkPolicy) -> Self {
         let dir = TempDir::new().unwrap();
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&dir.path().join("proctor.db")).await.unwrap());
-        let (server, tasks) = start(&store).await;
-        Self { server, store, tasks, _dir: dir }
+        let (server, tasks) = start(&store, policy).await;
+        Self { server, store, policy, tasks, _dir: dir }
     }
 
     /// The server ends, and another one starts on the same store.
     pub(crate) async fn restart(&mut self) {
         assert!(self.tasks.end(PATIENCE).await);
-        (self.server, self.tasks) = start(&self.store).await;
+        (self.server, self.tasks) = start(&self.store, self.policy).await;
     }
 
     pub(crate) async fn end(self) {
@@ -69,7 +75,7 @@ impl World {
     }
 }
 
-async fn start(store: &Arc<dyn Store>) -> (Server, Tasks) {
+async fn start(store: &Arc<dyn Store>, link_policy: LinkPolicy) -> (Server, Tasks) {
     let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let tasks = Tasks::default();
     let options = Options {
@@ -79,7 +85,7 @@ async fn start(store: &Arc<dyn Store>) -> (Server, Tasks) {
         border: Settings::default(),
         tls: None,
         retention: Retention::default(),
-        approve_hosts: false,
+        link_policy,
     };
     (Server::start(options, store.clone(), &tasks).await.unwrap(), tasks)
 }
@@ -91,7 +97,8 @@ pub(crate) struct Agent {
     pub(crate) id: AgentId,
     pub(crate) host: HostKey,
     pub(crate) key: AgentKey,
-    certificate: Option<(String, String)>,
+    pub(crate) certificate: Option<(String, String)>,
+    pub(crate) signer_der: Option<Vec<u8>>,
     pub(crate) seen_epoch: Option<u64>,
     pub(crate) answers_usage: bool,
 }
@@ -104,6 +111,7 @@ impl Agent {
             host: host.parse().unwrap(),
             key,
             certificate: None,
+            signer_der: None,
             seen_epoch: Some(0),
             answers_usage: true,
         }
@@ -116,6 +124,7 @@ impl Agent {
             host: self.host,
             key: AgentKey::from_pem(&self.key.to_pem()).unwrap(),
             certificate: self.certificate.clone(),
+            signer_der: self.signer_der.clone(),
             seen_epoch: self.seen_epoch,
             answers_usage: self.answers_usage,
         }
@@ -134,7 +143,8 @@ impl Agent {
         };
         frames.send(request).await.unwrap();
         match next(&mut frames).await {
-            FromServer::Enrolled { agent, certificate_pem, authority_pem } => {
+            FromServer::Enrolled { agent, certificate_pem, authority_pem, signer_der } => {
+                self.signer_der = signer_der;
                 assert_eq!(agent, self.id);
                 self.certificate = Some((certificate_pem, authority_pem));
                 Ok(())
@@ -161,6 +171,7 @@ impl Agent {
             time_ms: None,
             seen_epoch: self.seen_epoch,
             answers_usage: self.answers_usage,
+            challenge: None,
         };
         frames.send(hello).await.unwrap();
         match next(&mut frames).await {
@@ -189,7 +200,7 @@ impl Agent {
     }
 }
 
-async fn dial(world: &World, config: rustls::ClientConfig, codec: AgentCodec) -> Link {
+pub(crate) async fn dial(world: &World, config: rustls::ClientConfig, codec: AgentCodec) -> Link {
     let tcp = TcpStream::connect(world.server.link).await.unwrap();
     let connector = TlsConnector::from(Arc::new(config));
     Framed::new(connector.connect(proctor_pki::server_name(), tcp).await.unwrap(), codec)

@@ -37,6 +37,10 @@ pub trait AccessStore: Send + Sync + std::fmt::Debug {
     /// The value under `name`, which is `value` if nothing was there: the first writer wins.
     async fn secret_or_insert(&self, name: &str, value: Vec<u8>) -> Result<Vec<u8>>;
     async fn secret(&self, name: &str) -> Result<Option<Vec<u8>>>;
+    /// Replaces a secret if it is `old`; false where it is not.
+    async fn replace_secret(&self, name: &str, old: Vec<u8>, new: Vec<u8>) -> Result<bool>;
+    /// Rises with every restore, and so tells a control plane from an older copy of it.
+    async fn control_epoch(&self) -> Result<u64>;
 
     // Businesses.
 

@@ -121,6 +121,22 @@ pub async fn the_first_secret_wins(store: Arc<dyn Store>) {
     assert_eq!(store.secret("ca").await.unwrap(), Some(vec![0, 1]));
 }
 
+pub async fn a_secret_is_replaced_only_by_who_knows_it(store: Arc<dyn Store>) {
+    store.secret_or_insert("ca", vec![1]).await.unwrap();
+    let replace = |old, new| store.replace_secret("ca", vec![old], vec![new]);
+
+    assert!(!replace(2, 3).await.unwrap());
+    assert!(replace(1, 2).await.unwrap());
+    assert!(!replace(1, 3).await.unwrap(), "somebody else was faster");
+
+    assert_eq!(store.secret("ca").await.unwrap(), Some(vec![2]));
+    assert!(!store.replace_secret("none", vec![], vec![1]).await.unwrap());
+}
+
+pub async fn a_control_plane_begins_with_the_first_epoch(store: Arc<dyn Store>) {
+    assert_eq!(store.control_epoch().await.unwrap(), 1);
+}
+
 pub async fn of_many_first_secrets_all_see_the_same(store: Arc<dyn Store>) {
     let mut callers = JoinSet::new();
     for number in 0..20_u8 {

@@ -94,6 +94,18 @@ pub(super) fn secret_or_insert(connection: &Connection, name: &str, value: Vec<u
     Ok(secret(connection, name)?.unwrap_or(value))
 }
 
+pub(super) fn replace_secret(connection: &Connection, name: &str, old: &[u8], new: &[u8]) -> Tried<bool> {
+    let replaced = connection
+        .prepare_cached("UPDATE secret SET value = ?3 WHERE name = ?1 AND value = ?2")?
+        .execute((name, old, new))?;
+    Ok(replaced == 1)
+}
+
+pub(super) fn control_epoch(connection: &Connection) -> Tried<u64> {
+    let epoch: i64 = connection.query_row("SELECT epoch FROM control_plane", [], |row| row.get(0))?;
+    Ok(epoch.cast_unsigned())
+}
+
 pub(super) fn secret(connection: &Connection, name: &str) -> Tried<Option<Vec<u8>>> {
     let value = connection
         .prepare_cached("SELECT value FROM secret WHERE name = ?1")?

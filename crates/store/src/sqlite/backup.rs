@@ -2,11 +2,11 @@
 //!
 //! Promised of a copy: it is one state of the store, made by a reader that holds up no writer; its file is for its owner
 //! alone, is there whole or not at all, and never replaces another; a secret stands in it only as the caller sealed it,
-//! also in pages that are no longer used. Promised of a restored store: it was intact; its epochs and generations are
-//! beyond all that agents have seen of the server since the copy was made, so that they take every assignment anew, and
-//! of two copies of an agent the one that comes first fences the other. A copy for which there is no room is refused
-//! before anything is written, and what a killed one left is removed by the next, and by a server that starts.
-//! Absent: what ends the open targets (the caller, who knows what to say about them), and any cipher.
+//! also in pages that are no longer used. Promised of a restored store: it was intact; its epochs (that of the control
+//! plane too) and generations are beyond all that agents have seen of the server since the copy was made, so that they
+//! take every assignment anew, and of two copies of an agent the one that comes first fences the other. A copy for which
+//! there is no room is refused before anything is written, and what a killed one left is removed by the next, and by a
+//! server that starts. Absent: what ends the open targets (the caller, who knows what to say about them), and any cipher.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -176,6 +176,8 @@ fn raise_numbers(copy: &Connection, now: Millis) -> Tried<()> {
     copy.execute("UPDATE pool SET generation = generation + ?1", [by])?;
     copy.execute("UPDATE generation SET newest = newest + ?1", [by])?;
     copy.execute("UPDATE host SET epoch = max(epoch + ?2, ?1), online = 0", (base, NUMBERS_PER_SECOND))?;
+    // By the clock, so that two restores of the same backup differ.
+    copy.execute("UPDATE control_plane SET epoch = max(epoch + 1, ?1)", [now / 1000])?;
     Ok(())
 }
 

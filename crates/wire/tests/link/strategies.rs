@@ -10,7 +10,7 @@ use proctor_model::{
     PoolLimits, ProcessKey, Seconds, Snapshot, Spec, Spread, TaskId, Usage, UsageHistory, UsageKept, UsagePoint,
     UsageRange, Weight, messages,
 };
-use proctor_wire::{Assign, FromAgent, FromServer};
+use proctor_wire::{Assign, FromAgent, FromServer, Signed, WelcomeProof};
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -282,8 +282,37 @@ fn usage_history() -> impl Strategy<Value = UsageHistory> {
     })
 }
 
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 0..200)
+}
+
+fn proof() -> impl Strategy<Value = WelcomeProof> {
+    (any::<u64>(), any::<bool>(), bytes(), bytes()).prop_map(
+        |(control_epoch, signed_reports, signer_der, signature)| WelcomeProof {
+            control_epoch,
+            signed_reports,
+            signer_der,
+            signature,
+        },
+    )
+}
+
+fn signed() -> impl Strategy<Value = Signed> {
+    let beat = || proctor_wire::encode_part(FromAgent::Beat);
+    (any::<u64>(), 0..4_usize, bytes(), any::<u32>(), vec(any::<[u8; 32]>(), 0..4), of(bytes())).prop_map(
+        move |(sequence, count, signature, leaf, path, signer_der)| Signed {
+            sequence,
+            messages: std::iter::repeat_with(beat).take(count).collect(),
+            signature,
+            leaf,
+            path,
+            signer_der,
+        },
+    )
+}
+
 pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
-    let der = || vec(any::<u8>(), 0..200);
+    let der = bytes;
     prop_oneof![
         (text(), text(), der(), of(agent()), host()).prop_map(|(token_id, token_secret, csr_der, agent, host)| {
             FromAgent::Enrol { token_id, token_secret, csr_der, agent, host }
@@ -296,20 +325,23 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
             vec(any::<u8>(), 0..64),
             any::<Option<i64>>(),
             any::<Option<u64>>(),
-            any::<bool>()
+            (any::<bool>(), of(der()))
         )
-            .prop_map(|(agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch, answers_usage)| {
-                FromAgent::Hello {
-                    agent,
-                    boot: BootId::from(boot),
-                    facts,
-                    seen_generation,
-                    nonce,
-                    time_ms,
-                    seen_epoch,
-                    answers_usage,
+            .prop_map(
+                |(agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch, (answers_usage, challenge))| {
+                    FromAgent::Hello {
+                        agent,
+                        boot: BootId::from(boot),
+                        facts,
+                        seen_generation,
+                        nonce,
+                        time_ms,
+                        seen_epoch,
+                        answers_usage,
+                        challenge,
+                    }
                 }
-            }),
+            ),
         (any::<u64>(), any::<bool>()).prop_map(|(epoch, recorded)| FromAgent::Settled { epoch, recorded }),
         Just(FromAgent::Beat),
         (operation(), outcome()).prop_map(|(operation, outcome)| FromAgent::Outcome { operation, outcome }),
@@ -318,6 +350,7 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
         der().prop_map(|csr_der| FromAgent::Renew { csr_der }),
         vec(event(), 0..4).prop_map(|events| FromAgent::Events { events }),
         (any::<u64>(), usage_history()).prop_map(|(request, history)| FromAgent::UsageHistory { request, history }),
+        signed().prop_map(FromAgent::Signed),
         Just(FromAgent::Unknown),
     ]
 }
@@ -325,15 +358,15 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
 pub(crate) fn from_server() -> impl Strategy<Value = FromServer> {
     let kind = select(&OperationKind::ALL[..]);
     prop_oneof![
-        (agent(), text(), text()).prop_map(|(agent, certificate_pem, authority_pem)| FromServer::Enrolled {
-            agent,
-            certificate_pem,
-            authority_pem
+        (agent(), text(), text(), of(bytes())).prop_map(|(agent, certificate_pem, authority_pem, signer_der)| {
+            FromServer::Enrolled { agent, certificate_pem, authority_pem, signer_der }
         }),
         (text(), any::<bool>()).prop_map(|(reason, retry)| FromServer::Refused { reason, retry }),
-        (any::<u64>(), duration(), any::<i64>()).prop_map(|(epoch, beat_interval, server_time_ms)| {
-            FromServer::Welcome { epoch, beat_interval, server_time_ms }
-        }),
+        (any::<u64>(), duration(), any::<i64>(), of(proof())).prop_map(
+            |(epoch, beat_interval, server_time_ms, proof)| {
+                FromServer::Welcome { epoch, beat_interval, server_time_ms, proof }
+            }
+        ),
         duration().prop_map(|retry_after| FromServer::Busy { retry_after }),
         (operation(), key(), kind, of(spec()), duration()).prop_map(|(operation, key, kind, spec, expires_in)| {
             FromServer::Operate { operation, key, kind, spec, expires_in }
@@ -350,6 +383,7 @@ pub(crate) fn from_server() -> impl Strategy<Value = FromServer> {
             key,
             range
         }),
+        signed().prop_map(FromServer::Signed),
         Just(FromServer::Unknown),
     ]
 }

@@ -66,6 +66,7 @@ export const terms = {
     agent_offline: "Agent offline",
     events_dropped: "Events dropped",
     local_operation: "Operated on the host",
+    command_refused: "Command refused",
   },
   outcome: {
     pending: "Pending",

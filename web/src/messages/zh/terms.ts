@@ -68,6 +68,7 @@ export const terms: Messages["terms"] = {
     agent_offline: "Agent 离线",
     events_dropped: "事件丢弃",
     local_operation: "主机本地操作",
+    command_refused: "指令被拒绝",
   },
   outcome: {
     pending: "执行中",

@@ -10,6 +10,7 @@ mod audit_log;
 mod businesses;
 mod join_tokens;
 mod roles;
+mod signing_key;
 mod storage;
 mod users;
 

@@ -62,6 +62,15 @@ impl AccessStore for SqliteStore {
         self.readers.run("read a secret", move |c| apps::secret(c, &name)).await
     }
 
+    async fn replace_secret(&self, name: &str, old: Vec<u8>, new: Vec<u8>) -> Result<bool> {
+        let name = name.to_owned();
+        self.writer.run("replace a secret", move |c| apps::replace_secret(c, &name, &old, &new)).await
+    }
+
+    async fn control_epoch(&self) -> Result<u64> {
+        self.readers.run("read the epoch of the control plane", apps::control_epoch).await
+    }
+
     async fn put_business(&self, business: Business) -> Result<()> {
         self.writer.run("keep a business", move |c| businesses::put(c, &business)).await
     }

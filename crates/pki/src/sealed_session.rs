@@ -1,0 +1,325 @@
+//! What both ends of a session sign, and how each checks the other, whoever carries it between them.
+//!
+//! Promised: a signature covers the messages as they are written, their place in the session, and all that both ends
+//! agreed on when it opened: the agent, its challenge, the epoch of the session and that of the control plane. So a
+//! message is good once, for one agent, in one session; nobody can leave one out, repeat it, or change a bit of it
+//! without the next check failing. Time is an argument. Absent: sockets, storage, and what becomes of who fails.
+//!
+//! A carrier can still be slow, or carry nothing at all.
+
+use std::fmt;
+use std::sync::Arc;
+
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, ED25519, UnparsedPublicKey, VerificationAlgorithm};
+use jiff::Timestamp;
+use proctor_model::AgentId;
+use proctor_wire::{FromAgent, FromServer, LinkMessage, Signed, Skipped, WelcomeProof, WireError, decode_part};
+use rustls::pki_types::CertificateDer;
+use serde::{Deserialize, Serialize};
+
+use crate::certificate::parse;
+use crate::hash_tree::{Hash, HashTree, leaf, root_of};
+use crate::signer::{CommandSigner, TrustedSigner};
+use crate::{AgentKey, PkiError, Result};
+
+const SESSION: &[u8] = b"proctor session v1";
+const WELCOME: &[u8] = b"proctor welcome v1";
+const COMMANDS: &[u8] = b"proctor commands v1";
+/// With the byte behind it neither what TLS signs (64 spaces first) nor a certificate request (DER).
+const REPORTS: &[u8] = b"proctor reports v1\0";
+
+/// What both ends agree on when a session opens.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionTerms<'a> {
+    pub agent: &'a AgentId,
+    /// The agent's, new for each session.
+    pub challenge: &'a [u8],
+    pub epoch: u64,
+    pub control_epoch: u64,
+    pub beat_interval_ms: u64,
+    pub server_time_ms: i64,
+    pub signed_reports: bool,
+}
+
+impl SessionTerms<'_> {
+    fn binding(&self) -> Hash {
+        leaf([
+            SESSION,
+            self.agent.as_str().as_bytes(),
+            self.challenge,
+            &self.epoch.to_be_bytes(),
+            &self.control_epoch.to_be_bytes(),
+            &self.beat_interval_ms.to_be_bytes(),
+            &self.server_time_ms.to_be_bytes(),
+            &[u8::from(self.signed_reports)],
+        ])
+    }
+}
+
+fn hash_of(purpose: &[u8], binding: &Hash, sequence: u64, signer_der: &[u8], messages: &[Vec<u8>]) -> Hash {
+    let sequence = sequence.to_be_bytes();
+    let before = [purpose, binding, &sequence, signer_der];
+    leaf(before.into_iter().chain(messages.iter().map(Vec::as_slice)))
+}
+
+// The server's commands.
+
+/// The server's end: signs what one session sends.
+#[derive(Debug)]
+pub struct CommandSeal {
+    binding: Hash,
+    next: u64,
+    /// The certificate that the agent has seen last.
+    announced: Arc<[u8]>,
+}
+
+/// What a welcome carries for an agent that verifies, and what signs the session from then on.
+pub fn signed_welcome(signer: &CommandSigner, terms: &SessionTerms<'_>) -> Result<(WelcomeProof, CommandSeal)> {
+    let binding = terms.binding();
+    let announced = signer.certificate_der().clone();
+    let signature = signer.sign_tree(&HashTree::new(vec![leaf([WELCOME, &binding, &announced])]))?;
+    let proof = WelcomeProof {
+        control_epoch: terms.control_epoch,
+        signed_reports: terms.signed_reports,
+        signer_der: announced.to_vec(),
+        signature,
+    };
+    Ok((proof, CommandSeal { binding, next: 0, announced }))
+}
+
+impl CommandSeal {
+    /// Whether the agent has not seen the certificate of this signer.
+    pub fn has_news(&self, signer: &CommandSigner) -> bool {
+        !Arc::ptr_eq(&self.announced, signer.certificate_der())
+    }
+
+    /// Messages of [`proctor_wire::encode_part`] as the next of the session, to be signed by this signer.
+    pub fn prepare(&mut self, signer: &CommandSigner, messages: Vec<Vec<u8>>) -> Unsigned {
+        let sequence = self.next;
+        let signer_der = self.has_news(signer).then(|| signer.certificate_der().to_vec());
+        let hash = hash_of(COMMANDS, &self.binding, sequence, signer_der.as_deref().unwrap_or_default(), &messages);
+        self.announced = signer.certificate_der().clone();
+        self.next += 1;
+        Unsigned { hash, signed: Signed { sequence, messages, signer_der, ..Signed::default() } }
+    }
+
+    /// As [`Self::prepare`], signed alone.
+    pub fn seal(&mut self, signer: &CommandSigner, messages: Vec<Vec<u8>>) -> Result<Signed> {
+        let unsigned = self.prepare(signer, messages);
+        let mut shares = signer.sign_all(&[unsigned.hash()])?;
+        Ok(unsigned.signed(shares.pop().expect("one for each")))
+    }
+}
+
+/// Messages that lack only their signature.
+#[derive(Debug)]
+pub struct Unsigned {
+    hash: Hash,
+    signed: Signed,
+}
+
+impl Unsigned {
+    /// What [`CommandSigner::sign_all`] signs.
+    pub fn hash(&self) -> [u8; 32] {
+        self.hash
+    }
+
+    pub fn signed(self, share: Share) -> Signed {
+        let Share { signature, leaf, path } = share;
+        Signed { signature: signature.to_vec(), leaf, path, ..self.signed }
+    }
+}
+
+/// One leaf's share of a signature for many.
+#[derive(Clone, Debug)]
+pub struct Share {
+    signature: Arc<[u8]>,
+    leaf: u32,
+    path: Vec<Hash>,
+}
+
+impl CommandSigner {
+    /// One signature for all of these, in which each has a share, in order.
+    pub fn sign_all(&self, hashes: &[[u8; 32]]) -> Result<Vec<Share>> {
+        if hashes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let tree = HashTree::new(hashes.to_vec());
+        let signature: Arc<[u8]> = self.sign_tree(&tree)?.into();
+        let share = |(place, leaf)| Share { signature: signature.clone(), leaf, path: tree.path(place) };
+        Ok((0..hashes.len()).zip(0..).map(share).collect())
+    }
+}
+
+/// What an agent has learnt of its control plane, and never unlearns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControlTrust {
+    /// A control plane of a lower epoch is an old copy.
+    pub control_epoch: u64,
+    /// Signing keys of a lower number count no more.
+    pub oldest_signer: u64,
+}
+
+/// Why an agent, or the server, does not believe what it was sent.
+#[derive(Debug, thiserror::Error)]
+pub enum Untrusted {
+    #[error("it is not signed, and this control plane signs what it says")]
+    Unsigned,
+    #[error("the control plane is an old copy: its epoch is {theirs}, and {ours} was seen before")]
+    OldControlPlane { theirs: u64, ours: u64 },
+    #[error("the signing key cannot be trusted")]
+    Signer(#[source] PkiError),
+    #[error("signing key {number} was replaced: keys count from {oldest} on")]
+    OldSigner { number: u64, oldest: u64 },
+    #[error("the signature is not good for this session")]
+    Signature,
+    #[error("number {found} came where number {expected} was due")]
+    Sequence { found: u64, expected: u64 },
+    #[error("it is signed, but cannot be read")]
+    Unreadable(#[source] WireError),
+}
+
+/// The agent's end: checks what one session brings.
+#[derive(Debug)]
+pub struct CommandCheck {
+    binding: Hash,
+    next: u64,
+    signer: TrustedSigner,
+    trust: ControlTrust,
+}
+
+impl CommandCheck {
+    /// Checks a welcome. What comes of it is to be recorded before there is work: [`Self::trust`].
+    pub fn of_welcome(
+        authority_pem: &str,
+        terms: &SessionTerms<'_>,
+        proof: &WelcomeProof,
+        known: ControlTrust,
+        now: Timestamp,
+    ) -> Result<Self, Untrusted> {
+        let binding = terms.binding();
+        let signer = trusted(authority_pem, &proof.signer_der, known, now)?;
+        if !signer.verifies(&leaf([WELCOME, &binding, &proof.signer_der]), &proof.signature) {
+            return Err(Untrusted::Signature);
+        }
+        if terms.control_epoch < known.control_epoch {
+            return Err(Untrusted::OldControlPlane { theirs: terms.control_epoch, ours: known.control_epoch });
+        }
+        let trust =
+            ControlTrust { control_epoch: terms.control_epoch, oldest_signer: known.oldest_signer.max(signer.oldest) };
+        Ok(Self { binding, next: 0, signer, trust })
+    }
+
+    pub fn trust(&self) -> ControlTrust {
+        self.trust
+    }
+
+    /// The messages, if they are the next of this session. Tells what was left out of them. After an error nothing of
+    /// the session can be believed any more.
+    pub fn open(
+        &mut self,
+        authority_pem: &str,
+        signed: &Signed,
+        now: Timestamp,
+        skipped: &mut Option<Skipped>,
+    ) -> Result<Vec<FromServer>, Untrusted> {
+        let announced =
+            signed.signer_der.as_ref().map(|der| trusted(authority_pem, der, self.trust, now)).transpose()?;
+        let signer = announced.as_ref().unwrap_or(&self.signer);
+        let der = signed.signer_der.as_deref().unwrap_or_default();
+        let hash = hash_of(COMMANDS, &self.binding, self.next, der, &signed.messages);
+        let root = root_of(hash, signed.leaf, &signed.path).ok_or(Untrusted::Signature)?;
+        if signed.sequence != self.next {
+            return Err(Untrusted::Sequence { found: signed.sequence, expected: self.next });
+        }
+        if !signer.verifies(&root, &signed.signature) {
+            return Err(Untrusted::Signature);
+        }
+        self.next += 1;
+        if let Some(announced) = announced {
+            self.trust.oldest_signer = self.trust.oldest_signer.max(announced.oldest);
+            self.signer = announced;
+        }
+        decoded(&signed.messages, skipped)
+    }
+}
+
+fn trusted(
+    authority_pem: &str,
+    signer_der: &[u8],
+    known: ControlTrust,
+    now: Timestamp,
+) -> Result<TrustedSigner, Untrusted> {
+    let signer = TrustedSigner::of(authority_pem, signer_der, now).map_err(Untrusted::Signer)?;
+    let TrustedSigner { number, .. } = signer;
+    if number < known.oldest_signer {
+        return Err(Untrusted::OldSigner { number, oldest: known.oldest_signer });
+    }
+    Ok(signer)
+}
+
+fn decoded<M: LinkMessage>(messages: &[Vec<u8>], skipped: &mut Option<Skipped>) -> Result<Vec<M>, Untrusted> {
+    messages.iter().map(|message| decode_part(message, skipped).map_err(Untrusted::Unreadable)).collect()
+}
+
+// The agent's reports.
+
+/// The agent's end: signs what it reports in one session.
+#[derive(Debug)]
+pub struct ReportSeal {
+    binding: Hash,
+    next: u64,
+}
+
+impl ReportSeal {
+    pub fn new(terms: &SessionTerms<'_>) -> Self {
+        Self { binding: terms.binding(), next: 0 }
+    }
+
+    pub fn seal(&mut self, key: &AgentKey, messages: Vec<Vec<u8>>) -> Result<Signed> {
+        let sequence = self.next;
+        let signature = key.sign(&signed_report(&hash_of(REPORTS, &self.binding, sequence, &[], &messages)))?;
+        self.next += 1;
+        Ok(Signed { sequence, messages, signature, ..Signed::default() })
+    }
+}
+
+fn signed_report(hash: &Hash) -> Vec<u8> {
+    [REPORTS, hash].concat()
+}
+
+/// The server's end: checks what one session reports, by the certificate that opened it.
+pub struct ReportCheck {
+    binding: Hash,
+    next: u64,
+    algorithm: &'static dyn VerificationAlgorithm,
+    key: Vec<u8>,
+}
+
+impl ReportCheck {
+    pub fn new(terms: &SessionTerms<'_>, certificate: &CertificateDer<'_>) -> Result<Self> {
+        let certificate = parse(certificate)?;
+        let key = certificate.public_key();
+        let is_ed25519 = key.algorithm.algorithm == x509_parser::oid_registry::OID_SIG_ED25519;
+        let algorithm: &'static dyn VerificationAlgorithm = if is_ed25519 { &ED25519 } else { &ECDSA_P256_SHA256_ASN1 };
+        Ok(Self { binding: terms.binding(), next: 0, algorithm, key: key.subject_public_key.data.to_vec() })
+    }
+
+    pub fn open(&mut self, signed: &Signed, skipped: &mut Option<Skipped>) -> Result<Vec<FromAgent>, Untrusted> {
+        if signed.sequence != self.next {
+            return Err(Untrusted::Sequence { found: signed.sequence, expected: self.next });
+        }
+        let hash = hash_of(REPORTS, &self.binding, self.next, &[], &signed.messages);
+        UnparsedPublicKey::new(self.algorithm, &self.key)
+            .verify(&signed_report(&hash), &signed.signature)
+            .map_err(|_| Untrusted::Signature)?;
+        self.next += 1;
+        decoded(&signed.messages, skipped)
+    }
+}
+
+impl fmt::Debug for ReportCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReportCheck").field("next", &self.next).finish_non_exhaustive()
+    }
+}

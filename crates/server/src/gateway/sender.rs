@@ -1,0 +1,89 @@
+//! What goes to one agent, signed where the agent verifies it.
+//!
+//! Promised: what is fed between two flushes has one signature, unless it is much; a beat has none, and neither has
+//! a refusal: an agent believes them of anybody who carries its session. Absent: what to send, and when.
+
+use std::sync::Arc;
+
+use proctor_pki::CommandSeal;
+use proctor_wire::{FromAgent, FromServer, LinkMessage, Outgoing, encode_part};
+
+use super::Connection;
+use super::session::Ended;
+use super::signing::Signing;
+
+/// Messages are signed together up to this; a larger one is signed alone.
+const SIGNED_BYTES_MAX: usize = 32 * 1024;
+
+#[derive(Debug)]
+pub(super) struct Sender {
+    frames: Outgoing<Connection, FromAgent, FromServer>,
+    sealing: Option<Sealing>,
+}
+
+/// Of an agent that verifies.
+#[derive(Debug)]
+struct Sealing {
+    signing: Arc<Signing>,
+    seal: CommandSeal,
+    unsigned: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Sender {
+    pub(super) fn new(frames: Outgoing<Connection, FromAgent, FromServer>) -> Self {
+        Self { frames, sealing: None }
+    }
+
+    /// From now on what is fed is signed.
+    pub(super) fn sign(&mut self, signing: Arc<Signing>, seal: CommandSeal) {
+        self.sealing = Some(Sealing { signing, seal, unsigned: Vec::new(), bytes: 0 });
+    }
+
+    /// To be followed by a flush.
+    pub(super) async fn feed(&mut self, message: FromServer) -> Result<(), Ended> {
+        let Some(sealing) = &mut self.sealing else { return Ok(self.frames.feed(message).await?) };
+        let part = encode_part(message);
+        let is_much = sealing.bytes + part.len() > SIGNED_BYTES_MAX;
+        if is_much && let Some(full) = sealing.take().await? {
+            self.frames.feed(full).await?;
+        }
+        sealing.bytes += part.len();
+        sealing.unsigned.push(part);
+        Ok(())
+    }
+
+    pub(super) async fn flush(&mut self) -> Result<(), Ended> {
+        if let Some(sealing) = &mut self.sealing
+            && let Some(signed) = sealing.take().await?
+        {
+            self.frames.feed(signed).await?;
+        }
+        Ok(self.frames.flush().await?)
+    }
+
+    pub(super) async fn send(&mut self, message: FromServer) -> Result<(), Ended> {
+        self.feed(message).await?;
+        self.flush().await
+    }
+
+    /// Without a signature: a welcome, which has its own, a beat or a refusal.
+    pub(super) async fn send_plain(&mut self, message: FromServer) -> Result<(), Ended> {
+        debug_assert!(message.signed().is_none());
+        Ok(self.frames.send(message).await?)
+    }
+}
+
+impl Sealing {
+    /// What was fed; also nothing, where the agent must hear of another signing key.
+    async fn take(&mut self) -> Result<Option<FromServer>, Ended> {
+        let signer = self.signing.signer();
+        if self.unsigned.is_empty() && !self.seal.has_news(&signer) {
+            return Ok(None);
+        }
+        self.bytes = 0;
+        let unsigned = self.seal.prepare(&signer, std::mem::take(&mut self.unsigned));
+        let signed = self.signing.sign(signer, unsigned).await.map_err(Ended::NotSigned)?;
+        Ok(Some(FromServer::Signed(signed)))
+    }
+}
