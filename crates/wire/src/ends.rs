@@ -3,6 +3,7 @@
 //! Promised: a peer is waited for as long as bytes move, however long a frame takes, and given up when none
 //! did for the limit that the caller names. Absent: the socket and TLS, which the caller brings.
 
+use std::future::poll_fn;
 use std::time::Duration;
 
 use futures::stream::{SplitSink, SplitStream};
@@ -176,9 +177,15 @@ where
     In: LinkMessage,
     Out: LinkMessage,
 {
-    /// To be followed by a flush.
+    /// To be followed by a flush. An error of the codec is about this message, and the stream is as it was.
     pub async fn feed(&mut self, message: Out) -> Result<(), Lost> {
-        let fed = self.written.wait(WRITE_LIMIT, self.frames.feed(message)).await;
+        let frames = &mut self.frames;
+        let feeding = async move {
+            frames.feed(message).await?;
+            // Half of a stream keeps one message back, and would tell of it only with the next one.
+            poll_fn(|context| frames.poll_ready_unpin(context)).await
+        };
+        let fed = self.written.wait(WRITE_LIMIT, feeding).await;
         Ok(fed.ok_or(Lost::Stuck)??)
     }
 
