@@ -9,7 +9,9 @@ use std::time::Duration;
 use futures::{SinkExt, StreamExt};
 use parking_lot::Mutex;
 use proctor_model::{OperationId, OperationKind, ProcessKey, TaskId};
-use proctor_pki::{AgentKey, Authority, AuthoritySecret, CommandSigner, SessionTerms, SigningSecret, signed_welcome};
+use proctor_pki::{
+    AgentKey, Authority, AuthoritySecret, CommandSigner, HelloTerms, SessionTerms, SigningSecret, signed_welcome,
+};
 use proctor_runtime::clock;
 use proctor_store::Store;
 use proctor_store::sqlite::SqliteStore;
@@ -183,7 +185,9 @@ fn changed(shared: &Shared, said: FromServer) -> FromServer {
 }
 
 fn welcome(shared: &Shared, mode: Mode, hello: &FromAgent) -> FromServer {
-    let FromAgent::Hello { agent, challenge, .. } = hello else { panic!("{hello:?}") };
+    let FromAgent::Hello { agent, challenge, boot, nonce, seen_generation, seen_epoch, .. } = hello else {
+        panic!("{hello:?}")
+    };
     let (epoch, beat_interval, server_time_ms) = (1 << 40, Duration::from_secs(5), clock::unix_millis());
     let proof = (mode == Mode::PretendsSigned).then(|| {
         let terms = SessionTerms {
@@ -194,6 +198,7 @@ fn welcome(shared: &Shared, mode: Mode, hello: &FromAgent) -> FromServer {
             beat_interval_ms: 5_000,
             server_time_ms,
             signed_reports: false,
+            hello: HelloTerms { boot, nonce, seen_generation: *seen_generation, seen_epoch: *seen_epoch },
         };
         let now = jiff::Timestamp::from_millisecond(server_time_ms).unwrap();
         let own = CommandSigner::issue(&shared.authority, &SigningSecret::generate().unwrap(), now).unwrap();
@@ -226,7 +231,7 @@ async fn a_carrier_that_changes_or_adds_commands_gets_nothing_done() {
     let start = json!({"meta": wanted.meta(), "op_type": 0, "hosts": hosts(&[IP])});
 
     carrier.set(Mode::Adds);
-    carrier.until_forged(2).await;
+    carrier.until_forged(1).await;
     carrier.set(Mode::Changes);
     fleet.until_online(IP, true).await;
     fleet.gse("operate_proc", &start).await.unwrap();
@@ -262,7 +267,7 @@ async fn a_server_of_the_right_authority_without_the_signing_key_is_not_obeyed()
     .await;
     for mode in [Mode::PretendsUnsigned, Mode::PretendsSigned] {
         carrier.set(mode);
-        carrier.until_forged(2).await;
+        carrier.until_forged(1).await;
     }
     carrier.set(Mode::Bytes);
 

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::connect_error;
 use crate::identity::Identity;
-use crate::trust::Trust;
+use crate::trust::{NotLearnt, Trust};
 use crate::{AgentError, Options};
 
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(15);
@@ -99,10 +99,13 @@ async fn attempt(options: &Options, token: &JoinToken, agent: &AgentId) -> Resul
     match frames.next().await {
         Some(Ok(FromServer::Enrolled { agent, certificate_pem, authority_pem, signer_der })) => {
             require_pinned(token, &authority_pem, &options.server)?;
-            if let Some(signer_der) = signer_der {
-                let trust =
-                    Trust::load(&options.state_dir, &authority_pem).and_then(|trust| trust.enrolled(&signer_der));
-                trust.map_err(|error| Failure::Passing(proctor_runtime::chain(&error)))?;
+            match signer_der {
+                Some(signer_der) => know_signer(options, &authority_pem, &signer_der)
+                    .map_err(|error| Failure::Passing(proctor_runtime::chain(&error)))?,
+                None if token.signs() => {
+                    return Err(Failure::ForGood(AgentError::NoSigner { server: options.server.clone() }));
+                }
+                None => {}
             }
             Ok(Identity::save(&options.state_dir, &agent, host, &certificate_pem, &authority_pem)?)
         }
@@ -128,9 +131,13 @@ fn require_pinned(token: &JoinToken, authority_pem: &str, server: &str) -> Resul
     Err(Failure::ForGood(AgentError::OtherAuthority { reason }))
 }
 
+fn know_signer(options: &Options, authority_pem: &str, signer_der: &[u8]) -> Result<(), NotLearnt> {
+    Trust::load(&options.state_dir, authority_pem)?.enrolled(signer_der)
+}
+
 #[cfg(test)]
 mod tests {
-    use proctor_pki::Authority;
+    use proctor_pki::{Authority, CommandSigner, SigningSecret};
     use proctor_runtime::clock;
     use proctor_wire::ServerCodec;
     use tokio_rustls::TlsAcceptor;
@@ -173,8 +180,13 @@ mod tests {
                 .unwrap()
         }
 
-        /// Enrols the next agent, and names this authority.
-        async fn enrol(&self, authority_pem: &str) {
+        fn signer_der(&self) -> Vec<u8> {
+            let signer = CommandSigner::issue(&self.authority, &SigningSecret::generate().unwrap(), now()).unwrap();
+            signer.certificate_der().to_vec()
+        }
+
+        /// Enrols the next agent, and names this authority and signing key.
+        async fn enrol(&self, authority_pem: &str, signer_der: Option<Vec<u8>>) {
             let (tcp, _) = self.listener.accept().await.unwrap();
             let mut frames = framed(self.acceptor.accept(tcp).await.unwrap(), ServerCodec::enrolment());
             let Some(Ok(FromAgent::Enrol { csr_der, agent: Some(agent), .. })) = frames.next().await else {
@@ -183,7 +195,7 @@ mod tests {
             let day = Duration::from_secs(24 * 3600);
             let certificate_pem = self.authority.issue_agent(&csr_der, &agent, now(), day).unwrap();
             let authority_pem = authority_pem.to_owned();
-            let answer = FromServer::Enrolled { agent, certificate_pem, authority_pem, signer_der: None };
+            let answer = FromServer::Enrolled { agent, certificate_pem, authority_pem, signer_der };
             frames.send(answer).await.unwrap();
         }
     }
@@ -222,16 +234,34 @@ mod tests {
         let (options, agent) = (server.options(dir.path()), "a-1".parse().unwrap());
         let (token, foreign) = (server.token(), authority());
         for named in [foreign.certificate_pem(), "no certificate"] {
-            let (_, tried) = tokio::join!(server.enrol(named), attempt(&options, &token, &agent));
+            let (_, tried) =
+                tokio::join!(server.enrol(named, Some(server.signer_der())), attempt(&options, &token, &agent));
 
             assert!(matches!(tried, Err(Failure::ForGood(AgentError::OtherAuthority { .. }))));
             let left: Vec<_> = std::fs::read_dir(dir.path().join("identity")).unwrap().collect();
             assert_eq!(left.len(), 1, "the key alone: {left:?}");
         }
 
-        let (_, tried) =
-            tokio::join!(server.enrol(server.authority.certificate_pem()), attempt(&options, &token, &agent));
+        let named = server.authority.certificate_pem();
+        let serving = server.enrol(named, Some(server.signer_der()));
+        let (_, tried) = tokio::join!(serving, attempt(&options, &token, &agent));
 
+        assert!(tried.is_ok());
+        assert!(crate::is_enrolled(dir.path()));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_signs_by_its_token_and_shows_no_key_enrols_nobody() {
+        let (server, dir) = (Server::new().await, tempfile::tempdir().unwrap());
+        let (options, agent) = (server.options(dir.path()), "a-1".parse().unwrap());
+        let (token, named) = (server.token(), server.authority.certificate_pem());
+        let of_earlier_release = JoinToken { id: "0123456789abcdef".to_owned(), ..token.clone() };
+
+        let (_, tried) = tokio::join!(server.enrol(named, None), attempt(&options, &token, &agent));
+        assert!(matches!(tried, Err(Failure::ForGood(AgentError::NoSigner { .. }))));
+        assert!(!crate::is_enrolled(dir.path()));
+
+        let (_, tried) = tokio::join!(server.enrol(named, None), attempt(&options, &of_earlier_release, &agent));
         assert!(tried.is_ok());
         assert!(crate::is_enrolled(dir.path()));
     }

@@ -112,6 +112,11 @@ pub enum AgentError {
     /// It is this agent that refuses: nothing was sent.
     #[error("{reason}")]
     OtherAuthority { reason: String },
+    #[error(
+        "{server} did not show the key that it signs commands with, and the join token says that it has one, so nothing \
+         was kept: something between this host and the server may have left it out, or the server was downgraded"
+    )]
+    NoSigner { server: String },
     #[error("the state directory belongs to agent {found}, not to {asked}")]
     OtherAgent { found: AgentId, asked: AgentId },
     #[error(transparent)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
 use proctor_host::Host;
-use proctor_pki::{CommandCheck, ReportSeal, SessionTerms, Untrusted};
+use proctor_pki::{CommandCheck, HelloTerms, ReportSeal, SessionTerms, Untrusted};
 use proctor_runtime::{Backoff, chain, clock, prepare_link};
 use proctor_wire::{
     AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Skipped, WireError, ends, framed,
@@ -42,7 +42,7 @@ const SILENT_BEATS_MAX: u32 = 3;
 /// A session of this length was a success.
 const STEADY: Duration = Duration::from_secs(30);
 const RENEW_PERIOD: Duration = Duration::from_secs(3600);
-/// After a refusal that only people can cure.
+/// After a refusal that only people can cure, about so long: a fleet must not come back all at once.
 const REFUSED_WAIT: Duration = Duration::from_secs(30);
 const CHALLENGE_BYTES: usize = 32;
 
@@ -122,6 +122,34 @@ struct Opened {
     beat: Duration,
 }
 
+/// How long to wait for the next attempt.
+struct Waits {
+    short: Backoff,
+    refused: Backoff,
+}
+
+impl Waits {
+    fn new() -> Self {
+        Self {
+            short: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
+            refused: Backoff::new(REFUSED_WAIT * 2 / 3, REFUSED_WAIT * 4 / 3),
+        }
+    }
+
+    fn after(&mut self, ended: &SessionEnd) -> Duration {
+        match ended {
+            SessionEnd::Link(NoSession::Busy(wait)) => *wait,
+            // Each attempt opens a session on the server: of a whole fleet, that would be a flood.
+            SessionEnd::Untrusted(_) | SessionEnd::Link(NoSession::Refused { retry: false, .. }) => {
+                self.refused.next_wait()
+            }
+            SessionEnd::Link(_) | SessionEnd::Expired(_) | SessionEnd::Pki(_) | SessionEnd::Shutdown => {
+                self.short.next_wait()
+            }
+        }
+    }
+}
+
 impl Link {
     pub(crate) fn new(
         options: &Options,
@@ -148,7 +176,7 @@ impl Link {
 
     /// One session after the other, until the agent ends.
     pub(crate) async fn run(self) -> Result<(), AgentError> {
-        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        let mut waits = Waits::new();
         loop {
             let ended = match self.connect().await {
                 Ok(opened) => {
@@ -156,7 +184,7 @@ impl Link {
                     let ended = Box::pin(self.carry(opened)).await;
                     // A session that breaks again at once is no reason to come back at once.
                     if self.host.now().saturating_sub(since) > STEADY {
-                        backoff.reset();
+                        waits.short.reset();
                     }
                     self.about.disconnected();
                     let _ = self.inbox.send(Input::Disconnected).await;
@@ -171,14 +199,10 @@ impl Link {
                 let reason = chain(untrusted);
                 let _ = self.inbox.send(Input::CommandRefused { server: self.server.clone(), reason }).await;
             }
-            let wait = match &ended {
-                SessionEnd::Shutdown => return Ok(()),
-                SessionEnd::Link(NoSession::Busy(wait)) => *wait,
-                SessionEnd::Link(NoSession::Refused { retry: false, .. }) => REFUSED_WAIT,
-                SessionEnd::Link(_) | SessionEnd::Expired(_) | SessionEnd::Pki(_) | SessionEnd::Untrusted(_) => {
-                    backoff.next_wait()
-                }
-            };
+            if matches!(ended, SessionEnd::Shutdown) {
+                return Ok(());
+            }
+            let wait = waits.after(&ended);
             let why = match &ended {
                 SessionEnd::Link(no_session) => connect_error::explain(no_session, &self.server),
                 SessionEnd::Expired(_) | SessionEnd::Pki(_) | SessionEnd::Untrusted(_) | SessionEnd::Shutdown => {
@@ -216,15 +240,21 @@ impl Link {
         let policy = self.policy.in_force().map(|path| path.display().to_string());
         facts.policy = Some(policy.unwrap_or_default());
         let challenge = proctor_pki::random_bytes::<CHALLENGE_BYTES>();
+        let said = HelloTerms {
+            boot: self.host.boot_id(),
+            nonce: self.nonce.as_bytes(),
+            seen_generation: self.seen_generation.load(Ordering::Acquire),
+            seen_epoch: Some(identity.seen_epoch().max(self.last_epoch.load(Ordering::Acquire))),
+        };
         let hello = FromAgent::Hello {
             agent: identity.agent.clone(),
-            boot: self.host.boot_id().clone(),
+            boot: said.boot.clone(),
             facts,
-            seen_generation: self.seen_generation.load(Ordering::Acquire),
-            nonce: self.nonce.as_bytes().to_vec(),
+            seen_generation: said.seen_generation,
+            nonce: said.nonce.to_vec(),
             time_ms: Some(clock::unix_millis()),
             answers_usage: true,
-            seen_epoch: Some(identity.seen_epoch().max(self.last_epoch.load(Ordering::Acquire))),
+            seen_epoch: said.seen_epoch,
             challenge: Some(challenge.to_vec()),
         };
         frames.send(hello).await?;
@@ -240,6 +270,7 @@ impl Link {
             beat_interval_ms: u64::try_from(beat.as_millis()).unwrap_or(u64::MAX),
             server_time_ms,
             signed_reports: proof.as_ref().is_some_and(|proof| proof.signed_reports),
+            hello: said,
         };
         let check = self.trust.judge(&terms, proof.as_ref())?;
         let mut sealing = terms.signed_reports.then(|| Sealing::new(ReportSeal::new(&terms), self.identity.clone()));
@@ -412,5 +443,23 @@ impl Link {
 fn tell_skipped(skipped: Option<Skipped>) {
     if let Some(Skipped { what, count, first }) = skipped {
         tracing::warn!(what, count, first, "skipped items of a message of the server");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_does_not_believe_its_server_comes_back_slowly_and_not_with_the_others() {
+        let mut waits = Waits::new();
+        let refused = NoSession::Refused { reason: String::new(), retry: false };
+        let ends = [SessionEnd::Untrusted(Untrusted::Unsigned), SessionEnd::Link(refused)];
+
+        let taken: Vec<_> = ends.iter().cycle().take(20).map(|ended| waits.after(ended)).collect();
+
+        assert!(taken.iter().all(|wait| (REFUSED_WAIT * 2 / 3..=REFUSED_WAIT * 4 / 3).contains(wait)), "{taken:?}");
+        assert!(taken.iter().any(|wait| wait != &taken[0]));
+        assert!(waits.after(&SessionEnd::Link(NoSession::Closed)) <= Duration::from_secs(5));
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! Promised: what was learnt is never unlearnt as long as the authority is the same, so that nobody talks the agent
 //! into taking unsigned commands, an older copy of the server, or a key that was replaced. A damaged record counts as
-//! "it signs". Where the disk is full the agent knows it until it ends. Absent: the signatures (see `proctor_pki`).
+//! "it signs". Where the disk is full the agent knows it until it ends, and tries to record it with what it hears, at
+//! most once in [`RECORD_PERIOD`]. Absent: the signatures (see `proctor_pki`).
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use proctor_pki::{CommandCheck, ControlTrust, SessionTerms, TrustedSigner, Untrusted};
@@ -14,14 +16,33 @@ use serde::{Deserialize, Serialize};
 
 /// In the state directory.
 const FILE: &str = "identity/control.json";
+/// How long to wait before a failed write is tried again.
+const RECORD_PERIOD: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Trust {
     path: PathBuf,
     authority_pem: String,
     authority: String,
+    learnt: Mutex<Learnt>,
+}
+
+#[derive(Debug, Default)]
+struct Learnt {
     /// None as long as nothing signed has come from this authority.
-    known: Mutex<Option<ControlTrust>>,
+    known: Option<ControlTrust>,
+    /// What the file says of it.
+    recorded: Option<ControlTrust>,
+    tried_at: Option<Instant>,
+}
+
+/// Why an enrolment cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotLearnt {
+    #[error("the server's signing key cannot be trusted")]
+    Signer(#[from] proctor_pki::PkiError),
+    #[error("cannot record that the server signs")]
+    Record(#[from] std::io::Error),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -36,22 +57,29 @@ impl Trust {
     pub(crate) fn load(state_dir: &Path, authority_pem: &str) -> Result<Self, proctor_pki::PkiError> {
         let path = state_dir.join(FILE);
         let authority = proctor_pki::certificate_fingerprint(authority_pem)?;
-        let known = match std::fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(_) => Some(ControlTrust::default()),
+        let damaged = || Learnt { known: Some(ControlTrust::default()), ..Learnt::default() };
+        let learnt = match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Learnt::default(),
+            Err(_) => damaged(),
             Ok(text) => match serde_json::from_str::<Record>(&text) {
-                Ok(record) => (record.authority == authority).then_some(record.trust),
-                Err(_) => Some(ControlTrust::default()),
+                Ok(record) => {
+                    let recorded = (record.authority == authority).then_some(record.trust);
+                    Learnt { known: recorded, recorded, tried_at: None }
+                }
+                Err(_) => damaged(),
             },
         };
-        Ok(Self { path, authority_pem: authority_pem.to_owned(), authority, known: Mutex::new(known) })
+        Ok(Self { path, authority_pem: authority_pem.to_owned(), authority, learnt: Mutex::new(learnt) })
     }
 
-    /// Enrolment: a control plane that shows the certificate of its signing key signs from the first session on.
-    pub(crate) fn enrolled(&self, signer_der: &[u8]) -> Result<(), proctor_pki::PkiError> {
+    /// Enrolment: a control plane that shows the certificate of its signing key signs from the first session on. It is
+    /// recorded, or there is no enrolment: the sessions go by the file.
+    pub(crate) fn enrolled(&self, signer_der: &[u8]) -> Result<(), NotLearnt> {
         let signer = TrustedSigner::of(&self.authority_pem, signer_der, now())?;
-        let known = self.known.lock().unwrap_or_default();
-        self.learn(ControlTrust { oldest_signer: known.oldest_signer.max(signer.oldest), ..known });
+        let known = self.learnt.lock().known.unwrap_or_default();
+        let trust = ControlTrust { oldest_signer: known.oldest_signer.max(signer.oldest), ..known };
+        self.record(trust)?;
+        *self.learnt.lock() = Learnt { known: Some(trust), recorded: Some(trust), tried_at: None };
         Ok(())
     }
 
@@ -61,7 +89,7 @@ impl Trust {
         terms: &SessionTerms<'_>,
         proof: Option<&WelcomeProof>,
     ) -> Result<Option<CommandCheck>, Untrusted> {
-        let known = *self.known.lock();
+        let known = self.learnt.lock().known;
         let Some(proof) = proof else {
             return if known.is_some() { Err(Untrusted::Unsigned) } else { Ok(None) };
         };
@@ -70,17 +98,30 @@ impl Trust {
         Ok(Some(check))
     }
 
+    /// To be called with every message that was verified: what could not be recorded is tried again.
     pub(crate) fn learn(&self, trust: ControlTrust) {
-        let mut known = self.known.lock();
-        if *known == Some(trust) {
+        self.learn_at(trust, Instant::now());
+    }
+
+    fn learn_at(&self, trust: ControlTrust, now: Instant) {
+        let mut learnt = self.learnt.lock();
+        let is_new = learnt.known.replace(trust) != Some(trust);
+        let is_due = learnt.tried_at.is_none_or(|at| now.saturating_duration_since(at) >= RECORD_PERIOD);
+        if learnt.recorded == Some(trust) || !(is_new || is_due) {
             return;
         }
-        *known = Some(trust);
-        let record = Record { authority: self.authority.clone(), trust };
-        let text = serde_json::to_string(&record).expect("numbers and a text always become JSON");
-        if let Err(error) = private::write(&self.path, &text) {
-            tracing::error!(path = %self.path.display(), %error, "cannot record what the control plane is known by");
+        learnt.tried_at = Some(now);
+        match self.record(trust) {
+            Ok(()) => learnt.recorded = Some(trust),
+            Err(error) => {
+                tracing::error!(path = %self.path.display(), %error, "cannot record what the control plane is known by");
+            }
         }
+    }
+
+    fn record(&self, trust: ControlTrust) -> std::io::Result<()> {
+        let record = Record { authority: self.authority.clone(), trust };
+        private::write(&self.path, &serde_json::to_string(&record).expect("numbers and a text always become JSON"))
     }
 }
 
@@ -90,8 +131,10 @@ pub(crate) fn now() -> jiff::Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use proctor_model::AgentId;
-    use proctor_pki::{Authority, CommandSigner, OldKey, SigningSecret, signed_welcome};
+    use std::sync::OnceLock;
+
+    use proctor_model::{AgentId, BootId};
+    use proctor_pki::{Authority, CommandSigner, HelloTerms, OldKey, SigningSecret, signed_welcome};
     use tempfile::TempDir;
 
     use super::*;
@@ -124,6 +167,8 @@ mod tests {
     }
 
     fn terms(agent: &AgentId, control_epoch: u64) -> SessionTerms<'_> {
+        static BOOT: OnceLock<BootId> = OnceLock::new();
+        let boot = BOOT.get_or_init(|| BootId::from("boot"));
         SessionTerms {
             agent,
             challenge: &[7; 32],
@@ -132,6 +177,7 @@ mod tests {
             beat_interval_ms: 1,
             server_time_ms: 1,
             signed_reports: false,
+            hello: HelloTerms { boot, nonce: b"run", seen_generation: 0, seen_epoch: None },
         }
     }
 
@@ -188,5 +234,34 @@ mod tests {
 
         assert!(matches!(unsigned(&trust), Err(Untrusted::Unsigned)));
         plane.welcome(&trust, 5).unwrap();
+    }
+
+    #[test]
+    fn what_could_not_be_recorded_is_tried_again_but_not_with_every_message() {
+        let (plane, dir) = (Plane::new(), TempDir::new().unwrap());
+        let (trust, begun) = (plane.trust(&dir), Instant::now());
+        let (identity, learnt) = (dir.path().join("identity"), ControlTrust { control_epoch: 5, oldest_signer: 2 });
+        let recorded = || plane.trust(&dir).learnt.lock().recorded;
+        std::fs::remove_dir(&identity).unwrap();
+
+        trust.learn_at(learnt, begun);
+        std::fs::create_dir(&identity).unwrap();
+        trust.learn_at(learnt, begun + RECORD_PERIOD / 2);
+        assert_eq!(recorded(), None);
+        trust.learn_at(learnt, begun + RECORD_PERIOD);
+
+        assert_eq!(recorded(), Some(learnt));
+        std::fs::remove_file(dir.path().join(FILE)).unwrap();
+        trust.learn_at(learnt, begun + 3 * RECORD_PERIOD);
+        assert_eq!(recorded(), None, "once is enough");
+    }
+
+    #[test]
+    fn an_enrolment_that_cannot_be_recorded_fails() {
+        let (plane, dir) = (Plane::new(), TempDir::new().unwrap());
+        let trust = plane.trust(&dir);
+        std::fs::remove_dir(dir.path().join("identity")).unwrap();
+
+        assert!(matches!(trust.enrolled(plane.signer().certificate_der()), Err(NotLearnt::Record(_))));
     }
 }

@@ -30,8 +30,8 @@ pub use certificate::{agent_of, certificate_fingerprint, expires_at, expires_at_
 pub use error::{PkiError, Result, TokenProblem};
 pub use https::{HttpsCertificate, OtherKey, https_server_config, new_https_key, pinned_config};
 pub use sealed_session::{
-    CommandCheck, CommandSeal, ControlTrust, ReportCheck, ReportSeal, SessionTerms, Share, Unsigned, Untrusted,
-    signed_welcome,
+    CommandCheck, CommandSeal, ControlTrust, HelloTerms, ReportCheck, ReportSeal, SessionTerms, Share, Unsigned,
+    Untrusted, signed_welcome,
 };
 pub use secret::{hash_secret, hex, random_bytes, random_secret, secrets_match};
 pub use signer::{CommandSigner, OldKey, SigningSecret, TrustedSigner};

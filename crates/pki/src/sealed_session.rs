@@ -1,8 +1,8 @@
 //! What both ends of a session sign, and how each checks the other, whoever carries it between them.
 //!
 //! Promised: a signature covers the messages as they are written, their place in the session, and all that both ends
-//! agreed on when it opened: the agent, its challenge, the epoch of the session and that of the control plane. So a
-//! message is good once, for one agent, in one session; nobody can leave one out, repeat it, or change a bit of it
+//! agreed on when it opened: the agent, its challenge, what it had seen before, the epoch of the session and that of the
+//! control plane. So a message is good once, for one agent, in one session; nobody can leave one out, repeat it, or change a bit of it
 //! without the next check failing. Time is an argument. Absent: sockets, storage, and what becomes of who fails.
 //!
 //! A carrier can still be slow, or carry nothing at all.
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, ED25519, UnparsedPublicKey, VerificationAlgorithm};
 use jiff::Timestamp;
-use proctor_model::AgentId;
+use proctor_model::{AgentId, BootId};
 use proctor_wire::{FromAgent, FromServer, LinkMessage, Signed, Skipped, WelcomeProof, WireError, decode_part};
 use rustls::pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
@@ -39,10 +39,22 @@ pub struct SessionTerms<'a> {
     pub beat_interval_ms: u64,
     pub server_time_ms: i64,
     pub signed_reports: bool,
+    pub hello: HelloTerms<'a>,
+}
+
+/// What the server goes by from the agent's hello: which copy of the agent it is, and what it need not be told again.
+#[derive(Clone, Copy, Debug)]
+pub struct HelloTerms<'a> {
+    pub boot: &'a BootId,
+    /// Of this run of the agent.
+    pub nonce: &'a [u8],
+    pub seen_generation: u64,
+    pub seen_epoch: Option<u64>,
 }
 
 impl SessionTerms<'_> {
     fn binding(&self) -> Hash {
+        let HelloTerms { boot, nonce, seen_generation, seen_epoch } = self.hello;
         leaf([
             SESSION,
             self.agent.as_str().as_bytes(),
@@ -52,6 +64,11 @@ impl SessionTerms<'_> {
             &self.beat_interval_ms.to_be_bytes(),
             &self.server_time_ms.to_be_bytes(),
             &[u8::from(self.signed_reports)],
+            boot.as_str().as_bytes(),
+            nonce,
+            &seen_generation.to_be_bytes(),
+            &[u8::from(seen_epoch.is_some())],
+            &seen_epoch.unwrap_or_default().to_be_bytes(),
         ])
     }
 }
@@ -69,28 +86,29 @@ fn hash_of(purpose: &[u8], binding: &Hash, sequence: u64, signer_der: &[u8], mes
 pub struct CommandSeal {
     binding: Hash,
     next: u64,
-    /// The certificate that the agent has seen last.
-    announced: Arc<[u8]>,
+    /// The number of the key that the agent has seen last.
+    announced: u64,
 }
 
 /// What a welcome carries for an agent that verifies, and what signs the session from then on.
 pub fn signed_welcome(signer: &CommandSigner, terms: &SessionTerms<'_>) -> Result<(WelcomeProof, CommandSeal)> {
     let binding = terms.binding();
-    let announced = signer.certificate_der().clone();
-    let signature = signer.sign_tree(&HashTree::new(vec![leaf([WELCOME, &binding, &announced])]))?;
+    let signer_der = signer.certificate_der().to_vec();
+    let signature = signer.sign_tree(&HashTree::new(vec![leaf([WELCOME, &binding, &signer_der])]))?;
     let proof = WelcomeProof {
         control_epoch: terms.control_epoch,
         signed_reports: terms.signed_reports,
-        signer_der: announced.to_vec(),
+        signer_der,
         signature,
     };
-    Ok((proof, CommandSeal { binding, next: 0, announced }))
+    Ok((proof, CommandSeal { binding, next: 0, announced: signer.number() }))
 }
 
 impl CommandSeal {
-    /// Whether the agent has not seen the certificate of this signer.
+    /// Whether the agent has not seen the key of this signer. Another certificate of the same key is no news: the agent
+    /// would only find out about clocks from it.
     pub fn has_news(&self, signer: &CommandSigner) -> bool {
-        !Arc::ptr_eq(&self.announced, signer.certificate_der())
+        self.announced != signer.number()
     }
 
     /// Messages of [`proctor_wire::encode_part`] as the next of the session, to be signed by this signer.
@@ -98,7 +116,7 @@ impl CommandSeal {
         let sequence = self.next;
         let signer_der = self.has_news(signer).then(|| signer.certificate_der().to_vec());
         let hash = hash_of(COMMANDS, &self.binding, sequence, signer_der.as_deref().unwrap_or_default(), &messages);
-        self.announced = signer.certificate_der().clone();
+        self.announced = signer.number();
         self.next += 1;
         Unsigned { hash, signed: Signed { sequence, messages, signer_der, ..Signed::default() } }
     }

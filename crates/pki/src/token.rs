@@ -11,6 +11,9 @@ use crate::{PkiError, Result, TokenProblem, random_secret};
 
 const PREFIX: &str = "PT1.";
 const ID_BYTES_MAX: usize = 64;
+/// Begins the id of a token whose control plane signs what it tells agents. It is in the id so that agents from before
+/// that can read the token as well; their tokens' ids are hexadecimal digits.
+const SIGNS: &str = "signs-";
 
 /// The right to enrol, and the authority that the agent shall believe. Its text form (Display)
 /// holds the secret: it is for the one who asked for a token, never for a log.
@@ -26,7 +29,14 @@ pub struct JoinToken {
 impl JoinToken {
     pub fn generate(authority_fingerprint: &str) -> Result<Self> {
         let authority_fingerprint = parse_fingerprint(authority_fingerprint).ok_or(PkiError::Fingerprint)?;
-        Ok(Self { id: hex(&random_bytes::<8>()), secret: random_secret(), authority_fingerprint })
+        let id = format!("{SIGNS}{}", hex(&random_bytes::<8>()));
+        Ok(Self { id, secret: random_secret(), authority_fingerprint })
+    }
+
+    /// Whether the control plane signed when it made the token. Then it has a signing key to show, and whoever has none
+    /// is not the control plane.
+    pub fn signs(&self) -> bool {
+        self.id.starts_with(SIGNS)
     }
 }
 
@@ -88,6 +98,17 @@ mod tests {
 
         assert_eq!(read, token);
         assert_eq!(read.authority_fingerprint, "ab".repeat(32));
+    }
+
+    #[test]
+    fn a_token_says_that_its_control_plane_signs_and_one_from_before_does_not() {
+        let new = token();
+        let old = format!("PT1.0123456789abcdef.{}.{}", new.secret, new.authority_fingerprint);
+
+        let read: JoinToken = new.to_string().parse().unwrap();
+
+        assert!(read.signs());
+        assert!(!old.parse::<JoinToken>().unwrap().signs());
     }
 
     #[test]

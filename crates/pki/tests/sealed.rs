@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use proctor_model::{AgentId, OperationId, OperationKind, Outcome, ProcessKey, TaskId};
+use proctor_model::{AgentId, BootId, OperationId, OperationKind, Outcome, ProcessKey, TaskId};
 use proctor_pki::{
-    AgentKey, Authority, CommandCheck, CommandSeal, CommandSigner, ControlTrust, OldKey, ReportCheck, ReportSeal,
-    SessionTerms, SigningSecret, Untrusted, signed_welcome,
+    AgentKey, Authority, CommandCheck, CommandSeal, CommandSigner, ControlTrust, HelloTerms, OldKey, ReportCheck,
+    ReportSeal, SessionTerms, SigningSecret, Untrusted, signed_welcome,
 };
 use proctor_wire::{FromAgent, FromServer, LinkMessage, Signed, WelcomeProof, encode_part};
 use proptest::prelude::*;
@@ -47,7 +47,14 @@ fn terms<'a>(agent: &'a AgentId, challenge: &'a [u8]) -> SessionTerms<'a> {
         beat_interval_ms: 5_000,
         server_time_ms: 1_000,
         signed_reports: true,
+        hello: hello(),
     }
+}
+
+fn hello() -> HelloTerms<'static> {
+    static BOOT: OnceLock<BootId> = OnceLock::new();
+    let boot = BOOT.get_or_init(|| BootId::from("boot"));
+    HelloTerms { boot, nonce: b"run", seen_generation: 4, seen_epoch: Some(6) }
 }
 
 fn check(world: &World, terms: &SessionTerms<'_>, proof: &WelcomeProof) -> Result<CommandCheck, Untrusted> {
@@ -128,12 +135,19 @@ fn a_message_is_good_for_its_own_session_only() {
     let (world, challenge) = (world(), [1; 32]);
     let (mine, other) = (terms(&world.agent, &challenge), "a-2".parse::<AgentId>().unwrap());
     let (_, mut check) = session(world, &mine);
+    let (hello, boot) = (mine.hello, BootId::from("another"));
+    let greeted = |hello| SessionTerms { hello, ..mine };
     let elsewhere = [
         SessionTerms { agent: &other, ..mine },
         SessionTerms { challenge: &[2; 32], ..mine },
         SessionTerms { epoch: 6, ..mine },
         SessionTerms { control_epoch: 2, ..mine },
         SessionTerms { signed_reports: false, ..mine },
+        greeted(HelloTerms { boot: &boot, ..hello }),
+        greeted(HelloTerms { nonce: b"another", ..hello }),
+        greeted(HelloTerms { seen_generation: 5, ..hello }),
+        greeted(HelloTerms { seen_epoch: Some(5), ..hello }),
+        greeted(HelloTerms { seen_epoch: None, ..hello }),
     ];
 
     for terms in elsewhere {
@@ -208,6 +222,23 @@ fn an_older_control_plane_is_refused() {
 
     assert!(matches!(welcome(4), Err(Untrusted::OldControlPlane { theirs: 3, ours: 4 })));
     assert_eq!(welcome(2).unwrap().trust().control_epoch, 3);
+}
+
+#[test]
+fn a_renewed_certificate_is_not_told_in_a_session_and_the_key_goes_on() {
+    let (world, challenge) = (world(), [1; 32]);
+    let (mut seal, mut check) = session(world, &terms(&world.agent, &challenge));
+    let year = Duration::from_hours(365 * 24);
+    // By a server whose clock was set a year ahead for a while.
+    let renewed = CommandSigner::issue(&world.authority, &world.secret, now() + year).unwrap();
+
+    assert!(!seal.has_news(&renewed));
+    let signed = seal.seal(&renewed, parts(commands())).unwrap();
+
+    assert_eq!(signed.signer_der, None);
+    assert_eq!(open(world, &mut check, &signed).unwrap(), commands());
+    let (proof, _) = signed_welcome(&renewed, &terms(&world.agent, &challenge)).unwrap();
+    assert!(self::check(world, &terms(&world.agent, &challenge), &proof).is_ok(), "nor does it end the next session");
 }
 
 #[test]

@@ -69,13 +69,14 @@ pub fn new_file(path: &Path) -> io::Result<File> {
     options().create_new(true).open(path)
 }
 
-/// Whole or not at all: written beside, synced, renamed.
+/// Whole or not at all, and there after a power failure: written beside, synced, renamed, and the directory synced.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_extension("new");
     let mut file = new_file(&beside)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    std::fs::rename(&beside, path)
+    std::fs::rename(&beside, path)?;
+    path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
 }
 
 fn options() -> OpenOptions {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures::{SinkExt, StreamExt};
 use proctor_model::{AgentId, HostFacts, HostKey};
-use proctor_pki::{AgentKey, CommandCheck, ControlTrust, JoinToken, ReportSeal, SessionTerms, Untrusted};
+use proctor_pki::{AgentKey, CommandCheck, ControlTrust, HelloTerms, JoinToken, ReportSeal, SessionTerms, Untrusted};
 use proctor_runtime::{Backoff, clock, prepare_link};
 use proctor_wire::{
     AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, WireError, encode_part, ends,
@@ -238,14 +238,21 @@ async fn open(
     let counters = tls.get_ref().0.counters();
     let mut frames: Frames = framed(tls, AgentCodec::new());
     let challenge = proctor_pki::random_bytes::<32>();
+    let boot = agent.boot().clone();
+    let said = HelloTerms {
+        boot: &boot,
+        nonce: nonce.as_bytes(),
+        seen_generation: agent.seen_generation(),
+        seen_epoch: Some(agent.epoch()),
+    };
     let hello = FromAgent::Hello {
         agent: identity.agent.clone(),
-        boot: agent.boot().clone(),
+        boot: boot.clone(),
         facts: facts(host),
-        seen_generation: agent.seen_generation(),
-        nonce: nonce.as_bytes().to_vec(),
+        seen_generation: said.seen_generation,
+        nonce: said.nonce.to_vec(),
         time_ms: Some(clock::unix_millis() + agent.group().clock_offset_ms),
-        seen_epoch: Some(agent.epoch()),
+        seen_epoch: said.seen_epoch,
         answers_usage: false,
         challenge: Some(challenge.to_vec()),
     };
@@ -262,6 +269,7 @@ async fn open(
         beat_interval_ms: u64::try_from(beat.as_millis()).unwrap_or(u64::MAX),
         server_time_ms,
         signed_reports: proof.as_ref().is_some_and(|proof| proof.signed_reports),
+        hello: said,
     };
     let check = match &proof {
         Some(proof) => {

@@ -33,7 +33,7 @@ pub use convert::LinkMessage;
 pub use ends::{Incoming, Lost, NoSession, Outgoing, ends, framed};
 pub use error::WireError;
 pub use message::{Assign, FromAgent, FromServer, Signed, WelcomeProof};
-pub use signed::{decode_part, encode_part};
+pub use signed::{count_part, decode_part, encode_part};
 pub use value::Skipped;
 
 /// The ALPN name of a session of an enrolled agent, which presents its certificate.

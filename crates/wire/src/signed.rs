@@ -17,6 +17,12 @@ pub fn encode_part<M: LinkMessage>(message: M) -> Vec<u8> {
     message.into_proto().encode_to_vec()
 }
 
+/// How many items a message of [`encode_part`] has, for which a frame allows [`crate::ITEMS_MAX`] in all its messages
+/// together. The codec does not look inside when it writes.
+pub fn count_part(part: &[u8]) -> Result<usize, WireError> {
+    check_items(part)
+}
+
 /// A message out of [`Signed::messages`], after its signature was verified. Tells what it left out.
 pub fn decode_part<M: LinkMessage>(bytes: &[u8], skipped: &mut Option<Skipped>) -> Result<M, WireError> {
     check_items(bytes)?;

@@ -106,6 +106,7 @@ struct Inner {
     webhook_trials: TrialLimits,
     /// 0 before the link is served.
     link_expires_at: AtomicI64,
+    signing_expires_at: AtomicI64,
     link_port: OnceLock<u16>,
     presence: Presence,
     tasks: Tasks,
@@ -140,6 +141,7 @@ impl Control {
                 usage_queries: usage_history::UsageQueries::default(),
                 tasks: tasks.clone(),
                 link_expires_at: AtomicI64::new(0),
+                signing_expires_at: AtomicI64::new(0),
                 link_port: OnceLock::new(),
                 presence,
                 metrics: Metrics::default(),
@@ -222,6 +224,15 @@ impl Control {
     /// The link is served with a certificate that ends then, in Unix seconds.
     pub fn serves_link_until(&self, expires_at: i64) {
         self.inner.link_expires_at.store(expires_at, Ordering::Relaxed);
+    }
+
+    /// Commands are signed by a key whose certificate ends then, in Unix seconds.
+    pub fn signs_until(&self, expires_at: i64) {
+        self.inner.signing_expires_at.store(expires_at, Ordering::Relaxed);
+    }
+
+    pub fn signing_expires_at(&self) -> Option<i64> {
+        Some(self.inner.signing_expires_at.load(Ordering::Relaxed)).filter(|at| *at > 0)
     }
 
     /// Agents connect to this port.

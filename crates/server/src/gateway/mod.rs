@@ -63,6 +63,8 @@ struct Gateway {
     /// Agents that get no session, or say what cannot be kept or understood.
     refused: LogLimit,
     unkept: LogLimit,
+    /// Agents that leave before they have recorded their session.
+    unsettled: LogLimit,
     /// Agents that come and go.
     sessions: AgentLogLimit,
     policy: LinkPolicy,
@@ -89,16 +91,27 @@ pub(crate) async fn serve(
     let signing = Arc::new(signing);
     let certificate = LinkCertificate::issue(&authority, now())?;
     control.serves_link_until(certificate.expires_at.as_second());
+    control.signs_until(signing.signer().expires_at().as_second());
     let listen_error = |source| ServerError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
     control.serves_link_at(address.port());
     let (strangers, unopened) = (enrol::Strangers::default(), enrol::Strangers::default());
     let (greetings, refused, unkept) = (Arc::default(), LogLimit::default(), LogLimit::default());
-    let sessions = AgentLogLimit::default();
-    let gateway =
-        Gateway { control, authority, signing, greetings, strangers, unopened, refused, unkept, sessions, policy };
-    let gateway = Arc::new(gateway);
+    let (unsettled, sessions) = (LogLimit::default(), AgentLogLimit::default());
+    let gateway = Arc::new(Gateway {
+        control,
+        authority,
+        signing,
+        greetings,
+        strangers,
+        unopened,
+        refused,
+        unkept,
+        unsettled,
+        sessions,
+        policy,
+    });
     let of_tasks = tasks.clone();
     tasks.spawn_critical("signing key", signing::follow(gateway.clone()));
     tasks.spawn_critical("link listener", async move { accept(listener, certificate, gateway, of_tasks).await });

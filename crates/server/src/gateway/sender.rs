@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use proctor_pki::CommandSeal;
-use proctor_wire::{FromAgent, FromServer, LinkMessage, Outgoing, encode_part};
+use proctor_wire::{FromAgent, FromServer, ITEMS_MAX, LinkMessage, Outgoing, count_part, encode_part};
 
 use super::Connection;
 use super::session::Ended;
@@ -28,6 +28,7 @@ struct Sealing {
     seal: CommandSeal,
     unsigned: Vec<Vec<u8>>,
     bytes: usize,
+    items: usize,
 }
 
 impl Sender {
@@ -37,18 +38,20 @@ impl Sender {
 
     /// From now on what is fed is signed.
     pub(super) fn sign(&mut self, signing: Arc<Signing>, seal: CommandSeal) {
-        self.sealing = Some(Sealing { signing, seal, unsigned: Vec::new(), bytes: 0 });
+        self.sealing = Some(Sealing { signing, seal, unsigned: Vec::new(), bytes: 0, items: 0 });
     }
 
     /// To be followed by a flush.
     pub(super) async fn feed(&mut self, message: FromServer) -> Result<(), Ended> {
         let Some(sealing) = &mut self.sealing else { return Ok(self.frames.feed(message).await?) };
         let part = encode_part(message);
-        let is_much = sealing.bytes + part.len() > SIGNED_BYTES_MAX;
+        let items = count_part(&part)?;
+        let is_much = sealing.bytes + part.len() > SIGNED_BYTES_MAX || sealing.items + items > ITEMS_MAX;
         if is_much && let Some(full) = sealing.take().await? {
             self.frames.feed(full).await?;
         }
         sealing.bytes += part.len();
+        sealing.items += items;
         sealing.unsigned.push(part);
         Ok(())
     }
@@ -81,7 +84,7 @@ impl Sealing {
         if self.unsigned.is_empty() && !self.seal.has_news(&signer) {
             return Ok(None);
         }
-        self.bytes = 0;
+        (self.bytes, self.items) = (0, 0);
         let unsigned = self.seal.prepare(&signer, std::mem::take(&mut self.unsigned));
         let signed = self.signing.sign(signer, unsigned).await.map_err(Ended::NotSigned)?;
         Ok(Some(FromServer::Signed(signed)))

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
-use proctor_model::{AgentId, Event};
-use proctor_pki::{ReportCheck, SessionTerms, Untrusted, signed_welcome};
+use proctor_model::{AgentId, BootId, Event};
+use proctor_pki::{HelloTerms, ReportCheck, SessionTerms, Untrusted, signed_welcome};
 use proctor_runtime::{Tasks, clock};
 use proctor_store::{Assignment, Assignments, SessionOpening, SessionRefusal, StoreError};
 use proctor_wire::{
@@ -48,6 +48,11 @@ pub(super) enum Ended {
     Cloned,
     #[error(transparent)]
     Refused(#[from] SessionRefusal),
+    #[error(
+        "this server takes signed reports alone (--signed-reports), and the agent's greeting has no challenge: upgrade the \
+         agent; if it is new enough, something between it and the server has removed the challenge"
+    )]
+    Unchallenged,
     #[error("the agent asked to renew its certificate with another key")]
     RenewKey,
     #[error("cannot sign: {0}")]
@@ -110,10 +115,10 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
     let agent = presented.agent.clone();
     let counters = tls.get_ref().0.counters();
     let (sender, mut receiver) = ends(framed(tls, ServerCodec::new()), counters);
-    let (mut sender, certificate) = (Sender::new(sender), presented.certificate.clone());
-    let (session, challenge) = match hello(&mut receiver, presented, &gateway.control).await {
+    let mut sender = Sender::new(sender);
+    let (session, verified) = match hello(&mut receiver, presented, &gateway).await {
         Ok(greeted) => greeted,
-        Err(error @ (Ended::Cloned | Ended::Refused(_))) => {
+        Err(error @ (Ended::Cloned | Ended::Refused(_) | Ended::Unchallenged)) => {
             if let Some(unlogged) = gateway.refused.turn(Instant::now()) {
                 tracing::warn!(%peer, %agent, reason = %error, unlogged, "session refused");
             }
@@ -135,7 +140,7 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
     }
     let shutdown = tasks.shutdown();
     tasks.spawn_to_end("link session", async move {
-        let verified = challenge.map(|challenge| (challenge, certificate));
+        let is_verified = verified.is_some();
         let carried = Box::pin(carry(&gateway, &session, &mut sender, receiver, verified));
         let guarded = std::panic::AssertUnwindSafe(carried).catch_unwind();
         let ended = shutdown.run_until_cancelled(guarded).await;
@@ -146,6 +151,12 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
         };
         if let Some(unlogged) = gateway.sessions.turn(session.agent(), Instant::now()) {
             tracing::info!(agent = %session.agent(), epoch = session.epoch(), why = %ended, unlogged, "an agent is gone");
+        }
+        if is_verified && !session.is_settled() && !matches!(ended, Ended::Fenced | Ended::Dismissed(_)) {
+            control.metrics().session("unsettled");
+            if let Some(unlogged) = gateway.unsettled.turn(Instant::now()) {
+                tracing::warn!(%peer, agent = %session.agent(), why = %ended, unlogged, "an agent left before it had recorded its session: its log says whether it believes this server");
+            }
         }
         control.close_session(&session).await;
         if let Ended::Dismissed(reason) = ended {
@@ -162,13 +173,24 @@ fn for_agents(error: &ControlError) -> String {
     "its log says why".to_owned()
 }
 
-/// The session, with the challenge of an agent that verifies.
+/// What binds the session of an agent that verifies.
+struct Verified {
+    challenge: Vec<u8>,
+    certificate: CertificateDer<'static>,
+    boot: BootId,
+    nonce: Vec<u8>,
+    seen_generation: u64,
+    seen_epoch: Option<u64>,
+}
+
+/// The session, and whether the agent verifies.
 async fn hello(
     receiver: &mut Receiver,
     presented: Presented,
-    control: &Control,
-) -> Result<(Arc<Session>, Option<Vec<u8>>), Ended> {
-    let Presented { agent, key_fingerprint, expires_at, certificate: _ } = presented;
+    gateway: &Gateway,
+) -> Result<(Arc<Session>, Option<Verified>), Ended> {
+    let control = &gateway.control;
+    let Presented { agent, key_fingerprint, expires_at, certificate } = presented;
     let hello = receiver.next(HELLO_LIMIT, HELLO_LIMIT, |_| true).await?;
     let FromAgent::Hello {
         agent: said,
@@ -187,6 +209,17 @@ async fn hello(
     if said != agent {
         return Err(Ended::Closed);
     }
+    if challenge.is_none() && gateway.policy.signed_reports {
+        return Err(Ended::Unchallenged);
+    }
+    let verified = challenge.map(|challenge| Verified {
+        challenge,
+        certificate,
+        boot: boot.clone(),
+        nonce: nonce.clone(),
+        seen_generation,
+        seen_epoch,
+    });
     let clock_ahead_ms = time_ms.map(|theirs| theirs.saturating_sub(clock::unix_millis()));
     let opening = SessionOpening { agent, key_fingerprint, seen_epoch, facts };
     let greeting = Greeting { opening, boot, run: nonce, seen_generation, answers_usage };
@@ -195,7 +228,7 @@ async fn hello(
     }
     let session = control.open_session(greeting).await??;
     session.set_connection_info(ConnectionInfo { clock_ahead_ms, certificate_expires_at: expires_at });
-    Ok((session, challenge))
+    Ok((session, verified))
 }
 
 /// An agent that sent a challenge is given everything signed, and may be asked to sign in turn.
@@ -204,13 +237,13 @@ async fn carry(
     session: &Session,
     sender: &mut Sender,
     mut receiver: Receiver,
-    verified: Option<(Vec<u8>, CertificateDer<'static>)>,
+    verified: Option<Verified>,
 ) -> Result<(), Ended> {
     let pace = Pace::of_fleet(gateway.control.agents_expected());
     let (epoch, server_time_ms) = (session.epoch(), clock::unix_millis());
     let mut welcome = FromServer::Welcome { epoch, beat_interval: pace.beat, server_time_ms, proof: None };
     let mut reports = None;
-    if let Some((challenge, certificate)) = &verified {
+    if let Some(Verified { challenge, certificate, boot, nonce, seen_generation, seen_epoch }) = &verified {
         let terms = SessionTerms {
             agent: session.agent(),
             challenge,
@@ -219,6 +252,7 @@ async fn carry(
             beat_interval_ms: u64::try_from(pace.beat.as_millis()).unwrap_or(u64::MAX),
             server_time_ms,
             signed_reports: gateway.policy.signed_reports,
+            hello: HelloTerms { boot, nonce, seen_generation: *seen_generation, seen_epoch: *seen_epoch },
         };
         let (proof, seal) = signed_welcome(&gateway.signing.signer(), &terms)?;
         welcome = FromServer::Welcome { epoch, beat_interval: pace.beat, server_time_ms, proof: Some(proof) };

@@ -1,13 +1,13 @@
 //! The key that signs what the server tells agents.
 //!
 //! Promised: it is made at the first start and kept in the store, like the authority; its certificate is renewed long
-//! before it ends; a rotation by another program on the same store is noticed within [`LOOK_PERIOD`], and every agent
+//! before it ends, also while the store cannot be read; a rotation by another program on the same store is noticed within [`LOOK_PERIOD`], and every agent
 //! that is connected hears of it then. Sessions that have something to sign at the same time share one signature: a
 //! call that goes to the whole fleet costs some hundred of them, not one for each agent. Nobody waits for company.
 //! Absent: what is signed (see `sender`).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
@@ -23,14 +23,22 @@ use crate::ServerError;
 const SIGNING_KEY: &str = "signing key";
 /// How often the store is asked whether the key was rotated.
 const LOOK_PERIOD: Duration = Duration::from_secs(2);
+/// How often the log says that the store cannot be asked.
+const FAILURE_LOG_PERIOD: Duration = Duration::from_secs(3600);
 /// Sessions that share a signature; each then carries ten hashes with it.
 const SHARES_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Signing {
-    signer: RwLock<Arc<CommandSigner>>,
+    present: RwLock<Present>,
     waiting: Mutex<Vec<Waiting>>,
     pub(super) control_epoch: u64,
+}
+
+#[derive(Debug)]
+struct Present {
+    secret: SigningSecret,
+    signer: Arc<CommandSigner>,
 }
 
 /// Messages of a session that wait for their signature.
@@ -62,12 +70,13 @@ pub(crate) async fn rotate(store: &Arc<dyn Store>, old: OldKey, number_min: u64)
 
 impl Signing {
     pub(super) fn new(secret: &[u8], control_epoch: u64, authority: &Authority) -> Result<Self, ServerError> {
-        let signer = CommandSigner::issue(authority, &SigningSecret::from_bytes(secret)?, now())?;
-        Ok(Self { signer: RwLock::new(Arc::new(signer)), waiting: Mutex::default(), control_epoch })
+        let secret = SigningSecret::from_bytes(secret)?;
+        let signer = Arc::new(CommandSigner::issue(authority, &secret, now())?);
+        Ok(Self { present: RwLock::new(Present { secret, signer }), waiting: Mutex::default(), control_epoch })
     }
 
     pub(super) fn signer(&self) -> Arc<CommandSigner> {
-        self.signer.read().clone()
+        self.present.read().signer.clone()
     }
 
     /// Signed by this signer, together with what other sessions want signed now.
@@ -109,17 +118,26 @@ impl Signing {
         }
     }
 
-    /// Takes over the key that the store has now. Whether there is another signer.
+    /// Takes over the key that the store has now. Whether it is another one.
     fn take_over(&self, secret: &[u8], authority: &Authority, now: Timestamp) -> Result<bool, ServerError> {
-        let secret = SigningSecret::from_bytes(secret)?;
+        self.use_key(SigningSecret::from_bytes(secret)?, authority, now)
+    }
+
+    /// Where the store does not tell: the present key stays, with another certificate when that is due.
+    fn renew(&self, authority: &Authority, now: Timestamp) -> Result<(), ServerError> {
+        let secret = self.present.read().secret.clone();
+        self.use_key(secret, authority, now).map(|_| ())
+    }
+
+    fn use_key(&self, secret: SigningSecret, authority: &Authority, now: Timestamp) -> Result<bool, ServerError> {
         let present = self.signer();
-        if secret.number == present.number() && !present.is_due(now) {
-            return Ok(false);
+        let is_other = secret.number != present.number();
+        if is_other || present.is_due(now) {
+            let signer = Arc::new(CommandSigner::issue(authority, &secret, now)?);
+            tracing::info!(number = signer.number(), "signing with a new key or certificate");
+            *self.present.write() = Present { secret, signer };
         }
-        let signer = CommandSigner::issue(authority, &secret, now)?;
-        tracing::info!(number = signer.number(), "signing with a new key or certificate");
-        *self.signer.write() = Arc::new(signer);
-        Ok(true)
+        Ok(is_other)
     }
 }
 
@@ -133,22 +151,38 @@ impl Drop for SignsForAll<'_> {
 
 /// Follows the store until the server ends.
 pub(super) async fn follow(gateway: Arc<Gateway>) {
+    let Gateway { control, signing, authority, .. } = &*gateway;
     let mut period = tokio::time::interval(LOOK_PERIOD);
-    let mut is_failing = false;
+    let mut logged_at = None;
     loop {
         period.tick().await;
-        let secret = gateway.control.signing_secret().await;
-        let looked = secret.and_then(|secret| gateway.signing.take_over(&secret, &gateway.authority, now()));
-        if let Err(error) = &looked
-            && !is_failing
-        {
-            tracing::error!(error = %chain(error), "cannot look for a new signing key");
+        let secret = control.signing_secret().await;
+        match secret.and_then(|secret| signing.take_over(&secret, authority, now())) {
+            Ok(is_other) => {
+                logged_at = None;
+                if is_other {
+                    control.wake_all();
+                }
+            }
+            Err(error) => {
+                let renewed = signing.renew(authority, now());
+                if is_log_due(&mut logged_at, Instant::now()) {
+                    let expires_at = signing.signer().expires_at();
+                    tracing::error!(error = %chain(&error), renewal = ?renewed.err(), %expires_at, "cannot look for a new signing key; the present one signs on");
+                }
+            }
         }
-        is_failing = looked.is_err();
-        if matches!(looked, Ok(true)) {
-            gateway.control.wake_all();
-        }
+        control.signs_until(signing.signer().expires_at().as_second());
     }
+}
+
+/// The first time, and then once in a period.
+fn is_log_due(logged_at: &mut Option<Instant>, now: Instant) -> bool {
+    let is_due = logged_at.is_none_or(|at| now.saturating_duration_since(at) >= FAILURE_LOG_PERIOD);
+    if is_due {
+        *logged_at = Some(now);
+    }
+    is_due
 }
 
 #[cfg(test)]
@@ -168,6 +202,12 @@ mod tests {
             beat_interval_ms: 1,
             server_time_ms: 1,
             signed_reports: false,
+            hello: proctor_pki::HelloTerms {
+                boot: &"boot".into(),
+                nonce: b"run",
+                seen_generation: 0,
+                seen_epoch: None,
+            },
         };
         proctor_pki::signed_welcome(signer, &terms).unwrap().1.prepare(signer, Vec::new())
     }
@@ -219,12 +259,37 @@ mod tests {
         assert!(look(now()).await.unwrap());
         let third = signing.signer();
         let later = now() + Duration::from_secs(29 * 24 * 3600);
-        assert!(look(later).await.unwrap());
+        assert!(!look(later).await.unwrap(), "another certificate is nothing to wake sessions for");
 
         let numbers = [&first, &second, &third, &signing.signer()].map(|signer| signer.number());
         assert_eq!(numbers, [1, 2, 100, 100]);
         assert_ne!(third.certificate_der(), signing.signer().certificate_der());
         let again = load(&store, &authority).await;
         assert_eq!((again.signer().number(), again.control_epoch), (100, 1));
+    }
+
+    #[tokio::test]
+    async fn a_store_that_does_not_answer_keeps_nobody_from_renewing() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&dir.path().join("store.db")).await.unwrap());
+        let authority = super::super::authority(&store).await.unwrap();
+        let signing = load(&store, &authority).await;
+        let (first, later) = (signing.signer(), now() + Duration::from_secs(29 * 24 * 3600));
+
+        assert!(signing.take_over(b"damaged", &authority, later).is_err());
+        signing.renew(&authority, now()).unwrap();
+        assert!(Arc::ptr_eq(&first, &signing.signer()), "not before it is due");
+        signing.renew(&authority, later).unwrap();
+
+        assert_eq!(signing.signer().number(), first.number());
+        assert!(signing.signer().expires_at() > first.expires_at());
+    }
+
+    #[test]
+    fn a_failure_that_lasts_is_logged_every_hour() {
+        let (mut logged_at, begun) = (None, Instant::now());
+        let due = [0, 1, 3599, 3600, 3601, 7200].map(|seconds| begun + Duration::from_secs(seconds));
+
+        assert_eq!(due.map(|at| is_log_due(&mut logged_at, at)), [true, false, false, true, false, true]);
     }
 }

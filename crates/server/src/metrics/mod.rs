@@ -84,7 +84,8 @@ impl Metrics {
         }
     }
 
-    /// `opened`, `refused`, `failed` or `closed`.
+    /// `opened`, `refused`, `failed`, `closed`, or `unsettled`: an agent that verifies left before it had recorded the
+    /// session, as one does that does not believe the welcome.
     pub(crate) fn session(&self, what: &str) {
         self.sessions.of([what]).add(1);
     }
@@ -185,6 +186,7 @@ fn of_certificates(text: &mut Exposition, control: &Control, border: &Border) {
     text.family(name, Kind::Gauge, "When a certificate ends; `agents` is the first of those that are connected.");
     let ends = [
         ("link", control.link_expires_at()),
+        ("signing", control.signing_expires_at()),
         ("https", border.https_expires_at),
         ("agents", control.first_agent_expiry()),
     ];

@@ -2,7 +2,9 @@
 
 use futures::{SinkExt, StreamExt};
 use proctor_model::{BootId, HostFacts};
-use proctor_pki::{AgentKey, CommandCheck, ControlTrust, OldKey, ReportSeal, SessionTerms, TrustedSigner, Untrusted};
+use proctor_pki::{
+    AgentKey, CommandCheck, ControlTrust, HelloTerms, OldKey, ReportSeal, SessionTerms, TrustedSigner, Untrusted,
+};
 use proctor_runtime::clock;
 use proctor_server::admin::LocalAdmin;
 use proctor_server::gateway::LinkPolicy;
@@ -30,6 +32,16 @@ struct Verified {
 
 impl Verified {
     async fn open(world: &World, agent: &Agent, known: ControlTrust) -> Result<Self, Untrusted> {
+        Self::open_as_if(world, agent, known, 0).await
+    }
+
+    /// As if something in between had told the server that the agent has seen this generation.
+    async fn open_as_if(
+        world: &World,
+        agent: &Agent,
+        known: ControlTrust,
+        seen_generation: u64,
+    ) -> Result<Self, Untrusted> {
         let (certificate, authority) = agent.certificate.clone().unwrap();
         let config = proctor_pki::session_config(&authority, &certificate, &agent.key).unwrap();
         let mut link = dial(world, config, AgentCodec::new()).await;
@@ -37,7 +49,7 @@ impl Verified {
             agent: agent.id.clone(),
             boot: BootId::from("boot"),
             facts: HostFacts::default(),
-            seen_generation: 0,
+            seen_generation,
             nonce: b"run".to_vec(),
             time_ms: None,
             seen_epoch: agent.seen_epoch,
@@ -57,6 +69,12 @@ impl Verified {
             beat_interval_ms: u64::try_from(beat_interval.as_millis()).unwrap(),
             server_time_ms,
             signed_reports: proof.signed_reports,
+            hello: HelloTerms {
+                boot: &BootId::from("boot"),
+                nonce: b"run",
+                seen_generation: 0,
+                seen_epoch: agent.seen_epoch,
+            },
         };
         let check = CommandCheck::of_welcome(&authority, &terms, &proof, known, now())?;
         let reports = ReportSeal::new(&terms);
@@ -179,5 +197,53 @@ async fn the_epoch_of_the_control_plane_is_in_every_welcome() {
     let refused = Verified::open(&world, &agent, known).await.map(|session| session.epoch);
 
     assert!(matches!(refused, Err(Untrusted::OldControlPlane { theirs: 1, ours: 2 })), "{refused:?}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_hello_that_was_changed_on_the_way_opens_no_session_that_the_agent_believes() {
+    let world = World::new().await;
+    let agent = world.agent(HOST, "owner").await;
+
+    let opened = Verified::open_as_if(&world, &agent, ControlTrust::default(), 9).await.map(|session| session.epoch);
+
+    assert!(matches!(opened, Err(Untrusted::Signature)), "{opened:?}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn with_signed_reports_an_agent_without_a_challenge_is_refused_and_fences_nobody() {
+    let world = World::with(LinkPolicy { signed_reports: true, ..LinkPolicy::default() }).await;
+    let agent = world.agent(HOST, "owner").await;
+    let _session = Verified::open(&world, &agent, ControlTrust::default()).await.unwrap();
+
+    let refused = agent.connect(&world, "run").await.map(|(epoch, _)| epoch);
+
+    let (reason, retry) = refused.unwrap_err();
+    assert!(reason.contains("--signed-reports") && reason.contains("no challenge") && !retry, "{reason}");
+    assert!(world.server.control.is_connected(&agent.id));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn agents_that_leave_before_they_settle_are_counted() {
+    let world = World::new().await;
+    let agent = world.agent(HOST, "owner").await;
+    let unsettled = || world.metric("proctor_session_changes_total{change=\"unsettled\"}");
+
+    let session = Verified::open(&world, &agent, ControlTrust::default()).await.unwrap();
+    crate::support::leave(&world, &agent, session.link).await;
+    until("it is counted", || async { unsettled().await == Some(1.0) }).await;
+    let mut session = Verified::open(&world, &agent, ControlTrust::default()).await.unwrap();
+    let settled = FromAgent::Settled { epoch: session.epoch, recorded: true };
+    session.link.send(settled).await.unwrap();
+    register(&world, &agent, "nginx").await;
+    session.next_signed().await;
+    crate::support::leave(&world, &agent, session.link).await;
+
+    assert_eq!(unsettled().await, Some(1.0));
+    let expires_at =
+        world.metric("proctor_certificate_expiry_timestamp_seconds{certificate=\"signing\"}").await.unwrap();
+    assert!(expires_at > now().as_duration().as_secs_f64(), "{expires_at}");
     world.end().await;
 }

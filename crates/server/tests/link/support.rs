@@ -17,6 +17,7 @@ use proctor_store::Store;
 use proctor_store::sqlite::SqliteStore;
 use proctor_wire::{AgentCodec, FromAgent, FromServer};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -69,6 +70,16 @@ impl World {
         agent
     }
 
+    /// The value of a series, as a scrape shows it; None where it is not there.
+    pub(crate) async fn metric(&self, series: &str) -> Option<f64> {
+        let mut stream = TcpStream::connect(self.server.http).await.unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+    }
+
     pub(crate) async fn audited(&self, action: &str) -> Vec<proctor_store::AuditDraft> {
         let query = proctor_store::AuditQuery { action: Some(action.to_owned()), limit: 1000, ..Default::default() };
         self.store.audit(&query).await.unwrap().into_iter().map(|entry| entry.draft).collect()
@@ -82,7 +93,7 @@ async fn start(store: &Arc<dyn Store>, link_policy: LinkPolicy) -> (Server, Task
         http: loopback,
         link: loopback,
         wait_for: None,
-        border: Settings::default(),
+        border: Settings { metrics_from: "127.0.0.0/8".parse().unwrap(), ..Settings::default() },
         tls: None,
         retention: Retention::default(),
         link_policy,
