@@ -9,7 +9,7 @@ use proctor_server::OldKey;
 use proctor_server::admin::{AppCode, AppOptions, LocalAdmin, TokenRequest};
 
 use crate::args::{AppArgs, Connection, RotateSigningArgs, StoreArgs, TokenArgs};
-use crate::commands::{Ended, RotateArgs};
+use crate::commands::{CommandEnd, RotateArgs};
 use crate::{output, profile, serve};
 
 /// Where an administrator's command takes effect.
@@ -34,7 +34,7 @@ impl Place {
     }
 }
 
-pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Result<Ended> {
+pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Result<CommandEnd> {
     let TokenArgs { uses, ttl, cloud_id, host, business, store } = args;
     let request = TokenRequest::new(uses, ttl, cloud_id)?.placing(business).naming(host)?;
     let created = match Place::find(store, connection)? {
@@ -52,10 +52,10 @@ pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Re
     eprintln!("Good for {uses} agent{} until {end}. On the new host:", if uses == 1 { "" } else { "s" });
     eprintln!("  PROCTOR_TOKEN=TOKEN proctor-agent --server HOST:PORT --state-dir /var/lib/proctor-agent");
     eprintln!("`proctor join-command` prints one line that also fetches the program.");
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
-pub(crate) async fn create_app(args: AppArgs, connection: &Connection) -> Result<Ended> {
+pub(crate) async fn create_app(args: AppArgs, connection: &Connection) -> Result<CommandEnd> {
     let AppArgs { code, trusted, signing, roles, store } = args;
     let code: AppCode = code.parse()?;
     let created = match Place::find(store, connection)? {
@@ -74,10 +74,10 @@ pub(crate) async fn create_app(args: AppArgs, connection: &Connection) -> Result
     output::print_or(connection.output, &created, || format!("{}\n", created.secret))?;
     let kind = if trusted { "trusted app" } else { "app" };
     eprintln!("This is the secret of the {kind} {code}. It is not shown again; `proctor app rotate` replaces it.");
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
-pub(crate) async fn rotate_app(args: RotateArgs, connection: &Connection) -> Result<Ended> {
+pub(crate) async fn rotate_app(args: RotateArgs, connection: &Connection) -> Result<CommandEnd> {
     let RotateArgs { code, signing, store } = args;
     let signing = signing.then_some(true);
     let rotated = match Place::find(store, connection)? {
@@ -89,10 +89,10 @@ pub(crate) async fn rotate_app(args: RotateArgs, connection: &Connection) -> Res
     };
     output::print_or(connection.output, &rotated, || format!("{}\n", rotated.secret))?;
     eprintln!("This is the new secret of app {code}. It is not shown again; the old one no longer works.");
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
-pub(crate) async fn rotate_signing(args: RotateSigningArgs) -> Result<Ended> {
+pub(crate) async fn rotate_signing(args: RotateSigningArgs) -> Result<CommandEnd> {
     let RotateSigningArgs { refuse_old, data_dir, migrate } = args;
     let dir = data_dir.map_or_else(serve::default_dir, Ok)?;
     let old = if refuse_old { OldKey::Refused } else { OldKey::Accepted };
@@ -100,7 +100,7 @@ pub(crate) async fn rotate_signing(args: RotateSigningArgs) -> Result<Ended> {
     output::write_out(&format!("signing key {number}\n"))?;
     let told = if refuse_old { "agents refuse every older key" } else { "agents accept the key before it, too" };
     eprintln!("Once they have heard of it, {told}. A server that runs on this store signs with it within seconds.");
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
 async fn local(dir: &Path, migrate: bool) -> Result<LocalAdmin> {

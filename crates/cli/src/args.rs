@@ -18,7 +18,7 @@ use crate::commands::{
     WebhookCommand,
 };
 use crate::config::ConfigCommand;
-use crate::papers::{CompletionArgs, ManArgs};
+use crate::generated_docs::{CompletionArgs, ManArgs};
 use crate::swarm::SwarmArgs;
 
 pub(crate) use server::{DevArgs, ServerArgs};

@@ -19,7 +19,7 @@ use proctor_server::backup_seal::{PASSPHRASE_CHARS_MIN, SEAL, Seal};
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{HostQuery, OpenTarget, Store};
 
-use crate::commands::Ended;
+use crate::commands::CommandEnd;
 use crate::output;
 use crate::serve::{default_dir, make_dir, store_file, system_user};
 
@@ -54,7 +54,7 @@ pub(crate) struct RestoreArgs {
     passphrase_file: Option<PathBuf>,
 }
 
-pub(crate) async fn back_up(args: BackupArgs) -> Result<Ended> {
+pub(crate) async fn back_up(args: BackupArgs) -> Result<CommandEnd> {
     let dir = args.data_dir.map_or_else(default_dir, Ok)?;
     let store = store_file(&dir);
     if !store.exists() {
@@ -76,7 +76,7 @@ pub(crate) async fn back_up(args: BackupArgs) -> Result<Ended> {
     .await?;
     let said = if is_sealed { "its keys sealed by the passphrase" } else { "its keys readable" };
     eprintln!("{} holds a copy of the store, {said}. Keep it private.", args.file.display());
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
 /// Nothing of another store may be there: its log would be replayed into this one.
@@ -95,7 +95,7 @@ fn refuse_leftovers(store: &Path) -> Result<()> {
     Ok(())
 }
 
-pub(crate) async fn restore(args: RestoreArgs) -> Result<Ended> {
+pub(crate) async fn restore(args: RestoreArgs) -> Result<CommandEnd> {
     make_dir(&args.data_dir)?;
     let (file, store) = (args.file.clone(), store_file(&args.data_dir));
     refuse_leftovers(&store)?;
@@ -119,7 +119,7 @@ pub(crate) async fn restore(args: RestoreArgs) -> Result<Ended> {
     let said = finish(&draft.0, &args.file).await?;
     draft.put_in_place(&store)?;
     output::write_out(&format!("restored {}: {said}", store.display()))?;
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
 /// Removes what a killed restore left.

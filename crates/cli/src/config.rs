@@ -13,9 +13,9 @@ use proctor_server::Server;
 use serde_json::json;
 
 use crate::args::{Cli, Command, Output, ServerArgs};
-use crate::commands::Ended;
+use crate::commands::CommandEnd;
 use crate::logging;
-use crate::output::{self, Sheet, or_dash, plain};
+use crate::output::{self, TextTable, or_dash, plain};
 
 /// What SIGHUP brings into effect; certificates are read again whether their paths changed or not.
 const RELOADED: [&str; 2] = ["log", "rate_limit"];
@@ -75,7 +75,7 @@ fn program(command: &Command) -> Option<Program> {
 const CONNECTION: [&str; 8] =
     ["server", "server_fingerprint", "profile", "app_code", "app_secret", "user", "user_token", "output"];
 
-pub(crate) fn run(command: &ConfigCommand, layers: &Layers, output: Output) -> Result<Ended> {
+pub(crate) fn run(command: &ConfigCommand, layers: &Layers, output: Output) -> Result<CommandEnd> {
     match command {
         ConfigCommand::Check(args) => check(&args.server, layers),
         ConfigCommand::Show(_) => show(layers, output),
@@ -83,7 +83,7 @@ pub(crate) fn run(command: &ConfigCommand, layers: &Layers, output: Output) -> R
 }
 
 /// Beyond the values themselves: whether they can be used together, and whether the files that they name are there.
-fn check(args: &ServerArgs, layers: &Layers) -> Result<Ended> {
+fn check(args: &ServerArgs, layers: &Layers) -> Result<CommandEnd> {
     let source = args.tls.source(args.http)?;
     args.border.settings(None)?;
     if let Some(source) = source {
@@ -94,21 +94,21 @@ fn check(args: &ServerArgs, layers: &Layers) -> Result<Ended> {
         None => "there is no configuration file; every setting has a default\n".to_owned(),
     };
     output::write_out(&said)?;
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
-fn show(layers: &Layers, output: Output) -> Result<Ended> {
+fn show(layers: &Layers, output: Output) -> Result<CommandEnd> {
     let row =
         |setting: &Setting| json!({"key": setting.key, "value": setting.value, "source": setting.source.to_string()});
     let data: Vec<_> = layers.settings.iter().map(row).collect();
     output::print(output, &data, |_| {
-        let mut sheet = Sheet::new(&["KEY", "VALUE", "FROM"]);
+        let mut table = TextTable::new(&["KEY", "VALUE", "FROM"]);
         for Setting { key, value, source } in &layers.settings {
-            sheet.row([plain(key), plain(or_dash(value.clone().unwrap_or_default())), plain(source)]);
+            table.row([plain(key), plain(or_dash(value.clone().unwrap_or_default())), plain(source)]);
         }
-        sheet
+        table
     })?;
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
 /// Reads the configuration again when it is told to.

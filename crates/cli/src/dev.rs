@@ -22,7 +22,7 @@ use proctor_store::Store;
 use tokio::sync::oneshot;
 
 use crate::args::{Connection, DevArgs};
-use crate::commands::Ended;
+use crate::commands::CommandEnd;
 use crate::demo::Demo;
 use crate::logging::note;
 use crate::profile::{self, Profile};
@@ -38,12 +38,12 @@ const TOKEN_TTL: Duration = Duration::from_secs(600);
 const CONNECT_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
-pub(crate) async fn run(args: DevArgs, connection: &Connection) -> Result<Ended> {
+pub(crate) async fn run(args: DevArgs, connection: &Connection) -> Result<CommandEnd> {
     let mut stop = StopSignal::install()?;
     let tasks = Tasks::default();
     let ended = tokio::select! {
         failed = Box::pin(serve(args, connection, &tasks)) => failed.map(|never| match never {}),
-        () = stop.received() => Ok(Ended::Well),
+        () = stop.received() => Ok(CommandEnd::Success),
         failed = tasks.failed() => Err(failed.into()),
     };
     note("proctor: stopping; supervised processes live on");

@@ -9,9 +9,9 @@ mod commands;
 mod config;
 mod demo;
 mod dev;
+mod generated_docs;
 mod logging;
 mod output;
-mod papers;
 mod profile;
 mod report;
 mod serve;
@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use args::{Cli, Command, KeysCommand, TokenCommand};
-use commands::{AppCommand, Ended};
+use commands::{AppCommand, CommandEnd};
 use config::Reloader;
 use proctor_config::Layers;
 
@@ -44,13 +44,13 @@ fn main() -> ExitCode {
     };
     let reloader = layers.as_ref().map(|layers| Reloader::new(arguments, layers));
     match start(cli, layers, reloader) {
-        Ok(Ended::Well) => ExitCode::SUCCESS,
-        Ok(Ended::TargetFailed) => ExitCode::from(report::TARGET_FAILED),
+        Ok(CommandEnd::Success) => ExitCode::SUCCESS,
+        Ok(CommandEnd::TargetFailed) => ExitCode::from(report::TARGET_FAILED),
         Err(error) => report::report(&error, is_service),
     }
 }
 
-fn start(cli: Cli, layers: Option<Layers>, reloader: Option<Reloader>) -> Result<Ended> {
+fn start(cli: Cli, layers: Option<Layers>, reloader: Option<Reloader>) -> Result<CommandEnd> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -59,7 +59,7 @@ fn start(cli: Cli, layers: Option<Layers>, reloader: Option<Reloader>) -> Result
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "every other command speaks to a server")]
-async fn run(cli: Cli, layers: Option<Layers>, reloader: Option<Reloader>) -> Result<Ended> {
+async fn run(cli: Cli, layers: Option<Layers>, reloader: Option<Reloader>) -> Result<CommandEnd> {
     let connection = cli.connection;
     match cli.command {
         Command::Dev(args) => dev::run(args, &connection).await,
@@ -75,8 +75,8 @@ async fn run(cli: Cli, layers: Option<Layers>, reloader: Option<Reloader>) -> Re
         Command::App(AppCommand::Create(args)) => admin::create_app(args, &connection).await,
         Command::App(AppCommand::Rotate(args)) => admin::rotate_app(args, &connection).await,
         Command::Swarm(args) => swarm::run(args, &connection).await,
-        Command::Completion(args) => papers::completion(&args),
-        Command::Man(args) => papers::man(&args),
+        Command::Completion(args) => generated_docs::completion(&args),
+        Command::Man(args) => generated_docs::man(&args),
         other => commands::run(other, &connection).await,
     }
 }

@@ -15,7 +15,7 @@ use crate::args::Output;
 
 /// What a cell says about its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub(crate) enum CellStyle {
     Plain,
     Good,
     Warning,
@@ -24,13 +24,13 @@ pub(crate) enum Tone {
 
 /// A table in the making.
 #[derive(Debug)]
-pub(crate) struct Sheet {
+pub(crate) struct TextTable {
     table: Table,
     /// Columns that only `-o wide` shows.
     wide: Vec<usize>,
 }
 
-impl Sheet {
+impl TextTable {
     pub(crate) fn new(headers: &[&str]) -> Self {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -60,14 +60,14 @@ impl Sheet {
         self
     }
 
-    pub(crate) fn row<const N: usize>(&mut self, cells: [(String, Tone); N]) {
-        self.table.add_row(cells.map(|(text, tone)| {
+    pub(crate) fn row<const N: usize>(&mut self, cells: [(String, CellStyle); N]) {
+        self.table.add_row(cells.map(|(text, style)| {
             let cell = Cell::new(one_line(&text));
-            match tone {
-                Tone::Plain => cell,
-                Tone::Good => cell.fg(Color::Green),
-                Tone::Warning => cell.fg(Color::Yellow),
-                Tone::Bad => cell.fg(Color::Red),
+            match style {
+                CellStyle::Plain => cell,
+                CellStyle::Good => cell.fg(Color::Green),
+                CellStyle::Warning => cell.fg(Color::Yellow),
+                CellStyle::Bad => cell.fg(Color::Red),
             }
         }));
     }
@@ -93,9 +93,9 @@ fn lines(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
-/// A cell without a tone.
-pub(crate) fn plain(text: impl ToString) -> (String, Tone) {
-    (text.to_string(), Tone::Plain)
+/// A cell without a style.
+pub(crate) fn plain(text: impl ToString) -> (String, CellStyle) {
+    (text.to_string(), CellStyle::Plain)
 }
 
 fn colours_are_welcome() -> bool {
@@ -114,16 +114,16 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { ' ' } else { c }).collect()
 }
 
-/// Prints `data` for programs, or the sheet that `sheet` makes of it.
-pub(crate) fn print<T: Serialize>(output: Output, data: &T, sheet: impl FnOnce(&T) -> Sheet) -> Result<()> {
-    write_out(&text(output, data, sheet)?)
+/// Prints `data` for programs, or the table that `table` makes of it.
+pub(crate) fn print<T: Serialize>(output: Output, data: &T, table: impl FnOnce(&T) -> TextTable) -> Result<()> {
+    write_out(&text(output, data, table)?)
 }
 
 /// What [`print`] prints.
-pub(crate) fn text<T: Serialize>(output: Output, data: &T, sheet: impl FnOnce(&T) -> Sheet) -> Result<String> {
+pub(crate) fn text<T: Serialize>(output: Output, data: &T, table: impl FnOnce(&T) -> TextTable) -> Result<String> {
     text_or(output, data, || {
-        let sheet = sheet(data);
-        if output == Output::Wide { sheet.to_wide_text() } else { sheet.to_text() }
+        let table = table(data);
+        if output == Output::Wide { table.to_wide_text() } else { table.to_text() }
     })
 }
 
@@ -202,24 +202,24 @@ mod tests {
 
     #[test]
     fn columns_align_also_for_wide_characters() {
-        let mut sheet = Sheet::new(&["NAME", "PID"]).right(&[1]);
-        sheet.row([plain("进程"), plain(7)]);
-        sheet.row([("nginx".into(), Tone::Bad), plain(1234)]);
+        let mut table = TextTable::new(&["NAME", "PID"]).right(&[1]);
+        table.row([plain("进程"), plain(7)]);
+        table.row([("nginx".into(), CellStyle::Bad), plain(1234)]);
 
-        assert_eq!(sheet.to_text(), "NAME    PID\n进程      7\nnginx  1234\n");
+        assert_eq!(table.to_text(), "NAME    PID\n进程      7\nnginx  1234\n");
     }
 
     #[test]
     fn wide_columns_are_shown_only_when_asked_for() {
-        let sheet = || {
-            let mut sheet = Sheet::new(&["NAME", "业务", "PID"]).right(&[2]).only_wide(&[1]);
-            sheet.row([plain("进程"), plain("蓝鲸 3"), plain(7)]);
-            sheet.row([plain("ab"), plain("x"), plain(12)]);
-            sheet
+        let table = || {
+            let mut table = TextTable::new(&["NAME", "业务", "PID"]).right(&[2]).only_wide(&[1]);
+            table.row([plain("进程"), plain("蓝鲸 3"), plain(7)]);
+            table.row([plain("ab"), plain("x"), plain(12)]);
+            table
         };
 
-        assert_eq!(sheet().to_text(), "NAME  PID\n进程    7\nab     12\n");
-        assert_eq!(sheet().to_wide_text(), "NAME  业务    PID\n进程  蓝鲸 3    7\nab    x        12\n");
+        assert_eq!(table().to_text(), "NAME  PID\n进程    7\nab     12\n");
+        assert_eq!(table().to_wide_text(), "NAME  业务    PID\n进程  蓝鲸 3    7\nab    x        12\n");
     }
 
     #[test]
@@ -234,10 +234,10 @@ mod tests {
 
     #[test]
     fn a_row_is_one_line_that_steers_no_terminal() {
-        let mut sheet = Sheet::new(&["OUTPUT"]);
-        sheet.row([plain("\n\u{1b}[31mred\tx\nsecond")]);
+        let mut table = TextTable::new(&["OUTPUT"]);
+        table.row([plain("\n\u{1b}[31mred\tx\nsecond")]);
 
-        assert_eq!(sheet.to_text(), "OUTPUT\n[31mred x\n");
+        assert_eq!(table.to_text(), "OUTPUT\n[31mred x\n");
         assert_eq!(printable("a\u{7}\nb"), "a \nb");
     }
 

@@ -18,7 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::ServerArgs;
 use crate::backup;
-use crate::commands::Ended;
+use crate::commands::CommandEnd;
 use crate::config::Reloader;
 use crate::profile;
 
@@ -32,7 +32,7 @@ const END_MAX: Duration = Duration::from_secs(12);
 const MEMORY_PERIOD: Duration = Duration::from_secs(5);
 const MEMORY_SLACK: u64 = 32 * 1024 * 1024;
 
-pub(crate) async fn run(args: ServerArgs, reloader: Option<Reloader>) -> Result<Ended> {
+pub(crate) async fn run(args: ServerArgs, reloader: Option<Reloader>) -> Result<CommandEnd> {
     let mut stop = StopSignal::install()?;
     let hang_up = signal(SignalKind::hangup()).context("cannot listen for signals")?;
     let dir = args.data_dir.map_or_else(default_dir, Ok)?;
@@ -60,7 +60,7 @@ pub(crate) async fn run(args: ServerArgs, reloader: Option<Reloader>) -> Result<
     tracing::info!(http = %server.http, link = %server.link, data = %dir.display(), "the server serves");
     proctor_runtime::systemd::notify("READY=1");
     let ended = tokio::select! {
-        () = stop.received() => Ok(Ended::Well),
+        () = stop.received() => Ok(CommandEnd::Success),
         failed = tasks.failed() => Err(failed.into()),
         never = reload_on(hang_up, reloader, &server) => match never {},
     };

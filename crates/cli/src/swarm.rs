@@ -16,7 +16,7 @@ use proctor_swarm::{Behaviour, Options, Stats};
 use serde_json::{Value, json};
 
 use crate::args::{Connection, parse_duration};
-use crate::commands::Ended;
+use crate::commands::CommandEnd;
 use crate::profile;
 use crate::serve::StopSignal;
 
@@ -59,7 +59,7 @@ pub(crate) struct SwarmArgs {
     run_for: Option<Duration>,
 }
 
-pub(crate) async fn run(args: SwarmArgs, connection: &Connection) -> Result<Ended> {
+pub(crate) async fn run(args: SwarmArgs, connection: &Connection) -> Result<CommandEnd> {
     let mut stop = StopSignal::install()?;
     let options = Options {
         server: link_address(connection).await?,
@@ -84,7 +84,7 @@ pub(crate) async fn run(args: SwarmArgs, connection: &Connection) -> Result<Ende
     }
     tasks.end(END_MAX).await;
     print!("{figures}");
-    Ok(if figures.has_violations() { Ended::TargetFailed } else { Ended::Well })
+    Ok(if figures.has_violations() { CommandEnd::TargetFailed } else { CommandEnd::Success })
 }
 
 /// `--server` is the link here, not the API: `HOST:PORT`.

@@ -11,9 +11,9 @@ use proctor_client::{
     AppView, BindingQuery, BindingView, NewBinding, NewUserToken, RoleView, UserTokenView, UserView, Who,
 };
 
-use super::{Ended, Session};
+use super::{CommandEnd, Session};
 use crate::args::{AppArgs, StoreArgs, parse_duration};
-use crate::output::{self, Sheet, moment, plain, yes_no};
+use crate::output::{self, TextTable, moment, plain, yes_no};
 
 /// More than the server takes.
 const PASSWORD_BYTES_MAX: u64 = 64 * 1024;
@@ -167,10 +167,10 @@ pub(crate) struct BindingIdArgs {
     id: String,
 }
 
-pub(super) async fn whoami(session: &Session) -> Result<Ended> {
+pub(super) async fn whoami(session: &Session) -> Result<CommandEnd> {
     let who = session.client.whoami().await?;
     output::print_or(session.output, &who, || told(session.client.server(), &who))?;
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
 fn told(server: &str, who: &Who) -> String {
@@ -193,7 +193,7 @@ fn told(server: &str, who: &Who) -> String {
 }
 
 /// Every command but those that also work beside a server.
-pub(super) async fn app(session: &Session, command: AppCommand) -> Result<Ended> {
+pub(super) async fn app(session: &Session, command: AppCommand) -> Result<CommandEnd> {
     match command {
         AppCommand::List => {
             let apps = session.client.apps().await?;
@@ -205,30 +205,30 @@ pub(super) async fn app(session: &Session, command: AppCommand) -> Result<Ended>
             eprintln!("App {} is gone.", args.code);
         }
     }
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
-fn app_sheet(apps: &[AppView]) -> Sheet {
-    let mut sheet = Sheet::new(&["CODE", "TRUSTED", "CREATED"]);
+fn app_sheet(apps: &[AppView]) -> TextTable {
+    let mut table = TextTable::new(&["CODE", "TRUSTED", "CREATED"]);
     for app in apps {
-        sheet.row([plain(&app.code), plain(yes_no(app.trusted)), plain(moment(app.created_at))]);
+        table.row([plain(&app.code), plain(yes_no(app.trusted)), plain(moment(app.created_at))]);
     }
-    sheet
+    table
 }
 
-pub(super) async fn user(session: &Session, command: UserCommand) -> Result<Ended> {
+pub(super) async fn user(session: &Session, command: UserCommand) -> Result<CommandEnd> {
     let client = &session.client;
     let changed = match command {
         UserCommand::List => {
             let users = client.users().await?;
             output::print(session.output, &users, |users| user_sheet(users))?;
-            return Ok(Ended::Well);
+            return Ok(CommandEnd::Success);
         }
         UserCommand::Token(command) => return user_token(session, command).await,
         UserCommand::Delete(args) => {
             client.delete_user(&args.name).await?;
             eprintln!("User {} is gone.", args.name);
-            return Ok(Ended::Well);
+            return Ok(CommandEnd::Success);
         }
         UserCommand::SetPassword(args) => return set_password(session, &args.name, Some(read_password()?)).await,
         UserCommand::RemovePassword(args) => return set_password(session, &args.name, None).await,
@@ -236,21 +236,21 @@ pub(super) async fn user(session: &Session, command: UserCommand) -> Result<Ende
             let link = client.sign_in_link(&args.name).await?;
             output::print_or(session.output, &link, || format!("{}{}\n", client.server(), link.path))?;
             eprintln!("Works once, until {}.", moment(link.expires_at));
-            return Ok(Ended::Well);
+            return Ok(CommandEnd::Success);
         }
         UserCommand::Create(args) => client.create_user(&args.name).await?,
         UserCommand::Disable(args) => client.disable_user(&args.name, true).await?,
         UserCommand::Enable(args) => client.disable_user(&args.name, false).await?,
     };
     output::print(session.output, &changed, |user| user_sheet(std::slice::from_ref(user)))?;
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
-async fn set_password(session: &Session, name: &str, password: Option<String>) -> Result<Ended> {
+async fn set_password(session: &Session, name: &str, password: Option<String>) -> Result<CommandEnd> {
     let done = if password.is_some() { "set" } else { "removed" };
     session.client.set_user_password(name, password).await?;
     eprintln!("Password of {name} {done}; open console sessions are closed.");
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
 /// Never an argument: those are seen in lists of processes and in the shell's history.
@@ -264,15 +264,15 @@ fn read_password() -> Result<String> {
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-fn user_sheet(users: &[UserView]) -> Sheet {
-    let mut sheet = Sheet::new(&["NAME", "DISABLED", "CREATED"]);
+fn user_sheet(users: &[UserView]) -> TextTable {
+    let mut table = TextTable::new(&["NAME", "DISABLED", "CREATED"]);
     for user in users {
-        sheet.row([plain(&user.name), plain(yes_no(user.disabled)), plain(moment(user.created_at))]);
+        table.row([plain(&user.name), plain(yes_no(user.disabled)), plain(moment(user.created_at))]);
     }
-    sheet
+    table
 }
 
-async fn user_token(session: &Session, command: UserTokenCommand) -> Result<Ended> {
+async fn user_token(session: &Session, command: UserTokenCommand) -> Result<CommandEnd> {
     match command {
         UserTokenCommand::Create(args) => {
             let token = NewUserToken { note: args.note, ttl_secs: args.ttl.map(|ttl| ttl.as_secs()) };
@@ -290,13 +290,13 @@ async fn user_token(session: &Session, command: UserTokenCommand) -> Result<Ende
             eprintln!("Token {} of {} counts no longer.", args.id, args.name);
         }
     }
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
-fn token_sheet(tokens: &[UserTokenView]) -> Sheet {
-    let mut sheet = Sheet::new(&["ID", "USER", "CREATED", "EXPIRES", "NOTE"]);
+fn token_sheet(tokens: &[UserTokenView]) -> TextTable {
+    let mut table = TextTable::new(&["ID", "USER", "CREATED", "EXPIRES", "NOTE"]);
     for token in tokens {
-        sheet.row([
+        table.row([
             plain(&token.id),
             plain(&token.user),
             plain(moment(token.created_at)),
@@ -304,10 +304,10 @@ fn token_sheet(tokens: &[UserTokenView]) -> Sheet {
             plain(&token.note),
         ]);
     }
-    sheet
+    table
 }
 
-pub(super) async fn role(session: &Session, command: RoleCommand) -> Result<Ended> {
+pub(super) async fn role(session: &Session, command: RoleCommand) -> Result<CommandEnd> {
     match command {
         RoleCommand::List => {
             let roles = session.client.roles().await?;
@@ -322,18 +322,18 @@ pub(super) async fn role(session: &Session, command: RoleCommand) -> Result<Ende
             eprintln!("Role {} is gone.", args.name);
         }
     }
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
-fn role_sheet(roles: &[RoleView]) -> Sheet {
-    let mut sheet = Sheet::new(&["NAME", "CLASSES", "BUILT IN"]);
+fn role_sheet(roles: &[RoleView]) -> TextTable {
+    let mut table = TextTable::new(&["NAME", "CLASSES", "BUILT IN"]);
     for role in roles {
-        sheet.row([plain(&role.name), plain(role.classes.join(",")), plain(yes_no(role.built_in))]);
+        table.row([plain(&role.name), plain(role.classes.join(",")), plain(yes_no(role.built_in))]);
     }
-    sheet
+    table
 }
 
-pub(super) async fn binding(session: &Session, command: BindingCommand) -> Result<Ended> {
+pub(super) async fn binding(session: &Session, command: BindingCommand) -> Result<CommandEnd> {
     match command {
         BindingCommand::List(args) => {
             let bindings = session.client.bindings(&BindingQuery { subject: args.subject }).await?;
@@ -350,13 +350,13 @@ pub(super) async fn binding(session: &Session, command: BindingCommand) -> Resul
             eprintln!("Binding {} is gone.", args.id);
         }
     }
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
-fn binding_sheet(bindings: &[BindingView]) -> Sheet {
-    let mut sheet = Sheet::new(&["ID", "SUBJECT", "ROLE", "SCOPE", "USERS", "ROOTS", "CREATED"]);
+fn binding_sheet(bindings: &[BindingView]) -> TextTable {
+    let mut table = TextTable::new(&["ID", "SUBJECT", "ROLE", "SCOPE", "USERS", "ROOTS", "CREATED"]);
     for binding in bindings {
-        sheet.row([
+        table.row([
             plain(&binding.id),
             plain(&binding.subject),
             plain(&binding.role),
@@ -366,7 +366,7 @@ fn binding_sheet(bindings: &[BindingView]) -> Sheet {
             plain(moment(binding.created_at)),
         ]);
     }
-    sheet
+    table
 }
 
 fn any_or(allowed: &[String]) -> String {

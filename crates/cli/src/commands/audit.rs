@@ -13,9 +13,9 @@ use proctor_runtime::clock;
 
 mod archive;
 
-use super::{Ended, Session};
+use super::{CommandEnd, Session};
 use crate::args::parse_duration;
-use crate::output::{self, Sheet, Tone, or_dash, plain};
+use crate::output::{self, CellStyle, TextTable, or_dash, plain};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
@@ -89,13 +89,13 @@ fn parse_moment(text: &str) -> Result<i64, String> {
     Ok(clock::unix_millis() / 1000 - i64::try_from(ago.as_secs()).unwrap_or(i64::MAX / 2))
 }
 
-pub(super) async fn run(session: &Session, command: AuditCommand) -> Result<Ended> {
+pub(super) async fn run(session: &Session, command: AuditCommand) -> Result<CommandEnd> {
     match command {
         AuditCommand::List(args) => {
             let filter = args.filter.into();
             let entries: Vec<AuditView> = session.client.all_audit(&filter).take(args.limit).try_collect().await?;
-            output::print(session.output, &entries, |entries| sheet(entries))?;
-            Ok(Ended::Well)
+            output::print(session.output, &entries, |entries| table(entries))?;
+            Ok(CommandEnd::Success)
         }
         AuditCommand::Verify(args) => {
             let verdict = session.client.verify_audit().await?;
@@ -104,7 +104,7 @@ pub(super) async fn run(session: &Session, command: AuditCommand) -> Result<Ende
                     Ok(files) => eprintln!("{} archived entries in {files} files are intact.", verdict.archived),
                     Err(problem) => {
                         eprintln!("the archive is broken: {problem:#}");
-                        return Ok(Ended::well_if(false));
+                        return Ok(CommandEnd::success_if(false));
                     }
                 }
             }
@@ -117,13 +117,13 @@ pub(super) async fn run(session: &Session, command: AuditCommand) -> Result<Ende
                     format!("the chain is broken{at}: {}\n", problem.as_deref().unwrap_or("no reason was given"))
                 }
             })?;
-            Ok(Ended::well_if(verdict.intact))
+            Ok(CommandEnd::success_if(verdict.intact))
         }
         AuditCommand::Export(args) => export(session, args).await,
     }
 }
 
-async fn export(session: &Session, args: ExportArgs) -> Result<Ended> {
+async fn export(session: &Session, args: ExportArgs) -> Result<CommandEnd> {
     let filter = args.filter.into();
     let mut file = match &args.file {
         Some(path) => {
@@ -146,22 +146,22 @@ async fn export(session: &Session, args: ExportArgs) -> Result<Ended> {
         file.flush().context("cannot write to the file")?;
         eprintln!("{count} entries were written.");
     }
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
-fn sheet(entries: &[AuditView]) -> Sheet {
+fn table(entries: &[AuditView]) -> TextTable {
     let headers = ["SEQ", "TIME", "USER", "APP", "ACTION", "PHASE", "TARGETS", "FIRST", "FROM", "REQUEST", "OUTCOME"];
-    let mut sheet = Sheet::new(&headers).right(&[0, 6]).only_wide(&[8, 9]);
+    let mut table = TextTable::new(&headers).right(&[0, 6]).only_wide(&[8, 9]);
     for entry in entries {
         let time = Timestamp::from_millisecond(entry.at).map_or_else(|_| "-".into(), |time| format!("{time:.3}"));
-        let tone = if entry.phase == "refused" { Tone::Bad } else { Tone::Plain };
-        sheet.row([
+        let style = if entry.phase == "refused" { CellStyle::Bad } else { CellStyle::Plain };
+        table.row([
             plain(entry.seq),
             plain(time),
             plain(or_dash(entry.user.clone())),
             plain(or_dash(entry.app.clone())),
             plain(&entry.action),
-            (entry.phase.clone(), tone),
+            (entry.phase.clone(), style),
             plain(entry.target_count),
             plain(or_dash(entry.targets.first().cloned().unwrap_or_default())),
             plain(or_dash(entry.remote.clone().unwrap_or_default())),
@@ -169,7 +169,7 @@ fn sheet(entries: &[AuditView]) -> Sheet {
             plain(or_dash(entry.outcome.clone())),
         ]);
     }
-    sheet
+    table
 }
 
 #[cfg(test)]

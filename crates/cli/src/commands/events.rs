@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use proctor_client::{ClientError, EventFilter, EventView};
 use proctor_model::EventKind;
 
-use super::{Ended, Session};
+use super::{CommandEnd, Session};
 use crate::args::Output;
-use crate::output::{self, Sheet, Tone, one_line, or_dash, plain};
+use crate::output::{self, CellStyle, TextTable, one_line, or_dash, plain};
 
 /// A server that is away is asked again after this.
 const ABSENCE_PAUSE: Duration = Duration::from_secs(2);
@@ -47,7 +47,7 @@ pub(super) fn parse_type(text: &str) -> Result<EventKind, String> {
     text.parse().map_err(|error: proctor_model::FieldError| error.problem.into_text())
 }
 
-pub(super) async fn show(session: &Session, args: EventsArgs) -> Result<Ended> {
+pub(super) async fn show(session: &Session, args: EventsArgs) -> Result<CommandEnd> {
     let filter = EventFilter {
         after: args.after,
         namespace: args.namespace,
@@ -60,16 +60,16 @@ pub(super) async fn show(session: &Session, args: EventsArgs) -> Result<Ended> {
         return follow(session, filter).await;
     }
     let page = session.client.events(&filter).await?;
-    output::print(session.output, &page.events, |events| sheet(events))?;
-    Ok(Ended::Well)
+    output::print(session.output, &page.events, |events| table(events))?;
+    Ok(CommandEnd::Success)
 }
 
 /// One line for each event, until stdout is closed or the program is interrupted. A stream that ends
 /// is taken up again behind the last event that came.
-async fn follow(session: &Session, mut filter: EventFilter) -> Result<Ended> {
+async fn follow(session: &Session, mut filter: EventFilter) -> Result<CommandEnd> {
     let page = session.client.events(&filter).await?;
     if !write_lines(session.output, &page.events)? {
-        return Ok(Ended::Well);
+        return Ok(CommandEnd::Success);
     }
     filter.limit = None;
     filter.after = Some(page.next);
@@ -87,12 +87,12 @@ async fn follow(session: &Session, mut filter: EventFilter) -> Result<Ended> {
 }
 
 /// Writes until the stream ends (None) or nobody reads any more.
-async fn stream(session: &Session, filter: &mut EventFilter) -> Result<Option<Ended>> {
+async fn stream(session: &Session, filter: &mut EventFilter) -> Result<Option<CommandEnd>> {
     let mut events = pin!(session.client.event_stream(filter).await?);
     while let Some(event) = events.try_next().await? {
         filter.after = Some(event.id);
         if !write_lines(session.output, &[event])? {
-            return Ok(Some(Ended::Well));
+            return Ok(Some(CommandEnd::Success));
         }
     }
     Ok(None)
@@ -119,24 +119,24 @@ fn line(event: &EventView) -> String {
     one_line(&text)
 }
 
-fn sheet(events: &[EventView]) -> Sheet {
-    let mut sheet = Sheet::new(&["ID", "TIME", "HOST", "PROCESS", "TYPE", "EVENT"]).right(&[0]);
+fn table(events: &[EventView]) -> TextTable {
+    let mut table = TextTable::new(&["ID", "TIME", "HOST", "PROCESS", "TYPE", "EVENT"]).right(&[0]);
     for event in events {
-        sheet.row([
+        table.row([
             plain(event.id),
             plain(time(event.at_ms)),
             plain(&event.host),
             plain(or_dash(event.process.clone().unwrap_or_default())),
-            (event.kind.clone(), tone(&event.kind)),
+            (event.kind.clone(), style(&event.kind)),
             plain(&event.content),
         ]);
     }
-    sheet
+    table
 }
 
-fn tone(kind: &str) -> Tone {
+fn style(kind: &str) -> CellStyle {
     match kind.parse::<EventKind>() {
-        Ok(EventKind::RestartSucceeded | EventKind::AgentOnline) => Tone::Good,
+        Ok(EventKind::RestartSucceeded | EventKind::AgentOnline) => CellStyle::Good,
         Ok(
             EventKind::RestartFailed
             | EventKind::CancelRestart
@@ -144,7 +144,7 @@ fn tone(kind: &str) -> Tone {
             | EventKind::PoolLimitExceeded
             | EventKind::AgentOffline
             | EventKind::CommandRefused,
-        ) => Tone::Bad,
+        ) => CellStyle::Bad,
         Ok(
             EventKind::HealthChanged
             | EventKind::ConfigChanged
@@ -154,8 +154,8 @@ fn tone(kind: &str) -> Tone {
             | EventKind::PoolWarning
             | EventKind::EventsDropped
             | EventKind::LocalOperation,
-        ) => Tone::Warning,
-        Ok(EventKind::Started | EventKind::Exited | EventKind::Adopted) | Err(_) => Tone::Plain,
+        ) => CellStyle::Warning,
+        Ok(EventKind::Started | EventKind::Exited | EventKind::Adopted) | Err(_) => CellStyle::Plain,
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_table_has_a_row_for_each_event() {
-        let text = sheet(&[event("it ended"), event("again")]).to_text();
+        let text = table(&[event("it ended"), event("again")]).to_text();
 
         let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(words, ["7", "2021-04-14T06:43:31.690Z", "0:10.0.0.1", "web/nginx", "exited", "it", "ended"]);

@@ -6,9 +6,9 @@ use proctor_client::{Change, DiffQuery, Revision, SpecDiff};
 use proctor_model::ProcessKey;
 use serde_json::Value;
 
-use super::{Ended, Session};
+use super::{CommandEnd, Session};
 use crate::args::parse_process;
-use crate::output::{self, Sheet, moment, plain, printable};
+use crate::output::{self, TextTable, moment, plain, printable};
 
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArgs {
@@ -26,25 +26,25 @@ pub(crate) struct HistoryArgs {
     to: Option<u64>,
 }
 
-pub(super) async fn show(session: &Session, args: HistoryArgs) -> Result<Ended> {
+pub(super) async fn show(session: &Session, args: HistoryArgs) -> Result<CommandEnd> {
     let HistoryArgs { process, host, from, to } = args;
     if from.is_none() && to.is_none() {
         let revisions = session.client.spec_history(&process, &host).await?;
-        output::print(session.output, &revisions, |revisions| sheet(revisions))?;
-        return Ok(Ended::Well);
+        output::print(session.output, &revisions, |revisions| table(revisions))?;
+        return Ok(CommandEnd::Success);
     }
     let diff = session.client.spec_diff(&process, &DiffQuery { host, from, to }).await?;
     output::print_or(session.output, &diff, || told(&diff))?;
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
-fn sheet(revisions: &[Revision]) -> Sheet {
-    let mut sheet = Sheet::new(&["GENERATION", "AT", "WHAT"]).right(&[0]);
+fn table(revisions: &[Revision]) -> TextTable {
+    let mut table = TextTable::new(&["GENERATION", "AT", "WHAT"]).right(&[0]);
     for revision in revisions {
         let what = if revision.spec.is_some() { "registered" } else { "unregistered" };
-        sheet.row([plain(revision.generation), plain(moment(revision.at)), plain(what)]);
+        table.row([plain(revision.generation), plain(moment(revision.at)), plain(what)]);
     }
-    sheet
+    table
 }
 
 fn told(diff: &SpecDiff) -> String {

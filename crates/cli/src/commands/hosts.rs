@@ -5,13 +5,13 @@ use futures::TryStreamExt;
 use proctor_client::{CordonView, HostQuery, HostView, LIMIT_MAX};
 use proctor_runtime::clock;
 
-use super::{Ended, Session, places};
+use super::{CommandEnd, Session, businesses};
 use crate::args::HostsArgs;
-use crate::output::{Sheet, Tone, ago, moment, or_dash, plain};
+use crate::output::{CellStyle, TextTable, ago, moment, or_dash, plain};
 
-pub(super) async fn run(session: &Session, args: HostsArgs) -> Result<Ended> {
+pub(super) async fn run(session: &Session, args: HostsArgs) -> Result<CommandEnd> {
     if let Some(command) = args.command {
-        return places::hosts(session, command).await;
+        return businesses::hosts(session, command).await;
     }
     let query = HostQuery {
         business: args.business,
@@ -26,10 +26,10 @@ pub(super) async fn run(session: &Session, args: HostsArgs) -> Result<Ended> {
         hosts.sort_by_key(|host| (host.cloud, host.ip));
         Ok(hosts)
     };
-    session.list(args.watch, fetch, |hosts| sheet(hosts, clock::unix_millis())).await
+    session.list(args.watch, fetch, |hosts| table(hosts, clock::unix_millis())).await
 }
 
-fn sheet(hosts: &[HostView], now: i64) -> Sheet {
+fn table(hosts: &[HostView], now: i64) -> TextTable {
     let headers = [
         "HOST",
         "AGENT",
@@ -44,19 +44,19 @@ fn sheet(hosts: &[HostView], now: i64) -> Sheet {
         "MAINTENANCE",
         "ENROLLED",
     ];
-    let mut sheet = Sheet::new(&headers).right(&[6, 7]).only_wide(&[11]);
+    let mut table = TextTable::new(&headers).right(&[6, 7]).only_wide(&[11]);
     for host in hosts {
-        let (presence, tone) = match (host.online, host.returning) {
-            _ if host.awaits_approval => ("pending", Tone::Warning),
-            (true, false) => ("online", Tone::Good),
-            (true, true) => ("returning", Tone::Warning),
-            (false, _) => ("offline", Tone::Bad),
+        let (presence, style) = match (host.online, host.returning) {
+            _ if host.awaits_approval => ("pending", CellStyle::Warning),
+            (true, false) => ("online", CellStyle::Good),
+            (true, true) => ("returning", CellStyle::Warning),
+            (false, _) => ("offline", CellStyle::Bad),
         };
         let state = match &host.cordon {
-            Some(_) => (format!("{presence},cordoned"), Tone::Warning),
-            None => (presence.to_owned(), tone),
+            Some(_) => (format!("{presence},cordoned"), CellStyle::Warning),
+            None => (presence.to_owned(), style),
         };
-        sheet.row([
+        table.row([
             plain(&host.host),
             plain(&host.agent),
             state,
@@ -71,7 +71,7 @@ fn sheet(hosts: &[HostView], now: i64) -> Sheet {
             plain(moment(host.enrolled_at)),
         ]);
     }
-    sheet
+    table
 }
 
 fn maintenance(cordon: &CordonView) -> String {
@@ -101,7 +101,7 @@ mod tests {
         }]))
         .unwrap();
 
-        let text = sheet(&hosts, 100_000).to_text();
+        let text = table(&hosts, 100_000).to_text();
 
         let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(
@@ -121,7 +121,7 @@ mod tests {
         let cordoned = host(json!({ "cordon": { "reason": "new disk", "by": "user ada", "since": 1, "until": 5 } }));
         let waiting = host(json!({ "online": false, "awaits_approval": true }));
 
-        let text = sheet(&[cordoned, waiting], 100_000).to_text();
+        let text = table(&[cordoned, waiting], 100_000).to_text();
 
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("online,cordoned") && lines[1].contains("new disk (until 1970"), "{text}");

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use proctor_client::{DownloadView, NewToken};
 
-use super::{Ended, Session};
+use super::{CommandEnd, Session};
 use crate::args::parse_duration;
 use crate::output;
 
@@ -39,7 +39,7 @@ pub(crate) struct JoinArgs {
     cloud_id: Option<u32>,
 }
 
-pub(super) async fn run(session: &Session, args: JoinArgs) -> Result<Ended> {
+pub(super) async fn run(session: &Session, args: JoinArgs) -> Result<CommandEnd> {
     let downloads = session.client.downloads().await?;
     let wanted = format!("proctor-agent-{}", args.arch);
     let Some(file) = downloads.files.iter().find(|file| file.name == wanted) else {
@@ -72,7 +72,7 @@ pub(super) async fn run(session: &Session, args: JoinArgs) -> Result<Ended> {
     )?;
     let end = output::moment(created.expires_at);
     eprintln!("Run it as root on the new host, until {end}. It holds a join token ({}): keep it private.", created.id);
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
 /// The server's name in the URL, with the port of its link.

@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use clap::Args;
 use proctor_client::{ApproveRequest, CordonRequest};
 
-use super::places::HostArg;
-use super::{Ended, Session};
+use super::businesses::HostArg;
+use super::{CommandEnd, Session};
 use crate::args::parse_duration;
 use crate::output::{self, moment};
 
@@ -49,7 +49,7 @@ fn parse_time(text: &str) -> Result<i64, String> {
     text.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second).map_err(bad)
 }
 
-pub(super) async fn cordon(session: &Session, args: CordonArgs) -> Result<Ended> {
+pub(super) async fn cordon(session: &Session, args: CordonArgs) -> Result<CommandEnd> {
     let CordonArgs { hosts, reason, until, duration } = args;
     let request = CordonRequest { reason, until, ttl_secs: duration.map(|duration| duration.as_secs()) };
     for host in hosts {
@@ -60,18 +60,18 @@ pub(super) async fn cordon(session: &Session, args: CordonArgs) -> Result<Ended>
             format!("{host} takes no starts from the fleet and raises no alarms {end}\n")
         })?;
     }
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
-pub(super) async fn uncordon(session: &Session, args: ManyHosts) -> Result<Ended> {
+pub(super) async fn uncordon(session: &Session, args: ManyHosts) -> Result<CommandEnd> {
     for host in args.hosts {
         session.client.uncordon_host(&host).await?;
         eprintln!("{host} takes starts again.");
     }
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
-pub(super) async fn approve(session: &Session, args: ApproveArgs) -> Result<Ended> {
+pub(super) async fn approve(session: &Session, args: ApproveArgs) -> Result<CommandEnd> {
     let ApproveArgs { host: HostArg { host }, key } = args;
     if let Some(key) = &key {
         // A server of an earlier version does not compare it.
@@ -87,5 +87,5 @@ pub(super) async fn approve(session: &Session, args: ApproveArgs) -> Result<Ende
     output::print_or(session.output, &approved, || {
         format!("{} is approved; its agent connects within a minute\n", approved.host)
     })?;
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }

@@ -3,6 +3,7 @@
 mod access;
 mod apply;
 mod audit;
+mod businesses;
 mod doctor;
 mod events;
 mod history;
@@ -11,7 +12,6 @@ mod hosts;
 mod join;
 mod maintenance;
 mod operate;
-mod places;
 mod pools;
 mod processes;
 mod tasks;
@@ -26,16 +26,16 @@ use anyhow::Result;
 use proctor_client::{Client, Row};
 
 use crate::args::{Command, Connection, GroupCommand, Output, TokenCommand};
-use crate::output::{self, Sheet, Tone, plain};
+use crate::output::{self, CellStyle, TextTable, plain};
 use crate::profile;
 
 pub(crate) use access::{AppCommand, BindingCommand, RoleCommand, RotateArgs, UserCommand};
 pub(crate) use apply::{ApplyArgs, FilesArgs};
 pub(crate) use audit::AuditCommand;
+pub(crate) use businesses::{BusinessCommand, BusinessSetCommand, HostsCommand};
 pub(crate) use events::EventsArgs;
 pub(crate) use history::HistoryArgs;
 pub(crate) use join::JoinArgs;
-pub(crate) use places::{BusinessCommand, BusinessSetCommand, HostsCommand};
 pub(crate) use tasks::TaskArgs;
 pub(crate) use top::TopArgs;
 pub(crate) use usage::UsageArgs;
@@ -44,15 +44,15 @@ pub(crate) use webhooks::WebhookCommand;
 
 /// How a command ended that could be carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    Well,
+pub(crate) enum CommandEnd {
+    Success,
     /// At least one target failed; the rows say which.
     TargetFailed,
 }
 
-impl Ended {
-    fn well_if(all_succeeded: bool) -> Self {
-        if all_succeeded { Self::Well } else { Self::TargetFailed }
+impl CommandEnd {
+    fn success_if(all_succeeded: bool) -> Self {
+        if all_succeeded { Self::Success } else { Self::TargetFailed }
     }
 }
 
@@ -63,7 +63,7 @@ struct Session {
 }
 
 /// Runs a command that speaks to a server.
-pub(crate) async fn run(command: Command, connection: &Connection) -> Result<Ended> {
+pub(crate) async fn run(command: Command, connection: &Connection) -> Result<CommandEnd> {
     let session = Session { client: profile::connect(connection)?, output: connection.output };
     if let Some((kind, args)) = command.operation() {
         return operate::operate(&session, kind, args).await;
@@ -93,8 +93,8 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<End
         Command::Role(command) => access::role(&session, command).await,
         Command::Binding(command) => access::binding(&session, command).await,
         Command::Audit(command) => audit::run(&session, command).await,
-        Command::Business(command) => places::business(&session, command).await,
-        Command::BusinessSet(command) => places::business_set(&session, command).await,
+        Command::Business(command) => businesses::business(&session, command).await,
+        Command::BusinessSet(command) => businesses::business_set(&session, command).await,
         Command::Start(_)
         | Command::Stop(_)
         | Command::Restart(_)
@@ -122,15 +122,15 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<End
 
 impl Session {
     /// One row for each host of a call that is done at once.
-    fn print_rows(&self, rows: &Vec<Row>) -> Result<Ended> {
+    fn print_rows(&self, rows: &Vec<Row>) -> Result<CommandEnd> {
         output::print(self.output, rows, |rows| {
-            let mut sheet = Sheet::new(&["HOST", "CODE", "RESULT", "MESSAGE"]).right(&[1]);
+            let mut table = TextTable::new(&["HOST", "CODE", "RESULT", "MESSAGE"]).right(&[1]);
             for row in rows {
-                let tone = if row.is_success() { Tone::Good } else { Tone::Bad };
-                sheet.row([plain(&row.host), plain(row.code), (row.name.clone(), tone), plain(&row.message)]);
+                let style = if row.is_success() { CellStyle::Good } else { CellStyle::Bad };
+                table.row([plain(&row.host), plain(row.code), (row.name.clone(), style), plain(&row.message)]);
             }
-            sheet
+            table
         })?;
-        Ok(Ended::well_if(rows.iter().all(Row::is_success)))
+        Ok(CommandEnd::success_if(rows.iter().all(Row::is_success)))
     }
 }

@@ -6,19 +6,19 @@ use proctor_model::{OperationKind, Snapshot, TaskId};
 use proctor_runtime::clock;
 use serde_json::json;
 
-use super::{Ended, Session, wait};
+use super::{CommandEnd, Session, wait};
 use crate::args::{OperateArgs, Output, StatusArgs};
-use crate::output::{self, Sheet, Tone, ago, one_line, or_dash, plain, printable, yes_no};
+use crate::output::{self, CellStyle, TextTable, ago, one_line, or_dash, plain, printable, yes_no};
 
 const HANDLING: u32 = 115;
 
-pub(super) async fn operate(session: &Session, kind: OperationKind, args: &OperateArgs) -> Result<Ended> {
+pub(super) async fn operate(session: &Session, kind: OperationKind, args: &OperateArgs) -> Result<CommandEnd> {
     let accepted = session.client.operate(&args.request(kind), args.idempotency_key.as_deref()).await?;
     match accepted {
         Accepted { plan: Some(plan), .. } => {
             output::print(session.output, &plan, plan_sheet)?;
             eprintln!("Nothing was done: {} targets, of which {} would be refused.", plan.total, plan.refused);
-            Ok(Ended::well_if(plan.refused == 0))
+            Ok(CommandEnd::success_if(plan.refused == 0))
         }
         Accepted { task_id: Some(id), .. } if args.plan => {
             bail!("the server does not know plans and has begun task {id}: proctor task cancel {id}")
@@ -29,30 +29,30 @@ pub(super) async fn operate(session: &Session, kind: OperationKind, args: &Opera
 }
 
 /// Waits for the task unless it is not to be waited for, and tells what came of it.
-pub(super) async fn outcome(session: &Session, id: TaskId, no_wait: bool) -> Result<Ended> {
+pub(super) async fn outcome(session: &Session, id: TaskId, no_wait: bool) -> Result<CommandEnd> {
     if no_wait {
         output::print_or(session.output, &json!({ "task_id": id }), || format!("{id}\n"))?;
-        return Ok(Ended::Well);
+        return Ok(CommandEnd::Success);
     }
     wait::finished(&session.client, id).await?;
     print_task(session, &session.client.whole_task(id).await?)
 }
 
-fn plan_sheet(plan: &Plan) -> Sheet {
-    let mut sheet = Sheet::new(&["HOST", "PROCESS", "OPERATION", "REFUSED"]);
+fn plan_sheet(plan: &Plan) -> TextTable {
+    let mut table = TextTable::new(&["HOST", "PROCESS", "OPERATION", "REFUSED"]);
     for target in &plan.targets {
-        let refused = target.refused.as_ref().map(|refusal| (refusal.message.clone(), Tone::Bad));
-        sheet.row([
+        let refused = target.refused.as_ref().map(|refusal| (refusal.message.clone(), CellStyle::Bad));
+        table.row([
             plain(&target.host),
             plain(&target.process),
             plain(target.operation),
             refused.unwrap_or_else(|| plain("-")),
         ]);
     }
-    sheet
+    table
 }
 
-pub(super) fn print_task(session: &Session, whole: &WholeTask) -> Result<Ended> {
+pub(super) fn print_task(session: &Session, whole: &WholeTask) -> Result<CommandEnd> {
     output::print(session.output, whole, |whole| task_sheet(&whole.targets))?;
     if matches!(session.output, Output::Table | Output::Wide) {
         for target in whole.targets.iter().filter(|target| has_more_to_say(target)) {
@@ -65,7 +65,7 @@ pub(super) fn print_task(session: &Session, whole: &WholeTask) -> Result<Ended> 
     } else if !task.is_finished() {
         eprintln!("{} of {} targets are pending: proctor task show {} --watch", task.pending, task.total, task.task_id);
     }
-    Ok(Ended::well_if(task.failed == 0))
+    Ok(CommandEnd::success_if(task.failed == 0))
 }
 
 /// The output of a failed command, where the row does not show all of it.
@@ -74,31 +74,31 @@ fn has_more_to_say(target: &TargetRow) -> bool {
     target.code != 0 && !target.output.trim().is_empty() && !shown.contains(target.output.trim())
 }
 
-fn task_sheet(targets: &[TargetRow]) -> Sheet {
-    let mut sheet = Sheet::new(&["HOST", "PROCESS", "OPERATION", "CODE", "RESULT", "MESSAGE"]).right(&[3]);
+fn task_sheet(targets: &[TargetRow]) -> TextTable {
+    let mut table = TextTable::new(&["HOST", "PROCESS", "OPERATION", "CODE", "RESULT", "MESSAGE"]).right(&[3]);
     for target in targets {
         let operation = target.operation.clone().unwrap_or_default();
-        sheet.row([
+        table.row([
             plain(&target.host),
             plain(&target.process),
             plain(or_dash(operation)),
             plain(target.code),
-            (target.name.clone(), tone(target.code)),
+            (target.name.clone(), style(target.code)),
             plain(&target.message),
         ]);
     }
-    sheet
+    table
 }
 
-fn tone(code: u32) -> Tone {
+fn style(code: u32) -> CellStyle {
     match code {
-        0 => Tone::Good,
-        HANDLING => Tone::Warning,
-        _ => Tone::Bad,
+        0 => CellStyle::Good,
+        HANDLING => CellStyle::Warning,
+        _ => CellStyle::Bad,
     }
 }
 
-pub(super) async fn status(session: &Session, args: StatusArgs) -> Result<Ended> {
+pub(super) async fn status(session: &Session, args: StatusArgs) -> Result<CommandEnd> {
     let (hosts, all, business) = args.hosts().into_fields();
     let process = Some(Text(args.process));
     let request = OperationRequest { process, hosts, all, business, ..OperationRequest::new(OperationKind::Status) };
@@ -106,28 +106,28 @@ pub(super) async fn status(session: &Session, args: StatusArgs) -> Result<Ended>
     wait::finished(&session.client, id).await?;
     let whole = session.client.whole_task(id).await?;
     output::print(session.output, &whole, |whole| status_sheet(&whole.targets, clock::unix_millis()))?;
-    Ok(Ended::well_if(whole.task.failed == 0))
+    Ok(CommandEnd::success_if(whole.task.failed == 0))
 }
 
-fn status_sheet(targets: &[TargetRow], now: i64) -> Sheet {
+fn status_sheet(targets: &[TargetRow], now: i64) -> TextTable {
     let headers = ["HOST", "PHASE", "MANAGED", "PID", "CPU%", "MEM%", "UP", "RESTARTS", "VERSION", "REASON"];
-    let mut sheet = Sheet::new(&headers).right(&[3, 4, 5, 6, 7]);
+    let mut table = TextTable::new(&headers).right(&[3, 4, 5, 6, 7]);
     for target in targets {
         match &target.snapshot {
-            Some(snapshot) => sheet.row(status_row(&target.host, snapshot, now)),
+            Some(snapshot) => table.row(status_row(&target.host, snapshot, now)),
             None => {
                 let dash = || plain("-");
-                let reason = (target.message.clone(), tone(target.code));
-                let cells = [plain(&target.host), ("unknown".into(), Tone::Bad), dash(), dash(), dash(), dash()];
+                let reason = (target.message.clone(), style(target.code));
+                let cells = [plain(&target.host), ("unknown".into(), CellStyle::Bad), dash(), dash(), dash(), dash()];
                 let [host, phase, managed, pid, cpu, memory] = cells;
-                sheet.row([host, phase, managed, pid, cpu, memory, dash(), dash(), dash(), reason]);
+                table.row([host, phase, managed, pid, cpu, memory, dash(), dash(), dash(), reason]);
             }
         }
     }
-    sheet
+    table
 }
 
-fn status_row(host: &str, snapshot: &Snapshot, now: i64) -> [(String, Tone); 10] {
+fn status_row(host: &str, snapshot: &Snapshot, now: i64) -> [(String, CellStyle); 10] {
     let up = if snapshot.pid.is_some() { ago(snapshot.started_at, now) } else { "-".into() };
     [
         plain(host),

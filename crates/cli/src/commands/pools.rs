@@ -4,11 +4,11 @@ use anyhow::Result;
 use proctor_client::{PoolQuery, PoolSetting, PoolUsage, PoolView};
 use proctor_model::{Percent, Weight};
 
-use super::{Ended, Session};
+use super::{CommandEnd, Session};
 use crate::args::{GroupDeleteArgs, GroupGetArgs, GroupSetArgs};
-use crate::output::{Sheet, plain};
+use crate::output::{TextTable, plain};
 
-pub(super) async fn set(session: &Session, args: GroupSetArgs) -> Result<Ended> {
+pub(super) async fn set(session: &Session, args: GroupSetArgs) -> Result<CommandEnd> {
     let pool = PoolSetting {
         id: args.id.unwrap_or_else(|| args.namespace.clone()).parse()?,
         namespace: args.namespace.parse()?,
@@ -22,19 +22,19 @@ pub(super) async fn set(session: &Session, args: GroupSetArgs) -> Result<Ended> 
     session.print_rows(&rows)
 }
 
-pub(super) async fn delete(session: &Session, args: GroupDeleteArgs) -> Result<Ended> {
+pub(super) async fn delete(session: &Session, args: GroupDeleteArgs) -> Result<CommandEnd> {
     let id = args.id.unwrap_or_else(|| args.namespace.clone()).parse()?;
     let rows = session.client.delete_pool(&args.namespace.parse()?, &id, &args.hosts.get()).await?;
     session.print_rows(&rows)
 }
 
-pub(super) async fn get(session: &Session, args: GroupGetArgs) -> Result<Ended> {
+pub(super) async fn get(session: &Session, args: GroupGetArgs) -> Result<CommandEnd> {
     let query = PoolQuery { namespace: args.namespace, usage: args.usage.then_some(true), ..PoolQuery::default() };
     let fetch = async || session.client.pools(&query).await;
-    session.list(args.watch, fetch, |pools| sheet(pools, args.usage)).await
+    session.list(args.watch, fetch, |pools| table(pools, args.usage)).await
 }
 
-fn sheet(pools: &[PoolView], usage: bool) -> Sheet {
+fn table(pools: &[PoolView], usage: bool) -> TextTable {
     let headers = [
         "HOST",
         "NAMESPACE",
@@ -49,9 +49,9 @@ fn sheet(pools: &[PoolView], usage: bool) -> Sheet {
         "MEMBERS",
     ];
     let unasked: &[usize] = if usage { &[] } else { &[8, 9, 10] };
-    let mut sheet = Sheet::new(&headers).right(&[3, 4, 8, 9, 10]).only_wide(unasked);
+    let mut table = TextTable::new(&headers).right(&[3, 4, 8, 9, 10]).only_wide(unasked);
     for pool in pools {
-        sheet.row([
+        table.row([
             plain(&pool.host),
             plain(&pool.namespace),
             plain(&pool.id),
@@ -65,7 +65,7 @@ fn sheet(pools: &[PoolView], usage: bool) -> Sheet {
             plain(used(pool, |usage| usage.members.len().to_string())),
         ]);
     }
-    sheet
+    table
 }
 
 fn used(pool: &PoolView, what: impl FnOnce(&PoolUsage) -> String) -> String {

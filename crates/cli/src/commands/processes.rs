@@ -10,13 +10,13 @@ use proctor_model::{HostKey, Lifetime, Phase};
 use proctor_runtime::clock;
 use serde_json::{Value, json};
 
-use super::{Ended, Session};
+use super::{CommandEnd, Session};
 use crate::args::{ChosenProcess, PsArgs, RegisterArgs, ShowArgs};
-use crate::output::{self, Sheet, Tone, ago, moment, or_dash, plain, printable, yes_no};
+use crate::output::{self, CellStyle, TextTable, ago, moment, or_dash, plain, printable, yes_no};
 
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-pub(super) async fn ps(session: &Session, args: PsArgs) -> Result<Ended> {
+pub(super) async fn ps(session: &Session, args: PsArgs) -> Result<CommandEnd> {
     let query = ProcessQuery {
         namespace: args.namespace,
         host: args.host,
@@ -28,10 +28,10 @@ pub(super) async fn ps(session: &Session, args: PsArgs) -> Result<Ended> {
         ..Default::default()
     };
     let fetch = async || session.client.all_processes(&query).try_collect::<Vec<ProcessView>>().await;
-    session.list(args.watch, fetch, |processes| sheet(processes, clock::unix_millis())).await
+    session.list(args.watch, fetch, |processes| table(processes, clock::unix_millis())).await
 }
 
-pub(super) fn sheet(processes: &[ProcessView], now: i64) -> Sheet {
+pub(super) fn table(processes: &[ProcessView], now: i64) -> TextTable {
     let headers = [
         "PROCESS",
         "HOST",
@@ -49,10 +49,10 @@ pub(super) fn sheet(processes: &[ProcessView], now: i64) -> Sheet {
         "GENERATION",
         "REASON",
     ];
-    let mut sheet = Sheet::new(&headers).right(&[4, 5, 6, 7, 8, 13]).only_wide(&[10, 11, 12, 13]);
+    let mut table = TextTable::new(&headers).right(&[4, 5, 6, 7, 8, 13]).only_wide(&[10, 11, 12, 13]);
     for process in processes {
         let up = if process.pid.is_some() { ago(process.started_at, now) } else { "-".into() };
-        sheet.row([
+        table.row([
             plain(&process.process),
             plain(&process.host),
             phase(process.phase, process.online),
@@ -70,7 +70,7 @@ pub(super) fn sheet(processes: &[ProcessView], now: i64) -> Sheet {
             plain(or_dash(process.reason.clone())),
         ]);
     }
-    sheet
+    table
 }
 
 fn lifetime(lifetime: Lifetime) -> &'static str {
@@ -82,20 +82,20 @@ fn lifetime(lifetime: Lifetime) -> &'static str {
 }
 
 /// Of a host whose agent is not connected we know only what was.
-pub(super) fn phase(phase: Phase, online: bool) -> (String, Tone) {
+pub(super) fn phase(phase: Phase, online: bool) -> (String, CellStyle) {
     if !online {
-        return (format!("offline ({phase})"), Tone::Warning);
+        return (format!("offline ({phase})"), CellStyle::Warning);
     }
-    let tone = match phase {
-        Phase::Running => Tone::Good,
-        Phase::Starting | Phase::Stopping | Phase::Waiting => Tone::Warning,
-        Phase::Failed => Tone::Bad,
-        Phase::Unknown | Phase::Stopped => Tone::Plain,
+    let style = match phase {
+        Phase::Running => CellStyle::Good,
+        Phase::Starting | Phase::Stopping | Phase::Waiting => CellStyle::Warning,
+        Phase::Failed => CellStyle::Bad,
+        Phase::Unknown | Phase::Stopped => CellStyle::Plain,
     };
-    (phase.to_string(), tone)
+    (phase.to_string(), style)
 }
 
-pub(super) async fn show(session: &Session, args: ShowArgs) -> Result<Ended> {
+pub(super) async fn show(session: &Session, args: ShowArgs) -> Result<CommandEnd> {
     let processes = session
         .client
         .process(&args.process, &ShowQuery { limit: Some(LIMIT_MAX), ..ShowQuery::default() })
@@ -103,7 +103,7 @@ pub(super) async fn show(session: &Session, args: ShowArgs) -> Result<Ended> {
         .processes;
     let text = described(&processes)?;
     output::print_or(session.output, &processes, || text)?;
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
 /// Every field that is kept, one a line; hosts with the same spec share it.
@@ -158,7 +158,7 @@ fn flatten(name: &str, value: &Value, fields: &mut Vec<(String, String)>) {
     }
 }
 
-pub(super) async fn register(session: &Session, args: RegisterArgs) -> Result<Ended> {
+pub(super) async fn register(session: &Session, args: RegisterArgs) -> Result<CommandEnd> {
     let mut body = read_body(&args.file)?;
     if !args.hosts.is_empty() {
         replace_hosts(&mut body, &args.hosts)?;
@@ -206,7 +206,7 @@ fn replace_hosts(body: &mut Value, hosts: &[String]) -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn unregister(session: &Session, args: ChosenProcess) -> Result<Ended> {
+pub(super) async fn unregister(session: &Session, args: ChosenProcess) -> Result<CommandEnd> {
     let rows = session.client.unregister(&args.process, &args.hosts.get()).await?;
     session.print_rows(&rows)
 }
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_process_is_one_line_and_offline_is_said() {
-        let text = sheet(&[process("0:10.0.0.1", "a"), process("0:10.0.0.9", "a")], 100_000).to_text();
+        let text = table(&[process("0:10.0.0.1", "a"), process("0:10.0.0.9", "a")], 100_000).to_text();
 
         let lines: Vec<&str> = text.lines().collect();
         let words: Vec<&str> = lines[1].split_whitespace().collect();

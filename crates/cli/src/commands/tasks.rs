@@ -7,9 +7,9 @@ use futures::{StreamExt, TryStreamExt};
 use proctor_client::{LIMIT_MAX, RolloutState, TaskQuery, TaskView};
 use proctor_model::TaskId;
 
-use super::{Ended, Session, WatchArgs, operate, wait};
+use super::{CommandEnd, Session, WatchArgs, operate, wait};
 use crate::args::parse_task;
-use crate::output::{self, Sheet, Tone, moment, or_dash, plain};
+use crate::output::{self, CellStyle, TextTable, moment, or_dash, plain};
 
 /// An id alone is `show`.
 #[derive(Debug, Args)]
@@ -91,7 +91,7 @@ pub(crate) struct FollowArgs {
     no_wait: bool,
 }
 
-pub(super) async fn run(session: &Session, args: TaskArgs) -> Result<Ended> {
+pub(super) async fn run(session: &Session, args: TaskArgs) -> Result<CommandEnd> {
     let client = &session.client;
     match args.command().context("give the id of a task, or a command: see --help")? {
         TaskCommand::List(args) => list(session, args).await,
@@ -115,12 +115,12 @@ pub(super) async fn run(session: &Session, args: TaskArgs) -> Result<Ended> {
     }
 }
 
-fn print(session: &Session, task: &TaskView) -> Result<Ended> {
-    output::print(session.output, task, |task| sheet(std::slice::from_ref(task)))?;
-    Ok(Ended::Well)
+fn print(session: &Session, task: &TaskView) -> Result<CommandEnd> {
+    output::print(session.output, task, |task| table(std::slice::from_ref(task)))?;
+    Ok(CommandEnd::Success)
 }
 
-async fn list(session: &Session, args: ListArgs) -> Result<Ended> {
+async fn list(session: &Session, args: ListArgs) -> Result<CommandEnd> {
     let query = TaskQuery {
         app: args.app,
         user: args.by,
@@ -129,10 +129,10 @@ async fn list(session: &Session, args: ListArgs) -> Result<Ended> {
         ..TaskQuery::default()
     };
     let fetch = async || session.client.all_tasks(&query).take(args.limit).try_collect::<Vec<TaskView>>().await;
-    session.list(args.watch, fetch, |tasks| sheet(tasks)).await
+    session.list(args.watch, fetch, |tasks| table(tasks)).await
 }
 
-fn sheet(tasks: &[TaskView]) -> Sheet {
+fn table(tasks: &[TaskView]) -> TextTable {
     let headers = [
         "TASK",
         "CREATED",
@@ -148,10 +148,10 @@ fn sheet(tasks: &[TaskView]) -> Sheet {
         "FAILED",
         "STATE",
     ];
-    let mut sheet = Sheet::new(&headers).right(&[8, 9, 10, 11]).only_wide(&[2, 4, 5]);
+    let mut table = TextTable::new(&headers).right(&[8, 9, 10, 11]).only_wide(&[2, 4, 5]);
     for task in tasks {
         let operations: Vec<String> = task.operations.iter().map(ToString::to_string).collect();
-        sheet.row([
+        table.row([
             plain(task.task_id),
             plain(moment(task.created_at)),
             plain(moment(task.finished_at.unwrap_or_default())),
@@ -167,7 +167,7 @@ fn sheet(tasks: &[TaskView]) -> Sheet {
             state(task),
         ]);
     }
-    sheet
+    table
 }
 
 /// The processes that the server names, with dots where there are more.
@@ -177,21 +177,21 @@ fn processes(task: &TaskView) -> String {
 }
 
 /// A rolling task has a state of its own; of the others the counters tell it.
-fn state(task: &TaskView) -> (String, Tone) {
+fn state(task: &TaskView) -> (String, CellStyle) {
     let rollout = task.rollout.as_ref().map(|rollout| rollout.state);
-    let (text, tone) = match rollout {
-        Some(RolloutState::Paused) => ("paused", Tone::Warning),
-        Some(RolloutState::Failed) => ("failed", Tone::Bad),
+    let (text, style) = match rollout {
+        Some(RolloutState::Paused) => ("paused", CellStyle::Warning),
+        Some(RolloutState::Failed) => ("failed", CellStyle::Bad),
         Some(RolloutState::Running | RolloutState::Cancelled | RolloutState::Done) | None => {
             match (task.is_finished(), task.cancelled_at.is_some()) {
-                (_, true) => ("cancelled", Tone::Warning),
-                (false, false) => ("running", Tone::Warning),
-                (true, false) if task.failed > 0 => ("failed", Tone::Bad),
-                (true, false) => ("done", Tone::Good),
+                (_, true) => ("cancelled", CellStyle::Warning),
+                (false, false) => ("running", CellStyle::Warning),
+                (true, false) if task.failed > 0 => ("failed", CellStyle::Bad),
+                (true, false) => ("done", CellStyle::Good),
             }
         }
     };
-    (text.to_owned(), tone)
+    (text.to_owned(), style)
 }
 
 #[cfg(test)]

@@ -3,26 +3,26 @@
 use anyhow::Result;
 use proctor_client::TokenView;
 
-use super::{Ended, Session};
-use crate::output::{self, Sheet, Tone, moment, or_dash, plain};
+use super::{CommandEnd, Session};
+use crate::output::{self, CellStyle, TextTable, moment, or_dash, plain};
 
-pub(super) async fn list(session: &Session) -> Result<Ended> {
+pub(super) async fn list(session: &Session) -> Result<CommandEnd> {
     let tokens = session.client.tokens().await?;
     let now = proctor_runtime::clock::unix_millis() / 1000;
-    output::print(session.output, &tokens, |tokens| sheet(tokens, now))?;
-    Ok(Ended::Well)
+    output::print(session.output, &tokens, |tokens| table(tokens, now))?;
+    Ok(CommandEnd::Success)
 }
 
-fn sheet(tokens: &[TokenView], now: i64) -> Sheet {
+fn table(tokens: &[TokenView], now: i64) -> TextTable {
     let headers = ["ID", "STATE", "USED", "REFUSED", "EXPIRES", "CLOUD", "BUSINESS", "HOST"];
-    let mut sheet = Sheet::new(&headers).right(&[2, 3]);
+    let mut table = TextTable::new(&headers).right(&[2, 3]);
     for token in tokens {
         let state = match token {
-            _ if token.expires_at <= now => ("expired".into(), Tone::Bad),
-            _ if token.used >= token.uses => ("used up".into(), Tone::Bad),
-            _ => ("good".into(), Tone::Good),
+            _ if token.expires_at <= now => ("expired".into(), CellStyle::Bad),
+            _ if token.used >= token.uses => ("used up".into(), CellStyle::Bad),
+            _ => ("good".into(), CellStyle::Good),
         };
-        sheet.row([
+        table.row([
             plain(&token.id),
             state,
             plain(format!("{}/{}", token.used, token.uses)),
@@ -33,11 +33,11 @@ fn sheet(tokens: &[TokenView], now: i64) -> Sheet {
             plain(or_dash(token.host.clone().unwrap_or_default())),
         ]);
     }
-    sheet
+    table
 }
 
-pub(super) async fn revoke(session: &Session, id: &str) -> Result<Ended> {
+pub(super) async fn revoke(session: &Session, id: &str) -> Result<CommandEnd> {
     session.client.revoke_token(id).await?;
     eprintln!("Join token {id} is revoked. Hosts that enrolled with it stay.");
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }

@@ -15,9 +15,9 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState};
 use ratatui::{DefaultTerminal, Frame};
 use tokio::sync::{mpsc, watch};
 
-use super::{Ended, Session, processes};
+use super::{CommandEnd, Session, processes};
 use crate::args::Output;
-use crate::output::{self, Tone, one_line};
+use crate::output::{self, CellStyle, one_line};
 
 const REFRESH: Duration = Duration::from_secs(2);
 /// So long the thread that reads keys may outlive the view.
@@ -39,12 +39,12 @@ enum By {
     Memory,
 }
 
-pub(super) async fn top(session: &Session, args: TopArgs) -> Result<Ended> {
+pub(super) async fn top(session: &Session, args: TopArgs) -> Result<CommandEnd> {
     let people = matches!(session.output, Output::Table | Output::Wide);
     if !people || !std::io::stdout().is_terminal() {
         let rows = fetch(&session.client, args.namespace.as_deref(), args.sort).await?;
-        output::print(session.output, &rows, |rows| processes::sheet(rows, clock::unix_millis()))?;
-        return Ok(Ended::Well);
+        output::print(session.output, &rows, |rows| processes::table(rows, clock::unix_millis()))?;
+        return Ok(CommandEnd::Success);
     }
     let mut terminal = ratatui::try_init().context("cannot take over the terminal")?;
     let result = live(&mut terminal, session.client.clone(), args).await;
@@ -67,7 +67,7 @@ async fn fetch(client: &Client, namespace: Option<&str>, by: By) -> proctor_clie
 }
 
 /// Keys are obeyed also while the server is slow: it is asked beside.
-async fn live(terminal: &mut DefaultTerminal, client: Client, args: TopArgs) -> Result<Ended> {
+async fn live(terminal: &mut DefaultTerminal, client: Client, args: TopArgs) -> Result<CommandEnd> {
     let (by, asked) = watch::channel(args.sort);
     let (send_rows, mut rows) = mpsc::channel(1);
     let mut poller = pin!(poll(client, args.namespace, asked, send_rows));
@@ -82,11 +82,11 @@ async fn live(terminal: &mut DefaultTerminal, client: Client, args: TopArgs) -> 
             Some(fetched) = rows.recv() => view.take(fetched),
             Some(key) = keys.recv() => {
                 if view.obey(key) == Next::End {
-                    break Ok(Ended::Well);
+                    break Ok(CommandEnd::Success);
                 }
                 by.send_if_modified(|by| std::mem::replace(by, view.by) != view.by);
             }
-            () = &mut poller => break Ok(Ended::Well),
+            () = &mut poller => break Ok(CommandEnd::Success),
         }
     };
     drop(keys);
@@ -199,12 +199,12 @@ impl View {
 }
 
 fn row(process: &ProcessView) -> Row<'static> {
-    let (phase, tone) = processes::phase(process.phase, process.online);
-    let colour = match tone {
-        Tone::Plain => Color::Reset,
-        Tone::Good => Color::Green,
-        Tone::Warning => Color::Yellow,
-        Tone::Bad => Color::Red,
+    let (phase, style) = processes::phase(process.phase, process.online);
+    let colour = match style {
+        CellStyle::Plain => Color::Reset,
+        CellStyle::Good => Color::Green,
+        CellStyle::Warning => Color::Yellow,
+        CellStyle::Bad => Color::Red,
     };
     Row::new([
         Cell::new(one_line(&process.process)),

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use proctor_client::{UsagePointView, UsageQuery, UsageSpan, UsageState, UsageView};
 use proctor_model::ProcessKey;
 
-use super::{Ended, Session};
+use super::{CommandEnd, Session};
 use crate::args::parse_process;
 use crate::output::{self, moment};
 
@@ -39,7 +39,7 @@ enum Range {
     Week,
 }
 
-pub(super) async fn show(session: &Session, args: UsageArgs) -> Result<Ended> {
+pub(super) async fn show(session: &Session, args: UsageArgs) -> Result<CommandEnd> {
     let UsageArgs { process, host, range, instance } = args;
     let range = match range {
         Range::Hour => UsageSpan::Hour,
@@ -47,7 +47,7 @@ pub(super) async fn show(session: &Session, args: UsageArgs) -> Result<Ended> {
     };
     let usage = session.client.usage(&process, &UsageQuery { host, range: Some(range), instance }).await?;
     output::print_or(session.output, &usage, || told(&usage))?;
-    Ok(Ended::well_if(usage.state == UsageState::Kept))
+    Ok(CommandEnd::success_if(usage.state == UsageState::Kept))
 }
 
 fn told(usage: &UsageView) -> String {

@@ -12,8 +12,8 @@ use clap::builder::BoolishValueParser;
 use proctor_client::ClientError;
 use serde::Serialize;
 
-use super::{Ended, Session};
-use crate::output::{self, Sheet};
+use super::{CommandEnd, Session};
+use crate::output::{self, TextTable};
 
 const REFRESH: Duration = Duration::from_secs(2);
 /// To the upper left, and everything behind is erased.
@@ -32,17 +32,17 @@ impl Session {
         &self,
         WatchArgs { watch }: WatchArgs,
         fetch: impl AsyncFn() -> Result<T, ClientError>,
-        sheet: impl Fn(&T) -> Sheet,
-    ) -> Result<Ended> {
+        table: impl Fn(&T) -> TextTable,
+    ) -> Result<CommandEnd> {
         let clear = if watch && std::io::stdout().is_terminal() { CLEAR } else { "" };
-        let mut shown = output::text(self.output, &fetch().await?, &sheet)?;
+        let mut shown = output::text(self.output, &fetch().await?, &table)?;
         let mut is_read = output::write_more(&format!("{clear}{shown}"))?;
         let mut is_away = false;
         while watch && is_read {
             tokio::time::sleep(REFRESH).await;
             match fetch().await {
                 Ok(list) => {
-                    let text = output::text(self.output, &list, &sheet)?;
+                    let text = output::text(self.output, &list, &table)?;
                     if text != shown || is_away {
                         is_read = output::write_more(&format!("{clear}{text}"))?;
                         shown = text;
@@ -58,6 +58,6 @@ impl Session {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(Ended::Well)
+        Ok(CommandEnd::Success)
     }
 }

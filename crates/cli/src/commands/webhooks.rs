@@ -6,8 +6,8 @@ use proctor_client::{NewWebhook, WebhookFormat, WebhookTested, WebhookView};
 use proctor_model::EventKind;
 
 use super::events::parse_type;
-use super::{Ended, Session};
-use crate::output::{self, Sheet, moment, or_dash, plain, yes_no};
+use super::{CommandEnd, Session};
+use crate::output::{self, TextTable, moment, or_dash, plain, yes_no};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WebhookCommand {
@@ -61,28 +61,28 @@ pub(crate) struct IdArgs {
     id: String,
 }
 
-pub(super) async fn run(session: &Session, command: WebhookCommand) -> Result<Ended> {
+pub(super) async fn run(session: &Session, command: WebhookCommand) -> Result<CommandEnd> {
     match command {
         WebhookCommand::Add(args) => add(session, args).await,
         WebhookCommand::List => {
             let webhooks = session.client.webhooks().await?;
-            output::print(session.output, &webhooks, |webhooks| sheet(webhooks))?;
-            Ok(Ended::Well)
+            output::print(session.output, &webhooks, |webhooks| table(webhooks))?;
+            Ok(CommandEnd::Success)
         }
         WebhookCommand::Test(args) => {
             let tested = session.client.test_webhook(&args.id).await?;
             output::print(session.output, &tested, test_sheet)?;
-            Ok(Ended::well_if(tested.delivered))
+            Ok(CommandEnd::success_if(tested.delivered))
         }
         WebhookCommand::Remove(args) => {
             session.client.remove_webhook(&args.id).await?;
             eprintln!("Webhook {} gets no more events.", args.id);
-            Ok(Ended::Well)
+            Ok(CommandEnd::Success)
         }
     }
 }
 
-async fn add(session: &Session, args: AddArgs) -> Result<Ended> {
+async fn add(session: &Session, args: AddArgs) -> Result<CommandEnd> {
     let AddArgs { url, namespace, report_id, types, format, secret } = args;
     let format = match format {
         Format::Native => WebhookFormat::Native,
@@ -90,15 +90,15 @@ async fn add(session: &Session, args: AddArgs) -> Result<Ended> {
     };
     let webhook = NewWebhook { url, namespace, report_id, types, format, secret };
     let added = session.client.add_webhook(&webhook).await?;
-    output::print(session.output, &added, |added| sheet(std::slice::from_ref(added)))?;
-    Ok(Ended::Well)
+    output::print(session.output, &added, |added| table(std::slice::from_ref(added)))?;
+    Ok(CommandEnd::Success)
 }
 
-fn sheet(webhooks: &[WebhookView]) -> Sheet {
+fn table(webhooks: &[WebhookView]) -> TextTable {
     let headers = ["ID", "URL", "NAMESPACE", "REPORT ID", "TYPES", "FORMAT", "SIGNED", "CREATED", "CURSOR"];
-    let mut sheet = Sheet::new(&headers).right(&[8]);
+    let mut table = TextTable::new(&headers).right(&[8]);
     for webhook in webhooks {
-        sheet.row([
+        table.row([
             plain(&webhook.id),
             plain(&webhook.url),
             plain(or_dash(webhook.namespace.clone().unwrap_or_default())),
@@ -110,18 +110,18 @@ fn sheet(webhooks: &[WebhookView]) -> Sheet {
             plain(webhook.cursor),
         ]);
     }
-    sheet
+    table
 }
 
-fn test_sheet(tested: &WebhookTested) -> Sheet {
-    let mut sheet = Sheet::new(&["DELIVERED", "STATUS", "TOOK", "ERROR"]).right(&[2]);
-    sheet.row([
+fn test_sheet(tested: &WebhookTested) -> TextTable {
+    let mut table = TextTable::new(&["DELIVERED", "STATUS", "TOOK", "ERROR"]).right(&[2]);
+    table.row([
         plain(yes_no(tested.delivered)),
         plain(or_dash(tested.status.map(|status| status.to_string()).unwrap_or_default())),
         plain(format!("{} ms", tested.took_ms)),
         plain(or_dash(tested.error.clone().unwrap_or_default())),
     ]);
-    sheet
+    table
 }
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
         }))
         .unwrap();
 
-        let text = sheet(&[webhook]).to_text();
+        let text = table(&[webhook]).to_text();
 
         let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(words, ["abc", "http://h/", "-", "9", "exited,started", "native", "yes", "-", "12"]);

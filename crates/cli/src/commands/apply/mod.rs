@@ -15,7 +15,7 @@ use clap::builder::BoolishValueParser;
 use proctor_client::{Client, Hosts, Row};
 
 use self::plan::{Action, Step, What, Work, on_hosts};
-use super::{Ended, Session, history};
+use super::{CommandEnd, Session, history};
 use crate::args::Output;
 use crate::output::{self, printable};
 
@@ -39,13 +39,13 @@ pub(crate) struct ApplyArgs {
 }
 
 /// Ends with 1 where anything differs.
-pub(super) async fn diff(session: &Session, args: FilesArgs) -> Result<Ended> {
+pub(super) async fn diff(session: &Session, args: FilesArgs) -> Result<CommandEnd> {
     let steps = steps(planned(session, &args).await?);
     print(session.output, &steps)?;
-    Ok(Ended::well_if(steps.iter().all(|step| step.action == Action::Unchanged)))
+    Ok(CommandEnd::success_if(steps.iter().all(|step| step.action == Action::Unchanged)))
 }
 
-pub(super) async fn apply(session: &Session, args: ApplyArgs) -> Result<Ended> {
+pub(super) async fn apply(session: &Session, args: ApplyArgs) -> Result<CommandEnd> {
     let mut work = planned(session, &args.files).await?;
     if !args.plan {
         for work in &mut work {
@@ -54,7 +54,7 @@ pub(super) async fn apply(session: &Session, args: ApplyArgs) -> Result<Ended> {
     }
     let steps = steps(work);
     print(session.output, &steps)?;
-    Ok(Ended::well_if(steps.iter().all(|step| step.problem.is_none())))
+    Ok(CommandEnd::success_if(steps.iter().all(|step| step.problem.is_none())))
 }
 
 async fn planned(session: &Session, args: &FilesArgs) -> Result<Vec<Work>> {

@@ -57,7 +57,7 @@ pub(super) enum What {
 
 /// Asks the server about every entry before anything is done, so that a bad one stops them all.
 pub(super) async fn plan(client: &Client, declared: Declared, prune: bool) -> Result<Vec<Work>> {
-    let mut places = Places { client, known: HashMap::new() };
+    let mut resolver = HostResolver { client, known: HashMap::new() };
     let mut owners: HashMap<(String, String), String> = HashMap::new();
     let mut own = |name: String, hosts: &[String], place: &str| {
         for host in hosts {
@@ -70,14 +70,14 @@ pub(super) async fn plan(client: &Client, declared: Declared, prune: bool) -> Re
     let mut work = Vec::new();
     let mut wanted: BTreeMap<String, BTreeSet<(ProcessKey, String)>> = BTreeMap::new();
     for process in declared.processes {
-        let hosts = places.resolve(&process.hosts, &process.place).await?;
+        let hosts = resolver.resolve(&process.hosts, &process.place).await?;
         own(format!("process {}", process.key), &hosts, &process.place)?;
         let known = wanted.entry(process.key.namespace.to_string()).or_default();
         known.extend(hosts.iter().map(|host| (process.key.clone(), host.clone())));
         work.push(plan_process(client, process, &hosts).await?);
     }
     for pool in declared.pools {
-        let hosts = places.resolve(&pool.hosts, &pool.place).await?;
+        let hosts = resolver.resolve(&pool.hosts, &pool.place).await?;
         own(format!("pool {}/{}", pool.setting.namespace, pool.setting.id), &hosts, &pool.place)?;
         work.push(plan_pool(client, pool, &hosts).await?);
     }
@@ -92,12 +92,12 @@ pub(super) async fn plan(client: &Client, declared: Declared, prune: bool) -> Re
 }
 
 /// `all` and `business` as lists of hosts, asked once.
-struct Places<'a> {
+struct HostResolver<'a> {
     client: &'a Client,
     known: HashMap<Option<u64>, Vec<String>>,
 }
 
-impl Places<'_> {
+impl HostResolver<'_> {
     async fn resolve(&mut self, hosts: &Hosts, place: &str) -> Result<Vec<String>> {
         let business = match hosts {
             Hosts::These(hosts) => return Ok(hosts.clone()),

@@ -13,8 +13,8 @@ use proctor_runtime::clock;
 use serde::Serialize;
 
 use super::hosts::mebibytes;
-use super::{Ended, Session};
-use crate::output::{self, Sheet, Tone, plain};
+use super::{CommandEnd, Session};
+use crate::output::{self, CellStyle, TextTable, plain};
 
 /// Beyond this, times of events and tasks confuse people.
 const CLOCK_WARN_SECS: i64 = 30;
@@ -76,25 +76,25 @@ impl Check {
     }
 }
 
-pub(super) async fn examine(session: &Session) -> Result<Ended> {
+pub(super) async fn examine(session: &Session) -> Result<CommandEnd> {
     let mut checks = Vec::new();
     all(&session.client, &mut checks).await;
-    output::print(session.output, &checks, |checks| sheet(checks))?;
-    Ok(Ended::well_if(checks.iter().all(|check| check.state != State::Fail)))
+    output::print(session.output, &checks, |checks| table(checks))?;
+    Ok(CommandEnd::success_if(checks.iter().all(|check| check.state != State::Fail)))
 }
 
-fn sheet(checks: &[Check]) -> Sheet {
-    let mut sheet = Sheet::new(&["STATE", "CHECK", "FOUND", "WHAT TO DO"]);
+fn table(checks: &[Check]) -> TextTable {
+    let mut table = TextTable::new(&["STATE", "CHECK", "FOUND", "WHAT TO DO"]);
     for check in checks {
         let state = match check.state {
-            State::Ok => ("ok".to_owned(), Tone::Good),
-            State::Warn => ("warn".to_owned(), Tone::Warning),
-            State::Fail => ("fail".to_owned(), Tone::Bad),
+            State::Ok => ("ok".to_owned(), CellStyle::Good),
+            State::Warn => ("warn".to_owned(), CellStyle::Warning),
+            State::Fail => ("fail".to_owned(), CellStyle::Bad),
             State::Unchecked => plain("not checked"),
         };
-        sheet.row([state, plain(check.check), plain(&check.found), plain(check.advice.as_deref().unwrap_or("-"))]);
+        table.row([state, plain(check.check), plain(&check.found), plain(check.advice.as_deref().unwrap_or("-"))]);
     }
-    sheet
+    table
 }
 
 /// Each check is only made where those before it found something to ask.

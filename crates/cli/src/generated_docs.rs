@@ -7,7 +7,7 @@ use clap::{Args, CommandFactory, ValueEnum};
 use clap_complete::Shell;
 
 use crate::args::Cli;
-use crate::commands::Ended;
+use crate::commands::CommandEnd;
 use crate::output;
 
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ pub(crate) struct ManArgs {
     dir: Option<PathBuf>,
 }
 
-pub(crate) fn completion(args: &CompletionArgs) -> Result<Ended> {
+pub(crate) fn completion(args: &CompletionArgs) -> Result<CommandEnd> {
     let shell = match args.shell {
         ShellName::Bash => Shell::Bash,
         ShellName::Zsh => Shell::Zsh,
@@ -38,10 +38,10 @@ pub(crate) fn completion(args: &CompletionArgs) -> Result<Ended> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "proctor", &mut script);
     output::write_out(&String::from_utf8(script).context("the completion is not text")?)?;
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
-pub(crate) fn man(args: &ManArgs) -> Result<Ended> {
+pub(crate) fn man(args: &ManArgs) -> Result<CommandEnd> {
     match &args.dir {
         Some(dir) => write_pages(dir)?,
         None => {
@@ -50,7 +50,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<Ended> {
             output::write_out(&String::from_utf8(page).context("the page is not text")?)?;
         }
     }
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
 fn write_pages(dir: &Path) -> Result<()> {

@@ -10,9 +10,9 @@ use clap::{Args, Subcommand};
 use proctor_client::{BusinessSetView, BusinessView, ImportRow, Object};
 
 use super::maintenance::{ApproveArgs, CordonArgs, ManyHosts};
-use super::{Ended, Session, host_identity, maintenance, processes};
+use super::{CommandEnd, Session, host_identity, maintenance, processes};
 use crate::args::parse_duration;
-use crate::output::{self, Sheet, or_dash, plain};
+use crate::output::{self, TextTable, or_dash, plain};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BusinessCommand {
@@ -124,7 +124,7 @@ struct WhereArgs {
     nowhere: bool,
 }
 
-pub(super) async fn business(session: &Session, command: BusinessCommand) -> Result<Ended> {
+pub(super) async fn business(session: &Session, command: BusinessCommand) -> Result<CommandEnd> {
     match command {
         BusinessCommand::List => {
             let businesses = session.client.businesses().await?;
@@ -139,18 +139,18 @@ pub(super) async fn business(session: &Session, command: BusinessCommand) -> Res
             eprintln!("Business {} is gone; its hosts belong to none.", args.id);
         }
     }
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
-fn business_sheet(businesses: &[BusinessView]) -> Sheet {
-    let mut sheet = Sheet::new(&["ID", "NAME"]).right(&[0]);
+fn business_sheet(businesses: &[BusinessView]) -> TextTable {
+    let mut table = TextTable::new(&["ID", "NAME"]).right(&[0]);
     for business in businesses {
-        sheet.row([plain(business.id), plain(&business.name)]);
+        table.row([plain(business.id), plain(&business.name)]);
     }
-    sheet
+    table
 }
 
-pub(super) async fn business_set(session: &Session, command: BusinessSetCommand) -> Result<Ended> {
+pub(super) async fn business_set(session: &Session, command: BusinessSetCommand) -> Result<CommandEnd> {
     match command {
         BusinessSetCommand::List => {
             let sets = session.client.business_sets().await?;
@@ -166,19 +166,19 @@ pub(super) async fn business_set(session: &Session, command: BusinessSetCommand)
             eprintln!("Business set {} is gone.", args.id);
         }
     }
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
 
-fn set_sheet(sets: &[BusinessSetView]) -> Sheet {
-    let mut sheet = Sheet::new(&["ID", "NAME", "BUSINESSES"]).right(&[0]);
+fn set_sheet(sets: &[BusinessSetView]) -> TextTable {
+    let mut table = TextTable::new(&["ID", "NAME", "BUSINESSES"]).right(&[0]);
     for set in sets {
         let members: Vec<String> = set.members.iter().map(u64::to_string).collect();
-        sheet.row([plain(set.id), plain(&set.name), plain(or_dash(members.join(",")))]);
+        table.row([plain(set.id), plain(&set.name), plain(or_dash(members.join(",")))]);
     }
-    sheet
+    table
 }
 
-pub(super) async fn hosts(session: &Session, command: HostsCommand) -> Result<Ended> {
+pub(super) async fn hosts(session: &Session, command: HostsCommand) -> Result<CommandEnd> {
     match command {
         HostsCommand::Import(args) => import(session, args).await,
         HostsCommand::AllowRejoin(args) => host_identity::allow_rejoin(session, args).await,
@@ -192,7 +192,7 @@ pub(super) async fn hosts(session: &Session, command: HostsCommand) -> Result<En
             output::print_or(session.output, &placed, || {
                 format!("{} placed\n", counted(placed.hosts, "host", "hosts"))
             })?;
-            Ok(Ended::Well)
+            Ok(CommandEnd::Success)
         }
     }
 }
@@ -201,7 +201,7 @@ fn counted(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
-async fn import(session: &Session, args: ImportArgs) -> Result<Ended> {
+async fn import(session: &Session, args: ImportArgs) -> Result<CommandEnd> {
     let file = args.file.display();
     let text = processes::read_text(&args.file).with_context(|| format!("cannot read {file}"))?;
     let imported = if text.trim_start().starts_with('[') {
@@ -216,5 +216,5 @@ async fn import(session: &Session, args: ImportArgs) -> Result<Ended> {
         let hosts = counted(imported.hosts, "host", "hosts");
         format!("{hosts} placed, {} made or named\n", counted(imported.businesses, "business", "businesses"))
     })?;
-    Ok(Ended::Well)
+    Ok(CommandEnd::Success)
 }
