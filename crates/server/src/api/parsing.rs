@@ -2,8 +2,9 @@
 //!
 //! Promised: a body beyond [`INLINE_BYTES_MAX`] is parsed on a thread for blocking work, so that it holds up no other
 //! call; [`AT_ONCE`] such bodies of callers who are known at a time, and as many of others. Of those, one with more than
-//! [`VALUES_MAX`] values is refused before any is built: two bytes of `0,` would become a value of 32. What is built of
-//! a body beyond [`UNCOUNTED_BYTES_MAX`] has room in memory first, which is held with the result.
+//! [`VALUES_MAX`] values, or too many objects, is refused before any is built: two bytes of `0,` would become a value of
+//! 32. What is built of a body beyond [`UNCOUNTED_BYTES_MAX`] has room in memory first, which the parsing holds, and then
+//! its result.
 //! Absent: what the values mean.
 
 use proctor_model::messages;
@@ -21,6 +22,10 @@ const INLINE_BYTES_MAX: usize = 256 * 1024;
 const AT_ONCE: usize = 2;
 /// Ten for each of the most targets that a call may name.
 const VALUES_MAX: usize = 2_000_000;
+/// An object takes as much memory as this many values beside those that it has: its map begins with room for eleven.
+const VALUES_PER_OBJECT: usize = 9;
+/// With what objects take; at most what one sender may have built at a time.
+const WEIGHT_MAX: usize = 2 * VALUES_MAX;
 
 /// Whose bodies.
 #[derive(Debug)]
@@ -64,12 +69,13 @@ impl Lane {
         if body.len() <= UNCOUNTED_BYTES_MAX {
             return Ok(Parsed { value: parse(body)?, room: None });
         }
-        let values = self.off_workers(body, |body| Ok::<_, ApiError>(count_values(body))).await?;
-        if values > VALUES_MAX {
+        let count = self.off_workers(body, |body| Ok::<_, ApiError>(Count::of(body))).await?;
+        if count.values > VALUES_MAX || count.weight() > WEIGHT_MAX {
             return Err(too_many_values().into());
         }
-        let room = Some(bodies.room_for_values(values, sender).await?);
-        Ok(Parsed { value: self.off_workers(body, parse).await?, room })
+        let room = Some(bodies.room_for_values(count.weight(), sender).await?);
+        // The room goes with the work: a caller who hangs up does not end the parsing.
+        self.off_workers(body, |body| Ok(Parsed { value: parse(body)?, room })).await
     }
 
     /// As [`Self::run`], where `parse` builds nothing but what it looks for.
@@ -101,19 +107,37 @@ fn too_many_values() -> ApiError {
     ApiError::new(Problem::BodyTooLarge, messages::body_has_too_many_values(VALUES_MAX))
 }
 
-/// Each value but the first comes after one of `,`, `[` and `{`. What is not JSON is left to the parser.
-fn count_values(body: &[u8]) -> usize {
-    let (mut values, mut is_in_text, mut is_escaped) = (1, false, false);
-    for byte in body {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if is_in_text => is_escaped = true,
-            b'"' => is_in_text = !is_in_text,
-            b',' | b'[' | b'{' if !is_in_text => values += 1,
-            _ => {}
+/// What is in a body. What is not JSON is left to the parser.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    values: usize,
+    objects: usize,
+}
+
+impl Count {
+    /// Each value but the first comes after one of `,`, `[` and `{`.
+    fn of(body: &[u8]) -> Self {
+        let (mut count, mut is_in_text, mut is_escaped) = (Self { values: 1, objects: 0 }, false, false);
+        for byte in body {
+            match byte {
+                _ if is_escaped => is_escaped = false,
+                b'\\' if is_in_text => is_escaped = true,
+                b'"' => is_in_text = !is_in_text,
+                b',' | b'[' if !is_in_text => count.values += 1,
+                b'{' if !is_in_text => {
+                    count.values += 1;
+                    count.objects += 1;
+                }
+                _ => {}
+            }
         }
+        count
     }
-    values
+
+    /// In values.
+    fn weight(self) -> usize {
+        self.values + VALUES_PER_OBJECT * self.objects
+    }
 }
 
 #[cfg(test)]
@@ -144,6 +168,41 @@ mod tests {
         assert_eq!(length(&lanes.of_callers, &text).await.unwrap(), text.len());
         let error = length(&lanes.of_callers, &list(VALUES_MAX)).await.unwrap_err();
         assert_eq!(error.problem, Problem::BodyTooLarge);
+    }
+
+    #[tokio::test]
+    async fn objects_weigh_more_than_their_values() {
+        let lanes = Parsing::default();
+        let objects = |count: usize| Bytes::from(format!("[{}0]", r#"{"a":0},"#.repeat(count)));
+
+        assert!(length(&lanes.of_callers, &objects(300_000)).await.is_ok());
+        let error = length(&lanes.of_callers, &objects(400_000)).await.unwrap_err();
+        assert_eq!(error.problem, Problem::BodyTooLarge);
+    }
+
+    #[tokio::test]
+    async fn a_caller_who_hangs_up_leaves_the_room_with_the_work() {
+        let (lanes, bodies, body) = (Parsing::default(), Bodies::default(), list(VALUES_MAX - 1));
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        let sender = BodySender::Caller("a".to_owned());
+        let work = move |_: &[u8]| {
+            begun.send(()).unwrap();
+            may_go_on.recv().unwrap();
+            Ok::<_, ApiError>(())
+        };
+        let mut parsing = Box::pin(lanes.of_callers.run(&bodies, &sender, &body, work));
+
+        tokio::select! {
+            _ = &mut parsing => panic!("it cannot be done yet"),
+            begun = has_begun => begun.unwrap(),
+        }
+        drop(parsing);
+
+        let has_room = async |values| futures::poll!(Box::pin(bodies.room_for_values(values, &sender))).is_ready();
+        let (has_rest, has_all) = (has_room(VALUES_MAX).await, has_room(2 * VALUES_MAX).await);
+        go_on.send(()).unwrap();
+        assert!(has_rest && !has_all);
     }
 
     #[tokio::test(start_paused = true)]
