@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{Message, messages};
-use tokio::sync::Semaphore;
+use proctor_model::{Class, Message, messages};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::{ApiError, Problem};
 use super::limits::Quota;
-use crate::control::Caller;
+use crate::control::{Caller, Control, SeenFleet};
 
 /// Who waits longer is told to come again.
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -35,14 +35,13 @@ impl Heavy {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
+        let turn = self.turn().await?;
+        in_turn(turn, work).await
+    }
+
+    async fn turn(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         let turn = tokio::time::timeout(WAIT_MAX, self.turns.clone().acquire_owned()).await;
-        let turn = turn.map_err(|_| ApiError::busy(self.too_many.clone()))?.expect("the semaphore is never closed");
-        let done = tokio::task::spawn_blocking(move || {
-            let done = work();
-            drop(turn);
-            done
-        });
-        done.await.map_err(|_| ApiError::new(Problem::Internal, "the answer could not be computed"))
+        Ok(turn.map_err(|_| ApiError::busy(self.too_many.clone()))?.expect("the semaphore is never closed"))
     }
 
     #[cfg(test)]
@@ -51,7 +50,21 @@ impl Heavy {
     }
 }
 
-/// Answers that go through the whole fleet: no caller holds more than a part of the queue.
+/// The turn goes with the work: a caller who hangs up does not end it.
+async fn in_turn<T: Send + 'static>(
+    turn: OwnedSemaphorePermit,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(turn);
+        done
+    });
+    done.await.map_err(|_| ApiError::new(Problem::Internal, "the answer could not be computed"))
+}
+
+/// Answers that go through the whole fleet: no caller holds more than a part of the queue, and who waits in it holds
+/// no copy of the fleet.
 #[derive(Clone, Debug)]
 pub(super) struct FleetWork {
     heavy: Heavy,
@@ -68,11 +81,15 @@ impl Default for FleetWork {
 impl FleetWork {
     pub(super) async fn run<T: Send + 'static>(
         &self,
+        control: &Control,
         caller: &Caller,
-        work: impl FnOnce() -> T + Send + 'static,
+        work: impl FnOnce(&SeenFleet) -> T + Send + 'static,
     ) -> Result<T, ApiError> {
+        caller.require_anywhere(Class::Read)?;
         let _permit = self.questions.take(caller)?;
-        self.heavy.run(work).await
+        let turn = self.heavy.turn().await?;
+        let seen = control.fleet(caller).await?;
+        in_turn(turn, move || work(&seen)).await
     }
 }
 

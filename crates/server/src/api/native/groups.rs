@@ -33,8 +33,9 @@ pub(super) async fn groups(
 ) -> Result<Json<GroupPage>> {
     let limit = page_limit(query.limit)? as usize;
     let after: Option<Ranked> = cursor::decode(query.after.as_deref())?;
-    let (sort, asked) = (query.sort.unwrap_or_default(), Asked::of(&caller, &state, &query.filter()).await?);
-    Ok(Json(state.border.fleet_work.run(&caller.who, move || page(&asked.found(), sort, limit, after.as_ref())).await?))
+    let (sort, wanted) = (query.sort.unwrap_or_default(), narrowed(&caller, &state, &query.filter()).await?);
+    let answer = move |seen: &SeenFleet| page(&Found::of(seen, &wanted), sort, limit, after.as_ref());
+    Ok(Json(state.border.fleet_work.run(&state.control, &caller.who, answer).await?))
 }
 
 fn page(found: &Found<'_>, sort: GroupSort, limit: usize, after: Option<&Ranked>) -> GroupPage {
@@ -57,32 +58,16 @@ pub(super) async fn facets(
     State(state): State<ApiState>,
     Params(filter): Params<ProcessFilter>,
 ) -> Result<Json<Facets>> {
-    let asked = Asked::of(&caller, &state, &filter).await?;
-    Ok(Json(state.border.fleet_work.run(&caller.who, move || asked.found().facets()).await?))
+    let wanted = narrowed(&caller, &state, &filter).await?;
+    let answer = move |seen: &SeenFleet| Found::of(seen, &wanted).facets();
+    Ok(Json(state.border.fleet_work.run(&state.control, &caller.who, answer).await?))
 }
 
 /// What is asked of the fleet, narrowed to what the caller may see.
-struct Asked {
-    seen: SeenFleet,
-    query: ProcessQuery,
-}
-
-impl Asked {
-    async fn of(caller: &Authenticated, state: &ApiState, filter: &ProcessFilter) -> Result<Self> {
-        let (query, host) = wanted(filter)?;
-        let hosts = host.map(|host| [host]);
-        let query = state.control.narrowed(&caller.who, query, hosts.as_ref().map(<[_; 1]>::as_slice)).await?;
-        let seen = state.control.fleet(&caller.who).await?;
-        Ok(Self { seen, query })
-    }
-
-    fn found(&self) -> Found<'_> {
-        let Self { seen, query } = self;
-        let filter = FleetFilter::new(&seen.fleet, query);
-        let all = (0..).zip(&seen.fleet.processes);
-        let processes = all.filter(|(_, process)| filter.holds(process)).map(|(index, _)| index).collect();
-        Found { seen, processes }
-    }
+async fn narrowed(caller: &Authenticated, state: &ApiState, filter: &ProcessFilter) -> Result<ProcessQuery> {
+    let (query, host) = wanted(filter)?;
+    let hosts = host.map(|host| [host]);
+    Ok(state.control.narrowed(&caller.who, query, hosts.as_ref().map(<[_; 1]>::as_slice)).await?)
 }
 
 /// The processes that match.
@@ -92,7 +77,14 @@ struct Found<'a> {
     processes: Vec<u32>,
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
+    fn of(seen: &'a SeenFleet, query: &ProcessQuery) -> Self {
+        let filter = FleetFilter::new(&seen.fleet, query);
+        let all = (0..).zip(&seen.fleet.processes);
+        let processes = all.filter(|(_, process)| filter.holds(process)).map(|(index, _)| index).collect();
+        Self { seen, processes }
+    }
+
     fn fleet(&self) -> &Arc<Fleet> {
         &self.seen.fleet
     }

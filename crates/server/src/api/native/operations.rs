@@ -55,7 +55,7 @@ pub(super) async fn submit(
     if body.plan {
         let who = caller.who.clone();
         let planned = state.control.plan(Submission { caller: caller.who, family: FAMILY, items, options }).await?;
-        let plan = plan::view(&state.control, &who, planned).await?;
+        let plan = plan::view(&state, &who, planned).await?;
         return Ok((StatusCode::OK, Json(Accepted { task_id: None, plan: Some(plan) })));
     }
     let submission = Submission { caller: caller.who, family: FAMILY, items, options };

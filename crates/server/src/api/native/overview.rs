@@ -23,10 +23,10 @@ const CERTIFICATES_MAX: usize = 20;
 #[utoipa::path(get, path = "/overview", operation_id = "overview", tag = "overview",
                responses((status = 200, body = Overview)))]
 pub(super) async fn show(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<Overview>> {
-    let seen = state.control.fleet(&caller.who).await?;
     let tasks = tasks(&state.control, &caller.who).await?;
     let (control, who) = (state.control.clone(), caller.who.clone());
-    Ok(Json(state.border.fleet_work.run(&caller.who, move || overview(&seen, &control, &who, tasks)).await?))
+    let answer = move |seen: &SeenFleet| overview(seen, &control, &who, tasks);
+    Ok(Json(state.border.fleet_work.run(&state.control, &caller.who, answer).await?))
 }
 
 fn overview(SeenFleet { fleet, at }: &SeenFleet, control: &Control, caller: &Caller, tasks: TaskCounts) -> Overview {
@@ -55,9 +55,8 @@ fn overview(SeenFleet { fleet, at }: &SeenFleet, control: &Control, caller: &Cal
 #[utoipa::path(get, path = "/overview/map", operation_id = "fleet_map", tag = "overview",
                responses((status = 200, body = FleetMap)))]
 pub(super) async fn map(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<FleetMap>> {
-    let seen = state.control.fleet(&caller.who).await?;
     let who = caller.who.clone();
-    Ok(Json(state.border.fleet_work.run(&caller.who, move || fleet_map(&seen, &who)).await?))
+    Ok(Json(state.border.fleet_work.run(&state.control, &caller.who, move |seen| fleet_map(seen, &who)).await?))
 }
 
 fn fleet_map(SeenFleet { fleet, at }: &SeenFleet, caller: &Caller) -> FleetMap {

@@ -9,14 +9,25 @@ use proctor_api::{Plan, PlannedTarget, Refusal};
 use proctor_model::{Class, HostKey, Phase, ProcessKey};
 use proctor_store::{FleetFilter, ProcessQuery};
 
-use super::Result;
-use crate::control::{Caller, Control, Planned, SeenFleet};
+use super::{ApiState, Result};
+use crate::control::{Caller, Planned, SeenFleet};
 
-pub(super) async fn view(control: &Control, caller: &Caller, planned: Vec<Planned>) -> Result<Plan> {
-    let observed = Observed::of(control, caller, &planned).await?;
-    let targets: Vec<PlannedTarget> = planned.into_iter().filter_map(|planned| target(planned, &observed)).collect();
+pub(super) async fn view(state: &ApiState, caller: &Caller, planned: Vec<Planned>) -> Result<Plan> {
+    if caller.require_anywhere(Class::Read).is_err() {
+        return Ok(plan(planned, &Observed::default()));
+    }
+    let who = caller.clone();
+    let answer = move |seen: &SeenFleet| {
+        let observed = Observed::of(seen, &who, &planned);
+        plan(planned, &observed)
+    };
+    Ok(state.border.fleet_work.run(&state.control, caller, answer).await?)
+}
+
+fn plan(planned: Vec<Planned>, observed: &Observed) -> Plan {
+    let targets: Vec<PlannedTarget> = planned.into_iter().filter_map(|planned| target(planned, observed)).collect();
     let refused = targets.iter().filter(|target| target.refused.is_some()).count();
-    Ok(Plan { total: targets.len(), refused, targets })
+    Plan { total: targets.len(), refused, targets }
 }
 
 fn target(planned: Planned, observed: &Observed) -> Option<PlannedTarget> {
@@ -38,21 +49,18 @@ fn target(planned: Planned, observed: &Observed) -> Option<PlannedTarget> {
 }
 
 /// The phase of each planned process that the caller may read, and whether its host is connected.
+#[derive(Default)]
 struct Observed {
     by_key: HashMap<ProcessKey, HashMap<HostKey, (Phase, bool)>>,
 }
 
 impl Observed {
-    async fn of(control: &Control, caller: &Caller, planned: &[Planned]) -> Result<Self> {
+    fn of(SeenFleet { fleet, .. }: &SeenFleet, caller: &Caller, planned: &[Planned]) -> Self {
         let mut by_key: HashMap<ProcessKey, HashMap<HostKey, (Phase, bool)>> = HashMap::new();
-        if caller.require_anywhere(Class::Read).is_err() {
-            return Ok(Self { by_key });
-        }
         let wanted: HashSet<&ProcessKey> = planned.iter().map(|planned| &planned.key).collect();
-        let SeenFleet { fleet, .. } = control.fleet(caller).await?;
         let places = Some(caller.permissions.places(Class::Read).clone());
         let query = ProcessQuery { places, ..ProcessQuery::default() };
-        let filter = FleetFilter::new(&fleet, &query);
+        let filter = FleetFilter::new(fleet, &query);
         let is_wanted: Vec<bool> = fleet.keys.iter().map(|key| wanted.contains(key)).collect();
         for process in fleet.processes.iter().filter(|process| is_wanted[process.key as usize]) {
             if filter.holds(process) {
@@ -61,7 +69,7 @@ impl Observed {
                 hosts.insert(host.site.key, (process.phase, host.online));
             }
         }
-        Ok(Self { by_key })
+        Self { by_key }
     }
 
     fn get(&self, key: &ProcessKey, host: &HostKey) -> Option<(Phase, bool)> {

@@ -34,7 +34,6 @@ pub(super) async fn search(
         return Err(FieldError::new("limit", messages::more_than(limit, LIMIT_MAX)).into());
     }
     let text = search_text(&query.q)?.to_lowercase();
-    let SeenFleet { fleet, .. } = state.control.fleet(&caller.who).await?;
     let found_tasks = match task_ids(&text) {
         None => Vec::new(),
         Some(ids) => {
@@ -43,16 +42,16 @@ pub(super) async fn search(
         }
     };
     let (limit, who) = (limit as usize, caller.who.clone());
-    let found = move || {
-        let (processes, namespaces) = names(&fleet, &who, &text);
+    let found = move |SeenFleet { fleet, .. }: &SeenFleet| {
+        let (processes, namespaces) = names(fleet, &who, &text);
         SearchResult {
             processes: best(processes.into_iter(), &text, limit),
-            hosts: hosts(&fleet, &who, &text, limit),
+            hosts: hosts(fleet, &who, &text, limit),
             tasks: found_tasks.into_iter().map(tasks::view).collect::<Vec<TaskView>>(),
             namespaces: best(namespaces.into_iter(), &text, limit),
         }
     };
-    Ok(Json(state.border.fleet_work.run(&caller.who, found).await?))
+    Ok(Json(state.border.fleet_work.run(&state.control, &caller.who, found).await?))
 }
 
 /// The processes and namespaces that have the text in their names, of those that the caller may see anywhere.
