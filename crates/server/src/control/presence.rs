@@ -33,6 +33,8 @@ struct State {
     returning: HashMap<AgentId, u64>,
     /// Ends that the store does not know yet.
     unwritten: HashMap<AgentId, EndedSession>,
+    /// Those that are being written, with the epoch of the session that ended.
+    writing: HashMap<AgentId, u64>,
     failed_at: Option<Instant>,
 }
 
@@ -54,7 +56,7 @@ impl Presence {
     fn gone(&self, now: Instant) -> HashSet<AgentId> {
         let state = self.state.lock();
         let late = state.returning.keys().filter(|_| now >= self.grace_ends);
-        state.unwritten.keys().chain(late).cloned().collect()
+        state.unwritten.keys().chain(state.writing.keys()).chain(late).cloned().collect()
     }
 
     fn returning_count(&self, now: Instant) -> usize {
@@ -69,6 +71,7 @@ impl Presence {
     fn comes_back(&self, agent: &AgentId) -> bool {
         let mut state = self.state.lock();
         state.returning.remove(agent);
+        state.writing.remove(agent);
         state.unwritten.remove(agent).is_some()
     }
 
@@ -82,21 +85,44 @@ impl Presence {
         }
     }
 
-    /// Some that are due; they count as offline only in the store from now on.
+    /// Some that are due, to be written now.
     fn take_due(&self) -> Vec<EndedSession> {
         let mut state = self.state.lock();
         if state.failed_at.is_some_and(|at| at.elapsed() < RETRY_AFTER) {
             return Vec::new();
         }
         let agents: Vec<AgentId> = state.unwritten.keys().take(BATCH_MAX).cloned().collect();
-        agents.iter().filter_map(|agent| state.unwritten.remove(agent)).collect()
+        let due: Vec<EndedSession> = agents.iter().filter_map(|agent| state.unwritten.remove(agent)).collect();
+        state.writing.extend(due.iter().map(|ended| (ended.agent.clone(), ended.epoch)));
+        due
+    }
+
+    /// Shown as gone while the store is asked to record it.
+    fn begin_writing(&self, ended: &EndedSession) {
+        self.state.lock().writing.insert(ended.agent.clone(), ended.epoch);
+    }
+
+    fn written(&self, ended: &[EndedSession]) {
+        self.state.lock().end_writing(ended);
     }
 
     fn put_back(&self, ended: Vec<EndedSession>) {
         let mut state = self.state.lock();
         state.failed_at = Some(Instant::now());
+        state.end_writing(&ended);
         for ended in ended {
             state.unwritten.entry(ended.agent.clone()).or_insert(ended);
+        }
+    }
+}
+
+impl State {
+    fn end_writing(&mut self, ended: &[EndedSession]) {
+        for ended in ended {
+            // Another session of the agent may have ended meanwhile.
+            if self.writing.get(&ended.agent) == Some(&ended.epoch) {
+                self.writing.remove(&ended.agent);
+            }
         }
     }
 }
@@ -180,6 +206,7 @@ impl Control {
         let content = format!("agent {agent} is no longer connected");
         let mut ended = ended(agent.clone(), session.epoch(), content);
         ended.event.take_if(|event| !self.inner.event_budgets.admit_presence(agent, event, Instant::now()));
+        self.inner.presence.begin_writing(&ended);
         self.write_ended(vec![ended]).await;
     }
 
@@ -198,14 +225,19 @@ impl Control {
         }
     }
 
-    async fn write_ended(&self, mut ended: Vec<EndedSession>) {
+    async fn write_ended(&self, ended: Vec<EndedSession>) {
         match self.inner.store.end_sessions(&ended, clock::unix_millis()).await {
-            Ok(()) => self.ring_events(),
+            Ok(()) => {
+                self.inner.presence.written(&ended);
+                self.ring_events();
+            }
             Err(StoreError::Closed) => {}
             Err(error) => {
                 tracing::warn!(agents = ended.len(), error = %chain(&error), "ends of sessions not recorded; trying again");
-                ended.retain(|ended| !self.is_connected(&ended.agent));
-                self.inner.presence.put_back(ended);
+                let (back, gone): (Vec<_>, Vec<_>) =
+                    ended.into_iter().partition(|ended| self.is_connected(&ended.agent));
+                self.inner.presence.put_back(gone);
+                self.inner.presence.written(&back);
             }
         }
     }
@@ -231,12 +263,15 @@ mod tests {
 
         presence.lose(vec![agent("a"), agent("unknown")]);
         let due = presence.take_due();
+        assert_eq!(presence.gone(Instant::now()), HashSet::from([agent("a")]), "also while it is being written");
         presence.put_back(due.clone());
 
         assert_eq!(due.iter().map(|ended| (&ended.agent, ended.epoch)).collect::<Vec<_>>(), [(&agent("a"), 7)]);
         assert!(presence.take_due().is_empty(), "not at once");
         presence.state.lock().failed_at = Instant::now().checked_sub(RETRY_AFTER);
         assert_eq!(presence.take_due(), due);
+        presence.written(&due);
+        assert!(presence.gone(Instant::now()).is_empty(), "the store knows it");
         assert_eq!(presence.agents(), HashSet::from([agent("b")]));
     }
 

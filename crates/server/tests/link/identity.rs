@@ -25,6 +25,14 @@ async fn dismissal(link: &mut Link) -> String {
     reason
 }
 
+/// A session that the server knows to be recorded: messages are taken in order.
+async fn settled_session(agent: &mut Agent, world: &World) -> Link {
+    let mut link = agent.session(world, "run").await;
+    link.send(FromAgent::Beat).await.unwrap();
+    while next(&mut link).await != FromServer::Beat {}
+    link
+}
+
 #[tokio::test]
 async fn a_stranger_takes_neither_a_connected_host_nor_one_that_a_restart_made_offline() {
     let mut world = World::new().await;
@@ -53,7 +61,7 @@ async fn a_stranger_takes_neither_a_connected_host_nor_one_that_a_restart_made_o
 async fn a_token_that_names_the_host_replaces_its_key_and_ends_the_session_of_the_old_one() {
     let world = World::new().await;
     let mut old = world.agent(HOST, "owner").await;
-    let mut link = old.session(&world, "run").await;
+    let mut link = settled_session(&mut old, &world).await;
     let mut new = Agent::new(HOST, "owner");
 
     new.enrol(&world, &world.token(Some(HOST)).await).await.unwrap();
@@ -85,7 +93,7 @@ async fn an_operator_lets_another_key_in_once() {
 async fn a_revoked_certificate_ends_the_live_session_and_opens_no_other() {
     let world = World::new().await;
     let mut agent = world.agent(HOST, "owner").await;
-    let mut link = agent.session(&world, "run").await;
+    let mut link = settled_session(&mut agent, &world).await;
 
     assert!(world.server.control.revoke_host(&agent.host).await.unwrap());
 
@@ -102,7 +110,7 @@ async fn a_revoked_certificate_ends_the_live_session_and_opens_no_other() {
 async fn a_removed_host_is_gone_with_its_session_and_certificate() {
     let world = World::new().await;
     let mut agent = world.agent(HOST, "owner").await;
-    let mut link = agent.session(&world, "run").await;
+    let mut link = settled_session(&mut agent, &world).await;
 
     assert!(world.server.control.remove_host(&agent.host).await.unwrap());
 
