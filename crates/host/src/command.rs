@@ -307,7 +307,7 @@ impl Running {
                     CHILDREN.remember(self.shell.pid, self.shell.start_ticks, exit);
                     CommandResult::Exited(exit)
                 }
-                None => CommandResult::NotStarted("the end of the command was lost".to_owned()),
+                None => CommandResult::ExitUnknown, // somebody else has waited for it
             },
             () = wanted(end) => CommandResult::Cancelled,
             () = tokio::time::sleep_until(deadline) => CommandResult::TimedOut,

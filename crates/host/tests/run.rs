@@ -22,6 +22,18 @@ async fn a_command_answers_with_its_exit_and_both_its_outputs() {
 }
 
 #[tokio::test]
+#[allow(unsafe_code, reason = "nothing safe gives the ends of children away")]
+async fn a_command_whose_end_somebody_else_has_taken_did_run() {
+    let world = World::new();
+    // SAFETY: the disposition is a constant of the kernel's; no handler of ours is involved.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+
+    let end = world.run("echo ran").await;
+
+    assert_eq!((end.result, end.output.as_str()), (CommandResult::ExitUnknown, "ran\n"));
+}
+
+#[tokio::test]
 async fn the_line_reaches_the_shell_as_it_is() {
     let world = World::new();
     let long = format!("true '{}'; echo \"a  $((1+1))\" 'ü;$(x)'", "x".repeat(100_000));

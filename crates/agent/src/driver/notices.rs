@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{EventKind, Incarnation, POOL_DETAIL, ProcessKey};
+use proctor_model::{CommandResult, EventKind, Incarnation, POOL_DETAIL, ProcessKey};
 use proctor_runtime::clock;
 use proctor_supervise::{HealthState, LimitBreach, Notice, Time};
 use proctor_wire::FromAgent;
@@ -157,14 +157,26 @@ fn draft_of(key: &ProcessKey, name: &str, notice: &Notice) -> Draft {
                 HealthState::CannotRun => draft,
             }
         }
-        Notice::RunEnded { exit } => {
-            let how = exit.map_or_else(|| "did not run".to_owned(), |exit| format!("ended with {exit}"));
+        Notice::RunEnded { result } => {
+            let how = run_end(result);
             Draft::new(EventKind::Exited, format!("the scheduled run of {key} {how}")).detail("scheduled", true)
         }
         Notice::RunMissed { planned, reason } => {
             let content = format!("the run of {key} planned for {planned} was skipped: {reason}");
             Draft::new(EventKind::ScheduleSkipped, content).detail("planned", planned)
         }
+    }
+}
+
+/// How a run by schedule ended, as far as that is known.
+fn run_end(result: &CommandResult) -> String {
+    match result {
+        CommandResult::Exited(exit) => format!("ended with {exit}"),
+        CommandResult::TimedOut => "took too long and was killed".to_owned(),
+        CommandResult::Cancelled => "was killed".to_owned(),
+        CommandResult::ExitUnknown => "ended; how is not known".to_owned(),
+        CommandResult::NotStarted(reason) => format!("did not run: {reason}"),
+        CommandResult::NoSlot => "did not run: too many commands".to_owned(),
     }
 }
 
@@ -198,6 +210,15 @@ fn exceeded(name: &str, excess: &LimitBreach) -> Draft {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_whose_end_nobody_has_seen_is_not_said_not_to_have_run() {
+        let unknown = run_end(&CommandResult::ExitUnknown);
+        let not_run = run_end(&CommandResult::NotStarted("user 'x' does not exist".to_owned()));
+
+        assert_eq!(unknown, "ended; how is not known");
+        assert_eq!(not_run, "did not run: user 'x' does not exist");
+    }
 
     #[test]
     fn refusals_are_told_at_once_and_then_counted_for_a_while() {

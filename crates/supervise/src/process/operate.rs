@@ -261,7 +261,7 @@ impl Process {
             CommandResult::NotStarted(reason) => messages::command_not_run(command, messages::because(reason)),
             CommandResult::NoSlot => messages::command_not_run(command, messages::too_many_commands()),
             CommandResult::Cancelled => messages::command_killed(command, said),
-            CommandResult::ExitUnknown => messages::agent_restarted_during(command),
+            CommandResult::ExitUnknown => messages::command_end_unknown(command),
             CommandResult::TimedOut => {
                 let secs = self.policy_of_current().policy.op_timeout.get();
                 messages::command_timed_out(command, secs, said)

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{CommandExit, CommandResult, Exit, Lifetime};
+use proctor_model::{CommandExit, CommandResult, Lifetime};
 
 use super::activity::Activity;
 use super::relaunch::POSTPONED;
@@ -101,18 +101,13 @@ impl Process {
         }
         self.note_run();
         self.scheduled = false;
-        let exit = match end.result {
-            CommandResult::Exited(exit) => Some(exit),
-            CommandResult::TimedOut | CommandResult::Cancelled => Some(Exit::Signal(9)),
-            CommandResult::ExitUnknown | CommandResult::NotStarted(_) | CommandResult::NoSlot => None,
-        };
         if let CommandResult::NotStarted(reason) = &end.result {
             self.reason = reason.as_str().into();
         }
         self.leave_launch_behind(now);
         self.record.launch = None;
         self.dirty = true;
-        self.actions.push_back(Action::Notify(Notice::RunEnded { exit }));
+        self.actions.push_back(Action::Notify(Notice::RunEnded { result: end.result.clone() }));
         self.probe();
         debug_assert!(matches!(self.work, Activity::Probing));
     }

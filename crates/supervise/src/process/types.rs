@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    CommandExit, CommandLine, Exit, Incarnation, Leftovers, Message, OperationId, OperationKind, Outcome, PoolId,
-    Probe, Signal, Spec,
+    CommandExit, CommandLine, CommandResult, Exit, Incarnation, Leftovers, Message, OperationId, OperationKind,
+    Outcome, PoolId, Probe, Signal, Spec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -265,7 +265,7 @@ pub enum Notice {
     },
     /// A run by schedule has ended.
     RunEnded {
-        exit: Option<Exit>,
+        result: CommandResult,
     },
     /// A run by schedule could not begin before it was too late for it.
     RunMissed {

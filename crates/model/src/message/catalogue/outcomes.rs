@@ -51,6 +51,9 @@ super::catalogue! { Agent:
         "the {command} command did not end within {secs} s and was killed: {output}" |
         "{command}命令在 {secs} 秒内未结束，已被终止：{output}";
     command_ended_with(command: message, exit: message) = "the {command} command ended with {exit}" | "{command}命令结束，{exit}";
+    command_end_unknown(command: message) =
+        "the {command} command has ended, but how is not known" |
+        "{command}命令已结束，但结果未知";
     exit_code(code: text) = "exit code {code}" | "退出码 {code}";
     exit_signal(signal: text) = "signal {signal}" | "信号 {signal}";
     no_start_command() = "there is no start_cmd" | "没有 start_cmd";
