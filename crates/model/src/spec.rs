@@ -55,6 +55,13 @@ pub struct Identity {
     pub index_key: String,
 }
 
+impl Identity {
+    /// Whether they tell of two processes: another pid file, or another program.
+    pub fn is_elsewhere(&self, other: &Self) -> bool {
+        (&self.pid_path, &self.proc_name) != (&other.pid_path, &other.proc_name)
+    }
+}
+
 /// The commands, each a line for `/bin/sh -c`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -34,7 +34,28 @@ pub(super) struct Admission {
     file: Arc<PolicyFile>,
     resolver: PathResolver,
     /// Operations whose paths are being resolved, in the order of their arrival.
-    arrived: HashMap<ProcessKey, VecDeque<Request>>,
+    arrived: HashMap<ProcessKey, VecDeque<ArrivedOperation>>,
+}
+
+/// An operation whose paths are to be resolved.
+#[derive(Debug)]
+struct ArrivedOperation {
+    request: Request,
+    /// What it is meant for, where it brings no spec: the registration that was there when it arrived.
+    registration: Option<(i64, Arc<Spec>)>,
+}
+
+impl ArrivedOperation {
+    fn spec(&self) -> Option<Arc<Spec>> {
+        let registered = self.registration.as_ref().map(|(_, spec)| spec);
+        self.request.spec.as_ref().or(registered).cloned()
+    }
+
+    /// Whether another process has got the name since.
+    fn is_outdated(&self, now: Option<(i64, Arc<Spec>)>) -> bool {
+        let Some((registered_at, spec)) = &self.registration else { return false };
+        now.is_none_or(|(at, now)| at != *registered_at && now.identity.is_elsewhere(&spec.identity))
+    }
 }
 
 impl Admission {
@@ -47,7 +68,7 @@ impl Admission {
     pub(super) fn take_waiting(&mut self, wanted: &HashSet<OperationId>) -> Vec<(ProcessKey, OperationId)> {
         let mut taken = Vec::new();
         for (key, queue) in &mut self.arrived {
-            queue.retain(|request| {
+            queue.retain(|ArrivedOperation { request, .. }| {
                 let is_wanted = wanted.contains(&request.operation);
                 taken.extend(is_wanted.then(|| (key.clone(), request.operation)));
                 !is_wanted
@@ -202,11 +223,12 @@ impl Driver {
         if self.is_known(&key, request.operation) {
             return; // delivered again
         }
-        let spec = self.spec_for(&key, &request);
+        let arrived = ArrivedOperation { registration: self.registration_for(&key, &request), request };
+        let (request, spec) = (&arrived.request, arrived.spec());
         if let Some(refusal) = self.refusal(&key, request.kind, spec.as_deref()) {
             return self.refuse(&key, request.operation, refusal);
         }
-        let rival = self.rival(&key, &request, spec.as_deref());
+        let rival = self.rival(&key, request, spec.as_deref());
         if let Some(PidFileConflict { reason, unless_directory: None }) = rival {
             return self.refuse(&key, request.operation, reason);
         }
@@ -217,14 +239,14 @@ impl Driver {
         match self.admission.arrived.get_mut(&key) {
             Some(queue) if queue.len() >= ARRIVED_MAX => {
                 let reason = messages::too_many_arrived(ARRIVED_MAX);
-                self.refuse(&key, request.operation, reason);
+                self.refuse(&key, arrived.request.operation, reason);
             }
-            Some(queue) => queue.push_back(request),
+            Some(queue) => queue.push_back(arrived),
             None if must_resolve => {
-                self.admission.arrived.insert(key.clone(), VecDeque::from([request]));
+                self.admission.arrived.insert(key.clone(), VecDeque::from([arrived]));
                 self.resolve_next(key);
             }
-            None => self.request(&key, request).await,
+            None => self.request(&key, arrived.request).await,
         }
     }
 
@@ -248,18 +270,19 @@ impl Driver {
 
     fn is_known(&self, key: &ProcessKey, operation: OperationId) -> bool {
         let arrived = self.admission.arrived.get(key);
-        arrived.is_some_and(|queue| queue.iter().any(|request| request.operation == operation))
+        arrived.is_some_and(|queue| queue.iter().any(|arrived| arrived.request.operation == operation))
             || self.instance_outcomes.contains_key(&operation)
             || self.processes.get(key).is_some_and(|process| process.has_operation(&operation))
     }
 
     /// Resolves the paths of the oldest operation that waits for it.
     fn resolve_next(&mut self, key: ProcessKey) {
-        let Some(request) = self.admission.arrived.get(&key).and_then(VecDeque::front) else {
+        let Some(arrived) = self.admission.arrived.get(&key).and_then(VecDeque::front) else {
             self.admission.arrived.remove(&key);
             return;
         };
-        let (operation, spec) = (request.operation, self.spec_for(&key, request));
+        let (request, spec) = (&arrived.request, arrived.spec());
+        let operation = request.operation;
         let rival = self.rival(&key, request, spec.as_deref());
         let spec = spec.filter(|_| touches_host(request.kind));
         let (policy, resolver, inbox) = (self.policy(), self.admission.resolver.clone(), self.inbox.clone());
@@ -279,13 +302,17 @@ impl Driver {
     pub(super) async fn admitted(&mut self, key: ProcessKey, operation: OperationId, verdict: Result<(), String>) {
         let first = self.admission.arrived.get_mut(&key);
         // It may have been cancelled meanwhile.
-        if let Some(request) = first.and_then(|queue| queue.pop_front_if(|request| request.operation == operation)) {
-            let rival = self.rival(&key, &request, self.spec_for(&key, &request).as_deref());
+        let first = first.and_then(|queue| queue.pop_front_if(|arrived| arrived.request.operation == operation));
+        if let Some(arrived) = first {
+            let rival = self.rival(&key, &arrived.request, arrived.spec().as_deref());
             match (verdict, rival) {
-                (Err(reason), _) | (Ok(()), Some(PidFileConflict { reason, unless_directory: None })) => {
-                    self.refuse(&key, request.operation, reason);
+                _ if arrived.is_outdated(self.registration_for(&key, &arrived.request)) => {
+                    self.refuse(&key, operation, messages::registered_elsewhere_before());
                 }
-                (Ok(()), _) => self.request(&key, request).await,
+                (Err(reason), _) | (Ok(()), Some(PidFileConflict { reason, unless_directory: None })) => {
+                    self.refuse(&key, operation, reason);
+                }
+                (Ok(()), _) => self.request(&key, arrived.request).await,
             }
         }
         self.resolve_next(key);
@@ -306,8 +333,11 @@ impl Driver {
         refusal.is_some()
     }
 
-    fn spec_for(&self, key: &ProcessKey, request: &Request) -> Option<Arc<Spec>> {
-        request.spec.clone().or_else(|| self.processes.get(key).map(|process| process.spec().clone()))
+    /// What an operation without a spec is meant for that arrives now.
+    fn registration_for(&self, key: &ProcessKey, request: &Request) -> Option<(i64, Arc<Spec>)> {
+        let process = self.processes.get(key).filter(|_| request.spec.is_none())?;
+        let (registered_at, spec) = process.newest_registration();
+        Some((registered_at, spec.clone()))
     }
 }
 
@@ -322,5 +352,35 @@ fn touches_host(kind: OperationKind) -> bool {
         | OperationKind::Kill
         | OperationKind::Manage => true,
         OperationKind::Status | OperationKind::Release => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proctor_model::TaskId;
+    use proctor_model::samples::spec;
+
+    use super::*;
+
+    #[test]
+    fn an_operation_whose_paths_were_resolved_is_outdated_where_another_process_has_its_name() {
+        let of = |place: &str| spec(|spec| spec.identity.pid_path = place.parse().unwrap());
+        let arrived = |registration| ArrivedOperation {
+            request: Request {
+                operation: OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), 0),
+                kind: OperationKind::Stop,
+                spec: None,
+                expires: proctor_supervise::Time::default(),
+            },
+            registration,
+        };
+
+        let asked = arrived(Some((1, of("/run/a.pid"))));
+
+        assert!(!asked.is_outdated(Some((1, of("/run/b.pid")))), "the registration was changed");
+        assert!(!asked.is_outdated(Some((2, of("/run/a.pid")))), "it is the same process");
+        assert!(asked.is_outdated(Some((2, of("/run/b.pid")))));
+        assert!(asked.is_outdated(None), "it was unregistered");
+        assert!(!arrived(None).is_outdated(Some((2, of("/run/b.pid")))), "it brings a spec, or never had one");
     }
 }

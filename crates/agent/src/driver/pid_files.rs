@@ -22,8 +22,9 @@ pub(super) struct PidFileClaims {
     /// By the hash of a path and the number of its holder. Paths are long and there are many: who is
     /// found is compared.
     by_path: BTreeMap<(u64, u64), ProcessKey>,
-    /// The number of each, and the spec whose paths are in there.
-    followed: HashMap<ProcessKey, (u64, Arc<Spec>)>,
+    /// The number of each, and the specs whose paths are in there: the present one, and that of a registration that
+    /// waits.
+    followed: HashMap<ProcessKey, (u64, Arc<Spec>, Option<Arc<Spec>>)>,
     numbers: u64,
 }
 
@@ -65,20 +66,25 @@ pub(super) struct PidFileConflict {
 
 impl PidFileClaims {
     pub(super) fn follow(&mut self, process: &Process) {
-        let (key, spec) = (process.key(), process.spec());
-        if self.followed.get(key).is_some_and(|(_, followed)| Arc::ptr_eq(followed, spec)) {
+        let (key, spec, next) = (process.key(), process.spec(), process.spec_of_next());
+        let is_followed = |(_, spec_before, next_before): &(u64, Arc<Spec>, Option<Arc<Spec>>)| {
+            Arc::ptr_eq(spec_before, spec) && next_before.as_ref().map(Arc::as_ptr) == next.map(Arc::as_ptr)
+        };
+        if self.followed.get(key).is_some_and(is_followed) {
             return;
         }
         self.forget(key);
         self.numbers += 1;
-        let hashes = Paths::of(&spec.identity).hashes();
-        self.by_path.extend(hashes.map(|hash| ((hash, self.numbers), key.clone())));
-        self.followed.insert(key.clone(), (self.numbers, spec.clone()));
+        for spec in [Some(spec), next].into_iter().flatten() {
+            let hashes = Paths::of(&spec.identity).hashes();
+            self.by_path.extend(hashes.map(|hash| ((hash, self.numbers), key.clone())));
+        }
+        self.followed.insert(key.clone(), (self.numbers, spec.clone(), next.cloned()));
     }
 
     pub(super) fn forget(&mut self, key: &ProcessKey) {
-        let Some((number, spec)) = self.followed.remove(key) else { return };
-        for hash in Paths::of(&spec.identity).hashes() {
+        let Some((number, spec, next)) = self.followed.remove(key) else { return };
+        for hash in [Some(spec), next].into_iter().flatten().flat_map(|spec| Paths::of(&spec.identity).hashes()) {
             self.by_path.remove(&(hash, number));
         }
     }
@@ -102,7 +108,7 @@ impl Driver {
             }
             None => {
                 let mut instances = self.processes.instances_of(key);
-                instances.find_map(|process| self.rival_of(key, &process.spec().identity))
+                instances.find_map(|process| self.rival_of(key, &process.newest_registration().1.identity))
             }
         }
     }
@@ -112,11 +118,12 @@ impl Driver {
         let holders = self.pid_files.of(&ours);
         let rivals = holders.filter_map(|holder| self.processes.get(holder)).filter(|process| {
             let is_same = process.key() == key || self.is_instance_of(process, key);
-            !is_same && (process.managed() || process.operations().next().is_some())
+            !is_same
         });
+        let specs = rivals.flat_map(|process| process.specs_in_use().map(move |spec| (process, spec)));
         let mut unsure = None;
-        for process in rivals {
-            let theirs = Paths::of(&process.spec().identity);
+        for (process, spec) in specs {
+            let theirs = Paths::of(&spec.identity);
             let rival = |path: &str, unless_directory| PidFileConflict {
                 reason: format!(
                     "process {} of this host is managed, or being operated, with the same pid_path {path}: \

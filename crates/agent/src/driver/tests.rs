@@ -13,6 +13,7 @@ use crate::local::{LocalAnswer, LocalCall, LocalRequest};
 use proctor_model::samples::spec;
 use tokio::sync::oneshot;
 
+mod elsewhere;
 mod metrics;
 mod mishaps;
 mod usage;

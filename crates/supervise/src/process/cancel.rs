@@ -15,8 +15,11 @@ use crate::Time;
 impl Process {
     /// An operation that is not here has ended, or never was.
     pub(super) fn cancel(&mut self, now: Time, operation: OperationId) {
-        if let Some(place) = self.queue.iter().position(|request| request.operation == operation) {
-            self.queue.remove(place);
+        let waiting = self.queue.len() + self.queue_of_next.len();
+        for queue in [&mut self.queue, &mut self.queue_of_next] {
+            queue.retain(|request| request.operation != operation);
+        }
+        if self.queue.len() + self.queue_of_next.len() < waiting {
             let outcome = Box::new(Outcome::new(Code::Cancelled, messages::cancelled_before(), self.record.managed));
             self.actions.push_back(Action::Finish { operation, outcome });
             return;

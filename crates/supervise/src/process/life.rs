@@ -8,18 +8,15 @@ use crate::Time;
 
 impl Process {
     pub(super) fn assign(&mut self, now: Time, next: Registration) {
-        if self.record.next.is_some() {
-            self.record.next = Some(Box::new(next));
-            self.dirty = true;
-            return;
+        if let Some(waiting) = self.record.next.take() {
+            return self.replace_next(&waiting, next);
         }
         let is_anew = !self.record.registered || self.record.registered_at != next.registered_at;
-        let (ours, theirs) = (&self.record.spec.identity, &next.spec.identity);
-        let is_elsewhere = (&ours.pid_path, &ours.proc_name) != (&theirs.pid_path, &theirs.proc_name);
-        if is_anew && is_elsewhere {
+        if is_anew && next.is_elsewhere(&self.record.spec) {
             if self.record.registered {
                 self.forget(now);
             }
+            self.leave_run(now);
             if self.is_under_way() {
                 self.record.next = Some(Box::new(next));
                 self.dirty = true;
@@ -32,6 +29,37 @@ impl Process {
         if self.record.life.is_none() && matches!(self.work, Activity::Idle) {
             self.probe();
         }
+    }
+
+    /// The registration that waits is changed, or gives way to another one.
+    fn replace_next(&mut self, waiting: &Registration, next: Registration) {
+        let is_anew = waiting.registered_at != next.registered_at;
+        let managed = next.managed || (waiting.managed && !is_anew);
+        if is_anew && next.is_elsewhere(&waiting.spec) {
+            self.answer_waiting(|_| messages::registered_elsewhere_before());
+        }
+        self.record.next = Some(Box::new(Registration { managed, ..next }));
+        self.dirty = true;
+    }
+
+    /// Answers what waits for the registration that waits: that does not come.
+    fn answer_waiting(&mut self, message: impl Fn(&Self) -> Message) {
+        for request in std::mem::take(&mut self.queue_of_next) {
+            let message = message(self);
+            self.answer_unbegun(&request, message);
+        }
+    }
+
+    /// The registration that waits takes effect. False: there is none.
+    pub(super) fn register_next(&mut self, now: Time) -> bool {
+        let Some(next) = self.record.next.take() else { return false };
+        // A ledger that could not be written may still have it though it has taken effect.
+        if !self.record.registered || self.record.registered_at != next.registered_at {
+            self.make_way(now);
+        }
+        self.register(now, *next);
+        self.queue = std::mem::take(&mut self.queue_of_next);
+        true
     }
 
     pub(super) fn register(&mut self, now: Time, next: Registration) {
@@ -77,6 +105,7 @@ impl Process {
     pub(super) fn forget(&mut self, now: Time) {
         self.record.registered = false;
         self.record.next = None;
+        self.answer_waiting(|process| messages::process_not_registered(&process.key));
         let was_idle = matches!(self.work, Activity::Idle);
         self.let_go();
         if matches!(self.work, Activity::Backoff { .. }) {

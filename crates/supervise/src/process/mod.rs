@@ -44,6 +44,8 @@ pub use types::{Action, CommandKind, Event, HealthState, LimitBreach, Notice, Re
 /// Operations that may wait behind the current one; more are refused at once.
 const QUEUE_MAX: usize = 64;
 
+const REGISTRATION_WAITS: &str = "a registration elsewhere waits for the end of what is under way";
+
 /// The operation under way.
 #[derive(Debug)]
 struct CurrentOperation {
@@ -68,6 +70,8 @@ pub struct Process {
     work: Activity,
     current: Option<Box<CurrentOperation>>,
     queue: VecDeque<Request>,
+    /// The same for the registration that waits.
+    queue_of_next: VecDeque<Request>,
     actions: VecDeque<Action>,
     /// The newest look, command and check; answers to older ones are ignored.
     looks: Ticket,
@@ -148,6 +152,7 @@ impl Process {
             work: Activity::Idle,
             current: None,
             queue: VecDeque::new(),
+            queue_of_next: VecDeque::new(),
             actions: VecDeque::new(),
             looks: 0,
             commands: 0,
@@ -189,6 +194,25 @@ impl Process {
 
     pub fn spec(&self) -> &Arc<Spec> {
         &self.record.spec
+    }
+
+    /// The spec of the registration that waits for the end of what is under way.
+    pub fn spec_of_next(&self) -> Option<&Arc<Spec>> {
+        self.record.next.as_ref().map(|next| &next.spec)
+    }
+
+    /// What an operation is meant for that comes now without a spec: the registration that waits, or the present one.
+    pub fn newest_registration(&self) -> (i64, &Arc<Spec>) {
+        let next = self.record.next.as_ref().map(|next| (next.registered_at, &next.spec));
+        next.unwrap_or((self.record.registered_at, &self.record.spec))
+    }
+
+    /// The specs for which it is managed or operated: the present one, and that of a registration that waits.
+    pub fn specs_in_use(&self) -> impl Iterator<Item = &Arc<Spec>> {
+        let is_used = self.record.managed || self.current.is_some() || !self.queue.is_empty();
+        let is_next_used = |next: &&Box<Registration>| next.managed || !self.queue_of_next.is_empty();
+        let next = self.record.next.as_ref().filter(is_next_used).map(|next| &next.spec);
+        is_used.then_some(&self.record.spec).into_iter().chain(next)
     }
 
     /// False for one that is here for a single operation with a spec of its own.
@@ -237,8 +261,11 @@ impl Process {
         self.record.planned
     }
 
-    /// Why it does not run. What was seen after an eviction does not hide why there was one.
+    /// Why it does not run, or its registration does not take effect. What was seen after an eviction does not hide why there was one.
     pub fn reason(&self) -> &str {
+        if self.record.next.is_some() {
+            return REGISTRATION_WAITS;
+        }
         match self.record.life {
             Some(_) => "",
             None if self.phase() == Phase::Waiting && !self.evicted_for.is_empty() => &self.evicted_for,
@@ -309,7 +336,7 @@ impl Process {
     /// The operations that are under way or wait here.
     pub fn operations(&self) -> impl Iterator<Item = OperationId> {
         let current = self.current.iter().map(|current| current.request.operation);
-        current.chain(self.queue.iter().map(|request| request.operation))
+        current.chain(self.queue.iter().chain(&self.queue_of_next).map(|request| request.operation))
     }
 
     /// Whether the operation is waiting or under way here, or has ended and nobody has polled that.
@@ -480,11 +507,11 @@ impl Process {
             return; // delivered again
         }
         let Some(request) = self.apply_immediately(now, request) else { return };
-        if self.queue.len() >= QUEUE_MAX {
-            let message = messages::too_many_waiting(QUEUE_MAX);
-            let outcome = Box::new(Outcome::new(Code::CommandFailed, message, self.record.managed));
-            self.actions.push_back(Action::Finish { operation: request.operation, outcome });
-            return;
+        if self.queue.len() + self.queue_of_next.len() >= QUEUE_MAX {
+            return self.answer_unbegun(&request, messages::too_many_waiting(QUEUE_MAX));
+        }
+        if self.record.next.is_some() {
+            return self.queue_of_next.push_back(request);
         }
         let (kind, is_first) = (request.kind, self.queue.is_empty());
         self.queue.push_back(request);
@@ -499,18 +526,17 @@ impl Process {
         }
     }
 
-    /// Nothing is under way: the next operation, or supervision.
+    /// The end of an operation that waits.
+    fn answer_unbegun(&mut self, request: &Request, message: Message) {
+        let outcome = Box::new(Outcome::new(Code::CommandFailed, message, self.record.managed));
+        self.actions.push_back(Action::Finish { operation: request.operation, outcome });
+    }
+
+    /// Nothing is under way: the next operation, the registration that waits for the last of them, or supervision.
     fn become_idle(&mut self, now: Time) {
         debug_assert!(self.current.is_none());
-        if let Some(next) = self.record.next.take() {
-            // A ledger that could not be written may still have it though it has taken effect.
-            if !self.record.registered || self.record.registered_at != next.registered_at {
-                self.make_way(now);
-            }
-            self.register(now, *next);
-            if self.queue.is_empty() {
-                return self.probe();
-            }
+        if self.queue.is_empty() && self.register_next(now) && self.queue.is_empty() {
+            return self.probe();
         }
         if let Some(request) = pop(&mut self.queue) {
             self.begin(now, request);

@@ -37,12 +37,21 @@ pub(super) enum CutShort {
 impl Process {
     /// Answers an operation that need not wait for what supervision is doing. None: it is answered.
     pub(super) fn apply_immediately(&mut self, now: Time, request: Request) -> Option<Request> {
-        let is_supervision = self.current.is_none() && self.queue.is_empty();
-        if !is_supervision || matches!(self.work, Activity::Idle | Activity::Backoff { .. }) || request.expires <= now {
+        if request.expires <= now {
             return Some(request);
         }
         // A registration that waits is what the operation is meant for.
-        if self.record.next.is_some() && request.kind != OperationKind::Release {
+        if let Some(next) = &mut self.record.next {
+            if request.kind != OperationKind::Release || !self.queue_of_next.is_empty() {
+                return Some(request);
+            }
+            self.dirty |= std::mem::take(&mut next.managed);
+            let outcome = Box::new(Outcome::success(false));
+            self.actions.push_back(Action::Finish { operation: request.operation, outcome });
+            return None;
+        }
+        let is_supervision = self.current.is_none() && self.queue.is_empty();
+        if !is_supervision || matches!(self.work, Activity::Idle | Activity::Backoff { .. }) {
             return Some(request);
         }
         let is_run = self.scheduled && matches!(self.work, Activity::Launching { .. });

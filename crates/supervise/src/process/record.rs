@@ -36,7 +36,7 @@ pub struct Record {
     /// The process of this name before it was unregistered and registered again.
     #[serde(default)]
     pub elder: Option<Box<Elder>>,
-    /// Takes the place of this one when nothing is under way.
+    /// Takes the place of this one when nothing is under way for it, and no operation on it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Box<Registration>>,
     /// The life that an operator's stop or kill was carried out on. Its end is wanted, however late it
@@ -134,6 +134,12 @@ pub struct Registration {
     pub spec: Arc<Spec>,
     pub managed: bool,
     pub registered_at: i64,
+}
+
+impl Registration {
+    pub(super) fn is_elsewhere(&self, than: &Spec) -> bool {
+        self.spec.identity.is_elsewhere(&than.identity)
+    }
 }
 
 /// One of several processes of one spec.

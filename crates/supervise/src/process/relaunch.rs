@@ -69,6 +69,9 @@ impl Process {
         self.actions.push_back(Action::RejoinCommand { ticket: self.commands, command, kind, until });
         self.work = work;
         self.cut_resumed(now);
+        if self.record.next.is_some() && self.leave_run(now) {
+            self.become_idle(now);
+        }
         true
     }
 
@@ -87,7 +90,7 @@ impl Process {
         }
         self.leave_launch_behind(now);
         self.dirty |= self.record.launch.take().is_some();
-        if !self.queue.is_empty() || !self.needs_relaunch() {
+        if !self.queue.is_empty() || self.record.next.is_some() || !self.needs_relaunch() {
             return self.next_operation_or_idle(now);
         }
         if self.unclear {

@@ -7,11 +7,11 @@
 
 use std::time::Duration;
 
-use proctor_model::{CommandExit, CommandResult, Lifetime};
+use proctor_model::{CommandExit, CommandResult, Lifetime, messages};
 
 use super::activity::Activity;
 use super::relaunch::POSTPONED;
-use super::{Action, CommandKind, Notice, Process};
+use super::{Action, CommandKind, Elder, Notice, Process};
 use crate::Time;
 
 /// A run in the foreground may take this long; runs that come due meanwhile are skipped.
@@ -88,6 +88,41 @@ impl Process {
             self.actions.push_back(Action::Notify(Notice::RunMissed { planned, reason: reason.into() }));
             self.note_run();
         }
+    }
+
+    /// A process of this name is registered elsewhere, which does not wait a day for a run of this one: the run goes
+    /// on as that of an elder. Operations that wait for its end are answered. One that is being ended by hand is
+    /// waited for. False: there is no run to leave.
+    pub(super) fn leave_run(&mut self, now: Time) -> bool {
+        let is_run = self.scheduled && self.current.is_none() && matches!(self.work, Activity::Launching { .. });
+        if !is_run || self.run_ended_by_hand {
+            return false;
+        }
+        match self.record.running.clone() {
+            Some(running) => {
+                let begun = self.record.launch.as_ref().and_then(|launch| launch.since);
+                let since = begun.unwrap_or(running.command.start_ticks);
+                let is_life = self.record.life.as_ref() == Some(&running.command);
+                let run =
+                    Elder { life: Some(running.command), since, launched: true, until: Some(now), before: vec![] };
+                let before = self.record.elder.take();
+                let before = before.iter().flat_map(|elder| elder.all().cloned());
+                self.record.elder = Elder::of(Some(run).filter(|_| !is_life).into_iter().chain(before)).map(Box::new);
+                self.detach_command();
+            }
+            // It has not begun, and never does.
+            None => {
+                self.actions.push_back(Action::KillCommand { ticket: self.commands });
+                self.commands += 1;
+                (self.announced, self.scheduled, self.record.launch) = (None, false, None);
+            }
+        }
+        for request in std::mem::take(&mut self.queue) {
+            self.answer_unbegun(&request, messages::registered_elsewhere_before());
+        }
+        self.work = Activity::Idle;
+        self.dirty = true;
+        true
     }
 
     /// The command of a run has ended; a process that outlives it is adopted by the look that follows.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod cancel;
+mod elsewhere;
 mod health;
 mod leftovers;
 mod operations;

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Sleeps as `p`; each start adds a line to `pids`.
-fn sleeper(stage: &Stage, change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
+pub(super) fn sleeper(stage: &Stage, change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
     stage.spec(|spec| {
         spec.identity.proc_name = "sleep".parse().unwrap();
         spec.control.start = Some("sleep 1000 > /dev/null 2>&1 & echo $! > p.pid; cat p.pid >> pids".parse().unwrap());
@@ -20,7 +20,7 @@ async fn eventually(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-async fn unregister(stage: &mut Stage, name: &str) {
+pub(super) async fn unregister(stage: &mut Stage, name: &str) {
     stage.registered += 1;
     let (generation, key) = (stage.registered, key(name));
     let assign = Assign { generation, key, spec: None, managed: false, registered_at: 1 };
@@ -298,58 +298,6 @@ async fn a_relaunch_ends_what_the_life_before_left_behind_outside_its_cgroup() {
     eventually("it is started again", || numbers(&lives).len() == 2).await;
 
     assert!(is_gone(worker), "it would keep what the next life needs");
-}
-
-/// A start is under way when its process is unregistered and another one gets its name; `restarts` says whether the
-/// agent does in between.
-async fn registered_elsewhere_during_a_start(restarts: bool) {
-    let mut stage = Stage::new().await;
-    let line = "sleep 1000 > /dev/null 2>&1 & echo $! > p.pid; cat p.pid >> pids
-                touch begun; until [ -e go ]; do sleep 0.01; done";
-    let before = sleeper(&stage, |spec| spec.control.start = Some(line.parse().unwrap()));
-    let pid_path = stage.path("elsewhere.pid");
-    let after = sleeper(&stage, |spec| {
-        let line = "sleep 1000 > /dev/null 2>&1 & echo $! > elsewhere.pid; cat elsewhere.pid >> pids";
-        spec.identity.pid_path = pid_path.to_str().unwrap().parse().unwrap();
-        spec.control.start = Some(line.parse().unwrap());
-    });
-    let start = stage.operate(0, "p", OperationKind::Start, &before).await;
-    stage.until("begun").await;
-
-    unregister(&mut stage, "p").await;
-    stage.registered += 1;
-    let (generation, spec) = (stage.registered, Some(after.clone()));
-    let assign = Assign { generation, key: key("p"), spec, managed: false, registered_at: 2 };
-    stage.say(FromServer::Assign { assignments: vec![assign.clone()] }).await;
-    if restarts {
-        stage = stage.restarted().await;
-    }
-    std::fs::write(stage.path("go"), "").unwrap();
-    stage.outcome(start).await;
-    let ask = |index, kind| {
-        let operation = OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), index);
-        (operation, FromServer::Operate { operation, key: key("p"), kind, spec: None, expires_in: PATIENCE })
-    };
-    let mut codes = Vec::new();
-    for (index, kind) in [(1, OperationKind::Kill), (2, OperationKind::Start), (3, OperationKind::Kill)] {
-        let (operation, message) = ask(index, kind);
-        stage.say(message).await;
-        codes.push(stage.outcome(operation).await.code);
-    }
-
-    assert_eq!(codes, [Code::NotRunning, Code::Success, Code::Success]);
-    let gone: Vec<bool> = numbers(&stage.path("pids")).into_iter().map(is_gone).collect();
-    assert_eq!(gone, [false, true], "what the start brought is nobody's, and lives");
-}
-
-#[tokio::test]
-async fn a_process_that_is_registered_elsewhere_during_an_operation_does_not_take_over_its_life() {
-    registered_elsewhere_during_a_start(false).await;
-}
-
-#[tokio::test]
-async fn a_registration_that_waits_for_the_end_of_an_operation_outlives_the_agent() {
-    registered_elsewhere_during_a_start(true).await;
 }
 
 /// The agent ends, and its ledger is lost; the next one is told to manage the process, as the server last knew it.

@@ -62,6 +62,9 @@ super::catalogue! { Agent:
     // Cut short.
     expired() = "the time for this operation was over before it could begin" | "该操作在开始之前已超时";
     cancelled_before() = "cancelled before it began: nothing was done" | "在开始之前已取消，未执行任何操作";
+    registered_elsewhere_before() =
+        "the process was registered elsewhere before this operation could begin: nothing was done" |
+        "在该操作开始之前，进程已在其他位置注册，未执行任何操作";
     interrupted_before(by: message) =
         "interrupted by a later {by} before it began: nothing was done" |
         "在开始之前被之后的{by}打断，未执行任何操作";
