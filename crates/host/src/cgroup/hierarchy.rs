@@ -17,6 +17,8 @@ use super::mounts::{Place, path_in};
 use crate::procfs;
 
 const TOP: &str = "proctor";
+/// Before the name of its scope, where the agent itself is if it cannot be above.
+const AGENT: &str = "agent.";
 /// Another release may take the directories above away while a leaf is made.
 const MAKE_TRIES: usize = 8;
 /// An ended process leaves its cgroup a moment after its end is told.
@@ -104,8 +106,22 @@ impl Hierarchy {
 
     /// Moves a process to where all of our cgroups are.
     pub(crate) fn move_out(&self, pid: i32) -> io::Result<()> {
+        self.move_out_with(pid, write)
+    }
+
+    /// In version 2 a cgroup other than the root that has handed out controllers takes no processes: then it gets one
+    /// beside the scope, which is no leaf of any process and is swept when it is empty.
+    fn move_out_with(&self, pid: i32, write: impl Fn(&Path, &str) -> io::Result<()>) -> io::Result<()> {
         let place = self.top.parent().unwrap_or(&self.top);
-        write(&place.join("cgroup.procs"), &pid.to_string())
+        match write(&place.join("cgroup.procs"), &pid.to_string()) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                let name = self.scope.file_name().unwrap_or_default().to_string_lossy();
+                let beside = self.top.join(format!("{AGENT}{name}"));
+                make_one(&beside)?;
+                write(&beside.join("cgroup.procs"), &pid.to_string())
+            }
+            moved => moved,
+        }
     }
 
     /// The name of the leaf that a process is in.
@@ -239,4 +255,43 @@ pub(crate) fn open_to_write(path: &Path) -> io::Result<File> {
 /// The directory or file is not there, or was removed while we had it open.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn an_agent_that_may_not_be_above_its_cgroups_gets_one_beside_them() {
+        let root = tempfile::tempdir().unwrap();
+        let place = Place { directory: root.path().to_owned(), path: "/a".to_owned(), is_own: false };
+        let hierarchy = Hierarchy::at(&place, "", "s");
+        hierarchy.make(&Leaf::of("x")).unwrap();
+        let written = RefCell::new(Vec::new());
+        let write = |path: &Path, _: &str| {
+            written.borrow_mut().push(path.strip_prefix(root.path()).unwrap().to_owned());
+            match path.parent() == Some(root.path()) {
+                true => Err(io::Error::from_raw_os_error(libc::EBUSY)),
+                false => Ok(()),
+            }
+        };
+
+        hierarchy.move_out_with(7, write).unwrap();
+
+        let written: Vec<String> = written.into_inner().iter().map(|path| path.display().to_string()).collect();
+        assert_eq!(written, ["cgroup.procs", "proctor/agent.s/cgroup.procs"]);
+        assert!(root.path().join("proctor/agent.s").is_dir());
+    }
+
+    #[test]
+    fn another_reason_not_to_leave_a_cgroup_is_told() {
+        let place = Place { directory: "/nowhere".into(), path: "/a".to_owned(), is_own: false };
+        let refuse = |_: &Path, _: &str| Err(io::Error::from_raw_os_error(libc::EACCES));
+
+        let refused = Hierarchy::at(&place, "", "s").move_out_with(7, refuse).unwrap_err();
+
+        assert_eq!(refused.raw_os_error(), Some(libc::EACCES));
+    }
 }
