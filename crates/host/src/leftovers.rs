@@ -73,13 +73,9 @@ pub(crate) struct LaunchSpan {
 
 impl LaunchSpan {
     /// Whether it began too early, or a command of an elder has started it.
-    fn excludes(&self, member: ProcessRef) -> bool {
-        member.start_ticks < self.since || (!self.spared.is_empty() && self.is_of_elder(member))
-    }
-
-    fn is_of_elder(&self, member: ProcessRef) -> bool {
-        let launch = variable_of(member.pid, LAUNCH).and_then(|launch| launch.parse::<u64>().ok());
-        launch.is_some_and(|launch| self.spared.iter().any(|(from, to)| (*from..=*to).contains(&launch)))
+    fn excludes(&self, member: ProcessRef, launch: Option<u64>) -> bool {
+        let is_spared = |launch| self.spared.iter().any(|(from, to)| (*from..=*to).contains(&launch));
+        member.start_ticks < self.since || launch.is_some_and(is_spared)
     }
 }
 
@@ -116,57 +112,90 @@ async fn until_none(killer: &Killer, target: &Target, time: Duration) -> io::Res
     }
 }
 
-/// Who has which mark at one moment; read when it is first asked for.
+/// What the environments of all processes tell of our commands; read when it is first asked for.
 #[derive(Debug, Default)]
-pub(crate) struct EnvMarks(Option<HashMap<String, Vec<ProcessRef>>>);
+pub(crate) struct EnvMarks(Option<MarkTable>);
+
+#[derive(Debug, Default)]
+struct MarkTable {
+    by_mark: HashMap<String, Vec<ProcessRef>>,
+    launches: HashMap<ProcessRef, u64>,
+}
 
 impl EnvMarks {
     fn of(&mut self, mark: &str, table: &ProcessTable) -> Vec<ProcessRef> {
         let marks = self.0.get_or_insert_with(|| {
-            let mut marks: HashMap<String, Vec<ProcessRef>> = HashMap::new();
-            let mut keep = |member: ProcessRef, text: &[u8]| {
-                if let Some(mark) = variable(text, MARK) {
-                    marks.entry(mark).or_default().push(member);
-                }
-            };
-            let mut executing = Vec::new();
-            for member in table.all() {
-                match environment(member.pid) {
-                    Some(text) if text.is_empty() => executing.push(member),
-                    Some(text) => keep(member, &text),
-                    None => {}
-                }
-            }
-            if !executing.is_empty() {
-                let _ = rustix::thread::nanosleep(&EXEC_PERIOD);
-            }
-            for member in executing {
-                keep(member, &environment(member.pid).unwrap_or_default());
-            }
-            marks
+            let pause = || drop(rustix::thread::nanosleep(&EXEC_PERIOD));
+            MarkTable::read(table.all().collect(), environment, pause)
         });
-        marks.get(mark).cloned().unwrap_or_default()
+        marks.by_mark.get(mark).cloned().unwrap_or_default()
     }
+
+    /// When the command was begun that has started it.
+    fn launch_of(&self, member: ProcessRef) -> Option<u64> {
+        self.0.as_ref()?.launches.get(&member).copied()
+    }
+}
+
+impl MarkTable {
+    /// However many execute a program just now, they are waited for together.
+    fn read(mut left: Vec<ProcessRef>, read: impl Fn(i32) -> Environment, mut pause: impl FnMut()) -> Self {
+        let mut marks = Self::default();
+        for _ in 0..EXEC_TRIES {
+            left.retain(|member| match read(member.pid) {
+                Environment::Known(text) => {
+                    marks.keep(*member, &text);
+                    false
+                }
+                Environment::Executing => true,
+                Environment::Gone => false,
+            });
+            if left.is_empty() {
+                break;
+            }
+            pause();
+        }
+        marks
+    }
+
+    fn keep(&mut self, member: ProcessRef, text: &[u8]) {
+        let Some(mark) = variable(text, MARK) else { return };
+        self.by_mark.entry(mark).or_default().push(member);
+        let launch = variable(text, LAUNCH).and_then(|launch| launch.parse().ok());
+        self.launches.extend(launch.map(|launch| (member, launch)));
+    }
+}
+
+/// What there is of the environment of a process.
+#[derive(Debug, PartialEq, Eq)]
+enum Environment {
+    Known(Vec<u8>),
+    /// It executes a program: until that is in place its environment is empty.
+    Executing,
+    Gone,
 }
 
 pub(crate) fn variable_of(pid: i32, name: &str) -> Option<String> {
-    variable(&settled(|| environment(pid))?, name)
-}
-
-/// Reads again while a process executes a program: until that is in place its environment is empty.
-fn settled(mut read: impl FnMut() -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     for _ in 0..EXEC_TRIES {
-        let text = read()?;
-        if !text.is_empty() {
-            return Some(text);
+        match environment(pid) {
+            Environment::Known(text) => return variable(&text, name),
+            Environment::Executing => drop(rustix::thread::nanosleep(&EXEC_PERIOD)),
+            Environment::Gone => return None,
         }
-        let _ = rustix::thread::nanosleep(&EXEC_PERIOD);
     }
-    read()
+    None
 }
 
-fn environment(pid: i32) -> Option<Vec<u8>> {
-    procfs::read(Path::new(&format!("/proc/{pid}/environ")), ENVIRONMENT_BYTES_MAX).ok()
+fn environment(pid: i32) -> Environment {
+    let path = format!("/proc/{pid}/environ");
+    let read = || procfs::read(Path::new(&path), ENVIRONMENT_BYTES_MAX);
+    match read() {
+        Ok(text) if !text.is_empty() => Environment::Known(text),
+        Ok(_) if procfs::is_executing(pid) => Environment::Executing,
+        // It has none, or has got one meanwhile.
+        Ok(_) => read().map_or(Environment::Gone, Environment::Known),
+        Err(_) => Environment::Gone,
+    }
 }
 
 fn variable(environment: &[u8], name: &str) -> Option<String> {
@@ -227,7 +256,7 @@ impl ProcessMatcher<'_> {
     pub(crate) fn younger(&mut self, root: ProcessRef, leaf: &Leaf, span: &LaunchSpan) -> io::Result<Vec<ProcessRef>> {
         let in_leaf = self.in_leaf(leaf)?;
         let (old, young): (Vec<ProcessRef>, Vec<ProcessRef>) =
-            in_leaf.into_iter().partition(|member| span.excludes(*member));
+            in_leaf.into_iter().partition(|member| span.excludes(*member, self.marks.launch_of(*member)));
         Ok(self.without(Some(root), young, old, span.since))
     }
 
@@ -238,7 +267,7 @@ impl ProcessMatcher<'_> {
             spared: remains.spared.iter().filter(|_| remains.launched).copied().collect(),
         };
         let (old, mut young): (Vec<ProcessRef>, Vec<ProcessRef>) =
-            in_leaf.into_iter().partition(|member| span.excludes(*member));
+            in_leaf.into_iter().partition(|member| span.excludes(*member, self.marks.launch_of(*member)));
         if self.groups.is_none() || !remains.launched {
             let is_own =
                 |(pid, start_ticks): &&(i32, u64)| self.table.start_of(*pid).is_none_or(|at| at == *start_ticks);
@@ -278,16 +307,60 @@ impl ProcessMatcher<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
+    fn members(count: i32) -> Vec<ProcessRef> {
+        (1..=count).map(|pid| ProcessRef { pid, start_ticks: 1 }).collect()
+    }
+
+    fn known(text: &str) -> Environment {
+        Environment::Known(text.as_bytes().to_vec())
+    }
+
     #[test]
-    fn an_environment_that_is_empty_for_a_moment_is_read_again() {
-        let mut texts = vec![b"A=1\0PROCTOR_LAUNCH=7\0".to_vec(), Vec::new(), Vec::new()];
+    fn an_environment_that_is_not_in_place_yet_is_read_again() {
+        let (reads, pauses) = (Cell::new(0), Cell::new(0));
+        let read = |_| {
+            reads.set(reads.get() + 1);
+            if reads.get() < 3 { Environment::Executing } else { known("PROCTOR_LEAF=a\0PROCTOR_LAUNCH=7\0") }
+        };
 
-        let text = settled(|| texts.pop()).unwrap();
+        let marks = MarkTable::read(members(1), read, || pauses.set(pauses.get() + 1));
 
-        assert_eq!(variable(&text, LAUNCH).as_deref(), Some("7"));
-        assert_eq!(settled(|| Some(Vec::new())), Some(Vec::new()), "it has none");
-        assert_eq!(settled(|| None), None, "it is gone");
+        assert_eq!((marks.by_mark["a"].as_slice(), pauses.get()), (members(1).as_slice(), 2));
+        assert_eq!(marks.launches[&members(1)[0]], 7);
+    }
+
+    #[test]
+    fn a_thousand_that_execute_a_program_are_waited_for_together_and_who_has_no_environment_is_not() {
+        let pauses = |read: fn(i32) -> Environment| {
+            let pauses = Cell::new(0);
+            MarkTable::read(members(1000), read, || pauses.set(pauses.get() + 1));
+            pauses.get()
+        };
+
+        assert_eq!(pauses(|_| Environment::Executing), EXEC_TRIES);
+        assert_eq!(pauses(|_| known("")), 0);
+        assert_eq!(pauses(|_| Environment::Gone), 0);
+    }
+
+    #[test]
+    fn a_process_that_was_given_no_environment_does_not_execute_a_program() {
+        let mut bare = std::process::Command::new("/bin/sleep");
+        let mut bare = bare.arg("1000").env_clear().spawn().unwrap();
+        let pid = i32::try_from(bare.id()).unwrap();
+
+        let begun = std::time::Instant::now();
+        while environment(pid) == Environment::Executing && begun.elapsed() < Duration::from_secs(60) {
+            let _ = rustix::thread::nanosleep(&EXEC_PERIOD);
+        }
+        let read = environment(pid);
+
+        bare.kill().unwrap();
+        bare.wait().unwrap();
+        assert_eq!(read, known(""));
+        assert_eq!(environment(pid), Environment::Gone);
     }
 }

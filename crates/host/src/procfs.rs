@@ -10,6 +10,10 @@ use std::path::Path;
 
 use proctor_model::BootId;
 
+/// Numbers of fields of `stat`, as proc_pid_stat(5) counts them.
+const FIRST_AFTER_NAME: usize = 3;
+const MEMORY_SIZE: usize = 23;
+const ENVIRONMENT_END: usize = 51;
 const STAT_BYTES_MAX: u64 = 4096;
 pub(crate) const COMMAND_LINE_BYTES_MAX: u64 = 4096;
 /// PF_KTHREAD of the kernel's task flags.
@@ -82,6 +86,20 @@ impl Stat {
     pub(crate) fn children_ticks(&self) -> u64 {
         self.children_user_ticks.saturating_add(self.children_system_ticks)
     }
+}
+
+/// Whether it has just begun to execute a program whose environment is not in place yet. A process that was given none,
+/// a zombie and a kernel thread are not.
+pub(crate) fn is_executing(pid: i32) -> bool {
+    read(Path::new(&format!("/proc/{pid}/stat")), STAT_BYTES_MAX).is_ok_and(|text| lacks_environment(&text))
+}
+
+/// From the text of `stat`: there is memory, and the end of the environment is nowhere in it.
+pub(crate) fn lacks_environment(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    let Some((_, fields)) = text.rsplit_once(')') else { return false };
+    let field = |number: usize| fields.split_ascii_whitespace().nth(number - FIRST_AFTER_NAME);
+    field(MEMORY_SIZE).is_some_and(|size| size != "0") && field(ENVIRONMENT_END).is_some_and(|end| end == "0")
 }
 
 /// Every process that is listed now. One that ends meanwhile is left out.
@@ -225,6 +243,22 @@ mod tests {
         assert_eq!(parse_memory(b"MemTotal:       16 kB\nMemFree: 1 kB\n"), Some(16 * 1024));
         assert_eq!(parse_memory(format!("MemTotal: {} kB\n", u64::MAX).as_bytes()), None);
         assert_eq!(parse_arguments(b"a\0b c\0\0"), ["a", "b c", ""]);
+    }
+
+    #[test]
+    fn only_a_process_that_has_memory_but_no_environment_executes_a_program() {
+        let stat = |size: &str, end: &str| {
+            let between = "0 ".repeat(ENVIRONMENT_END - MEMORY_SIZE - 1);
+            let before = "1 ".repeat(MEMORY_SIZE - FIRST_AFTER_NAME - 1);
+            format!("42 (a) b) S {before}{size} {between}{end} 0\n").into_bytes()
+        };
+
+        let found = [stat("4096", "0"), stat("4096", "140733"), stat("0", "0")].map(|text| lacks_environment(&text));
+
+        assert_eq!(found, [true, false, false]);
+        assert!(!lacks_environment(b"42 (a") && !lacks_environment(b"42 (a) S 1"));
+        let ours = i32::try_from(std::process::id()).unwrap();
+        assert!(!is_executing(ours) && !is_executing(i32::MAX));
     }
 
     #[test]

@@ -90,16 +90,43 @@ pub(super) fn with_elders<'a>(
 /// From when to when those elders that live were given commands, in ticks since boot. `since` is when what came after
 /// them began.
 pub(super) fn commands_of(host: &Host, elders: &[&Elder], since: u64) -> Vec<(u64, u64)> {
-    let slack = host.ticks(LAUNCH_SLACK);
+    let until = |elder: &Elder| elder.until.map(|until| host.ticks(until.since(Time::default())));
+    let spans = command_spans(elders, since, host.ticks(LAUNCH_SLACK), until);
+    spans.zip(elders).filter(|(_, elder)| elder.launched && lives(host, elder)).map(|(span, _)| span).collect()
+}
+
+/// The same for each of them, the latest first. What says that it was started before all of them is none of theirs.
+fn command_spans(
+    elders: &[&Elder],
+    since: u64,
+    slack: u64,
+    until: impl Fn(&Elder) -> Option<u64>,
+) -> impl Iterator<Item = (u64, u64)> {
     let afterwards = std::iter::once(since).chain(elders.iter().map(|elder| elder.since));
-    let ends: Vec<u64> = afterwards
+    let next = afterwards.zip(elders);
+    let ends: Vec<u64> = next.map(|(next, elder)| until(elder).unwrap_or_else(|| next.saturating_sub(slack))).collect();
+    let before = ends.iter().skip(1).map(|end| end + 1).chain([0]);
+    let begins: Vec<u64> = before
         .zip(elders)
-        .map(|(next, elder)| match elder.until {
-            Some(until) => host.ticks(until.since(Time::default())),
-            None => next.saturating_sub(slack),
-        })
+        // A command is told when it begins a moment before the kernel counts it.
+        .map(|(before, elder)| before.max(elder.since.saturating_sub(slack)))
         .collect();
-    let begins = ends.iter().skip(1).map(|end| end + 1).chain([0]);
-    let spans = begins.zip(ends.iter().copied()).zip(elders);
-    spans.filter(|(_, elder)| elder.launched && lives(host, elder)).map(|(span, _)| span).collect()
+    begins.into_iter().zip(ends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_claims_to_be_older_than_an_elder_is_not_of_its_commands() {
+        let elder = |since: u64| Elder { life: None, since, launched: true, until: None, before: Vec::new() };
+        let (newer, older) = (elder(5_000), elder(3_000));
+
+        let spans: Vec<_> = command_spans(&[&newer, &older], 9_000, 500, |_| None).collect();
+        let until: Vec<_> = command_spans(&[&newer, &older], 9_000, 500, |of| Some(of.since + 100)).collect();
+
+        assert_eq!(spans, [(4_501, 8_500), (2_500, 4_500)], "not from 0 on");
+        assert_eq!(until, [(4_500, 5_100), (2_500, 3_100)]);
+    }
 }
