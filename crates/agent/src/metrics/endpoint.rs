@@ -1,25 +1,34 @@
 //! Metrics on a port of the loopback, for a Prometheus or an exporter on the same host.
 //!
 //! Promised: no address but the loopback's is listened on; at most [`CONNECTIONS_MAX`] connections, each of which has
-//! [`TIME_MAX`] for one request of at most [`HEAD_BYTES_MAX`] bytes. Anybody on the host may read it, as they may read
-//! `/proc`. Absent: everything of HTTP that a scrape does not need.
+//! [`HEAD_TIME_MAX`] for a request of at most [`HEAD_BYTES_MAX`] bytes and [`TIME_MAX`] for everything. Whoever comes
+//! is let in: of too many connections the oldest goes that has asked for nothing. The driver is asked at most once in
+//! [`TEXT_AGE_MAX`]. Anybody on the host may read it, as they may read `/proc`. Absent: everything of HTTP that a
+//! scrape does not need.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use proctor_runtime::{Backoff, Tasks};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Mutex, oneshot};
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::AgentError;
 use crate::driver::{Inbox, Input};
 use crate::local::{LocalAnswer, LocalCall, LocalRequest};
 
-const CONNECTIONS_MAX: usize = 4;
+const CONNECTIONS_MAX: usize = 8;
+const HEAD_TIME_MAX: Duration = Duration::from_secs(3);
 const TIME_MAX: Duration = Duration::from_secs(10);
 const HEAD_BYTES_MAX: usize = 8 * 1024;
+
+/// How old the text may be that is told.
+const TEXT_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Where metrics are served.
 #[derive(Clone, Copy, Debug)]
@@ -57,10 +66,10 @@ async fn listen(address: SocketAddr) -> TcpListener {
 }
 
 async fn accept(listener: TcpListener, processes: bool, inbox: Inbox, tasks: Tasks) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let page = Arc::new(Page { processes, inbox, text: Mutex::new(None) });
+    let mut connections = Connections::default();
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -70,22 +79,74 @@ async fn accept(listener: TcpListener, processes: bool, inbox: Inbox, tasks: Tas
             }
         };
         backoff.reset();
-        let inbox = inbox.clone();
+        let (page, connection) = (page.clone(), connections.admit());
         tasks.spawn("metrics connection", async move {
-            let _permit = permit;
-            let _ = tokio::time::timeout(TIME_MAX, answer(stream, processes, &inbox)).await;
+            let answered = timeout(TIME_MAX, answer(stream, &page, &connection));
+            let _ = connection.end.run_until_cancelled(answered).await;
         });
     }
 }
 
-async fn answer(mut stream: TcpStream, processes: bool, inbox: &Inbox) -> std::io::Result<()> {
-    let head = head(&mut stream).await?;
+/// Those that are open, the oldest first.
+#[derive(Debug, Default)]
+struct Connections(Vec<Weak<Connection>>);
+
+#[derive(Debug, Default)]
+struct Connection {
+    end: CancellationToken,
+    has_asked: AtomicBool,
+}
+
+impl Connections {
+    /// Lets one in, in the place of another one if need be.
+    fn admit(&mut self) -> Arc<Connection> {
+        self.0.retain(|connection| connection.strong_count() > 0);
+        if self.0.len() >= CONNECTIONS_MAX {
+            let is_idle = |connection: &Weak<Connection>| {
+                connection.upgrade().is_none_or(|connection| !connection.has_asked.load(Ordering::Relaxed))
+            };
+            let gives_way = self.0.iter().position(is_idle).unwrap_or(0);
+            if let Some(connection) = self.0.remove(gives_way).upgrade() {
+                connection.end.cancel();
+            }
+        }
+        let connection = Arc::new(Connection::default());
+        self.0.push(Arc::downgrade(&connection));
+        connection
+    }
+}
+
+/// What is served.
+#[derive(Debug)]
+struct Page {
+    processes: bool,
+    inbox: Inbox,
+    /// The last text, and when the driver told it.
+    text: Mutex<Option<(Instant, Arc<str>)>>,
+}
+
+impl Page {
+    /// None: the agent ends. Who comes while another one asks gets the same answer.
+    async fn text(&self) -> Option<Arc<str>> {
+        let mut last = self.text.lock().await;
+        if let Some((_, text)) = last.as_ref().filter(|(at, _)| at.elapsed() < TEXT_AGE_MAX) {
+            return Some(text.clone());
+        }
+        let text: Arc<str> = ask_driver(self.processes, &self.inbox).await?.into();
+        *last = Some((Instant::now(), text.clone()));
+        Some(text)
+    }
+}
+
+async fn answer(mut stream: TcpStream, page: &Page, connection: &Connection) -> std::io::Result<()> {
+    let head = timeout(HEAD_TIME_MAX, head(&mut stream)).await??;
+    connection.has_asked.store(true, Ordering::Relaxed);
     let (status, text) = match requested(&head) {
-        Ok(()) => match text(processes, inbox).await {
+        Ok(()) => match page.text().await {
             Some(text) => ("200 OK", text),
-            None => ("503 Service Unavailable", "the agent ends\n".to_owned()),
+            None => ("503 Service Unavailable", "the agent ends\n".into()),
         },
-        Err(refusal) => refusal,
+        Err((status, reason)) => (status, reason.into()),
     };
     let answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
@@ -122,7 +183,7 @@ fn requested(head: &[u8]) -> Result<(), (&'static str, String)> {
     }
 }
 
-async fn text(processes: bool, inbox: &Inbox) -> Option<String> {
+async fn ask_driver(processes: bool, inbox: &Inbox) -> Option<String> {
     let (answer, answered) = oneshot::channel();
     let request = LocalRequest::Metrics { processes };
     inbox.send(Input::Local(LocalCall { request, uid: 0, answer })).await.ok()?;
@@ -174,6 +235,69 @@ mod tests {
             "{told}"
         );
         assert!(tasks.end(Duration::from_secs(60)).await);
+    }
+
+    #[tokio::test]
+    async fn connections_that_ask_for_nothing_do_not_shut_out_a_scrape() {
+        let (inbox, mut inputs) = crate::driver::inbox();
+        let tasks = Tasks::default();
+        let listener = listen("127.0.0.1:0".parse().unwrap()).await;
+        let address = listener.local_addr().unwrap();
+        tasks.spawn("metrics", accept(listener, false, inbox, tasks.clone()));
+        let mut idle = Vec::new();
+        for _ in 0..4 * CONNECTIONS_MAX {
+            idle.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut stream = TcpStream::connect(address).await.unwrap();
+
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").await.unwrap();
+        let Some(Input::Local(LocalCall { answer, .. })) = inputs.recv().await else { panic!("no call") };
+        answer.send(LocalAnswer::Metrics { text: "up 1\n".to_owned() }).unwrap();
+        let mut told = String::new();
+        stream.read_to_string(&mut told).await.unwrap();
+
+        assert!(told.ends_with("up 1\n"), "{told}");
+        assert!(tasks.end(Duration::from_secs(60)).await);
+    }
+
+    #[test]
+    fn of_too_many_connections_the_oldest_goes_that_has_asked_for_nothing() {
+        let mut connections = Connections::default();
+        let mut open: Vec<Arc<Connection>> = (0..CONNECTIONS_MAX).map(|_| connections.admit()).collect();
+        open[0].has_asked.store(true, Ordering::Relaxed);
+
+        open.push(connections.admit());
+        let gone = |open: &[Arc<Connection>]| open.iter().position(|connection| connection.end.is_cancelled());
+        assert_eq!(gone(&open), Some(1));
+        open.remove(1);
+        drop(open.pop());
+        open.push(connections.admit());
+
+        assert_eq!(gone(&open), None, "one has ended by itself");
+        open.iter().for_each(|connection| connection.has_asked.store(true, Ordering::Relaxed));
+        open.push(connections.admit());
+        assert_eq!(gone(&open), Some(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_driver_is_asked_once_a_second_however_many_scrape() {
+        let (inbox, mut inputs) = crate::driver::inbox();
+        let page = Arc::new(Page { processes: false, inbox, text: Mutex::new(None) });
+        let tasks = Tasks::default();
+        tasks.spawn("driver", async move {
+            let mut calls = 0;
+            while let Some(Input::Local(LocalCall { answer, .. })) = inputs.recv().await {
+                calls += 1;
+                let _ = answer.send(LocalAnswer::Metrics { text: format!("calls {calls}\n") });
+            }
+        });
+
+        let (one, other) = tokio::join!(page.text(), page.text());
+        tokio::time::advance(TEXT_AGE_MAX).await;
+        let later = page.text().await;
+
+        let told = [one, other, later].map(|text| text.unwrap().to_string());
+        assert_eq!(told, ["calls 1\n", "calls 1\n", "calls 2\n"]);
     }
 
     #[test]
