@@ -26,7 +26,13 @@ pub(super) fn wall_clock() -> u64 {
 impl Driver {
     pub(super) fn start_history(&mut self) {
         self.keeper.start(&self.host, &self.tasks);
-        self.keeper.retain(self.processes.all().map(|process| process.key().clone()));
+        self.retain_history();
+    }
+
+    fn retain_history(&mut self) {
+        if self.keeper.must_retain() {
+            self.keeper.retain(self.processes.all().map(|process| process.key().clone()), wall_clock());
+        }
     }
 
     /// Of those whose limits are watched, better samples are there already.
@@ -42,9 +48,7 @@ impl Driver {
 
     pub(super) fn write_history(&mut self) {
         self.keeper.write(&mut self.history, wall_clock());
-        if self.keeper.has_missed_removal() {
-            self.keeper.retain(self.processes.all().map(|process| process.key().clone()));
-        }
+        self.retain_history();
     }
 
     pub(super) fn query_usage(&mut self, request: u64, key: &ProcessKey, range: UsageRange) {

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use proctor_model::ProcessKey;
@@ -20,6 +20,8 @@ use super::week::{SLOT_BYTES, SLOTS, STEP_SECS, WeekStep, of_last_week};
 pub(super) const FILES_MAX: usize = 2048;
 /// Usage is not worth the last of a disk: ledger and logs need it.
 const FREE_BYTES_MIN: u64 = 256 * 1024 * 1024;
+/// The file of a process that is not known is kept for so long after the last write.
+const UNKNOWN_KEPT_SECS: u64 = 24 * 3600;
 const HEADER_BYTES: usize = 512;
 const FILE_BYTES: u64 = HEADER_BYTES as u64 + SLOTS as u64 * SLOT_BYTES as u64;
 const MAGIC: &[u8; 8] = b"PROCUSE\x01";
@@ -59,13 +61,14 @@ impl WeekFiles {
         &self.dir
     }
 
-    /// Removes the files of all processes but these, and counts the rest.
-    pub(super) fn retain(&mut self, keys: &HashSet<ProcessKey>) -> io::Result<()> {
+    /// Removes the files of all processes but these, once nothing was written to them for [`UNKNOWN_KEPT_SECS`], and
+    /// counts the rest. An agent that has lost its ledger knows its processes only when it has heard of them again.
+    pub(super) fn retain(&mut self, keys: &HashSet<ProcessKey>, now: u64) -> io::Result<()> {
         let kept: HashSet<String> = keys.iter().map(file_name).collect();
         let mut first = None;
         self.files = 0;
         for name in self.names()? {
-            if kept.contains(&name) {
+            if kept.contains(&name) || !is_older(&self.dir.join(&name), UNKNOWN_KEPT_SECS, now) {
                 self.files += 1;
             } else if let Err(error) = std::fs::remove_file(self.dir.join(name)) {
                 self.files += 1;
@@ -189,6 +192,12 @@ impl WeekFiles {
     }
 }
 
+/// Whether nothing was written to it for so long; what cannot be told is old.
+fn is_older(path: &Path, secs: u64, now: u64) -> bool {
+    let written = std::fs::metadata(path).ok().and_then(|metadata| u64::try_from(metadata.mtime()).ok());
+    written.is_none_or(|written| now.saturating_sub(written) >= secs)
+}
+
 fn preallocate(file: &File, key: &ProcessKey) -> io::Result<()> {
     let allocated = rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, FILE_BYTES);
     match allocated {
@@ -263,8 +272,6 @@ fn free_bytes(dir: &Path) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use super::super::Sample;
     use super::super::number_at;
     use super::super::week::OpenStep;
@@ -344,7 +351,10 @@ mod tests {
         files.remove(&key("a")).unwrap();
         files.remove(&key("a")).unwrap();
         let mut again = WeekFiles::new(files.dir.clone());
-        again.retain(&HashSet::from([key("b")])).unwrap();
+        let written = u64::try_from(std::fs::metadata(again.path(&key("c"))).unwrap().mtime()).unwrap();
+        again.retain(&HashSet::from([key("b")]), written + UNKNOWN_KEPT_SECS - 1).unwrap();
+        assert_eq!(again.files, 2, "an agent that has lost its ledger may hear of it again");
+        again.retain(&HashSet::from([key("b")]), written + UNKNOWN_KEPT_SECS + 60).unwrap();
 
         assert_eq!(again.files, 1);
         assert!(again.read(&key("a"), NOW).unwrap().is_none() && again.read(&key("c"), NOW).unwrap().is_none());

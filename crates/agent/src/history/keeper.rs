@@ -26,6 +26,8 @@ const JOBS_MAX: usize = 1024;
 const JOB_LIMIT: Duration = Duration::from_secs(30);
 /// How long the end of the agent waits for a job.
 const END_LIMIT: Duration = Duration::from_secs(2);
+/// How often files of unknown processes are looked for.
+const RETAIN_PERIOD: Duration = Duration::from_secs(6 * 3600);
 /// Between two lines of the log about jobs that failed.
 const WARNING_PERIOD: Duration = Duration::from_secs(60);
 
@@ -34,7 +36,10 @@ pub(crate) type Answer = Box<dyn FnOnce(UsageHistory) + Send>;
 
 enum HistoryJob {
     /// Only these processes are known.
-    Retain(HashSet<ProcessKey>),
+    Retain {
+        keys: HashSet<ProcessKey>,
+        now: u64,
+    },
     Remove(ProcessKey),
     Write {
         steps: Vec<(ProcessKey, Vec<WeekStep>)>,
@@ -51,7 +56,7 @@ enum HistoryJob {
 impl HistoryJob {
     fn removes(&self) -> bool {
         match self {
-            Self::Retain(_) | Self::Remove(_) => true,
+            Self::Retain { .. } | Self::Remove(_) => true,
             Self::Write { .. } | Self::Read { .. } => false,
         }
     }
@@ -77,7 +82,7 @@ impl Failures {
 impl std::fmt::Debug for HistoryJob {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Retain(_) => "Retain",
+            Self::Retain { .. } => "Retain",
             Self::Remove(_) => "Remove",
             Self::Write { .. } => "Write",
             Self::Read { .. } => "Read",
@@ -93,13 +98,14 @@ pub(crate) struct Keeper {
     waiting: Option<mpsc::Receiver<HistoryJob>>,
     /// A removal was not carried out.
     has_missed_removal: Arc<AtomicBool>,
+    retained: Option<tokio::time::Instant>,
 }
 
 impl Keeper {
     pub(crate) fn new(dir: PathBuf) -> Self {
         let (jobs, waiting) = mpsc::channel(JOBS_MAX);
         let files = Arc::new(Mutex::new(WeekFiles::new(dir)));
-        Self { files, jobs, waiting: Some(waiting), has_missed_removal: Arc::default() }
+        Self { files, jobs, waiting: Some(waiting), has_missed_removal: Arc::default(), retained: None }
     }
 
     /// Carries out jobs until `tasks` end.
@@ -131,14 +137,17 @@ impl Keeper {
         }
     }
 
-    /// At the start, and where a removal was missed.
-    pub(crate) fn retain(&mut self, keys: impl Iterator<Item = ProcessKey>) {
-        let is_missed = self.jobs.try_send(HistoryJob::Retain(keys.collect())).is_err();
+    /// Where [`Self::must_retain`]; `now` in Unix seconds.
+    pub(crate) fn retain(&mut self, keys: impl Iterator<Item = ProcessKey>, now: u64) {
+        let is_missed = self.jobs.try_send(HistoryJob::Retain { keys: keys.collect(), now }).is_err();
         self.has_missed_removal.store(is_missed, Ordering::Relaxed);
+        self.retained = Some(tokio::time::Instant::now());
     }
 
-    pub(crate) fn has_missed_removal(&self) -> bool {
-        self.has_missed_removal.load(Ordering::Relaxed)
+    /// At the start, where a removal was missed, and now and then: files of unknown processes age out.
+    pub(crate) fn must_retain(&self) -> bool {
+        let is_due = self.retained.is_none_or(|at| at.elapsed() >= RETAIN_PERIOD);
+        is_due || self.has_missed_removal.load(Ordering::Relaxed)
     }
 
     /// Hands out what is over; with a full queue it waits in memory, as far as that is bounded.
@@ -168,7 +177,7 @@ impl Keeper {
 
 fn carry_out(files: &mut WeekFiles, job: HistoryJob) -> io::Result<()> {
     match job {
-        HistoryJob::Retain(keys) => files.retain(&keys),
+        HistoryJob::Retain { keys, now } => files.retain(&keys, now),
         HistoryJob::Remove(key) => files.remove(&key),
         HistoryJob::Write { steps, now } => write(files, steps, now),
         HistoryJob::Read { key, unwritten, now, answer } => {

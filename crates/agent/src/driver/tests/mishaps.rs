@@ -12,7 +12,7 @@ pub(super) fn sleeper(stage: &Stage, change: impl FnOnce(&mut Spec)) -> Arc<Spec
     })
 }
 
-async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+pub(super) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "{what}");
@@ -301,7 +301,7 @@ async fn a_relaunch_ends_what_the_life_before_left_behind_outside_its_cgroup() {
 }
 
 /// The agent ends, and its ledger is lost; the next one is told to manage the process, as the server last knew it.
-async fn without_its_ledger(stage: Stage, spec: &Arc<Spec>) -> Stage {
+pub(super) async fn without_its_ledger(stage: Stage, spec: &Arc<Spec>) -> Stage {
     let stage = {
         let lost = ["ledger.db", "ledger.db-wal", "ledger.db-shm"].map(|file| stage.path(file));
         stage.restarted_after(|| lost.iter().for_each(|file| drop(std::fs::remove_file(file)))).await
@@ -373,4 +373,32 @@ async fn an_operation_without_a_spec_that_is_delivered_again_does_not_repeat_the
     let mut reloads = numbers(&stage.path("reloads"));
     reloads.sort_unstable();
     assert_eq!(reloads, [1, 2]);
+}
+
+#[tokio::test]
+async fn an_operation_on_instances_that_is_delivered_again_while_it_is_under_way_runs_once() {
+    let mut stage = Stage::new().await;
+    let pid_path = stage.path("p-{instance}.pid");
+    let line = "echo $PROCTOR_INSTANCE >> starts; until [ -e go ]; do sleep 0.01; done
+                sleep 1000 > /dev/null 2>&1 & echo $! > p-$PROCTOR_INSTANCE.pid; cat p-$PROCTOR_INSTANCE.pid >> pids";
+    let spec = sleeper(&stage, |spec| {
+        spec.identity.pid_path = pid_path.to_str().unwrap().parse().unwrap();
+        spec.control.start = Some(line.parse().unwrap());
+        spec.policy.instances = 2;
+    });
+    let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
+    let starts = stage.path("starts");
+    eventually("both are being started", || numbers(&starts).len() == 2).await;
+
+    stage.operate(0, "p", OperationKind::Start, &spec).await;
+    // The one after it in the queue is answered when it has been handled.
+    let status = stage.operate(1, "q", OperationKind::Status, &spec).await;
+    stage.outcome(status).await;
+    std::fs::write(stage.path("go"), "").unwrap();
+    let started = stage.outcome(start).await;
+
+    assert_eq!(started.code, Code::Success, "{}", started.message);
+    let mut numbers = numbers(&starts);
+    numbers.sort_unstable();
+    assert_eq!(numbers, [1, 2]);
 }

@@ -73,3 +73,16 @@ async fn a_process_with_limits_has_its_hour_and_the_week_outlives_the_agent() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+#[tokio::test]
+async fn b17_the_week_of_a_process_outlives_the_loss_of_the_ledger() {
+    let mut stage = Stage::new().await;
+    stage.start_limited().await;
+    let before = stage.points("p", UsageRange::Week).await;
+    let spec = stage.spec(|_| {});
+
+    let mut stage = mishaps::without_its_ledger(stage, &spec).await;
+    let after = stage.points("p", UsageRange::Week).await;
+
+    assert!(after.points.iter().any(|point| point.at == before.points[0].at), "{after:?} {before:?}");
+}
