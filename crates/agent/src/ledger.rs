@@ -102,6 +102,8 @@ pub(crate) struct LedgerBatch {
     pub(crate) now: i64,
     pub(crate) boot: Option<BootId>,
     pub(crate) generation: Option<u64>,
+    /// A registration waits in one of the records.
+    pub(crate) is_registering: bool,
     pub(crate) processes: BTreeMap<ProcessKey, Record>,
     pub(crate) forgotten: BTreeSet<ProcessKey>,
     /// With which of the batches that were added each of these came, if it was not there from the first.
@@ -253,6 +255,7 @@ impl Ledger {
         match written {
             Ok(()) => {
                 self.reserve.clear();
+                self.released.flush();
                 Ok(())
             }
             Err(error) => {
@@ -285,6 +288,11 @@ impl Ledger {
     /// What somebody on this host has stopped or released; outlives the loss of the ledger.
     pub(crate) fn released(&mut self) -> &mut released::Released {
         &mut self.released
+    }
+
+    /// Where there is nothing else to write.
+    pub(crate) fn flush_released(&mut self) {
+        self.released.flush();
     }
 
     /// The outcome of an operation that ended earlier.
@@ -478,9 +486,11 @@ fn commit(
 }
 
 fn write_facts(connection: &Connection, batch: &LedgerBatch) -> rusqlite::Result<()> {
+    // An older agent that comes back does not know of registrations that wait: the server assigns everything again.
+    let generation = batch.generation.map(|generation| if batch.is_registering { 0 } else { generation });
     let facts = [
         ("boot", batch.boot.as_ref().map(|boot| boot.as_str().to_owned())),
-        ("generation", batch.generation.map(|generation| generation.to_string())),
+        ("generation", generation.map(|generation| generation.to_string())),
     ];
     for (name, value) in facts {
         if let Some(value) = value {

@@ -80,7 +80,8 @@ impl Driver {
 
     /// Who learns of an outcome finds the state that it speaks of: that is told at once.
     fn flush_in_time(&mut self, at_once: bool) {
-        let is_clean = self.batch.is_empty() && self.unwritten_batch.is_none() && !self.has_unreported();
+        let is_written = self.batch.is_empty() && self.unwritten_batch.is_none();
+        let is_clean = is_written && !self.ledger.released().is_pending() && !self.has_unreported();
         let now = self.now();
         match self.flush_at {
             _ if is_clean => self.flush_at = None,
@@ -226,16 +227,19 @@ impl Driver {
         self.reports.forget(key);
         self.ends.forget(key);
         self.batch.forget(key.clone());
+        self.note_registering(key, false);
         self.remove_outputs(key);
     }
 
     pub(super) fn commit(&mut self) -> Recorded {
         if self.batch.is_empty() && self.unwritten_batch.is_none() {
+            self.ledger.flush_released();
             return Recorded::Ledger;
         }
         let mut batch = self.unwritten_batch.take().unwrap_or_default();
         batch.append(std::mem::take(&mut self.batch));
         batch.now = clock::unix_millis() / 1000;
+        batch.is_registering = !self.registering.is_empty();
         let generation = batch.generation;
         let begun = self.host.now();
         let written = self.ledger.commit(batch);

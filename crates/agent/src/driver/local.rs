@@ -119,9 +119,7 @@ impl Driver {
         let of = self.processes.get(&call.key).into_iter().chain(self.processes.instances_of(&call.key));
         let released = of.filter(|process| process.is_registered() && !process.managed());
         let released: Vec<_> = released.map(|process| (process.key().clone(), process.registered_at())).collect();
-        for (key, registered_at) in released {
-            self.ledger.released().add(key, registered_at);
-        }
+        self.ledger.released().add(released);
     }
 
     /// Whether a process that is new to this agent is managed because the server says so.

@@ -171,6 +171,8 @@ pub(crate) struct Driver {
     strays: HashSet<ProcessKey>,
     /// What is known of forgotten processes.
     estates: BTreeMap<ProcessKey, Elder>,
+    /// Processes whose registration waits for the end of what is under way.
+    registering: HashSet<ProcessKey>,
     /// The command of each process that has one running.
     commands: HashMap<ProcessKey, CommandHandle>,
     /// How many processes were new to this agent.
@@ -230,6 +232,7 @@ impl Driver {
             cgroups: memory.estates.keys().cloned().collect(),
             strays: HashSet::new(),
             estates: BTreeMap::new(),
+            registering: HashSet::new(),
             commands: HashMap::new(),
             made: 0,
             turns: Arc::default(),
@@ -265,6 +268,7 @@ impl Driver {
             driver.strays.insert(key.clone());
             driver.pid_files.follow(&process);
             driver.tell_lives(&process);
+            driver.note_registering(&key, process.spec_of_next().is_some());
             driver.processes.insert(process);
         }
         for (key, request) in unfinished {
@@ -492,10 +496,21 @@ impl Driver {
             process.handle(now, event);
             self.pid_files.follow(process);
             self.dirty.insert(key.clone());
+            let waits = process.spec_of_next().is_some();
             let is_changed = process.life() != before.as_ref() || process.elder().is_some() || had_elder;
             if let Some(process) = self.processes.get(key).filter(|_| is_changed) {
                 self.tell_lives(process);
             }
+            self.note_registering(key, waits);
+        }
+    }
+
+    /// While a registration waits the ledger does not say that it was seen.
+    fn note_registering(&mut self, key: &ProcessKey, waits: bool) {
+        let is_changed = if waits { self.registering.insert(key.clone()) } else { self.registering.remove(key) };
+        if is_changed {
+            self.batch.generation = Some(self.generation);
+            tracing::info!(process = %key, waits, "registration elsewhere during an operation");
         }
     }
 

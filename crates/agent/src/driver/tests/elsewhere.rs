@@ -126,3 +126,20 @@ async fn a_registration_elsewhere_leaves_a_scheduled_run_to_itself() {
     assert_eq!((started.code, killed.code), (Code::Success, Code::Success), "{} {}", started.message, killed.message);
     stage.until("done").await;
 }
+
+#[tokio::test]
+async fn b6_an_older_agent_that_does_not_know_of_registrations_that_wait_is_told_of_everything_again() {
+    let (mut stage, start, _) = registered_elsewhere_during_a_start().await;
+    let disk = rusqlite::Connection::open(stage.path("ledger.db")).unwrap();
+    disk.busy_timeout(PATIENCE).unwrap();
+    let generation = || -> String {
+        disk.query_row("SELECT value FROM fact WHERE name = 'generation'", [], |row| row.get(0)).unwrap()
+    };
+
+    mishaps::eventually("the ledger does not say that it was seen", || generation() == "0").await;
+    std::fs::write(stage.path("go"), "").unwrap();
+    stage.outcome(start).await;
+
+    let seen = stage.registered.to_string();
+    mishaps::eventually("it has taken effect", || generation() == seen).await;
+}
