@@ -22,10 +22,28 @@ pub(super) struct PidFileClaims {
     /// By the hash of a path and the number of its holder. Paths are long and there are many: who is
     /// found is compared.
     by_path: BTreeMap<(u64, u64), ProcessKey>,
-    /// The number of each, and the specs whose paths are in there: the present one, and that of a registration that
-    /// waits.
-    followed: HashMap<ProcessKey, (u64, Arc<Spec>, Option<Arc<Spec>>)>,
+    followed: HashMap<ProcessKey, Followed>,
     numbers: u64,
+}
+
+/// One process whose paths are known.
+#[derive(Debug)]
+struct Followed {
+    number: u64,
+    spec: Arc<Spec>,
+    /// Of a registration that waits.
+    next: Option<Arc<Spec>>,
+}
+
+impl Followed {
+    fn is_current(&self, process: &Process) -> bool {
+        Arc::ptr_eq(&self.spec, process.spec())
+            && self.next.as_ref().map(Arc::as_ptr) == process.spec_of_next().map(Arc::as_ptr)
+    }
+
+    fn hashes(&self) -> impl Iterator<Item = u64> {
+        std::iter::once(&self.spec).chain(&self.next).flat_map(|spec| Paths::of(&spec.identity).hashes())
+    }
 }
 
 /// Both readings of a pid_path.
@@ -66,26 +84,22 @@ pub(super) struct PidFileConflict {
 
 impl PidFileClaims {
     pub(super) fn follow(&mut self, process: &Process) {
-        let (key, spec, next) = (process.key(), process.spec(), process.spec_of_next());
-        let is_followed = |(_, spec_before, next_before): &(u64, Arc<Spec>, Option<Arc<Spec>>)| {
-            Arc::ptr_eq(spec_before, spec) && next_before.as_ref().map(Arc::as_ptr) == next.map(Arc::as_ptr)
-        };
-        if self.followed.get(key).is_some_and(is_followed) {
+        let key = process.key();
+        if self.followed.get(key).is_some_and(|followed| followed.is_current(process)) {
             return;
         }
         self.forget(key);
         self.numbers += 1;
-        for spec in [Some(spec), next].into_iter().flatten() {
-            let hashes = Paths::of(&spec.identity).hashes();
-            self.by_path.extend(hashes.map(|hash| ((hash, self.numbers), key.clone())));
-        }
-        self.followed.insert(key.clone(), (self.numbers, spec.clone(), next.cloned()));
+        let (number, spec, next) = (self.numbers, process.spec().clone(), process.spec_of_next().cloned());
+        let followed = Followed { number, spec, next };
+        self.by_path.extend(followed.hashes().map(|hash| ((hash, number), key.clone())));
+        self.followed.insert(key.clone(), followed);
     }
 
     pub(super) fn forget(&mut self, key: &ProcessKey) {
-        let Some((number, spec, next)) = self.followed.remove(key) else { return };
-        for hash in [Some(spec), next].into_iter().flatten().flat_map(|spec| Paths::of(&spec.identity).hashes()) {
-            self.by_path.remove(&(hash, number));
+        let Some(followed) = self.followed.remove(key) else { return };
+        for hash in followed.hashes() {
+            self.by_path.remove(&(hash, followed.number));
         }
     }
 
@@ -116,10 +130,8 @@ impl Driver {
     fn rival_of(&self, key: &ProcessKey, identity: &Identity) -> Option<PidFileConflict> {
         let ours = Paths::of(identity);
         let holders = self.pid_files.of(&ours);
-        let rivals = holders.filter_map(|holder| self.processes.get(holder)).filter(|process| {
-            let is_same = process.key() == key || self.is_instance_of(process, key);
-            !is_same
-        });
+        let is_other = |process: &&Process| process.key() != key && !self.is_instance_of(process, key);
+        let rivals = holders.filter_map(|holder| self.processes.get(holder)).filter(is_other);
         let specs = rivals.flat_map(|process| process.specs_in_use().map(move |spec| (process, spec)));
         let mut unsure = None;
         for (process, spec) in specs {

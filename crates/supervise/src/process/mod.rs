@@ -210,8 +210,8 @@ impl Process {
     /// The specs for which it is managed or operated: the present one, and that of a registration that waits.
     pub fn specs_in_use(&self) -> impl Iterator<Item = &Arc<Spec>> {
         let is_used = self.record.managed || self.current.is_some() || !self.queue.is_empty();
-        let is_next_used = |next: &&Box<Registration>| next.managed || !self.queue_of_next.is_empty();
-        let next = self.record.next.as_ref().filter(is_next_used).map(|next| &next.spec);
+        let next = self.record.next.as_deref();
+        let next = next.filter(|next| next.managed || !self.queue_of_next.is_empty()).map(|next| &next.spec);
         is_used.then_some(&self.record.spec).into_iter().chain(next)
     }
 

@@ -94,7 +94,7 @@ impl Bare {
             let Action::Probe { ticket, spec, .. } = action else { return None };
             Some((*ticket, spec.identity.pid_path.as_str().to_owned()))
         };
-        let newest = self.actions.iter().filter_map(of).last();
+        let newest = self.actions.iter().filter_map(of).next_back();
         self.actions.retain(|action| of(action).is_none());
         newest.expect("it looks")
     }
