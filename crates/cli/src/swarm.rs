@@ -54,6 +54,9 @@ pub(crate) struct SwarmArgs {
     /// Keep the keys and certificates here, so that another run is the same agents
     #[arg(long, env = "PROCTOR_SWARM_STATE", value_name = "FILE")]
     state: Option<PathBuf>,
+    /// Write all that agents are told and do to this file, one JSON object a line
+    #[arg(long, env = "PROCTOR_SWARM_RECORD", value_name = "FILE")]
+    record: Option<PathBuf>,
     /// End after this time: a number with s, m, h or d [default: until SIGINT or SIGTERM]
     #[arg(long = "for", env = "PROCTOR_SWARM_FOR", value_name = "TIME", value_parser = parse_duration)]
     run_for: Option<Duration>,
@@ -70,6 +73,7 @@ pub(crate) async fn run(args: SwarmArgs, connection: &Connection) -> Result<Comm
         cloud: args.cloud_id,
         connect_rate: args.connect_rate,
         state: args.state,
+        record: args.record,
     };
     let api =
         args.api.map(|api| profile::connect(&Connection { server: Some(api), ..connection.clone() })).transpose()?;

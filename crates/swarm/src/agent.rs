@@ -11,11 +11,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use proctor_model::{
-    BootId, Code, Event, EventKind, OperationId, OperationKind, Outcome, Phase, ProcessKey, Snapshot, Spec,
+    BootId, Code, Event, EventKind, OperationId, OperationKind, Outcome, Phase, ProcessKey, Snapshot, Spec, messages,
 };
 use proctor_wire::{Assign, FromAgent, FromServer};
 
 use crate::behaviour::Group;
+use crate::record::{Happened, Recorder};
 use crate::rng::SeededRng;
 use crate::stats::{Latency, Stats, Violation};
 
@@ -54,6 +55,15 @@ struct Begun {
     ends_at: Duration,
 }
 
+/// An operation that waits for those before it.
+#[derive(Debug)]
+struct Waiting {
+    operation: OperationId,
+    kind: OperationKind,
+    /// It must not begin from then on.
+    expires_at: Duration,
+}
+
 #[derive(Debug)]
 struct Done {
     outcome: Outcome,
@@ -70,7 +80,7 @@ pub(crate) struct SimAgent {
     generation: u64,
     processes: BTreeMap<ProcessKey, SimProcess>,
     begun: Vec<Begun>,
-    waiting: HashMap<ProcessKey, VecDeque<(OperationId, OperationKind)>>,
+    waiting: HashMap<ProcessKey, VecDeque<Waiting>>,
     /// Not acknowledged yet.
     outcomes: BTreeMap<OperationId, Done>,
     acknowledged: VecDeque<OperationId>,
@@ -82,6 +92,8 @@ pub(crate) struct SimAgent {
     report_at: Duration,
     crash_at: Option<Duration>,
     relaunch_at: Option<Duration>,
+    /// With the name of this agent's host.
+    record: Option<(Arc<Recorder>, String)>,
 }
 
 impl SimAgent {
@@ -113,7 +125,25 @@ impl SimAgent {
             report_at,
             crash_at,
             relaunch_at: None,
+            record: None,
         }
+    }
+
+    /// From now on, all that happens to this agent is recorded there under this name.
+    pub(crate) fn record_to(&mut self, recorder: Arc<Recorder>, name: String) {
+        self.record = Some((recorder, name));
+    }
+
+    fn note(&self, now: Now, happened: Happened) {
+        if let Some((recorder, name)) = &self.record {
+            recorder.add(now.unix_ms, name, happened);
+        }
+    }
+
+    /// The server broke a promise.
+    pub(crate) fn violated(&self, now: Now, what: Violation) {
+        self.note(now, Happened::Violated { promise: what.as_str() });
+        self.figures.violated(what);
     }
 
     pub(crate) fn group(&self) -> &Group {
@@ -135,8 +165,9 @@ impl SimAgent {
 
     /// A session has opened: what the server has not acknowledged is sent again.
     pub(crate) fn handle_connected(&mut self, now: Now, epoch: u64) {
+        self.note(now, Happened::Connected { epoch });
         if epoch <= self.epoch {
-            self.figures.violated(Violation::EpochWentBack);
+            self.violated(now, Violation::EpochWentBack);
         }
         self.epoch = epoch;
         self.is_connected = true;
@@ -162,7 +193,7 @@ impl SimAgent {
             }
             FromServer::Acknowledge { operations } => self.acknowledge(now, &operations),
             FromServer::Cancel { operations } => self.cancel(now, &operations),
-            FromServer::Assign { assignments } => self.assign(assignments),
+            FromServer::Assign { assignments } => self.assign(now, assignments),
             FromServer::AssignPools { pools } => {
                 let newest = pools.iter().map(|(generation, _)| *generation).max().unwrap_or(0);
                 self.generation = self.generation.max(newest);
@@ -241,10 +272,13 @@ impl SimAgent {
         kind: OperationKind,
         expires_in: Duration,
     ) {
+        let expires_in_ms = u64::try_from(expires_in.as_millis()).unwrap_or(u64::MAX);
+        self.note(now, Happened::Delivered { operation, expires_in_ms });
         if self.acknowledged.contains(&operation) {
-            return self.figures.violated(Violation::DeliveredAfterAcknowledgement);
+            return self.violated(now, Violation::DeliveredAfterAcknowledgement);
         }
-        let is_waiting = self.waiting.get(&key).is_some_and(|queue| queue.iter().any(|(id, _)| *id == operation));
+        let is_same = |waiting: &Waiting| waiting.operation == operation;
+        let is_waiting = self.waiting.get(&key).is_some_and(|queue| queue.iter().any(is_same));
         if is_waiting || self.begun.iter().any(|begun| begun.operation == operation) {
             return Stats::count(&self.figures.counters.repeated_deliveries);
         }
@@ -253,14 +287,15 @@ impl SimAgent {
             return Stats::count(&self.figures.counters.repeated_deliveries);
         }
         if expires_in.is_zero() {
-            self.figures.violated(Violation::DeliveredTooLate);
+            self.violated(now, Violation::DeliveredTooLate);
         }
         if let Some(created_ms) = created_at(operation) {
             let age = u64::try_from(now.unix_ms - created_ms).unwrap_or(0);
             self.figures.took(Latency::FanOut, Duration::from_millis(age));
         }
         Stats::count(&self.figures.counters.operations);
-        self.waiting.entry(key.clone()).or_default().push_back((operation, kind));
+        let waiting = Waiting { operation, kind, expires_at: now.since_start + expires_in };
+        self.waiting.entry(key.clone()).or_default().push_back(waiting);
         self.begin_next(now, &key);
     }
 
@@ -274,7 +309,13 @@ impl SimAgent {
         if queue.is_empty() {
             self.waiting.remove(key);
         }
-        let Some((operation, kind)) = next else { return };
+        let Some(Waiting { operation, kind, expires_at }) = next else { return };
+        if expires_at <= now.since_start {
+            let managed = self.processes.get(key).is_some_and(|process| process.managed);
+            self.finish(now, operation, Outcome::new(Code::CommandFailed, messages::expired(), managed));
+            return self.begin_next(now, key);
+        }
+        self.note(now, Happened::Begun { operation });
         let time = match kind {
             OperationKind::Status | OperationKind::Manage | OperationKind::Release => Duration::ZERO,
             OperationKind::Start
@@ -287,6 +328,7 @@ impl SimAgent {
     }
 
     fn finish(&mut self, now: Now, operation: OperationId, outcome: Outcome) {
+        self.note(now, Happened::Ended { operation, code: outcome.code.number() });
         let sent_at = self.is_connected.then_some(now.since_start);
         if self.is_connected {
             self.outbox.push_back(FromAgent::Outcome { operation, outcome: outcome.clone() });
@@ -297,6 +339,7 @@ impl SimAgent {
     fn acknowledge(&mut self, now: Now, operations: &[OperationId]) {
         for operation in operations {
             let Some(done) = self.outcomes.remove(operation) else { continue };
+            self.note(now, Happened::Acknowledged { operation: *operation });
             if let Some(sent_at) = done.sent_at {
                 self.figures.took(Latency::Acknowledge, now.since_start.saturating_sub(sent_at));
             }
@@ -311,7 +354,7 @@ impl SimAgent {
     fn cancel(&mut self, now: Now, operations: &[OperationId]) {
         for operation in operations {
             let queued = self.waiting.iter_mut().find_map(|(key, queue)| {
-                let place = queue.iter().position(|(id, _)| id == operation)?;
+                let place = queue.iter().position(|waiting| waiting.operation == *operation)?;
                 queue.remove(place);
                 Some(key.clone())
             });
@@ -324,10 +367,11 @@ impl SimAgent {
         }
     }
 
-    fn assign(&mut self, assignments: Vec<Assign>) {
+    fn assign(&mut self, now: Now, assignments: Vec<Assign>) {
         for Assign { generation, key, spec, managed, registered_at } in assignments {
+            self.note(now, Happened::Assigned { generation });
             if generation <= self.generation {
-                self.figures.violated(Violation::GenerationWentBack);
+                self.violated(now, Violation::GenerationWentBack);
             }
             self.generation = self.generation.max(generation);
             let Some(spec) = spec else {

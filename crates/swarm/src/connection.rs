@@ -123,6 +123,10 @@ pub(crate) async fn run(shared: Arc<Shared>, host: HostKey, mut agent: SimAgent)
         if opened.elapsed() > STEADY {
             backoff.reset();
         }
+        if let Ended::Untrusted(untrusted) = &ended {
+            tracing::error!(%host, why = %proctor_runtime::chain(untrusted), "refused what the server sent");
+            agent.violated(shared.now(), Violation::Unsigned);
+        }
         let Some(wait) = wait_after(&shared, host, ended, &mut backoff) else { return };
         tokio::time::sleep(wait).await;
     }
@@ -168,10 +172,6 @@ fn wait_after(shared: &Shared, host: HostKey, ended: Ended, backoff: &mut Backof
         Ended::Link(NoSession::Busy(wait)) => Some(wait),
         Ended::Dropped => Some(Duration::ZERO),
         Ended::Link(_) | Ended::Pki(_) | Ended::Untrusted(_) => {
-            if let Ended::Untrusted(untrusted) = &ended {
-                tracing::error!(%host, why = %proctor_runtime::chain(untrusted), "refused what the server sent");
-                shared.figures.violated(Violation::Unsigned);
-            }
             tracing::debug!(%host, why = %proctor_runtime::chain(&ended), "no session");
             Some(backoff.next_wait())
         }

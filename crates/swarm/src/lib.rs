@@ -12,11 +12,12 @@ mod agent;
 mod behaviour;
 mod connection;
 mod identity;
+mod record;
 mod rng;
 mod stats;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,7 @@ pub use stats::{Latency, Stats, Violation};
 use agent::SimAgent;
 use connection::Shared;
 use identity::Identities;
+use record::Recorder;
 
 /// More do not fit into one process's ports to one server address.
 pub const AGENTS_MAX: u32 = 60_000;
@@ -53,6 +55,8 @@ pub struct Options {
     pub connect_rate: u32,
     /// Where identities are kept for the next run.
     pub state: Option<PathBuf>,
+    /// Where everything that agents are told and do is written, one JSON object a line.
+    pub record: Option<PathBuf>,
 }
 
 impl Options {
@@ -78,6 +82,8 @@ pub enum SwarmError {
     Options(#[from] FieldError),
     #[error(transparent)]
     State(#[from] StateError),
+    #[error("cannot create the record {path}")]
+    Record { path: PathBuf, source: std::io::Error },
 }
 
 /// Starts the agents, as fast as the options allow, and returns at once; they run until `tasks` end.
@@ -92,18 +98,27 @@ pub fn start(options: &Options, tasks: &Tasks) -> Result<Arc<Stats>, SwarmError>
         handshakes: Semaphore::new(HANDSHAKES_MAX),
         started: Instant::now(),
     });
+    let recorder = options.record.as_deref().map(create_record).transpose()?;
     let gap = Duration::from_secs(1) / options.connect_rate;
     let (behaviour, count, of_tasks) = (options.behaviour.clone(), options.agents, tasks.clone());
     tasks.spawn("gathering", async move {
         let mut pace = tokio::time::interval(gap);
         for (index, host) in (0..).zip(hosts) {
             pace.tick().await;
-            let agent =
-                SimAgent::new(behaviour.group_of(index, count), index.into(), shared.figures.clone(), shared.now());
+            let group = behaviour.group_of(index, count);
+            let mut agent = SimAgent::new(group, index.into(), shared.figures.clone(), shared.now());
+            if let Some(recorder) = &recorder {
+                agent.record_to(recorder.clone(), host.to_string());
+            }
             of_tasks.spawn("simulated agent", connection::run(shared.clone(), host, agent));
         }
     });
     Ok(figures)
+}
+
+fn create_record(path: &Path) -> Result<Arc<Recorder>, SwarmError> {
+    let recorder = Recorder::create(path).map_err(|source| SwarmError::Record { path: path.to_owned(), source })?;
+    Ok(Arc::new(recorder))
 }
 
 #[cfg(test)]
@@ -120,6 +135,7 @@ mod tests {
             cloud: 3,
             connect_rate: 100,
             state: None,
+            record: None,
         }
     }
 

@@ -59,7 +59,7 @@ impl Violation {
         Self::Unsigned,
     ];
 
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::DeliveredAfterAcknowledgement => "operation delivered after its outcome was acknowledged",
             Self::EpochWentBack => "session epoch did not rise",

@@ -152,3 +152,41 @@ fn a_crash_loop_is_told_and_the_process_comes_back() {
     assert_eq!(kinds[..2], [EventKind::Exited, EventKind::RestartSucceeded]);
     assert!(agent.processes[&key()].pid.is_some());
 }
+
+#[test]
+fn an_operation_whose_time_is_over_when_its_turn_comes_is_not_begun() {
+    let mut agent = agent(Group { command_ms: [90_000, 90_000], ..Group::default() });
+    assigned(&mut agent, 1);
+    agent.handle_message(at(1), operate(0, OperationKind::Start));
+    agent.handle_message(at(1), operate(1, OperationKind::Stop));
+
+    let ended = outcomes(&mut agent, at(91));
+
+    assert_eq!(ended, [(operation(0), Code::Success), (operation(1), Code::CommandFailed)]);
+    assert!(agent.processes[&key()].pid.is_some(), "it was not stopped");
+}
+
+#[test]
+fn a_record_tells_what_happened_to_an_agent_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("record");
+    let mut agent = SimAgent::new(Group::default(), 1, Arc::default(), at(0));
+    agent.record_to(Arc::new(Recorder::create(&path).unwrap()), "0:10.64.0.0".to_owned());
+
+    agent.handle_connected(at(0), 1);
+    assigned(&mut agent, 7);
+    agent.handle_message(at(1), operate(0, OperationKind::Start));
+    outcomes(&mut agent, at(1));
+    agent.handle_message(at(2), FromServer::Acknowledge { operations: vec![operation(0)] });
+    agent.handle_message(at(3), operate(0, OperationKind::Start));
+
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let what: Vec<&str> = lines.iter().map(|line| line["what"].as_str().unwrap()).collect();
+    let expected = ["connected", "assigned", "delivered", "begun", "ended", "acknowledged", "delivered", "violated"];
+    assert_eq!(what, expected, "{text}");
+    let begun = serde_json::json!({
+        "at_ms": at(1).unix_ms, "agent": "0:10.64.0.0", "what": "begun", "operation": operation(0).to_string()
+    });
+    assert_eq!(lines[3], begun);
+}
