@@ -1,6 +1,6 @@
 //! Agents on slow links: a frame that takes longer than every limit gets through, both ways.
 
-use proctor_testkit::{Fleet, SlowProxy, Subject};
+use proctor_testkit::{FaultProxy, Fleet, Subject};
 use serde_json::json;
 
 use crate::{content, hosts, row};
@@ -14,7 +14,7 @@ const BYTES_PER_SECOND: u64 = BYTES as u64 / 21;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frame_that_takes_longer_than_the_limits_of_silence_gets_through_each_way() {
     let fleet = Fleet::start().await.unwrap();
-    let proxy = SlowProxy::start(fleet.server.link).await.unwrap();
+    let proxy = FaultProxy::start(fleet.server.link).await.unwrap();
     let agent = fleet.agent_through(proxy.port, IP, &[]).await.unwrap();
     let subject = Subject::new(fleet.dir(), "far").unwrap();
     std::fs::write(subject.dir.join("large"), "y".repeat(2 * BYTES)).unwrap();

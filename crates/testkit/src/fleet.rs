@@ -1,5 +1,6 @@
 //! A server with agents, each a real program on the loopback.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Program, binary, end_all_in, eventually, free_port};
+use crate::{Api, Launcher, Program, binary, end_all_in, eventually, free_port};
 
 pub const APP: &str = "testapp";
 
@@ -26,6 +27,7 @@ pub struct Agent {
     pub program: Program,
     pub ip: String,
     state_dir: PathBuf,
+    launcher: Launcher,
     arguments: Vec<String>,
     log: PathBuf,
 }
@@ -34,7 +36,7 @@ impl Agent {
     /// SIGKILL, then the same command again, without a token.
     pub fn restart(&mut self) -> Result<()> {
         self.program.kill();
-        self.program = Program::start("proctor-agent", &self.arguments, &self.log)?;
+        self.program = Program::launch(&self.launcher, "proctor-agent", &self.arguments, &self.log)?;
         Ok(())
     }
 
@@ -50,7 +52,23 @@ pub struct Fleet {
     pub secret: String,
     pub client: reqwest::Client,
     dir: TempDir,
-    server_arguments: Vec<String>,
+    setup: Setup,
+}
+
+/// How a fleet's server is started.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub launcher: Launcher,
+    /// Where agents connect.
+    pub link_ip: IpAddr,
+    /// More arguments.
+    pub extra: Vec<String>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { launcher: Launcher::default(), link_ip: Ipv4Addr::LOCALHOST.into(), extra: Vec::new() }
+    }
 }
 
 impl Fleet {
@@ -60,16 +78,25 @@ impl Fleet {
 
     /// In a directory that the test has prepared (`data`, `server.log`), with more arguments for the server.
     pub async fn start_in(dir: TempDir, extra: &[&str]) -> Result<Self> {
+        let extra = extra.iter().map(|argument| (*argument).to_owned()).collect();
+        Self::start_as(dir, Setup { extra, ..Setup::default() }).await
+    }
+
+    pub async fn start_as(dir: TempDir, setup: Setup) -> Result<Self> {
         let (http, link) = (free_port(), free_port());
-        let server_arguments: Vec<String> = extra.iter().map(|argument| (*argument).to_owned()).collect();
-        let program = start_server(dir.path(), http, link, &server_arguments)?;
+        let program = start_server(dir.path(), http, link, &setup)?;
         let client = reqwest::Client::builder().timeout(Duration::from_secs(30)).build()?;
         let server = Server { program, http, link };
-        let mut fleet = Self { server, secret: String::new(), client, dir, server_arguments };
+        let mut fleet = Self { server, secret: String::new(), client, dir, setup };
         fleet.until_healthy().await;
         let data = text(&fleet.dir.path().join("data"));
         fleet.secret = run_proctor(&["app", "create", APP, "--trusted", "--data-dir", &data])?;
         Ok(fleet)
+    }
+
+    /// Its API, for clients of their own.
+    pub fn api(&self) -> Api {
+        Api { client: self.client.clone(), base: self.url(""), authorization: self.authorization() }
     }
 
     pub fn dir(&self) -> &Path {
@@ -97,7 +124,7 @@ impl Fleet {
     /// The same command again, after its end.
     pub async fn start_server_again(&mut self) -> Result<()> {
         let Server { http, link, .. } = self.server;
-        self.server.program = start_server(self.dir.path(), http, link, &self.server_arguments)?;
+        self.server.program = start_server(self.dir.path(), http, link, &self.setup)?;
         self.until_healthy().await;
         Ok(())
     }
@@ -114,16 +141,20 @@ impl Fleet {
 
     /// As [`Self::agent_with`], over another port of the loopback than the server's own.
     pub async fn agent_through(&self, port: u16, ip: &str, extra: &[&str]) -> Result<Agent> {
+        self.agent_by(&Launcher::default(), &format!("127.0.0.1:{port}"), ip, extra).await
+    }
+
+    /// As [`Self::agent_with`], started through `launcher` and connected to `link`.
+    pub async fn agent_by(&self, launcher: &Launcher, link: &str, ip: &str, extra: &[&str]) -> Result<Agent> {
         let token = run_proctor(&["token", "create", "--data-dir", &text(&self.dir.path().join("data"))])?;
         let state_dir = self.dir.path().join(format!("agent-{ip}"));
         let log = self.dir.path().join(format!("agent-{ip}.log"));
-        let link = format!("127.0.0.1:{port}");
-        let own = ["--server", &link, "--state-dir", &text(&state_dir), "--ip", ip];
+        let own = ["--server", link, "--state-dir", &text(&state_dir), "--ip", ip];
         let arguments: Vec<String> = own.iter().chain(extra).map(|argument| (*argument).to_owned()).collect();
         let mut first = arguments.clone();
         first.extend(["--token".to_owned(), token]);
-        let program = Program::start("proctor-agent", &first, &log)?;
-        let agent = Agent { program, ip: ip.to_owned(), state_dir, arguments, log };
+        let program = Program::launch(launcher, "proctor-agent", &first, &log)?;
+        let agent = Agent { program, ip: ip.to_owned(), state_dir, launcher: launcher.clone(), arguments, log };
         self.until_online(ip, true).await;
         Ok(agent)
     }
@@ -198,7 +229,7 @@ impl Drop for Fleet {
     }
 }
 
-fn start_server(dir: &Path, http: u16, link: u16, extra: &[String]) -> Result<Program> {
+fn start_server(dir: &Path, http: u16, link: u16, setup: &Setup) -> Result<Program> {
     let own = [
         "server",
         "--webhook-allow",
@@ -206,13 +237,13 @@ fn start_server(dir: &Path, http: u16, link: u16, extra: &[String]) -> Result<Pr
         "--http",
         &format!("127.0.0.1:{http}"),
         "--link",
-        &format!("127.0.0.1:{link}"),
+        &format!("{}:{link}", setup.link_ip),
         "--data-dir",
         &text(&dir.join("data")),
     ]
     .map(String::from);
-    let arguments: Vec<String> = own.iter().chain(extra).cloned().collect();
-    Program::start("proctor", &arguments, &dir.join("server.log"))
+    let arguments: Vec<String> = own.iter().chain(&setup.extra).cloned().collect();
+    Program::launch(&setup.launcher, "proctor", &arguments, &dir.join("server.log"))
 }
 
 /// Runs the CLI to its end and returns what it printed.

@@ -1,5 +1,6 @@
 //! One of our programs, running.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,14 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("a bound socket has an address").port()
 }
 
+/// What a program is started through: a network namespace, a limit, a library that is loaded before it.
+#[derive(Clone, Debug, Default)]
+pub struct Launcher {
+    /// A command that runs the program named by its last arguments in its own place, such as `ip netns exec NAME`.
+    pub prefix: Vec<String>,
+    pub variables: Vec<(String, String)>,
+}
+
 /// A child with its log in a file; killed when dropped.
 #[derive(Debug)]
 pub struct Program {
@@ -33,10 +42,17 @@ pub struct Program {
 
 impl Program {
     pub fn start(name: &str, arguments: &[String], log: &Path) -> Result<Self> {
+        Self::launch(&Launcher::default(), name, arguments, log)
+    }
+
+    pub fn launch(through: &Launcher, name: &str, arguments: &[String], log: &Path) -> Result<Self> {
         let file = File::options().create(true).append(true).open(log)?;
-        let child = Command::new(binary(name))
+        let mut words = through.prefix.iter().map(OsString::from).chain([binary(name).into_os_string()]);
+        let child = Command::new(words.next().expect("there is at least the program"))
+            .args(words)
             .args(arguments)
             .env("PROCTOR_LOG", "info")
+            .envs(through.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)
@@ -64,6 +80,18 @@ impl Program {
 
     pub fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
+    }
+
+    /// Resident memory now.
+    pub fn resident_bytes(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
+        let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        Some(kilobytes.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+    }
+
+    /// Open descriptors now.
+    pub fn descriptors(&self) -> Option<usize> {
+        Some(std::fs::read_dir(format!("/proc/{}/fd", self.pid())).ok()?.count())
     }
 
     pub fn log(&self) -> String {
