@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use proctor_testkit::{APP, Fleet, eventually};
+use proctor_testkit::{APP, Fleet, Launcher, Marked, Setup, eventually};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -160,6 +160,38 @@ async fn a_thousand_peers_that_stall_in_their_greeting_do_not_keep_a_known_agent
     }
 
     stalled.abort_all();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_few_descriptors_keeps_its_sessions_through_a_flood_and_takes_new_ones_after_it() {
+    const DESCRIPTORS: usize = 500;
+    let prefix = ["prlimit", "--nofile=500:500"].map(str::to_owned).to_vec();
+    let launcher = Launcher { prefix, ..Launcher::default() };
+    let setup = Setup { launcher, ..Setup::default() };
+    let fleet = Fleet::start_as(tempfile::tempdir().unwrap(), setup).await.unwrap();
+    let agent = fleet.agent("127.0.0.1").await.unwrap();
+    let mut marked = Marked::start(&fleet, &agent, "flooded").await.unwrap();
+    let mut flood = JoinSet::new();
+    for number in 0..DESCRIPTORS {
+        let [high, low] = u16::try_from(number / 4 + 1).unwrap().to_be_bytes();
+        let port = if number % 2 == 0 { fleet.server.http } else { fleet.server.link };
+        flood.spawn(stall(Ipv4Addr::new(127, 1, high, low), port, b""));
+    }
+    let is_flooded = || async { (fleet.server.program.descriptors()? > DESCRIPTORS / 4).then_some(()) };
+    eventually("the flood takes descriptors", is_flooded).await;
+
+    for _ in 0..3 {
+        eventually("a call gets through", || async { fleet.get("/api/v1/hosts").await.ok() }).await;
+    }
+    flood.shutdown().await;
+
+    let task = marked.submit(&fleet, "true").await.unwrap();
+    fleet.until_final(&task).await;
+    let (history, codes) = marked.finish(&fleet).await.unwrap();
+    history.assert_holds();
+    assert_eq!(codes, [0]);
+    assert_eq!(agent.program.log().matches(" connected").count(), 1, "{}", agent.program.log());
+    let _another = fleet.agent("127.0.0.2").await.unwrap();
 }
 
 #[tokio::test]

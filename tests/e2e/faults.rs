@@ -99,6 +99,43 @@ async fn the_process_survives_its_agent_and_is_adopted_again() {
     assert_eq!(subject.copies().len(), 1);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_processes_survive_their_agent_and_are_adopted_again() {
+    const COUNT: usize = 50;
+    let fleet = Fleet::start().await.unwrap();
+    let mut agent = fleet.agent(IP).await.unwrap();
+    let subjects: Vec<Subject> =
+        (0..COUNT).map(|number| Subject::new(fleet.dir(), &format!("many-{number}")).unwrap()).collect();
+    for subject in &subjects {
+        let mut spec = subject.spec();
+        spec["monitor_policy"]["start_check_secs"] = json!(0);
+        let register = json!({"meta": subject.meta(), "hosts": hosts(&[IP]), "spec": spec});
+        fleet.gse("register_proc_info", &register).await.unwrap();
+    }
+    let start = json!({"operation": "start", "selector": "proc_name", "all": true});
+    let task = proctor_testkit::submit_until_answered(&fleet.api(), &start, "start").await.unwrap();
+    let rows = fleet.until_final(&task).await;
+    assert!(rows.as_object().unwrap().values().all(|row| row["error_code"] == 0), "{rows}");
+    let pids = |subjects: &[Subject]| subjects.iter().map(Subject::pid).collect::<Vec<_>>();
+    let before = pids(&subjects);
+
+    agent.program.kill();
+    fleet.until_online(IP, false).await;
+    agent.restart().unwrap();
+    fleet.until_online(IP, true).await;
+
+    let query = json!({"operation": "status", "selector": "proc_name", "all": true});
+    let task = proctor_testkit::submit_until_answered(&fleet.api(), &query, "status").await.unwrap();
+    let rows = fleet.until_final(&task).await;
+    for (subject, pid) in subjects.iter().zip(&before) {
+        let row = &rows[format!("0:{IP} e2e/{}", subject.name)];
+        let process = &crate::content(row)["process"][0]["instance"][0];
+        assert_eq!((&process["pid"], &process["isAuto"]), (&json!(pid), &json!(true)), "{}", subject.name);
+        assert_eq!(subject.starts(), 1, "{}", subject.name);
+    }
+    assert_eq!(pids(&subjects), before);
+}
+
 #[tokio::test]
 async fn a_process_that_died_with_its_agent_away_is_started_again() {
     let (_fleet, mut agent, subject) = started("orphan").await;

@@ -24,7 +24,6 @@ mod link_faults;
 mod load_faults;
 mod local;
 mod maintenance;
-mod marked;
 mod native;
 mod operations;
 mod owner;

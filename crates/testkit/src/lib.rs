@@ -10,6 +10,7 @@ mod api;
 mod fleet;
 mod history;
 mod load;
+mod marked;
 mod namespace;
 mod program;
 mod proxy;
@@ -26,6 +27,7 @@ pub use history::{
     TargetRead, TaskRead, first_lines, read_swarm_record,
 };
 pub use load::{Load, LoadPlan, read_until_final, submit_until_answered};
+pub use marked::Marked;
 pub use namespace::NetworkNamespace;
 pub use program::{Launcher, Program, binary, free_port};
 pub use proxy::{Direction, FaultProxy};

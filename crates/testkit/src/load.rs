@@ -101,7 +101,7 @@ async fn submit_all(
 fn operation(plan: &LoadPlan, number: usize) -> serde_json::Value {
     let host = &plan.hosts[number % plan.hosts.len()];
     let process = number / plan.hosts.len() % plan.processes;
-    let is_start = number / plan.hosts.len() / plan.processes % 2 == 0;
+    let is_start = (number / plan.hosts.len() / plan.processes).is_multiple_of(2);
     json!({"operation": if is_start { "start" } else { "stop" }, "process": format!("swarm/p-{process}"), "hosts": [host]})
 }
 
@@ -112,7 +112,7 @@ async fn submit_one(
     recorded: Arc<Mutex<History>>,
 ) -> Result<()> {
     let key = format!("load-{number}");
-    let times = if number % REPEATED == 0 { 2 } else { 1 };
+    let times = if number.is_multiple_of(REPEATED) { 2 } else { 1 };
     for _ in 0..times {
         let task = submit_until_answered(&api, &operation, &key).await?;
         recorded.lock().await.answers.push(Answer { key: key.clone(), task });

@@ -51,7 +51,7 @@ impl NetworkNamespace {
         Launcher { prefix, ..Launcher::default() }
     }
 
-    /// Nothing gets out any more, and nobody is told.
+    /// Nothing gets out any more; connections that are open are not told.
     pub fn partition(&self) -> Result<()> {
         self.run("ip", &["route", "add", "blackhole", &format!("{}/32", self.gateway)])
     }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
@@ -87,6 +88,15 @@ impl Program {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
         let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         Some(kilobytes.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+    }
+
+    /// CPU time so far.
+    pub fn cpu_time(&self) -> Option<Duration> {
+        const TICK: Duration = Duration::from_millis(10);
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+        let ticks: u32 = fields.get(11..13)?.iter().filter_map(|field| field.parse::<u32>().ok()).sum();
+        Some(TICK * ticks)
     }
 
     /// Open descriptors now.

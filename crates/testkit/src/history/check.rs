@@ -137,10 +137,8 @@ fn nothing_too_late(history: &History, found: &mut Vec<Breach>) {
                 if first_final.get(operation).is_some_and(|at| record.at_ms > at + RECORDING_MS) {
                     late("was begun after its target had been read as final".to_owned());
                 }
-                if let Some(target) = last.get(operation) {
-                    if NOTHING_DONE.contains(&target.code) || target.message_id == NOT_DELIVERED {
-                        late(format!("was executed, but its target reads {} {}", target.code, target.message_id));
-                    }
+                if let Some(target) = last.get(operation).filter(|target| says_nothing_was_done(target)) {
+                    late(format!("was executed, but its target reads {} {}", target.code, target.message_id));
                 }
             }
             HostEvent::Connected { .. }
@@ -150,6 +148,10 @@ fn nothing_too_late(history: &History, found: &mut Vec<Breach>) {
             | HostEvent::Truncated => {}
         }
     }
+}
+
+fn says_nothing_was_done(target: &TargetRead) -> bool {
+    NOTHING_DONE.contains(&target.code) || target.message_id == NOT_DELIVERED
 }
 
 fn accepted_is_readable(history: &History, found: &mut Vec<Breach>) {
