@@ -15,7 +15,7 @@ FUZZ_TARGETS ?= pidfile proc cron ledger frames
 
 .DEFAULT_GOAL := run
 
-.PHONY: help run release packages packages-test build test test-fork quick lint unit deny bench fuzz docs schemathesis tools system web web-test web-e2e screenshots
+.PHONY: help run release packages packages-test build test test-fork quick lint unit deny bench soak fuzz docs schemathesis tools system web web-test web-e2e screenshots
 
 ## List the targets
 help:
@@ -75,6 +75,12 @@ bench: system
 	scripts/install-bench-peers target/bench-peers
 	$(CARGO) build --release --bins
 	target/release/proctor-bench all $(BENCH_ARGS) | tee target/benchmarks.md
+
+## Run faults that take minutes against real programs and check the invariants; see docs/faults.md
+soak: system
+	scripts/install-soak-packages
+	$(CARGO) build --bins
+	$(BIN_DIR)/proctor-soak $(SOAK_ARGS)
 
 ## Fuzz each of FUZZ_TARGETS for FUZZ_SECONDS; new inputs go to fuzz/target/corpus
 fuzz: system
