@@ -219,7 +219,7 @@ impl Driver {
     }
 
     /// Hands an operation on, unless the owner of the host refuses it.
-    pub(super) async fn admit(&mut self, key: ProcessKey, request: Request) {
+    pub(super) fn admit(&mut self, key: ProcessKey, request: Request) {
         if self.is_known(&key, request.operation) {
             return; // delivered again
         }
@@ -246,14 +246,14 @@ impl Driver {
                 self.admission.arrived.insert(key.clone(), VecDeque::from([arrived]));
                 self.resolve_next(key);
             }
-            None => self.request(&key, arrived.request).await,
+            None => self.request(&key, arrived.request),
         }
     }
 
     /// The owner of the host has nothing against it.
-    async fn request(&mut self, key: &ProcessKey, request: Request) {
+    fn request(&mut self, key: &ProcessKey, request: Request) {
         if request.spec.as_ref().is_some_and(|spec| spec.instances() > 1) {
-            return self.operate_instances(key, request).await;
+            return self.operate_instances(key, request);
         }
         if request.spec.is_none() && self.processes.instances_of(key).next().is_some() {
             return self.operate_registered(key, &request);
@@ -299,7 +299,7 @@ impl Driver {
         });
     }
 
-    pub(super) async fn admitted(&mut self, key: ProcessKey, operation: OperationId, verdict: Result<(), String>) {
+    pub(super) fn admitted(&mut self, key: ProcessKey, operation: OperationId, verdict: Result<(), String>) {
         let first = self.admission.arrived.get_mut(&key);
         // It may have been cancelled meanwhile.
         let first = first.and_then(|queue| queue.pop_front_if(|arrived| arrived.request.operation == operation));
@@ -312,7 +312,7 @@ impl Driver {
                 (Err(reason), _) | (Ok(()), Some(PidFileConflict { reason, unless_directory: None })) => {
                     self.refuse(&key, operation, reason);
                 }
-                (Ok(()), _) => self.request(&key, arrived.request).await,
+                (Ok(()), _) => self.request(&key, arrived.request),
             }
         }
         self.resolve_next(key);

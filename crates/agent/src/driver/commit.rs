@@ -55,7 +55,7 @@ impl Driver {
             for key in &touched {
                 self.collect(key, &mut actions);
             }
-            if actions.iter().any(|(_, action)| is_irreversible(action)) {
+            if actions.iter().any(|(_, action)| action.is_irreversible()) {
                 let recorded = self.commit();
                 self.refuse_unrecorded(recorded, &mut actions);
             }
@@ -266,26 +266,5 @@ impl Drop for Driver {
     fn drop(&mut self) {
         self.commit();
         self.keeper.write_all(&mut self.history, wall_clock());
-    }
-}
-
-/// Whether an action must find everything written that led to it.
-fn is_irreversible(action: &Action) -> bool {
-    match action {
-        Action::Begin { .. }
-        | Action::Proceed { .. }
-        | Action::KillCommand { .. }
-        | Action::Signal(..)
-        | Action::KillTree(_)
-        | Action::Finish { .. } => true,
-        Action::Probe { .. }
-        | Action::Run { .. }
-        | Action::RejoinCommand { .. }
-        | Action::DetachCommand { .. }
-        | Action::CheckHealth { .. }
-        // An operation's comes after its Begin; what supervision clears is found again after a crash.
-        | Action::ClearLeftovers { .. }
-        | Action::Watch(_)
-        | Action::Notify(_) => false,
     }
 }

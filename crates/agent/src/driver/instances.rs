@@ -24,7 +24,7 @@ pub(super) struct InstanceOutcomes {
 }
 
 impl Driver {
-    pub(super) async fn operate_instances(&mut self, key: &ProcessKey, request: Request) {
+    pub(super) fn operate_instances(&mut self, key: &ProcessKey, request: Request) {
         let Request { operation, kind, spec: Some(spec), expires } = request else { return };
         if self.instance_outcomes.contains_key(&operation) {
             return; // delivered again

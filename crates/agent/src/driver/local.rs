@@ -42,7 +42,7 @@ pub(super) fn is_local(operation: OperationId) -> bool {
 }
 
 impl Driver {
-    pub(super) async fn local(&mut self, call: LocalCall) {
+    pub(super) fn local(&mut self, call: LocalCall) {
         let LocalCall { request, uid, answer } = call;
         let told = match request {
             LocalRequest::List => LocalAnswer::Processes { processes: self.list() },
@@ -53,9 +53,7 @@ impl Driver {
             LocalRequest::Metrics { processes } => LocalAnswer::Metrics { text: self.metrics_text(processes) },
             LocalRequest::About => LocalAnswer::Refused { reason: "the socket answers this".to_owned() },
             LocalRequest::Operate { process, operation } => {
-                return self
-                    .operate_locally(LocalOperation { key: process, kind: operation, uid: Some(uid), answer })
-                    .await;
+                return self.operate_locally(LocalOperation { key: process, kind: operation, uid: Some(uid), answer });
             }
         };
         let _ = answer.send(told); // who asked may be gone
@@ -71,7 +69,7 @@ impl Driver {
         all
     }
 
-    async fn operate_locally(&mut self, call: LocalOperation) {
+    fn operate_locally(&mut self, call: LocalOperation) {
         let (key, kind) = (call.key.clone(), call.kind);
         if !self.processes.contains(&key) && self.processes.instances_of(&key).next().is_none() {
             let reason = format!("process {key} is not registered on this host: see `proctor-agent ctl ps`");
@@ -93,7 +91,7 @@ impl Driver {
             return self.inspect(operation, key, None);
         }
         let expires = self.now() + EXPIRES_IN;
-        self.admit(key, Request { operation, kind, spec: None, expires }).await;
+        self.admit(key, Request { operation, kind, spec: None, expires });
     }
 
     /// The outcome goes to who asked: the server, or somebody on this host.

@@ -313,7 +313,7 @@ impl Driver {
                 }
             }
             for input in turn.drain(..) {
-                self.handle(input).await;
+                self.handle(input);
             }
             self.fire_timers();
             self.give_back_memory();
@@ -323,7 +323,7 @@ impl Driver {
         }
     }
 
-    async fn handle(&mut self, input: Input) {
+    fn handle(&mut self, input: Input) {
         match input {
             Input::Machine(key, event) => {
                 if let Event::CommandEnded { ticket, .. } = &event {
@@ -331,7 +331,7 @@ impl Driver {
                 }
                 self.dispatch_event(&key, event);
             }
-            Input::Server(message) => self.hear(message).await,
+            Input::Server(message) => self.hear(message),
             Input::Connected(link) => {
                 self.link = Some(link);
                 self.reports.forget_all();
@@ -367,20 +367,20 @@ impl Driver {
                     self.dirty.insert(key);
                 }
             }
-            Input::Admitted { key, operation, verdict } => self.admitted(key, operation, verdict).await,
+            Input::Admitted { key, operation, verdict } => self.admitted(key, operation, verdict),
             Input::Measured(measured) => {
                 self.record_measured(&measured);
                 self.report_all(&measured);
             }
             Input::ConfigsChecked(checked) => self.configs_checked(*checked),
-            Input::Local(call) => self.local(call).await,
+            Input::Local(call) => self.local(call),
         }
     }
 
-    async fn hear(&mut self, message: FromServer) {
+    fn hear(&mut self, message: FromServer) {
         match message {
             FromServer::Operate { operation, key, kind, spec, expires_in } => {
-                self.operate(operation, key, kind, spec, expires_in).await;
+                self.operate(operation, key, kind, spec, expires_in);
             }
             FromServer::Acknowledge { operations } => {
                 for operation in &operations {
@@ -419,7 +419,7 @@ impl Driver {
     }
 
     /// An operation arrives, perhaps not for the first time.
-    async fn operate(
+    fn operate(
         &mut self,
         operation: OperationId,
         key: ProcessKey,
@@ -442,7 +442,7 @@ impl Driver {
             };
         }
         let expires = self.now() + expires_in;
-        self.admit(key, Request { operation, kind, spec, expires }).await;
+        self.admit(key, Request { operation, kind, spec, expires });
     }
 
     fn assign(&mut self, assign: Assign) {

@@ -184,6 +184,29 @@ pub enum Action {
     Notify(Notice),
 }
 
+impl Action {
+    /// Whether it cannot be undone: it must find everything on disk that led to it.
+    pub fn is_irreversible(&self) -> bool {
+        match self {
+            Self::Begin { .. }
+            | Self::Proceed { .. }
+            | Self::KillCommand { .. }
+            | Self::Signal(..)
+            | Self::KillTree(_)
+            | Self::Finish { .. } => true,
+            Self::Probe { .. }
+            | Self::Run { .. }
+            | Self::RejoinCommand { .. }
+            | Self::DetachCommand { .. }
+            | Self::CheckHealth { .. }
+            // An operation's comes after its Begin; what supervision clears is found again after a crash.
+            | Self::ClearLeftovers { .. }
+            | Self::Watch(_)
+            | Self::Notify(_) => false,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandKind {
