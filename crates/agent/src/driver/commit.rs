@@ -65,7 +65,7 @@ impl Driver {
             }
             let now = self.now();
             for key in touched {
-                self.set_timer(&key);
+                self.timers.set(&key, self.processes.get(&key).and_then(Process::poll_timeout));
                 if let Some(process) = self.processes.get(&key) {
                     self.schedules.follow(process, self.seed, &Clocks::read(&self.host));
                     self.configs.follow(process, now);
@@ -106,7 +106,7 @@ impl Driver {
     pub(super) fn give_back_memory(&mut self) {
         if self.quiet_at.is_some_and(|at| at <= self.now()) {
             self.quiet_at = None;
-            self.commands.shrink_to_fit();
+            self.commands.shrink();
             self.events.shrink();
             self.ledger.shrink();
             proctor_host::memory::give_back();
@@ -163,7 +163,7 @@ impl Driver {
     /// A start command that is held is not let go. Supervision tries again, an operation fails.
     fn withdraw_start(&mut self, key: &ProcessKey, ticket: Ticket) {
         tracing::error!(process = %key, "not started: neither the ledger nor its reserve can be written");
-        self.withdraw_command(key, ticket);
+        self.commands.leave(key, ticket);
         let is_operated = self.processes.get(key).is_some_and(Process::is_operated);
         let result =
             if is_operated { CommandResult::NotStarted(NOT_RECORDED.to_owned()) } else { CommandResult::NoSlot };

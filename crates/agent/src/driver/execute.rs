@@ -7,9 +7,9 @@ use proctor_host::{Command, CommandHold, Exited, LeftoversResult};
 use proctor_model::{CommandExit, CommandResult, Exit, Incarnation, Leftovers, Probe, ProcessKey, Spec};
 use proctor_supervise::{Action, CommandKind, Elder, Event, Notice, Process, Ticket, Time};
 use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
 
 use super::admission::{AdmissionGate, CommandPurpose};
+use super::commands::CommandChannels;
 use super::estates::{commands_of, lives, with_elders};
 use super::limits::cgroup_name;
 use super::slots::SlotQueue;
@@ -18,32 +18,6 @@ use super::{Driver, Input};
 /// A version command that takes longer is not worth waiting for. Tests hold theirs back, on a machine that may be slow.
 pub(super) const VERSION_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 5 });
 pub(super) const VERSION_CHARS_MAX: usize = 256;
-
-/// The driver's end of a command.
-#[derive(Debug)]
-pub(super) struct CommandHandle {
-    ticket: Ticket,
-    proceed: Option<oneshot::Sender<()>>,
-    end: Option<oneshot::Sender<()>>,
-    left_alone: CancellationToken,
-}
-
-/// The command's end of [`CommandHandle`].
-struct CommandChannels {
-    proceed: oneshot::Receiver<()>,
-    end: oneshot::Receiver<()>,
-    left_alone: CancellationToken,
-}
-
-impl CommandHandle {
-    fn new(ticket: Ticket) -> (Self, CommandChannels) {
-        let (let_go, proceed) = oneshot::channel();
-        let (ask, end) = oneshot::channel();
-        let left_alone = CancellationToken::new();
-        let strings = CommandChannels { proceed, end, left_alone: left_alone.clone() };
-        (Self { ticket, proceed: Some(let_go), end: Some(ask), left_alone }, strings)
-    }
-}
 
 impl Driver {
     pub(super) fn execute(&mut self, key: ProcessKey, action: Action) {
@@ -57,24 +31,15 @@ impl Driver {
                 let gate = self.gate(&key, spec, CommandPurpose::of(command, operation.is_some()));
                 self.run_command(key, ticket, command, run, queue, gate);
             }
-            Action::Proceed { ticket } => {
-                if let Some(proceed) = self.attached(&key, ticket).and_then(|attached| attached.proceed.take()) {
-                    let _ = proceed.send(());
-                }
-            }
+            Action::Proceed { ticket } => self.commands.proceed(&key, ticket),
             Action::KillCommand { ticket } => {
                 tracing::info!(process = %key, "the command is no longer wanted");
-                if let Some(attached) = self.attached(&key, ticket) {
-                    attached.proceed = None;
-                    let _ = attached.end.take().map(|end| end.send(()));
-                }
+                self.commands.kill(&key, ticket);
             }
             Action::RejoinCommand { ticket, command, kind, until } => self.rejoin(key, ticket, command, kind, until),
             Action::DetachCommand { ticket } => {
-                if let Some(attached) = self.attached(&key, ticket) {
-                    tracing::info!(process = %key, "the start command is the process itself");
-                    attached.left_alone.cancel();
-                    self.commands.remove(&key);
+                if self.commands.leave(&key, ticket) {
+                    tracing::info!(process = %key, "the start command is left to itself");
                 }
             }
             Action::CheckHealth { ticket, line, spec, timeout } => {
@@ -141,15 +106,14 @@ impl Driver {
         gate: AdmissionGate,
     ) {
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
-        let (attached, strings) = CommandHandle::new(ticket);
-        self.commands.insert(key.clone(), attached);
+        let channels = self.commands.begin(key.clone(), ticket);
         self.cgroups.insert(key.clone());
         if matches!(command, CommandKind::Start | CommandKind::Restart) {
             self.strays.insert(key.clone());
         }
         tracing::info!(process = %key, command = command.as_str(), "command begins");
         self.tasks.spawn("command", async move {
-            let CommandChannels { proceed, mut end, left_alone } = strings;
+            let CommandChannels { proceed, mut end, left_alone } = channels;
             let (begun, is_begun) = oneshot::channel();
             let (begun_inbox, begun_key) = (inbox.clone(), key.clone());
             let told = async move {
@@ -182,8 +146,7 @@ impl Driver {
     /// Waits for a command of the agent before this one.
     fn rejoin(&mut self, key: ProcessKey, ticket: Ticket, command: Incarnation, kind: CommandKind, until: Time) {
         let (host, inbox, time) = (self.host.clone(), self.inbox.clone(), until.since(self.now()));
-        let (attached, CommandChannels { end, left_alone, .. }) = CommandHandle::new(ticket);
-        self.commands.insert(key.clone(), attached);
+        let CommandChannels { end, left_alone, .. } = self.commands.begin(key.clone(), ticket);
         tracing::info!(process = %key, command = kind.as_str(), pid = command.pid, "a command of before is awaited");
         self.tasks.spawn("rejoin", async move {
             let leaf = cgroup_name(&key);
@@ -192,25 +155,6 @@ impl Driver {
             tracing::info!(process = %key, command = kind.as_str(), result = ?end.result, "command of before ended");
             let _ = inbox.send(Input::Machine(key, Event::CommandEnded { ticket, end })).await;
         });
-    }
-
-    /// A command that is held never runs, and its end is not told.
-    pub(super) fn withdraw_command(&mut self, key: &ProcessKey, ticket: Ticket) {
-        if let Some(attached) = self.attached(key, ticket) {
-            attached.left_alone.cancel();
-            self.commands.remove(key);
-        }
-    }
-
-    /// The command has ended: there is nothing to say to it any more.
-    pub(super) fn drop_command(&mut self, key: &ProcessKey, ticket: Ticket) {
-        if self.attached(key, ticket).is_some() {
-            self.commands.remove(key);
-        }
-    }
-
-    fn attached(&mut self, key: &ProcessKey, ticket: Ticket) -> Option<&mut CommandHandle> {
-        self.commands.get_mut(key).filter(|attached| attached.ticket == ticket)
     }
 
     fn check_health(&self, key: ProcessKey, ticket: Ticket, line: &str, spec: Arc<Spec>, timeout: Duration) {

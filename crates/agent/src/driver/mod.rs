@@ -5,6 +5,7 @@
 
 mod admission;
 mod cancel;
+mod commands;
 mod commit;
 mod config_files;
 mod estates;
@@ -22,6 +23,7 @@ mod schedules;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -39,8 +41,8 @@ use proctor_wire::{Assign, FromAgent, FromServer};
 use tokio::sync::mpsc;
 
 use admission::Admission;
+use commands::CommandsUnderWay;
 use config_files::{Checked, ConfigMonitor};
-use execute::CommandHandle;
 use inspect::Sighting;
 use instances::InstanceOutcomes;
 use limits::{LimitMonitor, Verdict, cgroup_name};
@@ -51,6 +53,7 @@ use processes::Processes;
 use reports::Reports;
 use schedules::{Clocks, Plan, Schedules};
 use slots::CommandSlots;
+use timers::Timers;
 
 use crate::history::{History, Keeper};
 use crate::ledger::{Ledger, LedgerBatch, LedgerState};
@@ -129,8 +132,7 @@ pub(crate) struct Driver {
     inbox: Inbox,
     tasks: Tasks,
     processes: Processes,
-    timers: BTreeSet<(Time, ProcessKey)>,
-    timer_of: HashMap<ProcessKey, Time>,
+    timers: Timers,
     /// Touched in this turn.
     dirty: HashSet<ProcessKey>,
     batch: LedgerBatch,
@@ -173,8 +175,7 @@ pub(crate) struct Driver {
     estates: BTreeMap<ProcessKey, Elder>,
     /// Processes whose registration waits for the end of what is under way.
     registering: HashSet<ProcessKey>,
-    /// The command of each process that has one running.
-    commands: HashMap<ProcessKey, CommandHandle>,
+    commands: CommandsUnderWay,
     /// How many processes were new to this agent.
     made: u64,
     turns: Arc<AtomicU64>,
@@ -202,8 +203,7 @@ impl Driver {
             inbox,
             tasks,
             processes: Processes::default(),
-            timers: BTreeSet::new(),
-            timer_of: HashMap::new(),
+            timers: Timers::default(),
             dirty: HashSet::new(),
             unwritten_batch: None,
             batch: LedgerBatch { boot: Some(host.boot_id().clone()), ..LedgerBatch::default() },
@@ -233,7 +233,7 @@ impl Driver {
             strays: HashSet::new(),
             estates: BTreeMap::new(),
             registering: HashSet::new(),
-            commands: HashMap::new(),
+            commands: CommandsUnderWay::default(),
             made: 0,
             turns: Arc::default(),
             metrics: Arc::default(),
@@ -327,7 +327,7 @@ impl Driver {
         match input {
             Input::Machine(key, event) => {
                 if let Event::CommandEnded { ticket, .. } = &event {
-                    self.drop_command(&key, *ticket);
+                    self.commands.ended(&key, *ticket);
                 }
                 self.dispatch_event(&key, event);
             }
@@ -524,19 +524,8 @@ impl Driver {
         Time::since_boot(self.host.now())
     }
 
-    fn set_timer(&mut self, key: &ProcessKey) {
-        let next = self.processes.get(key).and_then(Process::poll_timeout);
-        if let Some(old) = self.timer_of.remove(key) {
-            self.timers.remove(&(old, key.clone()));
-        }
-        if let Some(next) = next {
-            self.timers.insert((next, key.clone()));
-            self.timer_of.insert(key.clone(), next);
-        }
-    }
-
     fn until_next_timer(&self) -> Duration {
-        let timer = self.timers.first().map(|(time, _)| *time);
+        let timer = self.timers.next();
         let next =
             [timer, self.limits.next(), self.configs.next(), self.flush_at, self.quiet_at].into_iter().flatten().min();
         let wait = next.map_or(IDLE_MAX, |time| time.since(self.now()));
@@ -547,9 +536,7 @@ impl Driver {
 
     fn fire_timers(&mut self) {
         let now = self.now();
-        while let Some((time, key)) = self.timers.first().cloned().filter(|(time, _)| *time <= now) {
-            self.timers.remove(&(time, key.clone()));
-            self.timer_of.remove(&key);
+        while let Some(key) = self.timers.pop_due(now) {
             self.dispatch_event(&key, Event::Tick);
         }
     }
