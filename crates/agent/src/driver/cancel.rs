@@ -16,11 +16,11 @@ impl Driver {
     pub(super) fn cancel(&mut self, operations: Vec<OperationId>) {
         let mut wanted: HashSet<OperationId> = operations.into_iter().collect();
         for operation in &wanted {
-            if let Some(outcome) = self.outcomes.get(operation).cloned() {
-                self.send(FromAgent::Outcome { operation: *operation, outcome });
+            if let Some(outcome) = self.outbox.outcome(operation).cloned() {
+                self.outbox.send(FromAgent::Outcome { operation: *operation, outcome });
             }
         }
-        wanted.retain(|operation| !self.outcomes.contains_key(operation));
+        wanted.retain(|operation| self.outbox.outcome(operation).is_none());
         for (key, operation) in self.admission.take_waiting(&wanted) {
             self.end_unbegun(Some(&key), operation);
         }

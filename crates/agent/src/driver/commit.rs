@@ -71,17 +71,17 @@ impl Driver {
                     self.configs.follow(process, now);
                     self.limits.follow(process, now);
                 }
-                self.reports.touch(key);
+                self.outbox.reports.touch(key);
             }
         }
-        self.send_waiting();
+        self.outbox.send_waiting();
         self.flush_in_time(ended);
     }
 
     /// Who learns of an outcome finds the state that it speaks of: that is told at once.
     fn flush_in_time(&mut self, at_once: bool) {
         let is_written = self.batch.is_empty() && self.unwritten_batch.is_none();
-        let is_clean = is_written && !self.ledger.released().is_pending() && !self.has_unreported();
+        let is_clean = is_written && !self.ledger.released().is_pending() && !self.outbox.has_unreported();
         let now = self.now();
         match self.flush_at {
             _ if is_clean => self.flush_at = None,
@@ -95,11 +95,11 @@ impl Driver {
     fn flush(&mut self) {
         let written = self.commit() == Recorded::Ledger;
         if written {
-            self.send_events();
+            self.outbox.send_events();
         }
         self.report_changes();
         let pause = if written { FLUSH_PAUSE } else { LEDGER_PAUSE };
-        self.flush_at = (!written || self.has_unreported()).then(|| self.now() + pause);
+        self.flush_at = (!written || self.outbox.has_unreported()).then(|| self.now() + pause);
     }
 
     /// After a storm: its memory is not needed until the next one.
@@ -107,14 +107,10 @@ impl Driver {
         if self.quiet_at.is_some_and(|at| at <= self.now()) {
             self.quiet_at = None;
             self.commands.shrink();
-            self.events.shrink();
+            self.outbox.events.shrink();
             self.ledger.shrink();
             proctor_host::memory::give_back();
         }
-    }
-
-    fn has_unreported(&self) -> bool {
-        self.link.is_some() && (self.reports.has_changes() || self.events.has_unsent())
     }
 
     /// What cannot be remembered must not happen: operations that would begin now are refused,
@@ -224,7 +220,7 @@ impl Driver {
         self.ledger.released().remove(key);
         self.versions.remove(key);
         self.strays.remove(key);
-        self.reports.forget(key);
+        self.outbox.reports.forget(key);
         self.ends.forget(key);
         self.batch.forget(key.clone());
         self.note_registering(key, false);
@@ -248,7 +244,7 @@ impl Driver {
             Ok(()) => {
                 if let Some(generation) = generation {
                     self.seen_generation.store(generation, Ordering::Release);
-                    self.send(FromAgent::Seen { generation });
+                    self.outbox.send(FromAgent::Seen { generation });
                 }
                 Recorded::Ledger
             }

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use proctor_model::{EventKind, OperationId, OperationKind, Outcome, ProcessKey, TaskId, Usage};
 use proctor_supervise::{Instance, Process, Request};
-use proctor_wire::FromAgent;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -47,7 +46,7 @@ impl Driver {
         let told = match request {
             LocalRequest::List => LocalAnswer::Processes { processes: self.list() },
             LocalRequest::Events { limit } => {
-                let (events, waiting) = self.events.newest(limit.min(EVENTS_MAX));
+                let (events, waiting) = self.outbox.events.newest(limit.min(EVENTS_MAX));
                 LocalAnswer::Events { events, waiting }
             }
             LocalRequest::Metrics { processes } => LocalAnswer::Metrics { text: self.metrics_text(processes) },
@@ -98,8 +97,7 @@ impl Driver {
     pub(super) fn answer(&mut self, operation: OperationId, outcome: Outcome) {
         self.metrics.outcome(outcome.code);
         let Some(call) = self.local_operations.remove(&operation) else {
-            self.outcomes.insert(operation, outcome.clone());
-            return self.send(FromAgent::Outcome { operation, outcome });
+            return self.outbox.put(operation, outcome);
         };
         if call.kind != OperationKind::Status {
             self.publish_local(&call, operation, Some(&outcome));

@@ -36,12 +36,12 @@ impl Driver {
 
     fn of_queues(&self, text: &mut Exposition) {
         text.family("proctor_agent_queued", Kind::Gauge, "What waits, by where it waits.");
-        let outbox = self.link.as_ref().map_or(0, queued);
-        let events = self.events.newest(0).1;
+        let outbox = self.outbox.link().map_or(0, queued);
+        let events = self.outbox.events.newest(0).1;
         let queues = [
             ("inbox", queued(&self.inbox)),
             ("outbox", outbox),
-            ("outcomes", self.outcomes.len()),
+            ("outcomes", self.outbox.unacknowledged()),
             ("events", events),
             ("commands_of_operations", self.queues.used().0),
             ("commands_of_supervision", self.queues.used().1),

@@ -16,6 +16,7 @@ mod limits;
 mod local;
 mod metrics;
 mod notices;
+mod outbox;
 mod pid_files;
 mod processes;
 mod reports;
@@ -26,7 +27,7 @@ mod tests;
 mod timers;
 mod usage;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -48,9 +49,9 @@ use instances::InstanceOutcomes;
 use limits::{LimitMonitor, Verdict, cgroup_name};
 use local::LocalOperation;
 use notices::Refusals;
+use outbox::Outbox;
 use pid_files::PidFileClaims;
 use processes::Processes;
-use reports::Reports;
 use schedules::{Clocks, Plan, Schedules};
 use slots::CommandSlots;
 use timers::Timers;
@@ -147,25 +148,19 @@ pub(crate) struct Driver {
     admission: Admission,
     pid_files: PidFileClaims,
     configs: ConfigMonitor,
-    events: EventSpool,
-    /// Outcomes that the server has not acknowledged.
-    outcomes: BTreeMap<OperationId, Outcome>,
+    outbox: Outbox,
     /// Operations on processes of several instances, whose parts are under way.
     instance_outcomes: HashMap<OperationId, InstanceOutcomes>,
-    /// Those of them that the link had no room for.
-    waiting: BTreeSet<OperationId>,
     /// Operations that somebody on this host waits for.
     local_operations: HashMap<OperationId, LocalOperation>,
     /// Status queries under way.
     status_queries: HashSet<OperationId>,
     versions: HashMap<ProcessKey, (Incarnation, String)>,
-    reports: Reports,
     refusals: Refusals,
     /// When what may wait is written and told.
     flush_at: Option<Time>,
     /// When it has been quiet for long enough to give memory back.
     quiet_at: Option<Time>,
-    link: Option<mpsc::Sender<FromAgent>>,
     queues: CommandSlots,
     /// Processes whose cgroup may be there; removed when it is empty and they rest.
     cgroups: HashSet<ProcessKey>,
@@ -216,18 +211,14 @@ impl Driver {
             admission: Admission::new(host.clone(), policy),
             pid_files: PidFileClaims::default(),
             configs: ConfigMonitor::default(),
-            events: EventSpool::new(&mut memory, same_boot, clock::unix_millis()),
-            outcomes: BTreeMap::new(),
+            outbox: Outbox::new(EventSpool::new(&mut memory, same_boot, clock::unix_millis())),
             instance_outcomes: HashMap::new(),
-            waiting: BTreeSet::new(),
             local_operations: HashMap::new(),
             status_queries: HashSet::new(),
             versions: HashMap::new(),
-            reports: Reports::default(),
             refusals: Refusals::default(),
             flush_at: None,
             quiet_at: None,
-            link: None,
             queues: CommandSlots::default(),
             cgroups: memory.estates.keys().cloned().collect(),
             strays: HashSet::new(),
@@ -241,7 +232,7 @@ impl Driver {
             host,
         };
         driver.resume_local(&mut memory);
-        driver.outcomes = memory.outcomes.into_iter().filter(|(operation, _)| operation.part == 0).collect();
+        driver.outbox.restore(memory.outcomes.into_iter().filter(|(operation, _)| operation.part == 0));
         driver.batch.append(memory.owed);
         if same_boot {
             driver.estates = memory.estates;
@@ -333,21 +324,14 @@ impl Driver {
             }
             Input::Server(message) => self.hear(message),
             Input::Connected(link) => {
-                self.link = Some(link);
-                self.reports.forget_all();
-                self.resend_events();
-                for (operation, outcome) in self.outcomes.clone() {
-                    self.send(FromAgent::Outcome { operation, outcome });
-                }
+                self.outbox.connect(link);
+                self.tell_dropped_events();
                 self.report_all(&HashMap::new());
                 self.measure_all();
             }
             Input::CommandRefused { server, reason } => self.command_refused(&server, &reason),
-            Input::Beat => self.send(FromAgent::Beat),
-            Input::Disconnected => {
-                self.link = None;
-                self.waiting.clear();
-            }
+            Input::Beat => self.outbox.send(FromAgent::Beat),
+            Input::Disconnected => self.outbox.disconnect(),
             Input::Inspected { operation, sightings, outcome } => {
                 for sighting in sightings {
                     self.take_sighting(sighting);
@@ -363,7 +347,7 @@ impl Driver {
                 let process = self.processes.get(&key);
                 if process.is_some_and(|process| process.spec().control.version.as_ref() == Some(&line)) {
                     self.versions.insert(key.clone(), (life, version));
-                    self.reports.forget(&key);
+                    self.outbox.reports.forget(&key);
                     self.dirty.insert(key);
                 }
             }
@@ -383,9 +367,7 @@ impl Driver {
                 self.operate(operation, key, kind, spec, expires_in);
             }
             FromServer::Acknowledge { operations } => {
-                for operation in &operations {
-                    self.outcomes.remove(operation);
-                }
+                self.outbox.acknowledged(&operations);
                 self.batch.acknowledged.extend(operations);
             }
             FromServer::Cancel { operations } => self.cancel(operations),
@@ -427,13 +409,13 @@ impl Driver {
         spec: Option<Arc<Spec>>,
         expires_in: Duration,
     ) {
-        let known = match self.outcomes.get(&operation) {
+        let known = match self.outbox.outcome(&operation) {
             Some(outcome) => Some(outcome.clone()),
             None if kind == OperationKind::Status => None,
             None => self.ledger.outcome(operation),
         };
         if let Some(outcome) = known {
-            return self.send(FromAgent::Outcome { operation, outcome });
+            return self.outbox.send(FromAgent::Outcome { operation, outcome });
         }
         if kind == OperationKind::Status {
             return match self.refusal(&key, kind, None) {
@@ -531,7 +513,7 @@ impl Driver {
         let wait = next.map_or(IDLE_MAX, |time| time.since(self.now()));
         let planned = self.schedules.next().map(|next| next.saturating_sub(self.host.now()));
         let wait = planned.map_or(wait, |planned| wait.min(planned));
-        if self.waiting.is_empty() { wait } else { wait.min(SLOW_LINK_PAUSE) }
+        if self.outbox.is_held_up() { wait.min(SLOW_LINK_PAUSE) } else { wait }
     }
 
     fn fire_timers(&mut self) {

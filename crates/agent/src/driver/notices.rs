@@ -5,14 +5,11 @@ use std::time::Duration;
 use proctor_model::{CommandResult, EventKind, Incarnation, POOL_DETAIL, ProcessKey};
 use proctor_runtime::clock;
 use proctor_supervise::{HealthState, LimitBreach, Notice, Time};
-use proctor_wire::FromAgent;
 
 use super::Driver;
 use super::limits::Verdict;
 use crate::spool::Draft;
 
-/// Events in one message.
-const EVENTS_MAX: usize = 500;
 /// Of refused commands there is one event in this time, however many come.
 const REFUSALS_PERIOD: Duration = Duration::from_secs(600);
 
@@ -85,36 +82,19 @@ impl Driver {
 
     /// Numbers an event, keeps it and sends it on its way.
     pub(super) fn publish_event(&mut self, draft: Draft) {
-        let event = self.events.push(draft, clock::unix_millis());
+        let event = self.outbox.events.push(draft, clock::unix_millis());
         self.metrics.event(event.kind);
         self.batch.events.push(event);
     }
 
-    /// After the ledger has them: what the present session has not carried yet.
-    pub(super) fn send_events(&mut self) {
-        while let Some(link) = &self.link
-            && self.events.has_unsent()
-        {
-            let events = self.events.unsent(EVENTS_MAX);
-            let Some(last) = events.last().map(|event| event.sequence) else { return };
-            if link.try_send(FromAgent::Events { events }).is_err() {
-                return;
-            }
-            self.events.sent(last);
-        }
-    }
-
     pub(super) fn events_seen(&mut self, up_to: u64) {
-        self.events.seen(up_to);
+        self.outbox.events.seen(up_to);
         self.batch.events_seen = self.batch.events_seen.max(Some(up_to));
     }
 
-    /// A new session gets everything that the server has not seen.
-    pub(super) fn resend_events(&mut self) {
-        self.events.connected();
-        if let Some(event) = self.events.tell_dropped(clock::unix_millis()) {
-            self.batch.events.push(event);
-        }
+    /// To a new session.
+    pub(super) fn tell_dropped_events(&mut self) {
+        self.batch.events.extend(self.outbox.events.tell_dropped(clock::unix_millis()));
     }
 }
 

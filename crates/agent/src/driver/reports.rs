@@ -7,7 +7,6 @@ use proctor_host::{Host, Leaf};
 use proctor_model::{Incarnation, OperationId, Outcome, Phase, ProcessKey, Snapshot, Usage};
 use proctor_supervise::Process;
 use proctor_wire::FromAgent;
-use tokio::sync::mpsc::error::TrySendError;
 
 use super::limits::cgroup_name;
 use super::{Driver, Input};
@@ -80,42 +79,21 @@ impl Driver {
         self.answer(operation, outcome);
     }
 
-    /// Without a session nothing is lost: outcomes are sent again when the next one opens. With a
-    /// slow one outcomes wait, and observations give way: the next report brings newer ones.
-    pub(super) fn send(&mut self, message: FromAgent) {
-        let Some(link) = &self.link else { return };
-        if let Err(TrySendError::Full(FromAgent::Outcome { operation, .. })) = link.try_send(message) {
-            self.waiting.insert(operation);
-        }
-    }
-
-    pub(super) fn send_waiting(&mut self) {
-        let Some(link) = &self.link else { return };
-        while let Some(operation) = self.waiting.first().copied() {
-            if let Some(outcome) = self.outcomes.get(&operation).cloned()
-                && link.try_send(FromAgent::Outcome { operation, outcome }).is_err()
-            {
-                return;
-            }
-            self.waiting.remove(&operation);
-        }
-    }
-
     /// Tells of the processes that have changed since they were last told of.
     pub(super) fn report_changes(&mut self) {
-        let touched = std::mem::take(&mut self.reports.touched);
-        if self.link.is_none() {
+        let touched = std::mem::take(&mut self.outbox.reports.touched);
+        if !self.outbox.is_connected() {
             return;
         }
         let processes = touched.iter().filter_map(|key| self.processes.get(key));
-        let changed: Vec<&Process> = processes.filter(|process| self.reports.is_new(process)).collect();
+        let changed: Vec<&Process> = processes.filter(|process| self.outbox.reports.is_new(process)).collect();
         let observations = changed.into_iter().map(|process| self.observation_of(process, &self.host)).collect();
         self.send_observations(observations);
     }
 
     /// Measures everything that runs, away from this thread, and then records it and tells the server of all.
     pub(super) fn measure_all(&mut self) {
-        if std::mem::replace(&mut self.reports.measuring, true) {
+        if std::mem::replace(&mut self.outbox.reports.measuring, true) {
             return;
         }
         let running =
@@ -131,8 +109,8 @@ impl Driver {
     }
 
     pub(super) fn report_all(&mut self, measured: &HashMap<ProcessKey, Usage>) {
-        self.reports.measuring = false;
-        if self.link.is_some() {
+        self.outbox.reports.measuring = false;
+        if self.outbox.is_connected() {
             let all = self.processes.all().filter(|process| process.instance().is_none_or(|one| one.number == 1));
             self.send_observations(all.map(|process| self.observation_of(process, measured)).collect());
         }
@@ -141,7 +119,7 @@ impl Driver {
     fn send_observations(&mut self, mut observations: Vec<(ProcessKey, Snapshot)>) {
         while !observations.is_empty() {
             let rest = observations.split_off(observations.len().min(OBSERVATIONS_MAX));
-            self.send(FromAgent::Observed { observations });
+            self.outbox.send(FromAgent::Observed { observations });
             observations = rest;
         }
     }

@@ -53,7 +53,7 @@ impl Driver {
 
     pub(super) fn query_usage(&mut self, request: u64, key: &ProcessKey, range: UsageRange) {
         let now = wall_clock();
-        let Some(link) = self.link.clone() else { return };
+        let Some(link) = self.outbox.link().cloned() else { return };
         let answer = move |history| answer(&link, request, history);
         if !self.processes.contains(key) {
             return answer(UsageHistory::empty(UsageKept::NotRegistered, range.step_min()));

@@ -1,0 +1,210 @@
+//! What is on its way to the server: outcomes, events and reports, over a link that may be away or slow.
+//!
+//! Promised: outcomes are kept until they are acknowledged and sent again over every new link, and wait where the
+//! present one has no room; events go in the order of their numbers, each once a link. Observations give way: the next
+//! report brings newer ones. Nothing here waits. Absent: the ledger; the driver writes before it sends.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proctor_model::{OperationId, Outcome};
+use proctor_wire::FromAgent;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::reports::Reports;
+use crate::spool::EventSpool;
+
+/// Events in one message.
+const EVENTS_MAX: usize = 500;
+
+#[derive(Debug)]
+pub(super) struct Outbox {
+    /// The present session's, if there is one.
+    link: Option<mpsc::Sender<FromAgent>>,
+    /// Those that the server has not acknowledged.
+    outcomes: BTreeMap<OperationId, Outcome>,
+    /// Those of them that the link had no room for.
+    waiting: BTreeSet<OperationId>,
+    pub(super) events: EventSpool,
+    pub(super) reports: Reports,
+}
+
+impl Outbox {
+    pub(super) fn new(events: EventSpool) -> Self {
+        let (outcomes, waiting) = (BTreeMap::new(), BTreeSet::new());
+        Self { link: None, outcomes, waiting, events, reports: Reports::default() }
+    }
+
+    /// Outcomes of an agent before this one, to be sent when there is a link.
+    pub(super) fn restore(&mut self, outcomes: impl IntoIterator<Item = (OperationId, Outcome)>) {
+        self.outcomes.extend(outcomes);
+    }
+
+    /// A new session: everything that the server may not have is sent again.
+    pub(super) fn connect(&mut self, link: mpsc::Sender<FromAgent>) {
+        self.link = Some(link);
+        self.reports.forget_all();
+        self.events.connected();
+        self.waiting = self.outcomes.keys().copied().collect();
+        self.send_waiting();
+    }
+
+    pub(super) fn disconnect(&mut self) {
+        self.link = None;
+        self.waiting.clear();
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.link.is_some()
+    }
+
+    pub(super) fn link(&self) -> Option<&mpsc::Sender<FromAgent>> {
+        self.link.as_ref()
+    }
+
+    /// Without a session nothing is lost: what counts is sent again when the next one opens.
+    pub(super) fn send(&mut self, message: FromAgent) {
+        let Some(link) = &self.link else { return };
+        if let Err(TrySendError::Full(FromAgent::Outcome { operation, .. })) = link.try_send(message) {
+            self.waiting.insert(operation);
+        }
+    }
+
+    /// Keeps an outcome until it is acknowledged, and sends it.
+    pub(super) fn put(&mut self, operation: OperationId, outcome: Outcome) {
+        self.outcomes.insert(operation, outcome.clone());
+        self.send(FromAgent::Outcome { operation, outcome });
+    }
+
+    /// The outcome, if it is not acknowledged.
+    pub(super) fn outcome(&self, operation: &OperationId) -> Option<&Outcome> {
+        self.outcomes.get(operation)
+    }
+
+    pub(super) fn unacknowledged(&self) -> usize {
+        self.outcomes.len()
+    }
+
+    pub(super) fn acknowledged(&mut self, operations: &[OperationId]) {
+        for operation in operations {
+            self.outcomes.remove(operation);
+        }
+    }
+
+    /// Whether outcomes wait for a slow link.
+    pub(super) fn is_held_up(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    pub(super) fn send_waiting(&mut self) {
+        let Some(link) = &self.link else { return };
+        while let Some(operation) = self.waiting.first().copied() {
+            if let Some(outcome) = self.outcomes.get(&operation).cloned()
+                && link.try_send(FromAgent::Outcome { operation, outcome }).is_err()
+            {
+                return;
+            }
+            self.waiting.remove(&operation);
+        }
+    }
+
+    /// After the ledger has them: what the present session has not carried yet.
+    pub(super) fn send_events(&mut self) {
+        while let Some(link) = &self.link
+            && self.events.has_unsent()
+        {
+            let events = self.events.unsent(EVENTS_MAX);
+            let Some(last) = events.last().map(|event| event.sequence) else { return };
+            if link.try_send(FromAgent::Events { events }).is_err() {
+                return;
+            }
+            self.events.sent(last);
+        }
+    }
+
+    /// Whether there is a session that has not carried everything.
+    pub(super) fn has_unreported(&self) -> bool {
+        self.is_connected() && (self.reports.has_changes() || self.events.has_unsent())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proctor_model::{EventKind, TaskId};
+
+    use super::*;
+    use crate::ledger::LedgerState;
+    use crate::spool::Draft;
+
+    fn outbox() -> Outbox {
+        Outbox::new(EventSpool::new(&mut LedgerState::default(), true, 0))
+    }
+
+    fn operation(index: u32) -> OperationId {
+        OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), index)
+    }
+
+    fn heard(link: &mut mpsc::Receiver<FromAgent>) -> Vec<FromAgent> {
+        std::iter::from_fn(|| link.try_recv().ok()).collect()
+    }
+
+    fn outcomes(heard: Vec<FromAgent>) -> Vec<OperationId> {
+        let of = |message| if let FromAgent::Outcome { operation, .. } = message { Some(operation) } else { None };
+        heard.into_iter().filter_map(of).collect()
+    }
+
+    #[test]
+    fn an_outcome_is_sent_over_every_link_until_it_is_acknowledged() {
+        let mut outbox = outbox();
+        outbox.put(operation(0), Outcome::success(true));
+        let (link, mut first) = mpsc::channel(8);
+        outbox.connect(link);
+        outbox.put(operation(1), Outcome::success(true));
+        assert_eq!(outcomes(heard(&mut first)), [operation(0), operation(1)]);
+
+        outbox.acknowledged(&[operation(0)]);
+        outbox.disconnect();
+        let (link, mut second) = mpsc::channel(8);
+        outbox.connect(link);
+
+        assert_eq!(outcomes(heard(&mut second)), [operation(1)]);
+        assert_eq!((outbox.outcome(&operation(0)), outbox.unacknowledged()), (None, 1));
+    }
+
+    #[test]
+    fn outcomes_wait_for_a_slow_link_and_beats_do_not() {
+        let mut outbox = outbox();
+        let (link, mut slow) = mpsc::channel(1);
+        outbox.connect(link);
+        outbox.put(operation(0), Outcome::success(true));
+
+        outbox.put(operation(1), Outcome::success(true));
+        outbox.send(FromAgent::Beat);
+        assert!(outbox.is_held_up());
+        let before = outcomes(heard(&mut slow));
+        outbox.send_waiting();
+
+        assert_eq!((before, outcomes(heard(&mut slow))), (vec![operation(0)], vec![operation(1)]));
+        assert!(!outbox.is_held_up());
+    }
+
+    #[test]
+    fn a_session_carries_each_event_once_and_the_next_one_all_again() {
+        let mut outbox = outbox();
+        let _ = outbox.events.push(Draft::new(EventKind::Started, "a"), 1);
+        assert!(!outbox.has_unreported(), "there is no session");
+        let (link, mut first) = mpsc::channel(8);
+        outbox.connect(link);
+        assert!(outbox.has_unreported());
+
+        outbox.send_events();
+        outbox.send_events();
+        let carried = heard(&mut first).len();
+        let (link, mut second) = mpsc::channel(8);
+        outbox.connect(link);
+        outbox.send_events();
+
+        assert_eq!((carried, heard(&mut second).len()), (1, 1));
+        assert!(!outbox.has_unreported());
+    }
+}
