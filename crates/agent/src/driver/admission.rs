@@ -5,7 +5,6 @@
 //! while paths are resolved; the driver never waits for a file system. Absent: forgetting. A process
 //! that is forbidden stays registered, is looked at and reported.
 
-use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use proctor_model::{
 use proctor_supervise::{CommandKind, Event, Process, Request};
 use tokio::sync::Semaphore;
 
+use super::arrivals::{ARRIVED_MAX, Arrivals, ArrivedOperation};
 use super::pid_files::PidFileConflict;
 use super::{Driver, Input};
 use crate::policy::{Policy, PolicyFile, Refusal};
@@ -26,55 +26,18 @@ use crate::policy::{Policy, PolicyFile, Refusal};
 const RESOLVE_MAX: Duration = Duration::from_secs(3);
 /// Threads that a file system which hangs may hold.
 const RESOLVERS_MAX: usize = 16;
-/// Operations of one process that may wait for their paths; more are refused.
-const ARRIVED_MAX: usize = 64;
-
 #[derive(Debug)]
 pub(super) struct Admission {
     file: Arc<PolicyFile>,
     resolver: PathResolver,
-    /// Operations whose paths are being resolved, in the order of their arrival.
-    arrived: HashMap<ProcessKey, VecDeque<ArrivedOperation>>,
-}
-
-/// An operation whose paths are to be resolved.
-#[derive(Debug)]
-struct ArrivedOperation {
-    request: Request,
-    /// What it is meant for, where it brings no spec: the registration that was there when it arrived.
-    registration: Option<(i64, Arc<Spec>)>,
-}
-
-impl ArrivedOperation {
-    fn spec(&self) -> Option<Arc<Spec>> {
-        let registered = self.registration.as_ref().map(|(_, spec)| spec);
-        self.request.spec.as_ref().or(registered).cloned()
-    }
-
-    /// Whether another process has got the name since.
-    fn is_outdated(&self, now: Option<(i64, Arc<Spec>)>) -> bool {
-        let Some((registered_at, spec)) = &self.registration else { return false };
-        now.is_none_or(|(at, now)| at != *registered_at && now.identity.is_elsewhere(&spec.identity))
-    }
+    /// Operations whose paths are being resolved.
+    pub(super) arrivals: Arrivals,
 }
 
 impl Admission {
     pub(super) fn new(host: Host, file: Arc<PolicyFile>) -> Self {
         let threads = Arc::new(Semaphore::new(RESOLVERS_MAX));
-        Self { file, resolver: PathResolver { host, threads }, arrived: HashMap::new() }
-    }
-
-    /// Takes those of the operations that wait here.
-    pub(super) fn take_waiting(&mut self, wanted: &HashSet<OperationId>) -> Vec<(ProcessKey, OperationId)> {
-        let mut taken = Vec::new();
-        for (key, queue) in &mut self.arrived {
-            queue.retain(|ArrivedOperation { request, .. }| {
-                let is_wanted = wanted.contains(&request.operation);
-                taken.extend(is_wanted.then(|| (key.clone(), request.operation)));
-                !is_wanted
-            });
-        }
-        taken
+        Self { file, resolver: PathResolver { host, threads }, arrivals: Arrivals::default() }
     }
 }
 
@@ -236,14 +199,14 @@ impl Driver {
             || spec.is_some()
                 && touches_host(request.kind)
                 && self.policy().is_some_and(|policy| policy.has_paths(&key.namespace));
-        match self.admission.arrived.get_mut(&key) {
-            Some(queue) if queue.len() >= ARRIVED_MAX => {
+        match self.admission.arrivals.waiting(&key) {
+            Some(ARRIVED_MAX..) => {
                 let reason = messages::too_many_arrived(ARRIVED_MAX);
                 self.refuse(&key, arrived.request.operation, reason);
             }
-            Some(queue) => queue.push_back(arrived),
+            Some(_) => self.admission.arrivals.push(key, arrived),
             None if must_resolve => {
-                self.admission.arrived.insert(key.clone(), VecDeque::from([arrived]));
+                self.admission.arrivals.push(key.clone(), arrived);
                 self.resolve_next(key);
             }
             None => self.request(&key, arrived.request),
@@ -269,18 +232,15 @@ impl Driver {
     }
 
     fn is_known(&self, key: &ProcessKey, operation: OperationId) -> bool {
-        let arrived = self.admission.arrived.get(key);
-        arrived.is_some_and(|queue| queue.iter().any(|arrived| arrived.request.operation == operation))
+        self.admission.arrivals.contains(key, operation)
             || self.instance_outcomes.contains_key(&operation)
             || self.processes.get(key).is_some_and(|process| process.has_operation(&operation))
     }
 
     /// Resolves the paths of the oldest operation that waits for it.
     fn resolve_next(&mut self, key: ProcessKey) {
-        let Some(arrived) = self.admission.arrived.get(&key).and_then(VecDeque::front) else {
-            self.admission.arrived.remove(&key);
-            return;
-        };
+        self.admission.arrivals.settle(&key);
+        let Some(arrived) = self.admission.arrivals.first(&key) else { return };
         let (request, spec) = (&arrived.request, arrived.spec());
         let operation = request.operation;
         let rival = self.rival(&key, request, spec.as_deref());
@@ -300,10 +260,8 @@ impl Driver {
     }
 
     pub(super) fn admitted(&mut self, key: ProcessKey, operation: OperationId, verdict: Result<(), String>) {
-        let first = self.admission.arrived.get_mut(&key);
         // It may have been cancelled meanwhile.
-        let first = first.and_then(|queue| queue.pop_front_if(|arrived| arrived.request.operation == operation));
-        if let Some(arrived) = first {
+        if let Some(arrived) = self.admission.arrivals.take_first(&key, operation) {
             let rival = self.rival(&key, &arrived.request, arrived.spec().as_deref());
             match (verdict, rival) {
                 _ if arrived.is_outdated(self.registration_for(&key, &arrived.request)) => {
@@ -352,35 +310,5 @@ fn touches_host(kind: OperationKind) -> bool {
         | OperationKind::Kill
         | OperationKind::Manage => true,
         OperationKind::Status | OperationKind::Release => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proctor_model::TaskId;
-    use proctor_model::samples::spec;
-
-    use super::*;
-
-    #[test]
-    fn an_operation_whose_paths_were_resolved_is_outdated_where_another_process_has_its_name() {
-        let of = |place: &str| spec(|spec| spec.identity.pid_path = place.parse().unwrap());
-        let arrived = |registration| ArrivedOperation {
-            request: Request {
-                operation: OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), 0),
-                kind: OperationKind::Stop,
-                spec: None,
-                expires: proctor_supervise::Time::default(),
-            },
-            registration,
-        };
-
-        let asked = arrived(Some((1, of("/run/a.pid"))));
-
-        assert!(!asked.is_outdated(Some((1, of("/run/b.pid")))), "the registration was changed");
-        assert!(!asked.is_outdated(Some((2, of("/run/a.pid")))), "it is the same process");
-        assert!(asked.is_outdated(Some((2, of("/run/b.pid")))));
-        assert!(asked.is_outdated(None), "it was unregistered");
-        assert!(!arrived(None).is_outdated(Some((2, of("/run/b.pid")))), "it brings a spec, or never had one");
     }
 }

@@ -21,7 +21,7 @@ impl Driver {
             }
         }
         wanted.retain(|operation| self.outbox.outcome(operation).is_none());
-        for (key, operation) in self.admission.take_waiting(&wanted) {
+        for (key, operation) in self.admission.arrivals.take_all(&wanted) {
             self.end_unbegun(Some(&key), operation);
         }
         let inspected: Vec<OperationId> = self.status_queries.intersection(&wanted).copied().collect();
