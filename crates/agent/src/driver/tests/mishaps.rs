@@ -12,6 +12,18 @@ pub(super) fn sleeper(stage: &Stage, change: impl FnOnce(&mut Spec)) -> Arc<Spec
     })
 }
 
+/// Two instances; each start adds a line to `pids`.
+fn two_sleepers(stage: &Stage, change: impl FnOnce(&mut Spec)) -> Arc<Spec> {
+    let line = "sleep 1000 > /dev/null 2>&1 & echo $! > p-$PROCTOR_INSTANCE.pid; cat p-$PROCTOR_INSTANCE.pid >> pids";
+    let pid_path = stage.path("p-{instance}.pid");
+    sleeper(stage, |spec| {
+        spec.identity.pid_path = pid_path.to_str().unwrap().parse().unwrap();
+        spec.control.start = Some(line.parse().unwrap());
+        spec.policy.instances = 2;
+        change(spec);
+    })
+}
+
 pub(super) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -240,16 +252,11 @@ async fn a_local_status_query_is_refused_where_the_owner_of_the_host_forbids_it(
 #[tokio::test]
 async fn a_local_operation_on_instances_that_an_agent_before_had_begun_is_told_and_settled() {
     let mut stage = Stage::new().await;
-    let line = "sleep 1000 > /dev/null 2>&1 & echo $! > p-$PROCTOR_INSTANCE.pid; cat p-$PROCTOR_INSTANCE.pid >> pids";
-    let pid_path = stage.path("p-{instance}.pid");
-    let spec = sleeper(&stage, |spec| {
-        spec.identity.pid_path = pid_path.to_str().unwrap().parse().unwrap();
-        spec.control.start = Some(line.parse().unwrap());
+    let spec = two_sleepers(&stage, |spec| {
         // The first ends at once, the other one only when the next agent is there.
         let stop = "[ $PROCTOR_INSTANCE = 1 ] || { touch stopping; until [ -e go ]; do sleep 0.01; done; }
                     kill $(cat p-$PROCTOR_INSTANCE.pid)";
         spec.control.stop = Some(stop.parse().unwrap());
-        spec.policy.instances = 2;
     });
     let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
     assert_eq!(stage.outcome(start).await.code, Code::Success);
@@ -341,15 +348,10 @@ async fn what_was_stopped_on_the_host_stays_so_if_the_ledger_is_lost_before_the_
 #[tokio::test]
 async fn an_operation_without_a_spec_that_is_delivered_again_does_not_repeat_the_instances_that_it_ended_for() {
     let mut stage = Stage::new().await;
-    let line = "sleep 1000 > /dev/null 2>&1 & echo $! > p-$PROCTOR_INSTANCE.pid; cat p-$PROCTOR_INSTANCE.pid >> pids";
-    let pid_path = stage.path("p-{instance}.pid");
-    let spec = sleeper(&stage, |spec| {
-        spec.identity.pid_path = pid_path.to_str().unwrap().parse().unwrap();
-        spec.control.start = Some(line.parse().unwrap());
+    let spec = two_sleepers(&stage, |spec| {
         let reload = "echo $PROCTOR_INSTANCE >> reloads
                       [ $PROCTOR_INSTANCE = 1 ] || until [ -e go ]; do sleep 0.01; done";
         spec.control.reload = Some(reload.parse().unwrap());
-        spec.policy.instances = 2;
     });
     let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
     assert_eq!(stage.outcome(start).await.code, Code::Success);
@@ -378,14 +380,9 @@ async fn an_operation_without_a_spec_that_is_delivered_again_does_not_repeat_the
 #[tokio::test]
 async fn an_operation_on_instances_that_is_delivered_again_while_it_is_under_way_runs_once() {
     let mut stage = Stage::new().await;
-    let pid_path = stage.path("p-{instance}.pid");
     let line = "echo $PROCTOR_INSTANCE >> starts; until [ -e go ]; do sleep 0.01; done
                 sleep 1000 > /dev/null 2>&1 & echo $! > p-$PROCTOR_INSTANCE.pid; cat p-$PROCTOR_INSTANCE.pid >> pids";
-    let spec = sleeper(&stage, |spec| {
-        spec.identity.pid_path = pid_path.to_str().unwrap().parse().unwrap();
-        spec.control.start = Some(line.parse().unwrap());
-        spec.policy.instances = 2;
-    });
+    let spec = two_sleepers(&stage, |spec| spec.control.start = Some(line.parse().unwrap()));
     let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
     let starts = stage.path("starts");
     eventually("both are being started", || numbers(&starts).len() == 2).await;

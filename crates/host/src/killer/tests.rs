@@ -1,0 +1,183 @@
+//! Kills of real processes, and of what an agent that died had begun.
+
+use super::*;
+use crate::procfs;
+
+struct Sleeper(std::process::Child);
+
+impl Sleeper {
+    fn new() -> Self {
+        Self(std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap())
+    }
+
+    fn member(&self) -> ProcessRef {
+        let pid = i32::try_from(self.0.id()).unwrap();
+        ProcessRef { pid, start_ticks: Stat::of(pid).unwrap().start_ticks }
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn killer(directory: &tempfile::TempDir) -> Killer {
+    Killer::new(None, "test".to_owned(), Journal::open(directory.path(), procfs::boot_id().unwrap()))
+}
+
+#[tokio::test]
+async fn many_kills_at_once_each_tell_what_they_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let killer = killer(&directory);
+    let mut sleepers: Vec<Sleeper> = (0..50).map(|_| Sleeper::new()).collect();
+
+    let kills = sleepers.iter().map(|sleeper| killer.kill(Target::Tree(sleeper.member(), None)));
+    let counts = futures_of(kills.collect()).await;
+
+    assert_eq!(counts, vec![1; 50]);
+    for sleeper in &mut sleepers {
+        sleeper.0.wait().unwrap();
+    }
+    assert_eq!(killer.shared.journal.read(), [], "nothing is left to finish");
+}
+
+async fn futures_of(kills: Vec<impl Future<Output = io::Result<usize>>>) -> Vec<usize> {
+    let mut counts = Vec::new();
+    // All are asked for before the first is awaited.
+    let mut kills: Vec<_> = kills.into_iter().map(Box::pin).collect();
+    let waker = std::task::Waker::noop();
+    for kill in &mut kills {
+        let _ = kill.as_mut().poll(&mut std::task::Context::from_waker(waker)).map(|count| counts.push(count.unwrap()));
+    }
+    for kill in kills {
+        counts.push(kill.await.unwrap());
+    }
+    counts
+}
+
+#[test]
+fn what_was_frozen_when_the_agent_died_is_killed_by_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut sleeper = Sleeper::new();
+    let innocent = Sleeper::new();
+    let (member, other) = (sleeper.member(), innocent.member());
+    // The agent dies here, after it has frozen the tree. Another has got the pid of a member since.
+    killer(&directory).shared.journal.write([member, ProcessRef { start_ticks: other.start_ticks - 1, ..other }]);
+    signal(member, Signal::STOP).unwrap();
+
+    killer(&directory).finish_interrupted();
+
+    assert!(!sleeper.0.wait().unwrap().success());
+    assert!(!Stat::of(other.pid).unwrap().is_dead());
+    assert_eq!(killer(&directory).shared.journal.read(), []);
+}
+
+/// A shell with two children; their pids.
+fn family() -> (Sleeper, [ProcessRef; 2]) {
+    use std::io::BufRead;
+    let mut shell = std::process::Command::new("/bin/sh");
+    shell.args(["-c", "sleep 1000 & echo $!; sleep 1000 & echo $!; wait"]);
+    let mut shell = shell.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = io::BufReader::new(shell.stdout.take().unwrap()).lines();
+    let mut child = || {
+        let pid = lines.next().unwrap().unwrap().parse().unwrap();
+        ProcessRef { pid, start_ticks: Stat::of(pid).unwrap().start_ticks }
+    };
+    let children = [child(), child()];
+    (Sleeper(shell), children)
+}
+
+fn is_dead(member: ProcessRef) -> bool {
+    Stat::of(member.pid).ok().is_none_or(|stat| stat.is_dead() || stat.start_ticks != member.start_ticks)
+}
+
+#[test]
+fn a_child_that_the_agent_had_spared_before_it_died_is_spared_by_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut parent, [frozen, spared]) = family();
+    killer(&directory).shared.journal.write([parent.member()]);
+    for member in [parent.member(), frozen] {
+        signal(member, Signal::STOP).unwrap();
+        while !Stat::of(member.pid).unwrap().is_stopped() {
+            let _ = rustix::thread::nanosleep(&STOP_PERIOD);
+        }
+    }
+
+    killer(&directory).finish_interrupted();
+
+    assert!(!parent.0.wait().unwrap().success());
+    assert!(!is_dead(spared), "it was not stopped, so it was not meant");
+    signal(spared, Signal::KILL).unwrap();
+    while !is_dead(frozen) {
+        let _ = rustix::thread::nanosleep(&STOP_PERIOD);
+    }
+}
+
+#[tokio::test]
+async fn a_session_whose_number_has_come_round_is_not_killed_for_the_command_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut leader = std::process::Command::new("setsid");
+    let leader = Sleeper(leader.args(["/bin/sleep", "1000"]).spawn().unwrap());
+    let member = leader.member();
+    while Stat::of(member.pid).unwrap().session != member.pid {
+        let _ = rustix::thread::nanosleep(&STOP_PERIOD);
+    }
+    let before = ProcessRef { start_ticks: member.start_ticks - 1, ..member };
+
+    let killed = killer(&directory).kill(Target::Session(before, None)).await.unwrap();
+
+    assert_eq!(killed, 0);
+    assert!(!is_dead(member));
+}
+
+#[test]
+fn what_is_frozen_and_cannot_be_killed_for_lack_of_descriptors_is_killed_later() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let directory = tempfile::tempdir().unwrap();
+    let (killer, mut sleeper) = (killer(&directory), Sleeper::new());
+    let member = sleeper.member();
+    signal(member, Signal::STOP).unwrap();
+    killer.shared.unfinished.lock().push(member);
+    let before = getrlimit(Resource::Nofile);
+
+    setrlimit(Resource::Nofile, Rlimit { current: Some(3), maximum: before.maximum }).unwrap();
+    killer.shared.finish();
+    setrlimit(Resource::Nofile, before).unwrap();
+    let left = killer.shared.journal.read();
+    killer.shared.work();
+
+    assert_eq!(left, [member], "another agent would know");
+    assert!(!sleeper.0.wait().unwrap().success());
+    assert_eq!(killer.shared.journal.read(), []);
+}
+
+#[test]
+fn a_panic_in_the_middle_of_a_kill_leaves_nobody_frozen() {
+    let directory = tempfile::tempdir().unwrap();
+    let (killer, mut sleeper) = (killer(&directory), Sleeper::new());
+    let member = sleeper.member();
+
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _relief = ResetOnPanic(&killer.shared);
+        killer.shared.journal.write([member]);
+        signal(member, Signal::STOP).unwrap();
+        panic!("on purpose");
+    }));
+
+    assert!(panicked.is_err());
+    assert!(!sleeper.0.wait().unwrap().success());
+}
+
+#[test]
+fn only_those_that_lack_something_are_tried_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (killer, mut sleeper) = (killer(&directory), Sleeper::new());
+
+    let killed = killer.shared.kill(&[Target::Tree(sleeper.member(), None)]);
+
+    assert_eq!(killed.into_iter().flatten().collect::<Vec<_>>(), [1]);
+    assert!(killer.shared.unfinished.lock().is_empty());
+    sleeper.0.wait().unwrap();
+}
