@@ -480,7 +480,11 @@ impl Driver {
             self.pid_files.follow(process);
             self.dirty.insert(key.clone());
             let waits = process.spec_of_next().is_some();
-            let is_changed = process.life() != before.as_ref() || process.elder().is_some() || had_elder;
+            let has_another_life = process.life() != before.as_ref();
+            let is_changed = has_another_life || process.elder().is_some() || had_elder;
+            if has_another_life {
+                self.processes.life_changed(key, before.map(|life| life.pid));
+            }
             if let Some(process) = self.processes.get(key).filter(|_| is_changed) {
                 self.tell_lives(process);
             }

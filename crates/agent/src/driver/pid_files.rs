@@ -195,7 +195,7 @@ impl Driver {
                 && other.key() != key
                 && other.spec().identity.pid_path != *pid_path
         };
-        if own.life() == Some(life) || !self.processes.all().any(is_anothers) {
+        if own.life() == Some(life) || !self.processes.with_pid(life.pid).any(is_anothers) {
             return None;
         }
         tracing::warn!(process = %key, pid = life.pid, "pid file names another managed process");

@@ -1,4 +1,4 @@
-//! The machines of all processes on this host, by their keys, and the instances of each.
+//! The machines of all processes on this host, by their keys and the pids of their lives, and the instances of each.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,6 +11,8 @@ pub(super) struct Processes {
     by_key: HashMap<ProcessKey, Box<Process>>,
     /// Of processes that have several.
     instances: HashMap<ProcessKey, BTreeSet<ProcessKey>>,
+    /// Whose life has that pid.
+    by_pid: HashMap<i32, BTreeSet<ProcessKey>>,
 }
 
 impl Processes {
@@ -19,11 +21,44 @@ impl Processes {
         if let Some(of) = whole(&process) {
             self.instances.entry(of).or_default().insert(key.clone());
         }
-        self.by_key.insert(key, Box::new(process));
+        let before = self.life_of(&key);
+        self.by_key.insert(key.clone(), Box::new(process));
+        self.life_changed(&key, before);
+    }
+
+    fn life_of(&self, key: &ProcessKey) -> Option<i32> {
+        self.get(key).and_then(Process::life).map(|life| life.pid)
+    }
+
+    /// To be told after the life of a process may have become another; `before` is the pid that it had.
+    pub(super) fn life_changed(&mut self, key: &ProcessKey, before: Option<i32>) {
+        let after = self.life_of(key);
+        if after == before {
+            return;
+        }
+        if let Some(pid) = before
+            && let Some(keys) = self.by_pid.get_mut(&pid)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.by_pid.remove(&pid);
+            }
+        }
+        if let Some(pid) = after {
+            self.by_pid.entry(pid).or_default().insert(key.clone());
+        }
+    }
+
+    /// Those whose present life has this pid.
+    pub(super) fn with_pid(&self, pid: i32) -> impl Iterator<Item = &Process> {
+        self.by_pid.get(&pid).into_iter().flatten().filter_map(|key| self.get(key))
     }
 
     pub(super) fn remove(&mut self, key: &ProcessKey) {
-        let Some(of) = self.by_key.remove(key).and_then(|process| whole(&process)) else { return };
+        let before = self.life_of(key);
+        let removed = self.by_key.remove(key);
+        self.life_changed(key, before);
+        let Some(of) = removed.and_then(|process| whole(&process)) else { return };
         if let Some(instances) = self.instances.get_mut(&of) {
             instances.remove(key);
             if instances.is_empty() {
@@ -58,4 +93,40 @@ impl Processes {
 fn whole(process: &Process) -> Option<ProcessKey> {
     let instance = process.instance()?;
     Some(ProcessKey::new(process.key().namespace.clone(), instance.of.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proctor_model::samples::spec;
+    use proctor_model::{BootId, Incarnation, Probe};
+    use proctor_supervise::{Event, Time};
+
+    use super::*;
+
+    fn see(processes: &mut Processes, key: &ProcessKey, pid: i32) {
+        let before = processes.life_of(key);
+        let life = Incarnation { boot: BootId::from("b"), pid, start_ticks: 1, pidfd_inode: None };
+        let process = processes.get_mut(key).unwrap();
+        process.handle(Time::default(), Event::Observed(Probe::Running(life)));
+        processes.life_changed(key, before);
+    }
+
+    #[test]
+    fn processes_are_found_by_the_pid_of_their_present_life() {
+        let keys: [ProcessKey; 2] = ["ns/a", "ns/b"].map(|key| key.parse().unwrap());
+        let mut processes = Processes::default();
+        keys.iter().for_each(|key| processes.insert(Process::new(key.clone(), spec(|_| {}), 7)));
+        let found = |processes: &Processes, pid| -> Vec<ProcessKey> {
+            processes.with_pid(pid).map(|process| process.key().clone()).collect()
+        };
+
+        see(&mut processes, &keys[0], 10);
+        see(&mut processes, &keys[1], 10);
+        assert_eq!(found(&processes, 10), keys);
+        see(&mut processes, &keys[0], 11);
+        assert_eq!((found(&processes, 10), found(&processes, 11)), (vec![keys[1].clone()], vec![keys[0].clone()]));
+        processes.remove(&keys[1]);
+
+        assert_eq!((found(&processes, 10), processes.by_pid.len()), (vec![], 1));
+    }
 }
