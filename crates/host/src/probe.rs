@@ -181,13 +181,14 @@ fn find(
     }
 
     let executable = procfs::executable(pid);
-    let arguments = procfs::arguments(pid);
-    if !is_named(name, executable.as_deref(), &arguments) {
+    // Mostly the executable has the name, and nothing else need be read.
+    if executable.as_deref() != Some(name) && !is_named(name, executable.as_deref(), &procfs::arguments(pid)) {
         let other = executable.unwrap_or_else(|| process.stat.name.clone());
         return Err(messages::pid_is_another_program(pid, path, other.escape_debug(), name).into());
     }
-    let owner = procfs::owner(pid);
-    if account.uid != 0 && owner != Some(account.uid) {
+    // A daemon of root may have dropped its privileges: its owner does not count.
+    let owner = (account.uid != 0).then(|| procfs::owner(pid));
+    if let Some(owner) = owner.filter(|owner| *owner != Some(account.uid)) {
         let owner = owner.map_or_else(|| "nobody we know".to_owned(), user::name);
         return Err(messages::pid_runs_as_another_user(pid, path, owner, user).into());
     }
