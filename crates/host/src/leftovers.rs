@@ -28,7 +28,7 @@ pub(crate) const MARK: &str = "PROCTOR_LEAF";
 pub(crate) const LAUNCH: &str = "PROCTOR_LAUNCH";
 /// Larger environments are not searched to their end.
 const ENVIRONMENT_BYTES_MAX: u64 = 256 * 1024;
-/// How often, how long after another, an environment is read that is empty.
+/// How often, how long after another, an environment is read again that is not in place yet.
 const EXEC_TRIES: usize = 5;
 const EXEC_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// How often it is looked whether something has ended; grows from look to look.
@@ -141,7 +141,7 @@ impl MarkTable {
     /// However many execute a program just now, they are waited for together.
     fn read(mut left: Vec<ProcessRef>, read: impl Fn(i32) -> Environment, mut pause: impl FnMut()) -> Self {
         let mut marks = Self::default();
-        for _ in 0..EXEC_TRIES {
+        for pauses in 0..=EXEC_TRIES {
             left.retain(|member| match read(member.pid) {
                 Environment::Known(text) => {
                     marks.keep(*member, &text);
@@ -150,7 +150,7 @@ impl MarkTable {
                 Environment::Executing => true,
                 Environment::Gone => false,
             });
-            if left.is_empty() {
+            if left.is_empty() || pauses == EXEC_TRIES {
                 break;
             }
             pause();

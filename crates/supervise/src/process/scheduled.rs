@@ -3,7 +3,8 @@
 //!
 //! Promised: after a stop or kill of a run nothing of it is left; what a run leaves behind is ended before the
 //! next one starts. A run that cannot begin (no free command slot, an operation comes first, a ledger that cannot be
-//! written) is tried again until the next one is due, and then reported as missed.
+//! written) is tried again until the next one is due, and then reported as missed. A run whose process is registered
+//! elsewhere goes on as that of an elder, and nobody waits for it, nor ends it when its time is over.
 
 use std::time::Duration;
 
