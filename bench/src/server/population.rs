@@ -8,8 +8,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
 use proctor_model::{
-    AgentId, Code, Event, EventKind, HostFacts, HostKey, OperationId, OperationKind, Outcome, Phase, ProcessKey,
-    Snapshot, Spec, TaskId, Usage,
+    AgentId, Code, Event, EventKind, HostFacts, HostKey, Message, OperationId, OperationKind, Outcome, Phase,
+    ProcessKey, Snapshot, Spec, TaskId, Usage,
 };
 use proctor_runtime::clock;
 use proctor_store::prelude::*;
@@ -147,7 +147,7 @@ fn ended(number: usize) -> EndedSession {
         proc_name: String::new(),
         report_id: None,
         kind: EventKind::AgentOffline,
-        content: String::new(),
+        content: Message::default(),
         details: BTreeMap::new(),
     };
     EndedSession { agent: agent(number), epoch: 1, event: Some(event) }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use proctor_model::{Event, EventKind, ProcessKey, Spec};
+use proctor_model::{Event, EventKind, Message, ProcessKey, Spec, messages};
 
 use crate::ledger::LedgerState;
 
@@ -24,7 +24,7 @@ const UNSYNCED_MAX: u64 = 100_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     kind: EventKind,
-    content: String,
+    content: Message,
     process: Option<ProcessKey>,
     proc_name: String,
     report_id: Option<i64>,
@@ -33,7 +33,7 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// `content` is a sentence for people.
-    pub(crate) fn new(kind: EventKind, content: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: EventKind, content: impl Into<Message>) -> Self {
         Self {
             kind,
             content: content.into(),
@@ -105,7 +105,7 @@ impl EventSpool {
             return None;
         }
         let count = std::mem::take(&mut self.dropped);
-        let content = format!("{count} events of this host were dropped while the server could not be reached");
+        let content = messages::events_dropped_offline(count);
         Some(self.push(Draft::new(EventKind::EventsDropped, content).detail(COUNT, count), now_ms))
     }
 

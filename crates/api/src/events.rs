@@ -29,6 +29,13 @@ pub struct EventView {
     pub report_id: Option<i64>,
     /// For people.
     pub content: String,
+    /// What the content says, by its id in `docs/messages.json`; absent where it is text alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+    /// By the names of the entry: text, or an object with `id` and `args` of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub message_args: Option<serde_json::Map<String, serde_json::Value>>,
     /// For programs.
     #[serde(default)]
     pub details: BTreeMap<String, String>,

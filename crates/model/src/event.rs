@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{AgentId, FieldError, HostKey, ProcessKey};
+use crate::{AgentId, FieldError, HostKey, Message, ProcessKey};
 
 /// The detail that holds the id of a pool.
 pub const POOL_DETAIL: &str = "pool";
@@ -169,7 +169,8 @@ pub struct Event {
     pub report_id: Option<i64>,
     pub kind: EventKind,
     /// A sentence for people.
-    pub content: String,
+    #[serde(flatten, with = "crate::message::as_content")]
+    pub content: Message,
     /// For programs: pid, exit, attempt, ranking and the like.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub details: BTreeMap<String, String>,
@@ -180,7 +181,7 @@ impl Event {
     /// do not fit are left out whole, so that what is there can still be parsed.
     #[must_use]
     pub fn fitted(mut self) -> Self {
-        self.content.truncate(self.content.floor_char_boundary(EVENT_CONTENT_BYTES_MAX));
+        self.content = self.content.fitted(EVENT_CONTENT_BYTES_MAX, "");
         self.proc_name.truncate(self.proc_name.floor_char_boundary(EVENT_PROC_NAME_BYTES_MAX));
         // Two braces, and no comma after the last one.
         let (mut bytes, mut count) = (1, 0);
@@ -201,7 +202,7 @@ impl Event {
     pub fn weight(&self) -> usize {
         let details: usize = self.details.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
         let process = self.process.as_ref().map_or(0, |key| key.namespace.as_str().len() + key.name.as_str().len());
-        64 + self.content.len() + self.proc_name.len() + process + details
+        64 + self.content.bytes() + self.proc_name.len() + process + details
     }
 
     /// The data id under which GSE reports it: that of the process where it has one.
@@ -216,7 +217,7 @@ impl Event {
         let proc_name = if self.proc_name.is_empty() { process.name.as_str() } else { &self.proc_name };
         Some(json!({
             "event_name": name,
-            "event": { "content": self.content },
+            "event": { "content": self.content.as_str() },
             "target": format!("{}|{}", host.ip, host.cloud),
             "timestamp": self.at,
             "dimension": {
@@ -249,7 +250,7 @@ mod tests {
             proc_name: "bkmonitorbeat".to_owned(),
             report_id: None,
             kind,
-            content: "check bkmonitorbeat not running, and restart it success".to_owned(),
+            content: "check bkmonitorbeat not running, and restart it success".into(),
             details: BTreeMap::new(),
         }
     }
@@ -325,7 +326,7 @@ mod tests {
     #[test]
     fn an_event_that_is_too_long_is_fitted_and_stays_parsable() {
         let mut long = event(EventKind::PoolLimitExceeded);
-        long.content = "进".repeat(EVENT_CONTENT_BYTES_MAX);
+        long.content = "进".repeat(EVENT_CONTENT_BYTES_MAX).into();
         long.details = (0..50).map(|number| (format!("{number:02}"), "x".to_owned())).collect();
         long.details.insert("00".to_owned(), "\u{1}".repeat(EVENT_DETAILS_BYTES_MAX / 2));
 

@@ -1,7 +1,7 @@
 //! An event as our own API and native webhooks show it.
 
 use proctor_api::EventView;
-use proctor_model::{Event, ProcessKey};
+use proctor_model::{Event, Phrase, ProcessKey};
 use proctor_store::StoredEvent;
 use serde_json::Value;
 
@@ -22,7 +22,9 @@ pub(crate) fn event_view(stored: &StoredEvent) -> EventView {
         process: process.as_ref().map(ProcessKey::to_string),
         proc_name: proc_name.clone(),
         report_id: *report_id,
-        content: content.clone(),
+        content: content.to_string(),
+        message_id: content.phrase().map(|phrase| phrase.id().to_owned()),
+        message_args: content.phrase().map(Phrase::args_json),
         details: details.clone(),
         muted: stored.muted,
     }

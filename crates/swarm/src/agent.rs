@@ -481,7 +481,7 @@ impl SimAgent {
             proc_name,
             report_id: None,
             kind,
-            content,
+            content: content.into(),
             details: BTreeMap::new(),
         };
         if self.events.len() >= EVENTS_MAX {

@@ -326,7 +326,7 @@ fn event_from(event: proto::Event) -> Result<Event, WireError> {
             proc_name: String::new(),
             report_id: None,
             kind: EventKind::EventsDropped,
-            content: format!("event {sequence} of the agent cannot be read: {}", reason(&error)),
+            content: messages::event_unreadable(sequence, reason(&error)),
             details: [("count".to_owned(), "1".to_owned())].into(),
         }
         .fitted()

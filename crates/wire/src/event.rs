@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use proctor_model::{
     EVENT_CONTENT_BYTES_MAX, EVENT_DETAILS_BYTES_MAX, EVENT_DETAILS_MAX, EVENT_PROC_NAME_BYTES_MAX, Event, EventKind,
-    ProcessKey,
+    Phrase, ProcessKey,
 };
 
-use crate::value::{bounded, numbered};
+use crate::value::{bounded, message, numbered};
 use crate::{WireError, proto};
 
 numbered!(
@@ -48,7 +48,8 @@ impl From<Event> for proto::Event {
             proc_name: event.proc_name,
             report_id: event.report_id,
             kind: number_of_kind(event.kind),
-            content: event.content,
+            phrase_json: event.content.phrase().map(Phrase::to_json),
+            content: event.content.into_text(),
             details_json: details_json(&event.details),
         }
     }
@@ -57,6 +58,7 @@ impl From<Event> for proto::Event {
 impl TryFrom<proto::Event> for Event {
     type Error = WireError;
     fn try_from(event: proto::Event) -> Result<Self, WireError> {
+        let content = bounded("content of an event", event.content, EVENT_CONTENT_BYTES_MAX)?;
         Ok(Self {
             sequence: event.sequence,
             at: event.at,
@@ -64,7 +66,7 @@ impl TryFrom<proto::Event> for Event {
             proc_name: bounded("process name of an event", event.proc_name, EVENT_PROC_NAME_BYTES_MAX)?,
             report_id: event.report_id,
             kind: kind(event.kind)?,
-            content: bounded("content of an event", event.content, EVENT_CONTENT_BYTES_MAX)?,
+            content: message(content, event.phrase_json.as_deref()).fitted(EVENT_CONTENT_BYTES_MAX, ""),
             details: details(event.details_json)?,
         })
     }

@@ -1503,6 +1503,10 @@ export interface components {
              * @description Grows with every event, on all hosts together.
              */
             id: number;
+            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            message_args?: Record<string, never> | null;
+            /** @description What the content says, by its id in `docs/messages.json`; absent where it is text alone. */
+            message_id?: string | null;
             /** @description Its host was cordoned: no webhook gets it. */
             muted?: boolean;
             proc_name?: string;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { told } from "./told";
+import { ofEvent, told } from "./told";
 import sentences from "./zh/sentences.json";
 
 const NOT_RUNNING = {
@@ -22,6 +22,15 @@ test("a message that is text alone, of a newer server or incomplete stays as it 
   ]) {
     expect(told(sentences, other)).toBe(other.message);
   }
+});
+
+test("an event is told by its id, too", () => {
+  const event = {
+    content: "process web/nginx (7) ended",
+    message_id: "process_has_ended",
+    message_args: { process: "web/nginx", pid: "7" },
+  };
+  expect(told(sentences, ofEvent(event))).toBe("进程 web/nginx（7）已结束");
 });
 
 test("an argument is not looked into", () => {

@@ -5,6 +5,12 @@ export interface Told {
   message_args?: object | null;
 }
 
+/** An event, whose message is called its content. */
+export const ofEvent = (event: Omit<Told, "message"> & { content: string }): Told => ({
+  ...event,
+  message: event.content,
+});
+
 /** By id; `{name}` stands for the argument of that name. */
 export type Sentences = Record<string, string>;
 

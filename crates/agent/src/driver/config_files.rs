@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{ConfigFile, EventKind, Incarnation, ProcessKey, Spec, UserName};
+use proctor_model::{ConfigFile, EventKind, Incarnation, ProcessKey, Spec, UserName, messages};
 use proctor_runtime::clock;
 use proctor_supervise::{Process, Time};
 use tokio::sync::Semaphore;
@@ -212,7 +212,7 @@ impl Driver {
         }
         let more = changes.len().saturating_sub(EVENTS_MAX);
         if more > 0 {
-            let content = format!("{more} more configuration files of process {key} have become wrong or right");
+            let content = messages::more_config_files_changed(more, &key);
             self.publish_event(Draft::new(EventKind::ConfigChanged, content).of(&key, &spec).detail("more", more));
         }
     }
@@ -220,15 +220,15 @@ impl Driver {
 
 fn draft_of(key: &ProcessKey, change: &Change) -> Draft {
     let Change { file: ConfigFile { path, md5 }, state } = change;
-    let word = match state {
-        State::Right => "is as it should be again".to_owned(),
-        State::Differs => "is not what it should be: its md5 differs".to_owned(),
-        State::Missing => "is missing".to_owned(),
-        State::TooLarge => format!("is too large to be checked: more than {FILE_BYTES_MAX} bytes"),
-        State::Unreadable(reason) => format!("cannot be checked: {reason}"),
-        State::Outside => "is not checked: it is outside the paths that the host's policy allows".to_owned(),
+    let found = match state {
+        State::Right => messages::config_right_again(),
+        State::Differs => messages::config_differs(),
+        State::Missing => messages::config_missing(),
+        State::TooLarge => messages::config_too_large(FILE_BYTES_MAX),
+        State::Unreadable(reason) => messages::config_unreadable(reason),
+        State::Outside => messages::config_outside(),
     };
-    Draft::new(EventKind::ConfigChanged, format!("configuration file {path} of process {key} {word}"))
+    Draft::new(EventKind::ConfigChanged, messages::config_file_changed(path, key, found))
         .detail("path", path)
         .detail("state", state.as_str())
         .detail("expected_md5", md5)

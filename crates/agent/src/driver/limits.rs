@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use proctor_host::{Host, Leaf, Sampler};
-use proctor_model::{Incarnation, Limits, Namespace, Pool, PoolId, ProcessKey};
+use proctor_model::{Incarnation, Limits, Message, Namespace, Pool, PoolId, ProcessKey, messages};
 use proctor_supervise::{
     Breach, LimitBreach, LimitJudge, Member, PoolAction, PoolEvent, PoolMachine, PoolWarning, Process, Ranked,
     Resource, Sample, Time, is_member,
@@ -75,7 +75,7 @@ pub(super) enum Verdict {
     /// With whom a dry run would have ended, and the candidates.
     PoolWarning {
         pool: Pool,
-        content: String,
+        content: Message,
         would_end: Option<(ProcessKey, String)>,
     },
 }
@@ -268,15 +268,13 @@ impl LimitMonitor {
             }
             PoolAction::WouldKill { victim, resource, usage, limit, ranking } => {
                 let ranking = ranking_text(&ranking);
-                let content = format!(
-                    "{} would have to end {victim}: {usage:.1} % of {limit:.1} % ({ranking})",
-                    of(pool, resource),
-                );
+                let (usage, limit) = (format!("{usage:.1}"), format!("{limit:.1}"));
+                let content = messages::pool_would_end(of(pool, resource), &victim, usage, limit, &ranking);
                 Some(Verdict::PoolWarning { pool: pool.clone(), content, would_end: Some((victim, ranking)) })
             }
             PoolAction::Warn { resource, usage, limit, warning } => {
-                let content =
-                    format!("{}: {} ({usage:.1} % of {limit:.1} %)", of(pool, resource), warning_text(&warning));
+                let (usage, limit) = (format!("{usage:.1}"), format!("{limit:.1}"));
+                let content = messages::pool_warning(of(pool, resource), message_of(&warning), usage, limit);
                 Some(Verdict::PoolWarning { pool: pool.clone(), content, would_end: None })
             }
         }
@@ -317,8 +315,8 @@ fn member_of(process: &Process, sample: &Sample) -> Member {
     }
 }
 
-fn of(pool: &Pool, resource: Resource) -> String {
-    format!("pool {} of {} ({resource})", pool.id, pool.namespace)
+fn of(pool: &Pool, resource: Resource) -> Message {
+    messages::pool_resource(&pool.id, &pool.namespace, resource)
 }
 
 fn ranking_text(ranking: &[Ranked]) -> String {
@@ -326,14 +324,12 @@ fn ranking_text(ranking: &[Ranked]) -> String {
     ranking.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn warning_text(warning: &PoolWarning) -> String {
+fn message_of(warning: &PoolWarning) -> Message {
     match warning {
-        PoolWarning::Lowered => "its limit was lowered below the present use and has effect in 10 s".to_owned(),
-        PoolWarning::NoVictim => "it is over its limit, and there is nobody to end".to_owned(),
-        PoolWarning::Blocked(key) => {
-            format!("it is over its limit; {key} uses the most and cannot be ended now, so nobody is")
-        }
-        PoolWarning::KillsCapped => "six members were ended within a minute; no more for now".to_owned(),
-        PoolWarning::VictimSurvives(key) => format!("{key} had to go and is still there"),
+        PoolWarning::Lowered => messages::pool_limit_lowered(),
+        PoolWarning::NoVictim => messages::pool_has_no_victim(),
+        PoolWarning::Blocked(key) => messages::pool_is_blocked(key),
+        PoolWarning::KillsCapped => messages::pool_kills_capped(),
+        PoolWarning::VictimSurvives(key) => messages::pool_victim_survives(key),
     }
 }

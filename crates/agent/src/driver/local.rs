@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use proctor_model::{EventKind, OperationId, OperationKind, Outcome, ProcessKey, TaskId, Usage};
+use proctor_model::{EventKind, OperationId, OperationKind, Outcome, ProcessKey, TaskId, Usage, messages};
 use proctor_supervise::{Instance, Process, Request};
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -161,10 +161,10 @@ impl Driver {
     fn publish_local(&mut self, call: &LocalOperation, operation: OperationId, outcome: Option<&Outcome>) {
         let LocalOperation { key, kind, uid, .. } = call;
         tracing::info!(process = %key, %operation, %kind, uid, code = ?outcome.map(|it| it.code), "local operation");
-        let who = uid.map_or_else(|| "somebody".to_owned(), |uid| format!("uid {uid}"));
+        let who = uid.map_or_else(messages::somebody, messages::user_id);
         let content = match outcome {
-            None => format!("{who} on the host asked for a {kind} of {key}"),
-            Some(outcome) => format!("the {kind} of {key} by {who} on the host ended: {}", outcome.message),
+            None => messages::local_operation_asked(who, kind.message(), key),
+            Some(outcome) => messages::local_operation_ended(kind.message(), key, who, outcome.message.clone()),
         };
         let mut draft = Draft::new(EventKind::LocalOperation, content)
             .detail("operation", kind)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{CommandResult, EventKind, Incarnation, POOL_DETAIL, ProcessKey};
+use proctor_model::{CommandResult, EventKind, Exit, Incarnation, Message, POOL_DETAIL, ProcessKey, messages};
 use proctor_runtime::clock;
 use proctor_supervise::{HealthState, LimitBreach, Notice, Time};
 
@@ -48,12 +48,12 @@ impl Driver {
         match verdict {
             Verdict::Descriptors { key, open, limit } => {
                 let Some(spec) = self.processes.get(key).map(|process| process.spec().clone()) else { return };
-                let content = format!("process {key} has {open} open descriptors, more than its {limit}");
+                let content = messages::too_many_descriptors(key, open, limit);
                 tracing::warn!(process = %key, open, limit, "too many open descriptors");
                 self.publish_event(Draft::new(EventKind::FdWarning, content).of(key, &spec).detail("open", open));
             }
             Verdict::PoolWarning { pool, content, would_end } => {
-                tracing::warn!(pool = %pool.id, namespace = %pool.namespace, content, "pool");
+                tracing::warn!(pool = %pool.id, namespace = %pool.namespace, content = content.as_str(), "pool");
                 let mut draft = Draft::new(EventKind::PoolWarning, content.clone()).detail(POOL_DETAIL, &pool.id);
                 if let Some((victim, ranking)) = would_end {
                     draft = draft.detail("dry_run", true).detail("victim", victim).detail("ranking", ranking);
@@ -66,7 +66,7 @@ impl Driver {
 
     pub(super) fn skipped(&mut self, key: &ProcessKey, planned: i64, skipped: u64) {
         let Some(spec) = self.processes.get(key).map(|process| process.spec().clone()) else { return };
-        let content = format!("the run of {key} planned for {planned} was skipped: the one before is not over");
+        let content = messages::run_was_skipped(key, planned, messages::earlier_run_not_over());
         tracing::warn!(process = %key, planned, skipped, "a planned run was skipped");
         let draft = Draft::new(EventKind::ScheduleSkipped, content).of(key, &spec);
         self.publish_event(draft.detail("planned", planned).detail("skipped", skipped));
@@ -75,7 +75,7 @@ impl Driver {
     pub(super) fn command_refused(&mut self, server: &str, reason: &str) {
         let Some(count) = self.refusals.due(self.now()) else { return };
         tracing::error!(server, reason, count, "refused what came over the link");
-        let content = format!("refused what came over the link from {server}: {reason}");
+        let content = messages::link_message_refused(server, reason);
         let draft = Draft::new(EventKind::CommandRefused, content);
         self.publish_event(draft.detail("server", server).detail("reason", reason).detail("count", count));
     }
@@ -101,34 +101,34 @@ impl Driver {
 fn draft_of(key: &ProcessKey, name: &str, notice: &Notice) -> Draft {
     match notice {
         Notice::Started { life } => {
-            Draft::new(EventKind::Started, format!("process {key} was started as {}", life.pid)).detail("pid", life.pid)
+            Draft::new(EventKind::Started, messages::process_was_started(key, life.pid)).detail("pid", life.pid)
         }
         Notice::Adopted { life } => {
-            Draft::new(EventKind::Adopted, format!("process {key} runs as {}", life.pid)).detail("pid", life.pid)
+            Draft::new(EventKind::Adopted, messages::process_was_found(key, life.pid)).detail("pid", life.pid)
         }
         Notice::PidChanged { old, new } => {
-            let content = format!("process {key} runs as {} now, it was {}", new.pid, old.pid);
+            let content = messages::pid_has_changed(key, new.pid, old.pid);
             Draft::new(EventKind::PidChanged, content).detail("old_pid", old.pid).detail("pid", new.pid)
         }
-        Notice::Exited { life, exit } => exited(key, life, exit.as_ref().map(ToString::to_string)),
+        Notice::Exited { life, exit } => exited(key, life, *exit),
         Notice::RestartSucceeded { attempt } => {
-            let content = format!("check {name} not running, and restart it success");
+            let content = messages::restart_succeeded(name);
             Draft::new(EventKind::RestartSucceeded, content).detail("attempt", attempt)
         }
         Notice::RestartFailed { attempt, reason } => {
-            let content = format!("check {name} not running, and restart it failed: {reason}");
+            let content = messages::restart_failed(name, reason.clone());
             Draft::new(EventKind::RestartFailed, content).detail("attempt", attempt)
         }
         Notice::GaveUp { attempts, reason } => {
-            let content = format!("{name} is no longer managed after {attempts} failed restarts: {reason}");
+            let content = messages::no_longer_managed(name, attempts, reason.clone());
             Draft::new(EventKind::CancelRestart, content).detail("attempts", attempts)
         }
         Notice::Exceeded(excess) => exceeded(name, excess),
         Notice::HealthChanged { state, reason } => {
             let content = match state {
-                HealthState::Healthy => format!("process {key} is healthy again"),
-                HealthState::Unhealthy => format!("process {key} is unhealthy: {reason}"),
-                HealthState::CannotRun => format!("the health of process {key} is not known: {reason}"),
+                HealthState::Healthy => messages::healthy_again(key),
+                HealthState::Unhealthy => messages::unhealthy(key, reason.clone()),
+                HealthState::CannotRun => messages::health_not_known(key, reason.clone()),
             };
             let draft = Draft::new(EventKind::HealthChanged, content).detail("state", state.as_str());
             match state {
@@ -137,45 +137,44 @@ fn draft_of(key: &ProcessKey, name: &str, notice: &Notice) -> Draft {
                 HealthState::CannotRun => draft,
             }
         }
-        Notice::RunEnded { result } => {
-            let how = run_end(result);
-            Draft::new(EventKind::Exited, format!("the scheduled run of {key} {how}")).detail("scheduled", true)
-        }
+        Notice::RunEnded { result } => Draft::new(EventKind::Exited, run_end(key, result)).detail("scheduled", true),
         Notice::RunMissed { planned, reason } => {
-            let content = format!("the run of {key} planned for {planned} was skipped: {reason}");
+            let content = messages::run_was_skipped(key, planned, reason.clone());
             Draft::new(EventKind::ScheduleSkipped, content).detail("planned", planned)
         }
     }
 }
 
 /// How a run by schedule ended, as far as that is known.
-fn run_end(result: &CommandResult) -> String {
+fn run_end(key: &ProcessKey, result: &CommandResult) -> Message {
     match result {
-        CommandResult::Exited(exit) => format!("ended with {exit}"),
-        CommandResult::TimedOut => "took too long and was killed".to_owned(),
-        CommandResult::Cancelled => "was killed".to_owned(),
-        CommandResult::ExitUnknown => "ended; how is not known".to_owned(),
-        CommandResult::NotStarted(reason) => format!("did not run: {reason}"),
-        CommandResult::NoSlot => "did not run: too many commands".to_owned(),
+        CommandResult::Exited(exit) => messages::scheduled_run_ended(key, exit.message()),
+        CommandResult::TimedOut => messages::scheduled_run_took_too_long(key),
+        CommandResult::Cancelled => messages::scheduled_run_was_killed(key),
+        CommandResult::ExitUnknown => messages::scheduled_run_end_not_known(key),
+        CommandResult::NotStarted(reason) => messages::scheduled_run_did_not_run(key, messages::because(reason)),
+        CommandResult::NoSlot => messages::scheduled_run_did_not_run(key, messages::too_many_commands()),
     }
 }
 
-fn exited(key: &ProcessKey, life: &Incarnation, exit: Option<String>) -> Draft {
-    let how = exit.clone().map_or_else(String::new, |exit| format!(" with {exit}"));
-    let draft = Draft::new(EventKind::Exited, format!("process {key} ({}) ended{how}", life.pid));
-    draft.detail("pid", life.pid).detail("exit", exit.unwrap_or_default())
+fn exited(key: &ProcessKey, life: &Incarnation, exit: Option<Exit>) -> Draft {
+    let content = match exit {
+        Some(exit) => messages::process_has_ended_with(key, life.pid, exit.message()),
+        None => messages::process_has_ended(key, life.pid),
+    };
+    let how = exit.map_or_else(String::new, |exit| exit.to_string());
+    Draft::new(EventKind::Exited, content).detail("pid", life.pid).detail("exit", how)
 }
 
 fn exceeded(name: &str, excess: &LimitBreach) -> Draft {
     let LimitBreach { breach, pool, ranking, .. } = excess;
-    let (kind, whose) = match pool {
-        Some(pool) => (EventKind::PoolLimitExceeded, format!("the limit of pool {pool}")),
-        None => (EventKind::LimitExceeded, "its limit".to_owned()),
+    let (usage, limit) = (format!("{:.2}", breach.usage), format!("{:.2}", breach.limit));
+    let (kind, content) = match pool {
+        Some(pool) => {
+            (EventKind::PoolLimitExceeded, messages::over_pool_limit(name, breach.resource, usage, pool, limit))
+        }
+        None => (EventKind::LimitExceeded, messages::over_own_limit(name, breach.resource, usage, limit)),
     };
-    let content = format!(
-        "{name} is ended: {} use of {:.2} % exceeds {whose} of {:.2} %",
-        breach.resource, breach.usage, breach.limit
-    );
     let draft = Draft::new(kind, content)
         .detail("resource", breach.resource)
         .detail("usage", format!("{:.3}", breach.usage))
@@ -193,11 +192,12 @@ mod tests {
 
     #[test]
     fn a_run_whose_end_nobody_has_seen_is_not_said_not_to_have_run() {
-        let unknown = run_end(&CommandResult::ExitUnknown);
-        let not_run = run_end(&CommandResult::NotStarted("user 'x' does not exist".to_owned()));
+        let key = "web/nightly".parse().unwrap();
+        let unknown = run_end(&key, &CommandResult::ExitUnknown);
+        let not_run = run_end(&key, &CommandResult::NotStarted("user 'x' does not exist".to_owned()));
 
-        assert_eq!(unknown, "ended; how is not known");
-        assert_eq!(not_run, "did not run: user 'x' does not exist");
+        assert_eq!(unknown, "the scheduled run of web/nightly ended; how is not known");
+        assert_eq!(not_run, "the scheduled run of web/nightly did not run: user 'x' does not exist");
     }
 
     #[test]

@@ -211,6 +211,7 @@ macro_rules! beside {
     };
 }
 beside!(as_message, message);
+beside!(as_content, content);
 
 #[cfg(test)]
 mod tests;

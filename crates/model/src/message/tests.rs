@@ -21,6 +21,12 @@ fn every_entry_uses_all_its_arguments_in_both_languages() {
     }
 }
 
+/// A snapshot has the text alone.
+#[test]
+fn an_eviction_is_known_by_its_reason() {
+    assert!(messages::ended_over_limit("memory", 9, 5).starts_with(crate::EVICTED_REASON));
+}
+
 #[test]
 fn every_id_is_there_once() {
     let ids: Vec<&str> = entries().map(|entry| entry.id).collect();

@@ -157,7 +157,7 @@ mod tests {
             proc_name: "nginx".into(),
             report_id: None,
             kind: EventKind::Exited,
-            content: "x".repeat(content_bytes),
+            content: "x".repeat(content_bytes).into(),
             details: std::collections::BTreeMap::new(),
         }
     }

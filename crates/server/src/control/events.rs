@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use proctor_model::{AgentId, Class, Event, EventKind, Namespace};
+use proctor_model::{AgentId, Class, Event, EventKind, Namespace, messages};
 use proctor_runtime::{chain, clock};
 use proctor_store::{EventCountQuery, EventPage, EventQuery, Webhook, WebhookFormat};
 use tokio::sync::{Semaphore, watch};
@@ -73,7 +73,7 @@ fn events_dropped(count: u64) -> Event {
         proc_name: String::new(),
         report_id: None,
         kind: EventKind::EventsDropped,
-        content: format!("{count} events of this host were dropped by the server: the host sends more than its budget"),
+        content: messages::events_dropped_over_budget(count),
         details: BTreeMap::from([("count".to_owned(), count.to_string())]),
     }
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use proctor_model::{AgentId, Class, Event, EventKind, HostFacts};
+use proctor_model::{AgentId, Class, Event, EventKind, HostFacts, Message, messages};
 use proctor_runtime::{chain, clock};
 use proctor_store::{EndedSession, HostQuery, HostRecord, StoreError};
 
@@ -80,7 +80,7 @@ impl Presence {
         let mut state = self.state.lock();
         for agent in agents {
             let Some(epoch) = state.returning.remove(&agent) else { continue };
-            let content = format!("agent {agent} did not come back after a restart of the server");
+            let content = messages::agent_did_not_return(&agent);
             state.unwritten.insert(agent.clone(), ended(agent, epoch, content));
         }
     }
@@ -127,11 +127,11 @@ impl State {
     }
 }
 
-fn ended(agent: AgentId, epoch: u64, content: String) -> EndedSession {
+fn ended(agent: AgentId, epoch: u64, content: Message) -> EndedSession {
     EndedSession { agent, epoch, event: Some(presence_event(EventKind::AgentOffline, content, BTreeMap::new())) }
 }
 
-fn presence_event(kind: EventKind, content: String, details: BTreeMap<String, String>) -> Event {
+fn presence_event(kind: EventKind, content: Message, details: BTreeMap<String, String>) -> Event {
     let (at, proc_name) = (clock::unix_millis(), String::new());
     Event { sequence: 0, at, process: None, proc_name, report_id: None, kind, content, details }.fitted()
 }
@@ -184,7 +184,7 @@ impl Control {
         }
         let details = [("agent_version", &facts.agent_version), ("hostname", &facts.hostname)];
         let details = details.map(|(name, value)| (name.to_owned(), value.clone())).into();
-        let event = presence_event(EventKind::AgentOnline, format!("agent {agent} is connected"), details);
+        let event = presence_event(EventKind::AgentOnline, messages::agent_connected(agent), details);
         if !self.inner.event_budgets.admit_presence(agent, &event, Instant::now()) {
             return;
         }
@@ -203,7 +203,7 @@ impl Control {
         self.inner.metrics.session("closed");
         let agent = session.agent();
         self.inner.dispatch.lock().disconnected(agent, session.epoch());
-        let content = format!("agent {agent} is no longer connected");
+        let content = messages::agent_disconnected(agent);
         let mut ended = ended(agent.clone(), session.epoch(), content);
         ended.event.take_if(|event| !self.inner.event_budgets.admit_presence(agent, event, Instant::now()));
         self.inner.presence.begin_writing(&ended);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use aws_lc_rs::hmac;
-use proctor_model::{Event, EventKind, HostKey};
+use proctor_model::{Event, EventKind, HostKey, messages};
 use proctor_pki::hex;
 use proctor_runtime::clock;
 use proctor_store::{StoredEvent, WebhookFormat};
@@ -66,7 +66,7 @@ fn trial_event(report_id: Option<i64>) -> StoredEvent {
             proc_name: String::new(),
             report_id,
             kind: EventKind::RestartSucceeded,
-            content: "a test of this webhook; nothing happened".to_owned(),
+            content: messages::webhook_test(),
             details: BTreeMap::new(),
         },
         stored_at: now,
@@ -116,7 +116,7 @@ mod tests {
 
     fn stored(id: u64, kind: EventKind, report_id: Option<i64>) -> StoredEvent {
         let process = Some("web/nginx".parse().unwrap());
-        let (proc_name, content) = ("nginx".to_owned(), format!("event {id}"));
+        let (proc_name, content) = ("nginx".to_owned(), format!("event {id}").into());
         let details = BTreeMap::new();
         StoredEvent {
             id,

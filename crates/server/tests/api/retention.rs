@@ -86,7 +86,7 @@ async fn a_server_whose_clock_is_forty_days_ahead_deletes_nothing() {
         proc_name: String::new(),
         report_id: None,
         kind: proctor_model::EventKind::AgentOnline,
-        content: "long ago".to_owned(),
+        content: "long ago".into(),
         details: Default::default(),
     };
     let agent: proctor_model::AgentId = "agent-0".parse().unwrap();

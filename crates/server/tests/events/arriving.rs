@@ -35,7 +35,7 @@ async fn a_host_that_floods_is_acknowledged_stored_up_to_its_budget_and_counted(
     let world = World::new().await;
     let session = world.session(AGENT).await;
     let large = |sequence| Event {
-        content: "x".repeat(4_000),
+        content: "x".repeat(4_000).into(),
         details: [("ranking".to_owned(), "y".repeat(16_000))].into(),
         ..event(sequence, Started, "web/a")
     };

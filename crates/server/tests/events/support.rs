@@ -170,7 +170,7 @@ pub(crate) fn event(sequence: u64, kind: EventKind, process: &str) -> Event {
         proc_name: "nginx".into(),
         report_id: None,
         kind,
-        content: format!("event {sequence}"),
+        content: format!("event {sequence}").into(),
         details: [("pid".to_owned(), "7".to_owned())].into(),
     }
 }

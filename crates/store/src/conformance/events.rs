@@ -16,7 +16,7 @@ pub(super) fn event(sequence: u64, kind: EventKind, process: Option<&str>) -> Ev
         proc_name: "nginx".to_owned(),
         report_id: None,
         kind,
-        content: format!("event {sequence} \u{7f51}"),
+        content: format!("event {sequence} \u{7f51}").into(),
         details: [("pid".to_owned(), sequence.to_string())].into(),
     }
 }

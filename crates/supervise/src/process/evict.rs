@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{EVICTED_REASON, Incarnation, Signal};
+use proctor_model::{Incarnation, Signal, messages};
 
 use super::activity::{Activity, EvictionReason, Fallback};
 use super::{Action, CommandKind, LimitBreach, Notice, Process};
@@ -36,11 +36,8 @@ impl Process {
         if !self.may_be_evicted() {
             return;
         }
-        self.reason = format!(
-            "{EVICTED_REASON}{}: {:.1} % of {:.1} %",
-            excess.breach.resource, excess.breach.usage, excess.breach.limit
-        )
-        .into();
+        let crate::Breach { resource, usage, limit } = &excess.breach;
+        self.reason = messages::ended_over_limit(resource, format!("{usage:.1}"), format!("{limit:.1}"));
         self.evicted_for = self.reason.clone();
         let life = excess.life.clone();
         self.actions.push_back(Action::Notify(Notice::Exceeded(excess)));

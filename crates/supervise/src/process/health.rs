@@ -6,7 +6,7 @@
 //! grace after a start, nor while an operation is under way. A changed command takes effect in the
 //! present life; answers to a check of an earlier life or command are ignored.
 
-use proctor_model::{CommandExit, CommandResult, Exit, Spec};
+use proctor_model::{CommandExit, CommandResult, Exit, Message, Spec, messages};
 
 use super::activity::{Activity, EvictionReason};
 use super::{Action, HealthState, Notice, Process, Ticket};
@@ -103,11 +103,11 @@ impl Process {
             CommandResult::Exited(Exit::Code(0)) => {
                 self.health.failures = 0;
                 self.health.well_at = Some(now);
-                self.set_health(HealthState::Healthy, "");
+                self.set_health(HealthState::Healthy, Message::default());
             }
             CommandResult::Exited(Exit::Code(NOT_EXECUTABLE | NOT_FOUND)) | CommandResult::NotStarted(_) => {
                 self.health.failures = 0; // no longer in a row
-                self.set_health(HealthState::CannotRun, &reason_of(end));
+                self.set_health(HealthState::CannotRun, reason_of(end));
             }
             CommandResult::Exited(Exit::Code(_) | Exit::Signal(_)) | CommandResult::TimedOut => {
                 self.mark_unhealthy(now, end, policy.failures);
@@ -122,32 +122,32 @@ impl Process {
         if self.health.failures < failures_max {
             return;
         }
-        self.set_health(HealthState::Unhealthy, &reason_of(end));
+        self.set_health(HealthState::Unhealthy, reason_of(end));
         let life = self.record.life.clone().filter(|_| self.may_be_evicted());
         if let Some(life) = life {
-            self.reason = format!("ended as unhealthy: {}", reason_of(end)).into();
+            self.reason = messages::ended_as_unhealthy(reason_of(end));
             self.evicted_for = self.reason.clone();
             self.evict(now, life, EvictionReason::Unhealthy);
         }
     }
 
-    fn set_health(&mut self, state: HealthState, reason: &str) {
+    fn set_health(&mut self, state: HealthState, reason: Message) {
         let before = self.health.state.replace(state);
         // A first good answer is no change.
         if before.unwrap_or(HealthState::Healthy) != state {
-            self.actions.push_back(Action::Notify(Notice::HealthChanged { state, reason: reason.into() }));
+            self.actions.push_back(Action::Notify(Notice::HealthChanged { state, reason }));
         }
     }
 }
 
-fn reason_of(end: &CommandExit) -> String {
+fn reason_of(end: &CommandExit) -> Message {
     let how = match &end.result {
-        CommandResult::Exited(exit) => exit.to_string(),
-        CommandResult::TimedOut => "timed out".to_owned(),
-        CommandResult::Cancelled | CommandResult::ExitUnknown => "its end is not known".to_owned(),
-        CommandResult::NoSlot => "postponed".to_owned(),
-        CommandResult::NotStarted(reason) => reason.clone(),
+        CommandResult::Exited(exit) => exit.message(),
+        CommandResult::TimedOut => messages::timed_out(),
+        CommandResult::Cancelled | CommandResult::ExitUnknown => messages::end_not_known(),
+        CommandResult::NoSlot => messages::postponed(),
+        CommandResult::NotStarted(reason) => messages::because(reason),
     };
     let said: String = end.output.trim().chars().take(REASON_CHARS_MAX).collect();
-    if said.is_empty() { format!("health_cmd: {how}") } else { format!("health_cmd: {how}: {said}") }
+    if said.is_empty() { messages::health_command(how) } else { messages::health_command_said(how, said) }
 }

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{CommandExit, CommandResult, Lifetime, messages};
+use proctor_model::{CommandExit, CommandResult, Lifetime, Message, messages};
 
 use super::activity::Activity;
 use super::relaunch::POSTPONED;
@@ -30,7 +30,7 @@ pub(super) struct OwedRun {
 impl Process {
     pub(super) fn due(&mut self, now: Time, planned: i64, since_boot: Option<Time>) {
         let is_tried = self.owed_run.as_ref().is_some_and(|run| run.again.is_none());
-        self.miss_run("it could not begin before the next one was due");
+        self.miss_run(messages::run_could_not_begin());
         self.owed_run = Some(OwedRun { planned, since_boot, again: None });
         if !is_tried {
             self.run_owed(now);
@@ -49,7 +49,7 @@ impl Process {
             return self.note_run();
         }
         if self.is_busy() {
-            return self.miss_run("the one before is not over");
+            return self.miss_run(messages::earlier_run_not_over());
         }
         if self.unclear {
             // Something of the run before may be there: it is looked for again first.
@@ -84,9 +84,9 @@ impl Process {
         }
     }
 
-    fn miss_run(&mut self, reason: &str) {
+    fn miss_run(&mut self, reason: Message) {
         if let Some(planned) = self.owed_run.as_ref().map(|run| run.planned) {
-            self.actions.push_back(Action::Notify(Notice::RunMissed { planned, reason: reason.into() }));
+            self.actions.push_back(Action::Notify(Notice::RunMissed { planned, reason }));
             self.note_run();
         }
     }

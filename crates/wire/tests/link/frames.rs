@@ -312,7 +312,7 @@ fn dropped(event: proto::Event) -> String {
     let Ok(Some(FromAgent::Events { mut events })) = heard else { panic!("heard {heard:?}") };
     let event = events.remove(0);
     assert_eq!(event.kind, proctor_model::EventKind::EventsDropped);
-    event.content
+    event.content.into_text()
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn an_event_that_is_too_long_leaves_fitted_and_is_heard() {
         proc_name: String::new(),
         report_id: None,
         kind: proctor_model::EventKind::PoolLimitExceeded,
-        content: "进".repeat(5000),
+        content: "进".repeat(5000).into(),
         details: [("ranking".to_owned(), "\u{1}".repeat(100_000)), ("pid".to_owned(), "7".to_owned())].into(),
     };
     let mut wire = BytesMut::new();

@@ -248,7 +248,7 @@ fn assign() -> impl Strategy<Value = Assign> {
 
 fn event() -> impl Strategy<Value = Event> {
     let place = (any::<u64>(), any::<i64>(), of(key()), text(), of(any::<i64>()));
-    (place, select(&EventKind::ALL[..]), text(), btree_map(text(), text(), 0..4)).prop_map(
+    (place, select(&EventKind::ALL[..]), message(), btree_map(text(), text(), 0..4)).prop_map(
         |((sequence, at, process, proc_name, report_id), kind, content, details)| Event {
             sequence,
             at,

@@ -2,6 +2,7 @@ import { Drawer } from "antd";
 import { useState } from "react";
 import { Link } from "react-router";
 import type { Event, EventFilter } from "@/api/events";
+import { ofEvent } from "@/messages/told";
 import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
 import { EventKindLabel } from "@/ui/event-kind";
@@ -51,7 +52,7 @@ export function EventTable({ filter }: { filter: EventFilter }) {
 }
 
 function useEventColumns(): Column<Event>[] {
-  const { events: text } = useMessages();
+  const { events: text, terms } = useMessages();
   const { column } = text;
   return [
     {
@@ -96,7 +97,10 @@ function useEventColumns(): Column<Event>[] {
       title: column.content,
       width: "minmax(140px, 2.4fr)",
       from: 700,
-      render: (event) => <span title={event.content}>{event.content}</span>,
+      render: (event) => {
+        const content = terms.told(ofEvent(event));
+        return <span title={content}>{content}</span>;
+      },
     },
   ];
 }

@@ -5,6 +5,7 @@ import { Link, useNavigate, useParams } from "react-router";
 import { eventsQuery } from "@/api/events";
 import { fetchProcesses } from "@/api/processes";
 import { deletePool, type Pool, poolsQuery, setPools } from "@/api/server";
+import { ofEvent } from "@/messages/told";
 import { useMessages } from "@/settings/context";
 import { CopyButton } from "@/ui/copy";
 import { EventKindLabel } from "@/ui/event-kind";
@@ -170,7 +171,7 @@ function ResourcePanel({ pool, resource, own }: { pool: Pool; resource: Resource
 
 /** Evictions and warnings, each with the ranking of its moment. */
 function PoolHistory({ pool }: { pool: Pool }) {
-  const { pools: text, events: eventText } = useMessages();
+  const { pools: text, events: eventText, terms } = useMessages();
   const { column } = eventText;
   const query = useQuery(
     eventsQuery({ host: pool.host, type: "pool_limit_exceeded,pool_warning", limit: 500 }),
@@ -192,7 +193,7 @@ function PoolHistory({ pool }: { pool: Pool }) {
           columns={[
             { key: "time", title: column.time, render: (event) => <TimeMs at={event.at_ms} /> },
             { key: "type", title: column.type, render: (event) => <EventKindLabel event={event} /> },
-            { key: "content", title: column.content, render: (event) => event.content },
+            { key: "content", title: column.content, render: (event) => terms.told(ofEvent(event)) },
             {
               key: "ranking",
               title: text.ranking,

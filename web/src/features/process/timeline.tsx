@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 import { splitProcess } from "@/api/processes";
 import { useTail } from "@/features/events/use-tail";
+import { ofEvent } from "@/messages/told";
 import { useMessages } from "@/settings/context";
 import { EventKindLabel } from "@/ui/event-kind";
 import { useNumbers } from "@/ui/format";
@@ -38,7 +39,7 @@ export default function Timeline({ process }: TabProps) {
     key: `event ${event.id}`,
     atMs: event.at_ms,
     what: <EventKindLabel event={event} />,
-    text: event.content,
+    text: terms.told(ofEvent(event)),
     ranking: event.details?.ranking ?? "",
     host: <Link to={hostPath(event.host)}>{event.host}</Link>,
     output: "",

@@ -11,7 +11,7 @@ type Props = { id: string; index: number | null; onClose: () => void };
 
 /** What came of one target, with what its command printed. */
 export function TargetOutput({ id, index, onClose }: Props) {
-  const { tasks: text } = useMessages();
+  const { tasks: text, terms } = useMessages();
   const { data: target, error, refetch } = useQuery(targetQuery(id, index));
   return (
     <Drawer
@@ -35,7 +35,7 @@ export function TargetOutput({ id, index, onClose }: Props) {
               {target.host}
             </Link>
           </div>
-          {target.message && <p className="target-message">{text.told(target)}</p>}
+          {target.message && <p className="target-message">{terms.told(target)}</p>}
           {target.output ? (
             <pre className="output">{target.output}</pre>
           ) : (

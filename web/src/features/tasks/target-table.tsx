@@ -76,7 +76,7 @@ export function TargetTable({ task, onOpen }: Props) {
 }
 
 function useTargetColumns(): Column<Target>[] {
-  const { tasks: text } = useMessages();
+  const { tasks: text, terms } = useMessages();
   return [
     {
       key: "host",
@@ -107,8 +107,8 @@ function useTargetColumns(): Column<Target>[] {
       width: "minmax(120px, 2fr)",
       from: 560,
       render: (target) => (
-        <span title={text.told(target).slice(0, 500)}>
-          {outcomeOf(target.code) === "pending" ? "" : text.told(target)}
+        <span title={terms.told(target).slice(0, 500)}>
+          {outcomeOf(target.code) === "pending" ? "" : terms.told(target)}
         </span>
       ),
     },

@@ -79,7 +79,7 @@ export function TaskGrid({ task, onOpen }: Props) {
 }
 
 function Tip({ id, index, version }: { id: string; index: number; version: number }) {
-  const { tasks: text } = useMessages();
+  const { terms } = useMessages();
   const target = useTargetAt(id, index, version);
   if (!target) return <span className="muted">…</span>;
   return (
@@ -90,7 +90,7 @@ function Tip({ id, index, version }: { id: string; index: number; version: numbe
       </div>
       <div>{target.process}</div>
       {target.code !== 0 && target.code !== 115 && (
-        <div className="muted">{text.told(target).slice(0, 200)}</div>
+        <div className="muted">{terms.told(target).slice(0, 200)}</div>
       )}
     </>
   );

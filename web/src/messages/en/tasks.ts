@@ -1,7 +1,4 @@
-import type { Told } from "../told";
-
 export const tasks = {
-  told: ({ message }: Told) => message,
   title: "Tasks",
   task: "Task",
   emptyTitle: "No task yet",

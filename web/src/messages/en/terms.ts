@@ -1,4 +1,7 @@
+import type { Told } from "../told";
+
 export const terms = {
+  told: ({ message }: Told) => message,
   phase: {
     unknown: "Unknown",
     stopped: "Stopped",

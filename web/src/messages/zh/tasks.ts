@@ -1,9 +1,6 @@
 import type { Messages } from "..";
-import { told } from "../told";
-import sentences from "./sentences.json";
 
 export const tasks: Messages["tasks"] = {
-  told: (message) => told(sentences, message),
   title: "任务",
   task: "任务",
   emptyTitle: "还没有任务",

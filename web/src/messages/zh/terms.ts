@@ -1,6 +1,9 @@
 import type { Messages } from "..";
+import { told } from "../told";
+import sentences from "./sentences.json";
 
 export const terms: Messages["terms"] = {
+  told: (message) => told(sentences, message),
   phase: {
     unknown: "未知",
     stopped: "已停止",

@@ -3,6 +3,7 @@
 //! An entry is `id(argument: kind, …) = "English" | "Chinese";` and becomes a function of that name. An argument of
 //! kind `text` is the same in every language; one of kind `message` is a sentence or a word of ours.
 
+mod events;
 mod fields;
 mod outcomes;
 mod requests;
@@ -13,6 +14,7 @@ use super::Entry;
 
 /// A function for each entry.
 pub mod messages {
+    pub use super::events::*;
     pub use super::fields::*;
     pub use super::outcomes::*;
     pub use super::requests::*;
@@ -21,7 +23,7 @@ pub mod messages {
 }
 
 pub(super) static TABLES: &[&[&Entry]] =
-    &[words::TABLE, fields::TABLE, requests::TABLE, outcomes::TABLE, targets::TABLE];
+    &[words::TABLE, fields::TABLE, requests::TABLE, outcomes::TABLE, targets::TABLE, events::TABLE];
 
 macro_rules! given_type {
     (text) => { impl std::fmt::Display };
