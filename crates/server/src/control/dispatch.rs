@@ -92,9 +92,9 @@ impl Dispatch {
         let left = |target: OpenTarget| {
             let age = Duration::from_millis(u64::try_from(now_ms - target.created_at).unwrap_or(0));
             let left = Duration::from_millis(target.time_limit_ms).saturating_sub(age);
-            // It may have been delivered by that life.
-            let ever_sent = target.agent.as_ref().is_some_and(|agent| self.expected.contains(agent));
-            Pending::new(target, now, now + left, ever_sent)
+            // It may have been delivered by that life or one before it, whether or not its agent was still connected
+            // when the server died.
+            Pending::new(target, now, now + left, true)
         };
         let open = open.into_iter().filter_map(left).collect();
         self.insert(open);
@@ -403,6 +403,17 @@ mod tests {
 
         assert!(dispatch.overdue(now + Duration::from_secs(5)).is_empty());
         assert_eq!(dispatch.overdue(now + return_grace(1)).len(), 1);
+    }
+
+    #[test]
+    fn what_an_earlier_life_may_have_delivered_is_not_called_undelivered_although_its_agent_was_away() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(now, HashSet::new());
+        dispatch.take_up(vec![target(0, 0)], 1_000, now);
+
+        assert!(dispatch.overdue(now + ABSENCE_GRACE).is_empty());
+        let ended = dispatch.overdue(now + Duration::from_secs(79));
+        assert_eq!(ended[0].1.message, messages::agent_lost(&agent()));
     }
 
     #[test]
