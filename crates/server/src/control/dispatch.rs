@@ -413,7 +413,7 @@ mod tests {
 
         assert!(dispatch.overdue(now + ABSENCE_GRACE).is_empty());
         let ended = dispatch.overdue(now + Duration::from_secs(79));
-        assert_eq!(ended[0].1.message, messages::agent_lost(&agent()));
+        assert_eq!(ended[0].1.message, messages::agent_lost(agent()));
     }
 
     #[test]
