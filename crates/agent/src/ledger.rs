@@ -52,6 +52,9 @@ const STEPS: [&str; 3] = [
          PRIMARY KEY (namespace, name)) STRICT, WITHOUT ROWID;",
 ];
 const SCHEMA: u32 = STEPS.len() as u32;
+/// To an agent that has seen this generation the server assigns everything that came later, and says what was
+/// unregistered since. One that has seen 0 knows of nothing, and is not told what is no longer there.
+const ALL_AGAIN: u64 = 1;
 /// Agents from this schema on can go on with what this one writes: steps since only added tables.
 const OLDEST_READER: u32 = 1;
 /// The number of the newest reserve of which the ledger has everything.
@@ -486,8 +489,8 @@ fn commit(
 }
 
 fn write_facts(connection: &Connection, batch: &LedgerBatch) -> rusqlite::Result<()> {
-    // An older agent that comes back does not know of registrations that wait: the server assigns everything again.
-    let generation = batch.generation.map(|generation| if batch.is_registering { 0 } else { generation });
+    // An older agent that comes back does not know of registrations that wait.
+    let generation = batch.generation.map(|it| if batch.is_registering { it.min(ALL_AGAIN) } else { it });
     let facts = [
         ("boot", batch.boot.as_ref().map(|boot| boot.as_str().to_owned())),
         ("generation", generation.map(|generation| generation.to_string())),
