@@ -107,9 +107,14 @@ fn command_spans(
     let ends: Vec<u64> = next.map(|(next, elder)| until(elder).unwrap_or_else(|| next.saturating_sub(slack))).collect();
     let before = ends.iter().skip(1).map(|end| end + 1).chain([0]);
     let begins: Vec<u64> = before
+        .zip(&ends)
         .zip(elders)
-        // A command is told when it begins a moment before the kernel counts it.
-        .map(|(before, elder)| before.max(elder.since.saturating_sub(slack)))
+        .map(|((before, end), elder)| {
+            // A command is told when it begins a moment before the kernel counts it.
+            let own = elder.since.saturating_sub(slack);
+            // Two are forgotten at the same moment: a run, and the process that it had started.
+            if before > *end { own } else { before.max(own) }
+        })
         .collect();
     begins.into_iter().zip(ends)
 }
@@ -117,6 +122,16 @@ fn command_spans(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_two_that_were_forgotten_at_the_same_moment_each_has_its_commands() {
+        let elder = |since: u64| Elder { life: None, since, launched: true, until: None, before: Vec::new() };
+        let (adopted, run) = (elder(3_200), elder(3_000));
+
+        let spans: Vec<_> = command_spans(&[&adopted, &run], 9_000, 500, |_| Some(5_000)).collect();
+
+        assert_eq!(spans, [(2_700, 5_000), (2_500, 5_000)]);
+    }
 
     #[test]
     fn what_claims_to_be_older_than_an_elder_is_not_of_its_commands() {
