@@ -176,11 +176,11 @@ enum Environment {
 }
 
 pub(crate) fn variable_of(pid: i32, name: &str) -> Option<String> {
-    for _ in 0..EXEC_TRIES {
+    for pauses in 0..=EXEC_TRIES {
         match environment(pid) {
             Environment::Known(text) => return variable(&text, name),
-            Environment::Executing => drop(rustix::thread::nanosleep(&EXEC_PERIOD)),
-            Environment::Gone => return None,
+            Environment::Executing if pauses < EXEC_TRIES => drop(rustix::thread::nanosleep(&EXEC_PERIOD)),
+            Environment::Executing | Environment::Gone => return None,
         }
     }
     None
