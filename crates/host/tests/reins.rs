@@ -108,7 +108,8 @@ async fn a_command_that_is_no_longer_wanted_is_killed_with_its_tree() {
 #[tokio::test]
 async fn a_command_of_an_agent_before_is_waited_for_and_ended_in_time() {
     let world = World::new();
-    let commands = ["touch ready; until [ -e go ]; do sleep 0.01; done", "exec sleep 1000", "exec sleep 1000"];
+    let commands =
+        ["touch ready; until [ -e go ] || [ ! -d $PWD ]; do sleep 0.01; done", "exec sleep 1000", "exec sleep 1000"];
     let mut lives = Vec::new();
     for line in commands {
         let (host, command) = (world.host.clone(), world.command(line));

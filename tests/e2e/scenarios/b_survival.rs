@@ -321,7 +321,7 @@ async fn b11_without_the_control_plane_supervision_schedules_and_limits_go_on() 
 #[tokio::test]
 async fn b11_an_outcome_that_could_not_be_delivered_waits_for_the_control_plane() {
     let mut scene = Scene::new("awaited", |subject, spec| {
-        let wait = "until [ -e go ]; do sleep 0.05; done";
+        let wait = "until [ -e go ] || [ ! -d $PWD ]; do sleep 0.05; done";
         spec["control"]["start_cmd"] = json!(format!("touch begun; {wait}; {}", subject.start_cmd()));
     })
     .await;
@@ -394,7 +394,7 @@ async fn b12_a_relaunch_under_way_on_a_full_disk_is_not_repeated_when_the_agent_
     let agent = fleet.agent(IP).await.unwrap();
     let mut scene = Scene::with(fleet, agent, "relaunched", |subject, spec| {
         patient(subject, spec);
-        let slow = "if [ -e slow ]; then touch begun; until [ -e go ]; do sleep 0.05; done; fi";
+        let slow = "if [ -e slow ]; then touch begun; until [ -e go ] || [ ! -d $PWD ]; do sleep 0.05; done; fi";
         spec["control"]["start_cmd"] = json!(format!("echo >> ran; {slow}; {}", subject.start_cmd()));
     })
     .await;

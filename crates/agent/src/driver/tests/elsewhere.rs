@@ -7,7 +7,7 @@ use super::*;
 async fn registered_elsewhere_during_a_start() -> (Stage, OperationId, Arc<Spec>) {
     let mut stage = Stage::new().await;
     let line = "sleep 1000 > /dev/null 2>&1 & echo $! > p.pid; cat p.pid >> pids
-                touch begun; until [ -e go ]; do sleep 0.01; done";
+                touch begun; until [ -e go ] || [ ! -d $PWD ]; do sleep 0.01; done";
     let before = sleeper(&stage, |spec| spec.control.start = Some(line.parse().unwrap()));
     let after = elsewhere(&stage);
     let start = stage.operate(0, "p", OperationKind::Start, &before).await;
@@ -104,7 +104,7 @@ async fn the_pid_file_of_a_registration_that_waits_is_held_by_an_operation_on_it
 #[tokio::test]
 async fn a_registration_elsewhere_leaves_a_scheduled_run_to_itself() {
     let mut stage = Stage::new().await;
-    let run = "echo $$ >> pids; touch begun; until [ -e go ]; do sleep 0.01; done; touch done";
+    let run = "echo $$ >> pids; touch begun; until [ -e go ] || [ ! -d $PWD ]; do sleep 0.01; done; touch done";
     let before = sleeper(&stage, |spec| {
         spec.control.start = Some(run.parse().unwrap());
         spec.policy.lifetime = proctor_model::Lifetime::Periodic;

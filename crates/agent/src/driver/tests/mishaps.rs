@@ -42,7 +42,7 @@ pub(super) async fn unregister(stage: &mut Stage, name: &str) {
 #[tokio::test]
 async fn what_a_status_query_saw_before_a_restart_is_no_news_after_it() {
     let mut stage = Stage::new().await;
-    let version = "echo $$ >> askers; until [ -e go ]; do sleep 0.01; done; echo 1";
+    let version = "echo $$ >> askers; until [ -e go ] || [ ! -d $PWD ]; do sleep 0.01; done; echo 1";
     // By a command: a stop would end what asks for the version, as a leftover.
     let restart = "kill $(cat p.pid); sleep 1000 > /dev/null 2>&1 & echo $! > p.pid; cat p.pid >> pids";
     let spec = sleeper(&stage, |spec| {
@@ -71,7 +71,7 @@ async fn what_a_status_query_saw_before_a_restart_is_no_news_after_it() {
 #[tokio::test]
 async fn what_a_status_query_saw_is_not_the_life_of_a_process_that_was_registered_since_elsewhere() {
     let mut stage = Stage::new().await;
-    let version = "echo $$ >> askers; until [ -e go ]; do sleep 0.01; done; echo 1";
+    let version = "echo $$ >> askers; until [ -e go ] || [ ! -d $PWD ]; do sleep 0.01; done; echo 1";
     let before = sleeper(&stage, |spec| spec.control.version = Some(version.parse().unwrap()));
     let pid_path = stage.path("elsewhere.pid");
     let after = stage.spec(|spec| spec.identity.pid_path = pid_path.to_str().unwrap().parse().unwrap());
@@ -254,7 +254,8 @@ async fn a_local_operation_on_instances_that_an_agent_before_had_begun_is_told_a
     let mut stage = Stage::new().await;
     let spec = two_sleepers(&stage, |spec| {
         // The first ends at once, the other one only when the next agent is there.
-        let stop = "[ $PROCTOR_INSTANCE = 1 ] || { touch stopping; until [ -e go ]; do sleep 0.01; done; }
+        let stop =
+            "[ $PROCTOR_INSTANCE = 1 ] || { touch stopping; until [ -e go ] || [ ! -d $PWD ]; do sleep 0.01; done; }
                     kill $(cat p-$PROCTOR_INSTANCE.pid)";
         spec.control.stop = Some(stop.parse().unwrap());
     });
@@ -350,7 +351,7 @@ async fn an_operation_without_a_spec_that_is_delivered_again_does_not_repeat_the
     let mut stage = Stage::new().await;
     let spec = two_sleepers(&stage, |spec| {
         let reload = "echo $PROCTOR_INSTANCE >> reloads
-                      [ $PROCTOR_INSTANCE = 1 ] || until [ -e go ]; do sleep 0.01; done";
+                      [ $PROCTOR_INSTANCE = 1 ] || until [ -e go ] || [ ! -d $PWD ]; do sleep 0.01; done";
         spec.control.reload = Some(reload.parse().unwrap());
     });
     let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
@@ -380,7 +381,7 @@ async fn an_operation_without_a_spec_that_is_delivered_again_does_not_repeat_the
 #[tokio::test]
 async fn an_operation_on_instances_that_is_delivered_again_while_it_is_under_way_runs_once() {
     let mut stage = Stage::new().await;
-    let line = "echo $PROCTOR_INSTANCE >> starts; until [ -e go ]; do sleep 0.01; done
+    let line = "echo $PROCTOR_INSTANCE >> starts; until [ -e go ] || [ ! -d $PWD ]; do sleep 0.01; done
                 sleep 1000 > /dev/null 2>&1 & echo $! > p-$PROCTOR_INSTANCE.pid; cat p-$PROCTOR_INSTANCE.pid >> pids";
     let spec = two_sleepers(&stage, |spec| spec.control.start = Some(line.parse().unwrap()));
     let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
