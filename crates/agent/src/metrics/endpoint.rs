@@ -66,7 +66,7 @@ async fn listen(address: SocketAddr) -> TcpListener {
 }
 
 async fn accept(listener: TcpListener, processes: bool, inbox: Inbox, tasks: Tasks) {
-    let page = Arc::new(Page { processes, inbox, text: Arc::default() });
+    let page = Arc::new(Page { processes, inbox, text: Arc::default(), tasks: tasks.clone() });
     let mut connections = Connections::default();
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     loop {
@@ -121,25 +121,34 @@ impl Connections {
 struct Page {
     processes: bool,
     inbox: Inbox,
-    /// The last text, and when the driver told it.
-    text: Arc<Mutex<Option<(Instant, Arc<str>)>>>,
+    text: Arc<Mutex<Option<Told>>>,
+    tasks: Tasks,
+}
+
+/// The last text, and when the driver told it.
+#[derive(Debug)]
+struct Told {
+    at: Instant,
+    text: Arc<str>,
 }
 
 impl Page {
     /// None: the agent ends. Who comes while another one asks gets the same answer.
     async fn text(&self) -> Option<Arc<str>> {
         let mut last = self.text.clone().lock_owned().await;
-        if let Some((_, text)) = last.as_ref().filter(|(at, _)| at.elapsed() < TEXT_AGE_MAX) {
-            return Some(text.clone());
+        if let Some(told) = last.as_ref().filter(|told| told.at.elapsed() < TEXT_AGE_MAX) {
+            return Some(told.text.clone());
         }
         let (processes, inbox) = (self.processes, self.inbox.clone());
-        // Whoever asked may be shown out meanwhile: the answer is there for the next one.
-        let asked = tokio::spawn(async move {
-            let text: Arc<str> = ask_driver(processes, &inbox).await?.into();
-            *last = Some((Instant::now(), text.clone()));
-            Some(text)
+        let (answer, answered) = oneshot::channel();
+        // Whoever asks may be shown out meanwhile: the answer is there for the next one.
+        self.tasks.spawn("metrics text", async move {
+            let Some(text) = ask_driver(processes, &inbox).await else { return };
+            let text: Arc<str> = text.into();
+            *last = Some(Told { at: Instant::now(), text: text.clone() });
+            let _ = answer.send(text);
         });
-        asked.await.ok()?
+        answered.await.ok()
     }
 }
 
@@ -287,7 +296,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_driver_is_asked_once_a_second_however_many_scrape() {
         let (inbox, mut inputs) = crate::driver::inbox();
-        let page = Arc::new(Page { processes: false, inbox, text: Arc::default() });
+        let page = Arc::new(Page { processes: false, inbox, text: Arc::default(), tasks: Tasks::default() });
         let tasks = Tasks::default();
         tasks.spawn("driver", async move {
             let mut calls = 0;
