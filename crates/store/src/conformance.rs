@@ -88,6 +88,7 @@ macro_rules! conformance_suite {
             enrolment::enrolling_binds_the_host_to_the_agent,
             enrolment::a_token_lets_exactly_its_uses_in_however_many_come_at_once,
             enrolment::a_repetition_with_the_same_key_costs_no_use,
+            enrolment::one_use_of_a_token_lets_no_second_host_of_the_same_key_in,
             enrolment::a_token_that_is_put_again_keeps_the_count_of_its_uses,
             enrolment::unknown_tokens_and_wrong_secrets_are_refused_alike,
             enrolment::an_expired_token_is_refused_even_to_a_repetition,

@@ -57,6 +57,19 @@ pub async fn a_repetition_with_the_same_key_costs_no_use(store: Arc<dyn Store>) 
     assert_eq!(store.enrol(enrolment("t", 3), 6).await.unwrap(), Err(EnrolRefusal::UsedUp));
 }
 
+pub async fn one_use_of_a_token_lets_no_second_host_of_the_same_key_in(store: Arc<dyn Store>) {
+    store.put_token(token("t", 2)).await.unwrap();
+    let first = enrolment("t", 1);
+    let of_first_key = |number| Enrolment { key_fingerprint: first.key_fingerprint.clone(), ..enrolment("t", number) };
+
+    assert_eq!(store.enrol(first.clone(), 5).await.unwrap(), GOOD);
+    assert_eq!(store.enrol(of_first_key(2), 5).await.unwrap(), GOOD);
+
+    assert_eq!(store.enrol(of_first_key(3), 5).await.unwrap(), Err(EnrolRefusal::UsedUp));
+    assert_eq!(store.enrol(first.clone(), 6).await.unwrap(), GOOD);
+    assert_eq!(store.enrol(of_first_key(2), 6).await.unwrap(), GOOD);
+}
+
 pub async fn a_token_that_is_put_again_keeps_the_count_of_its_uses(store: Arc<dyn Store>) {
     store.put_token(token("t", 1)).await.unwrap();
     store.enrol(enrolment("t", 1), 0).await.unwrap().unwrap();

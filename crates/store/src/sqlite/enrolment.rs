@@ -90,10 +90,10 @@ pub(super) fn enrol(
         return Ok(Err(EnrolRefusal::UnknownToken));
     };
     let known = Known::find(connection, enrolment)?;
-    let repeated = is_repeated(connection, enrolment)?;
+    let repeated = known.has_key(enrolment) && is_repeated(connection, enrolment)?;
     let refusal = match token_refusal(&token, used, enrolment, repeated, now) {
         Some(refusal) => Some(refusal),
-        None => host_refusal(connection, &known, &token, enrolment, repeated, now)?,
+        None => host_refusal(connection, &known, &token, enrolment, now)?,
     };
     if let Some(refusal) = refusal {
         keep_refusal(connection, enrolment, &refusal, refused, now)?;
@@ -110,6 +110,7 @@ pub(super) fn enrol(
     Ok(Ok(Enrolled { displaced }))
 }
 
+/// The same key once more. It is a repetition only of what it enrolled then: one use lets no second host in.
 fn is_repeated(connection: &Connection, enrolment: &Enrolment) -> Tried<bool> {
     let repeated = connection
         .prepare_cached("SELECT 1 FROM token_use WHERE token = ?1 AND fingerprint = ?2")?
@@ -147,7 +148,6 @@ fn host_refusal(
     known: &Known,
     token: &JoinToken,
     enrolment: &Enrolment,
-    repeated: bool,
     now: Millis,
 ) -> Tried<Option<EnrolRefusal>> {
     let Known { there, mine, alias } = known;
@@ -160,7 +160,7 @@ fn host_refusal(
     if [mine, alias].into_iter().flatten().any(|row| !row.opens_to(enrolment, token, now)) {
         return Ok(Some(EnrolRefusal::AgentTaken { agent: enrolment.agent.clone() }));
     }
-    business_refusal(connection, known, token, enrolment, repeated)
+    business_refusal(connection, known, token, enrolment)
 }
 
 /// A token never moves a host, nor an address, from one business to another.
@@ -169,7 +169,6 @@ fn business_refusal(
     known: &Known,
     token: &JoinToken,
     enrolment: &Enrolment,
-    repeated: bool,
 ) -> Tried<Option<EnrolRefusal>> {
     let host = enrolment.host;
     let Some(of_address) = businesses::business_of(connection, &host)? else { return Ok(None) };
@@ -179,7 +178,7 @@ fn business_refusal(
         return Ok(Some(EnrolRefusal::MovesBusiness { host }));
     }
     let is_own = known.there.as_ref().is_some_and(|row| row.has_key(enrolment));
-    let of_token = token.business.filter(|of_token| *of_token != of_address && !is_own && !repeated);
+    let of_token = token.business.filter(|of_token| *of_token != of_address && !is_own);
     Ok(of_token.map(|of_token| EnrolRefusal::WrongBusiness { host, of_token }))
 }
 
@@ -230,6 +229,11 @@ impl Known {
         let alias = bound(connection, "alias = ?1", [agent])?;
         let alias = alias.filter(|alias| there.as_ref().is_none_or(|there| there.id != alias.id));
         Ok(Self { there, mine, alias })
+    }
+
+    /// Whether the key is that of the host, or of the agent's present host.
+    fn has_key(&self, enrolment: &Enrolment) -> bool {
+        [&self.there, &self.mine].into_iter().flatten().any(|row| row.has_key(enrolment))
     }
 
     /// In the words of the audit.
@@ -295,11 +299,9 @@ fn bound(connection: &Connection, which: &str, params: impl rusqlite::Params) ->
 }
 
 fn use_token(connection: &Connection, enrolment: &Enrolment, now: Millis) -> Tried<()> {
-    connection.prepare_cached("INSERT INTO token_use (token, fingerprint, used_at) VALUES (?1, ?2, ?3)")?.execute((
-        &enrolment.token_id,
-        &enrolment.key_fingerprint,
-        now,
-    ))?;
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO token_use (token, fingerprint, used_at) VALUES (?1, ?2, ?3)")?
+        .execute((&enrolment.token_id, &enrolment.key_fingerprint, now))?;
     connection.prepare_cached("UPDATE token SET used = used + 1 WHERE id = ?1")?.execute([&enrolment.token_id])?;
     Ok(())
 }
