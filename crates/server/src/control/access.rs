@@ -169,7 +169,7 @@ impl LiveCaller {
 }
 
 impl Caller {
-    pub(super) fn is_allowed(&self, class: Class, host: &HostLocation, namespace: Option<&Namespace>) -> bool {
+    pub(crate) fn is_allowed(&self, class: Class, host: &HostLocation, namespace: Option<&Namespace>) -> bool {
         let place = AccessTarget { business: host.business, cloud: Some(host.key.cloud), namespace };
         self.permissions.allows(class, &place)
     }

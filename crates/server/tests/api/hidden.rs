@@ -165,6 +165,7 @@ fn by_both() -> Vec<(Method, String, Value)> {
                        "cpu_weight": "usage", "memory_weight": "usage" });
     let post = |body: Value| (Method::POST, format!("{GATEWAY}/operate_proc_v2"), body);
     let operation = |name: &str| json!({ "operation": name, "process": "web/m", "hosts": hosts() });
+    let exact = json!([{ "process": "web/m", "host": "0:NAME" }, { "process": "web/m", "host": "AGENT" }]);
     vec![
         post(ids(1)),
         post(ids(2)),
@@ -172,6 +173,7 @@ fn by_both() -> Vec<(Method, String, Value)> {
         (Method::POST, format!("{GATEWAY}/get_proc_status_v2"), ids(2)),
         native(Method::POST, "/operations", operation("stop")),
         native(Method::POST, "/operations", operation("status")),
+        native(Method::POST, "/operations", json!({ "operation": "status", "targets": exact })),
         native(Method::DELETE, "/processes/web/m", json!({ "hosts": hosts() })),
         native(Method::PUT, "/pools", json!({ "hosts": hosts(), "pools": [pool] })),
         native(Method::DELETE, "/pools/web/web", json!({ "hosts": hosts() })),
@@ -188,6 +190,7 @@ fn by_task() -> Vec<(Method, String, Value)> {
         native(Method::GET, "/tasks/NAME", json!({})),
         native(Method::GET, "/tasks/NAME/targets", json!({})),
         native(Method::POST, "/tasks/NAME/cancel", json!({})),
+        native(Method::POST, "/tasks/NAME/pause", json!({})),
         native(Method::POST, "/tasks/NAME/resume", json!({})),
         native(Method::POST, "/tasks/NAME/retry", json!({})),
     ]

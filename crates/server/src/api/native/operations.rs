@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use proctor_api::{Accepted, CountOrPercent, ExactTarget, OperationRequest, Rolling};
-use proctor_model::{FieldError, ProcessKey, messages};
+use proctor_model::{Class, FieldError, ProcessKey, messages};
 use proctor_store::ProcessQuery;
 use serde::Serialize;
 
@@ -96,7 +96,7 @@ fn rolling(rolling: &Rolling) -> control::Rolling {
 /// One item for each process.
 async fn items(control: &Control, caller: &Caller, body: &OperationRequest) -> Result<Vec<SubmittedItem>> {
     let found = match &body.targets {
-        Some(pairs) => exact(control, body, pairs).await?,
+        Some(pairs) => exact(control, caller, body, pairs).await?,
         None => found(control, caller, body).await?,
     };
     let targets: usize = found.values().map(Vec::len).sum();
@@ -116,7 +116,7 @@ async fn items(control: &Control, caller: &Caller, body: &OperationRequest) -> R
 type Found = BTreeMap<ProcessKey, Vec<HostRef>>;
 
 /// Pairs of a process and a host, as they are named.
-async fn exact(control: &Control, body: &OperationRequest, pairs: &[ExactTarget]) -> Result<Found> {
+async fn exact(control: &Control, caller: &Caller, body: &OperationRequest, pairs: &[ExactTarget]) -> Result<Found> {
     let says_more = [
         ("process", body.process.is_some()),
         ("selector", body.selector.is_some()),
@@ -140,6 +140,8 @@ async fn exact(control: &Control, body: &OperationRequest, pairs: &[ExactTarget]
     let mut found = Found::new();
     for (index, ((pair, host), site)) in pairs.iter().zip(hosts).zip(sites).enumerate() {
         let key = &pair.process.0;
+        // Who may not read the host must not learn that two names are one.
+        let site = site.filter(|site| caller.is_allowed(Class::Read, site, Some(&key.namespace)));
         let identity = site.map_or_else(|| host.clone(), |site| HostRef::Agent(site.agent));
         if !seen.insert((key, identity)) {
             return Err(FieldError::new(format!("targets[{index}]"), format!("{key} on {host} is named twice")).into());

@@ -109,7 +109,7 @@ pub(super) async fn pause(
     State(state): State<ApiState>,
     Path(text): Path<String>,
 ) -> Result<Json<TaskView>> {
-    let id = known(&state, &text).await?.task_id;
+    let id = parse_id(&text)?;
     state.control.pause(&caller.who, id).await?;
     known(&state, &text).await.map(Json)
 }
