@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::net::TcpListener;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -22,8 +23,15 @@ pub fn binary(name: &str) -> PathBuf {
 
 /// A port that was free a moment ago.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has free ports");
-    listener.local_addr().expect("a bound socket has an address").port()
+    // Below those that connections of other programs are given by the kernel: nobody takes it in the meantime.
+    const RANGE: std::ops::Range<u64> = 10_000..32_000;
+    loop {
+        let drawn = RandomState::new().build_hasher().finish();
+        let port = u16::try_from(RANGE.start + drawn % (RANGE.end - RANGE.start)).expect("the range is of ports");
+        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// What a program is started through: a network namespace, a limit, a library that is loaded before it.
