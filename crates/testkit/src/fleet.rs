@@ -1,11 +1,12 @@
 //! A server with agents, each a real program on the loopback.
 
+use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -13,12 +14,34 @@ use crate::{Api, Launcher, Program, binary, end_all_in, eventually, free_port};
 
 pub const APP: &str = "testapp";
 
+/// How often other ports are drawn for a server that found its own taken since they were looked for.
+const PORT_DRAWS: usize = 5;
+
 /// `proctor server` on its own data directory.
 #[derive(Debug)]
 pub struct Server {
     pub program: Program,
     pub http: u16,
     pub link: u16,
+}
+
+impl Server {
+    /// An error, with its log, once it has ended.
+    async fn until_healthy_or_ended(&mut self, client: &reqwest::Client) -> Result<()> {
+        let program = RefCell::new(&mut self.program);
+        eventually("the server is healthy or has ended", || async {
+            if let Some(status) = program.borrow_mut().has_ended() {
+                return Some(Err(anyhow!("the server ended with {status}: {}", program.borrow().log())));
+            }
+            is_healthy(client, self.http).await.then_some(Ok(()))
+        })
+        .await
+    }
+}
+
+async fn is_healthy(client: &reqwest::Client, http: u16) -> bool {
+    let answer = client.get(format!("http://127.0.0.1:{http}/healthz")).send().await;
+    answer.is_ok_and(|answer| answer.status().is_success())
 }
 
 /// One `proctor-agent` with its own state directory.
@@ -83,15 +106,22 @@ impl Fleet {
     }
 
     pub async fn start_as(dir: TempDir, setup: Setup) -> Result<Self> {
-        let (http, link) = (free_port(), free_port());
-        let program = start_server(dir.path(), http, link, &setup)?;
         let client = reqwest::Client::builder().timeout(Duration::from_secs(30)).build()?;
-        let server = Server { program, http, link };
-        let mut fleet = Self { server, secret: String::new(), client, dir, setup };
-        fleet.until_healthy().await;
-        let data = text(&fleet.dir.path().join("data"));
-        fleet.secret = run_proctor(&["app", "create", APP, "--trusted", "--data-dir", &data])?;
-        Ok(fleet)
+        let mut draws = PORT_DRAWS;
+        let server = loop {
+            draws -= 1;
+            let (http, link) = (free_port(), free_port());
+            let program = start_server(dir.path(), http, link, &setup)?;
+            let mut server = Server { program, http, link };
+            match server.until_healthy_or_ended(&client).await {
+                Ok(()) => break server,
+                Err(error) if draws > 0 && error.to_string().contains("Address already in use") => {}
+                Err(error) => return Err(error),
+            }
+        };
+        let data = text(&dir.path().join("data"));
+        let secret = run_proctor(&["app", "create", APP, "--trusted", "--data-dir", &data])?;
+        Ok(Self { server, secret, client, dir, setup })
     }
 
     /// Its API, for clients of their own.
@@ -108,11 +138,8 @@ impl Fleet {
     }
 
     pub async fn until_healthy(&self) {
-        eventually("the server is healthy", || async {
-            let answer = self.client.get(self.url("/healthz")).send().await.ok()?;
-            answer.status().is_success().then_some(())
-        })
-        .await;
+        let ask = || async { is_healthy(&self.client, self.server.http).await.then_some(()) };
+        eventually("the server is healthy", ask).await;
     }
 
     /// SIGKILL to the server, then the same command again.
@@ -125,8 +152,7 @@ impl Fleet {
     pub async fn start_server_again(&mut self) -> Result<()> {
         let Server { http, link, .. } = self.server;
         self.server.program = start_server(self.dir.path(), http, link, &self.setup)?;
-        self.until_healthy().await;
-        Ok(())
+        self.server.until_healthy_or_ended(&self.client).await
     }
 
     /// Enrols an agent for this address and waits until it is connected.

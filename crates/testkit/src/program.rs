@@ -42,6 +42,9 @@ pub struct Launcher {
     pub variables: Vec<(String, String)>,
 }
 
+/// Of the log of a program in a test that fails.
+const LINES_SHOWN: usize = 40;
+
 /// A child with its log in a file; killed when dropped.
 #[derive(Debug)]
 pub struct Program {
@@ -117,8 +120,15 @@ impl Program {
     }
 }
 
+/// A test that fails shows how the log of each of its programs ends.
 impl Drop for Program {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let (log, state) = (self.log(), self.child.try_wait());
+            let end: Vec<&str> = log.lines().rev().take(LINES_SHOWN).collect();
+            eprintln!("{} ({state:?}) ends with:", self.log.display());
+            end.iter().rev().for_each(|line| eprintln!("  {line}"));
+        }
         self.kill();
     }
 }
