@@ -1,4 +1,5 @@
-import { Button } from "antd";
+import { App, Button } from "antd";
+import { useState } from "react";
 import { type OperationClass, operationClasses } from "@/api/access";
 import { signOut } from "@/api/session";
 import { useMessages } from "@/settings/context";
@@ -9,11 +10,21 @@ import { shellCommand } from "./commands";
 export function WhoAmI() {
   const { shell, terms } = useMessages();
   const session = useSession();
+  const { message } = App.useApp();
+  const [isLeaving, setLeaving] = useState(false);
   const rightOf = (kind: OperationClass) => session.allowed.find((allowed) => allowed.class === kind);
   const scopesOf = (kind: OperationClass) => rightOf(kind)?.scopes ?? [];
-  /** A new load of the page forgets everything that was read. */
   const leave = async () => {
-    await signOut().catch(() => undefined);
+    setLeaving(true);
+    try {
+      await signOut();
+    } catch (error) {
+      setLeaving(false);
+      const why = error instanceof Error ? error.message : String(error);
+      void message.error({ key: "sign-out", content: shell.signOutFailed(why), duration: 10 });
+      return;
+    }
+    // A new load of the page forgets everything that was read.
     location.assign("/sign-in");
   };
   return (
@@ -46,7 +57,7 @@ export function WhoAmI() {
           {shell.shortcuts}
         </Button>
         <span className="grow" />
-        <Button size="small" onClick={() => void leave()}>
+        <Button size="small" loading={isLeaving} onClick={() => void leave()}>
           {shell.signOut}
         </Button>
       </div>

@@ -34,6 +34,7 @@ export const shell = {
   within: (scopes: string, users: string, roots: string) =>
     `${scopes}: only${users ? ` as ${users}` : ""}${roots ? ` below ${roots}` : ""}`,
   signOut: "Sign out",
+  signOutFailed: (why: string) => `Could not sign out, so the session may still be open: ${why}`,
   shortcuts: "Keyboard shortcuts",
   shortcut: {
     search: "Search",

@@ -36,6 +36,7 @@ export const shell: Messages["shell"] = {
   within: (scopes, users, roots) =>
     `${scopes}：仅限${users ? `用户 ${users}` : ""}${users && roots ? "，" : ""}${roots ? `目录 ${roots}` : ""}`,
   signOut: "退出登录",
+  signOutFailed: (why) => `退出登录失败，会话可能仍然有效：${why}`,
   shortcuts: "键盘快捷键",
   shortcut: {
     search: "搜索",
