@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use proctor_model::{AgentId, HostKey};
-use proctor_pki::AgentKey;
+use proctor_pki::{AgentKey, FileDigest};
 use proctor_runtime::private;
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,9 @@ pub fn verify_file(state_dir: &Path, file: &Path, signature: &Path) -> Result<()
     let read = |path: &Path| std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()));
     let authority = state_dir.join("identity/authority.pem");
     let authority = String::from_utf8(read(&authority)?).map_err(|_| format!("{} is damaged", authority.display()))?;
-    proctor_pki::verify_bytes(&authority, &read(file)?, &read(signature)?)
+    let unreadable = |error| format!("cannot read {}: {error}", file.display());
+    let digest = std::fs::File::open(file).and_then(FileDigest::of).map_err(unreadable)?;
+    proctor_pki::verify_file(&authority, &digest, &read(signature)?)
         .map_err(|error| format!("{}: {}", file.display(), proctor_runtime::chain(&error)))
 }
 

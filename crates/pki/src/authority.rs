@@ -17,6 +17,7 @@ use time::OffsetDateTime;
 
 use crate::agent_key::{common_name, generate_key, private_der, requested_key};
 use crate::certificate::{AGENT_URI_PREFIX, certificate_from_pem, parse};
+use crate::file_digest::FileDigest;
 use crate::secret::{hex, random_bytes, sha256_hex};
 use crate::{PkiError, Result, SERVER_NAME};
 
@@ -25,6 +26,9 @@ const AUTHORITY_LIFETIME: Duration = Duration::from_secs(20 * 365 * DAY.as_secs(
 const SERVER_LIFETIME: Duration = Duration::from_secs(365 * DAY.as_secs());
 /// A host whose clock is this much behind still believes a new certificate.
 const CLOCK_SKEW: Duration = Duration::from_hours(1);
+
+/// So that a signature of a file is none of a certificate: those begin with the byte 0x30.
+const FILE_DOMAIN: &[u8] = b"proctor file v1\0";
 
 /// What must be kept, secretly, to be the same authority again.
 #[derive(Clone, Serialize, Deserialize)]
@@ -131,9 +135,11 @@ impl Authority {
         Ok(self.sign("the certificate of an agent", params, &key)?.pem())
     }
 
-    /// A signature (ECDSA P-256 with SHA-256, DER) that [`verify_bytes`] checks with the authority's certificate.
-    pub fn sign_bytes(&self, content: &[u8]) -> Result<Vec<u8>> {
-        SigningKey::sign(self.issuer.key(), content).map_err(|source| PkiError::Sign { what: "a file", source })
+    /// A signature (ECDSA P-256 with SHA-256, DER) of a file with this digest, which [`verify_file`] checks with the
+    /// authority's certificate. Whatever the file holds, the signature is good for nothing else.
+    pub fn sign_file(&self, digest: &FileDigest) -> Result<Vec<u8>> {
+        let signed = [FILE_DOMAIN, &digest.sha256].concat();
+        SigningKey::sign(self.issuer.key(), &signed).map_err(|source| PkiError::Sign { what: "a file", source })
     }
 
     pub(crate) fn sign(
@@ -149,12 +155,13 @@ impl Authority {
     }
 }
 
-/// Whether the authority signed these bytes.
-pub fn verify_bytes(authority_pem: &str, content: &[u8], signature: &[u8]) -> Result<()> {
+/// Whether the authority signed a file with this digest.
+pub fn verify_file(authority_pem: &str, digest: &FileDigest, signature: &[u8]) -> Result<()> {
+    let signed = [FILE_DOMAIN, &digest.sha256].concat();
     let certificate = certificate_from_pem("the certificate of the authority", authority_pem)?;
     let certificate = parse(&certificate)?;
     let key = &certificate.public_key().subject_public_key.data;
-    UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key).verify(content, signature).map_err(|_| PkiError::Signature)
+    UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key).verify(&signed, signature).map_err(|_| PkiError::Signature)
 }
 
 impl fmt::Debug for Authority {
@@ -204,16 +211,34 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_good_for_these_bytes_and_this_authority_only() {
-        let now = Timestamp::from_second(1_700_000_000).unwrap();
-        let make = || Authority::load(&Authority::generate(now).unwrap()).unwrap();
-        let (authority, other) = (make(), make());
+    fn a_signature_is_good_for_this_file_and_this_authority_only() {
+        let (authority, other) = (authority(), authority());
+        let digest = |content: &[u8]| FileDigest::of(content).unwrap();
 
-        let signature = authority.sign_bytes(b"program").unwrap();
+        let signature = authority.sign_file(&digest(b"program")).unwrap();
 
-        verify_bytes(authority.certificate_pem(), b"program", &signature).unwrap();
-        assert!(matches!(verify_bytes(authority.certificate_pem(), b"Program", &signature), Err(PkiError::Signature)));
-        assert!(matches!(verify_bytes(other.certificate_pem(), b"program", &signature), Err(PkiError::Signature)));
+        let verified =
+            |authority: &Authority, content| verify_file(authority.certificate_pem(), &digest(content), &signature);
+        verified(&authority, b"program").unwrap();
+        assert!(matches!(verified(&authority, b"Program"), Err(PkiError::Signature)));
+        assert!(matches!(verified(&other, b"program"), Err(PkiError::Signature)));
+    }
+
+    /// The file could be the inner part of a certificate, which would make its signature one of the certificate.
+    #[test]
+    fn the_signature_of_a_file_is_none_of_its_bytes() {
+        let authority = authority();
+        let file = b"what a certificate says";
+
+        let signature = authority.sign_file(&FileDigest::of(&file[..]).unwrap()).unwrap();
+
+        let certificate = parse(authority.certificate()).unwrap();
+        let key = &certificate.public_key().subject_public_key.data;
+        let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key);
+        assert!(key.verify(file, &signature).is_err());
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, file);
+        assert!(key.verify(digest.as_ref(), &signature).is_err());
+        key.verify(&[b"proctor file v1\0", digest.as_ref()].concat(), &signature).unwrap();
     }
 
     #[test]

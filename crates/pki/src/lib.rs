@@ -16,6 +16,7 @@ mod agent_key;
 mod authority;
 mod certificate;
 mod error;
+mod file_digest;
 mod hash_tree;
 mod https;
 mod sealed_session;
@@ -25,9 +26,10 @@ mod tls;
 mod token;
 
 pub use agent_key::{AgentKey, requested_fingerprint};
-pub use authority::{Authority, AuthoritySecret, verify_bytes};
+pub use authority::{Authority, AuthoritySecret, verify_file};
 pub use certificate::{agent_of, certificate_fingerprint, expires_at, expires_at_der, key_fingerprint_der};
 pub use error::{PkiError, Result, TokenProblem};
+pub use file_digest::FileDigest;
 pub use https::{HttpsCertificate, OtherKey, https_server_config, new_https_key, pinned_config};
 pub use sealed_session::{
     CommandCheck, CommandSeal, ControlTrust, HelloTerms, ReportCheck, ReportSeal, SessionTerms, Share, Unsigned,

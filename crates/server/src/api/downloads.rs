@@ -2,25 +2,26 @@
 //!
 //! Promised: only plain files directly in the download directory, with simple names, are served, to anybody: they are no
 //! secret, and a new host has nothing to show yet. `NAME.sha256` is the digest, `NAME.sig` the authority's signature
-//! (ECDSA P-256 with SHA-256, DER) of the file, `authority.pem` the certificate to check it with. A file is read in
-//! pieces, by a bounded number of callers at once (`slots`). Absent: trust in this way of transport; who joins a host
+//! (ECDSA P-256 with SHA-256, DER) of the file, which is good for a file alone, `authority.pem` the certificate to check
+//! it with. A file is read in pieces, also to sign it, by a bounded number of callers at once (`slots`). Absent: trust in this way of transport; who joins a host
 //! pins the digest, which the native API tells administrators (`proctor join-command`).
 
 mod slots;
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use aws_lc_rs::digest;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
-use proctor_pki::{Authority, hex};
+use proctor_pki::{Authority, FileDigest};
 
 use super::ApiState;
 use super::auth::Credentials;
@@ -94,7 +95,7 @@ impl Downloads {
         if let Some((_, known)) = self.known.lock().get(name).filter(|(known, _)| *known == stamp) {
             return Ok(Some(known.clone()));
         }
-        // One at a time, whoever asks: a file is held in memory meanwhile.
+        // One at a time, whoever asks: a large file keeps a disk busy.
         let _turn = self.describing.lock().await;
         if let Some((_, known)) = self.known.lock().get(name).filter(|(known, _)| *known == stamp) {
             return Ok(Some(known.clone()));
@@ -122,10 +123,9 @@ fn stamp(path: &FilePath) -> Option<Stamp> {
 }
 
 fn read_file(path: &FilePath, name: String, authority: &Authority) -> std::io::Result<Described> {
-    let content = std::fs::read(path)?;
-    let sha256 = hex(digest::digest(&digest::SHA256, &content).as_ref());
-    let signature = authority.sign_bytes(&content).map_err(std::io::Error::other)?;
-    Ok(Described { name, bytes: content.len() as u64, sha256, signature })
+    let digest = FileDigest::of(File::open(path)?.take(FILE_BYTES_MAX))?;
+    let signature = authority.sign_file(&digest).map_err(std::io::Error::other)?;
+    Ok(Described { name, bytes: digest.bytes(), sha256: digest.sha256(), signature })
 }
 
 pub(super) async fn download(State(state): State<ApiState>, Path(name): Path<String>, request: Request) -> Response {
@@ -236,7 +236,7 @@ mod tests {
         let early = tokio::time::timeout(Duration::from_secs(1), of_agent()).await;
         drop(turn);
 
-        assert!(early.is_err(), "another file is in memory");
+        assert!(early.is_err(), "another file is being read");
         assert_eq!(of_agent().await.unwrap().unwrap().bytes, 1);
     }
 }
