@@ -18,7 +18,10 @@ use super::{Caller, Control, Result};
 /// So many targets are named in an entry; their number is always whole.
 pub(super) const TARGETS_NAMED_MAX: usize = 1000;
 
-/// Of what was refused no more are named: whoever may do nothing must not fill the store by asking.
+/// With no more text than this, and the last of them.
+const TARGETS_BYTES_MAX: usize = 128 * 1024;
+
+/// Of what was refused or changed nothing no more are named: whoever may do nothing must not fill the store by asking.
 const REFUSED_TARGETS_NAMED_MAX: usize = 20;
 
 /// What is done to what, in the words of the audit.
@@ -28,20 +31,53 @@ pub struct AuditAction {
     pub classes: Classes,
     /// The first of them.
     targets: Vec<String>,
+    target_bytes: usize,
     target_count: usize,
+    /// What holds for all targets, until the first is named.
+    about: Option<String>,
 }
 
 impl AuditAction {
     pub fn new(action: impl Into<Cow<'static, str>>, classes: impl IntoIterator<Item = Class>) -> Self {
-        Self { action: action.into(), classes: classes.into_iter().collect(), targets: Vec::new(), target_count: 0 }
+        Self {
+            action: action.into(),
+            classes: classes.into_iter().collect(),
+            targets: Vec::new(),
+            target_bytes: 0,
+            target_count: 0,
+            about: None,
+        }
+    }
+
+    /// What is done to all targets alike; the first of them says it.
+    #[must_use]
+    pub(super) fn about(mut self, about: String) -> Self {
+        self.about = Some(about);
+        self
     }
 
     #[must_use]
     pub fn on(mut self, targets: impl IntoIterator<Item = impl ToString, IntoIter: ExactSizeIterator>) -> Self {
         let targets = targets.into_iter();
         self.target_count += targets.len();
-        let room = TARGETS_NAMED_MAX.saturating_sub(self.targets.len());
-        self.targets.extend(targets.take(room).map(|target| target.to_string()));
+        for target in targets {
+            if self.targets.len() >= TARGETS_NAMED_MAX || self.target_bytes >= TARGETS_BYTES_MAX {
+                break;
+            }
+            let mut target = target.to_string();
+            if let Some(about) = self.about.take() {
+                target = format!("{target}: {about}");
+            }
+            self.target_bytes += target.len();
+            self.targets.push(target);
+        }
+        self
+    }
+
+    /// Those that are named are some of so many.
+    #[must_use]
+    pub(super) fn among(mut self, target_count: usize) -> Self {
+        self.target_count = target_count;
         self
     }
 }
@@ -117,8 +153,15 @@ impl Control {
         check
     }
 
-    /// The entry of a status query that was refused on some of its targets, unless the caller had many refusals.
-    pub(super) async fn refused_reads(
+    /// Leaves a small trace of a call that may change something and did not.
+    pub(super) async fn audit_no_change(&self, caller: &Caller, deed: &AuditAction, outcome: String) {
+        let entry = self.entry_without_change(caller, deed, outcome).await;
+        self.write_refusals(entry.into_iter().collect()).await;
+    }
+
+    /// The small entry of a call that changed nothing, such as a status query that was refused on some of its targets.
+    /// None where the caller had many refusals.
+    pub(super) async fn entry_without_change(
         &self,
         caller: &Caller,
         deed: &AuditAction,
@@ -172,4 +215,22 @@ pub(super) fn counted(outcomes: &[Outcome]) -> String {
     }
     let counts: Vec<String> = by_code.into_iter().map(|(code, count)| format!("{count} × {code}")).collect();
     counts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_names_the_first_of_many_targets_and_says_once_what_holds_for_all() {
+        let few = AuditAction::new("register", []).about("spec x".to_owned()).on(["a", "b"]);
+        let many = AuditAction::new("register", []).on(vec!["t"; 5000]);
+        let long = AuditAction::new("register", []).on(vec!["t".repeat(1000); 900]);
+        let some = AuditAction::new("register", []).on(["a"]).among(7);
+
+        assert_eq!(few.targets, ["a: spec x", "b"]);
+        assert_eq!((many.targets.len(), many.target_count), (TARGETS_NAMED_MAX, 5000));
+        assert_eq!((long.targets.len(), long.target_count), (TARGETS_BYTES_MAX.div_ceil(1000), 900));
+        assert_eq!((some.targets.len(), some.target_count), (1, 7));
+    }
 }

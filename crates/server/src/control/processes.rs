@@ -33,19 +33,20 @@ impl Control {
         hosts: &[HostRef],
         mode: RegisterMode,
     ) -> Result<Vec<Outcome>> {
-        let (key, given) = (key.clone(), given.clone());
+        let given = given.clone();
         let namespace = key.namespace.clone();
         let identity = &given.spec.identity;
         let hash = given.spec.hash();
         let spec = format!("spec {} of user {} in {}", &hash.as_str()[..16], identity.user, identity.setup_path);
-        let deed = AuditAction::new("register", [Class::Register]);
-        let deed = deed.on(hosts.iter().map(|host| format!("{host} {key}: {spec}")));
+        let deed = AuditAction::new("register", [Class::Register]).about(spec);
+        let named = |_: usize, host: &HostRef| format!("{host} {key}");
         let carried = given.spec.clone();
         let refusal = |spot: &Spot<'_>, is_known: bool| {
             let refused = caller.refused(Class::Register, spot, std::slice::from_ref(&namespace));
             refused.or_else(|| caller.out_of_bounds(spot, &namespace, &carried).filter(|_| is_known))
         };
-        self.change(caller, deed, refusal, hosts, move |control, agents| async move {
+        let key = key.clone();
+        self.change(caller, deed, named, refusal, hosts, move |control, agents| async move {
             let before = match given.omitted.any() {
                 true => control.specs_on(&key, agents.clone()).await?,
                 false => HashMap::new(),
@@ -62,13 +63,13 @@ impl Control {
 
     /// A managed process is released and lives on.
     pub async fn unregister(&self, caller: &Caller, key: &ProcessKey, hosts: &[HostRef]) -> Result<Vec<Outcome>> {
-        let key = key.clone();
         let namespace = key.namespace.clone();
-        let deed =
-            AuditAction::new("unregister", [Class::Register]).on(hosts.iter().map(|host| format!("{host} {key}")));
+        let deed = AuditAction::new("unregister", [Class::Register]);
+        let named = |_: usize, host: &HostRef| format!("{host} {key}");
         let refusal =
             |spot: &Spot<'_>, _: bool| caller.refused(Class::Register, spot, std::slice::from_ref(&namespace));
-        self.change(caller, deed, refusal, hosts, move |control, agents| async move {
+        let key = key.clone();
+        self.change(caller, deed, named, refusal, hosts, move |control, agents| async move {
             let processes: Vec<(AgentId, ProcessKey)> = agents.into_iter().map(|agent| (agent, key.clone())).collect();
             let answers = control.inner.store.unregister(&processes, clock::unix_millis()).await?;
             control.wake(processes.iter().map(|(agent, _)| agent));
@@ -86,13 +87,14 @@ impl Control {
         let namespaces: BTreeSet<Namespace> = pools.iter().map(|pool| pool.namespace.clone()).collect();
         let namespaces: Vec<Namespace> = namespaces.into_iter().collect();
         let before = self.limits_before(caller, hosts).await?;
-        let named = hosts.iter().enumerate().map(|(index, host)| match before.get(index) {
-            Some(before) => format!("{host} {}", described(&pools, before)),
+        let set = pools.clone();
+        let named = move |index: usize, host: &HostRef| match before.get(index) {
+            Some(before) => format!("{host} {}", described(&set, before)),
             None => host.to_string(),
-        });
-        let deed = AuditAction::new("set_pools", [Class::Limits]).on(named);
+        };
+        let deed = AuditAction::new("set_pools", [Class::Limits]);
         let refusal = |spot: &Spot<'_>, _: bool| caller.refused(Class::Limits, spot, &namespaces);
-        self.change(caller, deed, refusal, hosts, move |control, agents| async move {
+        self.change(caller, deed, named, refusal, hosts, move |control, agents| async move {
             let answers = control.inner.store.set_pools(&agents, &pools, clock::unix_millis()).await?;
             control.wake(agents.iter());
             Ok(answers.into_iter().map(|known| if known { Outcome::success(false) } else { no_longer() }).collect())
@@ -111,15 +113,17 @@ impl Control {
         let (namespace, id) = (namespace.clone(), id.clone());
         let of = [namespace.clone()];
         let before = self.limits_before(caller, hosts).await?;
-        let named = hosts.iter().enumerate().map(|(index, host)| {
-            let Some(before) = before.get(index) else { return format!("{host} {}/{id}", namespace.escaped()) };
-            let was = before.iter().find(|was| (&was.namespace, &was.id) == (&namespace, &id));
+        let (of_namespace, of_id) = (namespace.clone(), id.clone());
+        let named = move |index: usize, host: &HostRef| {
+            let pool = format!("{}/{of_id}", of_namespace.escaped());
+            let Some(before) = before.get(index) else { return format!("{host} {pool}") };
+            let was = before.iter().find(|was| (&was.namespace, &was.id) == (&of_namespace, &of_id));
             let was = was.map_or_else(|| "was not set".to_owned(), |was| format!("was {}", was.limits));
-            format!("{host} {}/{id}: {was}", namespace.escaped())
-        });
-        let deed = AuditAction::new("delete_pool", [Class::Limits]).on(named);
+            format!("{host} {pool}: {was}")
+        };
+        let deed = AuditAction::new("delete_pool", [Class::Limits]);
         let refusal = |spot: &Spot<'_>, _: bool| caller.refused(Class::Limits, spot, &of);
-        self.change(caller, deed, refusal, hosts, move |control, agents| async move {
+        self.change(caller, deed, named, refusal, hosts, move |control, agents| async move {
             let answers = control.inner.store.delete_pool(&agents, &namespace, &id, clock::unix_millis()).await?;
             control.wake(agents.iter());
             let pool = format!("{}/{id}", namespace.escaped());
@@ -148,11 +152,13 @@ impl Control {
         Ok(sites.into_iter().map(|site| of(site).unwrap_or_default()).collect())
     }
 
-    /// Makes one change on those of the hosts that are known and allowed, with its trace.
+    /// Makes one change on those of the hosts that are known and allowed, with its trace, which names these alone.
+    /// Where there are none, nothing begins and the trace is small.
     async fn change<F, Fut>(
         &self,
         caller: &Caller,
         deed: AuditAction,
+        named: impl Fn(usize, &HostRef) -> String,
         refusal: impl Fn(&Spot<'_>, bool) -> Option<Outcome>,
         hosts: &[HostRef],
         work: F,
@@ -168,29 +174,37 @@ impl Control {
             Some(spot).filter(is_host).and_then(|spot| refusal(spot, host.is_some()))
         };
         let refusals: Vec<Option<Outcome>> = records.iter().zip(&spots).map(judge).collect();
-        let allowed = records.iter().zip(&refusals).filter(|(_, refused)| refused.is_none());
-        let allowed = allowed.filter_map(|(host, _)| host.as_ref());
+        let allowed = records.iter().zip(&refusals).enumerate().filter(|(_, (_, refused))| refused.is_none());
+        let allowed: Vec<(usize, &HostLocation)> =
+            allowed.filter_map(|(index, (host, _))| Some((index, host.as_ref()?))).collect();
         // A host under two names is changed once and answers for both.
         let mut order: HashMap<AgentId, usize> = HashMap::new();
         let mut agents: Vec<AgentId> = Vec::new();
-        for host in allowed {
+        for (_, host) in &allowed {
             order.entry(host.agent.clone()).or_insert_with(|| {
                 agents.push(host.agent.clone());
                 agents.len() - 1
             });
         }
         let forbidden = refusals.iter().flatten().count();
-        let told = move |rows: &Vec<Outcome>| match forbidden {
-            0 => counted(rows),
-            _ => format!("{}; {forbidden} forbidden", counted(rows)),
+        let unknown = hosts.len() - allowed.len() - forbidden;
+        let told = move |rows: &Vec<Outcome>| {
+            let others = [(forbidden, "forbidden"), (unknown, "not known")].into_iter().filter(|(count, _)| *count > 0);
+            others.fold(counted(rows), |told, (count, why)| format!("{told}; {count} {why}"))
         };
         let class = deed.classes.iter().next().unwrap_or(Class::Register);
-        let answers = if agents.is_empty() && (forbidden > 0 || caller.require_anywhere(class).is_err()) {
+        let answers = if agents.is_empty() {
             // Nothing is changed, so nothing begins: the rows say why.
-            let forbidden = caller.missing(class, hosts.iter().map(ToString::to_string));
-            let _ = self.audit_refusal(caller, &deed, Err(forbidden)).await;
+            let deed = deed.on(hosts.iter().enumerate().map(|(index, host)| named(index, host)));
+            if forbidden > 0 || caller.require_anywhere(class).is_err() {
+                let forbidden = caller.missing(class, hosts.iter().map(ToString::to_string));
+                let _ = self.audit_refusal(caller, &deed, Err(forbidden)).await;
+            } else {
+                self.audit_no_change(caller, &deed, "nothing was changed: no host is known".to_owned()).await;
+            }
             Vec::new()
         } else {
+            let deed = deed.on(allowed.iter().map(|(index, _)| named(*index, &hosts[*index]))).among(hosts.len());
             self.audited(caller, deed, move |control| work(control, agents), told).await?
         };
         let rows = hosts.iter().zip(&records).zip(refusals).map(|((named, host), refused)| match (host, refused) {

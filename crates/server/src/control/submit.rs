@@ -130,7 +130,7 @@ impl Control {
         let audit = match draft.only_status() {
             false => Some(caller.entry(&draft.deed(), AuditPhase::Done, id.to_string())),
             true if draft.forbidden.is_empty() => None,
-            true => self.refused_reads(&caller, &draft.refused_deed(), id.to_string()).await,
+            true => self.entry_without_change(&caller, &draft.refused_deed(), id.to_string()).await,
         };
         let open = draft.open_targets(id, created_at);
         let registers = draft.items.iter().any(|item| item.register);

@@ -173,6 +173,42 @@ async fn a_change_of_members_roles_and_limits_tells_both_sides() {
 }
 
 #[tokio::test]
+async fn a_change_of_no_known_host_leaves_one_small_entry_and_others_name_what_they_change() {
+    let world = World::new().await;
+    let unknown =
+        |number: u32| json!({ "ip": std::net::Ipv4Addr::from(0x0b00_0000 + number).to_string(), "bk_cloud_id": 0 });
+    let mut body = registered("m", "10.0.0.1");
+    body["spec"]["identity"]["setup_path"] = json!(format!("/{}", "x".repeat(900)));
+    body["hosts"] = (0..3000).map(unknown).collect();
+    let before = newest(&world).await;
+
+    let calls = ["register_proc_info", "unregister_proc_info"];
+    for call in calls {
+        world.post(&format!("{ESB}/{call}"), body.clone()).await.data();
+    }
+    let nothing = entries(&world, before).await;
+    body["hosts"].as_array_mut().unwrap().push(json!({ "ip": "10.0.0.1", "bk_cloud_id": 0 }));
+    let before = newest(&world).await;
+    world.post(&format!("{ESB}/register_proc_info"), body).await.data();
+    let one = entries(&world, before).await;
+
+    let bytes = |entry: &AuditEntry| entry.draft.targets.iter().map(String::len).sum::<usize>();
+    assert_eq!(nothing.iter().map(|entry| entry.draft.phase).collect::<Vec<_>>(), [AuditPhase::Done; 2]);
+    for (entry, action) in nothing.iter().zip(["register", "unregister"]) {
+        assert_eq!((entry.draft.action.as_str(), entry.draft.target_count), (action, 3000));
+        assert_eq!(entry.draft.outcome, "nothing was changed: no host is known");
+        assert!(bytes(entry) < 2000, "{} bytes: {:?}", bytes(entry), entry.draft.targets);
+    }
+    assert_eq!(one[1].draft.outcome, "1 × 0; 3000 not known");
+    assert_eq!(one.iter().map(|entry| entry.draft.phase).collect::<Vec<_>>(), [AuditPhase::Begun, AuditPhase::Ended]);
+    for entry in &one {
+        assert_eq!((entry.draft.targets.len(), entry.draft.target_count), (1, 3001));
+        assert!(entry.draft.targets[0].starts_with("0:10.0.0.1 web/m: spec "), "{:?}", entry.draft.targets);
+    }
+    world.end().await;
+}
+
+#[tokio::test]
 async fn steering_a_task_that_is_over_leaves_no_entry() {
     let world = World::new().await;
     let mut absent = on_host("absent", "10.0.0.1");
