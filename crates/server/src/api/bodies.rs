@@ -1,8 +1,8 @@
 //! Request bodies: how much of them is in memory at once, and who gives way.
 //!
 //! Promised: a body is read whole, at most [`BODY_BYTES_MAX`] of it, and for at most [`BODY_TIME_MAX`].
-//! Of senders who are not known yet, at most [`STRANGERS_MAX`] bodies are read at once; beyond that the one
-//! that has been quiet for longest gives way. What is larger than [`SMALL_BYTES`] needs room for its whole
+//! Of senders who are not known yet, at most [`STRANGERS_MAX`] bodies are read at once, of callers who have proved who
+//! they are [`CALLERS_MAX`]; beyond that, one gives way (`under_way`). What is larger than [`SMALL_BYTES`] needs room for its whole
 //! length before more of it is read: out of one pool for strangers, of which one address gets a
 //! part, and out of another for callers who have proved who they are, of which one caller gets a part. Who
 //! waits for room in vain is told to come again; a large body that arrives slowly gives way to who waits. What parsing
@@ -10,22 +10,20 @@
 //! Absent: what the bodies hold.
 
 mod room;
+mod under_way;
 
 use proctor_model::messages;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream, Bytes, HttpBody};
 use futures::StreamExt;
-use parking_lot::Mutex;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::error::{ApiError, Problem};
 use room::Pool;
 pub(super) use room::Reservation;
+use under_way::{Reading, UnderWay};
 
 /// Room for tens of thousands of targets.
 pub(super) const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -34,8 +32,13 @@ pub(super) const BODY_TIME_MAX: Duration = Duration::from_secs(60);
 const DRAINED_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 /// Almost every call is smaller.
 const SMALL_BYTES: usize = 64 * 1024;
-/// With [`SMALL_BYTES`] each, 64 MiB.
+/// Of senders who are not known yet, and of one address among them, behind which there may be a proxy. With
+/// [`SMALL_BYTES`] each, 64 MiB.
 const STRANGERS_MAX: usize = 1024;
+const STRANGERS_PER_PEER_MAX: usize = STRANGERS_MAX / 4 * 3;
+/// Of callers who are known, and of one among them. As much again.
+const CALLERS_MAX: usize = 1024;
+const CALLERS_EACH_MAX: usize = CALLERS_MAX / 4;
 /// Large bodies of senders who are not known yet, and of one address among them: two of the largest.
 const STRANGERS_BYTES: u64 = 192 * 1024 * 1024;
 const STRANGERS_BYTES_PER_PEER: u64 = 128 * 1024 * 1024;
@@ -75,7 +78,8 @@ const PATIENCE: BodyTimeouts =
 #[derive(Debug)]
 pub(super) struct Bodies {
     patience: BodyTimeouts,
-    strangers: UnauthenticatedBodies,
+    strangers: Arc<UnderWay>,
+    callers: Arc<UnderWay>,
     of_strangers: Arc<Pool>,
     of_callers: Arc<Pool>,
     of_values: Arc<Pool>,
@@ -105,7 +109,8 @@ impl Bodies {
     fn with(patience: BodyTimeouts) -> Self {
         Self {
             patience,
-            strangers: UnauthenticatedBodies::default(),
+            strangers: UnderWay::new(STRANGERS_MAX, STRANGERS_PER_PEER_MAX),
+            callers: UnderWay::new(CALLERS_MAX, CALLERS_EACH_MAX),
             of_strangers: Pool::new(STRANGERS_BYTES, STRANGERS_BYTES_PER_PEER, patience),
             of_callers: Pool::new(CALLERS_BYTES, CALLERS_BYTES_EACH, patience),
             of_values: Pool::new(VALUES_BYTES, VALUES_BYTES_EACH, patience),
@@ -131,10 +136,10 @@ impl Bodies {
         sender: &BodySender,
     ) -> Result<ReadBody, ApiError> {
         let reading = match sender {
-            BodySender::Caller(_) => None,
-            BodySender::Stranger(_) => Some(self.strangers.enter()),
+            BodySender::Caller(name) => self.callers.enter(name),
+            BodySender::Stranger(address) => self.strangers.enter(address),
         };
-        let gives_way = reading.as_ref().map(|reading| reading.gives_way.clone()).unwrap_or_default();
+        let gives_way = reading.gives_way.clone();
         tokio::select! {
             read = tokio::time::timeout(BODY_TIME_MAX, self.collect(bytes_max, body, sender, reading)) => {
                 read.unwrap_or_else(|_| Err(took_longer()))
@@ -144,8 +149,8 @@ impl Bodies {
     }
 
     /// Reads and forgets what is left, so that the sender gets to read an answer that came early.
-    pub(super) async fn discard(&self, body: Body) {
-        let reading = self.strangers.enter();
+    pub(super) async fn discard(&self, body: Body, peer: &str) {
+        let reading = self.strangers.enter(peer);
         let drained = drain(body.into_data_stream(), 0, self.patience.stall);
         tokio::select! {
             _ = tokio::time::timeout(self.patience.stall, drained) => {}
@@ -158,7 +163,7 @@ impl Bodies {
         bytes_max: usize,
         body: Body,
         sender: &BodySender,
-        reading: Option<Reading<'_>>,
+        reading: Reading,
     ) -> Result<ReadBody, ApiError> {
         let announced = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
         let mut chunks = body.into_data_stream();
@@ -179,9 +184,7 @@ impl Bodies {
             }
             let chunk = next_chunk(&mut chunks, room.as_ref(), self.patience.stall).await?;
             let Some(chunk) = chunk else { break };
-            if let Some(reading) = &reading {
-                reading.progress();
-            }
+            reading.progress();
             if let Some(room) = &room {
                 room.holder.received.fetch_add(chunk.len() as u64, Ordering::Relaxed);
             }
@@ -285,55 +288,6 @@ fn gave_way() -> ApiError {
     ApiError::busy(messages::body_too_slow())
 }
 
-/// Bodies that are being read of senders who are not known yet.
-#[derive(Debug, Default)]
-struct UnauthenticatedBodies {
-    reading: Mutex<BTreeMap<u64, Stranger>>,
-    next: AtomicU64,
-}
-
-#[derive(Debug)]
-struct Stranger {
-    last_progress: Instant,
-    gives_way: CancellationToken,
-}
-
-impl UnauthenticatedBodies {
-    fn enter(&self) -> Reading<'_> {
-        let (id, gives_way) = (self.next.fetch_add(1, Ordering::Relaxed), CancellationToken::new());
-        let mut reading = self.reading.lock();
-        if reading.len() >= STRANGERS_MAX {
-            let quietest = reading.iter().min_by_key(|(_, stranger)| stranger.last_progress).map(|(id, _)| *id);
-            if let Some(gone) = quietest.and_then(|id| reading.remove(&id)) {
-                gone.gives_way.cancel();
-            }
-        }
-        reading.insert(id, Stranger { last_progress: Instant::now(), gives_way: gives_way.clone() });
-        Reading { strangers: self, id, gives_way }
-    }
-}
-
-#[derive(Debug)]
-struct Reading<'a> {
-    strangers: &'a UnauthenticatedBodies,
-    id: u64,
-    gives_way: CancellationToken,
-}
-
-impl Reading<'_> {
-    fn progress(&self) {
-        if let Some(stranger) = self.strangers.reading.lock().get_mut(&self.id) {
-            stranger.last_progress = Instant::now();
-        }
-    }
-}
-
-impl Drop for Reading<'_> {
-    fn drop(&mut self) {
-        self.strangers.reading.lock().remove(&self.id);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -362,15 +316,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn beyond_the_cap_the_quietest_stranger_gives_way() {
-        let bodies = Bodies::default();
-        let quiet: Vec<_> = (0..STRANGERS_MAX).map(|_| bodies.strangers.enter()).collect();
-        quiet[0].progress();
+    async fn slow_bodies_of_one_sender_give_way_to_their_own_and_leave_others_alone() {
+        for (all, each, sender) in [
+            (&Bodies::default().strangers, STRANGERS_PER_PEER_MAX, "192.0.2.1"),
+            (&Bodies::default().callers, CALLERS_EACH_MAX, "app"),
+        ] {
+            let slow: Vec<_> = (0..each).map(|_| all.enter(sender)).collect();
+            let other = all.enter("other");
 
-        let body = bodies.read(Body::from("{}"), &stranger("b")).await.unwrap();
+            let newest = all.enter(sender);
 
-        assert_eq!(body.bytes, "{}");
-        assert!(quiet[1].gives_way.is_cancelled() && !quiet[0].gives_way.is_cancelled());
+            assert_eq!(slow.iter().filter(|slow| slow.gives_way.is_cancelled()).count(), 1);
+            assert!(!other.gives_way.is_cancelled() && !newest.gives_way.is_cancelled());
+        }
     }
 
     #[tokio::test]

@@ -3,7 +3,8 @@
 //! Promised: every refusal says when to come again and is written in the family's own shape. A rate
 //! counts for an app (for a user who comes without one, for the user) over all dialects. A [`Quota`] is
 //! taken only by callers who have proved who they are; none of them gets more than a part of it, and
-//! administrators have a reserve. Calls that wait take none of the quota of calls. Absent: rates of
+//! administrators have a reserve. Calls that wait, for a
+//! body or for events, take none of the quota of calls. Absent: rates of
 //! addresses; a proxy in front knows those better.
 
 use std::collections::HashMap;
@@ -184,6 +185,18 @@ impl Quota {
         self.take_as(key_of(caller), caller.is_admin())
     }
 
+    /// As [`Self::take`], for a call that may give its permit back and take it again.
+    pub(super) fn take_turn(&self, caller: &Caller) -> Result<CallTurn, Exceeded> {
+        let turn = CallTurn {
+            quota: self.clone(),
+            caller: key_of(caller),
+            is_administrator: caller.is_admin(),
+            permit: Arc::default(),
+        };
+        turn.resume()?;
+        Ok(turn)
+    }
+
     fn take_as(&self, caller: String, is_administrator: bool) -> Result<QuotaPermit, Exceeded> {
         let mut taken = self.taken.lock();
         let own = taken.by_caller.get(&caller).copied().unwrap_or(0);
@@ -196,6 +209,30 @@ impl Quota {
         taken.total += 1;
         taken.by_caller.insert(caller.clone(), own + 1);
         Ok(QuotaPermit { quota: self.clone(), caller })
+    }
+}
+
+/// A permit that is not held while its call waits for something else. Clones share one.
+#[derive(Clone, Debug)]
+pub(super) struct CallTurn {
+    quota: Quota,
+    caller: String,
+    is_administrator: bool,
+    permit: Arc<Mutex<Option<QuotaPermit>>>,
+}
+
+impl CallTurn {
+    /// Others may have it now.
+    pub(super) fn pause(&self) {
+        *self.permit.lock() = None;
+    }
+
+    pub(super) fn resume(&self) -> Result<(), Exceeded> {
+        let mut permit = self.permit.lock();
+        if permit.is_none() {
+            *permit = Some(self.quota.take_as(self.caller.clone(), self.is_administrator)?);
+        }
+        Ok(())
     }
 }
 
@@ -289,5 +326,23 @@ mod tests {
         assert!(take("d", false).is_ok());
         assert_eq!(quota.taken.lock().total, 0);
         assert!(quota.taken.lock().by_caller.is_empty());
+    }
+
+    #[test]
+    fn a_call_that_waits_leaves_its_permit_to_others() {
+        let quota = Quota::new("calls".into(), 1, 1, 0);
+        let (slow, other) = (Caller::local("slow"), Caller::local("other"));
+        let turn = quota.take_turn(&slow).unwrap();
+        assert!(quota.take(&other).is_err());
+
+        turn.pause();
+        let held = quota.take(&other).unwrap();
+
+        assert!(turn.resume().is_err());
+        drop(held);
+        assert!(turn.resume().is_ok() && turn.resume().is_ok());
+        assert_eq!(quota.taken(), 1, "once is enough");
+        drop(turn);
+        assert_eq!(quota.taken(), 0);
     }
 }

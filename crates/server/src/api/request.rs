@@ -48,36 +48,32 @@ impl Call {
     pub(super) async fn read(state: ApiState, family: Family, request: Request) -> Result<Self, ApiError> {
         let origin = origin_of(request.headers(), request.extensions());
         let (head, body) = request.into_parts();
+        let peer = origin.remote.map(|remote| share_of(remote).to_string()).unwrap_or_default();
         let connection = head.extensions.get::<Arc<Connection>>().cloned();
         let reading = connection.as_ref().map(Connection::does_no_work);
         let (behind_esb, in_headers) = match in_headers(&state, family, &head, &origin) {
             Ok(found) => found,
-            Err(error) => return Err(early(&state, body, error).await),
+            Err(error) => return Err(early(&state, body, &peer, error).await),
         };
-        // Where the caller is known before the body, its slow bodies count as calls.
-        let (caller, body, sender, ticket) = match in_headers {
+        let (caller, body) = match in_headers {
             Some(credentials) => {
                 let caller = match known(&state, &credentials, &head.extensions, origin).await {
                     Ok(caller) => caller,
-                    Err(error) => return Err(early(&state, body, error).await),
+                    Err(error) => return Err(early(&state, body, &peer, error).await),
                 };
-                let ticket = match state.border.calls.take(&caller) {
-                    Ok(ticket) => ticket,
-                    Err(busy) => return Err(early(&state, body, busy.into()).await),
-                };
-                let sender = BodySender::Caller(key_of(&caller));
-                (caller, state.border.bodies.read(body, &sender).await?, sender, ticket)
+                let body = state.border.bodies.read(body, &BodySender::Caller(key_of(&caller))).await?;
+                (caller, body)
             }
             None => {
-                let peer = origin.remote.map(|remote| share_of(remote).to_string()).unwrap_or_default();
                 let body = state.border.bodies.read(body, &BodySender::Stranger(peer)).await?;
                 let credentials = in_body(&state, behind_esb, &head, &body.bytes).await?;
                 let caller = known(&state, &credentials, &head.extensions, origin).await?;
-                let ticket = state.border.calls.take(&caller)?;
-                let sender = BodySender::Caller(key_of(&caller));
-                (caller, body, sender, ticket)
+                (caller, body)
             }
         };
+        // Not before the body is there: one that comes slowly takes no call from others.
+        let ticket = state.border.calls.take(&caller)?;
+        let sender = BodySender::Caller(key_of(&caller));
         drop(reading);
         let (control, border, room) = (state.control, state.border, Mutex::default());
         Ok(Self { control, caller, uri: head.uri, body, sender, room, border, _ticket: ticket })
@@ -119,8 +115,8 @@ pub(super) async fn known(
 }
 
 /// For an answer before the body was read.
-async fn early(state: &ApiState, body: Body, error: ApiError) -> ApiError {
-    state.border.bodies.discard(body).await;
+async fn early(state: &ApiState, body: Body, peer: &str, error: ApiError) -> ApiError {
+    state.border.bodies.discard(body, peer).await;
     error
 }
 

@@ -32,8 +32,12 @@ async fn connected(address: SocketAddr, first: &[u8]) -> TcpStream {
 
 /// A call with its credentials in the body, on a connection of its own; nothing where that is closed.
 async fn tried(address: SocketAddr) -> String {
+    tried_as(address, APP).await
+}
+
+async fn tried_as(address: SocketAddr, app: &str) -> String {
     let mut body = on_host("a", "10.0.0.1");
-    body["bk_app_code"] = json!(APP);
+    body["bk_app_code"] = json!(app);
     body["bk_app_secret"] = json!(SECRET);
     body["bk_username"] = json!("admin");
     let body = body.to_string();
@@ -71,6 +75,36 @@ async fn hundreds_of_half_bodies_lock_nobody_out() {
 
     for _ in 0..3 {
         let answer = call(address).await;
+        assert!(is_success(&answer), "{answer}");
+    }
+    drop(held);
+    assert!(tasks.end(PATIENCE).await);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn slow_bodies_of_callers_without_rights_take_no_calls_from_others() {
+    let concurrency_limit = NonZeroU32::new(4).unwrap();
+    let (world, address, tasks) = served(Settings { concurrency_limit, ..Settings::default() }).await;
+    world.app("rightless").await;
+    world.app("ordinary").await;
+    world.bind("app:ordinary", "viewer", "everything").await;
+    let mut held = Vec::new();
+    for user in ["ana", "bob"] {
+        let who = json!({"bk_app_code": "rightless", "bk_app_secret": SECRET, "bk_username": user});
+        for path in [format!("{ESB}/get_proc_status"), "/api/v1/operations".to_owned()] {
+            let half = format!(
+                "POST {path} HTTP/1.1\r\nHost: x\r\nX-Bkapi-Authorization: {who}\r\nContent-Length: 1000\r\n\r\n{{"
+            );
+            for _ in 0..20 {
+                held.push(connected(address, half.as_bytes()).await);
+            }
+        }
+    }
+
+    // Without the reserve of administrators.
+    for _ in 0..20 {
+        let answer = tokio::time::timeout(PATIENCE, tried_as(address, "ordinary")).await.expect("an answer in time");
         assert!(is_success(&answer), "{answer}");
     }
     drop(held);

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use axum::body::HttpBody;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use proctor_api::{LIMIT, LIMIT_MAX};
@@ -17,6 +18,8 @@ use super::error::{Kind, NativeError};
 use crate::api::ApiState;
 use crate::api::bodies::{BODY_BYTES_MAX, BodySender, ReadBody};
 use crate::api::connections::Connection;
+use crate::api::error::ApiError;
+use crate::api::limits::CallTurn;
 use crate::api::parsing::Parsed;
 use crate::api::settings::ApiShared;
 
@@ -39,7 +42,13 @@ where
 {
     let rooms = request.extensions().get::<HeldRooms>().cloned().unwrap_or_default();
     let sender = sender_of(&request);
+    let turn = request.extensions().get::<CallTurn>().cloned();
+    // A body that comes slowly takes no call from others; how many may come at once is bounded with the bodies.
+    if let Some(turn) = turn.as_ref().filter(|_| !request.body().is_end_stream()) {
+        turn.pause();
+    }
     let body = read_body(request, state, &sender).await?;
+    turn.map(|turn| turn.resume()).transpose().map_err(ApiError::from)?;
     let ApiShared { parsing, bodies, .. } = &*state.border;
     let Parsed { value, room } = parsing.of_callers.run(bodies, &sender, &body.bytes, parse).await?;
     rooms.hold(room.into_iter().chain(body.into_room()));

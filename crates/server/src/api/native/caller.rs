@@ -17,7 +17,7 @@ use crate::api::auth::{Credentials, SessionProof};
 use crate::api::bodies::{BodySender, Reservation};
 use crate::api::connections::{Connection, NotWorking};
 use crate::api::error::ApiError;
-use crate::api::limits::{QuotaPermit, key_of};
+use crate::api::limits::{CallTurn, key_of};
 use crate::api::request::{known, origin_of};
 use crate::control::{AuditAction, Caller, Control};
 
@@ -26,8 +26,8 @@ use crate::control::{AuditAction, Caller, Control};
 #[derive(Debug)]
 pub(super) struct Authenticated {
     pub(super) who: Caller,
-    /// None once the call only waits.
-    ticket: Option<QuotaPermit>,
+    /// Paused while the body is read, and once the call only waits.
+    turn: CallTurn,
     connection: Option<Arc<Connection>>,
     waiting: Option<NotWorking>,
     _rooms: HeldRooms,
@@ -55,7 +55,7 @@ impl FromRequestParts<ApiState> for Authenticated {
         let credentials = Credentials::from_headers(&parts.headers)?.or_else(session).unwrap_or_default();
         let origin = origin_of(&parts.headers, &parts.extensions);
         let who = known(state, &credentials, &parts.extensions, origin).await?;
-        let ticket = state.border.calls.take(&who).map_err(ApiError::from)?;
+        let turn = state.border.calls.take_turn(&who).map_err(ApiError::from)?;
         if let Some(needs) = parts.extensions.get::<RouteRequirement>() {
             needs.check(&state.control, &who).await?;
         }
@@ -63,7 +63,8 @@ impl FromRequestParts<ApiState> for Authenticated {
         let connection = parts.extensions.get::<Arc<Connection>>().cloned();
         let rooms = HeldRooms::default();
         parts.extensions.insert(rooms.clone());
-        Ok(Self { who, ticket: Some(ticket), connection, waiting: None, _rooms: rooms })
+        parts.extensions.insert(turn.clone());
+        Ok(Self { who, turn, connection, waiting: None, _rooms: rooms })
     }
 }
 
@@ -95,7 +96,7 @@ impl Authenticated {
     /// From now on the call only waits: others may take its turn, and its connection may give way.
     pub(super) fn waits(&mut self) {
         self.waiting = self.connection.as_ref().map(Connection::does_no_work);
-        self.ticket = None;
+        self.turn.pause();
     }
 
     /// A change that only administrators may make, with its trace in the audit. What the store
