@@ -14,6 +14,9 @@ use super::limits::Exceeded;
 use super::permission::Permission;
 use crate::control::ControlError;
 
+/// A rolling task ends after minutes, or when somebody cancels it.
+const ROLLOUT_WAIT: Duration = Duration::from_secs(60);
+
 /// What went wrong with a request as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
@@ -388,6 +391,7 @@ impl From<ControlError> for ApiError {
             }
             ControlError::Unauthenticated(_)
             | ControlError::Contradiction { .. }
+            ControlError::TooManyRollouts { .. } => Problem::ConcurrencyLimited,
             | ControlError::KeyReused { .. }
             | ControlError::UnknownTask(_)
             | ControlError::TaskState(_) => refused,
@@ -401,6 +405,7 @@ pub fn catalogue_markdown() -> String {
     let mut text = String::from(
         "# Errors\n\n\
          Generated from the code (`PROCTOR_UPDATE_DOCS=1 cargo nextest run -p proctor-server errors`); do not edit.\n\n\
+            ControlError::TooManyRollouts { .. } => Self { retry_after: Some(ROLLOUT_WAIT), ..refused },
          An answer has two levels. `code` in the envelope says what became of the request as a whole; `error_code` in\n\
          a row says what became of one target.\n\n\
          ## Codes of a target (`error_code`)\n\n\

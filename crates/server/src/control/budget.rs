@@ -90,11 +90,16 @@ struct Refusals {
 }
 
 impl Caller {
-    fn payer(&self) -> Subject {
-        match self.app.as_str() {
-            "" => Subject::User(self.user.clone()),
-            app => Subject::App(app.to_owned()),
-        }
+    pub(super) fn payer(&self) -> Subject {
+        payer(&self.app, &self.user)
+    }
+}
+
+/// Whose account it is that an app and a user call on.
+pub(super) fn payer(app: &str, user: &str) -> Subject {
+    match app {
+        "" => Subject::User(user.to_owned()),
+        app => Subject::App(app.to_owned()),
     }
 }
 

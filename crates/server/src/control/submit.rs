@@ -126,6 +126,7 @@ impl Control {
             let check = self.check_job(&caller, scope, &draft).await;
             self.audit_refusal(&caller, &draft.deed(), check).await?;
         }
+        let permit = options.rolling.map(|_| self.inner.rollouts.open.take(&caller)).transpose()?;
         self.inner.budgets.take_strangers(&caller, draft.strangers, Instant::now())?;
         let audit = match draft.only_status() {
             false => Some(caller.entry(&draft.deed(), AuditPhase::Done, id.to_string())),
@@ -164,8 +165,8 @@ impl Control {
             // Before: an agent learns the spec, then the operation.
             self.wake(open.iter().filter_map(|target| target.agent.as_ref()));
         }
-        match rollout {
-            Some(rollout) => self.begin_rollout(id, rollout, open, &known),
+        match rollout.zip(permit) {
+            Some((rollout, permit)) => self.begin_rollout(id, rollout, open, &known, permit),
             None => self.dispatch_now(open),
         }
         Ok(Submitted { task: id, is_new: true })

@@ -347,6 +347,12 @@ pub enum ControlError {
         targets: usize,
         wait: Duration,
     },
+    /// More rolling tasks than may be open at once.
+    TooManyRollouts {
+        limit: usize,
+        /// Of the caller, rather than of all.
+        is_own: bool,
+    },
     KeyReused {
         task: TaskId,
     },
@@ -396,6 +402,8 @@ impl ControlError {
                 messages::too_many_unknown_targets(targets, STRANGER_BYTES_MAX / (1024 * 1024), secs(wait))
             }
             Self::TooManyPlanned { targets, wait } => messages::too_many_planned(targets, PLANNED_MAX, secs(wait)),
+            Self::TooManyRollouts { limit, is_own: true } => messages::too_many_rollouts_of_caller(limit),
+            Self::TooManyRollouts { limit, is_own: false } => messages::too_many_rollouts(limit),
             Self::KeyReused { task } => messages::idempotency_key_reused(task),
             Self::UnknownTask(task) => messages::task_was_forgotten(task),
             Self::TaskState(problem) => problem.clone(),
@@ -412,6 +420,7 @@ impl ControlError {
             | Self::Contradiction { .. }
             | Self::TooManyStrangers { .. }
             | Self::TooManyPlanned { .. }
+            | Self::TooManyRollouts { .. }
             | Self::KeyReused { .. }
             | Self::UnknownTask(_)
             | Self::TaskState(_) => false,

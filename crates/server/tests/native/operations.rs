@@ -104,6 +104,16 @@ async fn a_request_that_says_too_much_or_too_little_names_its_field() {
             json!({ "operation": "stop", "selector": "env", "all": true, "rolling": { "max_parallel": 1, "x": 1 } }),
             "rolling.x",
         ),
+        (
+            json!({ "operation": "status", "selector": "env", "all": true,
+                    "rolling": { "max_parallel": 1, "canary": 1 } }),
+            "rolling",
+        ),
+        (
+            json!({ "operation": "status", "selector": "env", "all": true, "plan": true,
+                    "rolling": { "max_parallel": 1 } }),
+            "rolling",
+        ),
     ];
     for (body, field) in cases {
         let (status, answer) = world.post("/operations", body.clone()).await;
@@ -240,6 +250,34 @@ async fn a_rolling_task_waits_after_its_canary_and_is_cancelled() {
     assert_eq!((&rollout["max_parallel"], &rollout["canary"]), (&json!(1), &json!(1)), "{begun}");
     assert_eq!((cancelled, after["cancelled_at"].is_i64()), (StatusCode::OK, true));
     assert_eq!((twice, resumed), (StatusCode::CONFLICT, StatusCode::CONFLICT));
+}
+
+#[tokio::test]
+async fn a_caller_has_a_bounded_number_of_rolling_tasks_that_are_not_over() {
+    let world = world().await;
+    let body = json!({ "operation": "restart", "selector": "env=prod", "all": true,
+                       "rolling": { "max_parallel": 1, "canary": 1 } });
+    // The agents are offline, so none of them ends.
+    let mut last = Value::Null;
+    for _ in 0..32 {
+        let (status, accepted) = world.post("/operations", body.clone()).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{accepted}");
+        last = accepted;
+    }
+
+    let (refused, answer) = world.post("/operations", body.clone()).await;
+    let mut at_once = body.clone();
+    at_once.as_object_mut().unwrap().remove("rolling");
+    let (other, _) = world.post("/operations", at_once).await;
+    let (cancelled, _) = world.post(&format!("{}/cancel", task_path(&last)), Value::Null).await;
+    let (again, _) = world.post("/operations", body).await;
+
+    assert_eq!((refused, error(&answer).0), (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"), "{answer}");
+    let message =
+        "this caller has 32 rolling tasks that are not over, and may not have more: wait for one to end, or cancel one";
+    assert_eq!(answer["error"]["message"], message);
+    assert_eq!((other, cancelled, again), (StatusCode::ACCEPTED, StatusCode::OK, StatusCode::ACCEPTED));
+    assert_eq!(world.got("/tasks").await["tasks"].as_array().unwrap().len(), 34);
 }
 
 #[tokio::test]

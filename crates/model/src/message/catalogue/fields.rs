@@ -13,6 +13,7 @@ super::catalogue! { Server:
     must_be(expected: message, found: message) = "must be {expected}, not {found}" | "必须是{expected}，而不是{found}";
     must_be_an_object() = "must be an object" | "必须是对象";
     must_be_a_scalar() = "must be text, a number or a boolean" | "必须是文本、数字或布尔值";
+    status_does_not_roll() = "does not go with status, which is asked of all targets at once: leave it out" | "不能与 status 一起使用：查询状态会同时发往所有目标，请去掉该字段";
     must_be_at_least_1() = "must be at least 1" | "必须大于等于 1";
     must_not_be_empty() = "must not be empty" | "不能为空";
     longer_than_chars(max: text) = "must not be longer than {max} characters" | "长度不能超过 {max} 个字符";

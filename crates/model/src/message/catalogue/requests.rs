@@ -88,3 +88,9 @@ super::catalogue! { Server:
          in {secs} s" |
         "该计划有 {targets} 个目标，而每个调用方每小时最多计划 {max} 个：请减少目标，或在 {secs} 秒后重试";
 }
+    too_many_rollouts_of_caller(limit: text) =
+        "this caller has {limit} rolling tasks that are not over, and may not have more: wait for one to end, or cancel one" |
+        "该调用方已有 {limit} 个未结束的滚动任务，不能再创建：请等待其中一个结束，或取消一个";
+    too_many_rollouts(limit: text) =
+        "{limit} rolling tasks are not over, and there may not be more: wait for one to end, or cancel one" |
+        "已有 {limit} 个未结束的滚动任务，不能再创建：请等待其中一个结束，或取消一个";

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use proctor_api::{Accepted, CountOrPercent, ExactTarget, OperationRequest, Rolling};
-use proctor_model::{Class, FieldError, ProcessKey, messages};
+use proctor_model::{Class, FieldError, OperationKind, ProcessKey, messages};
 use proctor_store::ProcessQuery;
 use serde::Serialize;
 
@@ -39,6 +39,11 @@ pub(super) async fn submit(
     headers: HeaderMap,
     Body(body): Body<OperationRequest>,
 ) -> Result<(StatusCode, Json<Accepted>)> {
+    if body.rolling.is_some() && body.operation == OperationKind::Status {
+        // A status query changes nothing, so a part of it proves nothing about the rest; and whoever may only read
+        // must not leave tasks that wait for somebody.
+        return Err(FieldError::new("rolling", messages::status_does_not_roll()).into());
+    }
     let options = SubmitOptions {
         rolling: body.rolling.as_ref().map(rolling),
         idempotency: idempotency(&headers, &body)?,

@@ -8,9 +8,10 @@
 //! Who made a task must keep the right to it (`rights`). Absent: the choice of targets, which was frozen when the task was submitted.
 
 mod machine;
+mod open;
 mod permissions;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -22,9 +23,12 @@ use proctor_store::{
 };
 use tokio::sync::Notify;
 
+use super::budget::payer;
 use super::maintenance::{self, Sites};
 use super::{Control, Result};
 use machine::{Ended, RolloutMachine, Step};
+use open::OpenCount;
+pub(super) use open::RolloutPermit;
 
 /// How often processes that should become healthy are looked at, and failed writes are tried again.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
@@ -37,6 +41,7 @@ const ROLLOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug, Default)]
 pub(super) struct Rollouts {
     by_task: Mutex<HashMap<TaskId, ActiveRollout>>,
+    pub(super) open: OpenCount,
     /// Held from the choice of a transition until it is written and applied.
     turn: tokio::sync::Mutex<()>,
     wake: Notify,
@@ -50,6 +55,7 @@ struct ActiveRollout {
     held: VecDeque<OpenTarget>,
     /// Where to look whether what was released becomes healthy: open or settling targets.
     places: HashMap<u32, HealthTarget>,
+    _permit: RolloutPermit,
 }
 
 #[derive(Clone, Debug)]
@@ -76,10 +82,17 @@ impl HealthTarget {
 
 impl ActiveRollout {
     /// `open` are the targets without an outcome, `places` those that have one and are still settling.
-    fn new(roll: RolloutMachine, open: Vec<OpenTarget>, places: HashMap<u32, HealthTarget>, left: Duration) -> Self {
+    fn new(
+        roll: RolloutMachine,
+        open: Vec<OpenTarget>,
+        places: HashMap<u32, HealthTarget>,
+        left: Duration,
+        permit: RolloutPermit,
+    ) -> Self {
         let released = roll.released();
         let (released, held): (Vec<_>, Vec<_>) = open.into_iter().partition(|target| target.operation.index < released);
-        let mut rolling = Self { roll, deadline: Instant::now() + left, held: held.into(), places };
+        let deadline = Instant::now() + left;
+        let mut rolling = Self { roll, deadline, held: held.into(), places, _permit: permit };
         rolling.places.extend(released.iter().filter_map(HealthTarget::of));
         rolling
     }
@@ -142,9 +155,15 @@ impl Control {
     /// of released targets whose hosts were cordoned already, which that server did not come to write.
     pub(super) async fn resume_rollouts(&self, open: &mut Vec<OpenTarget>) -> Result<Vec<(OperationId, Outcome)>> {
         let mut refused = Vec::new();
-        for left in self.inner.store.open_rollouts().await? {
+        let rollouts = self.inner.store.open_rollouts().await?;
+        let rolling: HashSet<TaskId> = rollouts.iter().map(|left| left.task).collect();
+        let mut by_task: HashMap<TaskId, Vec<OpenTarget>> = HashMap::new();
+        for target in open.extract_if(.., |target| rolling.contains(&target.operation.task)) {
+            by_task.entry(target.operation.task).or_default().push(target);
+        }
+        for left in rollouts {
             let (id, released) = (left.task, left.rollout.released);
-            let mut of_task: Vec<OpenTarget> = open.extract_if(.., |target| target.operation.task == id).collect();
+            let mut of_task = by_task.remove(&id).unwrap_or_default();
             for target in &mut of_task {
                 target.created_at = target.created_at.max(left.rollout.released_at_of(target.operation.index));
             }
@@ -166,7 +185,8 @@ impl Control {
             } else if let Some(task) = self.inner.store.task(id).await?
                 && left.rollout.state.is_under_way()
             {
-                self.inner.rollouts.by_task.lock().insert(id, rebuilt(left, &task, of_task));
+                let permit = self.inner.rollouts.open.take_up(payer(&task.app, &task.user));
+                self.inner.rollouts.by_task.lock().insert(id, rebuilt(left, &task, of_task, permit));
             }
         }
         Ok(refused)
@@ -179,6 +199,7 @@ impl Control {
         rollout: Rollout,
         open: Vec<OpenTarget>,
         known: &[(u32, Outcome)],
+        permit: RolloutPermit,
     ) {
         let total = u32::try_from(open.len() + known.len()).expect("targets are bounded by the body");
         let is_failure = |code: Code| !code.is_success() && code != Code::Cordoned;
@@ -186,7 +207,7 @@ impl Control {
             .iter()
             .map(|(index, outcome)| (*index, if is_failure(outcome.code) { Ended::Failed } else { Ended::Succeeded }));
         let roll = RolloutMachine::new(rollout, total, &ended.collect(), Instant::now());
-        let rolling = ActiveRollout::new(roll, open, HashMap::new(), ROLLOUT_MAX);
+        let rolling = ActiveRollout::new(roll, open, HashMap::new(), ROLLOUT_MAX, permit);
         self.inner.rollouts.by_task.lock().insert(task, rolling);
         self.inner.rollouts.wake.notify_one();
     }
@@ -396,7 +417,7 @@ fn left_over(left: &OpenRollout) -> Option<RolloutStep> {
 }
 
 /// A rolling task as the store holds it.
-fn rebuilt(left: OpenRollout, task: &TaskView, open: Vec<OpenTarget>) -> ActiveRollout {
+fn rebuilt(left: OpenRollout, task: &TaskView, open: Vec<OpenTarget>, permit: RolloutPermit) -> ActiveRollout {
     let place = |index: u32| {
         let target = &task.targets.get(index as usize)?.target;
         let item = task.items.get(target.item as usize)?;
@@ -418,7 +439,7 @@ fn rebuilt(left: OpenRollout, task: &TaskView, open: Vec<OpenTarget>) -> ActiveR
     }
     let left_time = ROLLOUT_MAX.saturating_sub(left.age);
     let roll = RolloutMachine::new(left.rollout, left.total, &ended, Instant::now());
-    ActiveRollout::new(roll, open, places, left_time)
+    ActiveRollout::new(roll, open, places, left_time, permit)
 }
 
 #[cfg(test)]

@@ -6,14 +6,15 @@
 //! the spec that is registered at that moment: the right to operate is one to operate what is registered.
 //! Absent: targets that were released; they are under way, and a cancel is what stops them.
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
     AccessTarget, AgentId, Class, Namespace, OperationKind, Permissions, ProcessKey, Spec, Subject, TaskId,
 };
-use proctor_store::HostLocation;
+use proctor_store::{HostLocation, Refusal};
 
 use super::super::target_spec::TargetSpec;
 use super::super::{Control, Result};
@@ -22,6 +23,9 @@ use super::{ActiveRollout, Rollouts};
 
 /// A tool may change rights beside the server.
 pub(super) const RIGHTS_PERIOD: Duration = Duration::from_secs(30);
+
+/// What makers may do, read once in a pass.
+type ReadPermissions = HashMap<Vec<Subject>, std::result::Result<Permissions, Refusal>>;
 
 /// The targets of a rolling task that wait, and who made it.
 struct Waiting {
@@ -44,10 +48,12 @@ impl Waiting {
 impl Control {
     /// Stops the rolling tasks on whose waiting targets a right was taken away.
     pub(super) async fn stop_withdrawn(&self) {
+        // Who made many of them is looked up once.
+        let mut known = ReadPermissions::new();
         for task in self.inner.rollouts.tasks() {
             let _turn = self.inner.rollouts.turn.lock().await;
             let stopped = async {
-                match self.withdrawn(task, u32::MAX).await? {
+                match self.withdrawn_of(task, u32::MAX, &mut known).await? {
                     Some(reason) => self.take(task, &Step::Stop(reason)).await,
                     None => Ok(false),
                 }
@@ -81,11 +87,19 @@ impl Control {
 
     /// Why the targets below this index that wait must not be released.
     pub(super) async fn withdrawn(&self, task: TaskId, below: u32) -> Result<Option<StopReason>> {
+        self.withdrawn_of(task, below, &mut ReadPermissions::new()).await
+    }
+
+    async fn withdrawn_of(&self, task: TaskId, below: u32, known: &mut ReadPermissions) -> Result<Option<StopReason>> {
         let Some(waiting) = self.with_rolling(task, |rolling| Waiting::below(rolling, below)) else { return Ok(None) };
         if waiting.makers.is_empty() || waiting.targets.is_empty() {
             return Ok(None);
         }
-        let permissions = match self.inner.store.permissions(&waiting.makers).await? {
+        let permissions = match known.entry(waiting.makers.clone()) {
+            Entry::Occupied(read) => read.into_mut(),
+            Entry::Vacant(unread) => unread.insert(self.inner.store.permissions(&waiting.makers).await?),
+        };
+        let permissions = match permissions {
             Ok(permissions) => permissions,
             Err(refusal) => return Ok(Some(StopReason::RightsWithdrawn(refusal.to_string()))),
         };
@@ -96,7 +110,7 @@ impl Control {
         let sites = self.inner.store.sites_by_agent(&agents).await?;
         let lost = waiting.targets.iter().zip(sites).find_map(|((_, key, kind), site)| {
             let site = site?;
-            let class = lacked(&permissions, *kind, &site, &key.namespace)?;
+            let class = lacked(permissions, *kind, &site, &key.namespace)?;
             Some(format!(
                 "{} may no longer {class} in namespace {} on host {}",
                 waiting.makers(),
