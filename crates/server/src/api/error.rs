@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{CODES, FieldError, Message, messages};
+use proctor_model::{CODES, FieldError, Message, Subject, messages};
 use proctor_store::StoreError;
 
 use super::language::{code_name, problem_name};
@@ -341,8 +341,19 @@ impl ApiError {
         Self { problem, message: message.into(), source: None, retry_after: None, permission: None }
     }
 
-    pub(crate) fn too_often(caller: &str, wait: Duration) -> Self {
-        let message = messages::calls_too_often(caller, wait.as_millis().max(1));
+    pub(crate) fn too_often(payer: &Subject, wait: Duration) -> Self {
+        let who = match payer {
+            Subject::App(app) => messages::app_named(app),
+            Subject::User(user) => messages::user_named(user),
+        };
+        Self::rate_limited(messages::caller_calls_too_often(who, wait_ms(wait)), wait)
+    }
+
+    pub(crate) fn too_many_sign_ins(wait: Duration) -> Self {
+        Self::rate_limited(messages::too_many_sign_ins(wait_ms(wait)), wait)
+    }
+
+    pub(crate) fn rate_limited(message: Message, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..Self::new(Problem::RateLimited, message) }
     }
 
@@ -350,6 +361,10 @@ impl ApiError {
     pub(crate) fn busy(message: impl Into<Message>) -> Self {
         Self { retry_after: Some(Duration::from_secs(1)), ..Self::new(Problem::ConcurrencyLimited, message) }
     }
+}
+
+fn wait_ms(wait: Duration) -> u128 {
+    wait.as_millis().max(1)
 }
 
 impl From<Exceeded> for ApiError {
@@ -376,6 +391,7 @@ impl From<ControlError> for ApiError {
             }
             ControlError::Contradiction { .. } => Problem::InvalidField,
             ControlError::TooManyStrangers { .. } | ControlError::TooManyPlanned { .. } => Problem::RateLimited,
+            ControlError::TooManyRollouts { .. } => Problem::ConcurrencyLimited,
             ControlError::UnknownTask(_) => Problem::UnknownTask,
             ControlError::KeyReused { .. } | ControlError::TaskState(_) => Problem::Conflict,
         };
@@ -389,9 +405,9 @@ impl From<ControlError> for ApiError {
             ControlError::TooManyStrangers { wait, .. } | ControlError::TooManyPlanned { wait, .. } => {
                 Self { retry_after: Some(wait), ..refused }
             }
+            ControlError::TooManyRollouts { .. } => Self { retry_after: Some(ROLLOUT_WAIT), ..refused },
             ControlError::Unauthenticated(_)
             | ControlError::Contradiction { .. }
-            ControlError::TooManyRollouts { .. } => Problem::ConcurrencyLimited,
             | ControlError::KeyReused { .. }
             | ControlError::UnknownTask(_)
             | ControlError::TaskState(_) => refused,
@@ -405,7 +421,6 @@ pub fn catalogue_markdown() -> String {
     let mut text = String::from(
         "# Errors\n\n\
          Generated from the code (`PROCTOR_UPDATE_DOCS=1 cargo nextest run -p proctor-server errors`); do not edit.\n\n\
-            ControlError::TooManyRollouts { .. } => Self { retry_after: Some(ROLLOUT_WAIT), ..refused },
          An answer has two levels. `code` in the envelope says what became of the request as a whole; `error_code` in\n\
          a row says what became of one target.\n\n\
          ## Codes of a target (`error_code`)\n\n\

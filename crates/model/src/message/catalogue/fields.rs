@@ -6,14 +6,18 @@ super::catalogue! { Server:
     is_missing() = "is missing" | "缺失";
     scope_is_missing() = "is missing, and so is bk_scope_type" | "缺失，且没有 bk_scope_type";
     schedule_is_missing() = "is missing: a periodic process needs a schedule" | "缺失：周期执行进程需要指定执行周期";
-    does_not_fit(value: text, problem: text) = "'{value}' does not fit: {problem}" | "'{value}' 不符合要求：{problem}";
+    value_does_not_fit(value: text, problem: message) = "'{value}' does not fit: {problem}" | "'{value}' 不符合要求：{problem}";
+    not_an_integer_between(text: text, min: text, max: text) =
+        "'{text}' is not an integer from {min} to {max}" |
+        "'{text}' 不是 {min} 到 {max} 之间的整数";
+    neither_true_nor_false(text: text) = "'{text}' is neither true nor false" | "'{text}' 既不是 true 也不是 false";
     is_there_twice() = "is there twice" | "重复";
     is_not_a_field(known: text) = "is not a field of this call; there are: {known}" | "不是该接口的字段，可用字段：{known}";
+    status_does_not_roll() = "does not go with status, which is asked of all targets at once: leave it out" | "不能与 status 一起使用：查询状态会同时发往所有目标，请去掉该字段";
     has_no_fields() = "is not a field of this call, which has none" | "不是该接口的字段，该接口没有字段";
     must_be(expected: message, found: message) = "must be {expected}, not {found}" | "必须是{expected}，而不是{found}";
     must_be_an_object() = "must be an object" | "必须是对象";
     must_be_a_scalar() = "must be text, a number or a boolean" | "必须是文本、数字或布尔值";
-    status_does_not_roll() = "does not go with status, which is asked of all targets at once: leave it out" | "不能与 status 一起使用：查询状态会同时发往所有目标，请去掉该字段";
     must_be_at_least_1() = "must be at least 1" | "必须大于等于 1";
     must_not_be_empty() = "must not be empty" | "不能为空";
     longer_than_chars(max: text) = "must not be longer than {max} characters" | "长度不能超过 {max} 个字符";

@@ -23,9 +23,12 @@ super::catalogue! { Server:
     missing_from_signed_query(name: text) = "{name} is missing from the query of a signed request" | "签名请求的查询串缺少 {name}";
 
     // How much.
-    calls_too_often(caller: text, wait_ms: text) =
-        "{caller} calls too often: try again in {wait_ms} ms" |
-        "{caller} 请求过于频繁，请在 {wait_ms} 毫秒后重试";
+    caller_calls_too_often(who: message, wait_ms: text) =
+        "{who} calls too often: try again in {wait_ms} ms" |
+        "{who} 请求过于频繁，请在 {wait_ms} 毫秒后重试";
+    too_many_sign_ins(wait_ms: text) =
+        "too many sign-ins in a short time: try again in {wait_ms} ms" |
+        "登录过于频繁，请在 {wait_ms} 毫秒后重试";
     too_many_at_once(what: message, limit: text) =
         "too many {what} (limit {limit}): try again in a moment" |
         "{what}过多（上限 {limit}），请稍后重试";

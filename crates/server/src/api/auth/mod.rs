@@ -197,8 +197,9 @@ pub(crate) async fn authenticate(
         })?;
     }
     // An app and a user of the same name have a rate each.
-    let payer = if app.is_empty() { Subject::User(user.clone()) } else { Subject::App(app.clone()) }.to_string();
-    state.border.rates.take(&payer, std::time::Instant::now()).map_err(|wait| ApiError::too_often(&payer, wait))?;
+    let payer = if app.is_empty() { Subject::User(user.clone()) } else { Subject::App(app.clone()) };
+    let taken = state.border.rates.take(&payer.to_string(), std::time::Instant::now());
+    taken.map_err(|wait| ApiError::too_often(&payer, wait))?;
     let permissions = state.control.permissions(&subjects).await?;
     Ok(Caller { app, user, subjects, proof, permissions, origin })
 }

@@ -1,5 +1,7 @@
+use std::time::Duration;
+
 use axum::http::HeaderValue;
-use proctor_model::{Code, FieldError, Message, messages};
+use proctor_model::{Code, FieldError, Message, Subject, messages};
 
 use super::*;
 use crate::api::error::{PROBLEMS, Problem};
@@ -42,6 +44,18 @@ fn a_message_of_the_catalogue_is_told_in_the_language_of_the_call() {
     assert_eq!(of_message(&error.message), "page.limit: 2000 is more than 1000");
     assert_eq!(in_chinese(|| of_message(&error.message)), "page.limit: 2000 超过 1000");
     assert_eq!(in_chinese(|| of_gateway_error(&error, "-")), "参数错误 [reason=\"page.limit: 2000 超过 1000\"]");
+}
+
+#[test]
+fn who_calls_too_often_is_told_in_one_language() {
+    let wait = Duration::from_millis(250);
+    let app = ApiError::too_often(&Subject::App("job".to_owned()), wait);
+    let sign_in = ApiError::too_many_sign_ins(wait);
+
+    assert_eq!(of_message(&app.message), "app job calls too often: try again in 250 ms");
+    assert_eq!(in_chinese(|| of_message(&app.message)), "应用 job 请求过于频繁，请在 250 毫秒后重试");
+    assert_eq!(of_message(&sign_in.message), "too many sign-ins in a short time: try again in 250 ms");
+    assert_eq!(in_chinese(|| of_message(&sign_in.message)), "登录过于频繁，请在 250 毫秒后重试");
 }
 
 #[test]

@@ -109,8 +109,9 @@ fn from_query<T: DeserializeOwned>(query: &str) -> Result<T, FieldError> {
         let field = error.path().to_string();
         let given = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| *name == field);
         match (error.into_inner(), given) {
-            (DecodeError::Unfit(problem), Some((_, value))) => {
-                FieldError::new(field, messages::does_not_fit(value, problem))
+            // What we say names the value; what a type says does not.
+            (DecodeError::Unfit(problem), Some((_, value))) if problem.phrase().is_none() => {
+                FieldError::new(field, messages::value_does_not_fit(value, problem))
             }
             (other, _) => field_error(&field, other),
         }
@@ -183,6 +184,8 @@ mod tests {
     struct Query {
         limit: Option<u32>,
         full: Option<bool>,
+        ip: Option<std::net::IpAddr>,
+        order: Option<proctor_api::SortOrder>,
     }
 
     fn problem(body: &str) -> (String, String) {
@@ -225,10 +228,22 @@ mod tests {
     fn a_query_names_the_field_and_what_it_was_given() {
         let error = |query: &str| from_query::<Query>(query).unwrap_err().to_string();
 
-        assert_eq!(error("limit=-1"), "limit: '-1' does not fit: invalid digit found in string");
-        assert!(error("full=yes").starts_with("full: 'yes' does not fit: "), "{}", error("full=yes"));
-        assert_eq!(error("limt=1"), "limt: is not a field of this call; there are: limit, full");
+        assert_eq!(error("limit=-1"), "limit: '-1' is not an integer from 0 to 4294967295");
+        assert_eq!(error("full=yes"), "full: 'yes' is neither true nor false");
+        assert_eq!(error("ip=ten"), "ip: 'ten' does not fit: invalid IP address syntax");
+        assert_eq!(error("order=up"), "order: 'up' is not one of asc, desc");
+        assert_eq!(error("limt=1"), "limt: is not a field of this call; there are: limit, full, ip, order");
         assert!(from_query::<Query>("limit=1&full=true").is_ok());
+    }
+
+    #[test]
+    fn a_problem_of_a_query_is_told_in_one_language() {
+        let chinese = |query: &str| from_query::<Query>(query).unwrap_err().message().chinese();
+
+        assert_eq!(chinese("limit=-1").as_deref(), Some("limit: '-1' 不是 0 到 4294967295 之间的整数"));
+        assert_eq!(chinese("full=yes").as_deref(), Some("full: 'yes' 既不是 true 也不是 false"));
+        assert_eq!(chinese("order=up").as_deref(), Some("order: 'up' 不是 asc, desc 之一"));
+        assert_eq!(chinese("ip=ten"), None, "a type speaks English, so all of it is");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::Display;
 
+use proctor_model::{Message, messages};
 use serde::de::value::{CowStrDeserializer, MapAccessDeserializer, MapDeserializer, SeqDeserializer};
 use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
@@ -22,12 +23,16 @@ pub(super) enum DecodeError {
     #[error("duplicate field {0}")]
     Duplicate(&'static str),
     #[error("{0}")]
-    Unfit(String),
+    Unfit(Message),
 }
 
 impl de::Error for DecodeError {
     fn custom<T: Display>(message: T) -> Self {
-        Self::Unfit(message.to_string())
+        Self::Unfit(Message::plain(message.to_string()))
+    }
+
+    fn unknown_variant(variant: &str, known: &'static [&'static str]) -> Self {
+        Self::Unfit(messages::not_one_of(variant, known.join(", ")))
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -138,10 +143,11 @@ impl<'de> IntoDeserializer<'de, DecodeError> for Param<'de> {
 }
 
 macro_rules! parsed {
-    ($($deserialize:ident $visit:ident,)+) => {
+    ($($deserialize:ident $visit:ident $integer:ident,)+) => {
         $(
             fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-                visitor.$visit(self.0.parse().map_err(de::Error::custom)?)
+                let unfit = || messages::not_an_integer_between(&self.0, $integer::MIN, $integer::MAX);
+                visitor.$visit(self.0.parse().map_err(|_| DecodeError::Unfit(unfit()))?)
             }
         )+
     };
@@ -155,17 +161,28 @@ impl<'de> Deserializer<'de> for Param<'de> {
     }
 
     parsed! {
-        deserialize_bool visit_bool,
-        deserialize_u8 visit_u8,
-        deserialize_u16 visit_u16,
-        deserialize_u32 visit_u32,
-        deserialize_u64 visit_u64,
-        deserialize_i8 visit_i8,
-        deserialize_i16 visit_i16,
-        deserialize_i32 visit_i32,
-        deserialize_i64 visit_i64,
-        deserialize_f32 visit_f32,
-        deserialize_f64 visit_f64,
+        deserialize_u8 visit_u8 u8,
+        deserialize_u16 visit_u16 u16,
+        deserialize_u32 visit_u32 u32,
+        deserialize_u64 visit_u64 u64,
+        deserialize_i8 visit_i8 i8,
+        deserialize_i16 visit_i16 i16,
+        deserialize_i32 visit_i32 i32,
+        deserialize_i64 visit_i64 i64,
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        let unfit = |_| DecodeError::Unfit(messages::neither_true_nor_false(&self.0));
+        visitor.visit_bool(self.0.parse().map_err(unfit)?)
+    }
+
+    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        self.deserialize_f64(visitor)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        let unfit = |_| DecodeError::Unfit(messages::not_a_number(format!("'{}'", self.0)));
+        visitor.visit_f64(self.0.parse().map_err(unfit)?)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {

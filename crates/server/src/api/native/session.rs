@@ -189,13 +189,13 @@ async fn read_attempt(state: &ApiState, peer: &str, mut request: Request) -> Res
 
 fn limit_attempts(state: &ApiState, who: &str) -> Result<()> {
     let taken = state.border.sign_ins.take(who, Instant::now());
-    Ok(taken.map_err(|wait| ApiError::too_often("sign-in", wait))?)
+    Ok(taken.map_err(ApiError::too_many_sign_ins)?)
 }
 
 /// Only for who has proved to be the user: others must not use up what is the user's.
 fn limit_sessions(state: &ApiState, user: &str) -> Result<()> {
     let taken = state.border.sessions.take(user, Instant::now());
-    Ok(taken.map_err(|wait| ApiError::too_often("sign-in", wait))?)
+    Ok(taken.map_err(ApiError::too_many_sign_ins)?)
 }
 
 /// `peer` is where the attempt comes from.
