@@ -170,6 +170,37 @@ fn now() -> u64 {
 }
 
 #[tokio::test]
+async fn a_signed_request_beyond_the_rate_leaves_nothing_and_may_be_sent_again() {
+    let world = World::with(Settings { rate_limit: Some("1/s".parse().unwrap()), ..Settings::default() }).await;
+    let options = AppOptions { trusted: true, signing: true };
+    let secret =
+        admin::create_app(&store(&world), &"signer".parse().unwrap(), options, Vec::new()).await.unwrap().unwrap();
+    let mut body = on_host("a", "10.0.0.1");
+    body["bk_app_code"] = json!("signer");
+    body["bk_username"] = json!("admin");
+    let (at, mut nonce) = (now(), 1);
+    while world.send(signed(&secret, at, nonce, &body)).await.code() == 0 {
+        nonce += 1;
+    }
+
+    let again = async {
+        loop {
+            let answer = world.send(signed(&secret, at, nonce, &body)).await;
+            if answer.code() != 1_306_429 {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let again = tokio::time::timeout(Duration::from_secs(60), again).await.expect("it is let through");
+    let replayed = world.send(signed(&secret, at, nonce, &body)).await;
+
+    again.data();
+    assert!(replayed.message().contains("bk_nonce was used before"), "{}", replayed.json);
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_signature_counts_once_and_for_five_minutes() {
     let world = World::new().await;
     let options = AppOptions { trusted: true, signing: true };

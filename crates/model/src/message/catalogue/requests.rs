@@ -19,6 +19,9 @@ super::catalogue! { Server:
         "签名错误，或应用不存在，或应用未开启签名（--signing）";
     nonce_was_used() = "bk_nonce was used before: every request needs one of its own" | "bk_nonce 已被使用，每个请求需要自己的 bk_nonce";
     timestamp_is_off(secs: text) = "bk_timestamp is more than {secs} s away from the server's time" | "bk_timestamp 与服务器时间相差超过 {secs} 秒";
+    too_many_signed_of_app(app: text) =
+        "too many signed requests of app {app} in a short time" |
+        "应用 {app} 短时间内的签名请求过多";
     too_many_signed() = "too many signed requests in a short time" | "短时间内的签名请求过多";
     missing_from_signed_query(name: text) = "{name} is missing from the query of a signed request" | "签名请求的查询串缺少 {name}";
 
@@ -86,14 +89,14 @@ super::catalogue! { Server:
         "{targets} targets of this call are unknown, not registered or forbidden, and a caller may leave {mebibytes} MiB \
          of such targets in an hour: leave them out, or try again in {secs} s" |
         "该请求中有 {targets} 个目标不存在、未注册或没有权限，而每个调用方每小时最多留下 {mebibytes} MiB 这样的目标：请去掉它们，或在 {secs} 秒后重试";
-    too_many_planned(targets: text, max: text, secs: text) =
-        "this plan has {targets} targets, and a caller may have {max} planned in an hour: plan for fewer, or try again \
-         in {secs} s" |
-        "该计划有 {targets} 个目标，而每个调用方每小时最多计划 {max} 个：请减少目标，或在 {secs} 秒后重试";
-}
     too_many_rollouts_of_caller(limit: text) =
         "this caller has {limit} rolling tasks that are not over, and may not have more: wait for one to end, or cancel one" |
         "该调用方已有 {limit} 个未结束的滚动任务，不能再创建：请等待其中一个结束，或取消一个";
     too_many_rollouts(limit: text) =
         "{limit} rolling tasks are not over, and there may not be more: wait for one to end, or cancel one" |
         "已有 {limit} 个未结束的滚动任务，不能再创建：请等待其中一个结束，或取消一个";
+    too_many_planned(targets: text, max: text, secs: text) =
+        "this plan has {targets} targets, and a caller may have {max} planned in an hour: plan for fewer, or try again \
+         in {secs} s" |
+        "该计划有 {targets} 个目标，而每个调用方每小时最多计划 {max} 个：请减少目标，或在 {secs} 秒后重试";
+}

@@ -9,6 +9,7 @@
 
 mod cache;
 mod gateway;
+mod nonces;
 mod plain;
 pub(super) mod session;
 mod signature;
@@ -200,6 +201,7 @@ pub(crate) async fn authenticate(
     let payer = if app.is_empty() { Subject::User(user.clone()) } else { Subject::App(app.clone()) };
     let taken = state.border.rates.take(&payer.to_string(), std::time::Instant::now());
     taken.map_err(|wait| ApiError::too_often(&payer, wait))?;
+    state.border.verifier.spend(state, credentials, &app).await?;
     let permissions = state.control.permissions(&subjects).await?;
     Ok(Caller { app, user, subjects, proof, permissions, origin })
 }

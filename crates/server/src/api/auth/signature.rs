@@ -1,11 +1,9 @@
 //! The ESB's signature: base64(HMAC-SHA1(secret, METHOD + path + "?" + parameters)).
 //!
-//! Promised: a signature counts for [`AGE_MAX`] and once: its nonce is remembered until then, here and in the
-//! store, so that a restart forgets none. The memory is bounded; while it is full, no further signed request is accepted, so that none can be
-//! replayed. Absent: signatures of apps that were not made for it; they need the secret itself.
+//! Promised: a signature counts for [`AGE_MAX`], and once (`nonces`). Absent: signatures of apps that were not made for it; they need the secret itself.
 
 use proctor_model::{Message, messages};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
@@ -14,7 +12,6 @@ use axum::extract::Query;
 use axum::http::{Method, Uri};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use parking_lot::Mutex;
 
 pub(crate) const SIGNATURE: &str = "bk_signature";
 const TIMESTAMP: &str = "bk_timestamp";
@@ -23,8 +20,6 @@ const NONCE: &str = "bk_nonce";
 const DATA: &str = "data";
 
 pub(crate) const AGE_MAX: Duration = Duration::from_secs(300);
-/// About 650 signed requests in every second of [`AGE_MAX`].
-const NONCES_MAX: usize = 200_000;
 
 /// A request that says it is signed.
 #[derive(Clone, Debug)]
@@ -99,38 +94,6 @@ fn number<T: std::str::FromStr>(query: &BTreeMap<String, String>, name: &str) ->
     text.parse().map_err(|_| messages::not_a_whole_number(name))
 }
 
-/// Nonces of signatures that would still count.
-#[derive(Debug, Default)]
-pub(crate) struct Nonces {
-    /// By a fingerprint of app and nonce: when it may be forgotten, in Unix seconds.
-    seen: Mutex<HashMap<[u8; 32], i64>>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Noted {
-    New,
-    Seen,
-    NoRoom,
-}
-
-impl Nonces {
-    /// To be called only for a signature that is right: others must not fill the memory.
-    pub(super) fn note(&self, fingerprint: [u8; 32], timestamp: i64, now_secs: i64) -> Noted {
-        let mut seen = self.seen.lock();
-        if seen.len() >= NONCES_MAX {
-            seen.retain(|_, until| *until >= now_secs);
-        }
-        if seen.get(&fingerprint).is_some_and(|until| *until >= now_secs) {
-            return Noted::Seen;
-        }
-        if seen.len() >= NONCES_MAX {
-            return Noted::NoRoom;
-        }
-        seen.insert(fingerprint, timestamp.saturating_add_unsigned(AGE_MAX.as_secs()));
-        Noted::New
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,28 +145,5 @@ mod tests {
             assert_eq!(signed.is_timely(now), is_timely, "{now}");
         }
         assert!(!signed.is_timely(i64::MIN));
-    }
-
-    #[test]
-    fn a_nonce_counts_once_while_its_signature_would_count() {
-        let nonces = Nonces::default();
-
-        assert_eq!(nonces.note([1; 32], 1000, 1000), Noted::New);
-        assert_eq!(nonces.note([1; 32], 1000, 1300), Noted::Seen);
-        assert_eq!(nonces.note([2; 32], 1000, 1300), Noted::New);
-        assert_eq!(nonces.note([1; 32], 1301, 1301), Noted::New);
-    }
-
-    #[test]
-    fn a_memory_that_is_full_takes_nothing_new_until_something_is_old() {
-        let nonces = Nonces::default();
-        for number in 0..NONCES_MAX as u64 {
-            let mut fingerprint = [0; 32];
-            fingerprint[..8].copy_from_slice(&number.to_be_bytes());
-            assert_eq!(nonces.note(fingerprint, 1000, 1000), Noted::New);
-        }
-
-        assert_eq!(nonces.note([9; 32], 1000, 1300), Noted::NoRoom);
-        assert_eq!(nonces.note([9; 32], 1301, 1301), Noted::New);
     }
 }

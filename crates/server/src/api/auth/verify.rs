@@ -8,7 +8,8 @@ use proctor_store::{App, TokenKind, UserToken};
 use tokio::sync::OnceCell;
 
 use super::cache::Cache;
-use super::signature::{AGE_MAX, Nonces, Noted, Signed};
+use super::nonces::{Fingerprint, Nonces, Noted};
+use super::signature::{AGE_MAX, Signed};
 use super::{ApiState, Credentials, Identity, Plain, SessionProof};
 use crate::api::error::{ApiError, Problem};
 use crate::control::{ControlError, PresentedCredentials};
@@ -156,20 +157,31 @@ impl Verifier {
         let Some(app) = app.filter(|_| secret.is_some_and(|secret| signed.is_by(&secret))) else {
             return Err(unverified(messages::wrong_signature()));
         };
-        let fingerprint = keys.fingerprint(&["nonce", code, &signed.nonce.to_string()]);
-        let used = || Err(unverified(messages::nonce_was_used()));
-        match self.nonces.note(fingerprint, signed.timestamp, now_secs) {
-            Noted::New => {
-                let until = signed.counts_until().saturating_mul(1000);
-                let taken = state.control.take_nonce(fingerprint, until, now_secs * 1000).await;
-                if !taken.map_err(ControlError::from)? {
-                    return used();
-                }
-                Ok(Proved { code: app.code, is_trusted: app.trusted, secret_hash: app.secret_hash })
-            }
-            Noted::Seen => used(),
-            Noted::NoRoom => Err(ApiError::new(Problem::RateLimited, messages::too_many_signed())),
+        // One that is sent again costs the app nothing of its rate.
+        if self.nonces.is_seen(code, &fingerprint_of(keys, code, signed), now_secs) {
+            return Err(unverified(messages::nonce_was_used()));
         }
+        Ok(Proved { code: app.code, is_trusted: app.trusted, secret_hash: app.secret_hash })
+    }
+
+    /// Makes a signature count once. Of a request whose sender is known and within the rate: one that is refused
+    /// before leaves nothing behind, and may be sent again.
+    pub(super) async fn spend(&self, state: &ApiState, credentials: &Credentials, app: &str) -> Result<()> {
+        let Credentials::Signed(signed, _) = credentials else { return Ok(()) };
+        let fingerprint = fingerprint_of(self.keys(state).await?, app, signed);
+        let (now_secs, until) = (clock::unix_millis() / 1000, signed.counts_until());
+        let is_new = match self.nonces.note(app, fingerprint, until, now_secs) {
+            Noted::New => {
+                let taken = state.control.take_nonce(fingerprint, until.saturating_mul(1000), now_secs * 1000).await;
+                taken.map_err(ControlError::from)?
+            }
+            Noted::Seen => false,
+            Noted::NoRoom { is_own, wait } => {
+                let message = if is_own { messages::too_many_signed_of_app(app) } else { messages::too_many_signed() };
+                return Err(ApiError::rate_limited(message, wait));
+            }
+        };
+        if is_new { Ok(()) } else { Err(unverified(messages::nonce_was_used())) }
     }
 
     /// A token of ours proves its user; without one, trusted apps name any user and every app may
@@ -237,6 +249,10 @@ impl Verifier {
         }
         Ok(stored)
     }
+}
+
+fn fingerprint_of(keys: &Keys, app: &str, signed: &Signed) -> Fingerprint {
+    keys.fingerprint(&["nonce", app, &signed.nonce.to_string()])
 }
 
 fn unverified(message: Message) -> ApiError {
