@@ -39,7 +39,7 @@ pub struct OperationRequest {
     /// Only tells what would be done, and changes nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub plan: bool,
-    /// Batch after batch, instead of all at once.
+    /// Batch after batch, instead of all at once. Not for `status`.
     #[serde(default, deserialize_with = "crate::object::optional", skip_serializing_if = "Option::is_none")]
     pub rolling: Option<Rolling>,
 }
