@@ -170,7 +170,7 @@ impl Driver {
     fn collect(&mut self, key: &ProcessKey, actions: &mut Vec<(ProcessKey, Action)>) {
         let Some(process) = self.processes.get_mut(key) else { return };
         let record = process.take_record().cloned();
-        if process.managed() && !self.ledger.released().is_empty() {
+        if process.managed() && process.released_registration().is_none() && !self.ledger.released().is_empty() {
             self.ledger.released().remove(key);
         }
         let first = actions.len();

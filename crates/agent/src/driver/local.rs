@@ -113,8 +113,8 @@ impl Driver {
             return;
         }
         let of = self.processes.get(&call.key).into_iter().chain(self.processes.instances_of(&call.key));
-        let released = of.filter(|process| process.is_registered() && !process.managed());
-        let released: Vec<_> = released.map(|process| (process.key().clone(), process.registered_at())).collect();
+        let released = of.filter_map(|process| Some((process.key().clone(), process.released_registration()?)));
+        let released: Vec<_> = released.collect();
         self.ledger.released().add(released);
     }
 

@@ -251,6 +251,14 @@ impl Process {
         self.record.registered_at
     }
 
+    /// When the newest registration was made, which may still wait, if that one is released.
+    pub fn released_registration(&self) -> Option<i64> {
+        let next = self.record.next.as_ref().map(|next| (next.registered_at, next.managed));
+        let present = self.record.registered.then_some((self.record.registered_at, self.record.managed));
+        let (registered_at, is_managed) = next.or(present)?;
+        (!is_managed).then_some(registered_at)
+    }
+
     /// The planned time of the last run by schedule, in Unix seconds.
     pub fn planned_at(&self) -> Option<i64> {
         self.record.planned_at
@@ -535,8 +543,8 @@ impl Process {
     /// Nothing is under way: the next operation, the registration that waits for the last of them, or supervision.
     fn become_idle(&mut self, now: Time) {
         debug_assert!(self.current.is_none());
-        if self.queue.is_empty() && self.register_next(now) && self.queue.is_empty() {
-            return self.probe();
+        if self.queue.is_empty() && self.register_next(now) {
+            return self.probe(); // nothing is known of it yet, and not every operation looks by itself
         }
         if let Some(request) = pop(&mut self.queue) {
             self.begin(now, request);

@@ -175,7 +175,8 @@ fn h9_what_was_asked_for_before_a_registration_elsewhere_runs_on_the_one_before(
     bare.end(reload, 0);
 
     assert_eq!(bare.outcome(1).unwrap().code, Code::Success);
-    assert_eq!(bare.see_nothing(), "/run/b.pid");
+    assert_eq!(bare.see_nothing(), "/run/b.pid", "the registration takes effect");
+    assert_eq!(bare.see_nothing(), "/run/b.pid", "the start begins");
     let ticket = bare.take(|action| {
         let Action::ClearLeftovers { ticket, .. } = action else { return None };
         Some(*ticket)
@@ -197,6 +198,7 @@ fn h9_a_process_whose_registration_waits_is_managed_when_that_takes_effect() {
     assert!(bare.outcome(1).is_none() && !bare.machine.managed(), "the one before is nobody's any more");
     bare.end(start, 0);
     bare.see(101);
+    bare.see_nothing();
 
     assert_eq!(bare.outcome(1).map(|outcome| (outcome.code, outcome.managed)), Some((Code::Success, true)));
     assert_eq!((bare.machine.managed(), bare.machine.spec()), (true, &second));
@@ -216,6 +218,23 @@ fn h9_a_release_of_a_registration_that_waits_counts_when_that_takes_effect() {
     bare.see(101);
 
     assert_eq!((bare.machine.managed(), bare.machine.spec()), (false, &second));
+}
+
+#[test]
+fn h9_a_registration_that_takes_effect_is_looked_at_before_what_waits_for_it_begins() {
+    let second = of("b", without_check);
+    let (mut bare, start) = Bare::starting(&of("a", without_check));
+    bare.assign(2, &second);
+    bare.ask(1, OperationKind::Manage);
+    bare.ask(2, OperationKind::Release);
+    bare.end(start, 0);
+    bare.see(101);
+
+    assert_eq!(bare.see(201), "/run/b.pid");
+
+    assert_eq!(bare.machine.life(), Some(&life(201)));
+    assert_eq!(bare.machine.released_registration(), Some(2));
+    assert_eq!(bare.outcome(2).expect("after the look").code, Code::Success);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A process that is registered elsewhere while an operation on the one before is under way.
 
-use super::mishaps::{sleeper, unregister};
+use super::mishaps::{managed, sleeper, unregister, without_its_ledger};
 use super::*;
 
 /// A start is under way when its process is unregistered and another one gets its name, whose registration waits.
@@ -64,6 +64,16 @@ async fn a_registration_that_waits_for_the_end_of_an_operation_outlives_the_agen
     let stage = stage.restarted().await;
 
     takes_over_no_life(stage, start).await;
+}
+
+#[tokio::test]
+async fn a_release_on_the_host_of_a_registration_that_waits_outlives_the_ledger() {
+    let (stage, _, after) = registered_elsewhere_during_a_start().await;
+    stage.ask_locally("p", OperationKind::Release).await.await.unwrap();
+
+    let mut stage = without_its_ledger(stage, &after, 2).await;
+
+    assert!(!managed(&mut stage).await);
 }
 
 #[tokio::test]

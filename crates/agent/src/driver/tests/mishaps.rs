@@ -309,17 +309,17 @@ async fn a_relaunch_ends_what_the_life_before_left_behind_outside_its_cgroup() {
 }
 
 /// The agent ends, and its ledger is lost; the next one is told to manage the process, as the server last knew it.
-pub(super) async fn without_its_ledger(stage: Stage, spec: &Arc<Spec>) -> Stage {
+pub(super) async fn without_its_ledger(stage: Stage, spec: &Arc<Spec>, registered_at: i64) -> Stage {
     let stage = {
         let lost = ["ledger.db", "ledger.db-wal", "ledger.db-shm"].map(|file| stage.path(file));
         stage.restarted_after(|| lost.iter().for_each(|file| drop(std::fs::remove_file(file)))).await
     };
-    let assign = Assign { generation: 1, key: key("p"), spec: Some(spec.clone()), managed: true, registered_at: 1 };
+    let assign = Assign { generation: 1, key: key("p"), spec: Some(spec.clone()), managed: true, registered_at };
     stage.say(FromServer::Assign { assignments: vec![assign] }).await;
     stage
 }
 
-async fn managed(stage: &mut Stage) -> bool {
+pub(super) async fn managed(stage: &mut Stage) -> bool {
     let LocalAnswer::Outcome { outcome } = stage.ask_locally("p", OperationKind::Status).await.await.unwrap() else {
         panic!("a status query is answered");
     };
@@ -332,15 +332,15 @@ async fn what_was_stopped_on_the_host_stays_so_if_the_ledger_is_lost_before_the_
     let spec = sleeper(&stage, |_| {});
     let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
     assert_eq!(stage.outcome(start).await.code, Code::Success);
-    let mut stage = without_its_ledger(stage, &spec).await;
+    let mut stage = without_its_ledger(stage, &spec, 1).await;
     assert!(managed(&mut stage).await, "nobody has stopped it");
     stage.ask_locally("p", OperationKind::Stop).await.await.unwrap();
 
-    let mut stage = without_its_ledger(stage, &spec).await;
+    let mut stage = without_its_ledger(stage, &spec, 1).await;
     let after_stop = managed(&mut stage).await;
     let start = stage.operate(1, "p", OperationKind::Start, &spec).await;
     assert_eq!(stage.outcome(start).await.code, Code::Success);
-    let mut stage = without_its_ledger(stage, &spec).await;
+    let mut stage = without_its_ledger(stage, &spec, 1).await;
 
     assert!(!after_stop, "it was stopped");
     assert!(managed(&mut stage).await, "it was started since");

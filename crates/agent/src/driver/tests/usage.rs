@@ -81,7 +81,7 @@ async fn b17_the_week_of_a_process_outlives_the_loss_of_the_ledger() {
     let before = stage.points("p", UsageRange::Week).await;
     let spec = stage.spec(|_| {});
 
-    let mut stage = mishaps::without_its_ledger(stage, &spec).await;
+    let mut stage = mishaps::without_its_ledger(stage, &spec, 1).await;
     let after = stage.points("p", UsageRange::Week).await;
 
     assert!(after.points.iter().any(|point| point.at == before.points[0].at), "{after:?} {before:?}");
