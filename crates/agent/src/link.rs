@@ -4,17 +4,20 @@
 //! refusal, "busy"). The first message that does not verify ends the session, and the driver tells of it in an event.
 
 use std::convert::Infallible;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
+use parking_lot::Mutex;
 use proctor_host::Host;
 use proctor_pki::{CommandCheck, HelloTerms, ReportSeal, SessionTerms, Untrusted};
 use proctor_runtime::{Backoff, chain, clock, prepare_link};
 use proctor_wire::{
     AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Skipped, WireError, ends, framed,
 };
+use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -42,6 +45,10 @@ const SILENT_BEATS_MAX: u32 = 3;
 /// A session of this length was a success.
 const STEADY: Duration = Duration::from_secs(30);
 const RENEW_PERIOD: Duration = Duration::from_secs(3600);
+/// Of a server that closes connections before a word is said: it has more of them than it can take.
+const CROWDED_WAITS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
+/// However long a server says that it is busy: nobody has signed that.
+const BUSY_WAIT_MAX: Duration = Duration::from_secs(120);
 /// After a refusal that only people can cure, about so long: a fleet must not come back all at once.
 const REFUSED_WAIT: Duration = Duration::from_secs(30);
 const CHALLENGE_BYTES: usize = 32;
@@ -65,6 +72,13 @@ pub(crate) struct Link {
     nonce: Uuid,
     /// The epoch of the last session of this run.
     last_epoch: AtomicU64,
+    tls: Mutex<Option<ForCertificate>>,
+}
+
+/// The configuration for a certificate, with the tickets that the server gave for it.
+struct ForCertificate {
+    certificate_pem: String,
+    config: Arc<ClientConfig>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -125,28 +139,55 @@ struct Opened {
 /// How long to wait for the next attempt.
 struct Waits {
     short: Backoff,
+    crowded: Backoff,
     refused: Backoff,
+}
+
+/// How far an attempt had come when it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reached {
+    Nothing,
+    Session,
 }
 
 impl Waits {
     fn new() -> Self {
         Self {
             short: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
+            crowded: Backoff::new(CROWDED_WAITS[0], CROWDED_WAITS[1]),
             refused: Backoff::new(REFUSED_WAIT * 2 / 3, REFUSED_WAIT * 4 / 3),
         }
     }
 
-    fn after(&mut self, ended: &SessionEnd) -> Duration {
+    fn opened(&mut self) {
+        self.crowded.reset();
+    }
+
+    fn after(&mut self, reached: Reached, ended: &SessionEnd) -> Duration {
         match ended {
-            SessionEnd::Link(NoSession::Busy(wait)) => *wait,
+            SessionEnd::Link(NoSession::Busy(wait)) => (*wait).min(BUSY_WAIT_MAX),
             // Each attempt opens a session on the server: of a whole fleet, that would be a flood.
             SessionEnd::Untrusted(_) | SessionEnd::Link(NoSession::Refused { retry: false, .. }) => {
                 self.refused.next_wait()
+            }
+            SessionEnd::Link(no_session) if reached == Reached::Nothing && is_crowded(no_session) => {
+                self.crowded.next_wait()
             }
             SessionEnd::Link(_) | SessionEnd::Expired(_) | SessionEnd::Pki(_) | SessionEnd::Shutdown => {
                 self.short.next_wait()
             }
         }
+    }
+}
+
+/// Somebody listens, and did not come to an answer.
+fn is_crowded(no_session: &NoSession) -> bool {
+    match no_session {
+        NoSession::Silent | NoSession::Closed => true,
+        NoSession::Connect(error) => {
+            matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+        }
+        NoSession::Stuck | NoSession::Busy(_) | NoSession::Refused { .. } | NoSession::Broken(_) => false,
     }
 }
 
@@ -171,6 +212,7 @@ impl Link {
             seen_generation,
             nonce: Uuid::new_v4(),
             last_epoch: AtomicU64::new(0),
+            tls: Mutex::default(),
         }
     }
 
@@ -178,8 +220,9 @@ impl Link {
     pub(crate) async fn run(self) -> Result<(), AgentError> {
         let mut waits = Waits::new();
         loop {
-            let ended = match self.connect().await {
+            let (reached, ended) = match self.connect().await {
                 Ok(opened) => {
+                    waits.opened();
                     let since = self.host.now();
                     let ended = Box::pin(self.carry(opened)).await;
                     // A session that breaks again at once is no reason to come back at once.
@@ -188,11 +231,11 @@ impl Link {
                     }
                     self.about.disconnected();
                     let _ = self.inbox.send(Input::Disconnected).await;
-                    ended
+                    (Reached::Session, ended)
                 }
                 Err(ended) => {
                     self.about.metrics.session_failed();
-                    ended
+                    (Reached::Nothing, ended)
                 }
             };
             if let SessionEnd::Untrusted(untrusted) = &ended {
@@ -202,7 +245,7 @@ impl Link {
             if matches!(ended, SessionEnd::Shutdown) {
                 return Ok(());
             }
-            let wait = waits.after(&ended);
+            let wait = waits.after(reached, &ended);
             let why = match &ended {
                 SessionEnd::Link(no_session) => connect_error::explain(no_session, &self.server),
                 SessionEnd::Expired(_) | SessionEnd::Pki(_) | SessionEnd::Untrusted(_) | SessionEnd::Shutdown => {
@@ -227,13 +270,12 @@ impl Link {
                 return Err(SessionEnd::Expired(connect_error::expired(expires_at)));
             }
         }
-        let config =
-            proctor_pki::session_config(&identity.authority_pem, &identity.current_certificate(), &identity.key)?;
+        let config = self.tls_config()?;
         let tcp = TcpStream::connect(&self.server).await?;
         prepare_link(&tcp)?;
         let tcp = Counted::new(tcp);
         let counters = tcp.counters();
-        let tls = TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), tcp).await?;
+        let tls = TlsConnector::from(config).connect(proctor_pki::server_name(), tcp).await?;
         let mut frames: Frames = framed(tls, AgentCodec::new());
         let mut facts = self.host.facts();
         facts.agent_version = env!("CARGO_PKG_VERSION").to_owned();
@@ -284,6 +326,20 @@ impl Link {
         frames.send(settled).await?;
         let (sender, receiver) = ends(frames, counters);
         Ok(Opened { sender: ReportSender::new(sender, sealing), receiver, check, beat })
+    }
+
+    /// The same for all sessions, so that they are resumed; another one after a renewal.
+    fn tls_config(&self) -> Result<Arc<ClientConfig>, SessionEnd> {
+        let identity = &self.identity;
+        let certificate_pem = identity.current_certificate();
+        let mut tls = self.tls.lock();
+        if let Some(known) = tls.as_ref().filter(|known| known.certificate_pem == certificate_pem) {
+            return Ok(known.config.clone());
+        }
+        let config = proctor_pki::session_config(&identity.authority_pem, &certificate_pem, &identity.key)?;
+        let config = Arc::new(proctor_pki::resuming(config));
+        *tls = Some(ForCertificate { certificate_pem, config: config.clone() });
+        Ok(config)
     }
 
     /// Records the session before there is work on it. Where the disk is full the agent still serves.
@@ -373,6 +429,7 @@ impl Link {
                 Ok(())
             }
             FromServer::Refused { reason, retry } => Err(NoSession::Refused { reason, retry }.into()),
+            FromServer::Busy { retry_after } => Err(NoSession::Busy(retry_after).into()),
             message @ (FromServer::Operate { .. }
             | FromServer::Acknowledge { .. }
             | FromServer::Cancel { .. }
@@ -382,7 +439,6 @@ impl Link {
             | FromServer::QueryUsage { .. }
             | FromServer::Enrolled { .. }
             | FromServer::Welcome { .. }
-            | FromServer::Busy { .. }
             | FromServer::Signed(_)
             | FromServer::Unreadable { .. }
             | FromServer::Unknown) => self.inbox.send(Input::Server(message)).await.map_err(|_| SessionEnd::Shutdown),
@@ -456,10 +512,37 @@ mod tests {
         let refused = NoSession::Refused { reason: String::new(), retry: false };
         let ends = [SessionEnd::Untrusted(Untrusted::Unsigned), SessionEnd::Link(refused)];
 
-        let taken: Vec<_> = ends.iter().cycle().take(20).map(|ended| waits.after(ended)).collect();
+        let wait = |ended| waits.after(Reached::Session, ended);
+        let taken: Vec<_> = ends.iter().cycle().take(20).map(wait).collect();
 
         assert!(taken.iter().all(|wait| (REFUSED_WAIT * 2 / 3..=REFUSED_WAIT * 4 / 3).contains(wait)), "{taken:?}");
         assert!(taken.iter().any(|wait| wait != &taken[0]));
-        assert!(waits.after(&SessionEnd::Link(NoSession::Closed)) <= Duration::from_secs(5));
+        assert!(waits.after(Reached::Session, &SessionEnd::Link(NoSession::Closed)) <= Duration::from_secs(5));
+    }
+
+    #[test]
+    fn an_agent_whose_server_closes_before_a_word_stays_away_longer_each_time() {
+        let mut waits = Waits::new();
+        let eof = || SessionEnd::Link(NoSession::Connect(ErrorKind::UnexpectedEof.into()));
+
+        let crowded: Vec<_> = (0..200).map(|_| waits.after(Reached::Nothing, &eof())).collect();
+        waits.opened();
+        let again = waits.after(Reached::Nothing, &eof());
+        let refused = SessionEnd::Link(NoSession::Connect(ErrorKind::ConnectionRefused.into()));
+        let absent: Vec<_> = (0..200).map(|_| waits.after(Reached::Nothing, &refused)).collect();
+
+        assert!(crowded.iter().all(|wait| (CROWDED_WAITS[0]..=CROWDED_WAITS[1]).contains(wait)), "{crowded:?}");
+        assert!(crowded.iter().any(|wait| *wait > Duration::from_secs(10)));
+        assert!(again <= CROWDED_WAITS[0] * 3);
+        assert!(absent.iter().all(|wait| *wait <= Duration::from_secs(5)), "a server that starts is found soon");
+    }
+
+    #[test]
+    fn an_agent_comes_back_when_a_busy_server_says_and_not_later_than_that_may_be() {
+        let mut waits = Waits::new();
+        let mut busy = |wait| waits.after(Reached::Nothing, &SessionEnd::Link(NoSession::Busy(wait)));
+
+        assert_eq!(busy(Duration::from_secs(17)), Duration::from_secs(17));
+        assert_eq!(busy(Duration::MAX), BUSY_WAIT_MAX);
     }
 }

@@ -51,6 +51,9 @@ pub(crate) struct SwarmArgs {
     /// New connections per second while the swarm gathers
     #[arg(long, env = "PROCTOR_SWARM_CONNECT_RATE", value_name = "N", default_value_t = 200)]
     connect_rate: u32,
+    /// Handshakes at the same time; with as many as agents, a restart of the server meets the whole fleet at once
+    #[arg(long, env = "PROCTOR_SWARM_HANDSHAKES", value_name = "N", default_value_t = proctor_swarm::HANDSHAKES)]
+    handshakes: u32,
     /// Keep the keys and certificates here, so that another run is the same agents
     #[arg(long, env = "PROCTOR_SWARM_STATE", value_name = "FILE")]
     state: Option<PathBuf>,
@@ -72,6 +75,7 @@ pub(crate) async fn run(args: SwarmArgs, connection: &Connection) -> Result<Comm
         first_ip: args.first_ip,
         cloud: args.cloud_id,
         connect_rate: args.connect_rate,
+        handshakes: args.handshakes,
         state: args.state,
         record: args.record,
     };

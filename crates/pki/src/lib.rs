@@ -2,15 +2,15 @@
 //! join tokens, and the TLS configurations made from them; signatures of commands and reports; and HTTPS for the API.
 //!
 //! Promised of the link: TLS 1.3 only, through the aws-lc-rs provider that every configuration names itself
-//! (no process-wide install is needed); no session is resumed, so the certificate is verified on
-//! every connection; an agent's certificate says only what the authority decided, never what the
+//! (no process-wide install is needed); a session is resumed only with a ticket that holds the certificate as it was
+//! verified, for a week at most, and without early data; an agent's certificate says only what the authority decided, never what the
 //! request asked for; Debug of anything secret shows no secret.
 //!
 //! Absent: storage, sockets, and the clock (times are arguments; only rustls itself reads the
 //! system's clock when it verifies a peer). Nothing here revokes: [`agent_of`] says whom a verified
 //! certificate names, and the server decides whether that agent may still connect.
 //!
-//! Start at `authority`, `tls`, `sealed_session` and `https`.
+//! Start at `authority`, `tls`, `tickets`, `sealed_session` and `https`.
 
 mod agent_key;
 mod authority;
@@ -22,6 +22,7 @@ mod https;
 mod sealed_session;
 mod secret;
 mod signer;
+mod tickets;
 mod tls;
 mod token;
 
@@ -37,6 +38,7 @@ pub use sealed_session::{
 };
 pub use secret::{hash_secret, hex, random_bytes, random_secret, secrets_match};
 pub use signer::{CommandSigner, OldKey, SigningSecret, TrustedSigner};
+pub use tickets::{KEY_PERIOD, TICKET_LIFETIME, TicketKeys, Tickets, resuming, with_tickets};
 pub use tls::{enrol_config, server_config, server_name, session_config};
 pub use token::JoinToken;
 

@@ -1,6 +1,6 @@
 //! The TLS configurations of both ends of the link.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 use proctor_wire::{ALPN_ENROL, ALPN_SESSION};
@@ -38,7 +38,7 @@ pub fn server_config(authority: &Authority, now: Timestamp) -> Result<(ServerCon
         .with_single_cert(chain, key)
         .map_err(PkiError::tls(what))?;
     config.alpn_protocols = vec![ALPN_SESSION.to_vec(), ALPN_ENROL.to_vec()];
-    // A resumed session would carry on with a certificate that has expired since.
+    // Nothing is resumed unless `with_tickets` says so.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok((config, expires_at))
@@ -82,8 +82,10 @@ fn finished(mut config: ClientConfig, alpn: &[u8]) -> ClientConfig {
     config
 }
 
+/// One for all: an agent of a swarm has a configuration of its own.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(aws_lc_rs::default_provider())
+    static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(aws_lc_rs::default_provider()));
+    PROVIDER.clone()
 }
 
 fn roots(authority: &CertificateDer<'_>) -> Result<RootCertStore> {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use proctor_model::AgentId;
 use proctor_pki::{
-    AgentKey, Authority, AuthoritySecret, agent_of, enrol_config, server_config, server_name, session_config,
+    AgentKey, Authority, AuthoritySecret, TicketKeys, Tickets, agent_of, enrol_config, resuming, server_config,
+    server_name, session_config, with_tickets,
 };
 use rustls::{ClientConfig, ServerConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,6 +21,7 @@ struct Seen {
     alpn: Option<Vec<u8>>,
     version: Option<rustls::ProtocolVersion>,
     agent: Option<AgentId>,
+    is_resumed: bool,
 }
 
 #[allow(clippy::disallowed_methods, reason = "rustls verifies against the system's clock, so the tests need it")]
@@ -45,10 +47,13 @@ fn session(issuer: &Authority, trusted: &Authority, issued_at: Timestamp) -> Cli
 }
 
 /// Both results, because in TLS 1.3 a client is done before the server has looked at it.
-async fn handshake(server: ServerConfig, client: ClientConfig) -> (std::io::Result<Seen>, std::io::Result<()>) {
-    let (near, far) = tokio::io::duplex(64 * 1024);
+async fn handshake(
+    server: impl Into<Arc<ServerConfig>>,
+    client: impl Into<Arc<ClientConfig>>,
+) -> (std::io::Result<Seen>, std::io::Result<()>) {
+    let ((near, far), server, client) = (tokio::io::duplex(64 * 1024), server.into(), client.into());
     let server = async {
-        let mut stream = TlsAcceptor::from(Arc::new(server)).accept(far).await?;
+        let mut stream = TlsAcceptor::from(server).accept(far).await?;
         stream.write_all(b"!").await?;
         stream.read_u8().await?;
         let (_, connection) = stream.get_ref();
@@ -56,10 +61,11 @@ async fn handshake(server: ServerConfig, client: ClientConfig) -> (std::io::Resu
             alpn: connection.alpn_protocol().map(<[u8]>::to_vec),
             version: connection.protocol_version(),
             agent: connection.peer_certificates().map(|chain| agent_of(chain).expect("an agent")),
+            is_resumed: connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed),
         })
     };
     let client = async {
-        let mut stream = TlsConnector::from(Arc::new(client)).connect(server_name(), near).await?;
+        let mut stream = TlsConnector::from(client).connect(server_name(), near).await?;
         stream.write_all(b"?").await?;
         stream.read_u8().await?;
         Ok(())
@@ -172,6 +178,54 @@ async fn an_expired_server_is_refused() {
     let (_, client) = handshake(server, session(&authority, &authority, now())).await;
 
     assert!(message(client).contains("expired"));
+}
+
+/// As of a server with these keys, just started.
+fn resumable(authority: &Authority, keys: &TicketKeys) -> ServerConfig {
+    with_tickets(server_config(authority, now()).unwrap().0, Arc::new(Tickets::new(keys)))
+}
+
+#[tokio::test]
+async fn a_session_is_resumed_by_another_server_with_the_same_keys_and_names_the_same_agent() {
+    let (authority, keys) = (authority(), TicketKeys::generate(now()));
+    let client = Arc::new(resuming(session(&authority, &authority, now())));
+
+    let (first, _) = handshake(resumable(&authority, &keys), client.clone()).await;
+    let (second, _) = handshake(resumable(&authority, &keys), client.clone()).await;
+    let (other, _) = handshake(resumable(&authority, &TicketKeys::generate(now())), client).await;
+
+    let [first, second, other] = [first, second, other].map(|seen| seen.unwrap());
+    assert_eq!([first.is_resumed, second.is_resumed, other.is_resumed], [false, true, false]);
+    assert_eq!([&second.agent, &other.agent], [&Some(agent()), &Some(agent())]);
+    assert_eq!(second.alpn.as_deref(), Some(&b"proctor/1"[..]));
+}
+
+#[tokio::test]
+async fn attempts_that_come_to_nothing_leave_a_ticket_for_the_next() {
+    let (authority, keys) = (authority(), TicketKeys::generate(now()));
+    let client = Arc::new(resuming(session(&authority, &authority, now())));
+    handshake(resumable(&authority, &keys), client.clone()).await.0.unwrap();
+
+    for _ in 0..2 {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        drop(far);
+        assert!(TlsConnector::from(client.clone()).connect(server_name(), near).await.is_err());
+    }
+
+    assert!(handshake(resumable(&authority, &keys), client).await.0.unwrap().is_resumed);
+}
+
+#[tokio::test]
+async fn an_agent_that_asks_for_no_tickets_gets_none_and_another_configuration_has_none() {
+    let (authority, keys) = (authority(), TicketKeys::generate(now()));
+    let older = Arc::new(session(&authority, &authority, now()));
+    for _ in 0..2 {
+        assert!(!handshake(resumable(&authority, &keys), older.clone()).await.0.unwrap().is_resumed);
+    }
+
+    let renewed = resuming(session(&authority, &authority, now()));
+
+    assert!(!handshake(resumable(&authority, &keys), renewed).await.0.unwrap().is_resumed);
 }
 
 #[test]

@@ -10,20 +10,19 @@ pub struct Backoff {
     floor: Duration,
     ceiling: Duration,
     last: Duration,
-    dice: RandomState,
-    throws: u64,
+    dice: Dice,
 }
 
 impl Backoff {
     /// `floor` must not be above `ceiling`.
     pub fn new(floor: Duration, ceiling: Duration) -> Self {
         debug_assert!(floor <= ceiling);
-        Self { floor, ceiling, last: floor, dice: RandomState::new(), throws: 0 }
+        Self { floor, ceiling, last: floor, dice: Dice::default() }
     }
 
     pub fn next_wait(&mut self) -> Duration {
         let top = (self.last * 3).clamp(self.floor, self.ceiling);
-        self.last = self.floor + (top - self.floor).mul_f64(self.throw());
+        self.last = self.dice.between(self.floor, top);
         self.last
     }
 
@@ -31,11 +30,26 @@ impl Backoff {
     pub fn reset(&mut self) {
         self.last = self.floor;
     }
+}
 
-    /// A number in 0..1 from the randomness that seeds the standard hash maps.
+/// Draws from the randomness that seeds the standard hash maps: good for spreading, not for secrets.
+#[derive(Debug, Default)]
+pub struct Dice {
+    seed: RandomState,
+    throws: u64,
+}
+
+impl Dice {
+    /// Evenly; `low` must not be above `high`.
+    pub fn between(&mut self, low: Duration, high: Duration) -> Duration {
+        debug_assert!(low <= high);
+        low + high.saturating_sub(low).mul_f64(self.throw())
+    }
+
+    /// A number in 0..=1.
     fn throw(&mut self) -> f64 {
         self.throws += 1;
-        let mut hasher = self.dice.build_hasher();
+        let mut hasher = self.seed.build_hasher();
         hasher.write_u64(self.throws);
         f64::from(u32::try_from(hasher.finish() >> 32).expect("32 bits")) / f64::from(u32::MAX)
     }
@@ -54,5 +68,17 @@ mod tests {
             let wait = backoff.next_wait();
             assert!(wait >= floor && wait <= ceiling, "{wait:?}");
         }
+    }
+
+    #[test]
+    fn draws_use_the_whole_span() {
+        let (low, high) = (Duration::from_secs(10), Duration::from_secs(20));
+        let mut dice = Dice::default();
+
+        let drawn: Vec<_> = std::iter::repeat_with(|| dice.between(low, high)).take(1000).collect();
+
+        assert!(drawn.iter().all(|wait| (low..=high).contains(wait)));
+        assert!(drawn.iter().any(|wait| *wait < Duration::from_secs(12)));
+        assert!(drawn.iter().any(|wait| *wait > Duration::from_secs(18)));
     }
 }

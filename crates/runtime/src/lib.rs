@@ -16,7 +16,7 @@ mod socket;
 pub mod systemd;
 mod tasks;
 
-pub use backoff::Backoff;
+pub use backoff::{Backoff, Dice};
 pub use log::LogSink;
 pub use socket::prepare_link;
 pub use tasks::{TaskFailed, Tasks};

@@ -4,13 +4,14 @@
 //! Promised: peers that say nothing, or stop in the middle, keep nobody off. When all greetings are
 //! taken, one that has stalled gives way to a new one, and of two the one from an address that is not known.
 //! Addresses are known by the sessions, hosts or authenticated calls that they have; each has a few greetings that nobody else
-//! can take. Where nothing stalls, a new peer waits for a moment and is closed then; agents try again.
+//! can take. Where nothing stalls, the one that has waited longest for its turn at the handshake gives way; where nobody
+//! waits for one, a new peer waits for a moment and is closed then. Agents try again.
 //! Absent: who a peer is; that is proved by its certificate, or by a call.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -63,6 +64,8 @@ pub(crate) struct Greeting {
     since: Instant,
     /// Milliseconds after `since` at which something was heard first; 0 is never.
     heard: AtomicU64,
+    /// It has spoken, and it is we who have not begun.
+    waits: AtomicBool,
     pub(crate) gives_way: CancellationToken,
 }
 
@@ -71,6 +74,22 @@ impl Greeting {
     pub(crate) fn hears(&self) {
         let now = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         self.heard.store(now, Ordering::Relaxed);
+    }
+
+    /// Whether its address is one of those that are known, with a greeting of its own.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// It waits for its turn: until then it may give way to newer ones.
+    pub(crate) fn waits(&self) {
+        self.waits.store(true, Ordering::Relaxed);
+    }
+
+    /// Its handshake begins.
+    pub(crate) fn begins(&self) {
+        self.hears();
+        self.waits.store(false, Ordering::Relaxed);
     }
 
     /// For how long nothing has come, where that is longer than it should be.
@@ -123,13 +142,14 @@ impl Handshakes {
         let has_own = state.known.contains(&peer) && of_address < OF_KNOWN_ADDRESS_MAX;
         let is_known = has_own && count(true) < OF_KNOWN_MAX;
         if !is_known && count(false) >= OF_UNKNOWN_MAX {
-            state.evict_stalled(now)?;
+            state.evict_stalled(now).or_else(|| state.evict_waiting())?;
         }
         let greeting = Arc::new(Greeting {
             peer,
             is_known,
             since: now,
             heard: AtomicU64::new(0),
+            waits: AtomicBool::new(false),
             gives_way: CancellationToken::new(),
         });
         let id = state.next;
@@ -140,6 +160,14 @@ impl Handshakes {
 }
 
 impl State {
+    /// The one that has waited longest for its turn: it is the likeliest to have given up.
+    fn evict_waiting(&mut self) -> Option<()> {
+        let mut waiting = self.open.iter().filter(|(_, open)| !open.is_known && open.waits.load(Ordering::Relaxed));
+        let victim = *waiting.next()?.0;
+        self.open.remove(&victim)?.gives_way.cancel();
+        Some(())
+    }
+
     /// Those that are silent go first, then the longest stalled; only among the unknown, whose turn it is.
     fn evict_stalled(&mut self, now: Instant) -> Option<()> {
         let unknown = self.open.iter().filter(|(_, open)| !open.is_known);
@@ -202,6 +230,24 @@ mod tests {
 
         assert!(greetings.try_admit(peer(2), now + STALLED_AFTER / 2).is_none());
         assert!(greetings.try_admit(peer(2), now + 2 * STALLED_AFTER).is_some());
+    }
+
+    #[test]
+    fn the_one_that_has_waited_longest_for_its_turn_gives_way_to_the_newest() {
+        let (greetings, now) = (Arc::new(Handshakes::default()), Instant::now());
+        let open = filled(&greetings, 1, now);
+        for admitted in &open {
+            admitted.greeting.hears();
+        }
+        assert!(greetings.try_admit(peer(2), now).is_none());
+        open[1..].iter().for_each(|admitted| admitted.greeting.waits());
+        open[1].greeting.begins();
+
+        let newest = greetings.try_admit(peer(2), now);
+
+        assert!(newest.is_some());
+        let gone = open.iter().position(|admitted| admitted.greeting.gives_way.is_cancelled());
+        assert_eq!(gone, Some(2), "the first two are at their handshake");
     }
 
     #[test]

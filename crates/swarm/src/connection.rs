@@ -1,5 +1,6 @@
 //! One simulated agent on a real connection: TCP, mutual TLS, enrolment and sessions, again and again.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::{ClientConfig, HandshakeKind};
 use tokio_util::codec::Framed;
 use uuid::Uuid;
 
@@ -27,6 +29,8 @@ use crate::stats::{Latency, Stats, Violation};
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 /// Unanswered heartbeats after which the server is taken for gone, as by a real agent.
 const SILENT_BEATS_MAX: u32 = 3;
+/// As of a real agent.
+const BUSY_WAIT_MAX: Duration = Duration::from_secs(120);
 /// A session of this length was a success.
 const STEADY: Duration = Duration::from_secs(30);
 
@@ -99,9 +103,42 @@ struct Signatures {
     reports: Option<ReportSeal>,
 }
 
-/// What is known of the server, by all sessions of one agent.
+/// What all sessions of one agent share.
 #[derive(Debug, Default)]
-struct Known(Option<ControlTrust>);
+struct Known {
+    trust: Option<ControlTrust>,
+    /// When the last session ended.
+    lost_at: Option<Instant>,
+    /// With the tickets of earlier sessions.
+    tls: Option<Arc<ClientConfig>>,
+}
+
+/// As of a real agent: a server that is not there is looked for often, one that closes before a word is let alone.
+#[derive(Debug)]
+struct Waits {
+    short: Backoff,
+    crowded: Backoff,
+}
+
+impl Waits {
+    fn new() -> Self {
+        Self {
+            short: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
+            crowded: Backoff::new(Duration::from_millis(500), Duration::from_secs(30)),
+        }
+    }
+
+    fn after(&mut self, ended: &Ended, had_session: bool) -> Duration {
+        let is_crowded = match ended {
+            Ended::Link(NoSession::Silent | NoSession::Closed) => !had_session,
+            Ended::Link(NoSession::Connect(error)) => {
+                matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+            }
+            Ended::Link(_) | Ended::Pki(_) | Ended::Untrusted(_) | Ended::Dropped => false,
+        };
+        if is_crowded { self.crowded.next_wait() } else { self.short.next_wait() }
+    }
+}
 
 /// Enrols once and then keeps a session open, until the swarm ends or the server turns the agent away.
 pub(crate) async fn run(shared: Arc<Shared>, host: HostKey, mut agent: SimAgent) {
@@ -115,19 +152,23 @@ pub(crate) async fn run(shared: Arc<Shared>, host: HostKey, mut agent: SimAgent)
             None => return,
         },
     };
-    let mut backoff = backoff();
+    let mut waits = Waits::new();
     let (nonce, mut known) = (Uuid::new_v4(), Known::default());
     loop {
         let opened = Instant::now();
         let ended = Box::pin(session(&shared, &identity, host, nonce, &mut agent, &mut known)).await;
+        let had_session = known.lost_at.is_some_and(|lost_at| lost_at > opened);
+        if had_session {
+            waits.crowded.reset();
+        }
         if opened.elapsed() > STEADY {
-            backoff.reset();
+            waits.short.reset();
         }
         if let Ended::Untrusted(untrusted) = &ended {
             tracing::error!(%host, why = %proctor_runtime::chain(untrusted), "refused what the server sent");
             agent.violated(shared.now(), Violation::Unsigned);
         }
-        let Some(wait) = wait_after(&shared, host, ended, &mut backoff) else { return };
+        let Some(wait) = wait_after(&shared, host, ended, had_session, &mut waits) else { return };
         tokio::time::sleep(wait).await;
     }
 }
@@ -142,11 +183,11 @@ async fn enrolled(shared: &Shared, host: HostKey) -> Option<Identity> {
         }
     };
     let agent = AgentId::from_uuid(Uuid::now_v7());
-    let mut backoff = backoff();
+    let mut waits = Waits::new();
     let (certificate_pem, authority_pem) = loop {
         match bounded(shared, Box::pin(enrol(shared, host, &agent, &key))).await {
             Ok(certificates) => break certificates,
-            Err(ended) => tokio::time::sleep(wait_after(shared, host, ended, &mut backoff)?).await,
+            Err(ended) => tokio::time::sleep(wait_after(shared, host, ended, false, &mut waits)?).await,
         }
     };
     let identity = Identity { agent, key, certificate_pem, authority_pem };
@@ -157,23 +198,22 @@ async fn enrolled(shared: &Shared, host: HostKey) -> Option<Identity> {
     Some(identity)
 }
 
-fn backoff() -> Backoff {
-    Backoff::new(Duration::from_millis(200), Duration::from_secs(30))
-}
-
 /// None: the agent does not come back.
-fn wait_after(shared: &Shared, host: HostKey, ended: Ended, backoff: &mut Backoff) -> Option<Duration> {
+fn wait_after(shared: &Shared, host: HostKey, ended: Ended, had_session: bool, waits: &mut Waits) -> Option<Duration> {
     match ended {
         Ended::Link(NoSession::Refused { reason, retry: false }) => {
             tracing::warn!(%host, %reason, "agent turned away");
             Stats::count(&shared.figures.counters.turned_away);
             None
         }
-        Ended::Link(NoSession::Busy(wait)) => Some(wait),
+        Ended::Link(NoSession::Busy(wait)) => {
+            Stats::count(&shared.figures.counters.told_busy);
+            Some(wait.min(BUSY_WAIT_MAX))
+        }
         Ended::Dropped => Some(Duration::ZERO),
         Ended::Link(_) | Ended::Pki(_) | Ended::Untrusted(_) => {
             tracing::debug!(%host, why = %proctor_runtime::chain(&ended), "no session");
-            Some(backoff.next_wait())
+            Some(waits.after(&ended, had_session))
         }
     }
 }
@@ -183,7 +223,7 @@ async fn enrol(shared: &Shared, host: HostKey, agent: &AgentId, key: &AgentKey) 
     let _permit = shared.handshakes.acquire().await.expect("the semaphore is never closed");
     let begun = Instant::now();
     let config = proctor_pki::enrol_config(&shared.token.authority_fingerprint)?;
-    let mut frames = framed(dial(shared, config).await?, AgentCodec::enrolment());
+    let mut frames = framed(dial(shared, Arc::new(config)).await?, AgentCodec::enrolment());
     let request = FromAgent::Enrol {
         token_id: shared.token.id.clone(),
         token_secret: shared.token.secret.clone(),
@@ -216,9 +256,13 @@ async fn session(
     let counters = &shared.figures.counters;
     Stats::count(&counters.sessions);
     Stats::count(&counters.connected);
+    if let Some(lost_at) = known.lost_at {
+        shared.figures.took(Latency::Return, lost_at.elapsed());
+    }
     agent.handle_connected(shared.now(), opened.epoch);
     let Err(ended) = Box::pin(carry(shared, identity, opened, agent)).await;
     counters.connected.fetch_sub(1, Ordering::Relaxed);
+    known.lost_at = Some(Instant::now());
     agent.handle_disconnected();
     ended
 }
@@ -233,8 +277,18 @@ async fn open(
 ) -> Result<Opened, Ended> {
     let _permit = shared.handshakes.acquire().await.expect("the semaphore is never closed");
     let begun = Instant::now();
-    let config = proctor_pki::session_config(&identity.authority_pem, &identity.certificate_pem, &identity.key)?;
+    let config = match &known.tls {
+        Some(config) => config.clone(),
+        None => {
+            let (authority, certificate) = (&identity.authority_pem, &identity.certificate_pem);
+            let config = proctor_pki::session_config(authority, certificate, &identity.key)?;
+            known.tls.insert(Arc::new(proctor_pki::resuming(config))).clone()
+        }
+    };
     let tls = dial(shared, config).await?;
+    if tls.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed) {
+        Stats::count(&shared.figures.counters.resumed);
+    }
     let counters = tls.get_ref().0.counters();
     let mut frames: Frames = framed(tls, AgentCodec::new());
     let challenge = proctor_pki::random_bytes::<32>();
@@ -273,13 +327,13 @@ async fn open(
     };
     let check = match &proof {
         Some(proof) => {
-            let trust = known.0.unwrap_or_default();
+            let trust = known.trust.unwrap_or_default();
             Some(CommandCheck::of_welcome(&identity.authority_pem, &terms, proof, trust, now())?)
         }
-        None if known.0.is_some() => return Err(Untrusted::Unsigned.into()),
+        None if known.trust.is_some() => return Err(Untrusted::Unsigned.into()),
         None => None,
     };
-    known.0 = check.as_ref().map(CommandCheck::trust);
+    known.trust = check.as_ref().map(CommandCheck::trust);
     let mut signatures = Signatures { check, reports: terms.signed_reports.then(|| ReportSeal::new(&terms)) };
     // An identity that outlives this run does so without its epoch.
     let settled = FromAgent::Settled { epoch, recorded: !shared.identities.are_kept() };
@@ -325,10 +379,10 @@ impl Signatures {
     }
 }
 
-async fn dial(shared: &Shared, config: tokio_rustls::rustls::ClientConfig) -> Result<Stream, std::io::Error> {
+async fn dial(shared: &Shared, config: Arc<ClientConfig>) -> Result<Stream, std::io::Error> {
     let tcp = TcpStream::connect(shared.server).await?;
     prepare_link(&tcp)?;
-    TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), Counted::new(tcp)).await
+    TlsConnector::from(config).connect(proctor_pki::server_name(), Counted::new(tcp)).await
 }
 
 /// An attempt that fails is counted; one that takes too long has failed.
@@ -365,6 +419,9 @@ async fn carry(
                 heard = Instant::now();
                 read_after = heard + pause;
                 for message in signatures.opened(identity, message?)? {
+                    if let FromServer::Busy { retry_after } = message {
+                        return Err(NoSession::Busy(retry_after).into());
+                    }
                     agent.handle_message(shared.now(), message);
                 }
             }

@@ -37,8 +37,9 @@ use record::Recorder;
 
 /// More do not fit into one process's ports to one server address.
 pub const AGENTS_MAX: u32 = 60_000;
-/// Handshakes under way at the same time, so that their CPU time is not measured as the server's latency.
-const HANDSHAKES_MAX: usize = 64;
+/// Handshakes under way at the same time unless the options say otherwise, so that their CPU time is not measured as the
+/// server's latency.
+pub const HANDSHAKES: u32 = 64;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -53,6 +54,8 @@ pub struct Options {
     pub cloud: u32,
     /// New connections per second while the swarm gathers.
     pub connect_rate: u32,
+    /// Handshakes under way at the same time. As many as agents: a storm.
+    pub handshakes: u32,
     /// Where identities are kept for the next run.
     pub state: Option<PathBuf>,
     /// Where everything that agents are told and do is written, one JSON object a line.
@@ -67,6 +70,9 @@ impl Options {
         }
         if self.connect_rate == 0 {
             return Err(FieldError::new("connect_rate", "must be at least 1"));
+        }
+        if self.handshakes == 0 {
+            return Err(FieldError::new("handshakes", "must be at least 1"));
         }
         let first = u32::from(self.first_ip);
         let last = first.checked_add(self.agents - 1);
@@ -95,7 +101,7 @@ pub fn start(options: &Options, tasks: &Tasks) -> Result<Arc<Stats>, SwarmError>
         token: options.token.clone(),
         figures: figures.clone(),
         identities: Identities::open(options.state.as_deref())?,
-        handshakes: Semaphore::new(HANDSHAKES_MAX),
+        handshakes: Semaphore::new(options.handshakes as usize),
         started: Instant::now(),
     });
     let recorder = options.record.as_deref().map(create_record).transpose()?;
@@ -134,6 +140,7 @@ mod tests {
             first_ip: first_ip.parse().unwrap(),
             cloud: 3,
             connect_rate: 100,
+            handshakes: HANDSHAKES,
             state: None,
             record: None,
         }
@@ -156,6 +163,7 @@ mod tests {
         assert_eq!(field(options(0, "10.64.0.0")), "agents");
         assert_eq!(field(options(AGENTS_MAX + 1, "10.64.0.0")), "agents");
         assert_eq!(field(options(2, "255.255.255.255")), "first_ip");
+        assert_eq!(field(Options { handshakes: 0, ..options(1, "10.64.0.0") }), "handshakes");
         assert_eq!(field(Options { connect_rate: 0, ..options(1, "10.64.0.0") }), "connect_rate");
     }
 }

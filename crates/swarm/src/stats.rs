@@ -18,6 +18,8 @@ pub enum Latency {
     Enrol,
     /// From the first SYN to the server's Welcome.
     Connect,
+    /// From the loss of a session to the server's next Welcome, failed attempts and waits included.
+    Return,
     /// From the creation of a task on the server to its arrival at the agent.
     FanOut,
     /// From sending an outcome to its acknowledgement, which follows the server's commit.
@@ -29,6 +31,7 @@ impl Latency {
         match self {
             Self::Enrol => "enrol",
             Self::Connect => "connect",
+            Self::Return => "return",
             Self::FanOut => "fan-out",
             Self::Acknowledge => "outcome acknowledged",
         }
@@ -76,7 +79,11 @@ pub struct Counters {
     pub enrolled: AtomicU64,
     pub connected: AtomicU64,
     pub sessions: AtomicU64,
+    /// TLS handshakes that used a ticket of an earlier session.
+    pub resumed: AtomicU64,
     pub connect_failures: AtomicU64,
+    /// Times that the server told an agent when to come back.
+    pub told_busy: AtomicU64,
     /// Agents that the server told not to come back.
     pub turned_away: AtomicU64,
     pub operations: AtomicU64,
@@ -145,7 +152,9 @@ impl fmt::Display for Stats {
         writeln!(f)?;
         for (name, value) in [
             ("sessions opened", now(&counters.sessions)),
+            ("handshakes resumed", now(&counters.resumed)),
             ("connect failures", now(&counters.connect_failures)),
+            ("told to come later", now(&counters.told_busy)),
             ("agents turned away", now(&counters.turned_away)),
             ("operations run", now(&counters.operations)),
             ("repeated deliveries", now(&counters.repeated_deliveries)),

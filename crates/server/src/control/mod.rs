@@ -198,6 +198,11 @@ impl Control {
         }
     }
 
+    /// Agents that are connected.
+    pub fn session_count(&self) -> usize {
+        self.inner.sessions.count()
+    }
+
     /// When the first certificate of a connected agent ends, in Unix seconds.
     pub(crate) fn first_agent_expiry(&self) -> Option<i64> {
         self.inner.sessions.first_expiry()

@@ -147,6 +147,11 @@ impl Control {
         self.inner.sessions.len() + self.inner.presence.returning_count(Instant::now())
     }
 
+    /// For how long the next server on this store would wait for the agents that are connected now.
+    pub fn return_grace(&self) -> Duration {
+        return_grace(self.session_count())
+    }
+
     /// It was connected before the server's start, and may still come back.
     pub fn is_returning(&self, agent: &AgentId) -> bool {
         self.inner.presence.is_returning(agent, Instant::now())

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use proctor_pki::{Authority, PkiError};
+use proctor_pki::{Authority, PkiError, Tickets, with_tickets};
 use tokio_rustls::TlsAcceptor;
 
 /// It is renewed when less than this is left of its year.
@@ -20,13 +20,14 @@ pub(super) struct LinkCertificate {
     pub(super) expires_at: Timestamp,
     issued_at: Timestamp,
     retry_at: Timestamp,
+    tickets: Arc<Tickets>,
 }
 
 impl LinkCertificate {
-    pub(super) fn issue(authority: &Authority, now: Timestamp) -> Result<Self, PkiError> {
+    pub(super) fn issue(authority: &Authority, tickets: Arc<Tickets>, now: Timestamp) -> Result<Self, PkiError> {
         let (config, expires_at) = proctor_pki::server_config(authority, now)?;
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        Ok(Self { acceptor, expires_at, issued_at: now, retry_at: Timestamp::MIN })
+        let acceptor = TlsAcceptor::from(Arc::new(with_tickets(config, tickets.clone())));
+        Ok(Self { acceptor, expires_at, issued_at: now, retry_at: Timestamp::MIN, tickets })
     }
 
     /// Whether there is a new one.
@@ -36,7 +37,7 @@ impl LinkCertificate {
         if !is_due || !is_retry_due {
             return false;
         }
-        match Self::issue(authority, now) {
+        match Self::issue(authority, self.tickets.clone(), now) {
             Ok(new) => {
                 tracing::info!(expires_at = %new.expires_at, "the link's certificate was renewed");
                 *self = new;
@@ -61,7 +62,8 @@ mod tests {
     fn it_is_renewed_before_it_ends_and_when_the_clock_was_ahead() {
         let issued: Timestamp = "2026-05-01T00:00:00Z".parse().unwrap();
         let authority = Authority::load(&Authority::generate(issued).unwrap()).unwrap();
-        let mut certificate = LinkCertificate::issue(&authority, issued).unwrap();
+        let tickets = Arc::new(Tickets::new(&proctor_pki::TicketKeys::generate(issued)));
+        let mut certificate = LinkCertificate::issue(&authority, tickets, issued).unwrap();
         let first = certificate.expires_at;
 
         assert!(!certificate.renew_if_due(&authority, issued + 300 * DAY));

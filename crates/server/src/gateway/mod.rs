@@ -2,14 +2,18 @@
 //!
 //! Promised: a session is opened only for the agent that its certificate names, and only by the key that
 //! the host has now; frames are bounded; a peer from which no byte comes for a few beats, or that takes none, is
-//! let go, and one on a slow link is not. Absent: what operations mean; the session only carries them.
+//! let go, and one on a slow link is not; a fleet that comes back all at once is taken in at a rate that leaves
+//! processors to everything else. Absent: what operations mean; the session only carries them.
 
+mod admission;
+mod busy;
 mod certificate;
 mod enrol;
 mod pace;
 mod sender;
 mod session;
 mod signing;
+mod tickets;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,18 +23,23 @@ use proctor_pki::{Authority, AuthoritySecret};
 use proctor_runtime::{Backoff, Tasks, clock, prepare_link};
 use proctor_store::Store;
 use proctor_wire::{ALPN_ENROL, ALPN_SESSION, Counted};
+use rustls::HandshakeKind;
+use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::ServerError;
 use crate::control::Control;
-use crate::handshakes::Handshakes;
+use crate::handshakes::{Admitted, Handshakes};
 use crate::log_limit::{AgentLogLimit, LogLimit};
+use admission::Admission;
+use busy::Busy;
 use certificate::LinkCertificate;
 use signing::Signing;
 
 pub(crate) use signing::{rotate as rotate_signing_key, secret as signing_secret};
+pub(crate) use tickets::keys as ticket_keys;
 
 const AUTHORITY: &str = "authority";
 /// For the handshake and the greeting; for the first word of it.
@@ -57,6 +66,8 @@ struct Gateway {
     authority: Authority,
     signing: Arc<Signing>,
     greetings: Arc<Handshakes>,
+    admission: Arc<Admission>,
+    busy: Arc<Busy>,
     strangers: enrol::Strangers,
     /// Agents whose session could not be opened: with a full store, all of them come again and again.
     unopened: enrol::Strangers,
@@ -89,7 +100,8 @@ pub(crate) async fn serve(
     let authority = control.authority().await?;
     let signing = Signing::new(&control.signing_secret().await?, control.control_epoch().await?, &authority)?;
     let signing = Arc::new(signing);
-    let certificate = LinkCertificate::issue(&authority, now())?;
+    let tickets = tickets::load(&control).await;
+    let certificate = LinkCertificate::issue(&authority, tickets.clone(), now())?;
     control.serves_link_until(certificate.expires_at.as_second());
     control.signs_until(signing.signer().expires_at().as_second());
     let listen_error = |source| ServerError::Listen { address, source };
@@ -99,11 +111,14 @@ pub(crate) async fn serve(
     let (strangers, unopened) = (enrol::Strangers::default(), enrol::Strangers::default());
     let (greetings, refused, unkept) = (Arc::default(), LogLimit::default(), LogLimit::default());
     let (unsettled, sessions) = (LogLimit::default(), AgentLogLimit::default());
+    let admission = Arc::new(Admission::new(control.metrics().link_gauges()));
     let gateway = Arc::new(Gateway {
         control,
         authority,
         signing,
         greetings,
+        admission,
+        busy: Arc::default(),
         strangers,
         unopened,
         refused,
@@ -113,7 +128,9 @@ pub(crate) async fn serve(
         policy,
     });
     let of_tasks = tasks.clone();
+    tasks.spawn_critical("ticket keys", tickets::follow(gateway.control.clone(), tickets));
     tasks.spawn_critical("signing key", signing::follow(gateway.clone()));
+    tasks.spawn_critical("link admission", gateway.admission.clone().give_turns());
     tasks.spawn_critical("link listener", async move { accept(listener, certificate, gateway, of_tasks).await });
     Ok(address)
 }
@@ -147,25 +164,54 @@ async fn accept(listener: TcpListener, mut certificate: LinkCertificate, gateway
                 },
             };
             let Some(admitted) = admitted else {
+                gateway.control.metrics().admission("full");
                 return tracing::debug!(%peer, "too many link handshakes: a new connection is closed");
             };
-            let greeting = Box::pin(async {
-                if tokio::time::timeout(SILENCE_LIMIT, stream.readable()).await.is_err() {
-                    return;
-                }
-                admitted.greeting.hears();
-                greet(stream, peer, acceptor, gateway, of_tasks).await;
-            });
+            let greeting = Box::pin(admit_and_greet(stream, peer, &admitted, acceptor, gateway.clone(), of_tasks));
             tokio::select! {
                 ended = tokio::time::timeout(GREETING_LIMIT, greeting) => if ended.is_err() {
                     tracing::debug!(%peer, "a peer did not finish its greeting in time");
                 },
                 () = admitted.greeting.gives_way.cancelled() => {
-                    tracing::debug!(%peer, "a peer that stalled in its greeting gives way");
+                    gateway.control.metrics().admission("evicted");
+                    tracing::debug!(%peer, "a peer that stalled or waited gives way");
                 }
             }
         });
     }
+}
+
+/// The peer speaks first, and then waits for its turn.
+async fn admit_and_greet(
+    stream: TcpStream,
+    peer: SocketAddr,
+    admitted: &Admitted,
+    acceptor: TlsAcceptor,
+    gateway: Arc<Gateway>,
+    tasks: Tasks,
+) {
+    let (greeting, control) = (&admitted.greeting, gateway.control.clone());
+    if tokio::time::timeout(SILENCE_LIMIT, stream.readable()).await.is_err() {
+        return;
+    }
+    greeting.hears();
+    greeting.waits();
+    let Some(mut turn) = gateway.admission.turn(greeting.is_known()).await else {
+        control.metrics().admission("late");
+        return tracing::debug!(%peer, "a peer waited too long for its handshake");
+    };
+    greeting.begins();
+    if has_left(&stream).await {
+        control.metrics().admission("left");
+        return;
+    }
+    control.metrics().admission("admitted");
+    turn.run(Box::pin(greet(stream, peer, acceptor, gateway, tasks))).await;
+}
+
+/// Whether the peer has closed its end: nobody would read what a handshake costs.
+async fn has_left(stream: &TcpStream) -> bool {
+    stream.ready(Interest::READABLE).await.map_or(true, |ready| ready.is_read_closed())
 }
 
 /// Agents come from the addresses of their hosts, where nothing translates them.
@@ -182,10 +228,13 @@ async fn greet(stream: TcpStream, peer: SocketAddr, acceptor: TlsAcceptor, gatew
     let tls = match acceptor.accept(Counted::new(stream)).await {
         Ok(tls) => tls,
         Err(error) => {
+            gateway.control.metrics().handshake("failed");
             gateway.strangers.log_handshake(peer, &error);
             return;
         }
     };
+    let is_resumed = tls.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
+    gateway.control.metrics().handshake(if is_resumed { "resumed" } else { "full" });
     match tls.get_ref().1.alpn_protocol() {
         Some(ALPN_ENROL) => enrol::enrol(tls, peer, &gateway).await,
         Some(ALPN_SESSION) => session::open(tls, peer, gateway, tasks).await,

@@ -23,6 +23,8 @@ use crate::control::{ConnectionInfo, Control, ControlError, Greeting, Question, 
 
 /// For the first word of a session; the greeting as a whole has a limit of its own.
 const HELLO_LIMIT: Duration = Duration::from_secs(16);
+/// For the last word of a server that ends.
+const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
 /// Operations sent before the socket is asked again whether it can take more.
 const DELIVERIES_MAX: usize = 256;
 const ASSIGNMENTS_MAX: usize = 256;
@@ -53,6 +55,11 @@ pub(super) enum Ended {
          agent; if it is new enough, something between it and the server has removed the challenge"
     )]
     Unchallenged,
+    /// TLS refuses it in a full handshake; a ticket says only that it was good once.
+    #[error("the certificate that the TLS ticket is for has expired: check the clocks of both")]
+    Expired,
+    #[error("too many sessions open at the same time")]
+    Busy(Duration),
     #[error("the agent asked to renew its certificate with another key")]
     RenewKey,
     #[error("cannot sign: {0}")]
@@ -118,7 +125,7 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
     let mut sender = Sender::new(sender);
     let (session, verified) = match hello(&mut receiver, presented, &gateway).await {
         Ok(greeted) => greeted,
-        Err(error @ (Ended::Cloned | Ended::Refused(_) | Ended::Unchallenged)) => {
+        Err(error @ (Ended::Cloned | Ended::Refused(_) | Ended::Unchallenged | Ended::Expired)) => {
             if let Some(unlogged) = gateway.refused.turn(Instant::now()) {
                 tracing::warn!(%peer, %agent, reason = %error, unlogged, "session refused");
             }
@@ -130,6 +137,11 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
             gateway.unopened.log_session(peer, &agent, &error);
             let reason = format!("it cannot open a session now: {}", for_agents(&error));
             let _ = sender.send_plain(FromServer::Refused { reason, retry: true }).await;
+            return;
+        }
+        Err(Ended::Busy(retry_after)) => {
+            gateway.control.metrics().admission("busy");
+            let _ = sender.send_plain(FromServer::Busy { retry_after }).await;
             return;
         }
         Err(error) => return tracing::debug!(%peer, %agent, %error, "a session did not open"),
@@ -147,7 +159,12 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
         let ended = ended.map(|ended| ended.unwrap_or(Err(Ended::Panicked)));
         let control = &gateway.control;
         let Some(Err(ended)) = ended else {
-            return; // the server ends: it is the server that is gone, not the agent
+            // It is the server that is gone, not the agent.
+            let (sessions, interval) = (control.session_count(), gateway.admission.interval());
+            let retry_after = gateway.busy.after_restart(sessions, interval, control.return_grace());
+            let goodbye = Box::pin(sender.send_plain(FromServer::Busy { retry_after }));
+            let _ = tokio::time::timeout(GOODBYE_LIMIT, goodbye).await;
+            return;
         };
         if let Some(unlogged) = gateway.sessions.turn(session.agent(), Instant::now()) {
             tracing::info!(agent = %session.agent(), epoch = session.epoch(), why = %ended, unlogged, "an agent is gone");
@@ -209,6 +226,9 @@ async fn hello(
     if said != agent {
         return Err(Ended::Closed);
     }
+    if expires_at.is_none_or(|expires_at| expires_at <= now().as_second()) {
+        return Err(Ended::Expired);
+    }
     if challenge.is_none() && gateway.policy.signed_reports {
         return Err(Ended::Unchallenged);
     }
@@ -226,7 +246,9 @@ async fn hello(
     if control.clone_of(&greeting).is_some() {
         return Err(Ended::Cloned);
     }
+    let opening = gateway.busy.open(Instant::now()).map_err(Ended::Busy)?;
     let session = control.open_session(greeting).await??;
+    drop(opening);
     session.set_connection_info(ConnectionInfo { clock_ahead_ms, certificate_expires_at: expires_at });
     Ok((session, verified))
 }

@@ -7,6 +7,8 @@
 mod processes;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proctor_model::{Code, EventKind};
@@ -28,6 +30,9 @@ pub struct Metrics {
     targets: Labelled<Counter, 1>,
     outcomes: Labelled<Counter, 1>,
     sessions: Labelled<Counter, 1>,
+    admissions: Labelled<Counter, 1>,
+    handshakes: Labelled<Counter, 1>,
+    link: Arc<LinkGauges>,
     enrolments: Labelled<Counter, 1>,
     events: Labelled<Counter, 1>,
     webhooks: Labelled<Counter, 1>,
@@ -44,11 +49,29 @@ impl Default for Metrics {
             targets: Labelled::default(),
             outcomes: Labelled::default(),
             sessions: Labelled::default(),
+            admissions: Labelled::default(),
+            handshakes: Labelled::default(),
+            link: Arc::default(),
             enrolments: Labelled::default(),
             events: Labelled::default(),
             webhooks: Labelled::default(),
             webhook_events: Counter::default(),
         }
+    }
+}
+
+/// Peers of the link before their handshake, kept up to date by the gateway.
+#[derive(Debug, Default)]
+pub(crate) struct LinkGauges {
+    waiting: AtomicU64,
+    greeting_ns: AtomicU64,
+}
+
+impl LinkGauges {
+    /// So many wait for their turn, and a greeting costs so much.
+    pub(crate) fn set(&self, waiting: usize, greeting: Duration) {
+        self.waiting.store(waiting as u64, Ordering::Relaxed);
+        self.greeting_ns.store(u64::try_from(greeting.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }
 
@@ -88,6 +111,21 @@ impl Metrics {
     /// session, as one does that does not believe the welcome.
     pub(crate) fn session(&self, what: &str) {
         self.sessions.of([what]).add(1);
+    }
+
+    /// What became of a connection before its handshake: `admitted`, `full`, `evicted`, `late` or `left`; and after it,
+    /// `busy`.
+    pub(crate) fn admission(&self, result: &str) {
+        self.admissions.of([result]).add(1);
+    }
+
+    /// `full`, `resumed` or `failed`.
+    pub(crate) fn handshake(&self, kind: &str) {
+        self.handshakes.of([kind]).add(1);
+    }
+
+    pub(crate) fn link_gauges(&self) -> Arc<LinkGauges> {
+        self.link.clone()
     }
 
     /// `enrolled`, `refused` or `failed`.
@@ -147,10 +185,24 @@ impl Metrics {
             ["change"],
             &self.sessions,
         );
+        self.of_link(text);
         text.counters("proctor_enrolments_total", "Hosts that tried to enrol.", ["result"], &self.enrolments);
         text.counters("proctor_events_total", "Events of hosts that were stored.", ["type"], &self.events);
         text.counters("proctor_webhook_requests_total", "Requests to webhooks.", ["result"], &self.webhooks);
         text.counter("proctor_webhook_events_total", "Events that webhooks have taken.", &self.webhook_events);
+    }
+
+    fn of_link(&self, text: &mut Exposition) {
+        let LinkGauges { waiting, greeting_ns } = &*self.link;
+        let help = "Connections of agents that wait for their turn at the TLS handshake.";
+        text.gauge("proctor_link_waiting", help, as_number(waiting.load(Ordering::Relaxed)));
+        let help = "Processor time of one handshake and greeting, as measured lately.";
+        let greeting = Duration::from_nanos(greeting_ns.load(Ordering::Relaxed));
+        text.gauge("proctor_link_greeting_seconds", help, greeting.as_secs_f64());
+        let help = "Connections of agents, by what became of them before a session.";
+        text.counters("proctor_link_admissions_total", help, ["result"], &self.admissions);
+        let help = "TLS handshakes of agents.";
+        text.counters("proctor_link_handshakes_total", help, ["kind"], &self.handshakes);
     }
 }
 

@@ -6,4 +6,5 @@
 mod flood;
 mod identity;
 mod signed;
+mod storm;
 mod support;

@@ -170,8 +170,21 @@ impl Agent {
 
     /// The epoch with the open session, or the reason of the refusal with whether to try again.
     pub(crate) async fn connect(&self, world: &World, run: &str) -> Result<(u64, Link), (String, bool)> {
+        self.connect_with(world, self.tls_config(), run).await
+    }
+
+    pub(crate) fn tls_config(&self) -> rustls::ClientConfig {
         let (certificate, authority) = self.certificate.as_ref().unwrap();
-        let config = proctor_pki::session_config(authority, certificate, &self.key).unwrap();
+        proctor_pki::session_config(authority, certificate, &self.key).unwrap()
+    }
+
+    /// As [`Self::connect`], with a configuration that may have tickets.
+    pub(crate) async fn connect_with(
+        &self,
+        world: &World,
+        config: impl Into<Arc<rustls::ClientConfig>>,
+        run: &str,
+    ) -> Result<(u64, Link), (String, bool)> {
         let mut frames = dial(world, config, AgentCodec::new()).await;
         let hello = FromAgent::Hello {
             agent: self.id.clone(),
@@ -211,9 +224,9 @@ impl Agent {
     }
 }
 
-pub(crate) async fn dial(world: &World, config: rustls::ClientConfig, codec: AgentCodec) -> Link {
+pub(crate) async fn dial(world: &World, config: impl Into<Arc<rustls::ClientConfig>>, codec: AgentCodec) -> Link {
     let tcp = TcpStream::connect(world.server.link).await.unwrap();
-    let connector = TlsConnector::from(Arc::new(config));
+    let connector = TlsConnector::from(config.into());
     Framed::new(connector.connect(proctor_pki::server_name(), tcp).await.unwrap(), codec)
 }
 

@@ -1,5 +1,7 @@
-//! The key that signs what agents are told, and the epoch of this control plane.
+//! The key that signs what agents are told, the keys of their TLS tickets, and the epoch of this control plane.
 
+use jiff::Timestamp;
+use proctor_pki::TicketKeys;
 use proctor_store::Result;
 
 use crate::control::Control;
@@ -9,6 +11,11 @@ impl Control {
     /// Made on first use; another program may rotate it.
     pub(crate) async fn signing_secret(&self) -> std::result::Result<Vec<u8>, ServerError> {
         gateway::signing_secret(&self.inner.store).await
+    }
+
+    /// Made on first use, and rotated where that is due.
+    pub(crate) async fn ticket_keys(&self, now: Timestamp) -> std::result::Result<TicketKeys, ServerError> {
+        gateway::ticket_keys(&self.inner.store, now).await
     }
 
     /// Raised by a restore.

@@ -1,0 +1,352 @@
+//! Whose turn it is at the TLS handshake.
+//!
+//! Promised: handshakes, with the greetings that follow them, take no more than [`CPU_SHARE`] of the processors, by
+//! what they were measured to cost, so that calls are answered while a whole fleet comes back. The newest peer goes
+//! first: the one that has waited longest is the likeliest to have given up. Whoever waits for [`WAIT_MAX`] is closed,
+//! not served. Peers of known addresses go before others, which still get one turn in [`UNKNOWN_EVERY`].
+//! Absent: how many peers may be at it (see `handshakes`), and who they are.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::num::NonZero;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use crate::metrics::LinkGauges;
+
+/// Of all processors.
+const CPU_SHARE: f64 = 0.5;
+/// What may be spent at once after a quiet time.
+const BURST: Duration = Duration::from_millis(50);
+/// What a greeting is taken to cost before the first one was measured, and the bounds of what is believed: time on a
+/// processor that others use looks like cost.
+const COST_FIRST: Duration = Duration::from_millis(1);
+const COST_MIN: Duration = Duration::from_micros(50);
+const COST_MAX: Duration = Duration::from_millis(20);
+/// The newest measurement counts for one part in so many.
+const COST_MEMORY: u32 = 16;
+/// An agent gives up after ten seconds, and needs some of them for what follows.
+const WAIT_MAX: Duration = Duration::from_secs(4);
+/// Where peers of known and of other addresses wait, so many turns bring one for the others.
+const UNKNOWN_EVERY: u32 = 4;
+
+/// Who waits, and what may be spent; `W` is how a peer is told of its turn.
+#[derive(Debug)]
+struct Queue<W> {
+    known: BTreeMap<u64, W>,
+    unknown: BTreeMap<u64, W>,
+    next: u64,
+    known_in_a_row: u32,
+    /// Seconds of processor time that are gained in a second.
+    gain: f64,
+    /// Seconds of processor time that are there; negative where more was spent.
+    balance: f64,
+    filled_at: Instant,
+    cost: Duration,
+}
+
+impl<W> Queue<W> {
+    fn new(processors: NonZero<usize>, now: Instant) -> Self {
+        Self {
+            known: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+            next: 0,
+            known_in_a_row: 0,
+            gain: CPU_SHARE * f64::from(u32::try_from(processors.get()).unwrap_or(u32::MAX)),
+            balance: BURST.as_secs_f64(),
+            filled_at: now,
+            cost: COST_FIRST,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.known.len() + self.unknown.len()
+    }
+
+    fn arrive(&mut self, is_known: bool, waiter: W) -> u64 {
+        self.next += 1;
+        let queue = if is_known { &mut self.known } else { &mut self.unknown };
+        queue.insert(self.next, waiter);
+        self.next
+    }
+
+    fn leave(&mut self, id: u64) {
+        if self.known.remove(&id).is_none() {
+            self.unknown.remove(&id);
+        }
+    }
+
+    fn fill(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.filled_at).as_secs_f64();
+        self.balance = (self.balance + passed * self.gain).min(BURST.as_secs_f64());
+        self.filled_at = self.filled_at.max(now);
+    }
+
+    /// The newest that may go now, with what it is charged.
+    fn take(&mut self, now: Instant) -> Option<(W, Duration)> {
+        self.fill(now);
+        if self.balance < 0.0 {
+            return None;
+        }
+        let is_others_turn = self.known.is_empty() || self.known_in_a_row + 1 >= UNKNOWN_EVERY;
+        let waiter = match (is_others_turn, self.unknown.is_empty()) {
+            (true, false) => {
+                self.known_in_a_row = 0;
+                self.unknown.pop_last()
+            }
+            (_, is_alone) => {
+                self.known_in_a_row = if is_alone { 0 } else { self.known_in_a_row + 1 };
+                self.known.pop_last()
+            }
+        };
+        let (_, waiter) = waiter?;
+        self.balance -= self.cost.as_secs_f64();
+        Some((waiter, self.cost))
+    }
+
+    /// When the next one may go; None where nobody waits.
+    fn next_at(&self) -> Option<Instant> {
+        let missing = (-self.balance / self.gain).max(0.0);
+        (self.len() > 0).then(|| self.filled_at + Duration::from_secs_f64(missing))
+    }
+
+    /// One that was charged is over; it took this much.
+    fn spent(&mut self, charged: Duration, took: Duration) {
+        let took = took.clamp(COST_MIN, COST_MAX);
+        self.balance += charged.as_secs_f64() - took.as_secs_f64();
+        self.cost = (self.cost * (COST_MEMORY - 1) + took) / COST_MEMORY;
+    }
+
+    /// It never began.
+    fn give_back(&mut self, charged: Duration) {
+        self.balance += charged.as_secs_f64();
+    }
+
+    /// How long each takes if they follow one another without a pause.
+    fn interval(&self) -> Duration {
+        self.cost.div_f64(self.gain)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Admission {
+    queue: Mutex<Queue<oneshot::Sender<Duration>>>,
+    arrived: Notify,
+    gauges: Arc<LinkGauges>,
+}
+
+impl Admission {
+    pub(super) fn new(gauges: Arc<LinkGauges>) -> Self {
+        let processors = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        Self { queue: Mutex::new(Queue::new(processors, Instant::now())), arrived: Notify::new(), gauges }
+    }
+
+    /// None where it did not come in time.
+    pub(super) async fn turn(self: &Arc<Self>, is_known: bool) -> Option<Turn> {
+        let (waiter, granted) = oneshot::channel();
+        let id = self.queue.lock().arrive(is_known, waiter);
+        let _place = Place { admission: self, id };
+        self.grant(Instant::now());
+        self.arrived.notify_one();
+        let charged = tokio::time::timeout(WAIT_MAX, granted).await.ok()?.ok()?;
+        Some(Turn { admission: self.clone(), charged, took: Duration::ZERO })
+    }
+
+    /// How long each greeting takes if they follow one another without a pause.
+    pub(super) fn interval(&self) -> Duration {
+        self.queue.lock().interval()
+    }
+
+    fn grant(&self, now: Instant) {
+        let mut queue = self.queue.lock();
+        while let Some((waiter, charged)) = queue.take(now) {
+            if waiter.send(charged).is_err() {
+                queue.give_back(charged);
+            }
+        }
+        self.tell(&queue);
+    }
+
+    fn tell(&self, queue: &Queue<oneshot::Sender<Duration>>) {
+        self.gauges.set(queue.len(), queue.cost);
+    }
+
+    /// Gives turns as they come free, until the server ends.
+    pub(super) async fn give_turns(self: Arc<Self>) {
+        loop {
+            self.grant(Instant::now());
+            let next_at = self.queue.lock().next_at();
+            match next_at {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => self.arrived.notified().await,
+            }
+        }
+    }
+}
+
+/// In the queue, until it is dropped.
+struct Place<'a> {
+    admission: &'a Admission,
+    id: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.admission.queue.lock();
+        queue.leave(self.id);
+        self.admission.tell(&queue);
+    }
+}
+
+/// A peer whose turn it is; what its greeting takes is charged when this is dropped.
+#[derive(Debug)]
+pub(super) struct Turn {
+    admission: Arc<Admission>,
+    charged: Duration,
+    took: Duration,
+}
+
+impl Turn {
+    /// Measures how long the future keeps a processor.
+    pub(super) async fn run<T>(&mut self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            let begun = Instant::now();
+            let polled = future.as_mut().poll(context);
+            self.took += begun.elapsed();
+            polled
+        })
+        .await
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut queue = self.admission.queue.lock();
+        queue.spent(self.charged, self.took);
+        self.admission.tell(&queue);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TWO: NonZero<usize> = NonZero::new(2).unwrap();
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn queue(now: Instant) -> Queue<u32> {
+        Queue::new(TWO, now)
+    }
+
+    /// Takes turns, each of which costs so much, until it is `until`.
+    fn run(queue: &mut Queue<u32>, from: Instant, until: Instant, cost: Duration) -> Vec<u32> {
+        let (mut now, mut taken) = (from, Vec::new());
+        while now <= until {
+            while let Some((waiter, charged)) = queue.take(now) {
+                taken.push(waiter);
+                queue.spent(charged, cost);
+            }
+            let Some(next_at) = queue.next_at() else { break };
+            now = next_at.max(now + Duration::from_nanos(1));
+        }
+        taken
+    }
+
+    #[test]
+    fn the_newest_goes_first_and_known_peers_before_others() {
+        let now = Instant::now();
+        let mut queue = queue(now);
+        for waiter in 0..4 {
+            queue.arrive(false, waiter);
+            queue.arrive(true, 10 + waiter);
+        }
+
+        let taken = run(&mut queue, now, now + SECOND, COST_FIRST);
+
+        assert_eq!(taken, [13, 12, 11, 3, 10, 2, 1, 0]);
+    }
+
+    #[test]
+    fn who_has_left_is_not_called() {
+        let now = Instant::now();
+        let mut queue = queue(now);
+        let [first, _, third] = [0, 1, 2].map(|waiter| queue.arrive(waiter == 1, waiter));
+        queue.leave(first);
+        queue.leave(third);
+
+        assert_eq!(run(&mut queue, now, now + SECOND, COST_FIRST), [1]);
+        assert_eq!(queue.next_at(), None);
+    }
+
+    #[test]
+    fn the_rate_follows_the_measured_cost() {
+        let rate = |cost| {
+            let now = Instant::now();
+            let mut queue = queue(now);
+            (0..100_000).for_each(|waiter| {
+                queue.arrive(false, waiter);
+            });
+            run(&mut queue, now, now + SECOND, cost);
+            run(&mut queue, now + SECOND, now + 2 * SECOND, cost).len()
+        };
+
+        // Half of two processors is one.
+        assert!((1990..=2010).contains(&rate(Duration::from_micros(500))));
+        assert!((199..=201).contains(&rate(Duration::from_millis(5))));
+        assert!((49..=51).contains(&rate(SECOND)), "no measurement stops the queue");
+    }
+
+    proptest! {
+        /// However peers arrive and whatever they cost, what is spent stays within the share and one burst.
+        #[test]
+        fn no_more_than_the_share_is_spent(
+            arrivals in prop::collection::vec((0_u64..50, any::<bool>(), 50_u64..20_000), 1..400),
+        ) {
+            let begun = Instant::now();
+            let (mut queue, mut now, mut spent) = (queue(begun), begun, Duration::ZERO);
+            for (number, (pause_ms, is_known, cost_us)) in (0..).zip(&arrivals) {
+                now += Duration::from_millis(*pause_ms);
+                queue.arrive(*is_known, number);
+                while let Some((waiter, charged)) = queue.take(now) {
+                    prop_assert!(waiter <= number);
+                    let cost = Duration::from_micros(*cost_us);
+                    queue.spent(charged, cost);
+                    spent += cost;
+                }
+                let allowed = (now - begun).as_secs_f64() * queue.gain + (BURST + COST_MAX).as_secs_f64();
+                prop_assert!(spent.as_secs_f64() <= allowed + 1e-6, "{spent:?} of {allowed} s");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_too_long_is_dropped_and_leaves_the_queue() {
+        let admission = Arc::new(Admission::new(Arc::default()));
+        admission.queue.lock().balance = -1e6;
+
+        let turn = admission.turn(true).await;
+
+        assert!(turn.is_none());
+        assert_eq!(admission.queue.lock().len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_turn_is_charged_with_what_it_took() {
+        let admission = Arc::new(Admission::new(Arc::default()));
+        let cost = admission.queue.lock().cost;
+        let mut turn = admission.turn(false).await.unwrap();
+
+        let answer = turn.run(async { 7 }).await;
+        drop(turn);
+
+        assert_eq!(answer, 7);
+        assert_ne!(admission.queue.lock().cost, cost);
+    }
+}

@@ -1,0 +1,159 @@
+//! When an agent is told to come back later, and when that is.
+//!
+//! Promised: sessions that open at the same time are few enough for the store to answer them within a moment; the
+//! others are told a time, drawn over a window that grows with those that were told before and are not due yet. A
+//! server that ends spreads its agents over the time that it needs to take them all back. Absent: peers before TLS, to
+//! whom nothing can be said that they could believe (see `admission`).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use proctor_runtime::Dice;
+
+/// Sessions that open at the same time. The store commits so many together.
+const OPENINGS_MAX: u32 = 256;
+/// The least window, so that a burst is spread at all; and the longest, so that nobody is kept away.
+const WINDOW_MIN: Duration = Duration::from_secs(1);
+const WINDOW_MAX: Duration = Duration::from_secs(30);
+/// The newest opening counts for one part in so many.
+const MEMORY: u32 = 16;
+/// What an opening is taken to last before the first one was measured.
+const TOOK_FIRST: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Default)]
+pub(super) struct Busy(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    openings: u32,
+    took: Duration,
+    /// Those that were told to come back could have been served by then.
+    booked_until: Option<Instant>,
+    dice: Dice,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { openings: 0, took: TOOK_FIRST, booked_until: None, dice: Dice::default() }
+    }
+}
+
+impl State {
+    /// When to come back, of one more that cannot be served now.
+    fn book(&mut self, now: Instant) -> Duration {
+        // So many at a time, each of which lasts so long.
+        let interval = self.took / OPENINGS_MAX;
+        let booked_until = self.booked_until.map_or(now, |until| until.max(now)) + interval;
+        let booked_until = booked_until.min(now + WINDOW_MAX);
+        self.booked_until = Some(booked_until);
+        let window = (booked_until - now).max(WINDOW_MIN);
+        self.dice.between(window / 2, window * 3 / 2)
+    }
+}
+
+impl Busy {
+    /// The right to open a session; else how long to wait for the next attempt.
+    pub(super) fn open(self: &Arc<Self>, now: Instant) -> Result<Opening, Duration> {
+        let mut state = self.0.lock();
+        if state.openings >= OPENINGS_MAX {
+            return Err(state.book(now));
+        }
+        state.openings += 1;
+        Ok(Opening { busy: self.clone(), begun: now })
+    }
+
+    /// For one of so many sessions of a server that ends, which takes each of them back in `interval` and counts those
+    /// as lost that are not back within `grace`.
+    pub(super) fn after_restart(&self, sessions: usize, interval: Duration, grace: Duration) -> Duration {
+        let sessions = u32::try_from(sessions).unwrap_or(u32::MAX);
+        let window_max = (grace / 2).clamp(WINDOW_MIN, WINDOW_MAX);
+        let window = interval.saturating_mul(sessions).clamp(WINDOW_MIN, window_max);
+        self.0.lock().dice.between(Duration::ZERO, window)
+    }
+}
+
+/// A session that is being opened.
+#[derive(Debug)]
+pub(super) struct Opening {
+    busy: Arc<Busy>,
+    begun: Instant,
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let took = self.begun.elapsed();
+        let mut state = self.busy.0.lock();
+        state.openings -= 1;
+        state.took = (state.took * (MEMORY - 1) + took) / MEMORY;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full(busy: &Arc<Busy>, now: Instant) -> Vec<Opening> {
+        (0..OPENINGS_MAX).map(|_| busy.open(now).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_window_grows_with_those_that_were_told_and_shrinks_with_time() {
+        let (busy, now) = (Arc::new(Busy::default()), Instant::now());
+        let _openings = full(&busy, now);
+        busy.0.lock().took = Duration::from_secs(1);
+        let told = |count: u32, at| (0..count).map(|_| busy.open(at).unwrap_err()).collect::<Vec<_>>();
+
+        let (first, last) = (told(100, now), told(5_000, now).split_off(4_900));
+        let later = told(100, now + Duration::from_secs(60));
+
+        let within = |waits: &[Duration], low: u64, high: u64| {
+            let limits = Duration::from_millis(low)..=Duration::from_millis(high);
+            assert!(waits.iter().all(|wait| limits.contains(wait)), "{waits:?}");
+        };
+        // 256 in a second: 5,100 need 19.9 s.
+        within(&first, 500, 1_500);
+        within(&last, 9_700, 30_000);
+        within(&later, 500, 1_500);
+        assert!(last.iter().max().unwrap() > &Duration::from_secs(20) && last.iter().min() < last.iter().max());
+    }
+
+    #[test]
+    fn nobody_is_told_to_stay_away_for_more_than_the_longest_window() {
+        let (busy, now) = (Arc::new(Busy::default()), Instant::now());
+        let _openings = full(&busy, now);
+        busy.0.lock().took = Duration::from_secs(3600);
+
+        let told: Vec<_> = (0..10_000).map(|_| busy.open(now).unwrap_err()).collect();
+
+        assert!(told.iter().all(|wait| *wait <= WINDOW_MAX * 3 / 2));
+    }
+
+    #[test]
+    fn what_is_over_makes_room() {
+        let (busy, now) = (Arc::new(Busy::default()), Instant::now());
+        let mut openings = full(&busy, now);
+        assert!(busy.open(now).is_err());
+
+        openings.pop();
+
+        assert!(busy.open(now).is_ok());
+    }
+
+    #[test]
+    fn a_restart_spreads_a_fleet_over_the_time_that_its_handshakes_take() {
+        let (busy, interval, grace) = (Busy::default(), Duration::from_millis(1), Duration::from_secs(85));
+        let drawn = |sessions, interval, grace| -> Vec<_> {
+            (0..1000).map(|_| busy.after_restart(sessions, interval, grace)).collect()
+        };
+
+        let (fleet, few) = (drawn(15_000, interval, grace), drawn(3, interval, grace));
+        let slow = drawn(1_000, Duration::from_millis(40), Duration::from_secs(15));
+
+        assert!(fleet.iter().all(|wait| *wait <= Duration::from_secs(15)));
+        assert!(fleet.iter().any(|wait| *wait > Duration::from_secs(13)));
+        assert!(few.iter().all(|wait| *wait <= WINDOW_MIN));
+        assert!(slow.iter().all(|wait| *wait <= Duration::from_millis(7_500)), "nobody is lost for having waited");
+        assert!(drawn(usize::MAX, interval, grace).iter().all(|wait| *wait <= WINDOW_MAX));
+    }
+}

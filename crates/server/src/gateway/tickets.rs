@@ -1,0 +1,98 @@
+//! The keys of the tickets with which agents resume their TLS sessions.
+//!
+//! Promised: they are in the store, as the authority is, so that a fleet comes back to a restarted server without full
+//! handshakes; they are rotated every day, also by another server on the same store. Where the store cannot be written,
+//! no new tickets are made once the present key is too old. Absent: whom a ticket lets in (see `session`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use proctor_pki::{TicketKeys, Tickets};
+use proctor_runtime::chain;
+use proctor_store::Store;
+
+use super::now;
+use crate::ServerError;
+
+const TICKET_KEYS: &str = "link ticket keys";
+/// How often the keys are looked at.
+const LOOK_PERIOD: Duration = Duration::from_secs(600);
+/// Attempts to replace keys that another server replaces at the same time.
+const ATTEMPTS_MAX: u32 = 3;
+
+/// The keys that the store has; made, or replaced, where that is due. Damaged ones are replaced: all that is lost are
+/// tickets.
+pub(crate) async fn keys(store: &Arc<dyn Store>, now: Timestamp) -> Result<TicketKeys, ServerError> {
+    let mut stored = match store.secret(TICKET_KEYS).await? {
+        Some(bytes) => bytes,
+        None => store.secret_or_insert(TICKET_KEYS, TicketKeys::generate(now).to_bytes()).await?,
+    };
+    for _ in 0..ATTEMPTS_MAX {
+        let new = match TicketKeys::from_bytes(&stored) {
+            Ok(keys) => match keys.rotated_if_due(now) {
+                Some(new) => new,
+                None => return Ok(keys),
+            },
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "the keys of TLS tickets are replaced");
+                TicketKeys::generate(now)
+            }
+        };
+        if store.replace_secret(TICKET_KEYS, stored, new.to_bytes()).await? {
+            return Ok(new);
+        }
+        stored = store.secret(TICKET_KEYS).await?.unwrap_or_default();
+    }
+    Ok(TicketKeys::from_bytes(&stored)?)
+}
+
+/// At the start. A store that cannot be written must not keep agents off: tickets then end with this server.
+pub(super) async fn load(control: &crate::control::Control) -> Arc<Tickets> {
+    let keys = match control.ticket_keys(now()).await {
+        Ok(keys) => keys,
+        Err(error) => {
+            tracing::warn!(error = %chain(&error), "cannot read or write the keys of TLS tickets: agents will need full handshakes after the next restart");
+            TicketKeys::generate(now())
+        }
+    };
+    Arc::new(Tickets::new(&keys))
+}
+
+/// Follows the store until the server ends.
+pub(super) async fn follow(control: crate::control::Control, tickets: Arc<Tickets>) {
+    let mut period = tokio::time::interval(LOOK_PERIOD);
+    loop {
+        period.tick().await;
+        match control.ticket_keys(now()).await {
+            Ok(keys) => tickets.set(&keys),
+            Err(error) => tracing::warn!(error = %chain(&error), "cannot rotate the keys of TLS tickets"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proctor_pki::KEY_PERIOD;
+    use proctor_store::sqlite::SqliteStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn keys_are_kept_rotated_and_replaced_where_they_are_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&dir.path().join("store.db")).await.unwrap());
+
+        let first = keys(&store, now()).await.unwrap();
+        assert_eq!(keys(&store, now()).await.unwrap(), first);
+        let rotated = keys(&store, now() + KEY_PERIOD).await.unwrap();
+        assert_ne!(rotated, first);
+        assert_eq!(keys(&store, now() + KEY_PERIOD).await.unwrap(), rotated);
+        let stored = store.secret(TICKET_KEYS).await.unwrap().unwrap();
+        assert!(store.replace_secret(TICKET_KEYS, stored, b"damaged".to_vec()).await.unwrap());
+        let fresh = keys(&store, now()).await.unwrap();
+
+        assert_ne!(fresh, rotated);
+        assert_eq!(keys(&store, now()).await.unwrap(), fresh);
+    }
+}
