@@ -176,6 +176,7 @@ macro_rules! conformance_suite {
             processes::generations_rise_on_every_host,
             processes::unregistering_twice_is_true_then_false,
             processes::assignments_are_what_changed_after_a_generation_with_tombstones,
+            processes::assignments_of_many_agents_come_in_the_order_of_the_question_and_share_equal_specs,
             processes::from_nothing_there_are_no_tombstones,
             processes::a_process_can_be_registered_again_after_its_tombstone,
             processes::an_observation_is_kept_exactly_and_says_whether_it_is_managed,

@@ -22,6 +22,7 @@ mod error;
 mod event;
 mod message;
 mod signed;
+mod spec_text;
 mod usage;
 mod value;
 
@@ -34,6 +35,7 @@ pub use ends::{Incoming, Lost, NoSession, Outgoing, ends, framed};
 pub use error::WireError;
 pub use message::{Assign, FromAgent, FromServer, Signed, WelcomeProof};
 pub use signed::{count_part, decode_part, encode_part};
+pub use spec_text::spec_bytes;
 pub use value::Skipped;
 
 /// The ALPN name of a session of an enrolled agent, which presents its certificate.

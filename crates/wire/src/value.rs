@@ -16,6 +16,7 @@ use proctor_model::{
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::spec_text::spec_text;
 use crate::{WireError, proto};
 
 /// Host names, versions, ids: no honest one comes near.
@@ -128,7 +129,7 @@ numbered!(number_of_phase, phase, Phase, "phase", Unknown, Stopped, Starting, Ru
 numbered!(number_of_weight, weight, Weight, "weight", Usage, UsageByLimit);
 
 pub(crate) fn spec_json(spec: Option<Arc<Spec>>) -> Option<String> {
-    spec.map(|spec| spec.to_json())
+    spec.map(|spec| spec_text(&spec).as_ref().to_owned())
 }
 
 pub(crate) fn spec(json: Option<String>) -> Result<Option<Arc<Spec>>, WireError> {

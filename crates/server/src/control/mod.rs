@@ -6,6 +6,7 @@
 //! Absent: HTTP, numbers of dialects, sockets.
 
 mod access;
+mod assignments;
 mod audit;
 mod budget;
 mod dispatch;
@@ -40,8 +41,7 @@ use proctor_model::{
 };
 use proctor_runtime::{TaskFailed, Tasks, clock};
 use proctor_store::{
-    App, Assignments, HostLocation, HostQuery, HostRecord, Millis, Observation, SessionOpening, SessionRefusal, Store,
-    StoreError,
+    App, HostLocation, HostQuery, HostRecord, Millis, Observation, SessionOpening, SessionRefusal, Store, StoreError,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -97,6 +97,7 @@ struct Inner {
     sessions: Sessions,
     dispatch: Mutex<Dispatch>,
     outcomes: mpsc::Sender<ReceivedOutcome>,
+    assignments: mpsc::Sender<assignments::Wanted>,
     rollouts: rollout::Rollouts,
     budgets: budget::Budgets,
     event_budgets: event_budget::EventBudgets,
@@ -127,12 +128,14 @@ impl Control {
         let online = HostQuery { online: Some(true), ..HostQuery::default() };
         let presence = Presence::of_earlier_life(&store.hosts(&online).await?, Instant::now());
         let (sender, receiver) = mpsc::channel(OUTCOMES_QUEUED_MAX);
+        let (assignments, wanted) = mpsc::channel(assignments::QUEUED_MAX);
         let control = Self {
             inner: Arc::new(Inner {
                 store,
                 sessions: Sessions::default(),
                 dispatch: Mutex::new(Dispatch::new(Instant::now(), presence.agents())),
                 outcomes: sender,
+                assignments,
                 rollouts: rollout::Rollouts::default(),
                 budgets: budget::Budgets::default(),
                 event_budgets: event_budget::EventBudgets::default(),
@@ -151,6 +154,7 @@ impl Control {
         };
         control.take_up(now).await?;
         tasks.spawn_critical("outcome recorder", control.clone().record_outcomes(receiver));
+        tasks.spawn_critical("assignment reader", control.clone().read_assignments(wanted));
         tasks.spawn_critical("sweeper", control.clone().sweep());
         tasks.spawn_critical("retention", control.clone().retain(retention));
         tasks.spawn_critical("rollouts", control.clone().run_rollouts());
@@ -357,11 +361,6 @@ impl Control {
         self.inner.dispatch.lock().take_cancels(session.agent(), session.epoch())
     }
 
-    /// What the agent does not know yet.
-    pub async fn assignments(&self, session: &Session) -> Result<Assignments> {
-        Ok(self.inner.store.assignments(session.agent(), session.sent_generation()).await?)
-    }
-
     /// An agent's outcome; acknowledged to it once it is in the store. Waits when the store is slow.
     pub async fn arrived(&self, session: &Session, operation: OperationId, outcome: Outcome) -> Result<()> {
         let Some(key) = self.inner.dispatch.lock().process_of(session.agent(), &operation) else {
@@ -406,6 +405,13 @@ impl Control {
             let _ = answer.send(work.await);
         });
         answered.await.map_err(|_| ControlError::ShuttingDown)?
+    }
+
+    /// Leaves word for the sessions of these agents, which are woken by somebody else.
+    fn mark_changed<'a>(&self, agents: impl Iterator<Item = &'a AgentId>) {
+        for session in agents.filter_map(|agent| self.inner.sessions.get(agent)) {
+            session.mark_reassign();
+        }
     }
 
     /// Tells the sessions of these agents that there is something new for them.

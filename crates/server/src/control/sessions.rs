@@ -195,9 +195,14 @@ impl Session {
 
     /// The agent's registrations or pools changed.
     pub(super) fn reassign(&self) {
+        self.mark_reassign();
+        self.wake();
+    }
+
+    /// As [`Self::reassign`], where somebody wakes it anyway.
+    pub(super) fn mark_reassign(&self) {
         self.usage.forget_all();
         self.reassign.store(true, Ordering::Release);
-        self.wake();
     }
 
     pub(super) fn usage(&self) -> &NewestUsage {

@@ -161,13 +161,21 @@ impl Control {
         }
         self.inner.metrics.task(family, targets);
         self.inner.metrics.outcomes(ended);
-        if registers {
-            // Before: an agent learns the spec, then the operation.
-            self.wake(open.iter().filter_map(|target| target.agent.as_ref()));
-        }
+        // What is registered first: an agent learns the spec, then the operation.
+        let agents = open.iter().filter_map(|target| target.agent.as_ref());
         match rollout.zip(permit) {
-            Some((rollout, permit)) => self.begin_rollout(id, rollout, open, &known, permit),
-            None => self.dispatch_now(open),
+            Some((rollout, permit)) => {
+                if registers {
+                    self.wake(agents);
+                }
+                self.begin_rollout(id, rollout, open, &known, permit);
+            }
+            None => {
+                if registers {
+                    self.mark_changed(agents);
+                }
+                self.dispatch_now(open);
+            }
         }
         Ok(Submitted { task: id, is_new: true })
     }

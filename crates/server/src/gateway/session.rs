@@ -1,17 +1,18 @@
 //! One session of one agent: what it reports goes to control, what control has for it goes out.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
-use proctor_model::{AgentId, BootId, Event};
+use proctor_model::{AgentId, BootId, Event, ProcessKey, Spec};
 use proctor_pki::{HelloTerms, ReportCheck, SessionTerms, Untrusted, signed_welcome};
 use proctor_runtime::{Tasks, clock};
 use proctor_store::{Assignment, Assignments, SessionOpening, SessionRefusal, StoreError};
 use proctor_wire::{
     Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, Incoming, Lost, ServerCodec, Skipped, WireError, ends,
-    framed,
+    framed, spec_bytes,
 };
 use rustls::pki_types::CertificateDer;
 
@@ -459,16 +460,19 @@ async fn give_work(control: &Control, session: &Session, sender: &mut Sender) ->
     // In this order: whoever submits sets the flag before the target is there, so the spec of
     // every delivery in hand is among what is assigned now, or was before.
     let deliveries = control.take_deliveries(session, DELIVERIES_MAX);
-    if session.take_reassign() {
-        assign(control, session, sender).await?;
-    }
+    let assigned = match session.take_reassign() {
+        true => assign(control, session, sender).await?,
+        false => HashMap::new(),
+    };
     let is_more = deliveries.len() == DELIVERIES_MAX;
     for delivery in deliveries {
+        // The agent has just been told, in this very flush: what counts for it now is that spec.
+        let is_told = delivery.spec.is_some() && assigned.get(&delivery.key) == delivery.spec.as_ref();
         let message = FromServer::Operate {
             operation: delivery.operation,
             key: delivery.key,
             kind: delivery.kind,
-            spec: delivery.spec,
+            spec: delivery.spec.filter(|_| !is_told),
             expires_in: delivery.expires_in,
         };
         sender.feed(message).await?;
@@ -477,9 +481,15 @@ async fn give_work(control: &Control, session: &Session, sender: &mut Sender) ->
 }
 
 /// Sends what changed in the order of its generations, so that an agent that has seen one has seen
-/// all before it.
-async fn assign(control: &Control, session: &Session, sender: &mut Sender) -> Result<(), Ended> {
+/// all before it. Returns the specs that were sent.
+async fn assign(
+    control: &Control,
+    session: &Session,
+    sender: &mut Sender,
+) -> Result<HashMap<ProcessKey, Arc<Spec>>, Ended> {
     let Assignments { processes, pools } = control.assignments(session).await?;
+    let spec_of = |process: &Assignment| Some((process.key.clone(), process.spec.clone()?));
+    let assigned = processes.iter().filter_map(spec_of).collect();
     let newest = processes.iter().map(|a| a.generation).chain(pools.iter().map(|p| p.generation)).max();
     let mut pools = pools.into_iter().map(|assigned| (assigned.generation, assigned.pool)).peekable();
     let mut frame = AssignFrame::default();
@@ -499,7 +509,7 @@ async fn assign(control: &Control, session: &Session, sender: &mut Sender) -> Re
     if let Some(newest) = newest {
         session.set_sent_generation(newest);
     }
-    Ok(())
+    Ok(assigned)
 }
 
 /// Assignments for one frame, bounded in number and in bytes.
@@ -511,7 +521,7 @@ struct AssignFrame {
 
 impl AssignFrame {
     async fn add(&mut self, assignment: Assignment, sender: &mut Sender) -> Result<(), Ended> {
-        let bytes = assignment.spec.as_ref().map_or(0, |spec| spec.to_json().len());
+        let bytes = assignment.spec.as_ref().map_or(0, spec_bytes);
         if self.assignments.len() >= ASSIGNMENTS_MAX || self.bytes + bytes > FRAME_BYTES_MAX / 4 {
             self.flush(sender).await?;
         }

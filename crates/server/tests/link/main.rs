@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests: whatever is unexpected fails")]
 
+mod fan_out;
 mod flood;
 mod identity;
 mod signed;

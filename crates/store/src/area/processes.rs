@@ -33,9 +33,14 @@ pub trait ProcessStore: Send + Sync + std::fmt::Debug {
     async fn fleet(&self, before: Option<Arc<Fleet>>) -> Result<Fleet>;
     /// The newest revisions first, the present one included; of one process the last 20 are kept.
     async fn spec_history(&self, agent: &AgentId, key: &ProcessKey, limit: u32) -> Result<Vec<SpecRevision>>;
-    /// What changed for the agent after generation `since`, tombstones included unless `since` is
-    /// 0. Processes and pools share one counter, so they are read together.
-    async fn assignments(&self, agent: &AgentId, since: u64) -> Result<Assignments>;
+    /// What changed for each agent after its generation `since`, tombstones included unless `since` is
+    /// 0, in the order of the question and from one moment of the store. Processes and pools share one counter, so they
+    /// are read together. Equal specs are one, also of different agents.
+    async fn assignments_of(&self, agents: Vec<(AgentId, u64)>) -> Result<Vec<Assignments>>;
+    /// As [`Self::assignments_of`], of one agent.
+    async fn assignments(&self, agent: &AgentId, since: u64) -> Result<Assignments> {
+        Ok(self.assignments_of(vec![(agent.clone(), since)]).await?.pop().unwrap_or_default())
+    }
     /// Keeps the newest observations; those of an older epoch than the agent's, and of processes
     /// that are not registered, are dropped. For each, whether it was kept.
     async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<Vec<bool>>;

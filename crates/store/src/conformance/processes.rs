@@ -181,6 +181,22 @@ pub async fn assignments_are_what_changed_after_a_generation_with_tombstones(sto
     assert!(store.assignments(&agent(0), since_a[2].generation).await.unwrap().processes.is_empty());
 }
 
+pub async fn assignments_of_many_agents_come_in_the_order_of_the_question_and_share_equal_specs(store: Arc<dyn Store>) {
+    enrol(&*store, 3).await;
+    let seen = upsert(&*store, 0, "web/a", "one").await;
+    upsert(&*store, 1, "web/a", "one").await;
+    upsert(&*store, 2, "web/a", "one").await;
+
+    let of = [(2, 0), (0, seen), (9, 0), (1, 0)];
+    let read = store.assignments_of(of.map(|(number, since)| (agent(number), since)).to_vec()).await.unwrap();
+
+    let counts: Vec<_> = read.iter().map(|assignments| assignments.processes.len()).collect();
+    assert_eq!(counts, [1, 0, 0, 1]);
+    let [first, last] = [0, 3].map(|index: usize| read[index].processes[0].spec.as_ref().unwrap());
+    assert!(Arc::ptr_eq(first, last), "it is read and written once");
+    assert!(store.assignments_of(Vec::new()).await.unwrap().is_empty());
+}
+
 pub async fn from_nothing_there_are_no_tombstones(store: Arc<dyn Store>) {
     enrol(&*store, 1).await;
     upsert(&*store, 0, "web/a", "one").await;

@@ -95,7 +95,12 @@ fn record(connection: &Connection, row: &Row<'_>, specs: &mut SpecReader) -> Tri
     })
 }
 
-pub(super) fn assignments(connection: &Connection, agent: &AgentId, since: u64) -> Tried<Vec<Assignment>> {
+pub(super) fn assignments(
+    connection: &Connection,
+    specs: &mut SpecReader,
+    agent: &AgentId,
+    since: u64,
+) -> Tried<Vec<Assignment>> {
     let mut statement = connection.prepare_cached(
         "SELECT process.generation, namespace, name, spec, managed, registered_at
          FROM host JOIN process ON process.host = host.id
@@ -103,7 +108,6 @@ pub(super) fn assignments(connection: &Connection, agent: &AgentId, since: u64) 
          ORDER BY process.generation",
     )?;
     let mut rows = statement.query((agent.as_str(), signed(since)))?;
-    let mut specs = SpecReader::default();
     let mut assignments = Vec::new();
     while let Some(row) = rows.next()? {
         let spec: Option<i64> = row.get(3)?;

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use proctor_model::{AgentId, Namespace, Pool, PoolId, ProcessKey};
 use rusqlite::Connection;
 
+use crate::sqlite::column::SpecReader;
 use crate::sqlite::{SqliteStore, fleet, pools, processes, registrations};
 use crate::{
     Assignments, Fleet, Managed, Millis, Observation, PoolRecord, ProcessQuery, ProcessRecord, ProcessStore,
@@ -43,13 +44,16 @@ impl ProcessStore for SqliteStore {
         self.readers.run("read the history of a process", move |c| registrations::history(c, &agent, &key, limit)).await
     }
 
-    async fn assignments(&self, agent: &AgentId, since: u64) -> Result<Assignments> {
-        let agent = agent.clone();
+    async fn assignments_of(&self, agents: Vec<(AgentId, u64)>) -> Result<Vec<Assignments>> {
         let read = move |c: &Connection| {
-            let processes = processes::assignments(c, &agent, since)?;
-            Ok(Assignments { processes, pools: pools::assignments(c, &agent, since)? })
+            let mut specs = SpecReader::default();
+            let of_agent = |(agent, since): (AgentId, u64)| {
+                let processes = processes::assignments(c, &mut specs, &agent, since)?;
+                Ok(Assignments { processes, pools: pools::assignments(c, &agent, since)? })
+            };
+            agents.into_iter().map(of_agent).collect()
         };
-        self.readers.run("read what changed for an agent", read).await
+        self.readers.run("read what changed for agents", read).await
     }
 
     async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<Vec<bool>> {

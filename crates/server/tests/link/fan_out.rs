@@ -1,0 +1,89 @@
+//! What a call that goes to many agents puts on the link.
+
+use std::sync::Arc;
+
+use proctor_model::{OperationKind, Spec, TaskId};
+use proctor_runtime::clock;
+use proctor_store::conformance::spec;
+use proctor_store::{NewTask, Target, TaskItem};
+use proctor_wire::FromServer;
+use uuid::Uuid;
+
+use crate::support::{Agent, Link, World, next};
+
+/// A start of web/a with this spec, which it registers; made while no server runs.
+async fn start(world: &World, agent: &Agent, spec: Arc<Spec>, register: bool) {
+    let item = TaskItem {
+        key: "web/a".parse().unwrap(),
+        kind: Some(OperationKind::Start),
+        spec: Some(spec),
+        carried: true,
+        register,
+        time_limit_ms: 600_000,
+    };
+    let target = Target {
+        item: 0,
+        agent: Some(agent.id.clone()),
+        host: Some(agent.host),
+        row_key: "row".to_owned(),
+        other_row_keys: Vec::new(),
+    };
+    let task = NewTask {
+        id: TaskId::from_uuid(Uuid::now_v7()),
+        created_at: clock::unix_millis(),
+        app: "job".to_owned(),
+        user: "admin".to_owned(),
+        family: "v2".to_owned(),
+        items: vec![item],
+        targets: vec![target],
+        outcomes: Vec::new(),
+        audit: None,
+        idempotency: None,
+        retry_of: None,
+        scope: None,
+        rollout: None,
+    };
+    world.store.create_task(task).await.unwrap();
+}
+
+/// The specs of the assignments, and of the first operation, that a session gets.
+async fn told(link: &mut Link) -> (Vec<Arc<Spec>>, Option<Arc<Spec>>) {
+    let mut assigned = Vec::new();
+    loop {
+        match next(link).await {
+            FromServer::Assign { assignments } => assigned.extend(assignments.into_iter().filter_map(|one| one.spec)),
+            FromServer::Operate { spec, .. } => return (assigned, spec),
+            FromServer::Beat => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_spec_that_was_just_assigned_is_not_sent_again_with_its_operation() {
+    let mut world = World::new().await;
+    let mut agent = world.agent("0:10.0.0.1", "one").await;
+    start(&world, &agent, spec("a"), true).await;
+    world.restart().await;
+
+    let mut link = agent.session(&world, "run").await;
+
+    assert_eq!(told(&mut link).await, (vec![spec("a")], None));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_operation_with_another_spec_than_the_assigned_one_carries_it() {
+    let mut world = World::new().await;
+    let mut agent = world.agent("0:10.0.0.1", "one").await;
+    start(&world, &agent, spec("a"), false).await;
+    let key = "web/a".parse().unwrap();
+    let other = proctor_store::Registration { agent: agent.id.clone(), key, spec: spec("b") };
+    world.store.register(&[other], proctor_store::RegisterMode::Create, 1).await.unwrap();
+    world.restart().await;
+
+    let mut link = agent.session(&world, "run").await;
+
+    assert_eq!(told(&mut link).await, (vec![spec("b")], Some(spec("a"))));
+    world.end().await;
+}
