@@ -182,7 +182,7 @@ async fn an_expired_server_is_refused() {
 
 /// As of a server with these keys, just started.
 fn resumable(authority: &Authority, keys: &TicketKeys) -> ServerConfig {
-    with_tickets(server_config(authority, now()).unwrap().0, Arc::new(Tickets::new(keys)))
+    with_tickets(server_config(authority, now()).expect("a configuration").0, Arc::new(Tickets::new(keys)))
 }
 
 #[tokio::test]
