@@ -1,12 +1,11 @@
 //! One session of one agent: what it reports goes to control, what control has for it goes out.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
-use proctor_model::{AgentId, BootId, Event, ProcessKey, Spec};
+use proctor_model::{AgentId, BootId, Event};
 use proctor_pki::{HelloTerms, ReportCheck, SessionTerms, Untrusted, signed_welcome};
 use proctor_runtime::{Tasks, clock};
 use proctor_store::{Assignment, Assignments, SessionOpening, SessionRefusal, StoreError};
@@ -460,19 +459,18 @@ async fn give_work(control: &Control, session: &Session, sender: &mut Sender) ->
     // In this order: whoever submits sets the flag before the target is there, so the spec of
     // every delivery in hand is among what is assigned now, or was before.
     let deliveries = control.take_deliveries(session, DELIVERIES_MAX);
-    let assigned = match session.take_reassign() {
-        true => assign(control, session, sender).await?,
-        false => HashMap::new(),
-    };
+    if session.take_reassign() {
+        assign(control, session, sender).await?;
+    }
     let is_more = deliveries.len() == DELIVERIES_MAX;
     for delivery in deliveries {
-        // The agent has just been told, in this very flush: what counts for it now is that spec.
-        let is_told = delivery.spec.is_some() && assigned.get(&delivery.key) == delivery.spec.as_ref();
+        // With its spec, also where that was assigned just now: an agent may have skipped the assignment because it
+        // cannot read it, and begins a queued operation when others have been assigned.
         let message = FromServer::Operate {
             operation: delivery.operation,
             key: delivery.key,
             kind: delivery.kind,
-            spec: delivery.spec.filter(|_| !is_told),
+            spec: delivery.spec,
             expires_in: delivery.expires_in,
         };
         sender.feed(message).await?;
@@ -481,15 +479,9 @@ async fn give_work(control: &Control, session: &Session, sender: &mut Sender) ->
 }
 
 /// Sends what changed in the order of its generations, so that an agent that has seen one has seen
-/// all before it. Returns the specs that were sent.
-async fn assign(
-    control: &Control,
-    session: &Session,
-    sender: &mut Sender,
-) -> Result<HashMap<ProcessKey, Arc<Spec>>, Ended> {
+/// all before it.
+async fn assign(control: &Control, session: &Session, sender: &mut Sender) -> Result<(), Ended> {
     let Assignments { processes, pools } = control.assignments(session).await?;
-    let spec_of = |process: &Assignment| Some((process.key.clone(), process.spec.clone()?));
-    let assigned = processes.iter().filter_map(spec_of).collect();
     let newest = processes.iter().map(|a| a.generation).chain(pools.iter().map(|p| p.generation)).max();
     let mut pools = pools.into_iter().map(|assigned| (assigned.generation, assigned.pool)).peekable();
     let mut frame = AssignFrame::default();
@@ -509,7 +501,7 @@ async fn assign(
     if let Some(newest) = newest {
         session.set_sent_generation(newest);
     }
-    Ok(assigned)
+    Ok(())
 }
 
 /// Assignments for one frame, bounded in number and in bytes.

@@ -60,7 +60,7 @@ async fn told(link: &mut Link) -> (Vec<Arc<Spec>>, Option<Arc<Spec>>) {
 }
 
 #[tokio::test]
-async fn a_spec_that_was_just_assigned_is_not_sent_again_with_its_operation() {
+async fn an_operation_carries_its_spec_although_that_was_assigned_just_before() {
     let mut world = World::new().await;
     let mut agent = world.agent("0:10.0.0.1", "one").await;
     start(&world, &agent, spec("a"), true).await;
@@ -68,7 +68,7 @@ async fn a_spec_that_was_just_assigned_is_not_sent_again_with_its_operation() {
 
     let mut link = agent.session(&world, "run").await;
 
-    assert_eq!(told(&mut link).await, (vec![spec("a")], None));
+    assert_eq!(told(&mut link).await, (vec![spec("a")], Some(spec("a"))));
     world.end().await;
 }
 
