@@ -15,7 +15,8 @@ use proctor_host::Host;
 use proctor_pki::{CommandCheck, HelloTerms, ReportSeal, SessionTerms, Untrusted};
 use proctor_runtime::{Backoff, chain, clock, prepare_link};
 use proctor_wire::{
-    AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Skipped, WireError, ends, framed,
+    AgentCodec, CONNECT_LIMIT, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, STAY_AWAY_MAX, Skipped,
+    WireError, ends, framed, stay_away_max,
 };
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
@@ -35,7 +36,6 @@ use crate::report_sender::{NotSent, ReportSender, Sealing};
 use crate::trust::{self, Trust};
 use crate::{AgentError, Options};
 
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// Messages that may wait for the socket.
 const OUTBOX_MAX: usize = 1024;
 /// A certificate is renewed when less than this is left.
@@ -45,8 +45,8 @@ const SILENT_BEATS_MAX: u32 = 3;
 /// A session of this length was a success.
 const STEADY: Duration = Duration::from_secs(30);
 const RENEW_PERIOD: Duration = Duration::from_secs(3600);
-/// Of a server that closes connections before a word is said: it has more of them than it can take.
-const CROWDED_WAITS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
+/// The first wait after a server has closed a connection before a word was said: it has more of them than it can take.
+const CROWDED_WAIT: Duration = Duration::from_millis(500);
 /// However long a server says that it is busy: nobody has signed that.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(120);
 /// After a refusal that only people can cure, about so long: a fleet must not come back all at once.
@@ -154,13 +154,14 @@ impl Waits {
     fn new() -> Self {
         Self {
             short: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
-            crowded: Backoff::new(CROWDED_WAITS[0], CROWDED_WAITS[1]),
+            crowded: Backoff::new(CROWDED_WAIT, STAY_AWAY_MAX),
             refused: Backoff::new(REFUSED_WAIT * 2 / 3, REFUSED_WAIT * 4 / 3),
         }
     }
 
-    fn opened(&mut self) {
-        self.crowded.reset();
+    /// With a server that wants a heartbeat that often: the more agents it has, the longer.
+    fn opened(&mut self, beat: Duration) {
+        self.crowded = Backoff::new(CROWDED_WAIT, stay_away_max(beat));
     }
 
     fn after(&mut self, reached: Reached, ended: &SessionEnd) -> Duration {
@@ -178,6 +179,21 @@ impl Waits {
             }
         }
     }
+}
+
+/// Both within [`CONNECT_LIMIT`]. A server that cannot be reached is not there: looking again costs it nothing. One that
+/// is silent once it is reached has more connections than it can take.
+async fn within_limit<S, T, G>(
+    dial: impl Future<Output = std::io::Result<S>>,
+    greet: impl FnOnce(S) -> G,
+) -> Result<T, SessionEnd>
+where
+    G: Future<Output = Result<T, SessionEnd>>,
+{
+    let until = tokio::time::Instant::now() + CONNECT_LIMIT;
+    let dialled = tokio::time::timeout_at(until, dial).await;
+    let stream = dialled.map_err(|_| std::io::Error::from(ErrorKind::TimedOut))??;
+    tokio::time::timeout_at(until, greet(stream)).await.map_err(|_| NoSession::Silent)?
 }
 
 /// Somebody listens, and did not come to an answer.
@@ -222,7 +238,7 @@ impl Link {
         loop {
             let (reached, ended) = match self.connect().await {
                 Ok(opened) => {
-                    waits.opened();
+                    waits.opened(opened.beat);
                     let since = self.host.now();
                     let ended = Box::pin(self.carry(opened)).await;
                     // A session that breaks again at once is no reason to come back at once.
@@ -258,11 +274,13 @@ impl Link {
     }
 
     async fn connect(&self) -> Result<Opened, SessionEnd> {
-        let greeting = Box::pin(self.greet());
-        tokio::time::timeout(CONNECT_LIMIT, greeting).await.map_err(|_| NoSession::Silent)?
+        let config = self.usable_config()?;
+        let dial = Box::pin(TcpStream::connect(&self.server));
+        within_limit(dial, |tcp| Box::pin(self.greet(tcp, config))).await
     }
 
-    async fn greet(&self) -> Result<Opened, SessionEnd> {
+    /// Of a certificate that has not expired.
+    fn usable_config(&self) -> Result<Arc<ClientConfig>, SessionEnd> {
         let identity = &self.identity;
         if let Ok(expires_at) = proctor_pki::expires_at(&identity.current_certificate()) {
             self.about.metrics.certificate(expires_at.as_second());
@@ -270,8 +288,11 @@ impl Link {
                 return Err(SessionEnd::Expired(connect_error::expired(expires_at)));
             }
         }
-        let config = self.tls_config()?;
-        let tcp = TcpStream::connect(&self.server).await?;
+        self.tls_config()
+    }
+
+    async fn greet(&self, tcp: TcpStream, config: Arc<ClientConfig>) -> Result<Opened, SessionEnd> {
+        let identity = &self.identity;
         prepare_link(&tcp)?;
         let tcp = Counted::new(tcp);
         let counters = tcp.counters();
@@ -526,15 +547,44 @@ mod tests {
         let eof = || SessionEnd::Link(NoSession::Connect(ErrorKind::UnexpectedEof.into()));
 
         let crowded: Vec<_> = (0..200).map(|_| waits.after(Reached::Nothing, &eof())).collect();
-        waits.opened();
+        waits.opened(Duration::from_secs(20));
         let again = waits.after(Reached::Nothing, &eof());
         let refused = SessionEnd::Link(NoSession::Connect(ErrorKind::ConnectionRefused.into()));
         let absent: Vec<_> = (0..200).map(|_| waits.after(Reached::Nothing, &refused)).collect();
 
-        assert!(crowded.iter().all(|wait| (CROWDED_WAITS[0]..=CROWDED_WAITS[1]).contains(wait)), "{crowded:?}");
+        assert!(crowded.iter().all(|wait| (CROWDED_WAIT..=STAY_AWAY_MAX).contains(wait)), "{crowded:?}");
         assert!(crowded.iter().any(|wait| *wait > Duration::from_secs(10)));
-        assert!(again <= CROWDED_WAITS[0] * 3);
+        assert!(again <= CROWDED_WAIT * 3);
         assert!(absent.iter().all(|wait| *wait <= Duration::from_secs(5)), "a server that starts is found soon");
+    }
+
+    #[test]
+    fn an_agent_of_a_small_fleet_stays_away_for_a_shorter_time() {
+        let mut waits = Waits::new();
+        waits.opened(Duration::from_secs(5));
+        let closed = SessionEnd::Link(NoSession::Closed);
+
+        let crowded: Vec<_> = (0..200).map(|_| waits.after(Reached::Nothing, &closed)).collect();
+
+        assert!(crowded.iter().all(|wait| *wait <= Duration::from_secs(10)), "{crowded:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_cannot_be_reached_is_not_taken_for_a_crowded_one() {
+        let (mut waits, begun) = (Waits::new(), tokio::time::Instant::now());
+        let unreachable = within_limit(std::future::pending(), |(): ()| std::future::pending::<Result<(), _>>());
+        let unreachable = unreachable.await.unwrap_err();
+        let silent = within_limit(std::future::ready(Ok(())), |()| std::future::pending::<Result<(), _>>());
+        let silent = silent.await.unwrap_err();
+
+        let waited: Vec<_> = (0..200).map(|_| waits.after(Reached::Nothing, &unreachable)).collect();
+
+        assert!(waited.iter().all(|wait| *wait <= Duration::from_secs(5)), "{waited:?}");
+        assert!(
+            matches!(&unreachable, SessionEnd::Link(NoSession::Connect(error)) if error.kind() == ErrorKind::TimedOut)
+        );
+        assert!(matches!(&silent, SessionEnd::Link(no_session @ NoSession::Silent) if is_crowded(no_session)));
+        assert_eq!(begun.elapsed(), 2 * CONNECT_LIMIT);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod handshakes;
 pub mod keys;
 mod log_limit;
 mod metrics;
+mod pace;
 mod passwords;
 pub mod user_token;
 pub mod webhooks;

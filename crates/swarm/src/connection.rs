@@ -11,8 +11,8 @@ use proctor_model::{AgentId, HostFacts, HostKey};
 use proctor_pki::{AgentKey, CommandCheck, ControlTrust, HelloTerms, JoinToken, ReportSeal, SessionTerms, Untrusted};
 use proctor_runtime::{Backoff, clock, prepare_link};
 use proctor_wire::{
-    AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, WireError, encode_part, ends,
-    framed,
+    AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, STAY_AWAY_MAX, WireError,
+    encode_part, ends, framed, stay_away_max,
 };
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -26,7 +26,11 @@ use crate::agent::{Now, SimAgent};
 use crate::identity::{Identities, Identity};
 use crate::stats::{Latency, Stats, Violation};
 
+/// For an attempt, the wait for its turn in this process included; for the server to be reached.
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
+const DIAL_LIMIT: Duration = Duration::from_secs(10);
+/// As of a real agent.
+const CROWDED_WAIT: Duration = Duration::from_millis(500);
 /// Unanswered heartbeats after which the server is taken for gone, as by a real agent.
 const SILENT_BEATS_MAX: u32 = 3;
 /// As of a real agent.
@@ -107,8 +111,9 @@ struct Signatures {
 #[derive(Debug, Default)]
 struct Known {
     trust: Option<ControlTrust>,
-    /// When the last session ended.
+    /// When the last session ended, and the heartbeat interval that it had.
     lost_at: Option<Instant>,
+    beat: Option<Duration>,
     /// With the tickets of earlier sessions.
     tls: Option<Arc<ClientConfig>>,
 }
@@ -124,7 +129,7 @@ impl Waits {
     fn new() -> Self {
         Self {
             short: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
-            crowded: Backoff::new(Duration::from_millis(500), Duration::from_secs(30)),
+            crowded: Backoff::new(CROWDED_WAIT, STAY_AWAY_MAX),
         }
     }
 
@@ -158,8 +163,8 @@ pub(crate) async fn run(shared: Arc<Shared>, host: HostKey, mut agent: SimAgent)
         let opened = Instant::now();
         let ended = Box::pin(session(&shared, &identity, host, nonce, &mut agent, &mut known)).await;
         let had_session = known.lost_at.is_some_and(|lost_at| lost_at > opened);
-        if had_session {
-            waits.crowded.reset();
+        if let Some(beat) = known.beat.filter(|_| had_session) {
+            waits.crowded = Backoff::new(CROWDED_WAIT, stay_away_max(beat));
         }
         if opened.elapsed() > STEADY {
             waits.short.reset();
@@ -259,6 +264,7 @@ async fn session(
     if let Some(lost_at) = known.lost_at {
         shared.figures.took(Latency::Return, lost_at.elapsed());
     }
+    known.beat = Some(opened.beat);
     agent.handle_connected(shared.now(), opened.epoch);
     let Err(ended) = Box::pin(carry(shared, identity, opened, agent)).await;
     counters.connected.fetch_sub(1, Ordering::Relaxed);
@@ -380,7 +386,8 @@ impl Signatures {
 }
 
 async fn dial(shared: &Shared, config: Arc<ClientConfig>) -> Result<Stream, std::io::Error> {
-    let tcp = TcpStream::connect(shared.server).await?;
+    let connected = tokio::time::timeout(DIAL_LIMIT, TcpStream::connect(shared.server)).await;
+    let tcp = connected.map_err(|_| std::io::Error::from(ErrorKind::TimedOut))??;
     prepare_link(&tcp)?;
     TlsConnector::from(config).connect(proctor_pki::server_name(), Counted::new(tcp)).await
 }

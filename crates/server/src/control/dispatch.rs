@@ -9,18 +9,26 @@ use std::time::{Duration, Instant};
 
 use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId, messages};
 use proctor_store::{Millis, OpenTarget};
+use proctor_wire::CONNECT_LIMIT;
 
-/// How long a target waits for an agent that is not connected; a client is told within 3 s.
+use crate::pace::Pace;
+
+/// How long a target waits for an agent that is not connected and not expected back; a client is told within 3 s.
 const ABSENCE_GRACE: Duration = Duration::from_secs(2);
 /// How long an operation may take to its agent, and its outcome back. The way back is what is left when an
 /// operation begins as late as it may.
 pub(super) const TRAVEL: Duration = Duration::from_secs(5);
 
-/// After the server's own start, so many agents that were connected before get this long to come back for
-/// what they may have been at: one handshake after the other.
+/// What the handshake of one agent may take, on a slow machine.
+const HANDSHAKE_MAX: Duration = Duration::from_millis(5);
+/// However large the fleet.
+const RETURN_GRACE_MAX: Duration = Duration::from_secs(300);
+
+/// After the server's own start, so many agents that were connected before get this long to come back. An agent that
+/// lives has begun its longest wait just before the start, then needs an attempt, and its turn among all others.
 pub(super) fn return_grace(agents: usize) -> Duration {
-    let handshakes = Duration::from_millis(5).saturating_mul(u32::try_from(agents).unwrap_or(u32::MAX));
-    (Duration::from_secs(10) + handshakes).min(Duration::from_secs(120))
+    let handshakes = HANDSHAKE_MAX.saturating_mul(u32::try_from(agents).unwrap_or(u32::MAX));
+    (Pace::of_fleet(agents).stay_away_max() + CONNECT_LIMIT + handshakes).min(RETURN_GRACE_MAX)
 }
 
 /// An operation to be sent to its agent.
@@ -306,6 +314,7 @@ fn verdict(pending: &Pending, now: Instant, is_connected: bool, may_return: bool
     let agent = &pending.agent;
     let absent = |message| Some(Outcome::new(Code::AgentAbsent, message, false));
     let is_late = pending.deadline <= now;
+    let is_given_up = !may_return && now >= pending.added + ABSENCE_GRACE;
     match (is_connected, pending.ever_sent) {
         (true, _) if is_late => {
             let secs = pending.target.time_limit_ms / 1000;
@@ -313,7 +322,7 @@ fn verdict(pending: &Pending, now: Instant, is_connected: bool, may_return: bool
             Some(Outcome::new(Code::CommandFailed, message, false))
         }
         (true, _) => None,
-        (false, false) if now >= pending.added + ABSENCE_GRACE => absent(messages::agent_not_connected(agent)),
+        (false, false) if is_late || is_given_up => absent(messages::agent_not_connected(agent)),
         (false, false) => None,
         (false, true) if is_late && !may_return => absent(messages::agent_lost(agent)),
         (false, true) => None,
@@ -368,13 +377,62 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_is_not_there_is_waited_for_no_longer_than_its_grace() {
+    fn an_agent_that_was_away_before_the_start_is_waited_for_no_longer_than_at_any_other_time() {
         let now = Instant::now();
-        let mut dispatch = Dispatch::new(now, HashSet::from([agent()]));
+        let mut dispatch = Dispatch::new(now, HashSet::from(["b".parse().unwrap()]));
         dispatch.add(vec![target(0, 0)], now);
 
         assert!(dispatch.overdue(now + Duration::from_millis(1900)).is_empty());
         assert_eq!(dispatch.overdue(now + ABSENCE_GRACE)[0].1.code, Code::AgentAbsent);
+    }
+
+    #[test]
+    fn what_was_not_sent_waits_for_an_agent_that_is_expected_back() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(now, HashSet::from([agent()]));
+        dispatch.add(vec![target(0, 0)], now);
+        let almost = now + return_grace(1) - Duration::from_millis(1);
+
+        assert!(dispatch.overdue(now + ABSENCE_GRACE).is_empty());
+        assert!(dispatch.overdue(almost).is_empty());
+        dispatch.connected(&agent(), 1);
+        assert_eq!(dispatch.take_deliveries(&agent(), 1, almost, 10).len(), 1);
+    }
+
+    #[test]
+    fn who_did_not_come_back_in_the_grace_is_absent_within_moments_from_then_on() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(now, HashSet::from([agent()]));
+        dispatch.add(vec![target(0, 0)], now);
+        let over = now + return_grace(1);
+
+        let first = dispatch.overdue(over);
+        dispatch.close(first.iter().map(|(operation, _)| operation));
+        dispatch.add(vec![target(1, 0)], over);
+
+        assert_eq!(first[0].1.message, messages::agent_not_connected(&agent()));
+        assert!(dispatch.overdue(over + Duration::from_millis(1900)).is_empty());
+        assert_eq!(dispatch.overdue(over + ABSENCE_GRACE)[0].1.code, Code::AgentAbsent);
+    }
+
+    #[test]
+    fn what_was_not_sent_ends_in_its_own_time_whoever_is_expected() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(now, HashSet::from([agent()]));
+        dispatch.add(vec![OpenTarget { time_limit_ms: 5_000, ..target(0, 0) }], now);
+
+        assert!(dispatch.overdue(now + Duration::from_millis(4_900)).is_empty());
+        assert_eq!(dispatch.overdue(now + Duration::from_secs(5))[0].1.code, Code::AgentAbsent);
+    }
+
+    #[test]
+    fn the_grace_covers_the_longest_wait_of_an_agent_and_its_next_attempt() {
+        for agents in [1, 100, 1_000, 10_000, 50_000] {
+            let away = Pace::of_fleet(agents).stay_away_max() + CONNECT_LIMIT;
+            assert!(return_grace(agents) >= away && return_grace(agents) <= RETURN_GRACE_MAX, "{agents} agents");
+        }
+        assert!(return_grace(10) < Duration::from_secs(21), "a small fleet is soon certain");
+        assert_eq!(return_grace(usize::MAX), RETURN_GRACE_MAX);
     }
 
     #[test]

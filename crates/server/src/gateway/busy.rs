@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use proctor_runtime::Dice;
+use proctor_wire::STAY_AWAY_MAX;
 
 /// Sessions that open at the same time. The store commits so many together.
 const OPENINGS_MAX: u32 = 256;
-/// The least window, so that a burst is spread at all; and the longest, so that nobody is kept away.
+/// The least window, so that a burst is spread at all.
 const WINDOW_MIN: Duration = Duration::from_secs(1);
-const WINDOW_MAX: Duration = Duration::from_secs(30);
 /// The newest opening counts for one part in so many.
 const MEMORY: u32 = 16;
 /// What an opening is taken to last before the first one was measured.
@@ -40,12 +40,13 @@ impl Default for State {
 }
 
 impl State {
-    /// When to come back, of one more that cannot be served now.
-    fn book(&mut self, now: Instant) -> Duration {
+    /// When to come back, of one more that cannot be served now; no later than after `longest`.
+    fn book(&mut self, now: Instant, longest: Duration) -> Duration {
+        let window_max = (longest * 2 / 3).max(WINDOW_MIN);
         // So many at a time, each of which lasts so long.
         let interval = self.took / OPENINGS_MAX;
         let booked_until = self.booked_until.map_or(now, |until| until.max(now)) + interval;
-        let booked_until = booked_until.min(now + WINDOW_MAX);
+        let booked_until = booked_until.min(now + window_max);
         self.booked_until = Some(booked_until);
         let window = (booked_until - now).max(WINDOW_MIN);
         self.dice.between(window / 2, window * 3 / 2)
@@ -53,11 +54,11 @@ impl State {
 }
 
 impl Busy {
-    /// The right to open a session; else how long to wait for the next attempt.
-    pub(super) fn open(self: &Arc<Self>, now: Instant) -> Result<Opening, Duration> {
+    /// The right to open a session; else how long to wait for the next attempt, at most `stay_away_max`.
+    pub(super) fn open(self: &Arc<Self>, now: Instant, stay_away_max: Duration) -> Result<Opening, Duration> {
         let mut state = self.0.lock();
         if state.openings >= OPENINGS_MAX {
-            return Err(state.book(now));
+            return Err(state.book(now, stay_away_max));
         }
         state.openings += 1;
         Ok(Opening { busy: self.clone(), begun: now })
@@ -67,7 +68,7 @@ impl Busy {
     /// as lost that are not back within `grace`.
     pub(super) fn after_restart(&self, sessions: usize, interval: Duration, grace: Duration) -> Duration {
         let sessions = u32::try_from(sessions).unwrap_or(u32::MAX);
-        let window_max = (grace / 2).clamp(WINDOW_MIN, WINDOW_MAX);
+        let window_max = (grace / 2).clamp(WINDOW_MIN, STAY_AWAY_MAX);
         let window = interval.saturating_mul(sessions).clamp(WINDOW_MIN, window_max);
         self.0.lock().dice.between(Duration::ZERO, window)
     }
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     fn full(busy: &Arc<Busy>, now: Instant) -> Vec<Opening> {
-        (0..OPENINGS_MAX).map(|_| busy.open(now).unwrap()).collect()
+        (0..OPENINGS_MAX).map(|_| busy.open(now, STAY_AWAY_MAX).unwrap()).collect()
     }
 
     #[test]
@@ -102,7 +103,7 @@ mod tests {
         let (busy, now) = (Arc::new(Busy::default()), Instant::now());
         let _openings = full(&busy, now);
         busy.0.lock().took = Duration::from_secs(1);
-        let told = |count: u32, at| (0..count).map(|_| busy.open(at).unwrap_err()).collect::<Vec<_>>();
+        let told = |count: u32, at| (0..count).map(|_| busy.open(at, STAY_AWAY_MAX).unwrap_err()).collect::<Vec<_>>();
 
         let (first, last) = (told(100, now), told(5_000, now).split_off(4_900));
         let later = told(100, now + Duration::from_secs(60));
@@ -111,7 +112,7 @@ mod tests {
             let limits = Duration::from_millis(low)..=Duration::from_millis(high);
             assert!(waits.iter().all(|wait| limits.contains(wait)), "{waits:?}");
         };
-        // 256 in a second: 5,100 need 19.9 s.
+        // 256 in a second: 5,100 need 19.9 s, and the longest window is 20 s.
         within(&first, 500, 1_500);
         within(&last, 9_700, 30_000);
         within(&later, 500, 1_500);
@@ -119,25 +120,26 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_to_stay_away_for_more_than_the_longest_window() {
+    fn nobody_is_told_to_stay_away_for_longer_than_the_next_server_would_wait() {
         let (busy, now) = (Arc::new(Busy::default()), Instant::now());
         let _openings = full(&busy, now);
         busy.0.lock().took = Duration::from_secs(3600);
 
-        let told: Vec<_> = (0..10_000).map(|_| busy.open(now).unwrap_err()).collect();
-
-        assert!(told.iter().all(|wait| *wait <= WINDOW_MAX * 3 / 2));
+        for longest in [Duration::from_secs(10), STAY_AWAY_MAX] {
+            let told: Vec<_> = (0..10_000).map(|_| busy.open(now, longest).unwrap_err()).collect();
+            assert!(told.iter().all(|wait| *wait <= longest), "{longest:?}");
+        }
     }
 
     #[test]
     fn what_is_over_makes_room() {
         let (busy, now) = (Arc::new(Busy::default()), Instant::now());
         let mut openings = full(&busy, now);
-        assert!(busy.open(now).is_err());
+        assert!(busy.open(now, STAY_AWAY_MAX).is_err());
 
         openings.pop();
 
-        assert!(busy.open(now).is_ok());
+        assert!(busy.open(now, STAY_AWAY_MAX).is_ok());
     }
 
     #[test]
@@ -154,6 +156,6 @@ mod tests {
         assert!(fleet.iter().any(|wait| *wait > Duration::from_secs(13)));
         assert!(few.iter().all(|wait| *wait <= WINDOW_MIN));
         assert!(slow.iter().all(|wait| *wait <= Duration::from_millis(7_500)), "nobody is lost for having waited");
-        assert!(drawn(usize::MAX, interval, grace).iter().all(|wait| *wait <= WINDOW_MAX));
+        assert!(drawn(usize::MAX, interval, grace).iter().all(|wait| *wait <= STAY_AWAY_MAX));
     }
 }

@@ -9,7 +9,6 @@ mod admission;
 mod busy;
 mod certificate;
 mod enrol;
-mod pace;
 mod sender;
 mod session;
 mod signing;

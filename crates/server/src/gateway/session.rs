@@ -16,10 +16,10 @@ use proctor_wire::{
 use rustls::pki_types::CertificateDer;
 
 use super::enrol::CERTIFICATE_LIFETIME;
-use super::pace::Pace;
 use super::sender::Sender;
 use super::{Connection, Gateway, now};
 use crate::control::{ConnectionInfo, Control, ControlError, Greeting, Question, Session};
+use crate::pace::Pace;
 
 /// For the first word of a session; the greeting as a whole has a limit of its own.
 const HELLO_LIMIT: Duration = Duration::from_secs(16);
@@ -246,7 +246,8 @@ async fn hello(
     if control.clone_of(&greeting).is_some() {
         return Err(Ended::Cloned);
     }
-    let opening = gateway.busy.open(Instant::now()).map_err(Ended::Busy)?;
+    let stay_away_max = Pace::of_fleet(control.agents_expected()).stay_away_max();
+    let opening = gateway.busy.open(Instant::now(), stay_away_max).map_err(Ended::Busy)?;
     let session = control.open_session(greeting).await??;
     drop(opening);
     session.set_connection_info(ConnectionInfo { clock_ahead_ms, certificate_expires_at: expires_at });

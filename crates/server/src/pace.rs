@@ -1,5 +1,6 @@
 //! How often agents say that they live: often in a small fleet, seldom in a large one, so that heartbeats stay a
-//! small part of the server's work. A session keeps the pace that it was welcomed with.
+//! small part of the server's work. A session keeps the pace that it was welcomed with, and stays away by it when the
+//! server cannot take it back at once.
 
 use std::time::Duration;
 
@@ -8,12 +9,12 @@ const STEPS: [(u64, Duration); 3] =
     [(1_000, Duration::from_secs(5)), (10_000, Duration::from_secs(10)), (50_000, Duration::from_secs(20))];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pace {
-    pub(super) beat: Duration,
+pub(crate) struct Pace {
+    pub(crate) beat: Duration,
 }
 
 impl Pace {
-    pub(super) fn of_fleet(agents: usize) -> Self {
+    pub(crate) fn of_fleet(agents: usize) -> Self {
         let agents = u64::try_from(agents).unwrap_or(u64::MAX);
         let (mut lower, mut beat) = STEPS[0];
         for (upper, at_upper) in STEPS {
@@ -28,12 +29,17 @@ impl Pace {
     }
 
     /// A peer from which no byte comes for so long is gone.
-    pub(super) fn silence_max(self) -> Duration {
+    pub(crate) fn silence_max(self) -> Duration {
         self.beat * 3 + Duration::from_secs(1)
     }
 
+    /// The longest that its agents stay away between two attempts.
+    pub(crate) fn stay_away_max(self) -> Duration {
+        proctor_wire::stay_away_max(self.beat)
+    }
+
     /// While a frame is on its way. Longer than a beat, so that no timer fires where whole frames come.
-    pub(super) fn in_frame(self) -> Duration {
+    pub(crate) fn in_frame(self) -> Duration {
         self.beat + Duration::from_secs(2)
     }
 }
