@@ -4,11 +4,13 @@
 //! Promised: peers that say nothing, or stop in the middle, keep nobody off. When all greetings are
 //! taken, one that has stalled gives way to a new one, and of two the one from an address that is not known.
 //! Addresses are known by the sessions, hosts or authenticated calls that they have; each has a few greetings that nobody else
-//! can take. Where nothing stalls, the one that has waited longest for its turn at the handshake gives way; where nobody
-//! waits for one, a new peer waits for a moment and is closed then. Agents try again.
+//! can take. Where nothing stalls, one that waits for its turn at the handshake gives way: of the address that has most
+//! of them, the one that has waited longest. Where nobody waits for a turn, a new peer waits for a moment and is closed
+//! then. Agents try again. Nobody gives way whose session is being opened: it is the store that is slow.
 //! Absent: who a peer is; that is proved by its certificate, or by a call.
 
-use std::collections::{BTreeMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -66,6 +68,8 @@ pub(crate) struct Greeting {
     heard: AtomicU64,
     /// It has spoken, and it is we who have not begun.
     waits: AtomicBool,
+    /// It has said all that it has to, and it is the store that has not answered.
+    is_in_store: AtomicBool,
     pub(crate) gives_way: CancellationToken,
 }
 
@@ -76,9 +80,9 @@ impl Greeting {
         self.heard.store(now, Ordering::Relaxed);
     }
 
-    /// Whether its address is one of those that are known, with a greeting of its own.
-    pub(crate) fn is_known(&self) -> bool {
-        self.is_known
+    /// Its address, where that is one of those that are known and has a greeting of its own.
+    pub(crate) fn known(&self) -> Option<IpAddr> {
+        self.is_known.then_some(self.peer)
     }
 
     /// It waits for its turn: until then it may give way to newer ones.
@@ -90,6 +94,18 @@ impl Greeting {
     pub(crate) fn begins(&self) {
         self.hears();
         self.waits.store(false, Ordering::Relaxed);
+    }
+
+    /// Its session is being opened: until then it does not give way. For peers whose certificate was verified alone,
+    /// and for few of them at the same time.
+    pub(crate) fn enters_store(&self) {
+        self.is_in_store.store(true, Ordering::Relaxed);
+    }
+
+    /// The store has answered.
+    pub(crate) fn leaves_store(&self) {
+        self.hears();
+        self.is_in_store.store(false, Ordering::Relaxed);
     }
 
     /// For how long nothing has come, where that is longer than it should be.
@@ -150,6 +166,7 @@ impl Handshakes {
             since: now,
             heard: AtomicU64::new(0),
             waits: AtomicBool::new(false),
+            is_in_store: AtomicBool::new(false),
             gives_way: CancellationToken::new(),
         });
         let id = state.next;
@@ -160,17 +177,24 @@ impl Handshakes {
 }
 
 impl State {
-    /// The one that has waited longest for its turn: it is the likeliest to have given up.
+    /// Of the address that has most of those that wait for their turn, the one that has waited longest: it is the
+    /// likeliest to have given up.
     fn evict_waiting(&mut self) -> Option<()> {
-        let mut waiting = self.open.iter().filter(|(_, open)| !open.is_known && open.waits.load(Ordering::Relaxed));
-        let victim = *waiting.next()?.0;
+        let waiting = self.open.iter().filter(|(_, open)| !open.is_known && open.waits.load(Ordering::Relaxed));
+        let mut by_address: HashMap<IpAddr, (usize, Reverse<u64>)> = HashMap::new();
+        for (id, open) in waiting {
+            // The oldest comes first.
+            by_address.entry(open.peer).or_insert((0, Reverse(*id))).0 += 1;
+        }
+        let (_, Reverse(victim)) = by_address.into_values().max()?;
         self.open.remove(&victim)?.gives_way.cancel();
         Some(())
     }
 
     /// Those that are silent go first, then the longest stalled; only among the unknown, whose turn it is.
     fn evict_stalled(&mut self, now: Instant) -> Option<()> {
-        let unknown = self.open.iter().filter(|(_, open)| !open.is_known);
+        let may_go = |open: &Greeting| !open.is_known && !open.is_in_store.load(Ordering::Relaxed);
+        let unknown = self.open.iter().filter(|(_, open)| may_go(open));
         let stalled = unknown.filter_map(|(id, open)| {
             let quiet = open.stalled(now)?;
             Some(((open.heard.load(Ordering::Relaxed) == 0, quiet), *id))
@@ -248,6 +272,43 @@ mod tests {
         assert!(newest.is_some());
         let gone = open.iter().position(|admitted| admitted.greeting.gives_way.is_cancelled());
         assert_eq!(gone, Some(2), "the first two are at their handshake");
+    }
+
+    #[test]
+    fn an_address_with_many_waiting_peers_gives_way_before_one_that_has_waited_longer() {
+        let (greetings, now) = (Arc::new(Handshakes::default()), Instant::now());
+        let oldest = greetings.try_admit(peer(2), now).unwrap();
+        let flood = filled(&greetings, 1, now);
+        flood.iter().chain([&oldest]).for_each(|admitted| {
+            admitted.greeting.hears();
+            admitted.greeting.waits();
+        });
+
+        let newest: Vec<_> = (3..13).map(|number| greetings.try_admit(peer(number), now).unwrap()).collect();
+
+        assert!(newest.iter().chain([&oldest]).all(|admitted| !admitted.greeting.gives_way.is_cancelled()));
+        let gone: Vec<_> = flood.iter().map(|admitted| admitted.greeting.gives_way.is_cancelled()).collect();
+        assert_eq!(gone.iter().filter(|is_gone| **is_gone).count(), 10);
+        assert!(gone[..10].iter().all(|is_gone| *is_gone), "those that have waited longest");
+    }
+
+    #[test]
+    fn a_peer_whose_session_is_being_opened_does_not_give_way_however_slow_the_store_is() {
+        let (greetings, now) = (Arc::new(Handshakes::default()), Instant::now());
+        let open = filled(&greetings, 1, now);
+        open.iter().for_each(|admitted| admitted.greeting.hears());
+        open[0].greeting.enters_store();
+
+        let later = now + 2 * STALLED_AFTER;
+        let newer: Vec<_> = (1..open.len()).map(|_| greetings.try_admit(peer(2), later).unwrap()).collect();
+        let too_many = greetings.try_admit(peer(2), later);
+
+        assert_eq!((newer.len(), too_many.is_none()), (OF_UNKNOWN_MAX - 1, true));
+        assert!(!open[0].greeting.gives_way.is_cancelled());
+        newer.iter().for_each(|admitted| admitted.greeting.hears());
+        open[0].greeting.leaves_store();
+        assert!(greetings.try_admit(peer(2), later + 2 * STALLED_AFTER).is_some());
+        assert!(open[0].greeting.gives_way.is_cancelled(), "now it is the peer that is slow");
     }
 
     #[test]

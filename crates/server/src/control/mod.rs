@@ -322,9 +322,20 @@ impl Control {
     /// Opens a session and fences an older one. Refused are keys that do not serve the agent's host and
     /// old copies of its state. Where the caller goes away meanwhile, the session is closed again.
     pub async fn open_session(&self, greeting: Greeting) -> Result<std::result::Result<Arc<Session>, SessionRefusal>> {
+        self.open_session_with(greeting, ()).await
+    }
+
+    /// As [`Self::open_session`]. The permit is kept until the store has answered, not only for as long as the caller
+    /// waits for it.
+    pub async fn open_session_with<P: Send + 'static>(
+        &self,
+        greeting: Greeting,
+        permit: P,
+    ) -> Result<std::result::Result<Arc<Session>, SessionRefusal>> {
         let opened = self.run_to_completion("session opening", |control| async move {
-            let opened = control.open(greeting).await?;
-            Ok(opened.map(|session| Opened { control, session: Some(session) }))
+            let opened = control.open(greeting).await;
+            drop(permit);
+            Ok(opened?.map(|session| Opened { control, session: Some(session) }))
         });
         Ok(opened.await?.map(Opened::take))
     }

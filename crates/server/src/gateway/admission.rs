@@ -3,11 +3,14 @@
 //! Promised: handshakes, with the greetings that follow them, take no more than [`CPU_SHARE`] of the processors, by
 //! what they were measured to cost, so that calls are answered while a whole fleet comes back. The newest peer goes
 //! first: the one that has waited longest is the likeliest to have given up. Whoever waits for [`WAIT_MAX`] is closed,
-//! not served. Peers of known addresses go before others, which still get one turn in [`UNKNOWN_EVERY`].
-//! Absent: how many peers may be at it (see `handshakes`), and who they are.
+//! not served. Peers of known addresses go before others, which still get one turn in [`UNKNOWN_EVERY`]; of one such
+//! address only a few do in a while, so that it cannot take the turns of the rest.
+//! Absent: how many peers may be at it (see `handshakes`), who they are, and what the store's own threads do for them
+//! (see `busy`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::num::NonZero;
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,16 +32,54 @@ const COST_MIN: Duration = Duration::from_micros(50);
 const COST_MAX: Duration = Duration::from_millis(20);
 /// The newest measurement counts for one part in so many.
 const COST_MEMORY: u32 = 16;
+/// Greetings that began together may turn out to cost more than they were charged; whoever comes later does not wait for
+/// more of it than this.
+const DEBT_MAX: Duration = Duration::from_secs(1);
 /// An agent gives up after ten seconds, and needs some of them for what follows.
 const WAIT_MAX: Duration = Duration::from_secs(4);
 /// Where peers of known and of other addresses wait, so many turns bring one for the others.
 const UNKNOWN_EVERY: u32 = 4;
+/// Peers of one known address that go before others in a while. A host has one agent, which tries a few times at most;
+/// what comes beyond it waits among the others.
+const SHARE_MAX: usize = 8;
+const SHARE_PERIOD: Duration = Duration::from_secs(10);
+
+/// Which known addresses had peers that went before others lately.
+#[derive(Debug)]
+struct Shares {
+    /// At most [`SHARE_MAX`] times each; no more addresses than are known.
+    recent: HashMap<IpAddr, Vec<Instant>>,
+    swept_at: Instant,
+}
+
+impl Shares {
+    fn new(now: Instant) -> Self {
+        Self { recent: HashMap::new(), swept_at: now }
+    }
+
+    /// Whether one more of this address goes before others; it is counted then.
+    fn take(&mut self, address: IpAddr, now: Instant) -> bool {
+        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < SHARE_PERIOD;
+        if !is_recent(&self.swept_at) {
+            self.recent.retain(|_, times| times.last().is_some_and(is_recent));
+            self.swept_at = now;
+        }
+        let times = self.recent.entry(address).or_default();
+        times.retain(is_recent);
+        let has_share = times.len() < SHARE_MAX;
+        if has_share {
+            times.push(now);
+        }
+        has_share
+    }
+}
 
 /// Who waits, and what may be spent; `W` is how a peer is told of its turn.
 #[derive(Debug)]
 struct Queue<W> {
     known: BTreeMap<u64, W>,
     unknown: BTreeMap<u64, W>,
+    shares: Shares,
     next: u64,
     known_in_a_row: u32,
     /// Seconds of processor time that are gained in a second.
@@ -54,6 +95,7 @@ impl<W> Queue<W> {
         Self {
             known: BTreeMap::new(),
             unknown: BTreeMap::new(),
+            shares: Shares::new(now),
             next: 0,
             known_in_a_row: 0,
             gain: CPU_SHARE * f64::from(u32::try_from(processors.get()).unwrap_or(u32::MAX)),
@@ -67,9 +109,11 @@ impl<W> Queue<W> {
         self.known.len() + self.unknown.len()
     }
 
-    fn arrive(&mut self, is_known: bool, waiter: W) -> u64 {
+    /// `known` is its address, where that is known.
+    fn arrive(&mut self, known: Option<IpAddr>, now: Instant, waiter: W) -> u64 {
         self.next += 1;
-        let queue = if is_known { &mut self.known } else { &mut self.unknown };
+        let goes_first = known.is_some_and(|address| self.shares.take(address, now));
+        let queue = if goes_first { &mut self.known } else { &mut self.unknown };
         queue.insert(self.next, waiter);
         self.next
     }
@@ -117,8 +161,13 @@ impl<W> Queue<W> {
     /// One that was charged is over; it took this much.
     fn spent(&mut self, charged: Duration, took: Duration) {
         let took = took.clamp(COST_MIN, COST_MAX);
-        self.balance += charged.as_secs_f64() - took.as_secs_f64();
-        self.cost = (self.cost * (COST_MEMORY - 1) + took) / COST_MEMORY;
+        let balance = self.balance + charged.as_secs_f64() - took.as_secs_f64();
+        self.balance = balance.max(-DEBT_MAX.as_secs_f64());
+    }
+
+    /// One that came through its handshake took this much: the next ones are charged accordingly.
+    fn learn(&mut self, took: Duration) {
+        self.cost = (self.cost * (COST_MEMORY - 1) + took.clamp(COST_MIN, COST_MAX)) / COST_MEMORY;
     }
 
     /// It never began.
@@ -145,15 +194,15 @@ impl Admission {
         Self { queue: Mutex::new(Queue::new(processors, Instant::now())), arrived: Notify::new(), gauges }
     }
 
-    /// None where it did not come in time.
-    pub(super) async fn turn(self: &Arc<Self>, is_known: bool) -> Option<Turn> {
+    /// Of a peer, with its address where that is known. None where it did not come in time.
+    pub(super) async fn turn(self: &Arc<Self>, known: Option<IpAddr>) -> Option<Turn> {
         let (waiter, granted) = oneshot::channel();
-        let id = self.queue.lock().arrive(is_known, waiter);
+        let id = self.queue.lock().arrive(known, Instant::now(), waiter);
         let _place = Place { admission: self, id };
         self.grant(Instant::now());
         self.arrived.notify_one();
         let charged = tokio::time::timeout(WAIT_MAX, granted).await.ok()?.ok()?;
-        Some(Turn { admission: self.clone(), charged, took: Duration::ZERO })
+        Some(Turn { admission: self.clone(), charged, took: Duration::ZERO, came_through: false })
     }
 
     /// How long each greeting takes if they follow one another without a pause.
@@ -208,9 +257,16 @@ pub(super) struct Turn {
     admission: Arc<Admission>,
     charged: Duration,
     took: Duration,
+    came_through: bool,
 }
 
 impl Turn {
+    /// The peer came through its handshake: what its greeting takes is what greetings cost. Of one that left, or said
+    /// something else, it is not; strangers could make greetings seem cheap.
+    pub(super) fn came_through(&mut self) {
+        self.came_through = true;
+    }
+
     /// Measures how long the future keeps a processor.
     pub(super) async fn run<T>(&mut self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
@@ -228,6 +284,9 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut queue = self.admission.queue.lock();
         queue.spent(self.charged, self.took);
+        if self.came_through {
+            queue.learn(self.took);
+        }
         self.admission.tell(&queue);
     }
 }
@@ -245,6 +304,15 @@ mod tests {
         Queue::new(TWO, now)
     }
 
+    /// Each known address is another one.
+    fn address(number: u32) -> IpAddr {
+        IpAddr::from(number.to_be_bytes())
+    }
+
+    fn known(number: u32) -> Option<IpAddr> {
+        Some(address(number))
+    }
+
     /// Takes turns, each of which costs so much, until it is `until`.
     fn run(queue: &mut Queue<u32>, from: Instant, until: Instant, cost: Duration) -> Vec<u32> {
         let (mut now, mut taken) = (from, Vec::new());
@@ -252,6 +320,7 @@ mod tests {
             while let Some((waiter, charged)) = queue.take(now) {
                 taken.push(waiter);
                 queue.spent(charged, cost);
+                queue.learn(cost);
             }
             let Some(next_at) = queue.next_at() else { break };
             now = next_at.max(now + Duration::from_nanos(1));
@@ -264,8 +333,8 @@ mod tests {
         let now = Instant::now();
         let mut queue = queue(now);
         for waiter in 0..4 {
-            queue.arrive(false, waiter);
-            queue.arrive(true, 10 + waiter);
+            queue.arrive(None, now, waiter);
+            queue.arrive(known(waiter), now, 10 + waiter);
         }
 
         let taken = run(&mut queue, now, now + SECOND, COST_FIRST);
@@ -277,7 +346,8 @@ mod tests {
     fn who_has_left_is_not_called() {
         let now = Instant::now();
         let mut queue = queue(now);
-        let [first, _, third] = [0, 1, 2].map(|waiter| queue.arrive(waiter == 1, waiter));
+        let [first, _, third] =
+            [(None, 0), (known(1), 1), (None, 2)].map(|(known, waiter)| queue.arrive(known, now, waiter));
         queue.leave(first);
         queue.leave(third);
 
@@ -291,7 +361,7 @@ mod tests {
             let now = Instant::now();
             let mut queue = queue(now);
             (0..100_000).for_each(|waiter| {
-                queue.arrive(false, waiter);
+                queue.arrive(None, now, waiter);
             });
             run(&mut queue, now, now + SECOND, cost);
             run(&mut queue, now + SECOND, now + 2 * SECOND, cost).len()
@@ -313,11 +383,12 @@ mod tests {
             let (mut queue, mut now, mut spent) = (queue(begun), begun, Duration::ZERO);
             for (number, (pause_ms, is_known, cost_us)) in (0..).zip(&arrivals) {
                 now += Duration::from_millis(*pause_ms);
-                queue.arrive(*is_known, number);
+                queue.arrive(is_known.then(|| address(number)), now, number);
                 while let Some((waiter, charged)) = queue.take(now) {
                     prop_assert!(waiter <= number);
                     let cost = Duration::from_micros(*cost_us);
                     queue.spent(charged, cost);
+                    queue.learn(cost);
                     spent += cost;
                 }
                 let allowed = (now - begun).as_secs_f64() * queue.gain + (BURST + COST_MAX).as_secs_f64();
@@ -331,22 +402,112 @@ mod tests {
         let admission = Arc::new(Admission::new(Arc::default()));
         admission.queue.lock().balance = -1e6;
 
-        let turn = admission.turn(true).await;
+        let turn = admission.turn(known(1)).await;
 
         assert!(turn.is_none());
         assert_eq!(admission.queue.lock().len(), 0);
+    }
+
+    #[test]
+    fn one_known_address_does_not_take_the_turns_of_others() {
+        let begun = Instant::now();
+        let mut queue = queue(begun);
+        let (flood, agent) = (0, u32::MAX);
+        // A turn every 2 ms, and a flood that is always newer than whoever waits.
+        let cost = Duration::from_millis(2);
+        for step in 0_u32..1000 {
+            queue.arrive(known(1), begun + step * cost, flood);
+        }
+        let mut waits_since = None;
+        for step in 1000_u32..6000 {
+            let now = begun + step * cost;
+            queue.arrive(known(1), now, flood);
+            if step == 3000 {
+                queue.arrive(known(2), now, agent);
+                waits_since = Some(now);
+            }
+            queue.arrive(known(1), now, flood);
+            while let Some((waiter, charged)) = queue.take(now) {
+                queue.spent(charged, cost);
+                if waiter == agent {
+                    let waited = now - waits_since.expect("it has arrived");
+                    assert!(waited < Duration::from_millis(100), "{waited:?}");
+                    return;
+                }
+            }
+        }
+        panic!("it never had its turn");
+    }
+
+    proptest! {
+        /// However many peers of an address come, and whenever, only its share goes before others.
+        #[test]
+        fn an_address_has_its_share_and_no_more(pauses_ms in prop::collection::vec(0_u64..3_000, 1..300)) {
+            let (mut now, mut granted) = (Instant::now(), Vec::new());
+            let mut shares = Shares::new(now);
+            for (number, pause_ms) in (2..).zip(pauses_ms) {
+                now += Duration::from_millis(pause_ms);
+                if shares.take(address(1), now) {
+                    granted.push(now);
+                }
+                let lately = granted.iter().filter(|at| now - **at < SHARE_PERIOD).count();
+                prop_assert!((1..=SHARE_MAX).contains(&lately));
+                prop_assert!(shares.take(address(number), now), "others have theirs");
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_that_did_not_come_lately_are_forgotten() {
+        let now = Instant::now();
+        let mut shares = Shares::new(now);
+        (0..1000).for_each(|number| assert!(shares.take(address(number), now)));
+
+        assert!(shares.take(address(1), now + SHARE_PERIOD));
+
+        assert_eq!(shares.recent.len(), 1);
+    }
+
+    #[test]
+    fn what_began_together_and_cost_more_than_expected_keeps_nobody_waiting_for_long() {
+        let now = Instant::now();
+        let mut queue = queue(now);
+        queue.cost = COST_MIN;
+        (0..2_000).for_each(|waiter| {
+            queue.arrive(None, now, waiter);
+        });
+        let began: Vec<Duration> = std::iter::from_fn(|| queue.take(now)).map(|(_, charged)| charged).collect();
+        assert!(began.len() > 500, "a burst of what seemed to be cheap");
+
+        began.into_iter().for_each(|charged| queue.spent(charged, SECOND));
+
+        let next_at = queue.next_at().expect("others wait");
+        assert!(next_at <= now + DEBT_MAX.div_f64(queue.gain), "{:?}", next_at - now);
     }
 
     #[tokio::test]
     async fn a_turn_is_charged_with_what_it_took() {
         let admission = Arc::new(Admission::new(Arc::default()));
         let cost = admission.queue.lock().cost;
-        let mut turn = admission.turn(false).await.unwrap();
+        let mut turn = admission.turn(None).await.unwrap();
 
         let answer = turn.run(async { 7 }).await;
+        turn.came_through();
         drop(turn);
 
         assert_eq!(answer, 7);
         assert_ne!(admission.queue.lock().cost, cost);
+    }
+
+    #[tokio::test]
+    async fn peers_that_leave_do_not_make_greetings_seem_cheap() {
+        let admission = Arc::new(Admission::new(Arc::default()));
+        let cost = admission.queue.lock().cost;
+
+        for _ in 0..20 {
+            drop(admission.turn(None).await.unwrap());
+        }
+
+        assert_eq!(admission.queue.lock().cost, cost);
     }
 }

@@ -1,9 +1,10 @@
 //! When an agent is told to come back later, and when that is.
 //!
-//! Promised: sessions that open at the same time are few enough for the store to answer them within a moment; the
-//! others are told a time, drawn over a window that grows with those that were told before and are not due yet. A
-//! server that ends spreads its agents over the time that it needs to take them all back. Absent: peers before TLS, to
-//! whom nothing can be said that they could believe (see `admission`).
+//! Promised: sessions that open at the same time are few enough for the store to answer them within a moment, and no
+//! more where it stalls and peers give up waiting for it. The others are told a time, drawn over a window that grows
+//! with those that were told before and are not due yet. A server that ends spreads its agents over the time that it
+//! needs to take them all back. Absent: peers before TLS, to whom nothing can be said that they could believe (see
+//! `admission`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +19,9 @@ const OPENINGS_MAX: u32 = 256;
 const WINDOW_MIN: Duration = Duration::from_secs(1);
 /// The newest opening counts for one part in so many.
 const MEMORY: u32 = 16;
+/// What a greeting is taken to cost at least, when the return of a fleet is planned: what was measured lately may have
+/// been a few resumed sessions on an idle machine.
+const INTERVAL_MIN: Duration = Duration::from_micros(500);
 /// What an opening is taken to last before the first one was measured.
 const TOOK_FIRST: Duration = Duration::from_millis(50);
 
@@ -69,7 +73,7 @@ impl Busy {
     pub(super) fn after_restart(&self, sessions: usize, interval: Duration, grace: Duration) -> Duration {
         let sessions = u32::try_from(sessions).unwrap_or(u32::MAX);
         let window_max = (grace / 2).clamp(WINDOW_MIN, STAY_AWAY_MAX);
-        let window = interval.saturating_mul(sessions).clamp(WINDOW_MIN, window_max);
+        let window = interval.max(INTERVAL_MIN).saturating_mul(sessions).clamp(WINDOW_MIN, window_max);
         self.0.lock().dice.between(Duration::ZERO, window)
     }
 }
@@ -155,6 +159,12 @@ mod tests {
         assert!(fleet.iter().all(|wait| *wait <= Duration::from_secs(15)));
         assert!(fleet.iter().any(|wait| *wait > Duration::from_secs(13)));
         assert!(few.iter().all(|wait| *wait <= WINDOW_MIN));
+        let cheap = drawn(15_000, Duration::from_micros(10), grace);
+        assert!(
+            cheap.iter().any(|wait| *wait > Duration::from_secs(6)),
+            "however cheap it seems: {:?}",
+            cheap.iter().max()
+        );
         assert!(slow.iter().all(|wait| *wait <= Duration::from_millis(7_500)), "nobody is lost for having waited");
         assert!(drawn(usize::MAX, interval, grace).iter().all(|wait| *wait <= STAY_AWAY_MAX));
     }

@@ -30,9 +30,9 @@ use tokio_rustls::server::TlsStream;
 
 use crate::ServerError;
 use crate::control::Control;
-use crate::handshakes::{Admitted, Handshakes};
+use crate::handshakes::{Greeting, Handshakes};
 use crate::log_limit::{AgentLogLimit, LogLimit};
-use admission::Admission;
+use admission::{Admission, Turn};
 use busy::Busy;
 use certificate::LinkCertificate;
 use signing::Signing;
@@ -166,7 +166,8 @@ async fn accept(listener: TcpListener, mut certificate: LinkCertificate, gateway
                 gateway.control.metrics().admission("full");
                 return tracing::debug!(%peer, "too many link handshakes: a new connection is closed");
             };
-            let greeting = Box::pin(admit_and_greet(stream, peer, &admitted, acceptor, gateway.clone(), of_tasks));
+            let greeting = admitted.greeting.clone();
+            let greeting = Box::pin(admit_and_greet(stream, peer, greeting, acceptor, gateway.clone(), of_tasks));
             tokio::select! {
                 ended = tokio::time::timeout(GREETING_LIMIT, greeting) => if ended.is_err() {
                     tracing::debug!(%peer, "a peer did not finish its greeting in time");
@@ -180,32 +181,41 @@ async fn accept(listener: TcpListener, mut certificate: LinkCertificate, gateway
     }
 }
 
+/// A peer whose turn it is.
+struct Guest {
+    peer: SocketAddr,
+    greeting: Arc<Greeting>,
+    turn: Turn,
+}
+
 /// The peer speaks first, and then waits for its turn.
 async fn admit_and_greet(
     stream: TcpStream,
     peer: SocketAddr,
-    admitted: &Admitted,
+    greeting: Arc<Greeting>,
     acceptor: TlsAcceptor,
     gateway: Arc<Gateway>,
     tasks: Tasks,
 ) {
-    let (greeting, control) = (&admitted.greeting, gateway.control.clone());
+    let metrics = gateway.control.metrics();
     if tokio::time::timeout(SILENCE_LIMIT, stream.readable()).await.is_err() {
         return;
     }
     greeting.hears();
+    if has_left(&stream).await {
+        return metrics.admission("left");
+    }
     greeting.waits();
-    let Some(mut turn) = gateway.admission.turn(greeting.is_known()).await else {
-        control.metrics().admission("late");
+    let Some(turn) = gateway.admission.turn(greeting.known()).await else {
+        metrics.admission("late");
         return tracing::debug!(%peer, "a peer waited too long for its handshake");
     };
     greeting.begins();
     if has_left(&stream).await {
-        control.metrics().admission("left");
-        return;
+        return metrics.admission("left");
     }
-    control.metrics().admission("admitted");
-    turn.run(Box::pin(greet(stream, peer, acceptor, gateway, tasks))).await;
+    metrics.admission("admitted");
+    Box::pin(greet(stream, Guest { peer, greeting, turn }, acceptor, gateway, tasks)).await;
 }
 
 /// Whether the peer has closed its end: nobody would read what a handshake costs.
@@ -222,9 +232,10 @@ async fn know_hosts(gateway: &Gateway) {
 }
 
 /// TLS, then what its ALPN name asks for.
-async fn greet(stream: TcpStream, peer: SocketAddr, acceptor: TlsAcceptor, gateway: Arc<Gateway>, tasks: Tasks) {
+async fn greet(stream: TcpStream, mut guest: Guest, acceptor: TlsAcceptor, gateway: Arc<Gateway>, tasks: Tasks) {
+    let peer = guest.peer;
     let _ = prepare_link(&stream);
-    let tls = match acceptor.accept(Counted::new(stream)).await {
+    let tls = match guest.turn.run(Box::pin(acceptor.accept(Counted::new(stream)))).await {
         Ok(tls) => tls,
         Err(error) => {
             gateway.control.metrics().handshake("failed");
@@ -232,11 +243,12 @@ async fn greet(stream: TcpStream, peer: SocketAddr, acceptor: TlsAcceptor, gatew
             return;
         }
     };
+    guest.turn.came_through();
     let is_resumed = tls.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
     gateway.control.metrics().handshake(if is_resumed { "resumed" } else { "full" });
     match tls.get_ref().1.alpn_protocol() {
-        Some(ALPN_ENROL) => enrol::enrol(tls, peer, &gateway).await,
-        Some(ALPN_SESSION) => session::open(tls, peer, gateway, tasks).await,
+        Some(ALPN_ENROL) => guest.turn.run(Box::pin(enrol::enrol(tls, peer, &gateway))).await,
+        Some(ALPN_SESSION) => session::open(tls, guest, gateway, tasks).await,
         Some(_) | None => tracing::debug!(%peer, "a peer speaks no protocol of ours"),
     }
 }

@@ -17,8 +17,9 @@ use rustls::pki_types::CertificateDer;
 
 use super::enrol::CERTIFICATE_LIFETIME;
 use super::sender::Sender;
-use super::{Connection, Gateway, now};
+use super::{Connection, Gateway, Guest, Turn, now};
 use crate::control::{ConnectionInfo, Control, ControlError, Greeting, Question, Session};
+use crate::handshakes;
 use crate::pace::Pace;
 
 /// For the first word of a session; the greeting as a whole has a limit of its own.
@@ -112,40 +113,62 @@ impl Presented {
     }
 }
 
-/// Checks who it is and starts the session's task.
-pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway>, tasks: Tasks) {
+/// A session that the store has opened, and the connection that it is for.
+struct Opened {
+    session: Arc<Session>,
+    verified: Option<Verified>,
+    sender: Sender,
+    receiver: Receiver,
+}
+
+/// Checks who it is; who gets no session is told why.
+async fn greeted(tls: Connection, peer: SocketAddr, slot: &handshakes::Greeting, gateway: &Gateway) -> Option<Opened> {
     let presented = match Presented::of(&tls) {
         Ok(Some(presented)) => presented,
-        Ok(None) => return tracing::debug!(%peer, "a session needs a certificate"),
-        Err(error) => return tracing::warn!(%peer, %error, "a certificate names no agent"),
+        Ok(None) => {
+            tracing::debug!(%peer, "a session needs a certificate");
+            return None;
+        }
+        Err(error) => {
+            tracing::warn!(%peer, %error, "a certificate names no agent");
+            return None;
+        }
     };
     let agent = presented.agent.clone();
     let counters = tls.get_ref().0.counters();
     let (sender, mut receiver) = ends(framed(tls, ServerCodec::new()), counters);
     let mut sender = Sender::new(sender);
-    let (session, verified) = match hello(&mut receiver, presented, &gateway).await {
-        Ok(greeted) => greeted,
+    let answer = hello(&mut receiver, presented, slot, gateway).await;
+    match answer {
+        Ok((session, verified)) => return Some(Opened { session, verified, sender, receiver }),
         Err(error @ (Ended::Cloned | Ended::Refused(_) | Ended::Unchallenged | Ended::Expired)) => {
             if let Some(unlogged) = gateway.refused.turn(Instant::now()) {
                 tracing::warn!(%peer, %agent, reason = %error, unlogged, "session refused");
             }
             let retry = matches!(error, Ended::Cloned | Ended::Refused(SessionRefusal::AwaitsApproval { .. }));
             let _ = sender.send_plain(FromServer::Refused { reason: error.to_string(), retry }).await;
-            return;
         }
         Err(Ended::Control(error)) => {
             gateway.unopened.log_session(peer, &agent, &error);
             let reason = format!("it cannot open a session now: {}", for_agents(&error));
             let _ = sender.send_plain(FromServer::Refused { reason, retry: true }).await;
-            return;
         }
         Err(Ended::Busy(retry_after)) => {
             gateway.control.metrics().admission("busy");
             let _ = sender.send_plain(FromServer::Busy { retry_after }).await;
-            return;
         }
-        Err(error) => return tracing::debug!(%peer, %agent, %error, "a session did not open"),
-    };
+        Err(error) => tracing::debug!(%peer, %agent, %error, "a session did not open"),
+    }
+    None
+}
+
+/// Checks who it is and starts the session's task, which has the peer's turn until it is welcomed.
+pub(super) async fn open(tls: Connection, guest: Guest, gateway: Arc<Gateway>, tasks: Tasks) {
+    let Guest { peer, greeting, mut turn } = guest;
+    let opened = turn.run(Box::pin(greeted(tls, peer, &greeting, &gateway))).await;
+    // No await from here to the spawn: a greeting that is cancelled in between would leave a session that nobody ends.
+    let Some(Opened { session, verified, mut sender, receiver }) = opened else { return };
+    let agent = session.agent().clone();
     gateway.greetings.know([peer.ip()]);
     if let Some(unlogged) = gateway.sessions.turn(&agent, Instant::now()) {
         tracing::info!(%peer, %agent, epoch = session.epoch(), unlogged, "an agent is connected");
@@ -153,7 +176,7 @@ pub(super) async fn open(tls: Connection, peer: SocketAddr, gateway: Arc<Gateway
     let shutdown = tasks.shutdown();
     tasks.spawn_to_end("link session", async move {
         let is_verified = verified.is_some();
-        let carried = Box::pin(carry(&gateway, &session, &mut sender, receiver, verified));
+        let carried = Box::pin(carry(&gateway, &session, &mut sender, receiver, verified, turn));
         let guarded = std::panic::AssertUnwindSafe(carried).catch_unwind();
         let ended = shutdown.run_until_cancelled(guarded).await;
         let ended = ended.map(|ended| ended.unwrap_or(Err(Ended::Panicked)));
@@ -204,6 +227,7 @@ struct Verified {
 async fn hello(
     receiver: &mut Receiver,
     presented: Presented,
+    slot: &handshakes::Greeting,
     gateway: &Gateway,
 ) -> Result<(Arc<Session>, Option<Verified>), Ended> {
     let control = &gateway.control;
@@ -248,21 +272,23 @@ async fn hello(
     }
     let stay_away_max = Pace::of_fleet(control.agents_expected()).stay_away_max();
     let opening = gateway.busy.open(Instant::now(), stay_away_max).map_err(Ended::Busy)?;
-    let session = control.open_session(greeting).await??;
-    drop(opening);
+    slot.enters_store();
+    let opened = control.open_session_with(greeting, opening).await;
+    slot.leaves_store();
+    let session = opened??;
     session.set_connection_info(ConnectionInfo { clock_ahead_ms, certificate_expires_at: expires_at });
     Ok((session, verified))
 }
 
-/// An agent that sent a challenge is given everything signed, and may be asked to sign in turn.
-async fn carry(
+/// An agent that sent a challenge is given everything signed, and may be asked to sign in turn: then it returns what
+/// checks that.
+async fn welcome(
     gateway: &Gateway,
     session: &Session,
     sender: &mut Sender,
-    mut receiver: Receiver,
+    pace: Pace,
     verified: Option<Verified>,
-) -> Result<(), Ended> {
-    let pace = Pace::of_fleet(gateway.control.agents_expected());
+) -> Result<Option<Box<ReportCheck>>, Ended> {
     let (epoch, server_time_ms) = (session.epoch(), clock::unix_millis());
     let mut welcome = FromServer::Welcome { epoch, beat_interval: pace.beat, server_time_ms, proof: None };
     let mut reports = None;
@@ -284,8 +310,21 @@ async fn carry(
         }
         sender.sign(gateway.signing.clone(), seal);
     }
-    drop(verified);
     sender.send_plain(welcome).await?;
+    Ok(reports)
+}
+
+async fn carry(
+    gateway: &Gateway,
+    session: &Session,
+    sender: &mut Sender,
+    mut receiver: Receiver,
+    verified: Option<Verified>,
+    mut turn: Turn,
+) -> Result<(), Ended> {
+    let pace = Pace::of_fleet(gateway.control.agents_expected());
+    let reports = turn.run(Box::pin(welcome(gateway, session, sender, pace, verified))).await?;
+    drop(turn);
     let (replies, to_reply) = tokio::sync::mpsc::channel(REPLIES_MAX);
     let mut reader = Reader { gateway, session, replies, reports, unstored: Vec::new() };
     tokio::select! {

@@ -1,5 +1,6 @@
 //! What an agent reports, and what the server says about agents.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proctor_model::Event;
@@ -142,6 +143,18 @@ async fn after_a_restart_nobody_is_offline_before_the_grace_is_over_and_then_wit
     assert_eq!(online["hosts"], json!([]));
     world.session(AGENT).await;
     assert_eq!(world.presence().await, [agent(AgentOnline), agent(AgentOffline), agent(AgentOnline)]);
+}
+
+#[tokio::test]
+async fn the_permit_of_an_opening_is_kept_until_the_store_has_answered_although_nobody_waits() {
+    let (world, permit) = (World::new().await, Arc::new(()));
+
+    let mut opening = Box::pin(world.session_with(AGENT, permit.clone()));
+    assert!(futures::poll!(&mut opening).is_pending());
+    drop(opening);
+
+    assert_eq!(Arc::strong_count(&permit), 2, "the store is still at it");
+    eventually("the permit is given back", || async { (Arc::strong_count(&permit) == 1).then_some(()) }).await;
 }
 
 #[tokio::test]

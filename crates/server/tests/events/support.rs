@@ -50,9 +50,15 @@ impl World {
     }
 
     pub(crate) async fn session(&self, agent: &str) -> Arc<Session> {
+        self.session_with(agent, ()).await
+    }
+
+    /// With something that is kept until the store has answered.
+    pub(crate) async fn session_with(&self, agent: &str, permit: impl Send + 'static) -> Arc<Session> {
         let facts = HostFacts { agent_version: "1.2.3".into(), ..HostFacts::default() };
         let opening = SessionOpening { facts, ..SessionOpening::new(id(agent), format!("key-{agent}")) };
-        self.control.open_session(Greeting::new(opening, BootId::from("boot"))).await.unwrap().unwrap()
+        let greeting = Greeting::new(opening, BootId::from("boot"));
+        self.control.open_session_with(greeting, permit).await.unwrap().unwrap()
     }
 
     pub(crate) async fn all(&self) -> Vec<StoredEvent> {
