@@ -2,7 +2,8 @@
 //!
 //! Promised: they are in the store, as the authority is, so that a fleet comes back to a restarted server without full
 //! handshakes; they are rotated every day, also by another server on the same store. Where the store cannot be written,
-//! no new tickets are made once the present key is too old. Absent: whom a ticket lets in (see `session`).
+//! tickets that were made before stay good, and no new ones are made once the present key is too old. Absent: whom a
+//! ticket lets in (see `session`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,29 +23,47 @@ const LOOK_PERIOD: Duration = Duration::from_secs(600);
 const ATTEMPTS_MAX: u32 = 3;
 
 /// The keys that the store has; made, or replaced, where that is due. Damaged ones are replaced: all that is lost are
-/// tickets.
+/// tickets. Where a rotation cannot be written, the keys that were read are still good.
 pub(crate) async fn keys(store: &Arc<dyn Store>, now: Timestamp) -> Result<TicketKeys, ServerError> {
     let mut stored = match store.secret(TICKET_KEYS).await? {
         Some(bytes) => bytes,
         None => store.secret_or_insert(TICKET_KEYS, TicketKeys::generate(now).to_bytes()).await?,
     };
     for _ in 0..ATTEMPTS_MAX {
-        let new = match TicketKeys::from_bytes(&stored) {
+        let (read, new) = match TicketKeys::from_bytes(&stored) {
             Ok(keys) => match keys.rotated_if_due(now) {
-                Some(new) => new,
+                Some(new) => (Some(keys), new),
                 None => return Ok(keys),
             },
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "the keys of TLS tickets are replaced");
-                TicketKeys::generate(now)
+                (None, TicketKeys::generate(now))
             }
         };
-        if store.replace_secret(TICKET_KEYS, stored, new.to_bytes()).await? {
-            return Ok(new);
+        match (replace(store, stored, &new).await, read) {
+            (Ok(Replaced::ByUs), _) => return Ok(new),
+            (Ok(Replaced::ByAnother(other)), _) => stored = other,
+            (Err(error), Some(keys)) => {
+                tracing::warn!(error = %chain(&error), "the keys of TLS tickets are not rotated: the store cannot be written");
+                return Ok(keys);
+            }
+            (Err(error), None) => return Err(error.into()),
         }
-        stored = store.secret(TICKET_KEYS).await?.unwrap_or_default();
     }
     Ok(TicketKeys::from_bytes(&stored)?)
+}
+
+enum Replaced {
+    ByUs,
+    /// With what the store has now.
+    ByAnother(Vec<u8>),
+}
+
+async fn replace(store: &Arc<dyn Store>, old: Vec<u8>, new: &TicketKeys) -> proctor_store::Result<Replaced> {
+    if store.replace_secret(TICKET_KEYS, old, new.to_bytes()).await? {
+        return Ok(Replaced::ByUs);
+    }
+    Ok(Replaced::ByAnother(store.secret(TICKET_KEYS).await?.unwrap_or_default()))
 }
 
 /// At the start. A store that cannot be written must not keep agents off: tickets then end with this server.
@@ -73,6 +92,8 @@ pub(super) async fn follow(control: crate::control::Control, tickets: Arc<Ticket
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use proctor_pki::KEY_PERIOD;
     use proctor_store::sqlite::SqliteStore;
 
@@ -94,5 +115,22 @@ mod tests {
 
         assert_ne!(fresh, rotated);
         assert_eq!(keys(&store, now()).await.unwrap(), fresh);
+    }
+
+    #[tokio::test]
+    async fn keys_that_can_be_read_are_used_although_their_rotation_cannot_be_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store.db");
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&path).await.unwrap());
+        let first = keys(&store, now()).await.unwrap();
+        let full = SqliteStore::open_dying(&path, Arc::new(AtomicU64::new(0))).await.unwrap();
+        let full: Arc<dyn Store> = Arc::new(full);
+
+        let read = keys(&full, now() + KEY_PERIOD).await.unwrap();
+
+        assert_eq!(read, first);
+        let stored = store.secret(TICKET_KEYS).await.unwrap().unwrap();
+        assert!(store.replace_secret(TICKET_KEYS, stored, b"damaged".to_vec()).await.unwrap());
+        assert!(keys(&full, now()).await.is_err(), "there is nothing to go on with");
     }
 }
