@@ -2,9 +2,9 @@
 //!
 //! Promised: the server keeps nothing for a ticket but the keys that seal them, so tickets survive its restart wherever
 //! the keys do; a ticket is good for [`TICKET_LIFETIME`] and a key seals new ones for [`KEY_PERIOD`]; what a ticket says,
-//! the agent's certificate included, is what the server had verified when it made the ticket. Early data stays off.
-//! Absent: whether the certificate in a ticket still counts. Whoever serves a resumed session checks its end and its
-//! key again, as of any other.
+//! the agent's certificate included, is what the server had verified in the last full handshake. Early data stays off.
+//! Absent: an end of resuming, since a resumed session brings new tickets; and whether the certificate in a ticket still
+//! counts. Whoever serves a resumed session checks its end and its key again, as of any other: that is the end.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,8 @@ const KEY_PERIOD_MAX: Duration = Duration::from_secs(2 * DAY_SECS);
 const DAY_SECS: u64 = 24 * 3600;
 /// One for each day that a ticket may be old, and the present one.
 const KEYS_MAX: usize = 8;
-/// A ticket of a clock that was ahead by more was made before the clock was set right.
+/// A ticket, or a key, of a clock that was ahead by more was made before the clock was set right. By less: clocks of
+/// several servers differ, and are set back a little.
 const AHEAD_MAX: Duration = Duration::from_secs(3600);
 /// A ticket is used up by an attempt, also by one that a crowded server closes.
 const TICKETS: u8 = 3;
@@ -67,16 +68,16 @@ impl TicketKeys {
         Self(vec![TicketKey::generate(now)])
     }
 
-    /// With a new key, where the newest is old enough or of a clock that was ahead; without those whose tickets have all
-    /// ended.
+    /// With a new key, where the newest is old enough or of a clock that was far ahead. The oldest goes when there are
+    /// too many: a clock that is wrong for a while must not cost those that are still needed, and each ticket has its
+    /// own end.
     pub fn rotated_if_due(&self, now: Timestamp) -> Option<Self> {
         let newest = self.0.first()?;
-        let age = now.as_second() - newest.made_at;
-        if (0..seconds(KEY_PERIOD)).contains(&age) {
+        let age = now.as_second().saturating_sub(newest.made_at);
+        if (-seconds(AHEAD_MAX)..seconds(KEY_PERIOD)).contains(&age) {
             return None;
         }
-        let may_count = |key: &&TicketKey| now.as_second() - key.made_at < seconds(TICKET_LIFETIME + KEY_PERIOD_MAX);
-        let older = self.0.iter().filter(may_count).take(KEYS_MAX - 1);
+        let older = self.0.iter().take(KEYS_MAX - 1);
         Some(Self(std::iter::once(&TicketKey::generate(now)).chain(older).cloned().collect()))
     }
 
@@ -134,7 +135,7 @@ impl Tickets {
 
     fn seal(&self, plain: &[u8], now: i64) -> Option<Vec<u8>> {
         let keys = self.keys();
-        let newest = keys.first().filter(|key| now - key.made_at < seconds(KEY_PERIOD_MAX))?;
+        let newest = keys.first().filter(|key| now.saturating_sub(key.made_at) < seconds(KEY_PERIOD_MAX))?;
         let mut sealed = [&now.to_be_bytes(), plain].concat();
         let nonce = newest.key.seal_in_place_append_tag(Aad::from(newest.id), &mut sealed).ok()?;
         Some([&newest.id, &nonce.as_ref()[..], &sealed].concat())
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_replaced_every_day_and_dropped_in_the_end() {
+    fn keys_are_replaced_every_day_and_the_oldest_are_dropped() {
         let mut keys = TicketKeys::generate(at(0));
         assert_eq!(keys.rotated_if_due(at(0) + KEY_PERIOD / 2), None);
         for day in 1..=40 {
@@ -244,9 +245,31 @@ mod tests {
         let after_a_month_off = keys.rotated_if_due(at(70)).unwrap();
         let clock_was_ahead = keys.rotated_if_due(at(30)).unwrap();
 
-        assert_eq!(after_a_month_off.0.len(), 1);
+        assert_eq!(after_a_month_off.0.len(), KEYS_MAX);
         assert_eq!(clock_was_ahead.0[0].made_at, at(30).as_second());
         assert!(clock_was_ahead.0.len() <= KEYS_MAX);
+    }
+
+    #[test]
+    fn a_clock_that_was_wrong_for_a_while_costs_no_tickets() {
+        let keys = TicketKeys::generate(at(0));
+        let ticket = Tickets::new(&keys).seal(b"state", at(0).as_second()).unwrap();
+
+        let month_ahead = keys.rotated_if_due(at(30)).unwrap();
+        let set_right = month_ahead.rotated_if_due(at(1)).expect("the newest is of a time to come");
+        let set_back = set_right.rotated_if_due(at(1) - AHEAD_MAX / 2);
+
+        assert!(Tickets::new(&set_right).open(&ticket, at(1).as_second()).is_some());
+        assert_eq!(set_back, None, "a small step back is no reason for a new key");
+    }
+
+    #[test]
+    fn keys_of_any_time_are_read_without_an_overflow() {
+        for made_at in [i64::MIN, i64::MAX] {
+            let keys = TicketKeys(vec![TicketKey { made_at, ..TicketKey::generate(at(0)) }]);
+            assert_eq!(keys.rotated_if_due(at(0)).map(|keys| keys.0.len()), Some(2));
+            let _ = Tickets::new(&keys).seal(b"state", at(0).as_second());
+        }
     }
 
     #[test]
