@@ -165,7 +165,7 @@ impl<W> Queue<W> {
         self.balance = balance.max(-DEBT_MAX.as_secs_f64());
     }
 
-    /// One that came through its handshake took this much: the next ones are charged accordingly.
+    /// A greeting takes this much: the next ones are charged accordingly.
     fn learn(&mut self, took: Duration) {
         self.cost = (self.cost * (COST_MEMORY - 1) + took.clamp(COST_MIN, COST_MAX)) / COST_MEMORY;
     }
@@ -261,8 +261,8 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// The peer came through its handshake: what its greeting takes is what greetings cost. Of one that left, or said
-    /// something else, it is not; strangers could make greetings seem cheap.
+    /// The peer came through its handshake: what its greeting takes is what greetings cost. Of one that did not, it is
+    /// only where it took longer than expected; strangers could make greetings seem cheap.
     pub(super) fn came_through(&mut self) {
         self.came_through = true;
     }
@@ -284,7 +284,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut queue = self.admission.queue.lock();
         queue.spent(self.charged, self.took);
-        if self.came_through {
+        if self.came_through || self.took > self.charged {
             queue.learn(self.took);
         }
         self.admission.tell(&queue);
@@ -509,5 +509,18 @@ mod tests {
         }
 
         assert_eq!(admission.queue.lock().cost, cost);
+    }
+
+    #[test]
+    fn failed_handshakes_that_cost_more_than_expected_are_expected_to() {
+        let admission = Arc::new(Admission::new(Arc::default()));
+        let turn = |took| Turn { admission: admission.clone(), charged: COST_FIRST, took, came_through: false };
+
+        drop(turn(5 * COST_FIRST));
+        let risen = admission.queue.lock().cost;
+        drop(turn(COST_FIRST / 5));
+
+        assert!(risen > COST_FIRST);
+        assert_eq!(admission.queue.lock().cost, risen);
     }
 }
