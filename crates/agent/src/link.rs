@@ -584,7 +584,7 @@ mod tests {
             matches!(&unreachable, SessionEnd::Link(NoSession::Connect(error)) if error.kind() == ErrorKind::TimedOut)
         );
         assert!(matches!(&silent, SessionEnd::Link(no_session @ NoSession::Silent) if is_crowded(no_session)));
-        assert_eq!(begun.elapsed(), 2 * CONNECT_LIMIT);
+        assert!(begun.elapsed() < 2 * CONNECT_LIMIT + Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 
     #[test]
