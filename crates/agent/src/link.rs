@@ -15,8 +15,8 @@ use proctor_host::Host;
 use proctor_pki::{CommandCheck, HelloTerms, ReportSeal, SessionTerms, Untrusted};
 use proctor_runtime::{Backoff, chain, clock, prepare_link};
 use proctor_wire::{
-    AgentCodec, CONNECT_LIMIT, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, STAY_AWAY_MAX, Skipped,
-    WireError, ends, framed, stay_away_max,
+    ABSENT_WAIT_MAX, AgentCodec, CONNECT_LIMIT, Counted, FromAgent, FromServer, Incoming, Lost, NoSession,
+    SILENT_BEATS_MAX, STAY_AWAY_MAX, Skipped, WireError, ends, framed, stay_away_max,
 };
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
@@ -40,8 +40,6 @@ use crate::{AgentError, Options};
 const OUTBOX_MAX: usize = 1024;
 /// A certificate is renewed when less than this is left.
 const RENEW_BEFORE: Duration = Duration::from_secs(10 * 24 * 3600);
-/// Unanswered beats after which the server is taken for gone.
-const SILENT_BEATS_MAX: u32 = 3;
 /// A session of this length was a success.
 const STEADY: Duration = Duration::from_secs(30);
 const RENEW_PERIOD: Duration = Duration::from_secs(3600);
@@ -153,7 +151,7 @@ enum Reached {
 impl Waits {
     fn new() -> Self {
         Self {
-            short: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
+            short: Backoff::new(Duration::from_millis(100), ABSENT_WAIT_MAX),
             crowded: Backoff::new(CROWDED_WAIT, STAY_AWAY_MAX),
             refused: Backoff::new(REFUSED_WAIT * 2 / 3, REFUSED_WAIT * 4 / 3),
         }

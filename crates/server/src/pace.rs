@@ -38,6 +38,11 @@ impl Pace {
         proctor_wire::stay_away_max(self.beat)
     }
 
+    /// An agent that lives is back within this, where it can be taken at once.
+    pub(crate) fn return_max(self) -> Duration {
+        proctor_wire::return_max(self.beat)
+    }
+
     /// While a frame is on its way. Longer than a beat, so that no timer fires where whole frames come.
     pub(crate) fn in_frame(self) -> Duration {
         self.beat + Duration::from_secs(2)

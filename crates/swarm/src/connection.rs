@@ -11,8 +11,8 @@ use proctor_model::{AgentId, HostFacts, HostKey};
 use proctor_pki::{AgentKey, CommandCheck, ControlTrust, HelloTerms, JoinToken, ReportSeal, SessionTerms, Untrusted};
 use proctor_runtime::{Backoff, clock, prepare_link};
 use proctor_wire::{
-    AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, STAY_AWAY_MAX, WireError,
-    encode_part, ends, framed, stay_away_max,
+    ABSENT_WAIT_MAX, AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, SILENT_BEATS_MAX,
+    STAY_AWAY_MAX, WireError, encode_part, ends, framed, stay_away_max,
 };
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -31,8 +31,6 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 const DIAL_LIMIT: Duration = Duration::from_secs(10);
 /// As of a real agent.
 const CROWDED_WAIT: Duration = Duration::from_millis(500);
-/// Unanswered heartbeats after which the server is taken for gone, as by a real agent.
-const SILENT_BEATS_MAX: u32 = 3;
 /// As of a real agent.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(120);
 /// A session of this length was a success.
@@ -128,7 +126,7 @@ struct Waits {
 impl Waits {
     fn new() -> Self {
         Self {
-            short: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
+            short: Backoff::new(Duration::from_millis(100), ABSENT_WAIT_MAX),
             crowded: Backoff::new(CROWDED_WAIT, STAY_AWAY_MAX),
         }
     }

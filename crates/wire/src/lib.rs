@@ -38,7 +38,7 @@ pub use message::{Assign, FromAgent, FromServer, Signed, WelcomeProof};
 pub use signed::{count_part, decode_part, encode_part};
 pub use spec_text::spec_bytes;
 pub use value::Skipped;
-pub use waits::{CONNECT_LIMIT, STAY_AWAY_MAX, stay_away_max};
+pub use waits::{ABSENT_WAIT_MAX, CONNECT_LIMIT, SILENT_BEATS_MAX, STAY_AWAY_MAX, return_max, stay_away_max};
 
 /// The ALPN name of a session of an enrolled agent, which presents its certificate.
 pub const ALPN_SESSION: &[u8] = b"proctor/1";

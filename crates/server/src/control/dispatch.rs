@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId, messages};
 use proctor_store::{Millis, OpenTarget};
-use proctor_wire::CONNECT_LIMIT;
 
 use crate::pace::Pace;
 
@@ -24,11 +23,11 @@ const HANDSHAKE_MAX: Duration = Duration::from_millis(5);
 /// However large the fleet.
 const RETURN_GRACE_MAX: Duration = Duration::from_secs(300);
 
-/// After the server's own start, so many agents that were connected before get this long to come back. An agent that
-/// lives has begun its longest wait just before the start, then needs an attempt, and its turn among all others.
+/// After the server's own start, so many agents that were connected before get this long to come back: for what may
+/// keep an agent away that lives, and for its turn among all others.
 pub(super) fn return_grace(agents: usize) -> Duration {
     let handshakes = HANDSHAKE_MAX.saturating_mul(u32::try_from(agents).unwrap_or(u32::MAX));
-    (Pace::of_fleet(agents).stay_away_max() + CONNECT_LIMIT + handshakes).min(RETURN_GRACE_MAX)
+    (Pace::of_fleet(agents).return_max() + handshakes).min(RETURN_GRACE_MAX)
 }
 
 /// An operation to be sent to its agent.
@@ -426,12 +425,12 @@ mod tests {
     }
 
     #[test]
-    fn the_grace_covers_the_longest_wait_of_an_agent_and_its_next_attempt() {
+    fn the_grace_covers_what_may_keep_an_agent_away_that_lives() {
         for agents in [1, 100, 1_000, 10_000, 50_000] {
-            let away = Pace::of_fleet(agents).stay_away_max() + CONNECT_LIMIT;
+            let away = Pace::of_fleet(agents).return_max();
             assert!(return_grace(agents) >= away && return_grace(agents) <= RETURN_GRACE_MAX, "{agents} agents");
         }
-        assert!(return_grace(10) < Duration::from_secs(21), "a small fleet is soon certain");
+        assert!(return_grace(10) < Duration::from_secs(31), "a small fleet is soon certain");
         assert_eq!(return_grace(usize::MAX), RETURN_GRACE_MAX);
     }
 

@@ -133,11 +133,11 @@ async fn after_a_restart_nobody_is_offline_before_the_grace_is_over_and_then_wit
         && seen["online"] == true
     {
         assert_eq!(seen["returning"], true);
-        assert!(begun.elapsed() < Duration::from_secs(60), "it is offline some time");
+        assert!(begun.elapsed() < Duration::from_secs(120), "it is offline some time");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
-    assert!(begun.elapsed() > Duration::from_secs(19), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() > Duration::from_secs(29), "{:?}", begun.elapsed());
     world.until_presence(&[agent(AgentOnline), agent(AgentOffline)]).await;
     let (_, online) = world.get("/hosts?online=true").await;
     assert_eq!(online["hosts"], json!([]));
