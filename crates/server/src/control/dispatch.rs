@@ -409,7 +409,7 @@ mod tests {
         dispatch.close(first.iter().map(|(operation, _)| operation));
         dispatch.add(vec![target(1, 0)], over);
 
-        assert_eq!(first[0].1.message, messages::agent_not_connected(&agent()));
+        assert_eq!(first[0].1.message, messages::agent_not_connected(agent()));
         assert!(dispatch.overdue(over + Duration::from_millis(1900)).is_empty());
         assert_eq!(dispatch.overdue(over + ABSENCE_GRACE)[0].1.code, Code::AgentAbsent);
     }
