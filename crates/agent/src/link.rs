@@ -45,7 +45,8 @@ const STEADY: Duration = Duration::from_secs(30);
 const RENEW_PERIOD: Duration = Duration::from_secs(3600);
 /// The first wait after a server has closed a connection before a word was said: it has more of them than it can take.
 const CROWDED_WAIT: Duration = Duration::from_millis(500);
-/// However long a server says that it is busy: nobody has signed that.
+/// However short or long a server says that it is busy: nobody has signed that.
+const BUSY_WAIT_MIN: Duration = Duration::from_millis(100);
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(120);
 /// After a refusal that only people can cure, about so long: a fleet must not come back all at once.
 const REFUSED_WAIT: Duration = Duration::from_secs(30);
@@ -164,7 +165,7 @@ impl Waits {
 
     fn after(&mut self, reached: Reached, ended: &SessionEnd) -> Duration {
         match ended {
-            SessionEnd::Link(NoSession::Busy(wait)) => (*wait).min(BUSY_WAIT_MAX),
+            SessionEnd::Link(NoSession::Busy(wait)) => (*wait).clamp(BUSY_WAIT_MIN, BUSY_WAIT_MAX),
             // Each attempt opens a session on the server: of a whole fleet, that would be a flood.
             SessionEnd::Untrusted(_) | SessionEnd::Link(NoSession::Refused { retry: false, .. }) => {
                 self.refused.next_wait()
@@ -591,6 +592,6 @@ mod tests {
         let mut busy = |wait| waits.after(Reached::Nothing, &SessionEnd::Link(NoSession::Busy(wait)));
 
         assert_eq!(busy(Duration::from_secs(17)), Duration::from_secs(17));
-        assert_eq!(busy(Duration::MAX), BUSY_WAIT_MAX);
+        assert_eq!([Duration::ZERO, Duration::MAX].map(busy), [BUSY_WAIT_MIN, BUSY_WAIT_MAX]);
     }
 }

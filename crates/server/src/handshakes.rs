@@ -11,7 +11,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ const SILENT_AFTER: Duration = Duration::from_millis(250);
 /// One that has spoken and not greeted yet, after this; an agent needs some milliseconds.
 const STALLED_AFTER: Duration = Duration::from_secs(3);
 /// Addresses that are remembered; those of the first are kept.
-const KNOWN_ADDRESSES_MAX: usize = 200_000;
+pub(crate) const KNOWN_ADDRESSES_MAX: usize = 200_000;
 /// How long a new peer waits, and how often it looks meanwhile for one that has stalled.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
@@ -58,6 +58,14 @@ struct State {
     next: u64,
 }
 
+/// Addresses that count as one peer: whoever has an IPv6 address mostly has the whole /64 around it.
+pub(crate) fn share_of(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
 /// One peer that has not greeted yet.
 #[derive(Debug)]
 pub(crate) struct Greeting {
@@ -80,9 +88,13 @@ impl Greeting {
         self.heard.store(now, Ordering::Relaxed);
     }
 
-    /// Its address, where that is one of those that are known and has a greeting of its own.
-    pub(crate) fn known(&self) -> Option<IpAddr> {
-        self.is_known.then_some(self.peer)
+    pub(crate) fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    /// Its address is one of those that are known, and it has a greeting of its own.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
     }
 
     /// It waits for its turn: until then it may give way to newer ones.
@@ -184,7 +196,7 @@ impl State {
         let mut by_address: HashMap<IpAddr, (usize, Reverse<u64>)> = HashMap::new();
         for (id, open) in waiting {
             // The oldest comes first.
-            by_address.entry(open.peer).or_insert((0, Reverse(*id))).0 += 1;
+            by_address.entry(share_of(open.peer)).or_insert((0, Reverse(*id))).0 += 1;
         }
         let (_, Reverse(victim)) = by_address.into_values().max()?;
         self.open.remove(&victim)?.gives_way.cancel();

@@ -88,8 +88,9 @@ pub struct Server {
 impl Server {
     /// Binds both ports and serves until `tasks` end.
     pub async fn start(options: Options, store: Arc<dyn Store>, tasks: &Tasks) -> Result<Self, ServerError> {
+        let of_control = control::StartOptions { retention: options.retention, return_grace: None };
         let control =
-            control::Control::start_with(store.clone(), tasks, options.retention).await.map_err(ServerError::Start)?;
+            control::Control::start_with(store.clone(), tasks, of_control).await.map_err(ServerError::Start)?;
         let written = store.clone();
         tasks.spawn_critical("store writer", async move { written.closed().await });
         webhooks::start(&control, options.border.webhooks.clone(), tasks);

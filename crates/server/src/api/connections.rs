@@ -15,7 +15,7 @@ mod untaken;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
+
+pub(super) use crate::handshakes::share_of;
 
 pub(super) use carried::{Answering, Asking, Watched};
 use framing::Framing;
@@ -133,14 +135,6 @@ pub(super) struct Connection {
     idle_since: AtomicU64,
     write_blocked_since: AtomicU64,
     framing: Mutex<Framing>,
-}
-
-/// Addresses that count as one peer: whoever has an IPv6 address mostly has the whole /64 around it.
-pub(super) fn share_of(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
-        address @ IpAddr::V4(_) => address,
-    }
 }
 
 /// Which connection gives way first: the smallest.

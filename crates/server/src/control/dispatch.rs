@@ -79,12 +79,13 @@ pub(super) struct Dispatch {
 }
 
 impl Dispatch {
-    pub(super) fn new(now: Instant, expected: HashSet<AgentId>) -> Self {
+    /// Those that are expected may come back until then.
+    pub(super) fn new(expected: HashSet<AgentId>, return_until: Instant) -> Self {
         Self {
             open: BTreeMap::new(),
             by_agent: HashMap::new(),
             connected: HashMap::new(),
-            return_until: now + return_grace(expected.len()),
+            return_until,
             expected,
             quiet_until: None,
         }
@@ -335,6 +336,12 @@ mod tests {
 
     use super::*;
 
+    /// Of a server that starts now.
+    fn dispatch(now: Instant, expected: HashSet<AgentId>) -> Dispatch {
+        let return_until = now + return_grace(expected.len());
+        Dispatch::new(expected, return_until)
+    }
+
     fn agent() -> AgentId {
         "a".parse().unwrap()
     }
@@ -354,7 +361,7 @@ mod tests {
     #[test]
     fn what_is_overdue_is_not_delivered_any_more() {
         let now = Instant::now();
-        let mut dispatch = Dispatch::new(now, HashSet::from([agent()]));
+        let mut dispatch = dispatch(now, HashSet::from([agent()]));
         dispatch.take_up(vec![target(0, 0)], 300_000, now);
         dispatch.connected(&agent(), 1);
 
@@ -365,7 +372,7 @@ mod tests {
     #[test]
     fn a_fenced_session_takes_nothing_from_the_newer_one() {
         let now = Instant::now();
-        let mut dispatch = Dispatch::new(now, HashSet::new());
+        let mut dispatch = dispatch(now, HashSet::new());
         dispatch.connected(&agent(), 1);
         dispatch.add(vec![target(0, 0)], now);
         dispatch.connected(&agent(), 2);
@@ -378,7 +385,7 @@ mod tests {
     #[test]
     fn an_agent_that_was_away_before_the_start_is_waited_for_no_longer_than_at_any_other_time() {
         let now = Instant::now();
-        let mut dispatch = Dispatch::new(now, HashSet::from(["b".parse().unwrap()]));
+        let mut dispatch = dispatch(now, HashSet::from(["b".parse().unwrap()]));
         dispatch.add(vec![target(0, 0)], now);
 
         assert!(dispatch.overdue(now + Duration::from_millis(1900)).is_empty());
@@ -388,7 +395,7 @@ mod tests {
     #[test]
     fn what_was_not_sent_waits_for_an_agent_that_is_expected_back() {
         let now = Instant::now();
-        let mut dispatch = Dispatch::new(now, HashSet::from([agent()]));
+        let mut dispatch = dispatch(now, HashSet::from([agent()]));
         dispatch.add(vec![target(0, 0)], now);
         let almost = now + return_grace(1) - Duration::from_millis(1);
 
@@ -401,7 +408,7 @@ mod tests {
     #[test]
     fn who_did_not_come_back_in_the_grace_is_absent_within_moments_from_then_on() {
         let now = Instant::now();
-        let mut dispatch = Dispatch::new(now, HashSet::from([agent()]));
+        let mut dispatch = dispatch(now, HashSet::from([agent()]));
         dispatch.add(vec![target(0, 0)], now);
         let over = now + return_grace(1);
 
@@ -417,7 +424,7 @@ mod tests {
     #[test]
     fn what_was_not_sent_ends_in_its_own_time_whoever_is_expected() {
         let now = Instant::now();
-        let mut dispatch = Dispatch::new(now, HashSet::from([agent()]));
+        let mut dispatch = dispatch(now, HashSet::from([agent()]));
         dispatch.add(vec![OpenTarget { time_limit_ms: 5_000, ..target(0, 0) }], now);
 
         assert!(dispatch.overdue(now + Duration::from_millis(4_900)).is_empty());
@@ -437,7 +444,7 @@ mod tests {
     #[test]
     fn a_look_that_found_nothing_misses_nothing_later() {
         let now = Instant::now();
-        let mut dispatch = Dispatch::new(now, HashSet::new());
+        let mut dispatch = dispatch(now, HashSet::new());
         dispatch.connected(&agent(), 1);
         dispatch.add(vec![target(0, 0)], now);
         dispatch.take_deliveries(&agent(), 1, now, 10);
@@ -455,7 +462,7 @@ mod tests {
     #[test]
     fn what_an_expected_agent_may_be_at_waits_for_its_return() {
         let now = Instant::now();
-        let mut dispatch = Dispatch::new(now, HashSet::from([agent()]));
+        let mut dispatch = dispatch(now, HashSet::from([agent()]));
         dispatch.take_up(vec![target(0, 0)], 79_000, now);
 
         assert!(dispatch.overdue(now + Duration::from_secs(5)).is_empty());
@@ -465,7 +472,7 @@ mod tests {
     #[test]
     fn what_an_earlier_life_may_have_delivered_is_not_called_undelivered_although_its_agent_was_away() {
         let now = Instant::now();
-        let mut dispatch = Dispatch::new(now, HashSet::new());
+        let mut dispatch = dispatch(now, HashSet::new());
         dispatch.take_up(vec![target(0, 0)], 1_000, now);
 
         assert!(dispatch.overdue(now + ABSENCE_GRACE).is_empty());
@@ -477,7 +484,7 @@ mod tests {
     fn what_is_closed_is_named_by_agent_and_the_rest_stays_open() {
         let now = Instant::now();
         let other: AgentId = "b".parse().unwrap();
-        let mut dispatch = Dispatch::new(now, HashSet::new());
+        let mut dispatch = dispatch(now, HashSet::new());
         dispatch.connected(&agent(), 1);
         dispatch.add(vec![target(1, 0), target(0, 0), target(2, 0)], now);
         dispatch.add(vec![OpenTarget { agent: Some(other.clone()), ..target(3, 0) }], now);
@@ -497,7 +504,7 @@ mod tests {
     fn a_cancelled_target_is_not_delivered_and_an_agent_that_may_be_at_it_is_told_on_each_session() {
         let now = Instant::now();
         let task = TaskId::from_uuid(Uuid::nil());
-        let mut dispatch = Dispatch::new(now, HashSet::new());
+        let mut dispatch = dispatch(now, HashSet::new());
         dispatch.connected(&agent(), 1);
         dispatch.add(vec![target(0, 0)], now);
         dispatch.take_deliveries(&agent(), 1, now, 10);

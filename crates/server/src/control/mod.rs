@@ -85,6 +85,13 @@ pub(crate) struct Queues {
     pub(crate) sessions: u64,
 }
 
+#[derive(Clone, Debug, Default)]
+pub struct StartOptions {
+    pub retention: Retention,
+    /// How long those that were connected before the start have to come back; None: as long as their number needs.
+    pub return_grace: Option<Duration>,
+}
+
 /// A cheap handle; clones share one control plane.
 #[derive(Clone, Debug)]
 pub struct Control {
@@ -117,23 +124,25 @@ struct Inner {
 }
 
 impl Control {
-    /// As [`Self::start_with`], and keeps things as long as usual.
+    /// As [`Self::start_with`], with what is usual.
     pub async fn start(store: Arc<dyn Store>, tasks: &Tasks) -> Result<Self> {
-        Self::start_with(store, tasks, Retention::default()).await
+        Self::start_with(store, tasks, StartOptions::default()).await
     }
 
     /// Reads what is open from the store and starts the recorder, the sweeper, the rollouts and retention.
-    pub async fn start_with(store: Arc<dyn Store>, tasks: &Tasks, retention: Retention) -> Result<Self> {
+    pub async fn start_with(store: Arc<dyn Store>, tasks: &Tasks, options: StartOptions) -> Result<Self> {
         let now = clock::unix_millis();
         let online = HostQuery { online: Some(true), ..HostQuery::default() };
-        let presence = Presence::of_earlier_life(&store.hosts(&online).await?, Instant::now());
+        let hosts = store.hosts(&online).await?;
+        let grace = options.return_grace.unwrap_or_else(|| dispatch::return_grace(hosts.len()));
+        let presence = Presence::of_earlier_life(&hosts, Instant::now() + grace);
         let (sender, receiver) = mpsc::channel(OUTCOMES_QUEUED_MAX);
         let (assignments, wanted) = mpsc::channel(assignments::QUEUED_MAX);
         let control = Self {
             inner: Arc::new(Inner {
                 store,
                 sessions: Sessions::default(),
-                dispatch: Mutex::new(Dispatch::new(Instant::now(), presence.agents())),
+                dispatch: Mutex::new(Dispatch::new(presence.agents(), presence.grace_ends())),
                 outcomes: sender,
                 assignments,
                 rollouts: rollout::Rollouts::default(),
@@ -156,7 +165,7 @@ impl Control {
         tasks.spawn_critical("outcome recorder", control.clone().record_outcomes(receiver));
         tasks.spawn_critical("assignment reader", control.clone().read_assignments(wanted));
         tasks.spawn_critical("sweeper", control.clone().sweep());
-        tasks.spawn_critical("retention", control.clone().retain(retention));
+        tasks.spawn_critical("retention", control.clone().retain(options.retention));
         tasks.spawn_critical("rollouts", control.clone().run_rollouts());
         Ok(control)
     }

@@ -40,9 +40,8 @@ struct State {
 
 impl Presence {
     /// Of the hosts that the store calls online when the server starts.
-    pub(super) fn of_earlier_life(hosts: &[HostRecord], now: Instant) -> Self {
+    pub(super) fn of_earlier_life(hosts: &[HostRecord], grace_ends: Instant) -> Self {
         let returning: HashMap<_, _> = hosts.iter().map(|host| (host.agent.clone(), host.epoch)).collect();
-        let grace_ends = now + return_grace(returning.len());
         Self { grace_ends, state: Mutex::new(State { returning, ..State::default() }) }
     }
 
@@ -61,6 +60,10 @@ impl Presence {
 
     fn returning_count(&self, now: Instant) -> usize {
         if now < self.grace_ends { self.state.lock().returning.len() } else { 0 }
+    }
+
+    pub(super) fn grace_ends(&self) -> Instant {
+        self.grace_ends
     }
 
     pub(super) fn agents(&self) -> HashSet<AgentId> {
@@ -257,7 +260,7 @@ mod tests {
     }
 
     fn presence(names: &[&str]) -> Presence {
-        let presence = Presence::of_earlier_life(&[], Instant::now());
+        let presence = Presence::of_earlier_life(&[], Instant::now() + return_grace(names.len()));
         presence.state.lock().returning = names.iter().map(|name| (agent(name), 7)).collect();
         presence
     }

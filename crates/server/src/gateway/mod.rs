@@ -13,6 +13,7 @@ mod sender;
 mod session;
 mod signing;
 mod tickets;
+mod turns;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use admission::{Admission, Turn};
 use busy::Busy;
 use certificate::LinkCertificate;
 use signing::Signing;
+use turns::Origin;
 
 pub(crate) use signing::{rotate as rotate_signing_key, secret as signing_secret};
 pub(crate) use tickets::keys as ticket_keys;
@@ -206,7 +208,8 @@ async fn admit_and_greet(
         return metrics.admission("left");
     }
     greeting.waits();
-    let Some(turn) = gateway.admission.turn(greeting.known()).await else {
+    let origin = Origin { address: greeting.peer(), is_known: greeting.is_known() };
+    let Some(turn) = gateway.admission.turn(origin).await else {
         metrics.admission("late");
         return tracing::debug!(%peer, "a peer waited too long for its handshake");
     };

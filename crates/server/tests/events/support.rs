@@ -10,7 +10,7 @@ use proctor_pki::hash_secret;
 use proctor_runtime::Tasks;
 use proctor_server::admin::{self, AppCode, AppOptions};
 use proctor_server::api::{self, ApiState, Settings};
-use proctor_server::control::{Control, Greeting, Session};
+use proctor_server::control::{Control, Greeting, Session, StartOptions};
 use proctor_server::webhooks;
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{Enrolment, EventQuery, JoinToken, RegisterMode, Registration, SessionOpening, Store, StoredEvent};
@@ -39,14 +39,19 @@ impl World {
         }
         let (code, trusted): (AppCode, _) = ("boss".parse().unwrap(), AppOptions { trusted: true, signing: false });
         let secret = admin::create_app(&store, &code, trusted, Vec::new()).await.unwrap().unwrap();
-        let (control, tasks) = start(&store).await;
+        let (control, tasks) = start(&store, None).await;
         Self { store, control, tasks, secret, _directory: directory }
     }
 
     /// The server ends, and another one starts on the same store.
     pub(crate) async fn restart(&mut self) {
+        self.restart_with(None).await;
+    }
+
+    /// With another time for agents to come back.
+    pub(crate) async fn restart_with(&mut self, return_grace: Option<Duration>) {
         assert!(self.tasks.end(PATIENCE).await);
-        (self.control, self.tasks) = start(&self.store).await;
+        (self.control, self.tasks) = start(&self.store, return_grace).await;
     }
 
     pub(crate) async fn session(&self, agent: &str) -> Arc<Session> {
@@ -130,9 +135,9 @@ fn loopback() -> webhooks::AddressFilter {
     webhooks::AddressFilter::new("127.0.0.0/8".parse().unwrap())
 }
 
-async fn start(store: &Arc<dyn Store>) -> (Control, Tasks) {
-    let tasks = Tasks::default();
-    let control = Control::start(store.clone(), &tasks).await.unwrap();
+async fn start(store: &Arc<dyn Store>, return_grace: Option<Duration>) -> (Control, Tasks) {
+    let (tasks, options) = (Tasks::default(), StartOptions { return_grace, ..StartOptions::default() });
+    let control = Control::start_with(store.clone(), &tasks, options).await.unwrap();
     webhooks::start(&control, loopback(), &tasks);
     (control, tasks)
 }

@@ -4,9 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
+use proctor_pki::{TicketKeys, Tickets};
 use proctor_runtime::clock;
 use proctor_server::gateway;
 use proctor_wire::{FromAgent, FromServer};
+use rustls::pki_types::UnixTime;
+use rustls::time_provider::TimeProvider;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::support::{Agent, World, leave, next, until};
 
@@ -94,20 +99,45 @@ async fn a_revoked_agent_does_not_come_back_by_its_ticket() {
     world.end().await;
 }
 
+/// A clock that stands still.
+#[derive(Debug)]
+struct At(UnixTime);
+
+impl TimeProvider for At {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(self.0)
+    }
+}
+
+/// A handshake with such a server, for the tickets that it gives.
+async fn take_tickets(server: rustls::ServerConfig, client: Arc<rustls::ClientConfig>) {
+    let (near, far) = tokio::io::duplex(64 * 1024);
+    let server =
+        async { TlsAcceptor::from(Arc::new(server)).accept(far).await.unwrap().write_all(b"!").await.unwrap() };
+    let client = async {
+        let mut stream = TlsConnector::from(client).connect(proctor_pki::server_name(), near).await.unwrap();
+        stream.read_u8().await.unwrap();
+    };
+    futures::join!(server, client);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ticket_does_not_outlive_the_certificate_that_it_is_for() {
     let world = World::new().await;
     let mut agent = world.agent("0:127.0.0.1", "one").await;
     let authority = gateway::authority(&world.store).await.unwrap();
     let now = || jiff::Timestamp::from_millisecond(clock::unix_millis()).unwrap();
-    let csr = agent.key.csr_der().unwrap();
-    let pem = authority.issue_agent(&csr, &agent.id, now(), Duration::from_secs(15)).unwrap();
-    let (expires_at, of_server) = (proctor_pki::expires_at(&pem).unwrap(), authority.certificate_pem().to_owned());
-    agent.certificate = Some((pem, of_server));
+    let (csr, lifetime) = (agent.key.csr_der().unwrap(), Duration::from_secs(3600));
+    let pem = authority.issue_agent(&csr, &agent.id, now() - 2 * lifetime, lifetime).unwrap();
+    assert!(proctor_pki::expires_at(&pem).unwrap() < now());
+    agent.certificate = Some((pem, authority.certificate_pem().to_owned()));
     let tls = resuming(&agent);
-    let (_, link) = agent.connect_with(&world, tls.clone(), "run").await.unwrap();
-    leave(&world, &agent, link).await;
-    until("the certificate has ended", || async { now() > expires_at }).await;
+    let keys = TicketKeys::from_bytes(&world.store.secret("link ticket keys").await.unwrap().unwrap()).unwrap();
+    let mut earlier = proctor_pki::server_config(&authority, now()).unwrap().0;
+    earlier.time_provider = Arc::new(At(UnixTime::since_unix_epoch(
+        Duration::from_millis(u64::try_from(clock::unix_millis()).unwrap()) - lifetime * 3 / 2,
+    )));
+    take_tickets(proctor_pki::with_tickets(earlier, Arc::new(Tickets::new(&keys))), tls.clone()).await;
 
     let (reason, _) = agent.connect_with(&world, tls, "run").await.err().unwrap();
 
