@@ -1,5 +1,6 @@
 //! Many agents at once: who is let in, who is told to come later, and what is counted.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +62,22 @@ async fn handshakes_and_admissions_are_counted() {
     assert_eq!(world.metric("proctor_link_waiting").await, Some(0.0));
     assert!(world.metric("proctor_link_greeting_seconds").await.is_some_and(|cost| cost > 0.0));
     drop(link);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_has_left_gets_no_handshake() {
+    let world = World::new().await;
+
+    // It may be faster or slower than the server looks.
+    until("one is found to have left", || async {
+        let mut peer = std::net::TcpStream::connect(world.server.link).unwrap();
+        peer.write_all(&[22]).unwrap();
+        drop(peer);
+        world.metric("proctor_link_admissions_total{result=\"left\"}").await.is_some_and(|left| left > 0.5)
+    })
+    .await;
+
     world.end().await;
 }
 
