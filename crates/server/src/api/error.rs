@@ -14,6 +14,8 @@ use super::limits::Exceeded;
 use super::permission::Permission;
 use crate::control::ControlError;
 
+/// Most targets end within seconds.
+const OPEN_WAIT: Duration = Duration::from_secs(5);
 /// A rolling task ends after minutes, or when somebody cancels it.
 const ROLLOUT_WAIT: Duration = Duration::from_secs(60);
 
@@ -391,7 +393,7 @@ impl From<ControlError> for ApiError {
             }
             ControlError::Contradiction { .. } => Problem::InvalidField,
             ControlError::TooManyStrangers { .. } | ControlError::TooManyPlanned { .. } => Problem::RateLimited,
-            ControlError::TooManyRollouts { .. } => Problem::ConcurrencyLimited,
+            ControlError::TooManyOpen { .. } | ControlError::TooManyRollouts { .. } => Problem::ConcurrencyLimited,
             ControlError::UnknownTask(_) => Problem::UnknownTask,
             ControlError::KeyReused { .. } | ControlError::TaskState(_) => Problem::Conflict,
         };
@@ -405,6 +407,7 @@ impl From<ControlError> for ApiError {
             ControlError::TooManyStrangers { wait, .. } | ControlError::TooManyPlanned { wait, .. } => {
                 Self { retry_after: Some(wait), ..refused }
             }
+            ControlError::TooManyOpen { .. } => Self { retry_after: Some(OPEN_WAIT), ..refused },
             ControlError::TooManyRollouts { .. } => Self { retry_after: Some(ROLLOUT_WAIT), ..refused },
             ControlError::Unauthenticated(_)
             | ControlError::Contradiction { .. }

@@ -1,7 +1,7 @@
 //! What one caller may leave in the store without a right to change anything.
 //!
-//! Promised: targets that reach nothing (status queries of hosts that are not known and of processes that are not
-//! registered, and whatever is forbidden) are rows of tasks only up to some bytes for each caller and hour; a plan, which
+//! Promised: targets that reach nothing (on hosts that are not known, of processes that are not registered, and
+//! whatever is forbidden) are rows of tasks only up to some bytes for each caller and hour; a plan, which
 //! takes no right to change anything, is made for so many targets; the audit lists the first refusals of a caller in an
 //! hour one by one and the others as a count. A caller is an app, or a user who comes without one: an app cannot get
 //! more by naming users. Absent: memory across a restart, where everybody begins anew; targets that are registered,
@@ -14,11 +14,12 @@ use parking_lot::Mutex;
 use proctor_model::{Message, ProcessKey, Subject};
 use proctor_store::{AuditDraft, AuditPhase};
 
+use super::open_room::OpenTargets;
 use super::{Caller, ControlError, Result};
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// What such targets of one caller may take in an hour. A client that asks for the status of 100,000 hosts while their
-/// agents are still being installed stays below.
+/// What such targets of one caller may take in an hour. A client that asks for 100,000 hosts while their agents are
+/// still being installed stays below.
 pub const STRANGER_BYTES_MAX: u32 = 48 * 1024 * 1024;
 /// Targets of one caller's plans in an hour: a fleet of 10,000 hosts every minute.
 pub const PLANNED_MAX: u32 = 600_000;
@@ -35,6 +36,7 @@ pub(super) struct Budgets {
     strangers: Buckets,
     planned: Buckets,
     refusals: Mutex<HashMap<Subject, Refusals>>,
+    pub(super) open: OpenTargets,
 }
 
 impl Default for Budgets {
@@ -43,6 +45,7 @@ impl Default for Budgets {
             strangers: Buckets::new(STRANGER_BYTES_MAX),
             planned: Buckets::new(PLANNED_MAX),
             refusals: Mutex::default(),
+            open: OpenTargets::default(),
         }
     }
 }

@@ -16,6 +16,7 @@ mod fleet;
 mod identity;
 mod job;
 mod maintenance;
+mod open_room;
 mod outcomes;
 mod presence;
 mod processes;

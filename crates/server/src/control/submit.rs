@@ -19,6 +19,7 @@ use super::audit::AuditAction;
 use super::budget::Strangers;
 use super::dispatch::TRAVEL;
 use super::maintenance;
+use super::open_room::OpenRoom;
 use super::target_spec::{Origin, Specs, TargetSpec};
 use super::{
     Caller, Control, ControlError, HostRef, IdempotencyKey, Result, SpecSource, Submission, Submitted, SubmittedItem,
@@ -127,13 +128,19 @@ impl Control {
             self.audit_refusal(&caller, &draft.deed(), check).await?;
         }
         let permit = options.rolling.map(|_| self.inner.rollouts.open.take(&caller)).transpose()?;
+        let open = draft.open_targets(id, created_at);
+        // What an administrator stops in an emergency waits for nobody.
+        let _room = match permit {
+            Some(_) => None,
+            None if caller.is_admin() => None,
+            None => Some(self.room_for_open(open.len(), draft.only_status())?),
+        };
         self.inner.budgets.take_strangers(&caller, draft.strangers, Instant::now())?;
         let audit = match draft.only_status() {
             false => Some(caller.entry(&draft.deed(), AuditPhase::Done, id.to_string())),
             true if draft.forbidden.is_empty() => None,
             true => self.entry_without_change(&caller, &draft.refused_deed(), id.to_string()).await,
         };
-        let open = draft.open_targets(id, created_at);
         let registers = draft.items.iter().any(|item| item.register);
         let rollout = options.rolling.map(|rolling| rolling.begin(draft.targets.len(), &caller.subjects));
         let targets = draft.targets.len();
@@ -178,6 +185,12 @@ impl Control {
             }
         }
         Ok(Submitted { task: id, is_new: true })
+    }
+
+    /// Room for targets that are to be handed to sessions, to be held until they are.
+    fn room_for_open(&self, targets: usize, is_read_only: bool) -> Result<OpenRoom> {
+        let is_open = self.inner.dispatch.lock().open_count();
+        self.inner.budgets.open.take(is_open, targets, is_read_only)
     }
 
     /// Hands targets that are in the store to the sessions of their agents.
@@ -376,14 +389,11 @@ fn task_item(key: &ProcessKey, kind: Option<OperationKind>, carried: TargetSpec)
     TaskItem { key: key.clone(), kind, spec, carried: is_carried, register, time_limit_ms }
 }
 
-/// A status query of what is not registered, or an operation that is none. Other operations take a right to change
-/// something, and are audited.
+/// On a host that is not known, of what is not registered, or an operation that is none: there may be any number of
+/// such targets, and their rows are all that comes of them.
 fn reaches_nothing(kind: Option<OperationKind>, host: Option<&HostLocation>, carried: &TargetSpec) -> bool {
-    match kind {
-        None => true,
-        Some(OperationKind::Status) => host.is_none() || carried.origin == Origin::Call || carried.spec.is_none(),
-        Some(_) => false,
-    }
+    let is_unregistered_status = kind == Some(OperationKind::Status) && carried.origin == Origin::Call;
+    kind.is_none() || host.is_none() || carried.spec.is_none() || is_unregistered_status
 }
 
 /// The outcome of a target that needs no agent.

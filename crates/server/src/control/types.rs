@@ -347,6 +347,10 @@ pub enum ControlError {
         targets: usize,
         wait: Duration,
     },
+    /// More targets than may be open at once.
+    TooManyOpen {
+        limit: usize,
+    },
     /// More rolling tasks than may be open at once.
     TooManyRollouts {
         limit: usize,
@@ -402,6 +406,7 @@ impl ControlError {
                 messages::too_many_unknown_targets(targets, STRANGER_BYTES_MAX / (1024 * 1024), secs(wait))
             }
             Self::TooManyPlanned { targets, wait } => messages::too_many_planned(targets, PLANNED_MAX, secs(wait)),
+            Self::TooManyOpen { limit } => messages::too_many_open_targets(limit),
             Self::TooManyRollouts { limit, is_own: true } => messages::too_many_rollouts_of_caller(limit),
             Self::TooManyRollouts { limit, is_own: false } => messages::too_many_rollouts(limit),
             Self::KeyReused { task } => messages::idempotency_key_reused(task),
@@ -420,6 +425,7 @@ impl ControlError {
             | Self::Contradiction { .. }
             | Self::TooManyStrangers { .. }
             | Self::TooManyPlanned { .. }
+            | Self::TooManyOpen { .. }
             | Self::TooManyRollouts { .. }
             | Self::KeyReused { .. }
             | Self::UnknownTask(_)

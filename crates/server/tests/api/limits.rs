@@ -121,13 +121,27 @@ async fn a_server_without_a_free_call_says_so_in_the_shape_of_each_family() {
 
 #[tokio::test]
 async fn status_queries_of_what_is_not_there_cannot_fill_the_store() {
+    targets_that_are_not_there_are_bounded("viewer", STATUS).await;
+}
+
+#[tokio::test]
+async fn operations_on_what_is_not_there_cannot_fill_the_store() {
+    targets_that_are_not_there_are_bounded("operator", STOP).await;
+}
+
+/// As `op_type`.
+const STOP: u32 = 1;
+const STATUS: u32 = 2;
+
+async fn targets_that_are_not_there_are_bounded(role: &str, op_type: u32) {
     let world = World::new().await;
     world.app("reader").await;
-    world.bind("app:reader", "viewer", "everything").await;
+    world.bind("app:reader", role, "everything").await;
+    let given = if op_type == STATUS { Value::Null } else { spec() };
     let body = |count: u32| {
         let ip =
             |number: u32| json!({ "ip": std::net::Ipv4Addr::from(0x0b00_0000 + number).to_string(), "bk_cloud_id": 0 });
-        json!({ "bk_app_code": "reader", "bk_app_secret": SECRET, "bk_username": "ana", "op_type": 2,
+        json!({ "bk_app_code": "reader", "bk_app_secret": SECRET, "bk_username": "ana", "op_type": op_type, "spec": given,
                 "meta": { "namespace": "web", "name": "m".repeat(128) }, "hosts": (0..count).map(ip).collect::<Vec<_>>() })
     };
     let status = format!("{ESB}/operate_proc");

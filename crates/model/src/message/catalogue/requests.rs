@@ -89,6 +89,9 @@ super::catalogue! { Server:
         "{targets} targets of this call are unknown, not registered or forbidden, and a caller may leave {mebibytes} MiB \
          of such targets in an hour: leave them out, or try again in {secs} s" |
         "该请求中有 {targets} 个目标不存在、未注册或没有权限，而每个调用方每小时最多留下 {mebibytes} MiB 这样的目标：请去掉它们，或在 {secs} 秒后重试";
+    too_many_open_targets(limit: text) =
+        "too many targets are open (limit {limit}): try again in a moment" |
+        "未结束的目标过多（上限 {limit}），请稍后重试";
     too_many_rollouts_of_caller(limit: text) =
         "this caller has {limit} rolling tasks that are not over, and may not have more: wait for one to end, or cancel one" |
         "该调用方已有 {limit} 个未结束的滚动任务，不能再创建：请等待其中一个结束，或取消一个";
