@@ -1,11 +1,11 @@
 //! What an agent reports, and what the server says about agents.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use proctor_model::Event;
 use proctor_model::EventKind::{AgentOffline, AgentOnline, EventsDropped, Exited, Started};
-use proctor_store::EventQuery;
+use proctor_store::{EventQuery, Store};
 use serde_json::{Value, json};
 
 use crate::support::{AGENT, World, event, eventually};
@@ -146,16 +146,32 @@ async fn after_a_restart_nobody_is_offline_before_the_grace_is_over_and_then_wit
     assert_eq!(world.presence().await, [agent(AgentOnline), agent(AgentOffline), agent(AgentOnline)]);
 }
 
+/// Notes, when it is given back, how many sessions the store has opened by then.
+struct Permit {
+    store: Arc<dyn Store>,
+    opened: Arc<OnceLock<u64>>,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let operations = self.store.stats().operations;
+        let opened = operations.iter().find(|operation| operation.what == "open a session");
+        let _ = self.opened.set(opened.map_or(0, |operation| operation.count));
+    }
+}
+
 #[tokio::test]
 async fn the_permit_of_an_opening_is_kept_until_the_store_has_answered_although_nobody_waits() {
-    let (world, permit) = (World::new().await, Arc::new(()));
+    let (world, opened) = (World::new().await, Arc::new(OnceLock::new()));
+    let permit = Permit { store: world.store.clone(), opened: opened.clone() };
 
-    let mut opening = Box::pin(world.session_with(AGENT, permit.clone()));
+    let mut opening = Box::pin(world.session_with(AGENT, permit));
     assert!(futures::poll!(&mut opening).is_pending());
     drop(opening);
 
-    assert_eq!(Arc::strong_count(&permit), 2, "the store is still at it");
-    eventually("the permit is given back", || async { (Arc::strong_count(&permit) == 1).then_some(()) }).await;
+    assert_eq!(opened.get(), None, "the store is still at it");
+    let opened = eventually("the permit is given back", || async { opened.get().copied() }).await;
+    assert_eq!(opened, 1);
 }
 
 #[tokio::test]
