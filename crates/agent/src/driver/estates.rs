@@ -15,6 +15,9 @@ use super::{Driver, Input};
 /// Where it was not kept when a process was forgotten: its commands had begun by so long before the next one's.
 const LAUNCH_SLACK: Duration = Duration::from_secs(5);
 
+/// Of which it is asked together whether something is left.
+const SETTLED_AT_ONCE: usize = 256;
+
 impl Driver {
     /// Takes in the machine of a process that is new here.
     pub(super) fn insert_new(&mut self, mut process: Process) {
@@ -46,10 +49,17 @@ impl Driver {
         }
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         self.tasks.spawn("settle estates", async move {
-            for (key, elder) in over {
-                let Some(remains) = with_elders(None, elder.all()) else { continue };
-                if host.count_remains(&cgroup_name(&key), &remains).await.is_ok_and(|count| count == 0) {
-                    let _ = inbox.send(Input::EstateSettled(key, elder)).await;
+            for some in over.chunks(SETTLED_AT_ONCE) {
+                // Together, so that one pass over all processes counts for all of them.
+                let counts = futures::future::join_all(some.iter().map(|(key, elder)| {
+                    let remains = with_elders(None, elder.all());
+                    let host = &host;
+                    async move { host.count_remains(&cgroup_name(key), &remains?).await.ok() }
+                }));
+                for ((key, elder), count) in some.iter().zip(counts.await) {
+                    if count == Some(0) {
+                        let _ = inbox.send(Input::EstateSettled(key.clone(), elder.clone())).await;
+                    }
                 }
             }
         });

@@ -521,7 +521,8 @@ impl Process {
         if self.record.next.is_some() {
             return self.queue_of_next.push_back(request);
         }
-        let (kind, is_first) = (request.kind, self.queue.is_empty());
+        let kind = request.kind;
+        let is_first = !self.queue.iter().any(|waiting| waiting.kind == kind);
         self.queue.push_back(request);
         if self.current.is_none() && matches!(self.work, Activity::Idle | Activity::Backoff { .. }) {
             self.work = Activity::Idle;

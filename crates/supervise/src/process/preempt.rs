@@ -1,10 +1,10 @@
 //! An operator's word comes first: what supervision is about gives way to it.
 //!
-//! Promised: manage and release take effect at once, whatever supervision is doing. A release ends the start
-//! command of a relaunch; a life that is being ended for its use of resources or for illness is spared if nothing
+//! Promised: manage and release take effect at once, whatever supervision is doing, unless something waits that
+//! changes the same. A release ends the start command of a relaunch; a life that is being ended for its use of resources or for illness is spared if nothing
 //! has been done to it yet, and if not the answer says so. A scheduled run goes on. A stop, kill or restart
 //! ends the start command of a relaunch or a scheduled run, or, where the process itself is known already,
-//! no longer waits for it.
+//! no longer waits for it, whatever waits before it.
 //!
 //! Operations are carried out in order. But a start, restart or reload that takes longer than
 //! [`GIVES_WAY_AFTER`] (and its checks, at most [`CHECKS_MAX`]) gives way to a stop or kill, and a stop to a kill:
@@ -50,8 +50,17 @@ impl Process {
             self.actions.push_back(Action::Finish { operation: request.operation, outcome });
             return None;
         }
-        let is_supervision = self.current.is_none() && self.queue.is_empty();
-        if !is_supervision || matches!(self.work, Activity::Idle | Activity::Backoff { .. }) {
+        let goes_first = match request.kind {
+            OperationKind::Release => !self.queue.iter().any(|waiting| manages(waiting.kind)),
+            OperationKind::Manage
+            | OperationKind::Start
+            | OperationKind::Stop
+            | OperationKind::Restart
+            | OperationKind::Reload
+            | OperationKind::Kill
+            | OperationKind::Status => self.queue.is_empty(),
+        };
+        if self.current.is_some() || !goes_first || matches!(self.work, Activity::Idle | Activity::Backoff { .. }) {
             return Some(request);
         }
         let is_run = self.scheduled && matches!(self.work, Activity::Launching { .. });
@@ -169,15 +178,12 @@ impl Process {
         }
     }
 
-    /// Makes supervision give way to an operation that has just been queued.
+    /// Makes supervision give way to an operation that has just been queued, wherever in the queue.
     pub(super) fn preempt(&mut self, now: Time, kind: OperationKind) {
         let ends = match kind {
             OperationKind::Stop | OperationKind::Kill | OperationKind::Restart => true,
-            OperationKind::Release
-            | OperationKind::Manage
-            | OperationKind::Start
-            | OperationKind::Reload
-            | OperationKind::Status => false,
+            OperationKind::Release => !self.scheduled && self.record.life.is_none(),
+            OperationKind::Manage | OperationKind::Start | OperationKind::Reload | OperationKind::Status => false,
         };
         if self.current.is_some() || !ends {
             return;
@@ -221,6 +227,18 @@ impl Process {
         self.dirty = true;
         self.scheduled = false;
         self.announced = None;
+    }
+}
+
+/// Whether a process is managed after such an operation.
+fn manages(kind: OperationKind) -> bool {
+    match kind {
+        OperationKind::Start | OperationKind::Restart | OperationKind::Manage => true,
+        OperationKind::Stop
+        | OperationKind::Reload
+        | OperationKind::Kill
+        | OperationKind::Release
+        | OperationKind::Status => false,
     }
 }
 

@@ -49,6 +49,39 @@ fn a_stop_or_kill_during_a_relaunch_ends_its_command_and_releases() {
 }
 
 #[test]
+fn a_stop_or_kill_does_not_wait_for_supervision_behind_another_operation() {
+    for kind in [OperationKind::Stop, OperationKind::Kill] {
+        for mut world in [relaunching(), on_schedule()] {
+            world.request(OperationKind::Reload);
+            world.pass(Duration::from_secs(1));
+            let operation = world.request(kind);
+
+            world.pass(Duration::from_secs(5));
+
+            let outcome = world.outcome(operation).expect("it does not wait for supervision's command");
+            assert!(matches!(outcome.code, Code::NotRunning | Code::Success), "{outcome:?}");
+            assert!(!world.machine.managed());
+        }
+    }
+}
+
+#[test]
+fn a_release_behind_another_operation_waits_for_no_relaunch() {
+    for before in [OperationKind::Reload, OperationKind::Start] {
+        let mut world = relaunching();
+        world.habits.start_takes_ms = 20;
+        let first = world.request(before);
+        let release = world.request(OperationKind::Release);
+
+        world.pass(Duration::from_secs(30));
+
+        assert!(world.outcome(first).is_some());
+        assert_eq!(world.outcome(release).expect("it does not wait for the start command").code, Code::Success);
+        assert!(!world.machine.managed(), "what was asked for last counts");
+    }
+}
+
+#[test]
 fn a_restart_during_a_relaunch_does_not_wait_for_its_command() {
     let mut world = relaunching();
     world.habits.start_takes_ms = 20;
