@@ -78,7 +78,7 @@ pub(crate) async fn prepare(world: &World, route: &RouteInfo) -> String {
         world.post(&format!("{ESB}/unregister_proc_info"), on_host("m", "10.0.0.1")).await.data();
     }
     let Some(path) = path.strip_prefix("/api/v1") else { return String::new() };
-    if path.ends_with("/resume") || path.ends_with("/pause") {
+    if is_rolling(route) {
         world.post(&format!("{ESB}/update_proc_info"), registered("m", "10.0.0.2")).await.data();
     }
     let id_of = |json: Value| json["id"].as_str().unwrap_or_else(|| panic!("no id: {json}")).to_owned();
@@ -152,11 +152,12 @@ pub(crate) async fn prepare(world: &World, route: &RouteInfo) -> String {
 /// failed, and else one that waits for its host.
 pub(crate) async fn a_task(world: &World, session: &Session, route: &RouteInfo) -> String {
     world.control.take_deliveries(session, 1000);
-    let (resumes, pauses) = (route.path.ends_with("/resume"), route.path.ends_with("/pause"));
-    if resumes || pauses {
+    if is_rolling(route) {
+        let resumes = route.path.ends_with("/resume");
         let rolling = json!({ "max_parallel": 1, "canary": u32::from(resumes), "wait_healthy": false });
         let body = json!({ "operation": "stop", "selector": "tier=1", "all": true, "rolling": rolling });
-        let task = by_admin(world, Method::POST, "/operations", body).await["task_id"].as_str().unwrap().to_owned();
+        let answer = by_admin(world, Method::POST, "/operations", body).await;
+        let task = answer["task_id"].as_str().unwrap_or_else(|| panic!("no task: {answer}")).to_owned();
         if resumes {
             until_paused(world, session, &task).await;
         }
@@ -167,6 +168,10 @@ pub(crate) async fn a_task(world: &World, session: &Session, route: &RouteInfo) 
     body["op_type"] = json!(1);
     let answer = world.post(&format!("{ESB}/operate_proc"), body).await;
     answer.data()["task_id"].as_str().unwrap().to_owned()
+}
+
+fn is_rolling(route: &RouteInfo) -> bool {
+    route.path.ends_with("/resume") || route.path.ends_with("/pause")
 }
 
 async fn until_paused(world: &World, session: &Session, task: &str) {
@@ -412,7 +417,23 @@ async fn traces(world: &World, app: &str, since: &mut u64) -> Vec<AuditPhase> {
 async fn check(world: &World, session: &Session, route: &RouteInfo, who: &Who, since: &mut u64) -> Result<(), String> {
     let id = prepare(world, route).await;
     let task = a_task(world, session, route).await;
-    let (path, body) = sample(route, &task, &id).ok_or("has no sample here")?;
+    let checked = check_on(world, route, who, since, &task, &id).await;
+    if is_rolling(route) {
+        // Of those, a caller may have only so many that are not over.
+        by_admin(world, Method::POST, &format!("/tasks/{task}/cancel"), json!({})).await;
+    }
+    checked
+}
+
+async fn check_on(
+    world: &World,
+    route: &RouteInfo,
+    who: &Who,
+    since: &mut u64,
+    task: &str,
+    id: &str,
+) -> Result<(), String> {
+    let (path, body) = sample(route, task, id).ok_or("has no sample here")?;
     traces(world, &who.app, since).await;
 
     let answer = call(world, &who.app, &route.method, &path, &body).await;
