@@ -5,7 +5,7 @@
 //! a target nor releases more than `max_parallel`, leaves no row open, and never goes on with a rollout
 //! that was stopped or cancelled. Whether a target became healthy is stored, too. One transition at a
 //! time ([`Rollouts::turn`]), whoever asks for it; one that the store cannot take is tried again.
-//! Who made a task must keep the right to it (`rights`). Absent: the choice of targets, which was frozen when the task was submitted.
+//! Who made a task must keep the right to it (`permissions`). Absent: the choice of targets, which was frozen when the task was submitted.
 
 mod machine;
 mod open;
