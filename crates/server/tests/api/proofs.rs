@@ -15,7 +15,7 @@ use proctor_server::api::{self, ApiState, Settings};
 use proctor_store::{App, Store, User};
 use serde_json::{Value, json};
 
-use crate::support::{APP, Answer, ESB, GATEWAY, JOB, SECRET, World, on_host};
+use crate::support::{APP, Answer, ESB, GATEWAY, JOB, SECRET, World, on_host, registered};
 
 const PATH: &str = "/api/c/compapi/v2/gse/get_proc_status/";
 
@@ -254,6 +254,48 @@ async fn a_nonce_does_not_count_again_after_a_restart_of_the_server() {
         (replayed.code(), replayed.message()),
         (1_306_000, "bk_nonce was used before: every request needs one of its own")
     );
+    world.end().await;
+}
+
+/// Leaves room for little more than a few nonces.
+async fn fill(world: &World) {
+    for length in [50_000, 3000] {
+        let mut process = registered("a", "10.0.0.1");
+        for number in 0.. {
+            process["meta"]["name"] = json!(format!("process-{length}-{number}"));
+            process["spec"]["control"]["start_cmd"] = json!(format!("{}{number}", "x".repeat(length)));
+            if world.post(&format!("{ESB}/register_proc_info"), process.clone()).await.code() != 0 {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_nonce_that_the_store_could_not_take_is_not_told_to_be_used() {
+    let world = World::bounded(80).await;
+    let options = AppOptions { trusted: true, signing: true };
+    let secret =
+        admin::create_app(&store(&world), &"signer".parse().unwrap(), options, Vec::new()).await.unwrap().unwrap();
+    let mut body = on_host("a", "10.0.0.1");
+    body["bk_app_code"] = json!("signer");
+    body["bk_username"] = json!("admin");
+    fill(&world).await;
+    let at = now();
+    let refused = async {
+        for nonce in 1.. {
+            let answer = world.send(signed(&secret, at, nonce, &body)).await;
+            if answer.code() != 0 {
+                return (nonce, answer);
+            }
+        }
+        unreachable!("nonces do not run out")
+    };
+    let (nonce, full) = tokio::time::timeout(Duration::from_secs(60), refused).await.expect("the store is full");
+
+    let again = world.send(signed(&secret, at, nonce, &body)).await;
+
+    assert_eq!((full.code(), again.code()), (1_306_201, 1_306_201), "{} {}", full.json, again.json);
     world.end().await;
 }
 

@@ -89,6 +89,23 @@ impl Nonces {
         state.total += 1;
         Noted::New
     }
+
+    /// For one whose request was not done, because the store could not take it.
+    pub(super) fn forget(&self, app: &str, fingerprint: &Fingerprint) {
+        let mut state = self.state.lock();
+        let Some(of_app) = state.by_app.get_mut(app) else { return };
+        let Some(until) = of_app.seen.remove(fingerprint) else { return };
+        if let Some(ending) = of_app.by_end.get_mut(&until) {
+            ending.retain(|noted| noted != fingerprint);
+            if ending.is_empty() {
+                of_app.by_end.remove(&until);
+            }
+        }
+        if of_app.seen.is_empty() {
+            state.by_app.remove(app);
+        }
+        state.total -= 1;
+    }
 }
 
 /// Until the first of theirs ends.
@@ -133,6 +150,23 @@ mod tests {
         assert_eq!(nonces.note("a", [2; 32], 1300, 1300), Noted::New);
         assert_eq!(nonces.note("a", [1; 32], 1601, 1301), Noted::New);
         assert_eq!(nonces.state.lock().total, 1, "what is old is forgotten");
+    }
+
+    #[test]
+    fn one_that_is_forgotten_is_new_again_and_takes_no_room() {
+        let nonces = Nonces::bounded(2, 2);
+        nonces.note("a", [1; 32], 1300, 1000);
+        nonces.note("a", [2; 32], 1300, 1000);
+
+        nonces.forget("a", &[1; 32]);
+        nonces.forget("a", &[9; 32]);
+
+        assert!(!nonces.is_seen("a", &[1; 32], 1000) && nonces.is_seen("a", &[2; 32], 1000));
+        assert_eq!(nonces.note("a", [1; 32], 1300, 1000), Noted::New);
+        nonces.forget("a", &[1; 32]);
+        nonces.forget("a", &[2; 32]);
+        let state = nonces.state.lock();
+        assert_eq!((state.total, state.by_app.len()), (0, 0));
     }
 
     #[test]

@@ -165,7 +165,7 @@ impl Verifier {
     }
 
     /// Makes a signature count once. Of a request whose sender is known and within the rate: one that is refused
-    /// before leaves nothing behind, and may be sent again.
+    /// before leaves nothing behind, and may be sent again. So may one that the store could not take.
     pub(super) async fn spend(&self, state: &ApiState, credentials: &Credentials, app: &str) -> Result<()> {
         let Credentials::Signed(signed, _) = credentials else { return Ok(()) };
         let fingerprint = fingerprint_of(self.keys(state).await?, app, signed);
@@ -173,6 +173,9 @@ impl Verifier {
         let is_new = match self.nonces.note(app, fingerprint, until, now_secs) {
             Noted::New => {
                 let taken = state.control.take_nonce(fingerprint, until.saturating_mul(1000), now_secs * 1000).await;
+                if taken.is_err() {
+                    self.nonces.forget(app, &fingerprint);
+                }
                 taken.map_err(ControlError::from)?
             }
             Noted::Seen => false,
