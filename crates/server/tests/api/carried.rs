@@ -296,6 +296,25 @@ async fn a_spec_that_is_not_registered_takes_register_whatever_the_operation() {
 }
 
 #[tokio::test]
+async fn cancelling_runs_nothing_and_takes_the_class_of_the_operation_alone() {
+    let stage = Stage::new().await;
+    stage.register(V2, "m").await;
+    for carries in [Same, OtherCommands] {
+        let task = stage.submit("owner", V2, &V2.body("m", 1, carries)).await;
+        let cancel = format!("/api/v1/tasks/{}/cancel", task.id);
+
+        let by_viewer = stage.call("viewer", &cancel, &json!({})).await;
+        let by_operator = stage.call("operator", &cancel, &json!({})).await;
+
+        assert_eq!(by_viewer.status, StatusCode::FORBIDDEN, "{carries:?}: {}", by_viewer.json);
+        assert_eq!(by_operator.status, StatusCode::OK, "{carries:?}: {}", by_operator.json);
+        assert_eq!(outcome(&stage.task(task.id).await).unwrap().code, Code::Cancelled, "{carries:?}");
+        assert!(stage.deliveries().is_empty(), "{carries:?}");
+    }
+    stage.world.end().await;
+}
+
+#[tokio::test]
 async fn a_retry_of_a_refused_target_asks_again_and_has_no_spec_to_run() {
     for (op_type, _) in OPERATIONS {
         let stage = Stage::new().await;
