@@ -15,7 +15,7 @@ FUZZ_TARGETS ?= pidfile proc cron ledger frames
 
 .DEFAULT_GOAL := run
 
-.PHONY: help run release packages packages-test build test test-fork quick lint unit deny bench soak fuzz docs schemathesis tools system web web-test web-e2e screenshots
+.PHONY: help run release packages packages-test build test test-fork test-skew quick lint unit deny bench soak fuzz docs schemathesis tools system web web-test web-e2e screenshots
 
 ## List the targets
 help:
@@ -65,6 +65,10 @@ unit: build
 ## Run the tests that start processes again, with plain forks instead of shared memory
 test-fork: build
 	PROCTOR_SPAWN=fork $(CARGO) nextest run --package proctor-host --package proctor-agent --package proctor-e2e
+
+## Run end-to-end tests across versions: agents of SKEW_BASE (a commit or tag) on this server, and the other way round
+test-skew: system tools
+	scripts/test-skew $(SKEW_BASE)
 
 ## Check licences, bans, sources and advisories of the dependencies
 deny:

@@ -33,6 +33,7 @@ mod signed;
 mod slow_link;
 mod supervision;
 mod swarm;
+mod upgrade;
 
 use proctor_testkit::Fleet;
 use serde_json::{Value, json};

@@ -172,6 +172,7 @@ mod tests {
                 metrics_processes: false,
                 tracking: crate::Tracking::Best,
                 spawn: crate::SpawnMethod::default(),
+                is_program: true,
             }
         }
 

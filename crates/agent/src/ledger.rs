@@ -51,12 +51,12 @@ const STEPS: [&str; 3] = [
          namespace TEXT NOT NULL, name TEXT NOT NULL, elder TEXT NOT NULL,
          PRIMARY KEY (namespace, name)) STRICT, WITHOUT ROWID;",
 ];
-const SCHEMA: u32 = STEPS.len() as u32;
+pub(crate) const SCHEMA: u32 = STEPS.len() as u32;
 /// To an agent that has seen this generation the server assigns everything that came later, and says what was
 /// unregistered since. One that has seen 0 knows of nothing, and is not told what is no longer there.
 const ALL_AGAIN: u64 = 1;
 /// Agents from this schema on can go on with what this one writes: steps since only added tables.
-const OLDEST_READER: u32 = 1;
+pub(crate) const OLDEST_READER: u32 = 1;
 /// The number of the newest reserve of which the ledger has everything.
 const RESERVE_TAKEN: &str = "reserve_taken";
 /// Operations that the server has acknowledged are remembered this long, against late repetitions.

@@ -8,6 +8,7 @@
 //!
 //! Start at `driver` (the loop), `ledger` (what is durable) and `link` (the session).
 
+mod build;
 mod connect_error;
 pub mod doctor;
 mod driver;
@@ -24,6 +25,7 @@ mod report_sender;
 mod single_instance;
 mod spool;
 mod trust;
+mod upgrade;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -38,13 +40,18 @@ use proctor_model::AgentId;
 use proctor_runtime::{Tasks, private, systemd};
 use tokio::sync::oneshot;
 
+pub use build::version;
 pub use connect_error::parse_link;
 pub use identity::{enrolled_id, is_enrolled, verify_file};
+pub use upgrade::{CHECK_COMMAND, ProgramCheck, Startup, TRIAL_COMMAND, Trial, become_trial};
 
 /// How often the driver is asked whether it still turns.
 const PROBE_PERIOD: Duration = Duration::from_secs(10);
 /// After so many questions without an answer it hangs. A sync of a slow disk takes seconds, not a minute.
 const STALL_PROBES: u64 = 6;
+/// A child that is just being started holds the lock for a moment after its agent has ended.
+const LOCKED_MAX: Duration = Duration::from_secs(2);
+const LOCK_RETRY: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -68,6 +75,8 @@ pub struct Options {
     /// How to know what belongs to a process, at best.
     pub tracking: Tracking,
     pub spawn: SpawnMethod,
+    /// Whether the agent is a program of its own, which can be replaced by another version.
+    pub is_program: bool,
 }
 
 impl Options {
@@ -137,9 +146,17 @@ pub enum AgentError {
     Host(#[from] proctor_host::Error),
 }
 
-/// Runs until `tasks` end. Returns an error for what waiting does not cure.
-pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
-    let _lock = lock(&options.state_dir)?;
+/// How an agent ended that did nothing wrong.
+#[derive(Debug)]
+pub enum Ended {
+    Stopped,
+    /// Another version is to be tried in its place.
+    Upgrade(Box<Trial>),
+}
+
+/// Runs until `tasks` end, or a new version is ready for its trial. Returns an error for what waiting does not cure.
+pub async fn run(options: Options, tasks: Tasks) -> Result<Ended, AgentError> {
+    let _lock = lock(&options.state_dir).await?;
     let alone = match enrolled_id(&options.state_dir) {
         Some(agent) => Some(single_instance::claim(&agent).await?),
         None => None,
@@ -154,6 +171,13 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
     };
     let counted = driver.metrics();
     let (seen, turns, driven) = (driver.seen_generation(), driver.turns(), driver.run(inputs));
+    let (upgrades, told) = upgrade::inbox();
+    let upgrader = {
+        let (host, is_program) = (host.clone(), options.is_program);
+        let now = Box::new(move || proctor_supervise::Time::since_boot(host.now()));
+        let (policy, inbox, turns) = (policy.clone(), inbox.clone(), turns.clone());
+        upgrade::Upgrader::new(&options.state_dir, policy, inbox, turns, now, is_program)
+    };
     let (is_there, is_gone) = oneshot::channel::<()>();
     // Dropped when the driver returns or panics.
     let driven = async move {
@@ -182,19 +206,20 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<(), AgentError> {
         tracing::info!(agent = %identity.agent, host = %identity.host, "this agent is enrolled");
         about.enrolled(&identity);
         let trust = trust::Trust::load(&options.state_dir, &identity.authority_pem)?;
-        let known = link::Known { identity: Arc::new(identity), trust };
+        let known = link::Known { identity: Arc::new(identity), trust, upgrades };
         link::Link::new(&options, known, host, policy, inbox.clone(), about, seen).run().await
     };
     let watched = watch_driver(inbox.clone(), turns, is_gone);
     let connected = async {
         tokio::select! {
-            result = connected => result,
+            result = connected => result.map(|()| Ended::Stopped),
             failure = watched => Err(failure),
+            trial = Box::pin(upgrader.run(told)) => Ok(Ended::Upgrade(Box::new(trial))),
         }
     };
     match shutdown.run_until_cancelled(connected).await {
         Some(result) => result,
-        None => Ok(()),
+        None => Ok(Ended::Stopped),
     }
 }
 
@@ -221,14 +246,20 @@ async fn watch_driver(inbox: driver::Inbox, turns: Arc<AtomicU64>, mut is_gone: 
 }
 
 /// Held as long as the agent runs; the kernel lets go of it when the agent dies.
-fn lock(state_dir: &Path) -> Result<std::fs::File, AgentError> {
+async fn lock(state_dir: &Path) -> Result<std::fs::File, AgentError> {
     let failed = |source| AgentError::StateDir { path: state_dir.to_owned(), source };
     private::dir(state_dir)?;
     let file = private::file(&state_dir.join("lock")).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => Err(AgentError::Locked { path: state_dir.to_owned() }),
-        Err(std::fs::TryLockError::Error(source)) => Err(failed(source)),
+    let begun = tokio::time::Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(std::fs::TryLockError::Error(source)) => return Err(failed(source)),
+            Err(std::fs::TryLockError::WouldBlock) if begun.elapsed() >= LOCKED_MAX => {
+                return Err(AgentError::Locked { path: state_dir.to_owned() });
+            }
+            Err(std::fs::TryLockError::WouldBlock) => tokio::time::sleep(LOCK_RETRY).await,
+        }
     }
 }
 

@@ -34,6 +34,7 @@ use crate::local::About;
 use crate::policy::PolicyFile;
 use crate::report_sender::{NotSent, ReportSender, Sealing};
 use crate::trust::{self, Trust};
+use crate::upgrade::{Told, UpgradeInbox};
 use crate::{AgentError, Options};
 
 /// Messages that may wait for the socket.
@@ -56,6 +57,8 @@ const CHALLENGE_BYTES: usize = 32;
 pub(crate) struct Known {
     pub(crate) identity: Arc<Identity>,
     pub(crate) trust: Trust,
+    /// Where orders to become another version go.
+    pub(crate) upgrades: UpgradeInbox,
 }
 
 pub(crate) struct Link {
@@ -67,6 +70,8 @@ pub(crate) struct Link {
     inbox: Inbox,
     about: Arc<About>,
     seen_generation: Arc<AtomicU64>,
+    upgrades: UpgradeInbox,
+    is_program: bool,
     /// Of this run of the agent, so that the server tells it from a copy.
     nonce: Uuid,
     /// The epoch of the last session of this run.
@@ -209,7 +214,7 @@ fn is_crowded(no_session: &NoSession) -> bool {
 impl Link {
     pub(crate) fn new(
         options: &Options,
-        Known { identity, trust }: Known,
+        Known { identity, trust, upgrades }: Known,
         host: Host,
         policy: Arc<PolicyFile>,
         inbox: Inbox,
@@ -225,6 +230,8 @@ impl Link {
             inbox,
             about,
             seen_generation,
+            upgrades,
+            is_program: options.is_program,
             nonce: Uuid::new_v4(),
             last_epoch: AtomicU64::new(0),
             tls: Mutex::default(),
@@ -245,6 +252,7 @@ impl Link {
                         waits.short.reset();
                     }
                     self.about.disconnected();
+                    self.upgrades.connect(None);
                     let _ = self.inbox.send(Input::Disconnected).await;
                     (Reached::Session, ended)
                 }
@@ -298,7 +306,7 @@ impl Link {
         let tls = TlsConnector::from(config).connect(proctor_pki::server_name(), tcp).await?;
         let mut frames: Frames = framed(tls, AgentCodec::new());
         let mut facts = self.host.facts();
-        facts.agent_version = env!("CARGO_PKG_VERSION").to_owned();
+        facts.agent_version = crate::version().to_owned();
         let policy = self.policy.in_force().map(|path| path.display().to_string());
         facts.policy = Some(policy.unwrap_or_default());
         let challenge = proctor_pki::random_bytes::<CHALLENGE_BYTES>();
@@ -318,6 +326,7 @@ impl Link {
             answers_usage: true,
             seen_epoch: said.seen_epoch,
             challenge: Some(challenge.to_vec()),
+            upgrades: self.is_program,
         };
         frames.send(hello).await?;
         let answer = frames.next().await.ok_or(NoSession::Closed)??;
@@ -374,6 +383,7 @@ impl Link {
 
     async fn carry(&self, Opened { sender, receiver, check, beat }: Opened) -> SessionEnd {
         let (outbox, messages) = mpsc::channel(OUTBOX_MAX);
+        self.upgrades.connect(Some(outbox.clone()));
         if self.inbox.send(Input::Connected(outbox)).await.is_err() {
             return SessionEnd::Shutdown;
         }
@@ -408,7 +418,7 @@ impl Link {
             self.about.metrics.heard();
             tell_skipped(receiver.take_skipped());
             let Some(check) = &mut check else {
-                self.hear(message).await?;
+                self.hear(message, false).await?;
                 continue;
             };
             match message {
@@ -418,14 +428,14 @@ impl Link {
                     self.trust.learn(check.trust());
                     tell_skipped(skipped);
                     for message in messages {
-                        self.hear(message).await?;
+                        self.hear(message, true).await?;
                     }
                 }
                 // Whoever carries the session could say these in any case, or be silent.
                 message @ (FromServer::Beat
                 | FromServer::Refused { .. }
                 | FromServer::Busy { .. }
-                | FromServer::Unknown) => self.hear(message).await?,
+                | FromServer::Unknown) => self.hear(message, false).await?,
                 FromServer::Operate { .. }
                 | FromServer::Acknowledge { .. }
                 | FromServer::Cancel { .. }
@@ -433,6 +443,8 @@ impl Link {
                 | FromServer::AssignPools { .. }
                 | FromServer::EventsSeen { .. }
                 | FromServer::QueryUsage { .. }
+                | FromServer::Upgrade(_)
+                | FromServer::BuildPart { .. }
                 | FromServer::Renewed { .. }
                 | FromServer::Enrolled { .. }
                 | FromServer::Welcome { .. }
@@ -441,9 +453,17 @@ impl Link {
         }
     }
 
-    async fn hear(&self, message: FromServer) -> Result<(), SessionEnd> {
+    async fn hear(&self, message: FromServer, is_signed: bool) -> Result<(), SessionEnd> {
         match message {
             FromServer::Beat => Ok(()),
+            FromServer::Upgrade(order) => {
+                self.upgrades.tell(Told::Order { order, is_signed });
+                Ok(())
+            }
+            FromServer::BuildPart { upgrade, offset, bytes } => {
+                self.upgrades.tell(Told::Part { upgrade, offset, bytes });
+                Ok(())
+            }
             FromServer::Renewed { certificate_pem } => {
                 self.renewed(&certificate_pem);
                 Ok(())

@@ -43,6 +43,7 @@ pub(crate) struct Policy {
     path: PathBuf,
     everywhere: Lists,
     rules: Vec<Rule>,
+    upgrades: bool,
 }
 
 /// An absent list allows everything, an empty one nothing.
@@ -66,6 +67,9 @@ struct Document {
     users: Option<Vec<Glob>>,
     paths: Option<Vec<AbsolutePath>>,
     operations: Option<Vec<OperationKind>>,
+    /// Whether the agent may be upgraded over the link.
+    #[serde(default = "yes")]
+    upgrades: bool,
     #[serde(default)]
     rule: Vec<RuleDocument>,
 }
@@ -81,7 +85,7 @@ struct RuleDocument {
 
 impl Policy {
     pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, PolicyError> {
-        let Document { users, paths, operations, rule } = toml::from_str(text).map_err(|error| {
+        let Document { users, paths, operations, upgrades, rule } = toml::from_str(text).map_err(|error| {
             let (line, column) = place_of(text, error.span().map_or(0, |span| span.start));
             PolicyError::Wrong { path: path.to_owned(), line, column, problem: error.message().to_owned() }
         })?;
@@ -90,7 +94,12 @@ impl Policy {
             lists: Lists { users, paths, operations },
         });
         let everywhere = Lists { users, paths, operations };
-        Ok(Self { path: path.to_owned(), everywhere, rules: rules.collect() })
+        Ok(Self { path: path.to_owned(), everywhere, rules: rules.collect(), upgrades })
+    }
+
+    /// The file that says so.
+    pub(crate) fn forbids_upgrades(&self) -> Option<&Path> {
+        (!self.upgrades).then_some(&self.path)
     }
 
     pub(crate) fn check_operation(&self, namespace: &Namespace, kind: OperationKind) -> Result<(), Refusal> {
@@ -170,6 +179,10 @@ impl Policy {
         };
         Refusal { file: self.path.clone(), line, problem }
     }
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Line and column, counted from 1, as editors show them.

@@ -25,6 +25,7 @@ mod registration;
 mod session;
 mod tasks;
 mod text;
+mod upgrades;
 mod usage;
 
 pub use access::{
@@ -78,4 +79,8 @@ pub struct Removed {
     /// What was removed, as it was named.
     pub removed: String,
 }
+pub use upgrades::{
+    BuildList, BuildView, NewUpgrade, UpgradeDetail, UpgradeHostState, UpgradeHostView, UpgradeList, UpgradePlanView,
+    UpgradeRing, UpgradeState, UpgradeView,
+};
 pub use usage::{UsagePointView, UsageQuery, UsageSpan, UsageState, UsageView};

@@ -14,8 +14,8 @@ use proctor_model::{HostKey, OperationKind, ProcessKey, TaskId, Weight};
 use crate::backup::{BackupArgs, RestoreArgs};
 use crate::commands::{
     AppCommand, ApplyArgs, AuditCommand, BindingCommand, BusinessCommand, BusinessSetCommand, EventsArgs, FilesArgs,
-    HistoryArgs, HostsCommand, JoinArgs, RoleCommand, TaskArgs, TopArgs, UsageArgs, UserCommand, WatchArgs,
-    WebhookCommand,
+    HistoryArgs, HostsCommand, JoinArgs, RoleCommand, TaskArgs, TopArgs, UpgradeCommand, UsageArgs, UserCommand,
+    WatchArgs, WebhookCommand,
 };
 use crate::config::ConfigCommand;
 use crate::generated_docs::{CompletionArgs, ManArgs};
@@ -198,6 +198,11 @@ pub(crate) enum Command {
     /// Manage webhooks
     #[command(subcommand)]
     Webhook(WebhookCommand),
+    /// List the agent programs that the server holds for upgrades
+    Builds,
+    /// Upgrade agents over their link, ring by ring
+    #[command(subcommand)]
+    Upgrade(UpgradeCommand),
     /// Manage businesses, which own hosts
     #[command(subcommand)]
     Business(BusinessCommand),

@@ -128,7 +128,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-type AgentResult = std::result::Result<(), proctor_agent::AgentError>;
+type AgentResult = std::result::Result<proctor_agent::Ended, proctor_agent::AgentError>;
 
 /// The receiver hears of the agent's end.
 async fn start_agent(
@@ -158,6 +158,7 @@ async fn start_agent(
         metrics_processes: false,
         tracking: proctor_agent::Tracking::default(),
         spawn: proctor_agent::SpawnMethod::default(),
+        is_program: false,
     };
     let (sender, receiver) = oneshot::channel();
     let of_agent = tasks.clone();
@@ -170,7 +171,7 @@ async fn start_agent(
 fn agent_failed(ended: std::result::Result<AgentResult, oneshot::error::RecvError>) -> Error {
     match ended {
         Ok(Err(error)) => Error::new(error).context("the local agent failed"),
-        Ok(Ok(())) | Err(_) => Error::msg("the local agent ended"),
+        Ok(Ok(_)) | Err(_) => Error::msg("the local agent ended"),
     }
 }
 

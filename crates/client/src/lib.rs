@@ -15,6 +15,7 @@ mod hosts;
 mod paging;
 mod processes;
 mod tasks;
+mod upgrades;
 
 use std::time::Duration;
 

@@ -32,6 +32,15 @@ pub fn raise() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
+/// Sets the limits back to those that we were started with, for a program that takes our place.
+pub fn restore() {
+    if let Some(limit) = for_commands()
+        && let Err(error) = setrlimit(Resource::Nofile, limit)
+    {
+        tracing::debug!(%error, "the limit of open descriptors stays raised");
+    }
+}
+
 /// The limits for commands, where they are not our own.
 pub(crate) fn for_commands() -> Option<Rlimit> {
     STARTED_WITH.get().cloned().flatten()

@@ -57,6 +57,7 @@ pub use error::Error;
 pub use exits::{ExitWatcher, Exited};
 pub use fork::SpawnMethod;
 pub use leftovers::LeftoversResult;
+pub use reaper::reap_orphans;
 pub use sampler::{Sample, Sampler};
 
 use blocking::Blocking;

@@ -200,6 +200,11 @@ fn has_zombies() -> bool {
     matches!(waitid(WaitId::All, peek), Ok(Some(_)))
 }
 
+/// Reaps every zombie that is nobody's, once: for a program that has no [`crate::Host`] any more. Blocks.
+pub fn reap_orphans() -> usize {
+    CHILDREN.reap_orphans()
+}
+
 /// Reaps orphans for ever.
 pub(crate) async fn run() {
     let mut pause = SWEEP_PERIOD;

@@ -61,10 +61,14 @@ pub enum EventKind {
     LocalOperation,
     /// An agent was told something that its control plane did not sign, and did not do it.
     CommandRefused,
+    /// The agent runs another version, which has proved itself.
+    AgentUpgraded,
+    /// An upgrade of the agent was refused or failed; it runs the version that it ran before.
+    AgentUpgradeFailed,
 }
 
 impl EventKind {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::RestartSucceeded,
         Self::RestartFailed,
         Self::CancelRestart,
@@ -84,6 +88,8 @@ impl EventKind {
         Self::EventsDropped,
         Self::LocalOperation,
         Self::CommandRefused,
+        Self::AgentUpgraded,
+        Self::AgentUpgradeFailed,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -107,6 +113,8 @@ impl EventKind {
             Self::EventsDropped => "events_dropped",
             Self::LocalOperation => "local_operation",
             Self::CommandRefused => "command_refused",
+            Self::AgentUpgraded => "agent_upgraded",
+            Self::AgentUpgradeFailed => "agent_upgrade_failed",
         }
     }
 
@@ -131,7 +139,9 @@ impl EventKind {
             | Self::AgentOffline
             | Self::EventsDropped
             | Self::LocalOperation
-            | Self::CommandRefused => None,
+            | Self::CommandRefused
+            | Self::AgentUpgraded
+            | Self::AgentUpgradeFailed => None,
         }
     }
 }

@@ -26,6 +26,7 @@ mod report;
 pub mod samples;
 mod spec;
 mod status;
+mod upgrade;
 mod usage_history;
 
 pub use access::{
@@ -53,4 +54,5 @@ pub use spec::{
     Ownership, Percent, Period, Policy, ProcName, SPEC_BYTES_MAX, Seconds, Spec, SpecHash, UncheckedPath, UserName,
 };
 pub use status::{EVICTED_REASON, Phase, Snapshot, Usage};
+pub use upgrade::{AgentVersion, BUILD_MARK, UpgradeStep, VERSION_BYTES_MAX};
 pub use usage_history::{Spread, UsageHistory, UsageKept, UsagePoint, UsageRange};

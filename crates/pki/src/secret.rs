@@ -34,6 +34,18 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// The SHA-256 of all that a reader gives.
+pub fn sha256_of(mut reader: impl std::io::Read) -> std::io::Result<[u8; 32]> {
+    let mut context = digest::Context::new(&digest::SHA256);
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match reader.read(&mut buffer)? {
+            0 => return Ok(context.finish().as_ref().try_into().expect("a SHA-256 has 32 bytes")),
+            length => context.update(&buffer[..length]),
+        }
+    }
+}
+
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     hex(digest::digest(&digest::SHA256, bytes).as_ref())
 }

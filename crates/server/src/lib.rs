@@ -10,6 +10,7 @@
 pub mod admin;
 pub mod api;
 pub mod backup_seal;
+mod builds;
 pub mod control;
 mod event_json;
 pub mod gateway;
@@ -91,6 +92,9 @@ impl Server {
         let of_control = control::StartOptions { retention: options.retention, return_grace: None };
         let control =
             control::Control::start_with(store.clone(), tasks, of_control).await.map_err(ServerError::Start)?;
+        if let Some(dir) = &options.border.download_dir {
+            control.hold_builds_in(dir.clone()).await;
+        }
         let written = store.clone();
         tasks.spawn_critical("store writer", async move { written.closed().await });
         webhooks::start(&control, options.border.webhooks.clone(), tasks);

@@ -24,6 +24,7 @@ pub mod revisions;
 pub mod task_control;
 pub mod task_pages;
 pub mod tasks;
+pub mod upgrades;
 pub mod users;
 pub mod webhooks;
 
@@ -252,6 +253,9 @@ macro_rules! conformance_suite {
             users::a_password_is_replaced_only_while_the_expected_credential_is_the_present_one,
             users::a_session_is_kept_only_while_what_it_rests_on_holds,
             users::disabling_a_user_closes_the_sessions,
+            upgrades::an_upgrade_is_read_back_exactly_with_its_hosts_in_order,
+            upgrades::one_upgrade_is_under_way_at_a_time_until_its_last_host_is_done,
+            upgrades::a_host_that_is_final_stays_so_and_keeps_its_reason_in_every_language,
             webhooks::a_webhook_is_read_back_exactly_and_replaced_by_its_id,
             webhooks::a_cursor_moves_forward_only,
             webhooks::a_webhook_that_is_deleted_is_gone_and_nothing_brings_it_back,

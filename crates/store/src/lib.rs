@@ -29,11 +29,14 @@ mod retention;
 pub mod sqlite;
 mod stats;
 mod task_records;
+mod upgrade_records;
 
 pub use access_records::{
     Binding, Business, BusinessSet, Refusal, SESSIONS_PER_USER_MAX, TokenKind, User, UserCredential, UserToken,
 };
-pub use area::{AccessStore, AuditStore, EventStore, HostStore, ProcessStore, Store, TaskStore, UpkeepStore, prelude};
+pub use area::{
+    AccessStore, AuditStore, EventStore, HostStore, ProcessStore, Store, TaskStore, UpgradeStore, UpkeepStore, prelude,
+};
 pub use audit::{AuditDraft, AuditEntry, AuditPhase, AuditQuery};
 pub use enrolment_records::{
     ENROLMENT_ACTOR, EndedSession, EnrolRefusal, Enrolled, Enrolment, JoinToken, JoinTokenRecord, REFUSALS_AUDITED_MAX,
@@ -53,6 +56,11 @@ pub use task_records::{
     CreatedTask, FinishedTarget, Idempotency, NewTask, OpenRollout, OpenTarget, ProcessTaskQuery, Rollout,
     RolloutState, RolloutStep, Target, TargetFilter, TargetQuery, TargetRow, TargetView, TaskItem, TaskQuery,
     TaskState, TaskSummary, TaskView,
+};
+
+pub use upgrade_records::{
+    UPGRADES_KEPT_MAX, Upgrade, UpgradeBuild, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradePlan,
+    UpgradeState,
 };
 
 #[derive(Debug, thiserror::Error)]

@@ -207,8 +207,10 @@ impl SimAgent {
             | FromServer::Renewed { .. }
             | FromServer::Signed(_)
             | FromServer::Beat
-            // It says that it keeps no usage.
+            // It says that it keeps no usage, and takes no upgrades.
             | FromServer::QueryUsage { .. }
+            | FromServer::Upgrade(_)
+            | FromServer::BuildPart { .. }
             | FromServer::Unreadable { .. }
             | FromServer::Unknown => {}
         }

@@ -313,6 +313,7 @@ async fn open(
         seen_epoch: said.seen_epoch,
         answers_usage: false,
         challenge: Some(challenge.to_vec()),
+        upgrades: false,
     };
     frames.send(hello).await?;
     let answer = frames.next().await.ok_or(NoSession::Closed)??;
@@ -375,6 +376,8 @@ impl Signatures {
             | FromServer::AssignPools { .. }
             | FromServer::EventsSeen { .. }
             | FromServer::QueryUsage { .. }
+            | FromServer::Upgrade(_)
+            | FromServer::BuildPart { .. }
             | FromServer::Renewed { .. }
             | FromServer::Enrolled { .. }
             | FromServer::Welcome { .. }

@@ -11,8 +11,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A built program: beside the test's own binary.
+/// A built program: beside the test's own binary, or where `PROCTOR_TEST_NAME` says, for those of another version.
 pub fn binary(name: &str) -> PathBuf {
+    let variable = format!("PROCTOR_TEST_{}", name.to_uppercase().replace('-', "_"));
+    if let Some(other) = std::env::var_os(variable) {
+        return other.into();
+    }
     let me = std::env::current_exe().expect("a test knows its own path");
     let candidates = me.ancestors().skip(1).take(2).map(|dir| dir.join(name));
     candidates

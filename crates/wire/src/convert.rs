@@ -10,7 +10,7 @@ use crate::signed::{signed_from, signed_to};
 use crate::value::{
     Skipped, agent_id, boot_id, bounded, each, kind, millis, number_of_kind, required, short, spec, spec_json,
 };
-use crate::{WireError, proto, usage};
+use crate::{WireError, proto, upgrade, usage};
 
 /// Room for a certificate request or certificate, with much to spare.
 const CERTIFICATE_BYTES_MAX: usize = 64 * 1024;
@@ -54,6 +54,7 @@ impl LinkMessage for FromAgent {
                 seen_epoch,
                 answers_usage,
                 challenge,
+                upgrades,
             } => Kind::Hello(proto::Hello {
                 agent: agent.into(),
                 boot: boot.as_str().to_owned(),
@@ -64,6 +65,7 @@ impl LinkMessage for FromAgent {
                 seen_epoch,
                 answers_usage,
                 challenge,
+                upgrades,
             }),
             Self::Settled { epoch, recorded } => Kind::Settled(proto::Settled { epoch, recorded }),
             Self::Beat => Kind::Beat(proto::Beat {}),
@@ -87,6 +89,12 @@ impl LinkMessage for FromAgent {
             }
             Self::UsageHistory { request, history } => Kind::UsageHistory(usage::history_to(request, history)),
             Self::Signed(signed) => Kind::Signed(signed_to(signed)),
+            Self::FetchBuild { upgrade, offset, length } => {
+                Kind::FetchBuild(proto::FetchBuild { upgrade: upgrade.as_bytes().to_vec(), offset, length })
+            }
+            Self::UpgradeReport { upgrade, step, reason } => {
+                Kind::UpgradeReport(upgrade::report_to(upgrade, step, reason))
+            }
             Self::Unknown => return proto::FromAgent { kind: None },
         };
         proto::FromAgent { kind: Some(kind) }
@@ -121,6 +129,8 @@ impl LinkMessage for FromAgent {
                 Self::UsageHistory { request: history.request, history: usage::history_from(history, skipped) }
             }
             Some(Kind::Signed(signed)) => Self::Signed(signed_from(signed)?),
+            Some(Kind::FetchBuild(fetch)) => upgrade::fetch_from(&fetch),
+            Some(Kind::UpgradeReport(report)) => upgrade::report_from(report),
         })
     }
 
@@ -150,6 +160,7 @@ fn hello_from(hello: proto::Hello) -> Result<FromAgent, WireError> {
         seen_epoch: hello.seen_epoch,
         answers_usage: hello.answers_usage,
         challenge: hello.challenge.map(|challenge| bounded("challenge", challenge, NONCE_BYTES_MAX)).transpose()?,
+        upgrades: hello.upgrades,
     })
 }
 
@@ -233,6 +244,10 @@ impl LinkMessage for FromServer {
                 range: usage::number_of_range(range),
             }),
             Self::Signed(signed) => Kind::Signed(signed_to(signed)),
+            Self::Upgrade(order) => Kind::Upgrade(upgrade::order_to(order)),
+            Self::BuildPart { upgrade, offset, bytes } => {
+                Kind::BuildPart(proto::BuildPart { upgrade: upgrade.as_bytes().to_vec(), offset, bytes })
+            }
             // Never sent on purpose.
             Self::Unreadable { .. } | Self::Unknown => return proto::FromServer { kind: None },
         };
@@ -275,6 +290,8 @@ impl LinkMessage for FromServer {
             Some(Kind::EventsSeen(proto::EventsSeen { up_to })) => Self::EventsSeen { up_to },
             Some(Kind::QueryUsage(query)) => query_from(query),
             Some(Kind::Signed(signed)) => Self::Signed(signed_from(signed)?),
+            Some(Kind::Upgrade(order)) => upgrade::order_from(order),
+            Some(Kind::BuildPart(part)) => upgrade::part_from(part)?,
         })
     }
 

@@ -84,6 +84,8 @@ impl NoSession {
             | FromServer::EventsSeen { .. }
             | FromServer::QueryUsage { .. }
             | FromServer::Signed(_)
+            | FromServer::Upgrade(_)
+            | FromServer::BuildPart { .. }
             | FromServer::Unreadable { .. }
             | FromServer::Unknown => Self::Closed,
         }

@@ -35,6 +35,8 @@ numbered!(
     PoolWarning,
     LocalOperation,
     CommandRefused,
+    AgentUpgraded,
+    AgentUpgradeFailed,
 );
 
 impl From<Event> for proto::Event {

@@ -23,6 +23,7 @@ mod event;
 mod message;
 mod signed;
 mod spec_text;
+mod upgrade;
 mod usage;
 mod value;
 mod waits;
@@ -34,9 +35,10 @@ pub use codec::{
 pub use convert::LinkMessage;
 pub use ends::{Incoming, Lost, NoSession, Outgoing, ends, framed};
 pub use error::WireError;
-pub use message::{Assign, FromAgent, FromServer, Signed, WelcomeProof};
+pub use message::{Assign, FromAgent, FromServer, Signed, UpgradeOrder, WelcomeProof};
 pub use signed::{count_part, decode_part, encode_part};
 pub use spec_text::spec_bytes;
+pub use upgrade::BUILD_PART_BYTES_MAX;
 pub use value::Skipped;
 pub use waits::{ABSENT_WAIT_MAX, CONNECT_LIMIT, SILENT_BEATS_MAX, STAY_AWAY_MAX, return_max, stay_away_max};
 

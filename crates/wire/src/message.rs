@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    AgentId, BootId, Event, HostFacts, HostKey, OperationId, OperationKind, Outcome, Pool, ProcessKey, Snapshot, Spec,
-    UsageHistory, UsageRange,
+    AgentId, BootId, Event, HostFacts, HostKey, Message, OperationId, OperationKind, Outcome, Pool, ProcessKey,
+    Snapshot, Spec, UpgradeStep, UsageHistory, UsageRange,
 };
+use uuid::Uuid;
 
 /// What an agent says to a server.
 #[derive(Clone, PartialEq)]
@@ -38,6 +39,8 @@ pub enum FromAgent {
         answers_usage: bool,
         /// New for each session, by an agent that verifies what is signed; None from older agents.
         challenge: Option<Vec<u8>>,
+        /// Whether a [`FromServer::Upgrade`] is obeyed or answered; older agents skip it.
+        upgrades: bool,
     },
     /// The first message after a welcome: the state directory has recorded the epoch of the session, or
     /// could not. Until then nothing is asked of an agent that records epochs.
@@ -71,6 +74,19 @@ pub enum FromAgent {
         history: UsageHistory,
     },
     Signed(Signed),
+    /// Asks for bytes of the build of an upgrade; one question at a time.
+    FetchBuild {
+        upgrade: Uuid,
+        offset: u64,
+        length: u32,
+    },
+    /// How far an upgrade has come; the last one is said again on every session.
+    UpgradeReport {
+        upgrade: Uuid,
+        step: UpgradeStep,
+        /// Why it failed.
+        reason: Message,
+    },
     /// A message kind of a newer version: skip it. Never sent on purpose.
     Unknown,
 }
@@ -139,6 +155,14 @@ pub enum FromServer {
         range: UsageRange,
     },
     Signed(Signed),
+    /// Become another version; see [`UpgradeOrder`].
+    Upgrade(UpgradeOrder),
+    /// Answers a [`FromAgent::FetchBuild`]; empty where there is nothing at this offset.
+    BuildPart {
+        upgrade: Uuid,
+        offset: u64,
+        bytes: Vec<u8>,
+    },
     /// An operation of a kind, or with a spec, that this version does not understand: to be answered with
     /// the reason. Never sent on purpose.
     Unreadable {
@@ -147,6 +171,19 @@ pub enum FromServer {
     },
     /// A message kind of a newer version: skip it. Never sent on purpose.
     Unknown,
+}
+
+/// One upgrade of an agent. The same id is the same upgrade, however often it is said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpgradeOrder {
+    pub upgrade: Uuid,
+    pub version: String,
+    pub arch: String,
+    pub sha256: [u8; 32],
+    pub size: u64,
+    pub allow_downgrade: bool,
+    /// How long the new version has to prove itself.
+    pub health_deadline: Duration,
 }
 
 /// Messages of one direction, encoded by [`crate::encode_part`], with their author's signature. What the signature
@@ -205,6 +242,7 @@ impl fmt::Debug for FromAgent {
                 seen_epoch,
                 answers_usage,
                 challenge,
+                upgrades,
             } => f
                 .debug_struct("Hello")
                 .field("agent", agent)
@@ -216,6 +254,7 @@ impl fmt::Debug for FromAgent {
                 .field("seen_epoch", seen_epoch)
                 .field("answers_usage", answers_usage)
                 .field("challenge", challenge)
+                .field("upgrades", upgrades)
                 .finish(),
             Self::Settled { epoch, recorded } => {
                 f.debug_struct("Settled").field("epoch", epoch).field("recorded", recorded).finish()
@@ -232,6 +271,18 @@ impl fmt::Debug for FromAgent {
                 f.debug_struct("UsageHistory").field("request", request).field("history", history).finish()
             }
             Self::Signed(signed) => f.debug_tuple("Signed").field(signed).finish(),
+            Self::FetchBuild { upgrade, offset, length } => f
+                .debug_struct("FetchBuild")
+                .field("upgrade", upgrade)
+                .field("offset", offset)
+                .field("length", length)
+                .finish(),
+            Self::UpgradeReport { upgrade, step, reason } => f
+                .debug_struct("UpgradeReport")
+                .field("upgrade", upgrade)
+                .field("step", step)
+                .field("reason", reason)
+                .finish(),
             Self::Unknown => f.write_str("Unknown"),
         }
     }

@@ -25,6 +25,8 @@ export const eventKinds: readonly EventKind[] = [
   "events_dropped",
   "local_operation",
   "command_refused",
+  "agent_upgraded",
+  "agent_upgrade_failed",
 ];
 
 export type EventFilter = {

@@ -142,6 +142,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/builds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The agent programs that the server holds: those of its download directory, by what is in the files. */
+        get: operations["builds"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/business-sets": {
         parameters: {
             query?: never;
@@ -977,6 +994,109 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/upgrades": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The last upgrades, the newest first. */
+        get: operations["upgrades"];
+        put?: never;
+        /** Begins an upgrade of agents, ring by ring. One at a time. */
+        post: operations["start_upgrade"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/upgrades/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** What an upgrade would do. Nothing changes. */
+        post: operations["plan_upgrade"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/upgrades/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One upgrade with what became of its hosts. */
+        get: operations["upgrade"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/upgrades/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Ends an upgrade: no other host is told, and hosts that were told go on. */
+        post: operations["cancel_upgrade"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/upgrades/{id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Pauses an upgrade: hosts that were told go on, and no other host is told until it is resumed. */
+        post: operations["pause_upgrade"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/upgrades/{id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Lets an upgrade go on that was paused. */
+        post: operations["resume_upgrade"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/users": {
         parameters: {
             query?: never;
@@ -1316,6 +1436,21 @@ export interface components {
             /** @description `app:CODE` or `user:NAME`. */
             subject: string;
         };
+        /** @description The agent programs that the server holds. */
+        BuildList: {
+            builds: components["schemas"]["BuildView"][];
+        };
+        BuildView: {
+            /** @description The kind of machine, such as `x86_64`. */
+            arch: string;
+            /** Format: int64 */
+            bytes: number;
+            /** @description Of its file in the download directory. */
+            name: string;
+            /** @description In hexadecimal digits. */
+            sha256: string;
+            version: string;
+        };
         BusinessList: {
             businesses: components["schemas"]["BusinessView"][];
         };
@@ -1475,7 +1610,7 @@ export interface components {
          * @description What kind of thing happened.
          * @enum {string}
          */
-        EventKind: "restart_succeeded" | "restart_failed" | "cancel_restart" | "limit_exceeded" | "pool_limit_exceeded" | "started" | "exited" | "adopted" | "pid_changed" | "health_changed" | "config_changed" | "schedule_skipped" | "fd_warning" | "pool_warning" | "agent_online" | "agent_offline" | "events_dropped" | "local_operation" | "command_refused";
+        EventKind: "restart_succeeded" | "restart_failed" | "cancel_restart" | "limit_exceeded" | "pool_limit_exceeded" | "started" | "exited" | "adopted" | "pid_changed" | "health_changed" | "config_changed" | "schedule_skipped" | "fd_warning" | "pool_warning" | "agent_online" | "agent_offline" | "events_dropped" | "local_operation" | "command_refused" | "agent_upgraded" | "agent_upgrade_failed";
         /** @description Oldest first, except where `before` was asked for. */
         EventList: {
             events: components["schemas"]["EventView"][];
@@ -1817,6 +1952,29 @@ export interface components {
              * @default 1
              */
             uses?: number;
+        };
+        /** @description Which agents become which version. One of `hosts`, `business` and `all` says which. */
+        NewUpgrade: {
+            all?: boolean;
+            /** @description Whether a host may become an older version than it has. */
+            allow_downgrade?: boolean;
+            /** Format: int64 */
+            business?: number | null;
+            /**
+             * Format: int64
+             * @description How long a new version has to prove itself on a host.
+             */
+            health_deadline_secs?: number;
+            /** @description `CLOUD:IP`, IP addresses or agent ids; the first ones come first. */
+            hosts?: string[] | null;
+            /**
+             * Format: int32
+             * @description With more, no other host begins.
+             */
+            max_failures?: number;
+            /** @description How many hosts have been upgraded when each ring is over, of all of them; the rest is the last ring. */
+            rings?: components["schemas"]["CountOrPercent"][];
+            version: string;
         };
         NewUser: {
             name: string;
@@ -2728,6 +2886,72 @@ export interface components {
             /** @description Each an IP address, `CLOUD:IP` or an agent id. */
             hosts?: string[] | null;
         };
+        /** @description With every host, in the order in which their turn comes. */
+        UpgradeDetail: components["schemas"]["UpgradeView"] & {
+            hosts: components["schemas"]["UpgradeHostView"][];
+        };
+        /** @enum {string} */
+        UpgradeHostState: "waiting" | "upgrading" | "done" | "failed" | "skipped";
+        UpgradeHostView: {
+            agent: components["schemas"]["AgentId"];
+            /** Format: int64 */
+            changed_at: number;
+            /** @description `CLOUD:IP`. */
+            host: string;
+            /** @description Why it was skipped or failed; empty where nothing has to be said. */
+            reason: string;
+            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            reason_args?: Record<string, never> | null;
+            /** @description The entry of docs/messages.json that it is; absent where it is text alone. */
+            reason_id?: string | null;
+            /**
+             * Format: int32
+             * @description From 1.
+             */
+            ring: number;
+            state: components["schemas"]["UpgradeHostState"];
+            version_before: string;
+        };
+        /** @description The newest first. */
+        UpgradeList: {
+            upgrades: components["schemas"]["UpgradeView"][];
+        };
+        /** @description What an upgrade would do. */
+        UpgradePlanView: {
+            allow_downgrade: boolean;
+            builds: components["schemas"]["BuildView"][];
+            /** Format: int64 */
+            health_deadline_secs: number;
+            /** Format: int32 */
+            max_failures: number;
+            rings: components["schemas"]["UpgradeRing"][];
+            version: string;
+        };
+        UpgradeRing: {
+            /** @description `CLOUD:IP`. */
+            hosts: string[];
+        };
+        /** @enum {string} */
+        UpgradeState: "running" | "paused" | "done" | "failed" | "cancelled";
+        UpgradeView: {
+            allow_downgrade: boolean;
+            /** Format: int64 */
+            changed_at: number;
+            /** Format: int64 */
+            created_at: number;
+            created_by: string;
+            /** Format: int64 */
+            health_deadline_secs: number;
+            id: string;
+            /** Format: int32 */
+            max_failures: number;
+            /** @description Why it is paused or over; empty where nothing has to be said. */
+            reason: string;
+            /** @description How many hosts each ring has. */
+            rings: number[];
+            state: components["schemas"]["UpgradeState"];
+            version: string;
+        };
         /** @description Resource use and kernel facts of one running process. */
         Usage: {
             command_line: string;
@@ -3299,6 +3523,32 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Removed"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    builds: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BuildList"];
                 };
             };
             400: components["responses"]["invalid_argument"];
@@ -5226,6 +5476,210 @@ export interface operations {
             401: components["responses"]["unauthenticated"];
             403: components["responses"]["permission_denied"];
             404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    upgrades: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UpgradeList"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    start_upgrade: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewUpgrade"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UpgradeView"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            409: components["responses"]["conflict"];
+            413: components["responses"]["body_too_large"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    plan_upgrade: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewUpgrade"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UpgradePlanView"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            413: components["responses"]["body_too_large"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    upgrade: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UpgradeDetail"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    cancel_upgrade: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UpgradeView"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            409: components["responses"]["conflict"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    pause_upgrade: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UpgradeView"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            409: components["responses"]["conflict"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    resume_upgrade: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UpgradeView"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            409: components["responses"]["conflict"];
             429: components["responses"]["too_many_requests"];
             500: components["responses"]["internal"];
             503: components["responses"]["unavailable"];

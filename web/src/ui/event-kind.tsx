@@ -22,6 +22,8 @@ const tones: Record<string, Tone> = {
   events_dropped: "warning",
   local_operation: "warning",
   command_refused: "failed",
+  agent_upgraded: "running",
+  agent_upgrade_failed: "failed",
 };
 
 /** What events of a type mean, as far as the type alone tells. */

@@ -62,7 +62,7 @@ use crate::ledger::{Ledger, LedgerBatch, LedgerState};
 use crate::local::LocalCall;
 use crate::metrics::AgentMetrics;
 use crate::policy::PolicyFile;
-use crate::spool::EventSpool;
+use crate::spool::{Draft, EventSpool};
 
 /// Inputs that may wait; beyond it the link and the watchers wait.
 const INBOX_MAX: usize = 4096;
@@ -89,6 +89,8 @@ pub(crate) enum Input {
         server: String,
         reason: String,
     },
+    /// An event of the agent itself.
+    Tell(Box<Draft>),
     /// A status query is answered.
     Inspected {
         operation: OperationId,
@@ -331,6 +333,7 @@ impl Driver {
                 self.measure_all();
             }
             Input::CommandRefused { server, reason } => self.command_refused(&server, &reason),
+            Input::Tell(draft) => self.publish_event(*draft),
             Input::Beat => self.outbox.send(FromAgent::Beat),
             Input::Disconnected => self.outbox.disconnect(),
             Input::Inspected { operation, sightings, outcome } => {
@@ -396,6 +399,8 @@ impl Driver {
             | FromServer::Busy { .. }
             | FromServer::Renewed { .. }
             | FromServer::Signed(_)
+            | FromServer::Upgrade(_)
+            | FromServer::BuildPart { .. }
             | FromServer::Beat
             | FromServer::Unknown => {}
         }

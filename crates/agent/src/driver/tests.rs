@@ -131,6 +131,8 @@ impl Stage {
             | FromAgent::Hello { .. }
             | FromAgent::Settled { .. }
             | FromAgent::Signed(_)
+            | FromAgent::FetchBuild { .. }
+            | FromAgent::UpgradeReport { .. }
             | FromAgent::Renew { .. }) => {
                 panic!("not of the driver: {other:?}")
             }

@@ -136,14 +136,15 @@ fn table(events: &[EventView]) -> TextTable {
 
 fn style(kind: &str) -> CellStyle {
     match kind.parse::<EventKind>() {
-        Ok(EventKind::RestartSucceeded | EventKind::AgentOnline) => CellStyle::Good,
+        Ok(EventKind::RestartSucceeded | EventKind::AgentUpgraded | EventKind::AgentOnline) => CellStyle::Good,
         Ok(
             EventKind::RestartFailed
             | EventKind::CancelRestart
             | EventKind::LimitExceeded
             | EventKind::PoolLimitExceeded
             | EventKind::AgentOffline
-            | EventKind::CommandRefused,
+            | EventKind::CommandRefused
+            | EventKind::AgentUpgradeFailed,
         ) => CellStyle::Bad,
         Ok(
             EventKind::HealthChanged

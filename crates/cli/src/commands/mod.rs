@@ -17,6 +17,7 @@ mod processes;
 mod tasks;
 mod tokens;
 mod top;
+mod upgrades;
 mod usage;
 mod wait;
 mod watch;
@@ -38,6 +39,7 @@ pub(crate) use history::HistoryArgs;
 pub(crate) use join::JoinArgs;
 pub(crate) use tasks::TaskArgs;
 pub(crate) use top::TopArgs;
+pub(crate) use upgrades::UpgradeCommand;
 pub(crate) use usage::UsageArgs;
 pub(crate) use watch::WatchArgs;
 pub(crate) use webhooks::WebhookCommand;
@@ -85,6 +87,8 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<Com
         Command::Group(GroupCommand::Delete(args)) => pools::delete(&session, args).await,
         Command::Events(args) => events::show(&session, args).await,
         Command::Webhook(command) => webhooks::run(&session, command).await,
+        Command::Builds => upgrades::builds(&session).await,
+        Command::Upgrade(command) => upgrades::run(&session, command).await,
         Command::Top(args) => top::top(&session, args).await,
         Command::Whoami => access::whoami(&session).await,
         Command::Doctor => doctor::examine(&session).await,

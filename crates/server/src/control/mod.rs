@@ -28,6 +28,7 @@ mod submit;
 mod target_spec;
 mod tasks;
 mod types;
+mod upgrades;
 mod usage;
 mod usage_history;
 
@@ -63,6 +64,7 @@ pub use types::{
     Before, Caller, ControlError, GivenSpec, HostRef, IdempotencyKey, JobScope, Omitted, Origin, PresentedCredentials,
     Rolling, Share, SpecSource, Submission, SubmitOptions, Submitted, SubmittedItem, SubmittedTarget,
 };
+pub use upgrades::UpgradeWish;
 pub use usage_history::{Question, UsageAnswer, UsageBusy};
 
 use crate::metrics::Metrics;
@@ -107,6 +109,7 @@ struct Inner {
     outcomes: mpsc::Sender<ReceivedOutcome>,
     assignments: mpsc::Sender<assignments::Wanted>,
     rollouts: rollout::Rollouts,
+    upgrades: upgrades::Upgrades,
     budgets: budget::Budgets,
     event_budgets: event_budget::EventBudgets,
     fleet: fleet::FleetCache,
@@ -147,6 +150,7 @@ impl Control {
                 outcomes: sender,
                 assignments,
                 rollouts: rollout::Rollouts::default(),
+                upgrades: upgrades::Upgrades::default(),
                 budgets: budget::Budgets::default(),
                 event_budgets: event_budget::EventBudgets::default(),
                 fleet: fleet::FleetCache::default(),
@@ -168,6 +172,7 @@ impl Control {
         tasks.spawn_critical("sweeper", control.clone().sweep());
         tasks.spawn_critical("retention", control.clone().retain(options.retention));
         tasks.spawn_critical("rollouts", control.clone().run_rollouts());
+        tasks.spawn_critical("upgrades", control.clone().run_upgrades());
         Ok(control)
     }
 
@@ -176,6 +181,7 @@ impl Control {
         let mut open = self.inner.store.open_targets().await?;
         let tasks: BTreeSet<TaskId> = open.iter().map(|target| target.operation.task).collect();
         tracing::info!(open = open.len(), tasks = tasks.len(), "the control plane starts");
+        self.resume_upgrade().await?;
         let mut ended = self.resume_rollouts(&mut open).await?;
         self.inner.dispatch.lock().take_up(open, now, Instant::now());
         for task in tasks {

@@ -33,11 +33,13 @@ pub struct Greeting {
     pub seen_generation: u64,
     /// Whether it keeps what processes use.
     pub answers_usage: bool,
+    /// Whether it can become another version.
+    pub takes_upgrades: bool,
 }
 
 impl Greeting {
     pub fn new(opening: SessionOpening, boot: BootId) -> Self {
-        Self { opening, boot, run: Vec::new(), seen_generation: 0, answers_usage: false }
+        Self { opening, boot, run: Vec::new(), seen_generation: 0, answers_usage: false, takes_upgrades: false }
     }
 }
 
@@ -67,12 +69,17 @@ pub struct Session {
     events_seen: AtomicU64,
     usage: NewestUsage,
     answers_usage: bool,
+    takes_upgrades: bool,
+    arch: String,
+    version: String,
+    /// There may be an upgrade that the agent has not heard of on this session.
+    upgrade_order: AtomicBool,
     pub(super) questions: Mutex<Questions>,
 }
 
 impl Session {
     pub(super) fn new(greeting: Greeting, epoch: u64) -> Self {
-        let Greeting { opening, boot, run, seen_generation, answers_usage } = greeting;
+        let Greeting { opening, boot, run, seen_generation, answers_usage, takes_upgrades } = greeting;
         Self {
             agent: opening.agent,
             epoch,
@@ -92,6 +99,10 @@ impl Session {
             events_seen: AtomicU64::new(0),
             usage: NewestUsage::default(),
             answers_usage,
+            takes_upgrades,
+            arch: opening.facts.arch,
+            version: opening.facts.agent_version,
+            upgrade_order: AtomicBool::new(true),
             questions: Mutex::default(),
         }
     }
@@ -211,6 +222,25 @@ impl Session {
 
     pub(super) fn answers_usage(&self) -> bool {
         self.answers_usage
+    }
+
+    pub(super) fn takes_upgrades(&self) -> bool {
+        self.takes_upgrades
+    }
+
+    /// For which machine the agent is, and its version.
+    pub(super) fn program(&self) -> (&str, &str) {
+        (&self.arch, &self.version)
+    }
+
+    pub(super) fn order_upgrade(&self) {
+        self.upgrade_order.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// True at first.
+    pub(super) fn take_upgrade_order(&self) -> bool {
+        self.upgrade_order.swap(false, Ordering::AcqRel)
     }
 
     /// Whether assignments must be read and sent; true at first.

@@ -243,6 +243,7 @@ async fn hello(
         seen_epoch,
         answers_usage,
         challenge,
+        upgrades,
     } = hello
     else {
         return Err(Ended::Closed);
@@ -266,7 +267,7 @@ async fn hello(
     });
     let clock_ahead_ms = time_ms.map(|theirs| theirs.saturating_sub(clock::unix_millis()));
     let opening = SessionOpening { agent, key_fingerprint, seen_epoch, facts };
-    let greeting = Greeting { opening, boot, run: nonce, seen_generation, answers_usage };
+    let greeting = Greeting { opening, boot, run: nonce, seen_generation, answers_usage, takes_upgrades: upgrades };
     if control.clone_of(&greeting).is_some() {
         return Err(Ended::Cloned);
     }
@@ -405,6 +406,14 @@ impl Reader<'_> {
                     tracing::debug!(agent = %session.agent(), request, "nobody waits for this usage");
                 }
             }
+            FromAgent::FetchBuild { upgrade, offset, length } => {
+                let bytes = control.build_part(session, upgrade, offset, length).await;
+                // An agent asks again for what does not come.
+                let _ = replies.try_send(FromServer::BuildPart { upgrade, offset, bytes });
+            }
+            FromAgent::UpgradeReport { upgrade, step, reason } => {
+                control.upgrade_reported(session, upgrade, step, reason).await?;
+            }
             FromAgent::Settled { epoch, recorded } if epoch == session.epoch() => {
                 control.settled(session, recorded).await;
             }
@@ -471,6 +480,9 @@ async fn talk(
         if session.is_settled() {
             for Question { request, key, range } in session.take_questions() {
                 sender.feed(FromServer::QueryUsage { request, key, range }).await?;
+            }
+            if let Some(order) = control.take_upgrade(session) {
+                sender.feed(FromServer::Upgrade(order)).await?;
             }
         }
         let is_more = session.is_settled() && give_work(control, session, sender).await?;

@@ -50,6 +50,8 @@ fn details(route: &RouteInfo) -> Option<&'static [&'static str]> {
         ("DELETE", "/users/{name}/tokens/{id}") => &[" of user m: note 'x'"],
         ("PUT", "/users/{name}/password") => &["user m, no password"],
         ("POST", "/users/{name}/sign-in-link") => &["sign-in link of user m"],
+        ("POST", "/upgrades") => &["version 9.9.9 (", ") on 1 hosts, upgrade ", "0:10.0.0.8", "begun"],
+        ("POST", "/upgrades/{id}/pause" | "/upgrades/{id}/resume" | "/upgrades/{id}/cancel") => &["upgrade ", "done"],
         ("PUT", "/roles/{name}") => &["role m: read, was read"],
         ("DELETE", "/roles/{name}") => &["role m: read, no bindings"],
         ("POST", "/bindings") => &["app:x as viewer on everything", "done: binding "],

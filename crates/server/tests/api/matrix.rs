@@ -116,6 +116,7 @@ pub(crate) async fn prepare(world: &World, route: &RouteInfo) -> String {
         "/tokens/{id}" => {
             return id_of(by_admin(world, Method::POST, "/tokens", json!({ "uses": 1, "ttl_secs": 60 })).await);
         }
+        _ if path.starts_with("/upgrades") => return an_upgrade(world, path).await,
         "/hosts/{host}"
         | "/hosts/{host}/approve"
         | "/hosts/{host}/certificate"
@@ -146,6 +147,31 @@ pub(crate) async fn prepare(world: &World, route: &RouteInfo) -> String {
         _ => {}
     }
     String::new()
+}
+
+fn upgrade() -> Value {
+    json!({ "version": "9.9.9", "hosts": [SPARE_HOST] })
+}
+
+/// One that waits for a host that is not connected, and none beside it.
+async fn an_upgrade(world: &World, path: &str) -> String {
+    world.hold_build("9.9.9").await;
+    let before = by_admin(world, Method::GET, "/upgrades", json!({})).await;
+    for one in before["upgrades"].as_array().unwrap() {
+        let cancel = format!("/upgrades/{}/cancel", one["id"].as_str().unwrap());
+        by_admin(world, Method::POST, &cancel, json!({})).await;
+    }
+    by_admin(world, Method::DELETE, &format!("/hosts/{SPARE_HOST}"), json!({})).await;
+    world.enrol(SPARE_HOST, &format!("spare-{}", uuid::Uuid::now_v7())).await;
+    if !path.contains("{id}") {
+        return String::new();
+    }
+    let begun = by_admin(world, Method::POST, "/upgrades", upgrade()).await;
+    let id = begun["id"].as_str().unwrap_or_else(|| panic!("no id: {begun}")).to_owned();
+    if path.ends_with("/resume") {
+        by_admin(world, Method::POST, &format!("/upgrades/{id}/pause"), json!({})).await;
+    }
+    id
 }
 
 /// A task of the trusted app: for a resume one that waits after its canary, for a pause one that rolls, for a retry one that has
@@ -278,6 +304,8 @@ fn native_sample(method: &Method, path: &str, task: &str, id: &str) -> Option<(S
         ("POST", "/hosts/{host}/approve") => json!({}),
         ("POST", "/hosts/{host}/rejoin") => json!({ "ttl_secs": 60 }),
         ("POST", "/tokens") => json!({ "uses": 1, "ttl_secs": 60 }),
+        ("POST", "/upgrades" | "/upgrades/plan") => upgrade(),
+        ("POST", "/upgrades/{id}/pause" | "/upgrades/{id}/resume" | "/upgrades/{id}/cancel") => json!({}),
         ("PUT", "/users/{name}/password") => json!({ "password": null }),
         ("POST", "/users/{name}/sign-in-link") => json!({}),
         ("POST", "/users") => json!({ "name": "m" }),
@@ -370,6 +398,7 @@ fn expected(route: &RouteInfo, who: &Who) -> Expected {
                 "/apps"
                 | "/bindings"
                 | "/tokens"
+                | "/upgrades"
                 | "/users"
                 | "/users/{name}/sign-in-link"
                 | "/users/{name}/tokens"

@@ -88,6 +88,16 @@ impl World {
         world
     }
 
+    /// A program that agents could become.
+    pub(crate) async fn hold_build(&self, version: &str) {
+        let dir = self.directory.path().join("builds");
+        std::fs::create_dir_all(&dir).unwrap();
+        let head = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0";
+        let content = [&head[..], proctor_model::BUILD_MARK.as_bytes(), version.as_bytes(), b"\0"].concat();
+        std::fs::write(dir.join(format!("agent-{version}")), content).unwrap();
+        self.control.hold_builds_in(dir).await;
+    }
+
     /// Gives a role to an app or a user.
     pub(crate) async fn bind(&self, subject: &str, role: &str, scope: &str) {
         let (subject, role, scope) = (subject.parse().unwrap(), role.parse().unwrap(), scope.parse().unwrap());

@@ -55,6 +55,7 @@ impl Verified {
             seen_epoch: agent.seen_epoch,
             answers_usage: false,
             challenge: Some(CHALLENGE.to_vec()),
+            upgrades: false,
         };
         link.send(hello).await.unwrap();
         let FromServer::Welcome { epoch, beat_interval, server_time_ms, proof: Some(proof) } = next(&mut link).await

@@ -196,6 +196,7 @@ impl Agent {
             seen_epoch: self.seen_epoch,
             answers_usage: self.answers_usage,
             challenge: None,
+            upgrades: false,
         };
         frames.send(hello).await.unwrap();
         match next(&mut frames).await {

@@ -6,6 +6,7 @@ mod events;
 mod hosts;
 mod processes;
 mod tasks;
+mod upgrades;
 mod upkeep;
 
 pub use access::AccessStore;
@@ -14,17 +15,24 @@ pub use events::EventStore;
 pub use hosts::HostStore;
 pub use processes::ProcessStore;
 pub use tasks::TaskStore;
+pub use upgrades::UpgradeStore;
 pub use upkeep::UpkeepStore;
 
 /// A whole store: all areas.
-pub trait Store: AccessStore + AuditStore + HostStore + ProcessStore + TaskStore + EventStore + UpkeepStore {}
+pub trait Store:
+    AccessStore + AuditStore + HostStore + ProcessStore + TaskStore + EventStore + UpgradeStore + UpkeepStore
+{
+}
 
-impl<T: AccessStore + AuditStore + HostStore + ProcessStore + TaskStore + EventStore + UpkeepStore> Store for T {}
+impl<T> Store for T where
+    T: AccessStore + AuditStore + HostStore + ProcessStore + TaskStore + EventStore + UpgradeStore + UpkeepStore
+{
+}
 
 /// All areas, for who holds an implementation by its own type.
 pub mod prelude {
     pub use super::{
         AccessStore as _, AuditStore as _, EventStore as _, HostStore as _, ProcessStore as _, TaskStore as _,
-        UpkeepStore as _,
+        UpgradeStore as _, UpkeepStore as _,
     };
 }

@@ -22,6 +22,8 @@ use crate::{Millis, Result, StoreError};
 
 const BACK_UP: &str = "write a backup";
 const RESTORE: &str = "be restored";
+/// Why an upgrade of agents is over.
+const RESTORED: &str = "the store was restored from a backup";
 /// What drafts are called: the name of the store, one of these, and an id.
 const BACKUP: &str = ".backup-";
 const RESTORING: &str = ".restore-";
@@ -176,6 +178,15 @@ fn raise_numbers(copy: &Connection, now: Millis) -> Tried<()> {
     copy.execute("UPDATE pool SET generation = generation + ?1", [by])?;
     copy.execute("UPDATE generation SET newest = newest + ?1", [by])?;
     copy.execute("UPDATE host SET epoch = max(epoch + ?2, ?1), online = 0", (base, NUMBERS_PER_SECOND))?;
+    // Nobody knows any more what hosts were told since, and what runs there.
+    copy.execute(
+        "UPDATE upgrade_host SET state = 'skipped', reason = ?1, phrase = NULL WHERE state IN ('waiting', 'upgrading')",
+        [RESTORED],
+    )?;
+    copy.execute(
+        "UPDATE upgrade SET state = 'cancelled', reason = ?1 WHERE state IN ('running', 'paused')",
+        [RESTORED],
+    )?;
     // By the clock, so that two restores of the same backup differ.
     copy.execute("UPDATE control_plane SET epoch = max(epoch + 1, ?1)", [now / 1000])?;
     Ok(())

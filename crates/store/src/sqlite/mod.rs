@@ -32,6 +32,7 @@ mod retention;
 mod rollouts;
 mod store;
 mod tasks;
+mod upgrades;
 mod users;
 mod webhooks;
 mod where_clause;

@@ -183,6 +183,45 @@ fn what_is_not_understood_of_a_list_costs_its_own_item() {
 }
 
 #[test]
+fn an_upgrade_with_unknown_values_and_fields_of_a_newer_version_costs_nothing_but_itself() {
+    use proctor_wire::{UpgradeOrder, proto::from_server};
+    let id = uuid::Uuid::from_u128(7);
+    let order = |id: Vec<u8>, sha256: Vec<u8>| {
+        from_server::Kind::Upgrade(proto::Upgrade {
+            upgrade: id,
+            version: "1.2.3".into(),
+            arch: "x86_64".into(),
+            sha256,
+            size: 5,
+            allow_downgrade: false,
+            health_deadline_ms: 60_000,
+        })
+    };
+    let heard = |kind: from_server::Kind| {
+        // A field that no version has yet, behind those that this one has.
+        let mut bytes = proto::FromServer { kind: Some(kind) }.encode_to_vec();
+        bytes.extend([0xf8, 0xff, 0x01, 0x07]);
+        AgentCodec::new().decode(&mut framed(&bytes)).unwrap().unwrap()
+    };
+    let report = |upgrade: Vec<u8>, step| {
+        let report = proto::UpgradeReport { upgrade, step, reason: "odd".into(), phrase_json: Some("{".into()) };
+        server_hears(from_agent::Kind::UpgradeReport(report)).unwrap().unwrap()
+    };
+
+    let FromServer::Upgrade(UpgradeOrder { upgrade, sha256, .. }) = heard(order(id.as_bytes().to_vec(), vec![1; 32]))
+    else {
+        panic!("it is understood")
+    };
+    assert_eq!((upgrade, sha256), (id, [1; 32]));
+    assert_eq!(heard(order(id.as_bytes().to_vec(), vec![1; 31])), FromServer::Unknown);
+    assert_eq!(heard(order(vec![1], vec![1; 32])), FromServer::Unknown);
+    let FromAgent::UpgradeReport { reason, .. } = report(id.as_bytes().to_vec(), 3) else { panic!("understood") };
+    assert_eq!(reason, "odd");
+    assert_eq!(report(id.as_bytes().to_vec(), 99), FromAgent::Unknown);
+    assert_eq!(report(Vec::new(), 3), FromAgent::Unknown);
+}
+
+#[test]
 fn the_largest_outcome_and_observations_fit_into_a_frame() {
     let text = || "\u{1F980}".repeat(1_000_000);
     let mut snapshot =

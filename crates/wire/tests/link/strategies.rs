@@ -7,10 +7,10 @@ use std::time::Duration;
 use proctor_model::{
     AgentId, BootId, CODES, Code, ConfigFile, Control, Event, EventKind, HostFacts, HostKey, Identity, Labels,
     Lifetime, Limits, Message, OperationId, OperationKind, Outcome, Ownership, Percent, Period, Phase, Policy, Pool,
-    PoolLimits, ProcessKey, Seconds, Snapshot, Spec, Spread, TaskId, Usage, UsageHistory, UsageKept, UsagePoint,
-    UsageRange, Weight, messages,
+    PoolLimits, ProcessKey, Seconds, Snapshot, Spec, Spread, TaskId, UpgradeStep, Usage, UsageHistory, UsageKept,
+    UsagePoint, UsageRange, Weight, messages,
 };
-use proctor_wire::{Assign, FromAgent, FromServer, Signed, WelcomeProof};
+use proctor_wire::{Assign, FromAgent, FromServer, Signed, UpgradeOrder, WelcomeProof};
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -311,6 +311,27 @@ fn signed() -> impl Strategy<Value = Signed> {
     )
 }
 
+fn upgrade() -> impl Strategy<Value = uuid::Uuid> {
+    any::<u128>().prop_map(uuid::Uuid::from_u128)
+}
+
+fn upgrade_step() -> impl Strategy<Value = UpgradeStep> {
+    select(vec![UpgradeStep::Fetching, UpgradeStep::Trying, UpgradeStep::Done, UpgradeStep::Failed])
+}
+
+fn upgrade_order() -> impl Strategy<Value = UpgradeOrder> {
+    (upgrade(), "[0-9.a-z-]{1,20}", "[a-z0-9_]{1,8}", any::<[u8; 32]>(), any::<u64>(), any::<bool>(), duration())
+        .prop_map(|(upgrade, version, arch, sha256, size, allow_downgrade, health_deadline)| UpgradeOrder {
+            upgrade,
+            version,
+            arch,
+            sha256,
+            size,
+            allow_downgrade,
+            health_deadline,
+        })
+}
+
 pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
     let der = bytes;
     prop_oneof![
@@ -325,23 +346,22 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
             vec(any::<u8>(), 0..64),
             any::<Option<i64>>(),
             any::<Option<u64>>(),
-            (any::<bool>(), of(der()))
+            (any::<bool>(), of(der()), any::<bool>())
         )
-            .prop_map(
-                |(agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch, (answers_usage, challenge))| {
-                    FromAgent::Hello {
-                        agent,
-                        boot: BootId::from(boot),
-                        facts,
-                        seen_generation,
-                        nonce,
-                        time_ms,
-                        seen_epoch,
-                        answers_usage,
-                        challenge,
-                    }
+            .prop_map(|(agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch, told)| {
+                FromAgent::Hello {
+                    agent,
+                    boot: BootId::from(boot),
+                    facts,
+                    seen_generation,
+                    nonce,
+                    time_ms,
+                    seen_epoch,
+                    answers_usage: told.0,
+                    challenge: told.1,
+                    upgrades: told.2,
                 }
-            ),
+            }),
         (any::<u64>(), any::<bool>()).prop_map(|(epoch, recorded)| FromAgent::Settled { epoch, recorded }),
         Just(FromAgent::Beat),
         (operation(), outcome()).prop_map(|(operation, outcome)| FromAgent::Outcome { operation, outcome }),
@@ -351,6 +371,16 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
         vec(event(), 0..4).prop_map(|events| FromAgent::Events { events }),
         (any::<u64>(), usage_history()).prop_map(|(request, history)| FromAgent::UsageHistory { request, history }),
         signed().prop_map(FromAgent::Signed),
+        (upgrade(), any::<u64>(), any::<u32>()).prop_map(|(upgrade, offset, length)| FromAgent::FetchBuild {
+            upgrade,
+            offset,
+            length
+        }),
+        (upgrade(), upgrade_step(), message()).prop_map(|(upgrade, step, reason)| FromAgent::UpgradeReport {
+            upgrade,
+            step,
+            reason
+        }),
         Just(FromAgent::Unknown),
     ]
 }
@@ -384,6 +414,12 @@ pub(crate) fn from_server() -> impl Strategy<Value = FromServer> {
             range
         }),
         signed().prop_map(FromServer::Signed),
+        upgrade_order().prop_map(FromServer::Upgrade),
+        (upgrade(), any::<u64>(), bytes()).prop_map(|(upgrade, offset, bytes)| FromServer::BuildPart {
+            upgrade,
+            offset,
+            bytes
+        }),
         Just(FromServer::Unknown),
     ]
 }

@@ -70,6 +70,8 @@ export const terms = {
     events_dropped: "Events dropped",
     local_operation: "Operated on the host",
     command_refused: "Command refused",
+    agent_upgraded: "Agent upgraded",
+    agent_upgrade_failed: "Agent upgrade failed",
   },
   outcome: {
     pending: "Pending",

@@ -72,6 +72,8 @@ export const terms: Messages["terms"] = {
     events_dropped: "事件丢弃",
     local_operation: "主机本地操作",
     command_refused: "指令被拒绝",
+    agent_upgraded: "代理已升级",
+    agent_upgrade_failed: "代理升级失败",
   },
   outcome: {
     pending: "执行中",

@@ -269,6 +269,15 @@ fn told(process: &ProcessKey, kind: OperationKind, outcome: &Outcome) -> String 
     text
 }
 
+/// One line, for the agent that wants to become this program.
+pub(crate) fn upgrade_check() -> ExitCode {
+    let text = serde_json::to_string(&proctor_agent::ProgramCheck::ours()).unwrap_or_default();
+    match write(&format!("{text}\n")) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(FAILED),
+    }
+}
+
 fn unexpected() -> ExitCode {
     eprintln!("proctor-agent: the agent answered something else: is it of another version?");
     ExitCode::from(NO_ANSWER)

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use proctor_agent::{Options, SpawnMethod, Tracking};
+use proctor_agent::{Ended, Options, SpawnMethod, Startup, Tracking, Trial};
 use proctor_model::AgentId;
 use proctor_runtime::{LogSink, Tasks};
 use tracing_subscriber::filter::Targets;
@@ -22,10 +22,12 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 /// A stderr that takes nothing holds up the end of the program for no longer.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
+/// What is under way is on disk, and goes on at the next start.
+const END_MAX: Duration = Duration::from_secs(5);
 
 /// Supervises the processes of this host for a Proctor server.
 #[derive(Debug, Parser)]
-#[command(name = "proctor-agent", version, subcommand_negates_reqs = true)]
+#[command(name = "proctor-agent", version = proctor_agent::version(), subcommand_negates_reqs = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -96,6 +98,9 @@ enum Command {
     Install(install::InstallArguments),
     /// Check that a file is signed by the authority that this host enrolled with
     Verify(ctl::VerifyArguments),
+    /// Say what this program is, before an agent becomes it
+    #[command(name = proctor_agent::CHECK_COMMAND, hide = true)]
+    UpgradeCheck,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -127,6 +132,9 @@ fn filter(text: &str) -> Result<Targets, tracing_subscriber::filter::ParseError>
 fn main() -> ExitCode {
     proctor_host::memory::use_one_heap();
     let typed: Vec<OsString> = std::env::args_os().collect();
+    if typed.get(1).is_some_and(|word| word == proctor_agent::TRIAL_COMMAND) {
+        return proctor_agent::become_trial(&typed[2..]);
+    }
     let (mut arguments, layers) = match config::parse(&typed) {
         Ok(parsed) => parsed,
         Err(code) => return code,
@@ -139,6 +147,7 @@ fn main() -> ExitCode {
         }
         Some(Command::Install(options)) => return install::run(&arguments.state_dir, &options),
         Some(Command::Verify(options)) => return ctl::verify(&arguments.state_dir, &options),
+        Some(Command::UpgradeCheck) => return ctl::upgrade_check(),
         None => {}
     }
     let Ok(log) = LogSink::stderr() else { return ExitCode::FAILURE };
@@ -157,9 +166,18 @@ fn main() -> ExitCode {
     let result = runtime.block_on(async {
         tokio::select! {
             result = serve(arguments) => result,
-            never = config::reload_on_hang_up(typed, layers.settings, set_log) => match never {},
+            never = config::reload_on_hang_up(typed.clone(), layers.settings, set_log) => match never {},
         }
     });
+    let result = match result {
+        Ok(None) => Ok(()),
+        Ok(Some((trial, is_at_rest))) => {
+            let flush = || log.flush_within(FLUSH_MAX);
+            let startup = Startup { arguments: &typed, flush: &flush };
+            if is_at_rest { runtime.block_on(trial.run(startup)) } else { Err(trial.give_up(startup)) }
+        }
+        Err(problem) => Err(problem),
+    };
     runtime.shutdown_background(); // what hangs in a file system must not keep us from ending
     ended(&log, result)
 }
@@ -173,7 +191,10 @@ fn ended(log: &LogSink, result: Result<(), String>) -> ExitCode {
     if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-async fn serve(arguments: Arguments) -> Result<(), String> {
+/// A new version to try, and whether all of this one has ended.
+type ToTry = Option<(Box<Trial>, bool)>;
+
+async fn serve(arguments: Arguments) -> Result<ToTry, String> {
     let tasks = Tasks::default();
     let options = Options {
         server: arguments.server.ok_or("--server is missing")?,
@@ -198,15 +219,22 @@ async fn serve(arguments: Arguments) -> Result<(), String> {
             SpawnArgument::SharedMemory => SpawnMethod::SharedMemory,
             SpawnArgument::Fork => SpawnMethod::Fork,
         },
+        is_program: true,
     };
     let result = tokio::select! {
         result = proctor_agent::run(options, tasks.clone()) => result.map_err(|error| proctor_runtime::chain(&error)),
         failed = tasks.failed() => Err(failed.to_string()),
-        () = proctor_runtime::stop_requested() => Ok(()),
+        () = proctor_runtime::stop_requested() => Ok(Ended::Stopped),
     };
-    proctor_runtime::systemd::notify("STOPPING=1");
-    tasks.end(Duration::from_secs(5)).await;
-    result
+    // systemd must not take the end of this version for the end of the service.
+    if !matches!(result, Ok(Ended::Upgrade(_))) {
+        proctor_runtime::systemd::notify("STOPPING=1");
+    }
+    let is_at_rest = tasks.end(END_MAX).await;
+    match result? {
+        Ended::Stopped => Ok(None),
+        Ended::Upgrade(trial) => Ok(Some((trial, is_at_rest))),
+    }
 }
 
 /// Not needed, and so not asked for, once the host has enrolled.

@@ -8,6 +8,7 @@ mod fields;
 mod outcomes;
 mod requests;
 mod targets;
+mod upgrades;
 mod words;
 
 use super::Entry;
@@ -19,11 +20,12 @@ pub mod messages {
     pub use super::outcomes::*;
     pub use super::requests::*;
     pub use super::targets::*;
+    pub use super::upgrades::*;
     pub use super::words::*;
 }
 
 pub(super) static TABLES: &[&[&Entry]] =
-    &[words::TABLE, fields::TABLE, requests::TABLE, outcomes::TABLE, targets::TABLE, events::TABLE];
+    &[words::TABLE, fields::TABLE, requests::TABLE, outcomes::TABLE, targets::TABLE, events::TABLE, upgrades::TABLE];
 
 macro_rules! given_type {
     (text) => { impl std::fmt::Display };

@@ -38,6 +38,7 @@ mod server;
 mod session;
 mod tasks;
 mod tokens;
+mod upgrades;
 mod usage;
 mod users;
 mod webhooks;

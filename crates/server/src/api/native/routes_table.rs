@@ -15,7 +15,7 @@ use super::{
     apps, audit, businesses, events, grid, groups, history, host_identity, hosts, import, maintenance, openapi,
     operations, overview, pools, processes, registration,
 };
-use super::{roles, search, server, session, tasks, tokens, usage, users, webhooks, whoami};
+use super::{roles, search, server, session, tasks, tokens, upgrades, usage, users, webhooks, whoami};
 use crate::api::{ApiState, RouteInfo};
 
 pub(super) const PREFIX: &str = "/api/v1";
@@ -101,6 +101,14 @@ fn table() -> Vec<Route> {
         write_route(Admin, routes!(tokens::create)),
         write_route(Admin, routes!(tokens::revoke)),
         read_route(Admin, routes!(tokens::downloads)),
+        read_route(Admin, routes!(upgrades::builds)),
+        read_route(Admin, routes!(upgrades::plan)),
+        read_route(Admin, routes!(upgrades::list)),
+        write_route(Admin, routes!(upgrades::start)).or(Kind::Conflict),
+        read_route(Admin, routes!(upgrades::show)),
+        write_route(Admin, routes!(upgrades::pause)).or(Kind::Conflict),
+        write_route(Admin, routes!(upgrades::resume)).or(Kind::Conflict),
+        write_route(Admin, routes!(upgrades::cancel)).or(Kind::Conflict),
         read_route(Read, routes!(processes::list)),
         read_route(Read, routes!(groups::groups)),
         read_route(Read, routes!(groups::facets)),

@@ -7,4 +7,5 @@ mod events;
 mod hosts;
 mod processes;
 mod tasks;
+mod upgrades;
 mod upkeep;

@@ -1,0 +1,189 @@
+//! What the agent keeps of an upgrade, across all programs that take part in it.
+//!
+//! Promised: a record is whole or the one before, also after a power failure, and for its owner alone. Two programs never
+//! write it at once: the agent that runs does, and between its end and the next start the one that watches the trial.
+//! Later versions read it: fields are only added.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use proctor_model::{Message, Phrase, Sender, UpgradeStep};
+use proctor_runtime::private;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// In the state directory.
+const FILE: &str = "upgrade.json";
+/// In the state directory: what the new program says of itself during its trial. The old one reads it, so its form is a
+/// promise between versions: the id of the upgrade, a space, and one of [`Sign`].
+const PROOF: &str = "upgrade-proof";
+
+/// One upgrade, the last one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) upgrade: Uuid,
+    pub(crate) version: String,
+    /// What ran before.
+    pub(crate) from: String,
+    /// In hexadecimal digits.
+    pub(crate) sha256: String,
+    pub(crate) size: u64,
+    pub(crate) health_deadline_secs: u64,
+    pub(crate) step: UpgradeStep,
+    /// Trials that have begun.
+    pub(crate) trials: u32,
+    #[serde(default)]
+    pub(crate) reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) phrase: Option<String>,
+    /// An event tells of its end.
+    #[serde(default)]
+    pub(crate) told: bool,
+}
+
+impl Record {
+    pub(crate) fn failed(mut self, reason: &Message) -> Self {
+        self.step = UpgradeStep::Failed;
+        self.told = false;
+        self.phrase = reason.phrase().map(Phrase::to_json);
+        self.reason = reason.to_string();
+        self
+    }
+
+    pub(crate) fn message(&self) -> Message {
+        let phrase = self.phrase.as_deref().and_then(|json| Phrase::from_json(json, Sender::Agent));
+        Message::of_parts(self.reason.clone(), phrase)
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.step, UpgradeStep::Done | UpgradeStep::Failed)
+    }
+}
+
+/// What a program on trial shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sign {
+    /// Its driver supervises.
+    Started,
+    /// It had a session for long enough.
+    Proved,
+}
+
+impl Sign {
+    const ALL: [Self; 2] = [Self::Started, Self::Proved];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Proved => "proved",
+        }
+    }
+}
+
+/// The files of an upgrade in the state directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Records {
+    record: PathBuf,
+    proof: PathBuf,
+}
+
+impl Records {
+    pub(crate) fn new(state_dir: &Path) -> Self {
+        Self { record: state_dir.join(FILE), proof: state_dir.join(PROOF) }
+    }
+
+    /// One that cannot be read is none: the server orders again what it wants.
+    pub(crate) fn load(&self) -> Option<Record> {
+        let text = std::fs::read_to_string(&self.record).ok()?;
+        serde_json::from_str(&text)
+            .inspect_err(|error| {
+                tracing::error!(path = %self.record.display(), %error, "the record of an upgrade cannot be read");
+            })
+            .ok()
+    }
+
+    pub(crate) fn save(&self, record: &Record) -> io::Result<()> {
+        private::write(&self.record, &serde_json::to_string(record).expect("texts and numbers always become JSON"))
+    }
+
+    pub(crate) fn show(&self, upgrade: Uuid, sign: Sign) -> io::Result<()> {
+        private::write(&self.proof, &format!("{upgrade} {}", sign.as_str()))
+    }
+
+    pub(crate) fn shown(&self, upgrade: Uuid) -> Option<Sign> {
+        let text = std::fs::read_to_string(&self.proof).ok()?;
+        let (of, shown) = text.trim().split_once(' ')?;
+        let sign = Sign::ALL.into_iter().find(|sign| sign.as_str() == shown)?;
+        (of == upgrade.to_string()).then_some(sign)
+    }
+
+    pub(crate) fn forget_signs(&self) -> io::Result<()> {
+        match std::fs::remove_file(&self.proof) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) fn sample() -> Record {
+    Record {
+        upgrade: Uuid::from_u128(7),
+        version: "1.2.3".into(),
+        from: "1.2.2".into(),
+        sha256: "ab".repeat(32),
+        size: 5,
+        health_deadline_secs: 60,
+        step: UpgradeStep::Fetching,
+        trials: 0,
+        reason: String::new(),
+        phrase: None,
+        told: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proctor_model::messages;
+
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_back_with_its_reason_in_every_language() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::new(dir.path());
+        let reason = messages::upgrade_hung(15);
+
+        records.save(&sample().failed(&reason)).unwrap();
+
+        let read = records.load().unwrap();
+        assert_eq!((read.step, read.message()), (UpgradeStep::Failed, reason));
+        assert!(read.message().phrase().is_some() && read.is_over());
+    }
+
+    #[test]
+    fn a_sign_counts_for_its_own_upgrade_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (records, upgrade) = (Records::new(dir.path()), Uuid::from_u128(7));
+        assert_eq!(records.shown(upgrade), None);
+
+        records.show(upgrade, Sign::Started).unwrap();
+        assert_eq!(records.shown(upgrade), Some(Sign::Started));
+        records.show(upgrade, Sign::Proved).unwrap();
+
+        assert_eq!(records.shown(upgrade), Some(Sign::Proved));
+        assert_eq!(records.shown(Uuid::from_u128(8)), None);
+        records.forget_signs().unwrap();
+        assert_eq!(records.shown(upgrade), None);
+        std::fs::write(dir.path().join(PROOF), "anything").unwrap();
+        assert_eq!(records.shown(upgrade), None);
+    }
+
+    #[test]
+    fn a_damaged_record_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(FILE), "{\"upgrade\":").unwrap();
+
+        assert_eq!(Records::new(dir.path()).load(), None);
+    }
+}

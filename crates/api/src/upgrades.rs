@@ -1,0 +1,182 @@
+//! Upgrades of agents over the link.
+
+use proctor_model::AgentId;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::CountOrPercent;
+
+/// The agent programs that the server holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BuildList {
+    pub builds: Vec<BuildView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BuildView {
+    /// Of its file in the download directory.
+    pub name: String,
+    pub version: String,
+    /// The kind of machine, such as `x86_64`.
+    pub arch: String,
+    pub bytes: u64,
+    /// In hexadecimal digits.
+    pub sha256: String,
+}
+
+/// Which agents become which version. One of `hosts`, `business` and `all` says which.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewUpgrade {
+    #[schema(min_length = 1, max_length = 64)]
+    pub version: String,
+    /// `CLOUD:IP`, IP addresses or agent ids; the first ones come first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "crate::id::optional", skip_serializing_if = "Option::is_none")]
+    pub business: Option<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all: bool,
+    /// How many hosts have been upgraded when each ring is over, of all of them; the rest is the last ring.
+    #[serde(default = "rings", skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 20)]
+    pub rings: Vec<CountOrPercent>,
+    /// How long a new version has to prove itself on a host.
+    #[serde(default = "health_deadline_secs")]
+    #[schema(minimum = 10, maximum = 3600)]
+    pub health_deadline_secs: u64,
+    /// With more, no other host begins.
+    #[serde(default)]
+    pub max_failures: u32,
+    /// Whether a host may become an older version than it has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_downgrade: bool,
+}
+
+fn rings() -> Vec<CountOrPercent> {
+    vec![
+        CountOrPercent::Count(1),
+        CountOrPercent::Percent(5),
+        CountOrPercent::Percent(25),
+        CountOrPercent::Percent(100),
+    ]
+}
+
+fn health_deadline_secs() -> u64 {
+    60
+}
+
+/// What an upgrade would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UpgradePlanView {
+    pub version: String,
+    pub builds: Vec<BuildView>,
+    pub rings: Vec<UpgradeRing>,
+    pub health_deadline_secs: u64,
+    pub max_failures: u32,
+    pub allow_downgrade: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UpgradeRing {
+    /// `CLOUD:IP`.
+    pub hosts: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UpgradeState {
+    Running,
+    Paused,
+    Done,
+    /// Too many hosts failed.
+    Failed,
+    Cancelled,
+}
+
+impl UpgradeState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UpgradeHostState {
+    Waiting,
+    Upgrading,
+    Done,
+    Failed,
+    /// Nothing was done.
+    Skipped,
+}
+
+impl UpgradeHostState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Upgrading => "upgrading",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// The newest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UpgradeList {
+    pub upgrades: Vec<UpgradeView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UpgradeView {
+    pub id: String,
+    pub version: String,
+    pub state: UpgradeState,
+    /// Why it is paused or over; empty where nothing has to be said.
+    pub reason: String,
+    pub created_by: String,
+    pub created_at: i64,
+    pub changed_at: i64,
+    /// How many hosts each ring has.
+    pub rings: Vec<u32>,
+    pub health_deadline_secs: u64,
+    pub max_failures: u32,
+    pub allow_downgrade: bool,
+}
+
+/// With every host, in the order in which their turn comes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UpgradeDetail {
+    #[serde(flatten)]
+    pub upgrade: UpgradeView,
+    pub hosts: Vec<UpgradeHostView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UpgradeHostView {
+    /// `CLOUD:IP`.
+    pub host: String,
+    pub agent: AgentId,
+    /// From 1.
+    pub ring: u32,
+    pub state: UpgradeHostState,
+    /// Why it was skipped or failed; empty where nothing has to be said.
+    pub reason: String,
+    /// The entry of docs/messages.json that it is; absent where it is text alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason_id: Option<String>,
+    /// By the names of the entry: text, or an object with `id` and `args` of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub reason_args: Option<serde_json::Map<String, serde_json::Value>>,
+    pub version_before: String,
+    pub changed_at: i64,
+}

@@ -1,0 +1,228 @@
+//! The agent programs that this server holds, for upgrades.
+//!
+//! Promised: a build is a plain file directly in the download directory, an ELF program with the mark of an agent, known
+//! by its digest; its version and machine are read from the file, which is never run. Once known, its bytes come from the
+//! file that was read then, whatever has its name meanwhile. Absent: any way to add one over the network. Who may write
+//! that directory (root of the server's host) decides what agents can become; administrators of the fleet choose among
+//! what is there.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use proctor_model::{AgentVersion, BUILD_MARK, VERSION_BYTES_MAX};
+use proctor_pki::hex;
+
+const FILE_BYTES_MAX: u64 = 512 * 1024 * 1024;
+const FILES_MAX: usize = 64;
+const NAME_CHARS_MAX: usize = 100;
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+const O_NOFOLLOW: i32 = 0o400_000;
+const ELF: &[u8] = b"\x7fELF";
+/// Where an ELF file says for which machine it is.
+const MACHINE_AT: usize = 18;
+
+/// A program that agents can become.
+#[derive(Debug)]
+pub struct Build {
+    pub name: String,
+    pub version: AgentVersion,
+    pub arch: &'static str,
+    /// In hexadecimal digits.
+    pub sha256: String,
+    pub size: u64,
+    file: File,
+}
+
+/// By these a file is known to be the same.
+type Stamp = (u64, u64, u64, i64, i64);
+
+/// A file as it was when it was read, and what it is.
+type Known = (Stamp, Option<Arc<Build>>);
+
+/// The builds of one server.
+#[derive(Debug, Default)]
+pub(crate) struct Builds {
+    dir: OnceLock<PathBuf>,
+    /// With the files that are none.
+    known: Mutex<HashMap<String, Known>>,
+    /// One file at a time is in memory, whoever asks.
+    reading: tokio::sync::Mutex<()>,
+}
+
+impl Builds {
+    /// The directory that holds them; the first one counts.
+    pub(crate) fn hold_in(&self, dir: PathBuf) {
+        let _ = self.dir.set(dir);
+    }
+
+    /// All of them, by name.
+    pub(crate) async fn list(self: &Arc<Self>) -> Vec<Arc<Build>> {
+        let _turn = self.reading.lock().await;
+        let builds = self.clone();
+        tokio::task::spawn_blocking(move || builds.read_all()).await.unwrap_or_default()
+    }
+
+    /// The build with this digest, also where its file is gone meanwhile.
+    pub(crate) fn known(&self, sha256: &str) -> Option<Arc<Build>> {
+        let known = self.known.lock();
+        known.values().filter_map(|(_, build)| build.as_ref()).find(|build| build.sha256 == sha256).cloned()
+    }
+
+    fn read_all(&self) -> Vec<Arc<Build>> {
+        let Some(dir) = self.dir.get() else { return Vec::new() };
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.retain(|name| !name.starts_with('.') && name.len() <= NAME_CHARS_MAX);
+        names.sort();
+        names.truncate(FILES_MAX);
+        let builds = names.iter().filter_map(|name| self.read(dir, name)).collect();
+        // Files that are gone; an upgrade that is under way goes on with what it has.
+        self.known.lock().retain(|name, (_, build)| names.contains(name) || build.as_ref().is_some_and(is_in_use));
+        builds
+    }
+
+    fn read(&self, dir: &Path, name: &str) -> Option<Arc<Build>> {
+        let (file, stamp) = open(&dir.join(name))?;
+        if let Some((_, known)) = self.known.lock().get(name).filter(|(known, _)| *known == stamp) {
+            return known.clone();
+        }
+        let build = describe(file, name)
+            .inspect_err(|error| tracing::warn!(name, %error, "cannot read a file of the download directory"))
+            .ok()
+            .flatten()
+            .map(Arc::new);
+        let mut known = self.known.lock();
+        let replaced = known.insert(name.to_owned(), (stamp, build.clone()));
+        // An upgrade may be at it: it keeps its bytes under a name that no file has.
+        if let Some((stamp, Some(old))) = replaced.filter(|(_, old)| old.as_ref().is_some_and(is_in_use)) {
+            known.insert(format!("/{}", old.sha256), (stamp, Some(old)));
+        }
+        build
+    }
+}
+
+fn is_in_use(build: &Arc<Build>) -> bool {
+    Arc::strong_count(build) > 1
+}
+
+fn open(path: &Path) -> Option<(File, Stamp)> {
+    // Not what a link leads to: only what an administrator put there.
+    let metadata = std::fs::symlink_metadata(path).ok()?;
+    if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
+        return None;
+    }
+    let file = File::options().read(true).custom_flags(O_NOFOLLOW).open(path).ok()?;
+    let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
+        tracing::warn!(path = %path.display(), "others may write this file: it is no build");
+        return None;
+    }
+    let stamp = (metadata.dev(), metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec());
+    Some((file, stamp))
+}
+
+/// None for a file that is no agent.
+fn describe(file: File, name: &str) -> std::io::Result<Option<Build>> {
+    let mut content = Vec::new();
+    (&file).take(FILE_BYTES_MAX).read_to_end(&mut content)?;
+    let Some((arch, version)) = arch(&content).zip(version(&content)) else { return Ok(None) };
+    let sha256 = hex(&proctor_pki::sha256_of(content.as_slice())?);
+    Ok(Some(Build { name: name.to_owned(), version, arch, sha256, size: content.len() as u64, file }))
+}
+
+/// As `std::env::consts::ARCH` names it.
+fn arch(content: &[u8]) -> Option<&'static str> {
+    if !content.starts_with(ELF) {
+        return None;
+    }
+    let machine: [u8; 2] = content.get(MACHINE_AT..MACHINE_AT + 2)?.try_into().ok()?;
+    match u16::from_le_bytes(machine) {
+        62 => Some("x86_64"),
+        183 => Some("aarch64"),
+        243 => Some("riscv64"),
+        258 => Some("loongarch64"),
+        _ => None,
+    }
+}
+
+/// What follows the first mark that has a version behind it.
+fn version(content: &[u8]) -> Option<AgentVersion> {
+    let mark = BUILD_MARK.as_bytes();
+    let mut rest = content;
+    while let Some(at) = rest.iter().position(|byte| *byte == mark[0]) {
+        rest = &rest[at..];
+        if let Some(after) = rest.strip_prefix(mark) {
+            let text = &after[..after.len().min(VERSION_BYTES_MAX)];
+            let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+            let version = std::str::from_utf8(&text[..end]).ok().and_then(|text| text.parse().ok());
+            if version.is_some() {
+                return version;
+            }
+        }
+        rest = &rest[1..];
+    }
+    None
+}
+
+impl Build {
+    /// At most `length` bytes from there; fewer at the end. Blocks.
+    pub(crate) fn part(&self, offset: u64, length: usize) -> std::io::Result<Vec<u8>> {
+        let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; length.min(left)];
+        self.file.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(machine: u16, version: &str) -> Vec<u8> {
+        let mut content = [ELF, &[2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0], &machine.to_le_bytes()].concat();
+        // The mark alone, as in a program that only looks for it.
+        content.extend_from_slice(&[b"xx", BUILD_MARK.as_bytes(), b"\x01\x02"].concat());
+        content.extend_from_slice(&[BUILD_MARK.as_bytes(), version.as_bytes(), b"\0more"].concat());
+        content
+    }
+
+    #[tokio::test]
+    async fn builds_are_known_by_what_they_are_and_keep_their_bytes_while_they_are_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: &[u8]| {
+            let _ = std::fs::remove_file(dir.path().join(name));
+            std::fs::write(dir.path().join(name), content).unwrap();
+        };
+        let content = program(62, "1.2.3");
+        write("agent", &content);
+        write("agent-arm", &program(183, "1.2.4-rc.1"));
+        write("other-machine", &program(8, "1.2.3"));
+        write("no-version", &program(62, "one"));
+        write("text", b"proctor");
+        std::os::unix::fs::symlink(dir.path().join("agent"), dir.path().join("link")).unwrap();
+        let builds = Arc::new(Builds::default());
+        assert!(builds.list().await.is_empty());
+        builds.hold_in(dir.path().to_owned());
+
+        let found = builds.list().await;
+
+        let told: Vec<_> = found.iter().map(|b| (b.name.as_str(), b.version.as_str(), b.arch)).collect();
+        assert_eq!(told, [("agent", "1.2.3", "x86_64"), ("agent-arm", "1.2.4-rc.1", "aarch64")]);
+        let old = builds.known(&found[0].sha256).unwrap();
+        drop(found);
+        write("agent", &program(62, "1.2.5"));
+        assert_eq!(builds.list().await[0].version.as_str(), "1.2.5");
+        assert_eq!(builds.known(&old.sha256).unwrap().part(0, 1 << 20).unwrap(), content);
+        assert_eq!(old.part(old.size - 2, 100).unwrap(), b"re");
+        assert_eq!(old.part(old.size + 7, 100).unwrap(), b"");
+        let gone = old.sha256.clone();
+        drop(old);
+        builds.list().await;
+        assert!(builds.known(&gone).is_none(), "nobody uses it");
+    }
+}

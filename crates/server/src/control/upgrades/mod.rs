@@ -1,0 +1,289 @@
+//! Upgrades of agents: rings of hosts that are told, one ring after the other, by [`machine::UpgradeMachine`].
+//!
+//! Promised: what becomes of a host is in the store before it is told or forgotten here, so that a server that dies at any
+//! point goes on where it was: a host that was told is told again, which changes nothing for it. One upgrade is under way
+//! at a time. One that is paused, cancelled or has failed tells no further host; those that were told go on, and what
+//! becomes of them is kept. Absent: the choice of hosts, which was frozen when the upgrade began, and the programs
+//! (`builds`).
+
+mod machine;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use proctor_model::{AgentId, Message, UpgradeStep};
+use proctor_runtime::clock;
+use proctor_store::{Upgrade, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradeState};
+use proctor_wire::{BUILD_PART_BYTES_MAX, UpgradeOrder};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use super::{Control, Result, Session};
+use crate::builds::{Build, Builds};
+use machine::{Seen, UpgradeMachine};
+
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// After a write that failed.
+const RETRY_PERIOD: Duration = Duration::from_secs(5);
+const SHOWN_MAX: u32 = 100;
+/// What an agent says whose policy file forbids upgrades.
+const BY_OWNER: &str = "upgrade_by_policy";
+
+/// The upgrade that is under way.
+#[derive(Debug, Default)]
+pub(super) struct Upgrades {
+    current: Mutex<Option<UpgradeMachine>>,
+    /// Held from the choice of a step until it is written and applied.
+    turn: tokio::sync::Mutex<()>,
+    wake: Notify,
+    builds: Arc<Builds>,
+    /// Of the upgrade that is under way, whatever becomes of their files.
+    kept: Mutex<Vec<Arc<Build>>>,
+}
+
+impl Upgrades {
+    fn keep_builds(&self) {
+        let current = self.current.lock();
+        let wanted = current.iter().flat_map(|machine| &machine.upgrade.plan.builds);
+        *self.kept.lock() = wanted.filter_map(|build| self.builds.known(&build.sha256)).collect();
+    }
+}
+
+/// What somebody wants of an upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpgradeWish {
+    Pause,
+    Resume,
+    Cancel,
+}
+
+impl Control {
+    /// The directory that holds programs for agents.
+    pub async fn hold_builds_in(&self, dir: std::path::PathBuf) {
+        self.inner.upgrades.builds.hold_in(dir);
+        if self.inner.upgrades.current.lock().is_some() {
+            // Known by their digests before the first host asks.
+            self.inner.upgrades.builds.list().await;
+            self.inner.upgrades.keep_builds();
+        }
+    }
+
+    pub async fn builds(&self) -> Vec<Arc<Build>> {
+        self.inner.upgrades.builds.list().await
+    }
+
+    pub async fn upgrades(&self) -> Result<Vec<Upgrade>> {
+        Ok(self.inner.store.upgrades(SHOWN_MAX).await?)
+    }
+
+    pub async fn upgrade(&self, id: Uuid) -> Result<Option<(Upgrade, Vec<UpgradeHost>)>> {
+        let Some(upgrade) = self.inner.store.upgrade(id).await? else { return Ok(None) };
+        Ok(Some((upgrade, self.inner.store.upgrade_hosts(id).await?)))
+    }
+
+    /// Begins it; refused with the id of one that is not over.
+    pub async fn begin_upgrade(
+        &self,
+        upgrade: Upgrade,
+        hosts: Vec<UpgradeHost>,
+    ) -> Result<std::result::Result<(), Uuid>> {
+        let _turn = self.inner.upgrades.turn.lock().await;
+        if let Err(other) = self.inner.store.begin_upgrade(upgrade.clone(), hosts.clone()).await? {
+            return Ok(Err(other));
+        }
+        *self.inner.upgrades.current.lock() = Some(UpgradeMachine::new(upgrade, hosts));
+        self.inner.upgrades.keep_builds();
+        self.inner.upgrades.wake.notify_one();
+        Ok(Ok(()))
+    }
+
+    /// False where it is not in a state for that.
+    pub async fn steer_upgrade(&self, id: Uuid, wish: UpgradeWish, by: &str) -> Result<bool> {
+        use UpgradeState::{Cancelled, Paused, Running};
+        let (from, to, reason) = match wish {
+            UpgradeWish::Pause => (&[Running][..], Paused, format!("paused by {by}")),
+            UpgradeWish::Resume => (&[Paused][..], Running, String::new()),
+            UpgradeWish::Cancel => (&[Running, Paused][..], Cancelled, format!("cancelled by {by}")),
+        };
+        let _turn = self.inner.upgrades.turn.lock().await;
+        self.set_upgrade_state(id, from, to, &reason).await
+    }
+
+    /// In the turn.
+    async fn set_upgrade_state(&self, id: Uuid, from: &[UpgradeState], to: UpgradeState, reason: &str) -> Result<bool> {
+        if !self.inner.store.set_upgrade_state(id, from, to, reason, clock::unix_millis()).await? {
+            return Ok(false);
+        }
+        tracing::info!(upgrade = %id, state = to.as_str(), reason, "an upgrade of agents changed");
+        let mut current = self.inner.upgrades.current.lock();
+        if let Some(machine) = current.as_mut().filter(|machine| machine.upgrade.id == id) {
+            machine.upgrade.state = to;
+            machine.upgrade.reason = reason.to_owned();
+        }
+        drop(current);
+        self.inner.upgrades.wake.notify_one();
+        Ok(true)
+    }
+
+    /// What an earlier life of the server left.
+    pub(super) async fn resume_upgrade(&self) -> Result<()> {
+        let Some(newest) = self.inner.store.upgrades(1).await?.pop() else { return Ok(()) };
+        let hosts = self.inner.store.upgrade_hosts(newest.id).await?;
+        let machine = UpgradeMachine::new(newest, hosts);
+        if !machine.is_over() {
+            *self.inner.upgrades.current.lock() = Some(machine);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn run_upgrades(self) {
+        loop {
+            let wait = match self.step_upgrade().await {
+                Ok(()) => LOOK_PERIOD,
+                Err(error) => {
+                    tracing::warn!(%error, "the upgrade of agents waits for the store");
+                    RETRY_PERIOD
+                }
+            };
+            let is_idle = self.inner.upgrades.current.lock().is_none();
+            tokio::select! {
+                () = self.inner.upgrades.wake.notified() => {}
+                () = tokio::time::sleep(wait), if !is_idle => {}
+            }
+        }
+    }
+
+    async fn step_upgrade(&self) -> Result<()> {
+        let upgrades = &self.inner.upgrades;
+        let _turn = upgrades.turn.lock().await;
+        let (id, step) = {
+            let mut current = upgrades.current.lock();
+            let Some(machine) = current.as_mut() else { return Ok(()) };
+            if machine.is_over() {
+                *current = None;
+                upgrades.kept.lock().clear();
+                return Ok(());
+            }
+            (machine.upgrade.id, machine.step(Instant::now(), |agent| self.seen_for_upgrade(agent)))
+        };
+        self.change_upgrade_hosts(id, step.changes).await?;
+        if let Some((state, reason)) = step.end {
+            self.set_upgrade_state(id, &[UpgradeState::Running], state, &reason).await?;
+        }
+        Ok(())
+    }
+
+    /// In the turn: writes, then remembers, then wakes.
+    async fn change_upgrade_hosts(&self, id: Uuid, changes: Vec<UpgradeHostChange>) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.inner.store.change_upgrade_hosts(id, changes.clone(), clock::unix_millis()).await?;
+        if let Some(machine) = self.inner.upgrades.current.lock().as_mut().filter(|machine| machine.upgrade.id == id) {
+            machine.apply(&changes, Instant::now());
+        }
+        let told = changes.iter().filter(|change| change.state == UpgradeHostState::Upgrading);
+        for session in told.filter_map(|change| self.inner.sessions.get(&change.agent)) {
+            session.order_upgrade();
+        }
+        Ok(())
+    }
+
+    fn seen_for_upgrade(&self, agent: &AgentId) -> Seen {
+        match self.inner.sessions.get(agent) {
+            None => Seen::Absent,
+            Some(session) if !session.takes_upgrades() => Seen::TooOld,
+            Some(session) => {
+                let (arch, version) = session.program();
+                Seen::Ready { arch: arch.to_owned(), version: version.to_owned() }
+            }
+        }
+    }
+
+    // What sessions call.
+
+    /// The upgrade that the agent has to hear of, again on every session until it is over.
+    pub fn take_upgrade(&self, session: &Session) -> Option<UpgradeOrder> {
+        if !session.take_upgrade_order() {
+            return None;
+        }
+        let current = self.inner.upgrades.current.lock();
+        let machine = current.as_ref().filter(|machine| machine.is_upgrading(session.agent()))?;
+        let plan = &machine.upgrade.plan;
+        let build = machine.build(session.program().0)?;
+        Some(UpgradeOrder {
+            upgrade: machine.upgrade.id,
+            version: plan.version.clone(),
+            arch: build.arch.clone(),
+            sha256: digest(&build.sha256)?,
+            size: build.size,
+            allow_downgrade: plan.allow_downgrade,
+            health_deadline: Duration::from_secs(plan.health_deadline_secs),
+        })
+    }
+
+    /// A part of the build that the agent was told of; empty where it was told of none, or the server has it no more.
+    pub async fn build_part(&self, session: &Session, upgrade: Uuid, offset: u64, length: u32) -> Vec<u8> {
+        let sha256 = {
+            let current = self.inner.upgrades.current.lock();
+            let machine = current.as_ref().filter(|machine| machine.upgrade.id == upgrade);
+            let machine = machine.filter(|machine| machine.is_upgrading(session.agent()));
+            machine.and_then(|machine| machine.build(session.program().0)).map(|build| build.sha256.clone())
+        };
+        let Some(build) = sha256.and_then(|sha256| self.inner.upgrades.builds.known(&sha256)) else {
+            return Vec::new();
+        };
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(BUILD_PART_BYTES_MAX);
+        let read = tokio::task::spawn_blocking(move || build.part(offset, length)).await;
+        match read {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(error)) => {
+                tracing::error!(%error, %upgrade, "cannot read a build");
+                Vec::new()
+            }
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// How far the agent is.
+    pub async fn upgrade_reported(
+        &self,
+        session: &Session,
+        upgrade: Uuid,
+        step: UpgradeStep,
+        reason: Message,
+    ) -> Result<()> {
+        let state = match step {
+            UpgradeStep::Fetching | UpgradeStep::Trying => return Ok(()),
+            UpgradeStep::Done => UpgradeHostState::Done,
+            // The owner of the host has decided; that says nothing about the new version.
+            UpgradeStep::Failed if is_by_owner(&reason) => UpgradeHostState::Skipped,
+            UpgradeStep::Failed => UpgradeHostState::Failed,
+        };
+        let _turn = self.inner.upgrades.turn.lock().await;
+        let concerns = |machine: &&UpgradeMachine| {
+            machine.upgrade.id == upgrade
+                && machine.is_upgrading(session.agent())
+                && (state != UpgradeHostState::Done || session.program().1 == machine.upgrade.plan.version)
+        };
+        if self.inner.upgrades.current.lock().as_ref().filter(concerns).is_none() {
+            return Ok(());
+        }
+        let agent = session.agent().clone();
+        tracing::info!(%agent, %upgrade, state = state.as_str(), %reason, "an agent's upgrade ended");
+        self.change_upgrade_hosts(upgrade, vec![UpgradeHostChange { agent, state, reason }]).await?;
+        self.inner.upgrades.wake.notify_one();
+        Ok(())
+    }
+}
+
+fn is_by_owner(reason: &Message) -> bool {
+    reason.phrase().is_some_and(|phrase| phrase.id() == BY_OWNER)
+}
+
+fn digest(hex: &str) -> Option<[u8; 32]> {
+    let byte = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
+    let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect::<Option<_>>()?;
+    bytes.try_into().ok()
+}

@@ -1,0 +1,97 @@
+//! Upgrades of agents.
+
+use std::sync::Arc;
+
+use proctor_model::{Message, messages};
+use uuid::Uuid;
+
+use crate::{
+    Store, Upgrade, UpgradeBuild, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradePlan, UpgradeState,
+};
+
+const NOW: i64 = 1_000;
+
+fn upgrade(number: u128) -> Upgrade {
+    let build = UpgradeBuild { arch: "x86_64".into(), name: "agent".into(), sha256: "ab".repeat(32), size: 7 };
+    Upgrade {
+        id: Uuid::from_u128(number),
+        plan: UpgradePlan {
+            version: "1.2.3".into(),
+            builds: vec![build],
+            rings: vec![1, 1],
+            health_deadline_secs: 60,
+            failures_max: 0,
+            allow_downgrade: false,
+        },
+        state: UpgradeState::Running,
+        reason: String::new(),
+        created_by: "user ada".into(),
+        created_at: NOW,
+        changed_at: NOW,
+    }
+}
+
+fn host(number: u32) -> UpgradeHost {
+    UpgradeHost {
+        agent: format!("a-{number}").parse().unwrap(),
+        host: format!("0:10.0.0.{number}").parse().unwrap(),
+        ring: number,
+        state: UpgradeHostState::Waiting,
+        reason: Message::plain(String::new()),
+        version_before: "1.2.2".into(),
+        changed_at: NOW,
+    }
+}
+
+fn change(number: u32, state: UpgradeHostState, reason: Message) -> UpgradeHostChange {
+    UpgradeHostChange { agent: host(number).agent, state, reason }
+}
+
+pub async fn an_upgrade_is_read_back_exactly_with_its_hosts_in_order(store: Arc<dyn Store>) {
+    let hosts = vec![host(2), host(1)];
+    store.begin_upgrade(upgrade(1), hosts.clone()).await.unwrap().unwrap();
+
+    assert_eq!(store.upgrade(Uuid::from_u128(1)).await.unwrap(), Some(upgrade(1)));
+    assert_eq!(store.upgrades(10).await.unwrap(), [upgrade(1)]);
+    assert_eq!(store.upgrade_hosts(Uuid::from_u128(1)).await.unwrap(), hosts);
+    assert_eq!(store.upgrade(Uuid::from_u128(2)).await.unwrap(), None);
+}
+
+pub async fn one_upgrade_is_under_way_at_a_time_until_its_last_host_is_done(store: Arc<dyn Store>) {
+    let (first, ended) = (Uuid::from_u128(1), "somebody cancelled it");
+    store.begin_upgrade(upgrade(1), vec![host(1), host(2)]).await.unwrap().unwrap();
+    assert_eq!(store.begin_upgrade(upgrade(2), vec![host(3)]).await.unwrap(), Err(first));
+    let begun = change(1, UpgradeHostState::Upgrading, Message::plain(String::new()));
+    store.change_upgrade_hosts(first, vec![begun], NOW + 1).await.unwrap();
+    let under_way = [UpgradeState::Running, UpgradeState::Paused];
+
+    let cancelled = store.set_upgrade_state(first, &under_way, UpgradeState::Cancelled, ended, NOW + 2).await.unwrap();
+    let again = store.set_upgrade_state(first, &under_way, UpgradeState::Running, "", NOW + 3).await.unwrap();
+    let during = store.begin_upgrade(upgrade(2), vec![host(3)]).await.unwrap();
+    let done = change(1, UpgradeHostState::Done, Message::plain(String::new()));
+    store.change_upgrade_hosts(first, vec![done], NOW + 4).await.unwrap();
+    store.begin_upgrade(upgrade(2), vec![host(3)]).await.unwrap().unwrap();
+
+    assert_eq!((cancelled, again, during), (true, false, Err(first)));
+    let hosts = store.upgrade_hosts(first).await.unwrap();
+    assert_eq!((hosts[0].state, hosts[1].state), (UpgradeHostState::Done, UpgradeHostState::Skipped));
+    assert_eq!(hosts[1].reason, ended);
+    let newest: Vec<_> = store.upgrades(10).await.unwrap().into_iter().map(|upgrade| upgrade.id).collect();
+    assert_eq!(newest, [Uuid::from_u128(2), first]);
+}
+
+pub async fn a_host_that_is_final_stays_so_and_keeps_its_reason_in_every_language(store: Arc<dyn Store>) {
+    let id = Uuid::from_u128(1);
+    store.begin_upgrade(upgrade(1), vec![host(1)]).await.unwrap().unwrap();
+    let reason = messages::upgrade_hung(15);
+
+    let failed = change(1, UpgradeHostState::Failed, reason.clone());
+    store.change_upgrade_hosts(id, vec![failed], NOW + 1).await.unwrap();
+    let late = change(1, UpgradeHostState::Done, Message::plain(String::new()));
+    store.change_upgrade_hosts(id, vec![late], NOW + 2).await.unwrap();
+
+    let found = store.upgrade_hosts(id).await.unwrap().remove(0);
+    assert_eq!((found.state, found.changed_at), (UpgradeHostState::Failed, NOW + 1));
+    assert_eq!(found.reason, reason);
+    assert!(found.reason.phrase().is_some());
+}

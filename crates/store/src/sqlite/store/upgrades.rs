@@ -1,0 +1,42 @@
+//! Upgrades of agents.
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use crate::sqlite::{SqliteStore, upgrades};
+use crate::{Millis, Result, Upgrade, UpgradeHost, UpgradeHostChange, UpgradeState, UpgradeStore};
+
+#[async_trait]
+impl UpgradeStore for SqliteStore {
+    async fn begin_upgrade(&self, upgrade: Upgrade, hosts: Vec<UpgradeHost>) -> Result<std::result::Result<(), Uuid>> {
+        self.writer.run("begin an upgrade", move |c| upgrades::begin(c, &upgrade, &hosts)).await
+    }
+
+    async fn upgrades(&self, limit: u32) -> Result<Vec<Upgrade>> {
+        self.readers.run("read the upgrades", move |c| upgrades::newest(c, limit)).await
+    }
+
+    async fn upgrade(&self, id: Uuid) -> Result<Option<Upgrade>> {
+        self.readers.run("read an upgrade", move |c| upgrades::find(c, id)).await
+    }
+
+    async fn upgrade_hosts(&self, id: Uuid) -> Result<Vec<UpgradeHost>> {
+        self.readers.run("read the hosts of an upgrade", move |c| upgrades::hosts(c, id)).await
+    }
+
+    async fn set_upgrade_state(
+        &self,
+        id: Uuid,
+        from: &[UpgradeState],
+        to: UpgradeState,
+        reason: &str,
+        now: Millis,
+    ) -> Result<bool> {
+        let (from, reason) = (from.to_vec(), reason.to_owned());
+        self.writer.run("change an upgrade", move |c| upgrades::set_state(c, id, &from, to, &reason, now)).await
+    }
+
+    async fn change_upgrade_hosts(&self, id: Uuid, changes: Vec<UpgradeHostChange>, now: Millis) -> Result<()> {
+        self.writer.run("change hosts of an upgrade", move |c| upgrades::change_hosts(c, id, &changes, now)).await
+    }
+}

@@ -1,0 +1,138 @@
+//! Upgrades of agents.
+
+use proctor_model::{AgentId, FieldError, HostKey, Message};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::Millis;
+
+/// Older ones are forgotten when another one begins.
+pub const UPGRADES_KEPT_MAX: u32 = 100;
+
+/// What an upgrade wants; it never changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpgradePlan {
+    pub version: String,
+    pub builds: Vec<UpgradeBuild>,
+    /// How many hosts each ring has.
+    pub rings: Vec<u32>,
+    pub health_deadline_secs: u64,
+    /// With more, no other host begins.
+    pub failures_max: u32,
+    pub allow_downgrade: bool,
+}
+
+/// The program for one kind of machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpgradeBuild {
+    pub arch: String,
+    pub name: String,
+    /// In hexadecimal digits.
+    pub sha256: String,
+    pub size: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpgradeState {
+    Running,
+    Paused,
+    Done,
+    /// Too many hosts failed.
+    Failed,
+    Cancelled,
+}
+
+impl UpgradeState {
+    const ALL: [Self; 5] = [Self::Running, Self::Paused, Self::Done, Self::Failed, Self::Cancelled];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    pub fn is_under_way(self) -> bool {
+        matches!(self, Self::Running | Self::Paused)
+    }
+}
+
+impl std::str::FromStr for UpgradeState {
+    type Err = FieldError;
+    fn from_str(text: &str) -> Result<Self, FieldError> {
+        let found = Self::ALL.into_iter().find(|state| state.as_str() == text);
+        found.ok_or_else(|| FieldError::new("state", format!("'{text}' is not a state of an upgrade")))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpgradeHostState {
+    Waiting,
+    /// It was ordered, perhaps more than once.
+    Upgrading,
+    Done,
+    Failed,
+    /// Nothing was done.
+    Skipped,
+}
+
+impl UpgradeHostState {
+    const ALL: [Self; 5] = [Self::Waiting, Self::Upgrading, Self::Done, Self::Failed, Self::Skipped];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Upgrading => "upgrading",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        }
+    }
+
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Skipped)
+    }
+}
+
+impl std::str::FromStr for UpgradeHostState {
+    type Err = FieldError;
+    fn from_str(text: &str) -> Result<Self, FieldError> {
+        let found = Self::ALL.into_iter().find(|state| state.as_str() == text);
+        found.ok_or_else(|| FieldError::new("state", format!("'{text}' is not a state of a host in an upgrade")))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upgrade {
+    pub id: Uuid,
+    pub plan: UpgradePlan,
+    pub state: UpgradeState,
+    /// Why it is paused or over.
+    pub reason: String,
+    pub created_by: String,
+    pub created_at: Millis,
+    pub changed_at: Millis,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpgradeHost {
+    pub agent: AgentId,
+    pub host: HostKey,
+    /// From 0.
+    pub ring: u32,
+    pub state: UpgradeHostState,
+    pub reason: Message,
+    pub version_before: String,
+    pub changed_at: Millis,
+}
+
+/// What becomes of one host; one that is final stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpgradeHostChange {
+    pub agent: AgentId,
+    pub state: UpgradeHostState,
+    pub reason: Message,
+}
