@@ -1,7 +1,8 @@
 //! What the owner of the host allows: users, path roots and classes of operations.
 //!
 //! Promised: a list that is there allows what it names and nothing else; a rule for namespaces only
-//! takes away; a refusal names the file and the line that refused. Absent: a sandbox. A command that
+//! takes away; a refusal names the file and the line that refused; a file that restricts anything
+//! also refuses upgrades over the link, unless it says otherwise. Absent: a sandbox. A command that
 //! is allowed does what its user may do; the policy limits what can be asked of the host.
 
 mod file;
@@ -67,9 +68,9 @@ struct Document {
     users: Option<Vec<Glob>>,
     paths: Option<Vec<AbsolutePath>>,
     operations: Option<Vec<OperationKind>>,
-    /// Whether the agent may be upgraded over the link.
-    #[serde(default = "yes")]
-    upgrades: bool,
+    /// Whether the agent may be upgraded over the link; where it does not say, only if it restricts nothing else: a new
+    /// program can do everything that the lists forbid.
+    upgrades: Option<bool>,
     #[serde(default)]
     rule: Vec<RuleDocument>,
 }
@@ -89,15 +90,16 @@ impl Policy {
             let (line, column) = place_of(text, error.span().map_or(0, |span| span.start));
             PolicyError::Wrong { path: path.to_owned(), line, column, problem: error.message().to_owned() }
         })?;
+        let restricts = users.is_some() || paths.is_some() || operations.is_some() || !rule.is_empty();
         let rules = rule.into_iter().map(|RuleDocument { namespaces, users, paths, operations }| Rule {
             namespaces,
             lists: Lists { users, paths, operations },
         });
         let everywhere = Lists { users, paths, operations };
-        Ok(Self { path: path.to_owned(), everywhere, rules: rules.collect(), upgrades })
+        Ok(Self { path: path.to_owned(), everywhere, rules: rules.collect(), upgrades: upgrades.unwrap_or(!restricts) })
     }
 
-    /// The file that says so.
+    /// The file that does.
     pub(crate) fn forbids_upgrades(&self) -> Option<&Path> {
         (!self.upgrades).then_some(&self.path)
     }
@@ -179,10 +181,6 @@ impl Policy {
         };
         Refusal { file: self.path.clone(), line, problem }
     }
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// Line and column, counted from 1, as editors show them.

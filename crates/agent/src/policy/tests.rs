@@ -79,6 +79,19 @@ fn an_absent_list_allows_everything_and_an_empty_one_nothing() {
 }
 
 #[test]
+fn a_policy_that_restricts_anything_refuses_upgrades_unless_it_allows_them() {
+    let forbids = |text: &str| policy(text).forbids_upgrades().map(Path::to_path_buf);
+    let rule = "[[rule]]\nnamespaces = ['db']\nusers = []";
+
+    for restricted in ["users = ['app']", "paths = ['/opt']", "operations = ['status']", "users = []", rule] {
+        assert_eq!(forbids(restricted), Some(PathBuf::from(FILE)), "{restricted}");
+        assert_eq!(forbids(&format!("upgrades = true\n{restricted}")), None, "{restricted}");
+    }
+    assert_eq!(forbids(""), None);
+    assert!(forbids("upgrades = false").is_some());
+}
+
+#[test]
 fn the_first_rule_for_a_namespace_counts_and_only_narrows() {
     let policy = policy(
         "users = ['app', 'db']\n\

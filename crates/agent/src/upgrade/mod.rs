@@ -361,11 +361,7 @@ impl Upgrader {
         if !self.is_program {
             return Err(messages::upgrade_embedded());
         }
-        if let Some(policy) = self.policy.current((self.now)())
-            && let Some(file) = policy.forbids_upgrades()
-        {
-            return Err(messages::upgrade_by_policy(file.display()));
-        }
+        self.ask_owner()?;
         let ours = std::env::consts::ARCH;
         if order.arch != ours {
             return Err(messages::upgrade_other_arch(&order.arch, ours));
@@ -382,6 +378,13 @@ impl Upgrader {
             return Err(messages::upgrade_would_downgrade(crate::version(), wanted));
         }
         Ok(())
+    }
+
+    /// Whether the owner of the host allows it, now.
+    fn ask_owner(&self) -> Result<(), Message> {
+        let policy = self.policy.current((self.now)());
+        let file = policy.as_ref().and_then(|policy| policy.forbids_upgrades());
+        file.map_or(Ok(()), |file| Err(messages::upgrade_by_policy(file.display())))
     }
 
     /// Asks for the next part, if none was asked for on this session.
@@ -553,6 +556,7 @@ mod tests {
         };
         assert_eq!(refusal("", order(), false).await, "upgrade_unsigned");
         assert_eq!(refusal("upgrades = false", order(), true).await, "upgrade_by_policy");
+        assert_eq!(refusal("users = ['app']", order(), true).await, "upgrade_by_policy");
         assert_eq!(refusal("", with(|order| order.arch = "pdp11".into()), true).await, "upgrade_other_arch");
         assert_eq!(refusal("", with(|order| order.version = "0.0.1".into()), true).await, "upgrade_would_downgrade");
         assert_eq!(refusal("", with(|order| order.version = "new".into()), true).await, "upgrade_bad_order");

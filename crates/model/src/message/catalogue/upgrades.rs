@@ -6,8 +6,8 @@ super::catalogue! { Agent:
         "the order was not signed for this session" |
         "该指令没有为此会话签名";
     upgrade_by_policy(file: text) =
-        "the host's policy {file} does not allow upgrades over the link (`upgrades = false`)" |
-        "主机策略 {file} 不允许通过链路升级（`upgrades = false`）";
+        "the host's policy {file} does not allow upgrades over the link (`upgrades = true` would)" |
+        "主机策略 {file} 不允许通过链路升级（需要 `upgrades = true`）";
     upgrade_other_arch(wanted: text, ours: text) =
         "the build is for {wanted}, and this host is {ours}" |
         "该构建适用于 {wanted}，而本主机是 {ours}";
