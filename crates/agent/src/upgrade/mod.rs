@@ -1,16 +1,18 @@
 //! Upgrades of this agent over the link: order, fetch, check, trial.
 //!
 //! Promised: only an order that was signed for the session is obeyed, and only one that the host's policy allows, that is
-//! for this kind of machine, and that does not go back to an older version unless it says so. The new program is fetched
-//! in parts that the agent asks for one at a time, so that a slow link keeps its order and memory is bounded; a break
-//! costs one part. What the order says is compared with what came before anything of it runs. An order that is repeated
-//! is answered and not repeated. How it ended is told by an event, and on every session until the next upgrade.
-//! Absent: what the driver does, and the trial itself (`trial`).
+//! for this kind of machine, and that does not go back to an older version unless it says so; the policy is asked again
+//! before anything of the new program runs. The new program is fetched in parts that the agent asks for one at a time, so
+//! that a slow link keeps its order and memory is bounded; a break costs one part. What the order says is compared with
+//! what came before anything of it runs. An order that is repeated is answered and not repeated. How it ended is told by an
+//! event, and on every session until the next upgrade. Absent: what the driver does, and the trial itself (`trial`).
 //!
 //! Start at [`Upgrader::run`].
 
 mod program;
 mod record;
+#[cfg(test)]
+mod tests;
 mod trial;
 
 use std::fs::File;
@@ -29,15 +31,15 @@ use uuid::Uuid;
 use crate::driver::{Inbox, Input};
 use crate::policy::PolicyFile;
 use crate::spool::Draft;
-use program::Program;
 pub use program::{CHECK_COMMAND, ProgramCheck};
+use program::{Program, Unstaged};
 use record::{Record, Records, Sign};
 pub use trial::{Startup, TRIAL_COMMAND, Trial, become_trial};
 
 /// What the link may have for the upgrader; what does not fit is asked for again.
 const TOLD_MAX: usize = 16;
-/// A trial session has to last this long.
-const PROVE_AFTER: Duration = Duration::from_secs(3);
+/// A session of a program on trial has to last this long, or half of the health deadline where that is less.
+const PROVE_AFTER_MAX: Duration = Duration::from_secs(30);
 const PROVE_POLL: Duration = Duration::from_millis(50);
 /// A health deadline outside is not what anybody means.
 const DEADLINE_MIN: Duration = Duration::from_secs(10);
@@ -121,7 +123,12 @@ struct Fetch {
     part_bytes: u32,
     asked_at: Option<Instant>,
     begun: Instant,
+    /// It began with what an earlier life of the agent left.
+    is_resumed: bool,
 }
+
+/// Where the agent's program is, or why it cannot be replaced.
+type FindProgram = Arc<dyn Fn() -> Result<Program, Message> + Send + Sync>;
 
 pub(crate) struct Upgrader {
     pub(crate) records: Records,
@@ -132,6 +139,9 @@ pub(crate) struct Upgrader {
     pub(crate) now: Box<dyn Fn() -> Time + Send + Sync>,
     /// The agent is a program of its own.
     pub(crate) is_program: bool,
+    find_program: FindProgram,
+    /// The upgrade that this program is on trial for.
+    trial_of: Option<Uuid>,
     record: Option<Record>,
     fetch: Option<Fetch>,
     link: Option<mpsc::Sender<FromAgent>>,
@@ -148,12 +158,15 @@ impl Upgrader {
     ) -> Self {
         let records = Records::new(state_dir);
         let record = records.load();
-        Self { records, policy, driver, turns, now, is_program, record, fetch: None, link: None }
+        let (find_program, trial_of): (FindProgram, _) = (Arc::new(Program::ours), trial::upgrade_on_trial());
+        let (fetch, link) = (None, None);
+        Self { records, policy, driver, turns, now, is_program, find_program, trial_of, record, fetch, link }
     }
 
     /// Returns when a new program is ready for its trial.
     pub(crate) async fn run(mut self, mut outbox: UpgradeOutbox) -> Trial {
-        if let Some(upgrade) = self.on_trial() {
+        // Also where it cannot read the record of the old one: it must not take itself for the agent of this host.
+        if let Some(upgrade) = self.trial_of {
             self.prove(upgrade, &mut outbox).await;
         }
         self.take_up().await;
@@ -179,12 +192,6 @@ impl Upgrader {
         }
     }
 
-    /// The upgrade that this program is on trial for.
-    fn on_trial(&self) -> Option<Uuid> {
-        let id: Uuid = std::env::var(trial::TRIAL_VARIABLE).ok()?.parse().ok()?;
-        self.record.as_ref().filter(|record| record.upgrade == id && record.step == UpgradeStep::Trying).map(|_| id)
-    }
-
     /// Shows that this program works. From then on it waits for its end: the old one watches.
     async fn prove(&mut self, upgrade: Uuid, outbox: &mut UpgradeOutbox) {
         let show = |records: &Records, sign| {
@@ -196,6 +203,9 @@ impl Upgrader {
             tokio::time::sleep(PROVE_POLL).await;
         }
         show(&self.records, Sign::Started);
+        let record = self.record.as_ref().filter(|record| record.upgrade == upgrade);
+        let deadline = record.map_or(DEADLINE_MAX, |record| Duration::from_secs(record.health_deadline_secs));
+        let lasting = prove_after(deadline);
         // When the session began, and how often the driver had turned.
         let mut session: Option<(Instant, u64)> = None;
         let mut is_proved = false;
@@ -212,7 +222,7 @@ impl Upgrader {
                 }
                 () = tokio::time::sleep(PROVE_POLL), if !is_proved => {
                     let turns = self.turns.load(Ordering::Relaxed);
-                    is_proved = session.is_some_and(|(since, at)| since.elapsed() >= PROVE_AFTER && turns != at);
+                    is_proved = session.is_some_and(|(since, at)| since.elapsed() >= lasting && turns != at);
                     if is_proved {
                         show(&self.records, Sign::Proved);
                     }
@@ -238,7 +248,7 @@ impl Upgrader {
             self.keep(record);
         }
         let is_over = self.record.as_ref().is_some_and(Record::is_over);
-        if is_over && let Ok(program) = Program::ours() {
+        if is_over && let Ok(program) = (self.find_program)() {
             program.clear();
         }
         self.tell().await;
@@ -334,7 +344,7 @@ impl Upgrader {
             return Err(messages::upgrade_unsigned());
         }
         self.admit(order)?;
-        let program = Program::ours()?;
+        let program = (self.find_program)()?;
         let (part, staged) = (program.part(), program.staged());
         let (size, sha256) = (order.size, record.sha256.clone());
         let opened = blocking(move || {
@@ -353,6 +363,7 @@ impl Upgrader {
             part_bytes: PART_BYTES_FIRST,
             asked_at: None,
             begun: Instant::now(),
+            is_resumed: offset > 0,
         })
     }
 
@@ -399,13 +410,22 @@ impl Upgrader {
         let _ = link.try_send(FromAgent::FetchBuild { upgrade: fetch.upgrade, offset: fetch.offset, length });
     }
 
+    /// The part did not come, or there is nobody to ask.
     async fn ask_again(&mut self) {
         let Some(fetch) = &mut self.fetch else { return };
         if fetch.begun.elapsed() >= FETCH_MAX {
-            return self.fail_fetch(&messages::upgrade_fetch_expired(FETCH_MAX.as_secs() / 60)).await;
+            return self.fail_expired().await;
         }
-        fetch.part_bytes = (fetch.part_bytes / 2).max(PART_BYTES_MIN);
+        // Without a session, too: the next look is due after the same time.
+        fetch.asked_at = Some(Instant::now());
+        if self.link.is_some() {
+            fetch.part_bytes = (fetch.part_bytes / 2).max(PART_BYTES_MIN);
+        }
         self.ask();
+    }
+
+    async fn fail_expired(&mut self) {
+        self.fail_fetch(&messages::upgrade_fetch_expired(FETCH_MAX.as_secs() / 60)).await;
     }
 
     async fn arrived(&mut self, upgrade: Uuid, offset: u64, bytes: Vec<u8>) -> bool {
@@ -413,6 +433,10 @@ impl Upgrader {
         let Some(fetch) = self.fetch.as_mut().filter(|fetch| fetch.upgrade == upgrade && fetch.offset == offset) else {
             return false; // asked for twice
         };
+        if fetch.begun.elapsed() >= FETCH_MAX {
+            self.fail_expired().await;
+            return false;
+        }
         if bytes.is_empty() {
             self.fail_fetch(&messages::upgrade_not_served()).await;
             return false;
@@ -431,7 +455,7 @@ impl Upgrader {
         fetch.offset += length;
         let is_whole = fetch.offset == size;
         if let Err(error) = blocking(move || program::append(&file, &bytes)).await.and_then(|written| written) {
-            let path = Program::ours().map(|program| program.part().display().to_string()).unwrap_or_default();
+            let path = (self.find_program)().map(|program| program.part().display().to_string()).unwrap_or_default();
             self.fail_fetch(&messages::upgrade_not_kept(path, error)).await;
             return false;
         }
@@ -448,7 +472,7 @@ impl Upgrader {
     async fn fail(&mut self, record: Record, reason: &Message) {
         tracing::error!(version = record.version, upgrade = %record.upgrade, %reason, "an upgrade failed");
         self.fetch = None;
-        if let Ok(program) = Program::ours() {
+        if let Ok(program) = (self.find_program)() {
             program.clear();
         }
         self.keep(record.failed(reason));
@@ -458,18 +482,31 @@ impl Upgrader {
 
     /// The build is here: checks it, and records that its trial begins.
     async fn trial(&mut self) -> Option<Trial> {
-        self.fetch = None;
+        // Its file is closed now: what is open for writing cannot be run.
+        let Fetch { begun: fetch_begun, is_resumed, .. } = self.fetch.take()?;
         let record = self.record.clone()?;
-        let checked = {
-            let record = record.clone();
-            blocking(move || {
-                let program = Program::ours()?;
-                program.stage(&record.sha256)?;
-                program::check(&program.staged(), &record.version)?;
-                Ok(program)
-            })
-            .await
-            .unwrap_or_else(|error| Err(messages::upgrade_check_failed(error)))
+        // The fetch may have taken hours.
+        if let Err(reason) = self.ask_owner() {
+            self.fail(record, &reason).await;
+            return None;
+        }
+        let (find_program, sha256) = (self.find_program.clone(), record.sha256.clone());
+        let staged = blocking(move || {
+            let program = find_program()?;
+            program.stage(&sha256)?;
+            Ok::<_, Unstaged>(program)
+        });
+        let checked = match staged.await.unwrap_or_else(|error| Err(messages::upgrade_check_failed(error).into())) {
+            Err(Unstaged::OtherBytes) if is_resumed => {
+                self.fetch_anew(fetch_begun, record).await;
+                return None;
+            }
+            Err(unstaged) => Err(unstaged.into_reason()),
+            Ok(program) => {
+                let (staged, version) = (program.staged(), record.version.clone());
+                let checked = blocking(move || program::check(&staged, &version)).await;
+                checked.unwrap_or_else(|error| Err(messages::upgrade_check_failed(error))).map(|()| program)
+            }
         };
         let program = match checked {
             Ok(program) => program,
@@ -489,101 +526,40 @@ impl Upgrader {
         self.report();
         Some(Trial { records: self.records.clone(), record: begun, program })
     }
+
+    /// What an earlier life of the agent left was not what it had written, as after a power failure: once more, from the
+    /// beginning, in what is left of the time.
+    async fn fetch_anew(&mut self, begun: Instant, record: Record) {
+        tracing::warn!(upgrade = %record.upgrade, "what was fetched before a restart is damaged: it is fetched again");
+        let (find_program, size) = (self.find_program.clone(), record.size);
+        let opened = blocking(move || {
+            let part = find_program()?.part();
+            program::open_part(&part, false, size).map_err(|error| messages::upgrade_not_kept(part.display(), error))
+        });
+        match opened.await.unwrap_or_else(|error| Err(messages::upgrade_check_failed(error))) {
+            Ok((file, offset)) => {
+                self.fetch = Some(Fetch {
+                    upgrade: record.upgrade,
+                    file: Arc::new(file),
+                    offset,
+                    part_bytes: PART_BYTES_FIRST,
+                    asked_at: None,
+                    begun,
+                    is_resumed: false,
+                });
+                self.ask();
+            }
+            Err(reason) => self.fail(record, &reason).await,
+        }
+    }
+}
+
+/// How long a session has to last that proves a program which has this long in all.
+fn prove_after(deadline: Duration) -> Duration {
+    PROVE_AFTER_MAX.min(deadline / 2)
 }
 
 /// On a thread that may wait for the disk.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> std::io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(std::io::Error::other)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct World {
-        dir: tempfile::TempDir,
-        inputs: mpsc::Receiver<Input>,
-        upgrader: Upgrader,
-    }
-
-    fn world(policy: &str) -> World {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("policy.toml");
-        std::fs::write(&file, policy).unwrap();
-        let policy = Arc::new(PolicyFile::open(Some(&file)).unwrap());
-        let (inbox, inputs) = crate::driver::inbox();
-        let now = Box::new(|| Time::since_boot(Duration::ZERO));
-        let upgrader = Upgrader::new(dir.path(), policy, inbox, Arc::default(), now, true);
-        World { dir, inputs, upgrader }
-    }
-
-    fn order() -> UpgradeOrder {
-        UpgradeOrder {
-            upgrade: Uuid::from_u128(7),
-            version: "999.0.0".into(),
-            arch: std::env::consts::ARCH.into(),
-            sha256: [1; 32],
-            size: 5,
-            allow_downgrade: false,
-            health_deadline: Duration::from_secs(60),
-        }
-    }
-
-    async fn refusal(policy: &str, order: UpgradeOrder, is_signed: bool) -> String {
-        let mut world = world(policy);
-        let (link, mut heard) = mpsc::channel(4);
-        world.upgrader.link = Some(link);
-
-        assert!(!world.upgrader.ordered(order.clone(), is_signed).await);
-
-        let Ok(FromAgent::UpgradeReport { upgrade, step, reason }) = heard.try_recv() else { panic!("it is reported") };
-        assert_eq!((upgrade, step), (order.upgrade, UpgradeStep::Failed));
-        assert!(matches!(world.inputs.try_recv(), Ok(Input::Tell(_))), "an event tells of it");
-        let kept = Records::new(world.dir.path()).load().unwrap();
-        assert_eq!((kept.message(), kept.told), (reason.clone(), true));
-        // Said again, it is answered, and there is no second event.
-        assert!(!world.upgrader.ordered(order, is_signed).await);
-        assert!(heard.try_recv().is_ok() && world.inputs.try_recv().is_err());
-        reason.phrase().unwrap().id().to_owned()
-    }
-
-    #[tokio::test]
-    async fn an_order_that_must_not_be_obeyed_is_refused_once_with_its_reason() {
-        let with = |change: fn(&mut UpgradeOrder)| {
-            let mut order = order();
-            change(&mut order);
-            order
-        };
-        assert_eq!(refusal("", order(), false).await, "upgrade_unsigned");
-        assert_eq!(refusal("upgrades = false", order(), true).await, "upgrade_by_policy");
-        assert_eq!(refusal("users = ['app']", order(), true).await, "upgrade_by_policy");
-        assert_eq!(refusal("", with(|order| order.arch = "pdp11".into()), true).await, "upgrade_other_arch");
-        assert_eq!(refusal("", with(|order| order.version = "0.0.1".into()), true).await, "upgrade_would_downgrade");
-        assert_eq!(refusal("", with(|order| order.version = "new".into()), true).await, "upgrade_bad_order");
-        assert_eq!(refusal("", with(|order| order.size = 0), true).await, "upgrade_bad_order");
-        assert_eq!(refusal("", with(|order| order.size = u64::MAX), true).await, "upgrade_bad_order");
-        let endless = with(|order| order.health_deadline = Duration::from_secs(86_400));
-        assert_eq!(refusal("", endless, true).await, "upgrade_bad_order");
-    }
-
-    #[tokio::test]
-    async fn an_agent_inside_another_program_is_not_replaced() {
-        let mut world = world("");
-        world.upgrader.is_program = false;
-
-        assert_eq!(world.upgrader.admit(&order()).unwrap_err(), messages::upgrade_embedded());
-    }
-
-    #[tokio::test]
-    async fn a_trial_that_was_cut_short_is_repeated_once() {
-        for (trials, expected) in [(1, UpgradeStep::Fetching), (2, UpgradeStep::Failed)] {
-            let mut world = world("");
-            let left = Record { step: UpgradeStep::Trying, trials, ..record::sample() };
-            world.upgrader.record = Some(left);
-
-            world.upgrader.take_up().await;
-
-            assert_eq!(world.upgrader.record.unwrap().step, expected);
-        }
-    }
 }

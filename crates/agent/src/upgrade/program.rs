@@ -9,12 +9,13 @@ use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use proctor_model::{Message, messages};
 use proctor_runtime::private;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +30,10 @@ const EXECUTABLE: u32 = 0o500;
 const OURSELVES: &str = "/proc/self/exe";
 /// The new program says what it is within this time.
 const CHECK_MAX: Duration = Duration::from_secs(20);
-const CHECK_OUTPUT_BYTES_MAX: u64 = 4096;
+const CHECK_OUTPUT_BYTES_MAX: usize = 4096;
+/// How long a program that somebody seems to write is waited for.
+const BUSY_MAX: Duration = Duration::from_secs(2);
+const BUSY_RETRY: Duration = Duration::from_millis(20);
 /// The sub-command by which a program says what it is; older and newer versions answer it alike.
 pub const CHECK_COMMAND: &str = "upgrade-check";
 
@@ -54,6 +58,29 @@ impl ProgramCheck {
     }
 }
 
+/// Why what was fetched cannot be tried.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unstaged {
+    /// It is not what was ordered; it was removed.
+    OtherBytes,
+    Failed(Message),
+}
+
+impl Unstaged {
+    pub(crate) fn into_reason(self) -> Message {
+        match self {
+            Self::OtherBytes => messages::upgrade_other_bytes(),
+            Self::Failed(reason) => reason,
+        }
+    }
+}
+
+impl From<Message> for Unstaged {
+    fn from(reason: Message) -> Self {
+        Self::Failed(reason)
+    }
+}
+
 /// Where this program's file is.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
@@ -69,13 +96,18 @@ impl Program {
         Ok(Self { path })
     }
 
+    #[cfg(test)]
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Makes what was fetched the program to try: its bytes are those that were ordered, on the disk, and it may be run by
     /// whoever may run the old one.
-    pub(crate) fn stage(&self, sha256: &str) -> Result<(), Message> {
+    pub(crate) fn stage(&self, sha256: &str) -> Result<(), Unstaged> {
         let kept = |error: io::Error| messages::upgrade_not_kept(self.part().display(), error);
         let old = std::fs::symlink_metadata(&self.path).map_err(kept)?;
         stage(&self.part(), &self.staged(), sha256, &old)
@@ -124,6 +156,10 @@ impl Program {
         if !self.is_in_place() {
             return Err(io::Error::other("somebody else has replaced it meanwhile"));
         }
+        self.replace(sync_dir)
+    }
+
+    fn replace(&self, sync_dir: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
         let previous = self.previous();
         match std::fs::remove_file(&previous) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -131,7 +167,12 @@ impl Program {
         }
         std::fs::hard_link(&self.path, &previous)?;
         std::fs::rename(self.staged(), &self.path)?;
-        sync_dir(&self.path)
+        // What is not on the disk is not installed: the old one goes on, and must have its name.
+        sync_dir(&self.path).inspect_err(|_| {
+            if let Err(problem) = self.put_back() {
+                tracing::error!(%problem, path = %self.path.display(), "the old program cannot have its name back");
+            }
+        })
     }
 
     /// Undoes [`Self::install`].
@@ -154,11 +195,16 @@ fn same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-fn check_owner(what: &str, metadata: &Metadata) -> Result<(), String> {
-    let (owner, us) = (metadata.uid(), rustix::process::geteuid().as_raw());
+/// Its owner can always make it writable, and rename what is in it.
+fn check_owner(what: &str, metadata: &Metadata, us: u32) -> Result<(), String> {
+    let owner = metadata.uid();
     if owner != 0 && owner != us {
         return Err(format!("{what} belongs to uid {owner}, and must belong to root or uid {us}"));
     }
+    Ok(())
+}
+
+fn check_writers(what: &str, metadata: &Metadata) -> Result<(), String> {
     let mode = metadata.mode() & 0o7777;
     if mode & WRITABLE_BY_OTHERS != 0 {
         return Err(format!("others may write {what} (mode {mode:04o})"));
@@ -177,17 +223,24 @@ fn check_place(path: &Path) -> Result<(), String> {
         return Err("it is no longer the program that runs: restart the agent first".to_owned());
     }
     let dir = path.parent().ok_or("it has no directory")?;
-    check_owner("it", &file)?;
-    check_owner("its directory", &std::fs::symlink_metadata(dir).map_err(unreadable)?)?;
+    let us = rustix::process::geteuid().as_raw();
+    check_owner("it", &file, us)?;
+    check_writers("it", &file)?;
+    let metadata = std::fs::symlink_metadata(dir).map_err(unreadable)?;
+    check_owner("its directory", &metadata, us)?;
+    check_writers("its directory", &metadata)?;
     for above in dir.ancestors().skip(1) {
         let metadata = std::fs::symlink_metadata(above).map_err(unreadable)?;
-        // In a sticky directory others cannot rename what is not theirs.
-        if metadata.mode() & STICKY == 0 {
-            check_owner(&above.display().to_string(), &metadata)?;
-        }
+        check_above(&above.display().to_string(), &metadata, us)?;
     }
     rustix::fs::access(dir, rustix::fs::Access::WRITE_OK)
         .map_err(|error| format!("its directory cannot be written: {error}"))
+}
+
+/// A directory above. In a sticky one others cannot rename what is not theirs, but its owner can.
+fn check_above(what: &str, metadata: &Metadata, us: u32) -> Result<(), String> {
+    check_owner(what, metadata, us)?;
+    if metadata.mode() & STICKY == 0 { check_writers(what, metadata) } else { Ok(()) }
 }
 
 /// The file into which the new program comes, and how much of it is there already.
@@ -221,11 +274,11 @@ pub(crate) fn is_running(sha256: &str) -> bool {
     has_digest(Path::new(OURSELVES), sha256).unwrap_or(false)
 }
 
-fn stage(part: &Path, staged: &Path, sha256: &str, old: &Metadata) -> Result<(), Message> {
+fn stage(part: &Path, staged: &Path, sha256: &str, old: &Metadata) -> Result<(), Unstaged> {
     let kept = |error: io::Error| messages::upgrade_not_kept(part.display(), error);
     if !has_digest(part, sha256).map_err(kept)? {
         let _ = std::fs::remove_file(part);
-        return Err(messages::upgrade_other_bytes());
+        return Err(Unstaged::OtherBytes);
     }
     let file = private::file(part).map_err(kept)?;
     // The owner first: a change of owner takes bits away.
@@ -236,7 +289,7 @@ fn stage(part: &Path, staged: &Path, sha256: &str, old: &Metadata) -> Result<(),
     file.sync_all().map_err(kept)?;
     drop(file);
     std::fs::rename(part, staged).map_err(kept)?;
-    sync_dir(staged).map_err(kept)
+    Ok(sync_dir(staged).map_err(kept)?)
 }
 
 /// Runs the new program once and lets it say what it is. Blocks for a limited time.
@@ -254,32 +307,81 @@ pub(crate) fn check(staged: &Path, version: &str) -> Result<(), Message> {
 }
 
 fn ask(program: &Path) -> Result<String, String> {
-    let mut child = Command::new(program)
-        .arg(CHECK_COMMAND)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .env_remove("NOTIFY_SOCKET")
-        .spawn()
-        .map_err(|error| error.to_string())?;
+    let mut child = spawn_check(program).map_err(|error| error.to_string())?;
     if !ends_within(&child, CHECK_MAX) {
         let _ = child.kill();
         let _ = child.wait();
         return Err(format!("it did not end within {} s", CHECK_MAX.as_secs()));
     }
     let status = child.wait().map_err(|error| error.to_string())?;
-    let mut text = String::new();
     let out = child.stdout.take().ok_or("its output is gone")?;
-    out.take(CHECK_OUTPUT_BYTES_MAX).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    let text = read_waiting(out).map_err(|error| error.to_string())?;
     if status.success() { Ok(text) } else { Err(format!("it ended with {status}")) }
+}
+
+fn spawn_check(program: &Path) -> io::Result<Child> {
+    when_not_busy(|| {
+        Command::new(program)
+            .arg(CHECK_COMMAND)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .env_remove("NOTIFY_SOCKET")
+            .spawn()
+    })
+}
+
+/// A child that is just being started elsewhere in this process may hold a copy of the descriptor that the program was
+/// written through: until it has become its own program, this one cannot be run.
+fn when_not_busy<T>(mut spawn: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let begun = Instant::now();
+    loop {
+        match spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && begun.elapsed() < BUSY_MAX => {
+                pause(BUSY_RETRY);
+            }
+            spawned => return spawned,
+        }
+    }
+}
+
+/// On a thread that may wait.
+fn pause(time: Duration) {
+    if let Ok(time) = Timespec::try_from(time) {
+        let _ = poll(&mut [], Some(&time));
+    }
+}
+
+/// What is in a pipe now. Its writer has ended, but what that started may hold the other end for ever.
+fn read_waiting(mut out: ChildStdout) -> io::Result<String> {
+    rustix::io::ioctl_fionbio(&out, true)?;
+    let mut bytes = vec![0; CHECK_OUTPUT_BYTES_MAX];
+    let mut length = 0;
+    while length < bytes.len() {
+        match out.read(&mut bytes[length..]) {
+            Ok(0) => break,
+            Ok(more) => length += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(length);
+    String::from_utf8(bytes).map_err(io::Error::other)
 }
 
 /// Whether a child that nobody has waited for ends in this time.
 fn ends_within(child: &Child, limit: Duration) -> bool {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let Some(process) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else { return false };
-    let Ok(limit) = Timespec::try_from(limit) else { return false };
-    poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)).is_ok_and(|ready| ready > 0)
+    let begun = Instant::now();
+    loop {
+        let Ok(left) = Timespec::try_from(limit.saturating_sub(begun.elapsed())) else { return false };
+        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)) {
+            Err(Errno::INTR) => {}
+            result => return result.is_ok_and(|ready| ready > 0),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -343,13 +445,83 @@ mod tests {
         let old = std::fs::metadata(script(dir.path(), "old")).unwrap();
         std::fs::write(&part, "other").unwrap();
 
-        assert_eq!(stage(&part, &staged, &sha256, &old).unwrap_err(), messages::upgrade_other_bytes());
+        assert_eq!(stage(&part, &staged, &sha256, &old).unwrap_err(), Unstaged::OtherBytes);
         assert!(!part.exists() && !staged.exists());
         std::fs::write(&part, "program").unwrap();
         stage(&part, &staged, &sha256, &old).unwrap();
 
         assert_eq!(std::fs::metadata(&staged).unwrap().mode() & 0o777, 0o755);
         assert!(!part.exists());
+    }
+
+    #[test]
+    fn a_check_does_not_wait_for_what_the_program_leaves_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let (said, begun) = (said("1.2.3", 1), Instant::now());
+        // Holds the other end of the pipe for longer than the test has.
+        let program = script(dir.path(), &format!("{said}sleep 1000 &\necho $! > {}/pid\n", dir.path().display()));
+
+        check(&program, "1.2.3").unwrap();
+
+        let pid: i32 = std::fs::read_to_string(dir.path().join("pid")).unwrap().trim().parse().unwrap();
+        let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL);
+        assert!(begun.elapsed() < Duration::from_secs(500));
+    }
+
+    #[test]
+    fn a_program_that_is_still_open_for_writing_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = script(dir.path(), &said("1.2.3", 1));
+        let mut writer = Some(File::options().append(true).open(&program).unwrap());
+        let mut tries = 0;
+
+        let child = when_not_busy(|| {
+            tries += 1;
+            if tries == 3 {
+                writer = None;
+            }
+            Command::new(&program).stdout(Stdio::null()).spawn()
+        });
+
+        assert!(child.unwrap().wait().unwrap().success());
+        assert!(tries >= 3 && writer.is_none());
+        let other = when_not_busy(|| Err::<(), _>(io::ErrorKind::NotFound.into())).unwrap_err();
+        assert_eq!(other.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_synced_has_the_old_program_under_the_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = Program::at(dir.path().join("agent"));
+        let text = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+        std::fs::write(program.path(), "old").unwrap();
+        std::fs::write(program.staged(), "new").unwrap();
+
+        let failed = program.replace(|_| Err(io::Error::other("the disk is broken"))).unwrap_err();
+
+        assert_eq!((failed.to_string().as_str(), text(program.path()).as_str()), ("the disk is broken", "old"));
+        std::fs::write(program.staged(), "new").unwrap();
+        program.replace(sync_dir).unwrap();
+        assert_eq!((text(program.path()).as_str(), text(&program.previous()).as_str()), ("new", "old"));
+    }
+
+    #[test]
+    fn a_sticky_directory_above_must_belong_to_us_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let us = rustix::process::geteuid().as_raw();
+        let above = |mode: u32, us: u32| {
+            std::fs::set_permissions(dir.path(), Permissions::from_mode(mode)).unwrap();
+            check_above("above", &std::fs::metadata(dir.path()).unwrap(), us)
+        };
+
+        above(0o1777, us).unwrap();
+        assert!(above(0o777, us).unwrap_err().contains("others may write above"));
+        if us != 0 {
+            assert!(above(0o1777, us + 1).unwrap_err().contains("must belong to root"));
+        } else {
+            std::os::unix::fs::chown(dir.path(), Some(12_345), None).unwrap();
+            assert!(above(0o1777, us).unwrap_err().contains("belongs to uid 12345"));
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use proctor_model::{Message, UpgradeStep, messages};
 use proctor_runtime::systemd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use uuid::Uuid;
 
 use super::program::Program;
 use super::record::{Record, Records, Sign};
@@ -62,6 +63,11 @@ enum Verdict {
     Failed(Message),
     /// Somebody stopped the agent meanwhile.
     Stopped,
+}
+
+/// The upgrade that this program is on trial for, if it is.
+pub(super) fn upgrade_on_trial() -> Option<Uuid> {
+    std::env::var(TRIAL_VARIABLE).ok()?.parse().ok()
 }
 
 /// The first word of [`TRIAL_COMMAND`]: becomes the new program, which dies with the process that watches it. Returns only
