@@ -3,9 +3,11 @@
 //! Promised: the process of the agent is the same before, during and after an upgrade, so that whoever started it (systemd,
 //! or nobody) has nothing to do, and what it is the parent of stays its child. The new program runs as a child, with
 //! everything an agent does; it gets the name of the old one only after it has proved itself, so that a power failure, or
-//! the death of everything, at any moment before leaves the old one in its place. A new program that ends, hangs, or
-//! cannot keep a session is killed, and the old one goes on by itself. The new program never outlives the old one that
-//! watches it. Absent: what an agent does; during a trial the old one does nothing of it.
+//! the death of everything, at any moment before leaves the old one in its place. A new program that ends, hangs, cannot
+//! keep a session, or does not end well when it is asked to is killed, and the old one goes on by itself. The new program
+//! never outlives the old one that watches it. Who stops the agent meanwhile stops it: nothing is started after that.
+//! Absent: what an agent does; during a trial the old one does nothing of it. What the new program does with systemd
+//! (its readiness and watchdog) is not tried; the server watches the hosts of a ring before it begins the next one.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -16,6 +18,7 @@ use std::time::{Duration, Instant};
 use proctor_model::{Message, UpgradeStep, messages};
 use proctor_runtime::systemd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::program::Program;
@@ -29,6 +32,8 @@ pub const TRIAL_COMMAND: &str = "upgrade-trial";
 const STARTED_MAX: Duration = Duration::from_secs(15);
 /// An agent that is asked to end does so within this time, or is killed.
 const END_MAX: Duration = Duration::from_secs(15);
+/// Who stops a service may stop the new program a moment before the old one.
+const STOP_MAX: Duration = Duration::from_millis(200);
 const POLL: Duration = Duration::from_millis(50);
 const REAP_PERIOD: Duration = Duration::from_secs(1);
 const WATCHDOG_PERIOD: Duration = Duration::from_secs(10);
@@ -92,15 +97,22 @@ impl Trial {
         &self.record.version
     }
 
-    /// The agent did not come to rest, so that there can be no trial: it starts anew.
-    pub fn give_up(self, startup: Startup<'_>) -> String {
-        self.go_back(&messages::upgrade_not_started("the agent did not come to rest"), startup)
+    /// The agent did not come to rest, so that there can be no trial: it starts anew, unless somebody stopped it.
+    pub async fn give_up(self, startup: Startup<'_>, stop: &CancellationToken) -> Result<(), String> {
+        if is_stopped(stop).await {
+            self.wait_for_next_start();
+            return Ok(());
+        }
+        Err(self.go_back(&messages::upgrade_not_started("the agent did not come to rest"), startup))
     }
 
     /// Tries the new program and becomes it, or the old one again. Returns only where somebody stopped the agent, or
     /// nothing can be started any more. On the main thread, whose end the new program does not survive.
-    pub async fn run(self, startup: Startup<'_>) -> Result<(), String> {
-        proctor_host::descriptors::restore();
+    pub async fn run(self, startup: Startup<'_>, stop: &CancellationToken) -> Result<(), String> {
+        if is_stopped(stop).await {
+            self.wait_for_next_start();
+            return Ok(());
+        }
         if let Err(error) = self.records.forget_signs() {
             return Err(self.go_back(&messages::upgrade_not_started(error), startup));
         }
@@ -109,30 +121,51 @@ impl Trial {
             Err(error) => return Err(self.go_back(&messages::upgrade_not_started(error), startup)),
         };
         tracing::info!(version = self.record.version, pid = child.id(), "a new version is on trial");
-        let verdict = tokio::select! {
-            verdict = self.watch(&mut child) => verdict,
-            () = proctor_runtime::stop_requested() => Verdict::Stopped,
-        };
-        match verdict {
-            Verdict::Proved => {
-                end(&mut child).await;
-                Err(self.go_on(startup))
-            }
-            Verdict::Failed(reason) => {
-                kill(&mut child);
-                Err(self.go_back(&reason, startup))
-            }
+        match self.judge(&mut child, stop).await {
+            Verdict::Proved => Err(self.go_on(startup)),
+            Verdict::Failed(reason) => Err(self.go_back(&reason, startup)),
             Verdict::Stopped => {
-                systemd::notify("STOPPING=1");
-                end(&mut child).await;
-                self.save(&Record { step: UpgradeStep::Fetching, ..self.record.clone() });
+                self.wait_for_next_start();
                 Ok(())
             }
         }
     }
 
+    /// What comes of the trial; the child has ended then.
+    async fn judge(&self, child: &mut Child, stop: &CancellationToken) -> Verdict {
+        let watched = tokio::select! {
+            biased;
+            () = stop.cancelled() => Verdict::Stopped,
+            verdict = self.watch(child) => verdict,
+        };
+        let verdict = match watched {
+            Verdict::Proved => match end(child).await {
+                Some(status) if status.success() => Verdict::Proved,
+                Some(status) => Verdict::Failed(messages::upgrade_ended(how(status))),
+                None => Verdict::Failed(messages::upgrade_ended("it did not end when it was asked to")),
+            },
+            Verdict::Failed(reason) => {
+                kill(child);
+                Verdict::Failed(reason)
+            }
+            Verdict::Stopped => {
+                systemd::notify("STOPPING=1");
+                end(child).await;
+                Verdict::Stopped
+            }
+        };
+        if is_stopped(stop).await { Verdict::Stopped } else { verdict }
+    }
+
+    /// The server orders it again.
+    fn wait_for_next_start(&self) {
+        systemd::notify("STOPPING=1");
+        self.save(&Record { step: UpgradeStep::Fetching, ..self.record.clone() });
+    }
+
     fn start(&self, arguments: &[OsString]) -> std::io::Result<Child> {
         let name = arguments.first().cloned().unwrap_or_else(|| self.program.path().into());
+        proctor_host::descriptors::restore();
         Command::new("/proc/self/exe")
             .arg(TRIAL_COMMAND)
             .arg(std::process::id().to_string())
@@ -151,14 +184,15 @@ impl Trial {
         let begun = Instant::now();
         let (mut reaped_at, mut fed_at) = (begun, None::<Instant>);
         loop {
-            let sign = self.records.shown(self.record.upgrade);
-            if sign == Some(Sign::Proved) {
-                return Verdict::Proved;
-            }
+            // What it showed before it ended counts for nothing.
             match child.try_wait() {
                 Ok(None) => {}
                 Ok(Some(status)) => return Verdict::Failed(messages::upgrade_ended(how(status))),
                 Err(error) => return Verdict::Failed(messages::upgrade_ended(error)),
+            }
+            let sign = self.records.shown(self.record.upgrade);
+            if sign == Some(Sign::Proved) {
+                return Verdict::Proved;
             }
             if sign.is_none() && begun.elapsed() >= STARTED_MAX.min(deadline) {
                 return Verdict::Failed(messages::upgrade_hung(STARTED_MAX.min(deadline).as_secs()));
@@ -212,6 +246,7 @@ impl Trial {
 
 /// Returns only where it fails.
 fn become_program(program: &Path, Startup { arguments, flush }: Startup<'_>) -> std::io::Error {
+    proctor_host::descriptors::restore();
     flush();
     let name = arguments.first().cloned().unwrap_or_else(|| program.into());
     Command::new(program).arg0(name).args(arguments.get(1..).unwrap_or_default()).env_remove(TRIAL_VARIABLE).exec()
@@ -221,8 +256,8 @@ fn how(status: ExitStatus) -> String {
     if status.code() == Some(i32::from(NOT_RUN)) { "it cannot be run".to_owned() } else { status.to_string() }
 }
 
-/// Asks it to end, as systemd would, and kills it where it does not.
-async fn end(child: &mut Child) {
+/// Asks it to end, as systemd would, and kills it where it does not; returns how it ended by itself.
+async fn end(child: &mut Child) -> Option<ExitStatus> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     // It is our child and was not waited for, so this pid is nobody else's.
     let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -230,16 +265,121 @@ async fn end(child: &mut Child) {
         let _ = pidfd_send_signal(process, Signal::TERM);
         let begun = Instant::now();
         while begun.elapsed() < END_MAX {
-            if !matches!(child.try_wait(), Ok(None)) {
-                return;
+            match child.try_wait() {
+                Ok(None) => tokio::time::sleep(POLL).await,
+                Ok(status) => return status,
+                Err(_) => break,
             }
-            tokio::time::sleep(POLL).await;
         }
     }
     kill(child);
+    None
 }
 
 fn kill(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
+}
+
+/// Whether somebody stops the agent, now or in a moment.
+async fn is_stopped(stop: &CancellationToken) -> bool {
+    tokio::time::timeout(STOP_MAX, stop.cancelled()).await.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upgrade::record;
+
+    struct World {
+        dir: tempfile::TempDir,
+        trial: Trial,
+        stop: CancellationToken,
+    }
+
+    fn world() -> World {
+        let dir = tempfile::tempdir().unwrap();
+        let trial = Trial {
+            records: Records::new(dir.path()),
+            record: Record { step: UpgradeStep::Trying, health_deadline_secs: 3600, ..record::sample() },
+            program: Program::at(dir.path().join("agent")),
+        };
+        World { dir, trial, stop: CancellationToken::new() }
+    }
+
+    impl World {
+        /// A program that proves itself at once, and ends as it is told.
+        fn start(&self, at_term: &str) -> Child {
+            let proof = format!("{} proved", self.trial.record.upgrade);
+            let script = format!(
+                "trap '{at_term}' TERM; echo {proof} > {}/upgrade-proof; while :; do sleep 0.01; done",
+                self.dir.path().display()
+            );
+            Command::new("/bin/sh").args(["-c", &script]).spawn().unwrap()
+        }
+
+        async fn judge(&self, child: &mut Child) -> Result<(), String> {
+            let verdict = self.trial.judge(child, &self.stop).await;
+            assert!(child.try_wait().unwrap().is_some(), "it has ended");
+            match verdict {
+                Verdict::Proved => Ok(()),
+                Verdict::Failed(reason) => Err(reason.to_string()),
+                Verdict::Stopped => Err("stopped".to_owned()),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_proved_itself_must_also_end_well() {
+        let world = world();
+        assert_eq!(world.judge(&mut world.start("exit 0")).await, Ok(()));
+        world.trial.records.forget_signs().unwrap();
+
+        let failed = world.judge(&mut world.start("exit 4")).await.unwrap_err();
+
+        assert!(failed.contains("exit status: 4"), "{failed}");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_died_after_its_proof_has_failed() {
+        let world = world();
+        world.trial.records.show(world.trial.record.upgrade, Sign::Proved).unwrap();
+        let mut child = Command::new("/bin/sh").args(["-c", "kill -9 $$"]).spawn().unwrap();
+
+        let failed = world.judge(&mut child).await.unwrap_err();
+
+        assert!(failed.contains("signal"), "{failed}");
+    }
+
+    #[tokio::test]
+    async fn who_stops_the_agent_stops_it_whatever_the_new_program_did() {
+        let world = world();
+        let stops_soon = async {
+            tokio::time::sleep(STOP_MAX / 4).await;
+            world.stop.cancel();
+        };
+        let mut ended = Command::new("/bin/true").spawn().unwrap();
+        // As systemd does that tells both of them: the new one is gone first.
+        let ((), verdict) = futures::future::join(stops_soon, world.judge(&mut ended)).await;
+        assert_eq!(verdict, Err("stopped".to_owned()));
+
+        let verdict = world.judge(&mut world.start("exit 0")).await;
+
+        assert_eq!(verdict, Err("stopped".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_was_stopped_before_its_trial_starts_nothing() {
+        let world = world();
+        world.stop.cancel();
+        let startup = Startup { arguments: &[], flush: &|| panic!("it must not become another program") };
+        let records = world.trial.records.clone();
+        records.show(world.trial.record.upgrade, Sign::Started).unwrap();
+
+        let upgrade = world.trial.record.upgrade;
+        world.trial.run(startup, &world.stop).await.unwrap();
+
+        assert_eq!(records.load().unwrap().step, UpgradeStep::Fetching, "it is ordered again");
+        assert_eq!(records.shown(upgrade), Some(Sign::Started), "nothing was begun");
+    }
 }

@@ -15,6 +15,7 @@ use clap::{Parser, Subcommand};
 use proctor_agent::{Ended, Options, SpawnMethod, Startup, Tracking, Trial};
 use proctor_model::AgentId;
 use proctor_runtime::{LogSink, Tasks};
+use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload;
@@ -163,9 +164,16 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return ended(&log, Err(format!("cannot start: {error}"))),
     };
+    // Of the whole program: what comes while nobody waits for it, between an agent and a trial, is not lost.
+    let (stop, signals) = (CancellationToken::new(), Tasks::default());
     let result = runtime.block_on(async {
+        let requested = stop.clone();
+        signals.spawn("stop signals", async move {
+            proctor_runtime::stop_requested().await;
+            requested.cancel();
+        });
         tokio::select! {
-            result = serve(arguments) => result,
+            result = serve(arguments, &stop) => result,
             never = config::reload_on_hang_up(typed.clone(), layers.settings, set_log) => match never {},
         }
     });
@@ -174,7 +182,9 @@ fn main() -> ExitCode {
         Ok(Some((trial, is_at_rest))) => {
             let flush = || log.flush_within(FLUSH_MAX);
             let startup = Startup { arguments: &typed, flush: &flush };
-            if is_at_rest { runtime.block_on(trial.run(startup)) } else { Err(trial.give_up(startup)) }
+            runtime.block_on(async {
+                if is_at_rest { trial.run(startup, &stop).await } else { trial.give_up(startup, &stop).await }
+            })
         }
         Err(problem) => Err(problem),
     };
@@ -194,7 +204,7 @@ fn ended(log: &LogSink, result: Result<(), String>) -> ExitCode {
 /// A new version to try, and whether all of this one has ended.
 type ToTry = Option<(Box<Trial>, bool)>;
 
-async fn serve(arguments: Arguments) -> Result<ToTry, String> {
+async fn serve(arguments: Arguments, stop: &CancellationToken) -> Result<ToTry, String> {
     let tasks = Tasks::default();
     let options = Options {
         server: arguments.server.ok_or("--server is missing")?,
@@ -222,9 +232,10 @@ async fn serve(arguments: Arguments) -> Result<ToTry, String> {
         is_program: true,
     };
     let result = tokio::select! {
+        biased;
+        () = stop.cancelled() => Ok(Ended::Stopped),
         result = proctor_agent::run(options, tasks.clone()) => result.map_err(|error| proctor_runtime::chain(&error)),
         failed = tasks.failed() => Err(failed.to_string()),
-        () = proctor_runtime::stop_requested() => Ok(Ended::Stopped),
     };
     // systemd must not take the end of this version for the end of the service.
     if !matches!(result, Ok(Ended::Upgrade(_))) {
