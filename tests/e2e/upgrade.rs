@@ -89,7 +89,8 @@ impl World {
     }
 
     async fn upgrade(&self, more: Value) -> String {
-        let mut body = json!({"hosts": [IP], "rings": ["100%"], "health_deadline_secs": 60});
+        // A proof takes half of the deadline.
+        let mut body = json!({"hosts": [IP], "rings": ["100%"], "health_deadline_secs": 24});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let begun = self.fleet.post("/api/v1/upgrades", &body).await.unwrap();
         begun["id"].as_str().unwrap().to_owned()

@@ -129,10 +129,16 @@ pub struct UpgradeHost {
     pub changed_at: Millis,
 }
 
-/// What becomes of one host; one that is final stays as it is.
+/// What becomes of one host. One that is final stays as it is, except that one that was done can have failed after all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpgradeHostChange {
     pub agent: AgentId,
     pub state: UpgradeHostState,
     pub reason: Message,
+}
+
+impl UpgradeHostChange {
+    pub fn is_allowed_from(&self, state: UpgradeHostState) -> bool {
+        !state.is_final() || (state == UpgradeHostState::Done && self.state == UpgradeHostState::Failed)
+    }
 }

@@ -412,7 +412,12 @@ impl Reader<'_> {
                 let _ = replies.try_send(FromServer::BuildPart { upgrade, offset, bytes });
             }
             FromAgent::UpgradeReport { upgrade, step, reason } => {
-                control.upgrade_reported(session, upgrade, step, reason).await?;
+                // The agent says it again when it is told again; a full store must not end the session.
+                if let Err(error) = control.upgrade_reported(session, upgrade, step, reason).await
+                    && let Some(unlogged) = gateway.unkept.turn(Instant::now())
+                {
+                    tracing::warn!(agent = %session.agent(), %upgrade, %error, unlogged, "an upgrade's end was not kept");
+                }
             }
             FromAgent::Settled { epoch, recorded } if epoch == session.epoch() => {
                 control.settled(session, recorded).await;

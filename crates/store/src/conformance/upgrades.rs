@@ -80,6 +80,21 @@ pub async fn one_upgrade_is_under_way_at_a_time_until_its_last_host_is_done(stor
     assert_eq!(newest, [Uuid::from_u128(2), first]);
 }
 
+pub async fn a_host_that_was_done_can_have_failed_after_all(store: Arc<dyn Store>) {
+    use UpgradeHostState::{Done, Failed, Skipped};
+    let id = Uuid::from_u128(1);
+    store.begin_upgrade(upgrade(1), vec![host(1)]).await.unwrap().unwrap();
+    let mut states = Vec::new();
+
+    for state in [Done, Skipped, Failed, Done] {
+        let change = change(1, state, Message::plain(String::new()));
+        store.change_upgrade_hosts(id, vec![change], NOW + 1).await.unwrap();
+        states.push(store.upgrade_hosts(id).await.unwrap()[0].state);
+    }
+
+    assert_eq!(states, [Done, Done, Failed, Failed]);
+}
+
 pub async fn a_host_that_is_final_stays_so_and_keeps_its_reason_in_every_language(store: Arc<dyn Store>) {
     let id = Uuid::from_u128(1);
     store.begin_upgrade(upgrade(1), vec![host(1)]).await.unwrap().unwrap();

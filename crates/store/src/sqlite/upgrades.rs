@@ -150,7 +150,8 @@ pub(super) fn set_state(
 pub(super) fn change_hosts(connection: &Connection, id: Uuid, changes: &[UpgradeHostChange], now: Millis) -> Tried<()> {
     let mut update = connection.prepare_cached(
         "UPDATE upgrade_host SET state = ?3, reason = ?4, phrase = ?5, changed_at = ?6
-         WHERE upgrade = (SELECT seq FROM upgrade WHERE id = ?1) AND agent = ?2 AND state IN ('waiting', 'upgrading')",
+         WHERE upgrade = (SELECT seq FROM upgrade WHERE id = ?1) AND agent = ?2
+           AND (state IN ('waiting', 'upgrading') OR (state = 'done' AND ?3 = 'failed'))",
     )?;
     for change in changes {
         update.execute((

@@ -68,6 +68,12 @@ super::catalogue! { Agent:
     upgrade_host_lost() =
         "the host was told and did not say what came of it" |
         "已通知主机，但未收到结果";
+    upgrade_gone_back(version: text) =
+        "it was upgraded, and then ran version {version} again" |
+        "升级后又运行了版本 {version}";
+    upgrade_not_held() =
+        "it was upgraded, and did not keep a session with the new version" |
+        "升级后新版本未能保持会话";
 
     // As events tell it.
     agent_was_upgraded(from: text, version: text) =

@@ -1,8 +1,8 @@
 //! Upgrades of agents: rings of hosts that are told, one ring after the other, by [`machine::UpgradeMachine`].
 //!
 //! Promised: what becomes of a host is in the store before it is told or forgotten here, so that a server that dies at any
-//! point goes on where it was: a host that was told is told again, which changes nothing for it. One upgrade is under way
-//! at a time. One that is paused, cancelled or has failed tells no further host; those that were told go on, and what
+//! point goes on where it was: a host that was told is told again, now and then and on every session, which changes
+//! nothing for it. One upgrade is under way at a time. One that is paused, cancelled or has failed tells no further host; those that were told go on, and what
 //! becomes of them is kept. Absent: the choice of hosts, which was frozen when the upgrade began, and the programs
 //! (`builds`).
 
@@ -120,6 +120,9 @@ impl Control {
         if let Some(machine) = current.as_mut().filter(|machine| machine.upgrade.id == id) {
             machine.upgrade.state = to;
             machine.upgrade.reason = reason.to_owned();
+            if to == UpgradeState::Running {
+                machine.resumed();
+            }
         }
         drop(current);
         self.inner.upgrades.wake.notify_one();
@@ -167,6 +170,9 @@ impl Control {
             }
             (machine.upgrade.id, machine.step(Instant::now(), |agent| self.seen_for_upgrade(agent)))
         };
+        for session in step.again.iter().filter_map(|agent| self.inner.sessions.get(agent)) {
+            session.order_upgrade();
+        }
         self.change_upgrade_hosts(id, step.changes).await?;
         if let Some((state, reason)) = step.end {
             self.set_upgrade_state(id, &[UpgradeState::Running], state, &reason).await?;
@@ -192,18 +198,19 @@ impl Control {
 
     fn seen_for_upgrade(&self, agent: &AgentId) -> Seen {
         match self.inner.sessions.get(agent) {
+            None if self.is_returning(agent) => Seen::Returning,
             None => Seen::Absent,
             Some(session) if !session.takes_upgrades() => Seen::TooOld,
             Some(session) => {
                 let (arch, version) = session.program();
-                Seen::Ready { arch: arch.to_owned(), version: version.to_owned() }
+                Seen::Ready { arch: arch.to_owned(), version: version.to_owned(), epoch: session.epoch() }
             }
         }
     }
 
     // What sessions call.
 
-    /// The upgrade that the agent has to hear of, again on every session until it is over.
+    /// The upgrade that the agent has to hear of: on every session until it is over, and now and then.
     pub fn take_upgrade(&self, session: &Session) -> Option<UpgradeOrder> {
         if !session.take_upgrade_order() {
             return None;
@@ -261,13 +268,18 @@ impl Control {
             UpgradeStep::Failed if is_by_owner(&reason) => UpgradeHostState::Skipped,
             UpgradeStep::Failed => UpgradeHostState::Failed,
         };
-        let _turn = self.inner.upgrades.turn.lock().await;
-        let concerns = |machine: &&UpgradeMachine| {
+        let concerns = |machine: &UpgradeMachine| {
             machine.upgrade.id == upgrade
                 && machine.is_upgrading(session.agent())
                 && (state != UpgradeHostState::Done || session.program().1 == machine.upgrade.plan.version)
         };
-        if self.inner.upgrades.current.lock().as_ref().filter(concerns).is_none() {
+        let is_news = || self.inner.upgrades.current.lock().as_ref().is_some_and(concerns);
+        // Every agent reports its last upgrade on every session: that must not wait for the store.
+        if !is_news() {
+            return Ok(());
+        }
+        let _turn = self.inner.upgrades.turn.lock().await;
+        if !is_news() {
             return Ok(());
         }
         let agent = session.agent().clone();
