@@ -1,30 +1,33 @@
 //! The agent programs that this server holds, for upgrades.
 //!
 //! Promised: a build is a plain file directly in the download directory, an ELF program with the mark of an agent, known
-//! by its digest; its version and machine are read from the file, which is never run. Once known, its bytes come from the
-//! file that was read then, whatever has its name meanwhile. Absent: any way to add one over the network. Who may write
-//! that directory (root of the server's host) decides what agents can become; administrators of the fleet choose among
-//! what is there.
+//! by its digest; its version and machine are read from the file, which is never run. File and directory belong to root or
+//! to the server's user, and nobody else may write them: otherwise there is no build, and the log says why. Once known, its
+//! bytes come from the file that was read then, whatever has its name meanwhile. Absent: any way to add one over the
+//! network. Who may write that directory decides what agents can become; administrators of the fleet choose among what is
+//! there.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use proctor_model::{AgentVersion, BUILD_MARK, VERSION_BYTES_MAX};
 use proctor_pki::hex;
+use rustix::fs::{Mode, OFlags};
 
 const FILE_BYTES_MAX: u64 = 512 * 1024 * 1024;
 const FILES_MAX: usize = 64;
 const NAME_CHARS_MAX: usize = 100;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-const O_NOFOLLOW: i32 = 0o400_000;
 const ELF: &[u8] = b"\x7fELF";
 /// Where an ELF file says for which machine it is.
 const MACHINE_AT: usize = 18;
+/// So much of a file says whether it is worth reading.
+const HEAD_BYTES: u64 = 20;
 
 /// A program that agents can become.
 #[derive(Debug)]
@@ -74,20 +77,21 @@ impl Builds {
     }
 
     fn read_all(&self) -> Vec<Arc<Build>> {
-        let Some(dir) = self.dir.get() else { return Vec::new() };
-        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-        let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        names.retain(|name| !name.starts_with('.') && name.len() <= NAME_CHARS_MAX);
-        names.sort();
-        names.truncate(FILES_MAX);
-        let builds = names.iter().filter_map(|name| self.read(dir, name)).collect();
+        let Some(path) = self.dir.get() else { return Vec::new() };
+        let dir = open_dir(path)
+            .inspect_err(|problem| {
+                tracing::warn!(path = %path.display(), problem, "nothing in the download directory counts as a build");
+            })
+            .unwrap_or_default();
+        let names = if dir.is_some() { names(path) } else { Vec::new() };
+        let builds = names.iter().filter_map(|name| self.read(dir.as_ref()?, name)).collect();
         // Files that are gone; an upgrade that is under way goes on with what it has.
         self.known.lock().retain(|name, (_, build)| names.contains(name) || build.as_ref().is_some_and(is_in_use));
         builds
     }
 
-    fn read(&self, dir: &Path, name: &str) -> Option<Arc<Build>> {
-        let (file, stamp) = open(&dir.join(name))?;
+    fn read(&self, dir: &File, name: &str) -> Option<Arc<Build>> {
+        let (file, stamp) = open(dir, name)?;
         if let Some((_, known)) = self.known.lock().get(name).filter(|(known, _)| *known == stamp) {
             return known.clone();
         }
@@ -110,16 +114,49 @@ fn is_in_use(build: &Arc<Build>) -> bool {
     Arc::strong_count(build) > 1
 }
 
-fn open(path: &Path) -> Option<(File, Stamp)> {
-    // Not what a link leads to: only what an administrator put there.
-    let metadata = std::fs::symlink_metadata(path).ok()?;
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.retain(|name| !name.starts_with('.') && name.len() <= NAME_CHARS_MAX);
+    names.sort();
+    names.truncate(FILES_MAX);
+    names
+}
+
+/// None where there is no such directory; the problem where others could put something there.
+fn open_dir(path: &Path) -> Result<Option<File>, String> {
+    let dir = match rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(dir) => File::from(dir),
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let metadata = dir.metadata().map_err(|error| error.to_string())?;
+    check_writers(&metadata, rustix::process::geteuid().as_raw())?;
+    Ok(Some(dir))
+}
+
+/// The problem where somebody else than root and this server's user could write it.
+fn check_writers(metadata: &Metadata, us: u32) -> Result<(), String> {
+    let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
+    if owner != 0 && owner != us {
+        return Err(format!("it belongs to uid {owner}, and must belong to root or uid {us}"));
+    }
+    if mode & WRITABLE_BY_OTHERS != 0 {
+        return Err(format!("others may write it (mode {mode:04o}): chmod go-w"));
+    }
+    Ok(())
+}
+
+fn open(dir: &File, name: &str) -> Option<(File, Stamp)> {
+    // Not what a link leads to, only what an administrator put there; and a pipe must not wait for its writer.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?);
+    let metadata = file.metadata().ok()?;
     if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
         return None;
     }
-    let file = File::options().read(true).custom_flags(O_NOFOLLOW).open(path).ok()?;
-    let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
-    if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
-        tracing::warn!(path = %path.display(), "others may write this file: it is no build");
+    if let Err(problem) = check_writers(&metadata, rustix::process::geteuid().as_raw()) {
+        tracing::warn!(name, problem, "a file of the download directory does not count as a build");
         return None;
     }
     let stamp = (metadata.dev(), metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec());
@@ -129,7 +166,11 @@ fn open(path: &Path) -> Option<(File, Stamp)> {
 /// None for a file that is no agent.
 fn describe(file: File, name: &str) -> std::io::Result<Option<Build>> {
     let mut content = Vec::new();
-    (&file).take(FILE_BYTES_MAX).read_to_end(&mut content)?;
+    (&file).take(HEAD_BYTES).read_to_end(&mut content)?;
+    if arch(&content).is_none() {
+        return Ok(None);
+    }
+    (&file).take(FILE_BYTES_MAX - HEAD_BYTES).read_to_end(&mut content)?;
     let Some((arch, version)) = arch(&content).zip(version(&content)) else { return Ok(None) };
     let sha256 = hex(&proctor_pki::sha256_of(content.as_slice())?);
     Ok(Some(Build { name: name.to_owned(), version, arch, sha256, size: content.len() as u64, file }))
@@ -181,6 +222,12 @@ impl Build {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::io::Seek;
+    use std::os::unix::fs::PermissionsExt;
+
+    use rustix::fs::FileType;
+
     use super::*;
 
     fn program(machine: u16, version: &str) -> Vec<u8> {
@@ -224,5 +271,53 @@ mod tests {
         drop(old);
         builds.list().await;
         assert!(builds.known(&gone).is_none(), "nobody uses it");
+    }
+    #[tokio::test]
+    async fn what_others_could_have_written_is_no_build() {
+        let dir = tempfile::tempdir().unwrap();
+        let set_mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        for (name, mode) in [("group", 0o664), ("mine", 0o644), ("world", 0o646)] {
+            std::fs::write(dir.path().join(name), program(62, "1.2.3")).unwrap();
+            set_mode(&dir.path().join(name), mode);
+        }
+        rustix::fs::mknodat(rustix::fs::CWD, dir.path().join("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let builds = Arc::new(Builds::default());
+        builds.hold_in(dir.path().to_owned());
+        let found = async || builds.list().await.iter().map(|build| build.name.clone()).collect::<Vec<_>>();
+
+        assert_eq!(found().await, ["mine"]);
+        for open in [0o777, 0o1777, 0o770] {
+            set_mode(dir.path(), open);
+            assert_eq!(found().await, [""; 0], "{open:o}");
+        }
+        set_mode(dir.path(), 0o755);
+        assert_eq!(found().await, ["mine"]);
+    }
+
+    #[test]
+    fn a_directory_or_file_of_somebody_else_is_not_trusted() {
+        let dir = tempfile::tempdir().unwrap();
+        let owner = 12_345;
+        let us = rustix::process::geteuid().as_raw();
+        check_writers(&dir.path().metadata().unwrap(), us).unwrap();
+
+        let problem = if us == 0 {
+            std::os::unix::fs::chown(dir.path(), Some(owner), None).unwrap();
+            check_writers(&dir.path().metadata().unwrap(), us)
+        } else {
+            check_writers(&dir.path().metadata().unwrap(), owner)
+        };
+
+        assert!(problem.unwrap_err().contains("must belong to root"));
+    }
+
+    #[test]
+    fn a_large_file_that_is_no_program_is_not_read() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.set_len(FILE_BYTES_MAX).unwrap();
+
+        assert!(describe(file.try_clone().unwrap(), "disk image").unwrap().is_none());
+
+        assert_eq!(file.stream_position().unwrap(), HEAD_BYTES);
     }
 }

@@ -235,7 +235,9 @@ async fn builds_of(control: &Control, version: &str) -> Result<Vec<Arc<Build>>> 
         let mut known: Vec<String> = known.into_iter().collect();
         known.sort();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        let problem = format!("there is no build of version {version} in the download directory; there are: {known}");
+        let problem = format!(
+            "there is no build of version {version} in the download directory; there are: {known} (the server's log names files that it does not trust)"
+        );
         return Err(FieldError::new("version", problem).into());
     }
     let mut machines = HashSet::new();
