@@ -38,7 +38,7 @@ const MIGRATIONS: [&str; 23] = [
     include_str!("migrations/0020_event_shares.sql"),
     include_str!("migrations/0021_outcome_phrase.sql"),
     include_str!("migrations/0022_control_epoch.sql"),
-    include_str!("migrations/0024_upgrades.sql"),
+    include_str!("migrations/0023_upgrades.sql"),
 ];
 
 /// 64 MiB in pages of 4 KiB.
@@ -185,4 +185,24 @@ fn migrate_one(connection: &mut Connection, version: u32, sql: &str) -> Tried<()
 
 fn schema_version(connection: &Connection) -> Tried<u32> {
     Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_migration_is_the_schema_that_it_leads_to() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/migrations");
+        let mut files: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+
+        for ((file, sql), number) in files.iter().zip(MIGRATIONS).zip(1..) {
+            let name = file.file_name().unwrap().to_string_lossy();
+            assert!(name.starts_with(&format!("{number:04}_")), "{name} is migration {number}");
+            assert_eq!(std::fs::read_to_string(file).unwrap(), sql, "{name} is in its place");
+        }
+
+        assert_eq!(files.len(), MIGRATIONS.len());
+    }
 }
