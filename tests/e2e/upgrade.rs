@@ -295,6 +295,26 @@ async fn the_death_of_everything_during_a_trial_leaves_the_old_version_in_its_pl
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_stopped_during_a_trial_ends_and_tries_again_when_it_is_started() {
+    let mut world = World::new().await;
+    let child = world.subject("child").await;
+    let (pid, before) = (child.pid(), world.version().await);
+    world.hold_bad_build("7.5.0", "for (;;) pause();");
+    let trials = || running_in(&world.fleet.dir().join("own/.proctor-agent.upgrade")).len();
+
+    let id = world.upgrade(json!({"version": "7.5.0", "health_deadline_secs": 600})).await;
+    eventually("the trial has begun", || async { (trials() == 1).then_some(()) }).await;
+    let ended = world.agent.terminate().unwrap();
+
+    assert!(ended.success(), "{ended}");
+    assert_eq!(trials(), 0, "nothing was started after that");
+    world.start_agent();
+    let upgrade = world.until_over(&id).await;
+    assert_eq!(upgrade["hosts"][0]["reason_id"], "upgrade_hung", "{upgrade}");
+    assert_eq!((world.version().await, child.pid(), child.starts()), (before, pid, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_survives_the_death_of_its_server_and_goes_ring_by_ring() {
     let mut world = World::new().await;
     world.hold_build("7.3.0");

@@ -158,8 +158,8 @@ impl Upgrader {
     ) -> Self {
         let records = Records::new(state_dir);
         let record = records.load();
-        let (find_program, trial_of): (FindProgram, _) = (Arc::new(Program::ours), trial::upgrade_on_trial());
-        let (fetch, link) = (None, None);
+        let find_program: FindProgram = Arc::new(Program::ours);
+        let (trial_of, fetch, link) = (trial::upgrade_on_trial(), None, None);
         Self { records, policy, driver, turns, now, is_program, find_program, trial_of, record, fetch, link }
     }
 

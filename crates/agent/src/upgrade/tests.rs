@@ -124,7 +124,7 @@ async fn a_program_on_trial_proves_itself_by_one_lasting_session_and_needs_no_re
     };
 
     tokio::select! {
-        _ = world.upgrader.run(outbox) => unreachable!("it waits for its end"),
+        _ = Box::pin(world.upgrader.run(outbox)) => unreachable!("it waits for its end"),
         () = tries => {}
     }
 }

@@ -299,3 +299,103 @@ fn digest(hex: &str) -> Option<[u8; 32]> {
     let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect::<Option<_>>()?;
     bytes.try_into().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use proctor_model::BootId;
+    use proctor_runtime::Tasks;
+    use proctor_store::sqlite::SqliteStore;
+    use proctor_store::{SessionOpening, UpgradePlan};
+
+    use super::*;
+    use crate::control::Greeting;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// With the sessions of agents that take no upgrades.
+    async fn control(dir: &std::path::Path, agents: &[&AgentId]) -> Control {
+        let store = SqliteStore::open(&dir.join("test.db")).await.unwrap();
+        let control = Control::start(Arc::new(store), &Tasks::default()).await.unwrap();
+        for agent in agents {
+            control.inner.sessions.insert(Arc::new(session(agent)));
+        }
+        control
+    }
+
+    fn session(agent: &AgentId) -> Session {
+        Session::new(Greeting::new(SessionOpening::new(agent.clone(), "key"), BootId::from("boot")), 1)
+    }
+
+    fn upgrade() -> Upgrade {
+        let plan = UpgradePlan {
+            version: "2.0.0".into(),
+            builds: Vec::new(),
+            rings: vec![1, 1],
+            health_deadline_secs: 60,
+            failures_max: 0,
+            allow_downgrade: false,
+        };
+        Upgrade {
+            id: Uuid::from_u128(1),
+            plan,
+            state: UpgradeState::Running,
+            reason: String::new(),
+            created_by: "somebody".into(),
+            created_at: 0,
+            changed_at: 0,
+        }
+    }
+
+    fn host(agent: &AgentId, ring: u32) -> UpgradeHost {
+        UpgradeHost {
+            agent: agent.clone(),
+            host: format!("0:10.0.0.{ring}").parse().unwrap(),
+            ring,
+            state: UpgradeHostState::Waiting,
+            reason: Message::plain(""),
+            version_before: "1.0.0".into(),
+            changed_at: 0,
+        }
+    }
+
+    async fn until_state(control: &Control, state: UpgradeState) -> Upgrade {
+        let reached = async {
+            loop {
+                let (upgrade, _) = control.upgrade(Uuid::from_u128(1)).await.unwrap().unwrap();
+                if upgrade.state == state {
+                    return upgrade;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, reached).await.expect("in time")
+    }
+
+    #[tokio::test]
+    async fn an_upgrade_that_nobody_took_is_paused_until_somebody_resumes_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, second): (AgentId, AgentId) = ("a-1".parse().unwrap(), "a-2".parse().unwrap());
+        let control = control(dir.path(), &[&first, &second]).await;
+        control.begin_upgrade(upgrade(), vec![host(&first, 0), host(&second, 1)]).await.unwrap().unwrap();
+
+        let paused = until_state(&control, UpgradeState::Paused).await;
+        assert!(paused.reason.contains("no host of the rings before was upgraded"), "{}", paused.reason);
+        assert!(control.steer_upgrade(paused.id, UpgradeWish::Resume, "somebody").await.unwrap());
+
+        until_state(&control, UpgradeState::Done).await;
+    }
+
+    #[tokio::test]
+    async fn a_report_about_an_earlier_upgrade_does_not_wait_for_its_turn() {
+        let dir = tempfile::tempdir().unwrap();
+        let agent: AgentId = "a-1".parse().unwrap();
+        let control = control(dir.path(), &[]).await;
+        let turn = control.inner.upgrades.turn.lock().await;
+
+        let session = session(&agent);
+        let told = control.upgrade_reported(&session, Uuid::nil(), UpgradeStep::Done, Message::plain(""));
+        tokio::time::timeout(PATIENCE, told).await.expect("in time").unwrap();
+
+        drop(turn);
+    }
+}
