@@ -87,6 +87,26 @@ async fn a_trial_that_was_cut_short_is_repeated_once() {
     }
 }
 
+#[tokio::test]
+async fn a_program_that_took_the_place_of_the_old_one_says_so_once() {
+    let mut world = world("");
+    let (link, mut heard) = mpsc::channel(4);
+    world.upgrader.link = Some(link);
+    let sha256 = proctor_pki::hex(&proctor_pki::sha256_of(File::open("/proc/self/exe").unwrap()).unwrap());
+    world.upgrader.record = Some(Record { step: UpgradeStep::Trying, trials: 1, sha256, ..record::sample() });
+    let path = world.dir.path().join("agent");
+    world.upgrader.find_program = Arc::new(move || Ok(Program::at(path.clone())));
+
+    world.upgrader.take_up().await;
+    world.upgrader.take_up().await;
+    world.upgrader.report();
+
+    assert!(matches!(world.inputs.try_recv(), Ok(Input::Tell(_))) && world.inputs.try_recv().is_err());
+    let kept = Records::new(world.dir.path()).load().unwrap();
+    assert_eq!((kept.step, kept.told), (UpgradeStep::Done, true));
+    assert!(matches!(heard.try_recv(), Ok(FromAgent::UpgradeReport { step: UpgradeStep::Done, .. })));
+}
+
 #[test]
 fn a_session_proves_a_program_after_half_of_a_short_deadline() {
     let secs = Duration::from_secs;
