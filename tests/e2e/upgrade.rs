@@ -149,6 +149,15 @@ async fn load(fleet: &Fleet, subject: &Subject, is_over: &AtomicBool) -> usize {
     count
 }
 
+/// The names of a process's threads.
+fn threads(pid: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap().trim().to_owned();
+    let mut names: Vec<String> = tasks.map(|task| name(task.unwrap())).collect();
+    names.sort();
+    names
+}
+
 fn left_beside(program: &Path) -> Vec<String> {
     let names = std::fs::read_dir(program.parent().unwrap()).unwrap();
     let mut names: Vec<String> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -278,6 +287,7 @@ async fn the_death_of_everything_during_a_trial_leaves_the_old_version_in_its_pl
 
     let id = world.upgrade(json!({"version": "7.2.0", "health_deadline_secs": 600})).await;
     eventually("the trial has begun", || async { (trials() == 1).then_some(()) }).await;
+    assert_eq!(threads(world.agent.pid()), ["log", "proctor-agent"], "nothing of the old agent works during a trial");
     world.agent.kill();
     eventually("the new version dies with the old one", || async { (trials() == 0).then_some(()) }).await;
     world.fleet.restart_server().await.unwrap();

@@ -43,7 +43,7 @@ use tokio::sync::oneshot;
 pub use build::version;
 pub use connect_error::parse_link;
 pub use identity::{enrolled_id, is_enrolled, verify_file};
-pub use upgrade::{CHECK_COMMAND, ProgramCheck, Startup, TRIAL_COMMAND, Trial, become_trial};
+pub use upgrade::{CHECK_COMMAND, ProgramCheck, Startup, TRIAL_COMMAND, Trial, WATCH_COMMAND, become_trial};
 
 /// How often the driver is asked whether it still turns.
 const PROBE_PERIOD: Duration = Duration::from_secs(10);

@@ -34,7 +34,7 @@ use crate::spool::Draft;
 pub use program::{CHECK_COMMAND, ProgramCheck};
 use program::{Program, Unstaged};
 use record::{Record, Records, Sign};
-pub use trial::{Startup, TRIAL_COMMAND, Trial, become_trial};
+pub use trial::{Startup, TRIAL_COMMAND, Trial, WATCH_COMMAND, become_trial};
 
 /// What the link may have for the upgrader; what does not fit is asked for again.
 const TOLD_MAX: usize = 16;

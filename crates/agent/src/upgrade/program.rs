@@ -82,7 +82,7 @@ impl From<Message> for Unstaged {
 }
 
 /// Where this program's file is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     path: PathBuf,
 }
@@ -96,7 +96,7 @@ impl Program {
         Ok(Self { path })
     }
 
-    #[cfg(test)]
+    /// One that was found to be replaceable.
     pub(crate) fn at(path: PathBuf) -> Self {
         Self { path }
     }

@@ -50,6 +50,14 @@ impl Record {
         self
     }
 
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("texts and numbers always become JSON")
+    }
+
+    pub(crate) fn of_json(text: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(text)
+    }
+
     pub(crate) fn message(&self) -> Message {
         let phrase = self.phrase.as_deref().and_then(|json| Phrase::from_json(json, Sender::Agent));
         Message::of_parts(self.reason.clone(), phrase)
@@ -81,44 +89,48 @@ impl Sign {
 }
 
 /// The files of an upgrade in the state directory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Records {
-    record: PathBuf,
-    proof: PathBuf,
+    dir: PathBuf,
 }
 
 impl Records {
     pub(crate) fn new(state_dir: &Path) -> Self {
-        Self { record: state_dir.join(FILE), proof: state_dir.join(PROOF) }
+        Self { dir: state_dir.to_owned() }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// One that cannot be read is none: the server orders again what it wants.
     pub(crate) fn load(&self) -> Option<Record> {
-        let text = std::fs::read_to_string(&self.record).ok()?;
-        serde_json::from_str(&text)
+        let path = self.dir.join(FILE);
+        let text = std::fs::read_to_string(&path).ok()?;
+        Record::of_json(&text)
             .inspect_err(|error| {
-                tracing::error!(path = %self.record.display(), %error, "the record of an upgrade cannot be read");
+                tracing::error!(path = %path.display(), %error, "the record of an upgrade cannot be read");
             })
             .ok()
     }
 
     pub(crate) fn save(&self, record: &Record) -> io::Result<()> {
-        private::write(&self.record, &serde_json::to_string(record).expect("texts and numbers always become JSON"))
+        private::write(&self.dir.join(FILE), &record.to_json())
     }
 
     pub(crate) fn show(&self, upgrade: Uuid, sign: Sign) -> io::Result<()> {
-        private::write(&self.proof, &format!("{upgrade} {}", sign.as_str()))
+        private::write(&self.dir.join(PROOF), &format!("{upgrade} {}", sign.as_str()))
     }
 
     pub(crate) fn shown(&self, upgrade: Uuid) -> Option<Sign> {
-        let text = std::fs::read_to_string(&self.proof).ok()?;
+        let text = std::fs::read_to_string(self.dir.join(PROOF)).ok()?;
         let (of, shown) = text.trim().split_once(' ')?;
         let sign = Sign::ALL.into_iter().find(|sign| sign.as_str() == shown)?;
         (of == upgrade.to_string()).then_some(sign)
     }
 
     pub(crate) fn forget_signs(&self) -> io::Result<()> {
-        match std::fs::remove_file(&self.proof) {
+        match std::fs::remove_file(self.dir.join(PROOF)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             Ok(()) | Err(_) => Ok(()),
         }

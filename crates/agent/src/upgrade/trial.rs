@@ -8,6 +8,9 @@
 //! never outlives the old one that watches it. Who stops the agent meanwhile stops it: nothing is started after that.
 //! Absent: what an agent does; during a trial the old one does nothing of it. What the new program does with systemd
 //! (its readiness and watchdog) is not tried; the server watches the hosts of a ring before it begins the next one.
+//!
+//! Start at [`Trial::begin`], in the agent that has ended: it becomes the program that watches, so that no thread of the agent
+//! and nothing that it has open is left while another one works. That program goes on in [`Trial::run`].
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -28,6 +31,8 @@ use super::record::{Record, Records, Sign};
 pub(crate) const TRIAL_VARIABLE: &str = "PROCTOR_UPGRADE_TRIAL";
 /// The sub-command by which the old program starts the new one; for the old one alone.
 pub const TRIAL_COMMAND: &str = "upgrade-trial";
+/// The sub-command that watches a trial; for this very program alone.
+pub const WATCH_COMMAND: &str = "upgrade-watch";
 /// Until the driver of the new program turns nothing on this host is supervised.
 const STARTED_MAX: Duration = Duration::from_secs(15);
 /// An agent that is asked to end does so within this time, or is killed.
@@ -43,6 +48,8 @@ const WATCHDOG_PERIOD: Duration = Duration::from_secs(10);
 pub struct Startup<'a> {
     /// With the name of the program.
     pub arguments: &'a [OsString],
+    /// What to log.
+    pub log: &'a str,
     /// Writes what was logged: the process is about to become another program.
     pub flush: &'a dyn Fn(),
 }
@@ -55,7 +62,7 @@ impl std::fmt::Debug for Startup<'_> {
 }
 
 /// A new program that is ready to be tried; the agent has ended.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Trial {
     pub(crate) records: Records,
     pub(crate) record: Record,
@@ -97,22 +104,35 @@ impl Trial {
         &self.record.version
     }
 
-    /// The agent did not come to rest, so that there can be no trial: it starts anew, unless somebody stopped it.
-    pub async fn give_up(self, startup: Startup<'_>, stop: &CancellationToken) -> Result<(), String> {
+    /// Becomes the program that watches the trial; whatever of the agent still runs ends with that, as in a crash. Returns only
+    /// where somebody stopped the agent, or nothing can be started any more.
+    pub async fn begin(self, startup: Startup<'_>, stop: &CancellationToken) -> Result<(), String> {
         if is_stopped(stop).await {
             self.wait_for_next_start();
             return Ok(());
         }
-        Err(self.go_back(&messages::upgrade_not_started("the agent did not come to rest"), startup))
+        let error = become_program(&self.program.again(), &self.watch_arguments(startup), startup.flush);
+        Err(self.go_back(&messages::upgrade_not_started(error), startup))
+    }
+
+    fn watch_arguments(&self, Startup { arguments, log, .. }: Startup<'_>) -> Vec<OsString> {
+        let name = arguments.first().cloned().unwrap_or_else(|| self.program.path().into());
+        let (state_dir, program) = (self.records.dir().into(), self.program.path().into());
+        let ours = [name, WATCH_COMMAND.into(), state_dir, program, self.record.to_json().into(), log.into()];
+        ours.into_iter().chain(arguments.iter().cloned()).collect()
+    }
+
+    /// What the words after [`WATCH_COMMAND`] say: the trial, what to log, and the arguments of the agent.
+    pub fn of_arguments(words: &[OsString]) -> Option<(Self, &str, &[OsString])> {
+        let [state_dir, program, record, log, arguments @ ..] = words else { return None };
+        let record = Record::of_json(record.to_str()?).ok()?;
+        let (records, program) = (Records::new(state_dir.as_ref()), Program::at(program.into()));
+        Some((Self { records, record, program }, log.to_str()?, arguments))
     }
 
     /// Tries the new program and becomes it, or the old one again. Returns only where somebody stopped the agent, or
     /// nothing can be started any more. On the main thread, whose end the new program does not survive.
     pub async fn run(self, startup: Startup<'_>, stop: &CancellationToken) -> Result<(), String> {
-        if is_stopped(stop).await {
-            self.wait_for_next_start();
-            return Ok(());
-        }
         if let Err(error) = self.records.forget_signs() {
             return Err(self.go_back(&messages::upgrade_not_started(error), startup));
         }
@@ -157,15 +177,15 @@ impl Trial {
         if is_stopped(stop).await { Verdict::Stopped } else { verdict }
     }
 
-    /// The server orders it again.
+    /// The server orders it again; a trial that somebody stopped says nothing about the new program.
     fn wait_for_next_start(&self) {
         systemd::notify("STOPPING=1");
-        self.save(&Record { step: UpgradeStep::Fetching, ..self.record.clone() });
+        let trials = self.record.trials.saturating_sub(1);
+        self.save(&Record { step: UpgradeStep::Fetching, trials, ..self.record.clone() });
     }
 
     fn start(&self, arguments: &[OsString]) -> std::io::Result<Child> {
         let name = arguments.first().cloned().unwrap_or_else(|| self.program.path().into());
-        proctor_host::descriptors::restore();
         Command::new("/proc/self/exe")
             .arg(TRIAL_COMMAND)
             .arg(std::process::id().to_string())
@@ -203,7 +223,7 @@ impl Trial {
             if reaped_at.elapsed() >= REAP_PERIOD {
                 reaped_at = Instant::now();
                 // What the old agent started stays its child.
-                let _ = tokio::task::spawn_blocking(proctor_host::reap_orphans).await;
+                proctor_host::reap_orphans();
             }
             if fed_at.is_none_or(|at| at.elapsed() >= WATCHDOG_PERIOD) {
                 fed_at = Some(Instant::now());
@@ -225,7 +245,7 @@ impl Trial {
         self.save(&self.record.clone().failed(reason));
         self.program.clear();
         let old = self.program.again();
-        let error = become_program(&old, startup);
+        let error = become_program(&old, startup.arguments, startup.flush);
         format!("cannot start {} again: {error}", old.display())
     }
 
@@ -236,7 +256,7 @@ impl Trial {
             return self.go_back(&messages::upgrade_not_installed(path.display(), error), startup);
         }
         tracing::info!(version = self.record.version, "the new version proved itself and goes on");
-        let error = become_program(path, startup);
+        let error = become_program(path, startup.arguments, startup.flush);
         if let Err(problem) = self.program.put_back() {
             tracing::error!(%problem, path = %path.display(), "the old program cannot have its name back");
         }
@@ -245,7 +265,7 @@ impl Trial {
 }
 
 /// Returns only where it fails.
-fn become_program(program: &Path, Startup { arguments, flush }: Startup<'_>) -> std::io::Error {
+fn become_program(program: &Path, arguments: &[OsString], flush: &dyn Fn()) -> std::io::Error {
     proctor_host::descriptors::restore();
     flush();
     let name = arguments.first().cloned().unwrap_or_else(|| program.into());
@@ -301,7 +321,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let trial = Trial {
             records: Records::new(dir.path()),
-            record: Record { step: UpgradeStep::Trying, health_deadline_secs: 3600, ..record::sample() },
+            record: Record { step: UpgradeStep::Trying, trials: 1, health_deadline_secs: 3600, ..record::sample() },
             program: Program::at(dir.path().join("agent")),
         };
         World { dir, trial, stop: CancellationToken::new() }
@@ -372,14 +392,30 @@ mod tests {
     async fn an_agent_that_was_stopped_before_its_trial_starts_nothing() {
         let world = world();
         world.stop.cancel();
-        let startup = Startup { arguments: &[], flush: &|| panic!("it must not become another program") };
+        let flush = || panic!("it must not become another program");
+        let startup = Startup { arguments: &[], log: "info", flush: &flush };
         let records = world.trial.records.clone();
         records.show(world.trial.record.upgrade, Sign::Started).unwrap();
 
         let upgrade = world.trial.record.upgrade;
-        world.trial.run(startup, &world.stop).await.unwrap();
+        world.trial.begin(startup, &world.stop).await.unwrap();
 
-        assert_eq!(records.load().unwrap().step, UpgradeStep::Fetching, "it is ordered again");
+        let kept = records.load().unwrap();
+        assert_eq!((kept.step, kept.trials), (UpgradeStep::Fetching, 0), "it is ordered again, and was not tried");
         assert_eq!(records.shown(upgrade), Some(Sign::Started), "nothing was begun");
+    }
+
+    #[test]
+    fn the_program_that_watches_knows_the_trial_from_its_arguments() {
+        let world = world();
+        let typed = ["proctor-agent", "--server", "a:1"].map(OsString::from);
+        let startup = Startup { arguments: &typed, log: "info,proctor_agent=debug", flush: &|| {} };
+
+        let words = world.trial.watch_arguments(startup);
+
+        assert_eq!(words[..2], ["proctor-agent", WATCH_COMMAND].map(OsString::from));
+        let (trial, log, arguments) = Trial::of_arguments(&words[2..]).unwrap();
+        assert_eq!((&trial, log, arguments), (&world.trial, startup.log, startup.arguments));
+        assert_eq!(Trial::of_arguments(&words[3..]), None);
     }
 }

@@ -15,6 +15,7 @@ use clap::{Parser, Subcommand};
 use proctor_agent::{Ended, Options, SpawnMethod, Startup, Tracking, Trial};
 use proctor_model::AgentId;
 use proctor_runtime::{LogSink, Tasks};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -136,6 +137,9 @@ fn main() -> ExitCode {
     if typed.get(1).is_some_and(|word| word == proctor_agent::TRIAL_COMMAND) {
         return proctor_agent::become_trial(&typed[2..]);
     }
+    if typed.get(1).is_some_and(|word| word == proctor_agent::WATCH_COMMAND) {
+        return watch(&typed[2..]);
+    }
     let (mut arguments, layers) = match config::parse(&typed) {
         Ok(parsed) => parsed,
         Err(code) => return code,
@@ -151,45 +155,64 @@ fn main() -> ExitCode {
         Some(Command::UpgradeCheck) => return ctl::upgrade_check(),
         None => {}
     }
-    let Ok(log) = LogSink::stderr() else { return ExitCode::FAILURE };
+    let Ok((log, handle)) = start_log(arguments.log.clone()) else { return ExitCode::FAILURE };
+    let (filter, set_log) = (arguments.log.to_string(), move |filter| drop(handle.reload(filter)));
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return ended(&log, Err(format!("cannot start: {error}"))),
+    };
+    let result = runtime.block_on(async {
+        let (stop, _signals) = stop_signals();
+        let served = tokio::select! {
+            result = serve(arguments, &stop) => result?,
+            never = config::reload_on_hang_up(typed.clone(), layers.settings, set_log) => match never {},
+        };
+        let Some(trial) = served else { return Ok(()) };
+        let flush = || log.flush_within(FLUSH_MAX);
+        trial.begin(Startup { arguments: &typed, log: &filter, flush: &flush }, &stop).await
+    });
+    runtime.shutdown_background(); // what hangs in a file system must not keep us from ending
+    ended(&log, result)
+}
+
+/// What this process is while a new version is on trial.
+fn watch(words: &[OsString]) -> ExitCode {
+    let Some((trial, filter_text, arguments)) = Trial::of_arguments(words) else { return ExitCode::from(2) };
+    let Ok((log, _)) = start_log(filter(filter_text).unwrap_or_default()) else { return ExitCode::FAILURE };
+    let result = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(async {
+            let (stop, _signals) = stop_signals();
+            // Who wants the agent to read its configuration must not end it.
+            let _hang_up = signal(SignalKind::hangup());
+            let flush = || log.flush_within(FLUSH_MAX);
+            trial.run(Startup { arguments, log: filter_text, flush: &flush }, &stop).await
+        }),
+        Err(error) => Err(format!("cannot watch a trial: {error}")),
+    };
+    ended(&log, result)
+}
+
+fn start_log(filter: Targets) -> std::io::Result<(LogSink, reload::Handle<Targets, impl tracing::Subscriber>)> {
+    let log = LogSink::stderr()?;
     log.take_panics();
     let (has_colours, sink) = (std::io::stderr().is_terminal(), log.clone());
     // What the layer itself has to say it would print with a macro that panics.
     let lines = tracing_subscriber::fmt::layer().log_internal_errors(false);
     let lines = lines.with_writer(move || sink.clone()).with_ansi(has_colours);
-    let (filter, handle) = reload::Layer::new(arguments.log.clone());
+    let (filter, handle) = reload::Layer::new(filter);
     tracing_subscriber::registry().with(lines).with(filter).init();
-    let set_log = move |filter| drop(handle.reload(filter));
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return ended(&log, Err(format!("cannot start: {error}"))),
-    };
-    // Of the whole program: what comes while nobody waits for it, between an agent and a trial, is not lost.
+    Ok((log, handle))
+}
+
+/// Cancelled when somebody stops the agent. Of the whole program: what comes while nobody waits for it is not lost.
+fn stop_signals() -> (CancellationToken, Tasks) {
     let (stop, signals) = (CancellationToken::new(), Tasks::default());
-    let result = runtime.block_on(async {
-        let requested = stop.clone();
-        signals.spawn("stop signals", async move {
-            proctor_runtime::stop_requested().await;
-            requested.cancel();
-        });
-        tokio::select! {
-            result = serve(arguments, &stop) => result,
-            never = config::reload_on_hang_up(typed.clone(), layers.settings, set_log) => match never {},
-        }
+    let requested = stop.clone();
+    signals.spawn("stop signals", async move {
+        proctor_runtime::stop_requested().await;
+        requested.cancel();
     });
-    let result = match result {
-        Ok(None) => Ok(()),
-        Ok(Some((trial, is_at_rest))) => {
-            let flush = || log.flush_within(FLUSH_MAX);
-            let startup = Startup { arguments: &typed, flush: &flush };
-            runtime.block_on(async {
-                if is_at_rest { trial.run(startup, &stop).await } else { trial.give_up(startup, &stop).await }
-            })
-        }
-        Err(problem) => Err(problem),
-    };
-    runtime.shutdown_background(); // what hangs in a file system must not keep us from ending
-    ended(&log, result)
+    (stop, signals)
 }
 
 /// Says the last word.
@@ -201,10 +224,8 @@ fn ended(log: &LogSink, result: Result<(), String>) -> ExitCode {
     if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A new version to try, and whether all of this one has ended.
-type ToTry = Option<(Box<Trial>, bool)>;
-
-async fn serve(arguments: Arguments, stop: &CancellationToken) -> Result<ToTry, String> {
+/// Returns a new version to try, if there is one.
+async fn serve(arguments: Arguments, stop: &CancellationToken) -> Result<Option<Box<Trial>>, String> {
     let tasks = Tasks::default();
     let options = Options {
         server: arguments.server.ok_or("--server is missing")?,
@@ -241,10 +262,10 @@ async fn serve(arguments: Arguments, stop: &CancellationToken) -> Result<ToTry, 
     if !matches!(result, Ok(Ended::Upgrade(_))) {
         proctor_runtime::systemd::notify("STOPPING=1");
     }
-    let is_at_rest = tasks.end(END_MAX).await;
+    tasks.end(END_MAX).await;
     match result? {
         Ended::Stopped => Ok(None),
-        Ended::Upgrade(trial) => Ok(Some((trial, is_at_rest))),
+        Ended::Upgrade(trial) => Ok(Some(trial)),
     }
 }
 
