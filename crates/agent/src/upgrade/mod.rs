@@ -41,6 +41,10 @@ const TOLD_MAX: usize = 16;
 /// A session of a program on trial has to last this long, or half of the health deadline where that is less.
 const PROVE_AFTER_MAX: Duration = Duration::from_secs(30);
 const PROVE_POLL: Duration = Duration::from_millis(50);
+/// How often the old version is shown, at most, that the driver turns; it waits six times as long.
+const PULSE_PERIOD: Duration = Duration::from_secs(5);
+/// After a sign that could not be written.
+const SHOW_RETRY: Duration = Duration::from_secs(1);
 /// A health deadline outside is not what anybody means.
 const DEADLINE_MIN: Duration = Duration::from_secs(10);
 const DEADLINE_MAX: Duration = Duration::from_secs(3600);
@@ -194,21 +198,9 @@ impl Upgrader {
 
     /// Shows that this program works. From then on it waits for its end: the old one watches.
     async fn prove(&mut self, upgrade: Uuid, outbox: &mut UpgradeOutbox) {
-        let show = |records: &Records, sign| {
-            if let Err(error) = records.show(upgrade, sign) {
-                tracing::error!(%error, ?sign, "cannot show a sign of life to the old version");
-            }
-        };
-        while self.turns.load(Ordering::Relaxed) == 0 {
-            tokio::time::sleep(PROVE_POLL).await;
-        }
-        show(&self.records, Sign::Started);
         let record = self.record.as_ref().filter(|record| record.upgrade == upgrade);
         let deadline = record.map_or(DEADLINE_MAX, |record| Duration::from_secs(record.health_deadline_secs));
-        let lasting = prove_after(deadline);
-        // When the session began, and how often the driver had turned.
-        let mut session: Option<(Instant, u64)> = None;
-        let mut is_proved = false;
+        let mut proof = Proof { upgrade, lasting: prove_after(deadline), session: None, shown: None, beaten: None };
         loop {
             tokio::select! {
                 told = UpgradeOutbox::told(&mut outbox.told) => match told {
@@ -216,15 +208,14 @@ impl Upgrader {
                     Told::Part { .. } => {}
                 },
                 link = UpgradeOutbox::session(&mut outbox.link) => {
-                    session = link.is_some().then(|| (Instant::now(), self.turns.load(Ordering::Relaxed)));
+                    proof.session = link.is_some().then(|| (Instant::now(), self.turns.load(Ordering::Relaxed)));
                     self.link = link;
                     self.report();
                 }
-                () = tokio::time::sleep(PROVE_POLL), if !is_proved => {
-                    let turns = self.turns.load(Ordering::Relaxed);
-                    is_proved = session.is_some_and(|(since, at)| since.elapsed() >= lasting && turns != at);
-                    if is_proved {
-                        show(&self.records, Sign::Proved);
+                () = tokio::time::sleep(PROVE_POLL) => {
+                    if let Err(error) = proof.show(&self.records, self.turns.load(Ordering::Relaxed)).await {
+                        tracing::error!(%error, "cannot show a sign of life to the old version");
+                        tokio::time::sleep(SHOW_RETRY).await;
                     }
                 }
             }
@@ -551,6 +542,36 @@ impl Upgrader {
             }
             Err(reason) => self.fail(record, &reason).await,
         }
+    }
+}
+
+/// What a program on trial has shown.
+struct Proof {
+    upgrade: Uuid,
+    lasting: Duration,
+    /// When it began, and how often the driver had turned.
+    session: Option<(Instant, u64)>,
+    shown: Option<Sign>,
+    /// The turns of the driver that were shown last, and when.
+    beaten: Option<(u64, Instant)>,
+}
+
+impl Proof {
+    /// Shows what is new. What cannot be written counts as not shown.
+    async fn show(&mut self, records: &Records, turns: u64) -> std::io::Result<()> {
+        let (upgrade, records) = (self.upgrade, records.clone());
+        let is_lasting = self.session.is_some_and(|(since, at)| since.elapsed() >= self.lasting && turns != at);
+        let sign = (turns > 0).then_some(if is_lasting { Sign::Proved } else { Sign::Started });
+        if let Some(sign) = sign.filter(|sign| self.shown.is_none_or(|shown| shown < *sign)) {
+            let records = records.clone();
+            blocking(move || records.show(upgrade, sign)).await??;
+            self.shown = Some(sign);
+        }
+        if self.beaten.is_none_or(|(shown, at)| shown != turns && at.elapsed() >= PULSE_PERIOD) {
+            blocking(move || records.beat(upgrade, turns)).await??;
+            self.beaten = Some((turns, Instant::now()));
+        }
+        Ok(())
     }
 }
 

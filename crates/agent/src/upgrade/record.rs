@@ -4,7 +4,8 @@
 //! write it at once: the agent that runs does, and between its end and the next start the one that watches the trial.
 //! Later versions read it: fields are only added.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use proctor_model::{Message, Phrase, Sender, UpgradeStep};
@@ -17,6 +18,11 @@ const FILE: &str = "upgrade.json";
 /// In the state directory: what the new program says of itself during its trial. The old one reads it, so its form is a
 /// promise between versions: the id of the upgrade, a space, and one of [`Sign`].
 const PROOF: &str = "upgrade-proof";
+/// In the state directory: changes as long as the driver of the new program turns, and is a promise between versions, too. The
+/// old one compares what is in it with what was in it before.
+const PULSE: &str = "upgrade-pulse";
+/// A pulse is a few digits.
+const PULSE_BYTES_MAX: u64 = 256;
 
 /// One upgrade, the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,11 +135,26 @@ impl Records {
         (of == upgrade.to_string()).then_some(sign)
     }
 
+    /// `turns` is another number each time.
+    pub(crate) fn beat(&self, upgrade: Uuid, turns: u64) -> io::Result<()> {
+        private::write(&self.dir.join(PULSE), &format!("{upgrade} {turns}"))
+    }
+
+    /// Whatever is there; nothing where it cannot be read.
+    pub(crate) fn pulse(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let read = File::open(self.dir.join(PULSE)).and_then(|file| file.take(PULSE_BYTES_MAX).read_to_end(&mut bytes));
+        if read.is_ok() { bytes } else { Vec::new() }
+    }
+
     pub(crate) fn forget_signs(&self) -> io::Result<()> {
-        match std::fs::remove_file(self.dir.join(PROOF)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            Ok(()) | Err(_) => Ok(()),
+        for name in [PROOF, PULSE] {
+            match std::fs::remove_file(self.dir.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
         }
+        Ok(())
     }
 }
 

@@ -66,6 +66,42 @@ async fn an_order_that_must_not_be_obeyed_is_refused_once_with_its_reason() {
     assert_eq!(refusal("", endless, true).await, "upgrade_bad_order");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_sign_that_could_not_be_written_is_shown_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let (upgrade, state_dir) = (Uuid::from_u128(7), dir.path().join("state"));
+    let records = Records::new(&state_dir);
+    let lasting = Duration::from_secs(5);
+    let mut proof = Proof { upgrade, lasting, session: Some((Instant::now(), 0)), shown: None, beaten: None };
+    tokio::time::advance(lasting).await;
+    proof.show(&records, 1).await.unwrap_err();
+    proof.show(&records, 1).await.unwrap_err();
+
+    std::fs::create_dir(&state_dir).unwrap();
+    proof.show(&records, 1).await.unwrap();
+
+    assert_eq!(records.shown(upgrade), Some(Sign::Proved));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_on_trial_has_a_pulse_while_its_driver_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let (upgrade, records) = (Uuid::from_u128(7), Records::new(dir.path()));
+    let lasting = Duration::from_secs(30);
+    let mut proof = Proof { upgrade, lasting, session: None, shown: None, beaten: None };
+    let mut pulses = Vec::new();
+
+    for turns in [1, 2, 2, 3] {
+        proof.show(&records, turns).await.unwrap();
+        pulses.push(records.pulse());
+        tokio::time::advance(PULSE_PERIOD).await;
+    }
+
+    assert!(pulses[0] != pulses[1] && pulses[1] == pulses[2] && pulses[2] != pulses[3], "{pulses:?}");
+    records.forget_signs().unwrap();
+    assert_eq!((records.pulse(), records.shown(upgrade)), (Vec::new(), None));
+}
+
 #[tokio::test]
 async fn an_agent_inside_another_program_is_not_replaced() {
     let mut world = world("");

@@ -16,11 +16,12 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proctor_model::{Message, UpgradeStep, messages};
 use proctor_runtime::systemd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -35,6 +36,8 @@ pub const TRIAL_COMMAND: &str = "upgrade-trial";
 pub const WATCH_COMMAND: &str = "upgrade-watch";
 /// Until the driver of the new program turns nothing on this host is supervised.
 const STARTED_MAX: Duration = Duration::from_secs(15);
+/// How long the driver of the new program may stand still after that. Its watchers ask it every ten seconds.
+const PULSE_MAX: Duration = Duration::from_secs(30);
 /// An agent that is asked to end does so within this time, or is killed.
 const END_MAX: Duration = Duration::from_secs(15);
 /// Who stops a service may stop the new program a moment before the old one.
@@ -203,6 +206,7 @@ impl Trial {
         let deadline = Duration::from_secs(self.record.health_deadline_secs);
         let begun = Instant::now();
         let (mut reaped_at, mut fed_at) = (begun, None::<Instant>);
+        let mut pulse = (Vec::new(), begun);
         loop {
             // What it showed before it ended counts for nothing.
             match child.try_wait() {
@@ -216,6 +220,13 @@ impl Trial {
             }
             if sign.is_none() && begun.elapsed() >= STARTED_MAX.min(deadline) {
                 return Verdict::Failed(messages::upgrade_hung(STARTED_MAX.min(deadline).as_secs()));
+            }
+            let shown = self.records.pulse();
+            if sign.is_none() || shown != pulse.0 {
+                pulse = (shown, Instant::now());
+            }
+            if pulse.1.elapsed() >= PULSE_MAX {
+                return Verdict::Failed(messages::upgrade_hung(PULSE_MAX.as_secs()));
             }
             if begun.elapsed() >= deadline {
                 return Verdict::Failed(messages::upgrade_unproved(deadline.as_secs()));
@@ -369,6 +380,27 @@ mod tests {
         let failed = world.judge(&mut child).await.unwrap_err();
 
         assert!(failed.contains("signal"), "{failed}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_that_stands_still_after_its_start_has_failed_long_before_its_deadline() {
+        let world = world();
+        let (records, upgrade, begun) = (&world.trial.records, world.trial.record.upgrade, Instant::now());
+        let mut child = Command::new("/bin/sh").args(["-c", "exec sleep 1000"]).spawn().unwrap();
+        records.show(upgrade, Sign::Started).unwrap();
+        let (beats, between) = (10, PULSE_MAX * 9 / 10);
+        let beat = async {
+            for turns in 0..beats {
+                records.beat(upgrade, turns).unwrap();
+                tokio::time::sleep(between).await;
+            }
+        };
+
+        let ((), verdict) = futures::future::join(beat, world.judge(&mut child)).await;
+
+        assert_eq!(verdict, Err(messages::upgrade_hung(PULSE_MAX.as_secs()).to_string()));
+        let lived = between * 9 + PULSE_MAX;
+        assert!(begun.elapsed() >= lived && begun.elapsed() < lived + PULSE_MAX, "{:?}", begun.elapsed());
     }
 
     #[tokio::test]
