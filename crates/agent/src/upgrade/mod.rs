@@ -375,11 +375,7 @@ impl Upgrader {
         if !(DEADLINE_MIN..=DEADLINE_MAX).contains(&order.health_deadline) {
             return Err(messages::upgrade_bad_order(format!("a health deadline of {:?}", order.health_deadline)));
         }
-        let is_older = crate::version().parse::<AgentVersion>().is_ok_and(|ours| wanted < ours);
-        if is_older && !order.allow_downgrade {
-            return Err(messages::upgrade_would_downgrade(crate::version(), wanted));
-        }
-        Ok(())
+        if order.allow_downgrade { Ok(()) } else { check_newer(crate::version(), &wanted) }
     }
 
     /// Whether the owner of the host allows it, now.
@@ -543,6 +539,12 @@ impl Upgrader {
             Err(reason) => self.fail(record, &reason).await,
         }
     }
+}
+
+/// Without a version of our own nobody knows what is newer.
+fn check_newer(ours: &str, wanted: &AgentVersion) -> Result<(), Message> {
+    let known: AgentVersion = ours.parse().map_err(messages::upgrade_bad_order)?;
+    if *wanted < known { Err(messages::upgrade_would_downgrade(ours, wanted)) } else { Ok(()) }
 }
 
 /// What a program on trial has shown.

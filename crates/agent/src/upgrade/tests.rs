@@ -66,6 +66,16 @@ async fn an_order_that_must_not_be_obeyed_is_refused_once_with_its_reason() {
     assert_eq!(refusal("", endless, true).await, "upgrade_bad_order");
 }
 
+#[test]
+fn an_agent_that_does_not_know_its_own_version_goes_to_no_other() {
+    let wanted: AgentVersion = "1.2.3".parse().unwrap();
+    let id = |ours| check_newer(ours, &wanted).map_err(|reason| reason.phrase().unwrap().id().to_owned());
+
+    assert_eq!([id("1.2.3"), id("1.2.2")], [Ok(()), Ok(())]);
+    assert_eq!(id("1.2.4"), Err("upgrade_would_downgrade".to_owned()));
+    assert_eq!(id("unknown"), Err("upgrade_bad_order".to_owned()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_sign_that_could_not_be_written_is_shown_later() {
     let dir = tempfile::tempdir().unwrap();
