@@ -96,14 +96,20 @@ impl World {
         begun["id"].as_str().unwrap().to_owned()
     }
 
-    /// The upgrade when it is over.
-    async fn until_over(&self, id: &str) -> Value {
-        eventually("the upgrade is over", || async {
+    /// The upgrade when its host is final.
+    async fn until_final(&self, id: &str) -> Value {
+        eventually("the upgrade of the host is over", || async {
             let upgrade = self.fleet.get(&format!("/api/v1/upgrades/{id}")).await.ok()?;
-            let is_over = upgrade["state"] != "running" && upgrade["hosts"][0]["state"] != "upgrading";
-            is_over.then_some(upgrade)
+            let state = upgrade["hosts"][0]["state"].as_str()?;
+            let is_final = state == "done" || (state == "failed" && upgrade["state"] == "failed");
+            is_final.then_some(upgrade)
         })
         .await
+    }
+
+    /// Does not wait until the host has settled.
+    async fn cancel(&self, id: &str) {
+        self.fleet.post(&format!("/api/v1/upgrades/{id}/cancel"), &json!({})).await.unwrap();
     }
 
     async fn version(&self) -> String {
@@ -181,13 +187,14 @@ async fn an_agent_becomes_another_version_and_nothing_on_its_host_notices() {
     let operated = load(&world.fleet, &busy, &is_over);
     let upgraded = async {
         let id = world.upgrade(json!({"version": "7.0.1"})).await;
-        let upgrade = world.until_over(&id).await;
+        let upgrade = world.until_final(&id).await;
         is_over.store(true, Ordering::Release);
         upgrade
     };
     let (operations, upgrade) = tokio::join!(operated, upgraded);
 
-    assert_eq!((&upgrade["state"], &upgrade["hosts"][0]["state"]), (&json!("done"), &json!("done")), "{upgrade}");
+    assert_eq!((&upgrade["state"], &upgrade["hosts"][0]["state"]), (&json!("running"), &json!("done")), "{upgrade}");
+    world.cancel(upgrade["id"].as_str().unwrap()).await;
     assert_eq!(
         (world.version().await.as_str(), upgrade["hosts"][0]["version_before"].as_str()),
         ("7.0.1", Some(&*before))
@@ -207,16 +214,17 @@ async fn an_agent_becomes_another_version_and_nothing_on_its_host_notices() {
 
     // Back again, by an order that says so.
     let newer = world.upgrade(json!({"version": "7.0.1"})).await;
-    assert_eq!(world.until_over(&newer).await["hosts"][0]["reason_id"], "upgrade_runs_already");
+    assert_eq!(world.until_final(&newer).await["hosts"][0]["reason_id"], "upgrade_runs_already");
+    world.cancel(&newer).await;
     world.hold_build("6.9.9");
     let refused = world.upgrade(json!({"version": "6.9.9"})).await;
-    let refused = world.until_over(&refused).await;
+    let refused = world.until_final(&refused).await;
     assert_eq!(
         (&refused["state"], &refused["hosts"][0]["reason_id"]),
         (&json!("failed"), &json!("upgrade_would_downgrade"))
     );
     let back = world.upgrade(json!({"version": "6.9.9", "allow_downgrade": true})).await;
-    assert_eq!(world.until_over(&back).await["state"], "done");
+    assert_eq!(world.until_final(&back).await["hosts"][0]["state"], "done");
     assert_eq!(world.version().await, "6.9.9");
     assert_eq!(children[1].pid(), Some(pids[1]));
 }
@@ -249,7 +257,7 @@ async fn a_new_version_that_crashes_hangs_or_cannot_connect_is_given_up_by_the_o
         let operated = load(&world.fleet, &busy, &is_over);
         let upgraded = async {
             let id = world.upgrade(json!({"version": version, "health_deadline_secs": 10})).await;
-            let upgrade = world.until_over(&id).await;
+            let upgrade = world.until_final(&id).await;
             is_over.store(true, Ordering::Release);
             upgrade
         };
@@ -274,7 +282,7 @@ async fn a_new_version_that_crashes_hangs_or_cannot_connect_is_given_up_by_the_o
     content.truncate(at + 2 * mark.len());
     std::fs::write(&path, content).unwrap();
     let id = world.upgrade(json!({"version": "7.1.4"})).await;
-    assert_eq!(world.until_over(&id).await["hosts"][0]["reason_id"], "upgrade_check_failed");
+    assert_eq!(world.until_final(&id).await["hosts"][0]["reason_id"], "upgrade_check_failed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -292,7 +300,7 @@ async fn the_death_of_everything_during_a_trial_leaves_the_old_version_in_its_pl
     eventually("the new version dies with the old one", || async { (trials() == 0).then_some(()) }).await;
     world.fleet.restart_server().await.unwrap();
     world.start_agent();
-    let upgrade = world.until_over(&id).await;
+    let upgrade = world.until_final(&id).await;
 
     // Twice, and then never again: the second trial is given up as hung.
     assert_eq!(upgrade["hosts"][0]["reason_id"], "upgrade_hung", "{upgrade}");
@@ -319,7 +327,7 @@ async fn an_agent_that_is_stopped_during_a_trial_ends_and_tries_again_when_it_is
     assert!(ended.success(), "{ended}");
     assert_eq!(trials(), 0, "nothing was started after that");
     world.start_agent();
-    let upgrade = world.until_over(&id).await;
+    let upgrade = world.until_final(&id).await;
     assert_eq!(upgrade["hosts"][0]["reason_id"], "upgrade_hung", "{upgrade}");
     assert_eq!((world.version().await, child.pid(), child.starts()), (before, pid, 1));
 }
@@ -332,8 +340,13 @@ async fn an_upgrade_survives_the_death_of_its_server_and_goes_ring_by_ring() {
 
     world.fleet.restart_server().await.unwrap();
 
-    assert_eq!(world.until_over(&id).await["state"], "done");
+    assert_eq!(world.until_final(&id).await["state"], "running", "the host has to settle");
     assert_eq!(world.version().await, "7.3.0");
+    eventually("the upgrade is done", || async {
+        let upgrade = world.fleet.get(&format!("/api/v1/upgrades/{id}")).await.ok()?;
+        (upgrade["state"] == "done").then_some(())
+    })
+    .await;
     let pause = world.fleet.request(&format!("/api/v1/upgrades/{id}/pause")).send().await.unwrap();
     assert_eq!(pause.status().as_u16(), 409, "it is over");
     let unknown = json!({"version": "9.9.9", "all": true}).to_string();
