@@ -220,6 +220,16 @@ impl Build {
     }
 }
 
+/// The content of a build.
+#[cfg(test)]
+pub(crate) fn sample(machine: u16, version: &str) -> Vec<u8> {
+    let mut content = [ELF, &[2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0], &machine.to_le_bytes()].concat();
+    // The mark alone, as in a program that only looks for it.
+    content.extend_from_slice(&[b"xx", BUILD_MARK.as_bytes(), b"\x01\x02"].concat());
+    content.extend_from_slice(&[BUILD_MARK.as_bytes(), version.as_bytes(), b"\0more"].concat());
+    content
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
@@ -230,14 +240,6 @@ mod tests {
 
     use super::*;
 
-    fn program(machine: u16, version: &str) -> Vec<u8> {
-        let mut content = [ELF, &[2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0], &machine.to_le_bytes()].concat();
-        // The mark alone, as in a program that only looks for it.
-        content.extend_from_slice(&[b"xx", BUILD_MARK.as_bytes(), b"\x01\x02"].concat());
-        content.extend_from_slice(&[BUILD_MARK.as_bytes(), version.as_bytes(), b"\0more"].concat());
-        content
-    }
-
     #[tokio::test]
     async fn builds_are_known_by_what_they_are_and_keep_their_bytes_while_they_are_used() {
         let dir = tempfile::tempdir().unwrap();
@@ -245,11 +247,11 @@ mod tests {
             let _ = std::fs::remove_file(dir.path().join(name));
             std::fs::write(dir.path().join(name), content).unwrap();
         };
-        let content = program(62, "1.2.3");
+        let content = sample(62, "1.2.3");
         write("agent", &content);
-        write("agent-arm", &program(183, "1.2.4-rc.1"));
-        write("other-machine", &program(8, "1.2.3"));
-        write("no-version", &program(62, "one"));
+        write("agent-arm", &sample(183, "1.2.4-rc.1"));
+        write("other-machine", &sample(8, "1.2.3"));
+        write("no-version", &sample(62, "one"));
         write("text", b"proctor");
         std::os::unix::fs::symlink(dir.path().join("agent"), dir.path().join("link")).unwrap();
         let builds = Arc::new(Builds::default());
@@ -262,7 +264,7 @@ mod tests {
         assert_eq!(told, [("agent", "1.2.3", "x86_64"), ("agent-arm", "1.2.4-rc.1", "aarch64")]);
         let old = builds.known(&found[0].sha256).unwrap();
         drop(found);
-        write("agent", &program(62, "1.2.5"));
+        write("agent", &sample(62, "1.2.5"));
         assert_eq!(builds.list().await[0].version.as_str(), "1.2.5");
         assert_eq!(builds.known(&old.sha256).unwrap().part(0, 1 << 20).unwrap(), content);
         assert_eq!(old.part(old.size - 2, 100).unwrap(), b"re");
@@ -277,7 +279,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let set_mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
         for (name, mode) in [("group", 0o664), ("mine", 0o644), ("world", 0o646)] {
-            std::fs::write(dir.path().join(name), program(62, "1.2.3")).unwrap();
+            std::fs::write(dir.path().join(name), sample(62, "1.2.3")).unwrap();
             set_mode(&dir.path().join(name), mode);
         }
         rustix::fs::mknodat(rustix::fs::CWD, dir.path().join("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();

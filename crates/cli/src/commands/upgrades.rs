@@ -30,7 +30,7 @@ pub(crate) enum UpgradeCommand {
     Pause(IdArgs),
     /// Let a paused upgrade go on
     Resume(IdArgs),
-    /// End an upgrade; hosts that were told go on
+    /// End an upgrade; hosts whose new version is on trial go on
     Cancel(IdArgs),
 }
 

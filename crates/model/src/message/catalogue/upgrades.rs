@@ -27,8 +27,8 @@ super::catalogue! { Agent:
         "the new program could not be kept in {path}: {problem}" |
         "新程序无法保存到 {path}：{problem}";
     upgrade_not_served() =
-        "the server does not have the build any more" |
-        "服务器已没有该构建";
+        "the server does not give out the build any more" |
+        "服务器不再提供该构建";
     upgrade_other_bytes() =
         "what was fetched is not the build that was ordered (its SHA-256 differs)" |
         "下载的内容不是所要求的构建（SHA-256 不同）";

@@ -139,7 +139,7 @@ pub(super) async fn resume(
     steer(&caller, &state, &id, "resume_upgrade", UpgradeWish::Resume).await
 }
 
-/// Ends an upgrade: no other host is told, and hosts that were told go on.
+/// Ends an upgrade: no other host is told, and hosts that have not begun their trial get no build. Those on trial go on.
 #[utoipa::path(post, path = "/upgrades/{id}/cancel", operation_id = "cancel_upgrade", params(("id" = String, Path)),
                tag = "hosts", responses((status = 200, body = UpgradeView)))]
 pub(super) async fn cancel(

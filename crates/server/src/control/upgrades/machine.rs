@@ -5,14 +5,15 @@
 //! all hosts. With more failures than allowed no other
 //! host begins. Where no host of the rings before was upgraded, a person decides: the upgrade is paused. Never more than
 //! [`UPGRADING_MAX`] hosts at once. A host that was told is told again until it says what came of it. Time and what is known
-//! of the sessions are arguments. Absent: the store, which has every change before it is applied here.
+//! of the sessions are arguments. One that was cancelled or has failed skips hosts that have not begun their trial, as soon as
+//! they are seen with another version. Absent: the store, which has every change before it is applied here.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use proctor_model::{AgentId, Message, messages};
+use proctor_model::{AgentId, Message, UpgradeStep, messages};
 use proctor_store::{
-    Upgrade, UpgradeBuild, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradePlan, UpgradeState,
+    Millis, Upgrade, UpgradeBuild, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradePlan, UpgradeState,
 };
 
 /// At once, in one ring: each fetches a whole program.
@@ -64,6 +65,8 @@ struct Host {
     /// Since when it has not been connected, while it is its turn.
     absent_since: Option<Instant>,
     upgrading_since: Option<Instant>,
+    /// It said last that the new program is on trial.
+    is_trying: bool,
     ordered_at: Option<Instant>,
     settling: Settling,
 }
@@ -88,19 +91,25 @@ pub(super) struct Step {
 }
 
 impl UpgradeMachine {
-    pub(super) fn new(upgrade: Upgrade, hosts: Vec<UpgradeHost>) -> Self {
+    /// `unix_now` is the time of `now` by the clock that the store's times are of.
+    pub(super) fn new(upgrade: Upgrade, hosts: Vec<UpgradeHost>, now: Instant, unix_now: Millis) -> Self {
+        let since = |host: &UpgradeHost| {
+            let age = u64::try_from(unix_now.saturating_sub(host.changed_at)).unwrap_or_default();
+            now.checked_sub(Duration::from_millis(age)).unwrap_or(now)
+        };
         // A ring that has begun shows that those before had settled.
         let begun = hosts.iter().filter(|host| was_told(host.state)).map(|host| host.ring).max();
         let hosts: Vec<Host> = hosts
             .into_iter()
             .map(|host| Host {
-                agent: host.agent,
                 ring: host.ring,
                 state: host.state,
                 absent_since: None,
-                upgrading_since: None,
+                upgrading_since: (host.state == UpgradeHostState::Upgrading).then(|| since(&host)),
+                is_trying: false,
                 ordered_at: None,
                 settling: Settling { is_over: begun.is_some_and(|begun| host.ring < begun), ..Settling::default() },
+                agent: host.agent,
             })
             .collect();
         let places = hosts.iter().enumerate().map(|(place, host)| (host.agent.clone(), place)).collect();
@@ -109,6 +118,18 @@ impl UpgradeMachine {
 
     pub(super) fn is_upgrading(&self, agent: &AgentId) -> bool {
         self.places.get(agent).is_some_and(|place| self.hosts[*place].state == UpgradeHostState::Upgrading)
+    }
+
+    /// Whether the host gets the order and the build: it does not once the upgrade was cancelled or has failed.
+    pub(super) fn may_fetch(&self, agent: &AgentId) -> bool {
+        self.upgrade.state.is_under_way() && self.is_upgrading(agent)
+    }
+
+    /// How far a host is that was told.
+    pub(super) fn reported(&mut self, agent: &AgentId, step: UpgradeStep) {
+        if let Some(place) = self.places.get(agent) {
+            self.hosts[*place].is_trying = step == UpgradeStep::Trying;
+        }
     }
 
     /// Nothing will change any more.
@@ -135,6 +156,7 @@ impl UpgradeMachine {
             let host = &mut self.hosts[*place];
             if change.is_allowed_from(host.state) {
                 host.state = change.state;
+                host.is_trying = false;
                 (host.upgrading_since, host.ordered_at, host.absent_since) = (Some(now), Some(now), None);
             }
         }
@@ -254,7 +276,9 @@ impl UpgradeMachine {
 
     /// Of the hosts that were told: those that will say nothing more, and those to be told again.
     fn told(&mut self, now: Instant, look: &impl Fn(&AgentId) -> Seen) -> Step {
-        let absent_max = LOST_MAX + Duration::from_secs(self.upgrade.plan.health_deadline_secs);
+        let upgrade = &self.upgrade;
+        let is_under_way = upgrade.state.is_under_way();
+        let absent_max = LOST_MAX + Duration::from_secs(upgrade.plan.health_deadline_secs);
         let mut step = Step::default();
         for host in self.hosts.iter_mut().filter(|host| host.state == UpgradeHostState::Upgrading) {
             let since = *host.upgrading_since.get_or_insert(now);
@@ -266,13 +290,24 @@ impl UpgradeMachine {
                 host.absent_since = None;
             }
             let is_gone = host.absent_since.is_some_and(|at| now.saturating_duration_since(at) >= absent_max);
-            if is_gone || now.saturating_duration_since(since) >= UPGRADING_TIME_MAX {
-                let (agent, reason) = (host.agent.clone(), messages::upgrade_host_lost());
-                step.changes.push(UpgradeHostChange { agent, state: UpgradeHostState::Failed, reason });
-            } else if matches!(seen, Seen::Ready { .. }) && now.saturating_duration_since(ordered_at) >= ORDER_PERIOD {
-                host.ordered_at = Some(now);
-                step.again.push(host.agent.clone());
-            }
+            let is_late = now.saturating_duration_since(since) >= UPGRADING_TIME_MAX;
+            let decided = match seen {
+                // It took upgrades when it was told.
+                Seen::TooOld => Some((UpgradeHostState::Failed, messages::upgrade_agent_too_old())),
+                _ if is_gone || is_late => Some((UpgradeHostState::Failed, messages::upgrade_host_lost())),
+                // A program on trial has a session with the new version.
+                Seen::Ready { version, .. } if !is_under_way && !host.is_trying && version != upgrade.plan.version => {
+                    Some((UpgradeHostState::Skipped, Message::plain(upgrade.reason.clone())))
+                }
+                Seen::Ready { .. } if is_under_way && now.saturating_duration_since(ordered_at) >= ORDER_PERIOD => {
+                    host.ordered_at = Some(now);
+                    step.again.push(host.agent.clone());
+                    None
+                }
+                Seen::Ready { .. } | Seen::Absent | Seen::Returning => None,
+            };
+            let change = |(state, reason)| UpgradeHostChange { agent: host.agent.clone(), state, reason };
+            step.changes.extend(decided.map(change));
         }
         step
     }

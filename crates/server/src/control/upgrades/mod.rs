@@ -2,8 +2,9 @@
 //!
 //! Promised: what becomes of a host is in the store before it is told or forgotten here, so that a server that dies at any
 //! point goes on where it was: a host that was told is told again, now and then and on every session, which changes
-//! nothing for it. One upgrade is under way at a time. One that is paused, cancelled or has failed tells no further host; those that were told go on, and what
-//! becomes of them is kept. Absent: the choice of hosts, which was frozen when the upgrade began, and the programs
+//! nothing for it. One upgrade is under way at a time. One that is paused, cancelled or has failed tells no further host.
+//! One that was cancelled or has failed gives out no build any more, either, so that only hosts that have begun their trial go on;
+//! what becomes of them is kept. Absent: the choice of hosts, which was frozen when the upgrade began, and the programs
 //! (`builds`).
 
 mod machine;
@@ -92,7 +93,8 @@ impl Control {
         if let Err(other) = self.inner.store.begin_upgrade(upgrade.clone(), hosts.clone()).await? {
             return Ok(Err(other));
         }
-        *self.inner.upgrades.current.lock() = Some(UpgradeMachine::new(upgrade, hosts));
+        *self.inner.upgrades.current.lock() =
+            Some(UpgradeMachine::new(upgrade, hosts, Instant::now(), clock::unix_millis()));
         self.inner.upgrades.keep_builds();
         self.inner.upgrades.wake.notify_one();
         Ok(Ok(()))
@@ -133,7 +135,7 @@ impl Control {
     pub(super) async fn resume_upgrade(&self) -> Result<()> {
         let Some(newest) = self.inner.store.upgrades(1).await?.pop() else { return Ok(()) };
         let hosts = self.inner.store.upgrade_hosts(newest.id).await?;
-        let machine = UpgradeMachine::new(newest, hosts);
+        let machine = UpgradeMachine::new(newest, hosts, Instant::now(), clock::unix_millis());
         if !machine.is_over() {
             *self.inner.upgrades.current.lock() = Some(machine);
         }
@@ -216,7 +218,7 @@ impl Control {
             return None;
         }
         let current = self.inner.upgrades.current.lock();
-        let machine = current.as_ref().filter(|machine| machine.is_upgrading(session.agent()))?;
+        let machine = current.as_ref().filter(|machine| machine.may_fetch(session.agent()))?;
         let plan = &machine.upgrade.plan;
         let build = machine.build(session.program().0)?;
         Some(UpgradeOrder {
@@ -235,7 +237,7 @@ impl Control {
         let sha256 = {
             let current = self.inner.upgrades.current.lock();
             let machine = current.as_ref().filter(|machine| machine.upgrade.id == upgrade);
-            let machine = machine.filter(|machine| machine.is_upgrading(session.agent()));
+            let machine = machine.filter(|machine| machine.may_fetch(session.agent()));
             machine.and_then(|machine| machine.build(session.program().0)).map(|build| build.sha256.clone())
         };
         let Some(build) = sha256.and_then(|sha256| self.inner.upgrades.builds.known(&sha256)) else {
@@ -262,7 +264,13 @@ impl Control {
         reason: Message,
     ) -> Result<()> {
         let state = match step {
-            UpgradeStep::Fetching | UpgradeStep::Trying => return Ok(()),
+            UpgradeStep::Fetching | UpgradeStep::Trying => {
+                let mut current = self.inner.upgrades.current.lock();
+                if let Some(machine) = current.as_mut().filter(|machine| machine.upgrade.id == upgrade) {
+                    machine.reported(session.agent(), step);
+                }
+                return Ok(());
+            }
             UpgradeStep::Done => UpgradeHostState::Done,
             // The owner of the host has decided; that says nothing about the new version.
             UpgradeStep::Failed if is_by_owner(&reason) => UpgradeHostState::Skipped,
@@ -305,7 +313,7 @@ mod tests {
     use proctor_model::BootId;
     use proctor_runtime::Tasks;
     use proctor_store::sqlite::SqliteStore;
-    use proctor_store::{SessionOpening, UpgradePlan};
+    use proctor_store::{SessionOpening, UpgradeBuild, UpgradePlan};
 
     use super::*;
     use crate::control::Greeting;
@@ -358,6 +366,27 @@ mod tests {
         }
     }
 
+    /// The upgrade with a build that the server holds.
+    async fn with_build(mut upgrade: Upgrade, dir: &std::path::Path, control: &Control) -> Upgrade {
+        let downloads = dir.join("downloads");
+        std::fs::create_dir(&downloads).unwrap();
+        std::fs::write(downloads.join("agent"), crate::builds::sample(62, "2.0.0")).unwrap();
+        control.hold_builds_in(downloads).await;
+        let build = &control.builds().await[0];
+        let (arch, name) = (build.arch.to_owned(), build.name.clone());
+        upgrade.plan.builds = vec![UpgradeBuild { arch, name, sha256: build.sha256.clone(), size: build.size }];
+        upgrade
+    }
+
+    async fn until_host(control: &Control, id: Uuid, state: UpgradeHostState) {
+        let reached = async {
+            while control.upgrade(id).await.unwrap().unwrap().1[0].state != state {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, reached).await.expect("in time");
+    }
+
     async fn until_state(control: &Control, state: UpgradeState) -> Upgrade {
         let reached = async {
             loop {
@@ -383,6 +412,27 @@ mod tests {
         assert!(control.steer_upgrade(paused.id, UpgradeWish::Resume, "somebody").await.unwrap());
 
         until_state(&control, UpgradeState::Done).await;
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_upgrade_lets_another_one_begin_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let agent: AgentId = "a-1".parse().unwrap();
+        let control = control(dir.path(), &[]).await;
+        let mut greeting = Greeting::new(SessionOpening::new(agent.clone(), "key"), BootId::from("boot"));
+        greeting.takes_upgrades = true;
+        greeting.opening.facts.arch = "x86_64".into();
+        control.inner.sessions.insert(Arc::new(Session::new(greeting, 1)));
+        let first = with_build(upgrade(), dir.path(), &control).await;
+        control.begin_upgrade(first.clone(), vec![host(&agent, 0)]).await.unwrap().unwrap();
+        until_host(&control, first.id, UpgradeHostState::Upgrading).await;
+        let second = Upgrade { id: Uuid::from_u128(2), ..first.clone() };
+        assert_eq!(control.begin_upgrade(second.clone(), vec![host(&agent, 0)]).await.unwrap(), Err(first.id));
+
+        assert!(control.steer_upgrade(first.id, UpgradeWish::Cancel, "somebody").await.unwrap());
+
+        until_host(&control, first.id, UpgradeHostState::Skipped).await;
+        control.begin_upgrade(second, vec![host(&agent, 0)]).await.unwrap().unwrap();
     }
 
     #[tokio::test]

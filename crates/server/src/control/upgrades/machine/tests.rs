@@ -35,7 +35,7 @@ fn machine(rings: &[u32], failures_max: u32) -> UpgradeMachine {
         version_before: "1.0.0".into(),
         changed_at: 0,
     });
-    UpgradeMachine::new(upgrade, hosts.collect())
+    UpgradeMachine::new(upgrade, hosts.collect(), Instant::now(), 0)
 }
 
 fn ready(_: &AgentId) -> Seen {
@@ -179,7 +179,7 @@ fn a_server_that_starts_gives_hosts_time_to_come_back_and_knows_what_had_settled
             version_before: "1.0.0".into(),
             changed_at: 0,
         };
-        UpgradeMachine::new(fresh.upgrade.clone(), fresh.hosts.iter().zip(states).map(host).collect())
+        UpgradeMachine::new(fresh.upgrade.clone(), fresh.hosts.iter().zip(states).map(host).collect(), now, 0)
     };
     let returning = |_: &AgentId| Seen::Returning;
     let waiting = UpgradeHostState::Waiting;
@@ -205,7 +205,7 @@ fn a_host_that_was_told_is_told_again_until_it_answers() {
     machine.apply(&first.changes, now);
     let look = |agent: &AgentId| if agent.as_str() == "a-0" { Seen::Absent } else { ready(agent) };
     // Also where no further host may begin.
-    machine.upgrade.state = UpgradeState::Cancelled;
+    machine.upgrade.state = UpgradeState::Paused;
     let again = |number| Step { again: vec![agent(number)], ..Step::default() };
 
     assert_eq!(machine.step(now + ORDER_PERIOD / 2, look), Step::default());
@@ -301,4 +301,63 @@ fn only_so_many_hosts_fetch_at_once() {
     let second = machine.step(now, ready);
 
     assert_eq!((first.changes.len(), second.changes.len()), (UPGRADING_MAX, 0));
+}
+
+#[test]
+fn a_cancelled_upgrade_skips_the_hosts_that_have_not_begun_their_trial() {
+    let (mut machine, now) = (machine(&[5], 0), Instant::now());
+    let first = machine.step(now, ready);
+    machine.apply(&first.changes, now);
+    machine.reported(&agent(1), UpgradeStep::Trying);
+    machine.reported(&agent(4), UpgradeStep::Trying);
+    machine.reported(&agent(4), UpgradeStep::Fetching);
+    assert!(machine.may_fetch(&agent(0)));
+    machine.upgrade.state = UpgradeState::Cancelled;
+    machine.upgrade.reason = "cancelled by ada".to_owned();
+    // One has a session with the new version, and one is away, perhaps at its trial.
+    let look = |agent: &AgentId| match agent.as_str() {
+        "a-2" => version("2.0.0", 1),
+        "a-3" => Seen::Absent,
+        _ => ready(agent),
+    };
+
+    let step = machine.step(now + ORDER_PERIOD, look);
+
+    let skipped = UpgradeHostState::Skipped;
+    assert_eq!(told(&step), [("a-0".to_owned(), skipped), ("a-4".to_owned(), skipped)]);
+    assert_eq!((step.changes[0].reason.as_str(), step.again.len()), ("cancelled by ada", 0));
+    assert!(!machine.may_fetch(&agent(0)), "its next part does not come");
+    machine.apply(&step.changes, now);
+    let back = |agent: &AgentId| if agent.as_str() == "a-3" { ready(agent) } else { look(agent) };
+    assert_eq!(told(&machine.step(now + ORDER_PERIOD, back)), [("a-3".to_owned(), skipped)]);
+}
+
+#[test]
+fn a_host_that_was_told_and_is_stuck_or_too_old_now_has_failed_also_across_restarts_of_the_server() {
+    let (fresh, now) = (machine(&[2], 5), Instant::now());
+    let told_at = 1_000;
+    let hosts = fresh.hosts.iter().map(|host| UpgradeHost {
+        agent: host.agent.clone(),
+        host: "0:10.0.0.1".parse().unwrap(),
+        ring: 0,
+        state: UpgradeHostState::Upgrading,
+        reason: Message::plain(""),
+        version_before: "1.0.0".into(),
+        changed_at: told_at,
+    });
+    let hosts: Vec<_> = hosts.collect();
+    let limit = i64::try_from(UPGRADING_TIME_MAX.as_millis()).unwrap();
+    let machine_at = |unix_now| UpgradeMachine::new(fresh.upgrade.clone(), hosts.clone(), now, unix_now);
+    let failed = UpgradeHostState::Failed;
+
+    assert!(machine_at(told_at - 7).step(now, ready).changes.is_empty(), "a clock that went back");
+    assert!(machine_at(told_at + limit - 1).step(now, ready).changes.is_empty());
+    let late = machine_at(told_at + limit).step(now, ready);
+    assert_eq!(told(&late), [("a-0".to_owned(), failed), ("a-1".to_owned(), failed)]);
+    let old = |agent: &AgentId| if agent.as_str() == "a-1" { Seen::TooOld } else { ready(agent) };
+    let step = machine_at(told_at).step(now, old);
+    assert_eq!(
+        (told(&step), &step.changes[0].reason),
+        (vec![("a-1".to_owned(), failed)], &messages::upgrade_agent_too_old())
+    );
 }
