@@ -36,7 +36,7 @@ pub use sealed_session::{
     CommandCheck, CommandSeal, ControlTrust, HelloTerms, ReportCheck, ReportSeal, SessionTerms, Share, Unsigned,
     Untrusted, signed_welcome,
 };
-pub use secret::{hash_secret, hex, random_bytes, random_secret, secrets_match, sha256_of};
+pub use secret::{hash_secret, hex, parse_hex, random_bytes, random_secret, secrets_match, sha256_of};
 pub use signer::{CommandSigner, OldKey, SigningSecret, TrustedSigner};
 pub use tickets::{KEY_PERIOD, TICKET_LIFETIME, TicketKeys, Tickets, resuming, with_tickets};
 pub use tls::{enrol_config, server_config, server_name, session_config};

@@ -59,6 +59,16 @@ pub fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
+/// What [`hex`] gave; None for any other text.
+pub fn parse_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |digit: u8| char::from(digit).to_digit(16).filter(|_| !digit.is_ascii_uppercase());
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => u8::try_from(digit(*high)? << 4 | digit(*low)?).ok(),
+        _ => None,
+    };
+    text.as_bytes().chunks(2).map(byte).collect()
+}
+
 /// A SHA-256 in hexadecimal digits, in lower case.
 pub(crate) fn parse_fingerprint(text: &str) -> Option<String> {
     let legal = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -72,6 +82,14 @@ mod tests {
     #[test]
     fn a_digest_is_the_known_one() {
         assert_eq!(sha256_hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn hexadecimal_digits_are_read_back_and_nothing_else_is() {
+        let bytes: Vec<u8> = (0..=255).collect();
+
+        assert_eq!(parse_hex(&hex(&bytes)), Some(bytes));
+        assert_eq!(["", "a", "0g", "AB", "+1", "é"].map(parse_hex), [Some(vec![]), None, None, None, None, None]);
     }
 
     #[test]
