@@ -3,7 +3,8 @@
 //! Promised: a build is a plain file directly in the download directory, an ELF program with the mark of an agent, known
 //! by its digest; its version and machine are read from the file, which is never run. File and directory belong to root or
 //! to the server's user, and nobody else may write them: otherwise there is no build, and the log says why. Once known, its
-//! bytes come from the file that was read then, whatever has its name meanwhile. Absent: any way to add one over the
+//! bytes come from the file that was read then, whatever has its name meanwhile; once that file was written again it is no
+//! longer known. Absent: any way to add one over the
 //! network. Who may write that directory decides what agents can become; administrators of the fleet choose among what is
 //! there.
 
@@ -39,6 +40,7 @@ pub struct Build {
     pub sha256: String,
     pub size: u64,
     file: File,
+    stamp: Stamp,
 }
 
 /// By these a file is known to be the same.
@@ -70,10 +72,11 @@ impl Builds {
         tokio::task::spawn_blocking(move || builds.read_all()).await.unwrap_or_default()
     }
 
-    /// The build with this digest, also where its file is gone meanwhile.
+    /// The build with this digest, also where its file has lost its name meanwhile.
     pub(crate) fn known(&self, sha256: &str) -> Option<Arc<Build>> {
         let known = self.known.lock();
-        known.values().filter_map(|(_, build)| build.as_ref()).find(|build| build.sha256 == sha256).cloned()
+        let mut builds = known.values().filter_map(|(_, build)| build.as_ref());
+        builds.find(|build| build.sha256 == sha256 && build.is_intact()).cloned()
     }
 
     fn read_all(&self) -> Vec<Arc<Build>> {
@@ -95,7 +98,7 @@ impl Builds {
         if let Some((_, known)) = self.known.lock().get(name).filter(|(known, _)| *known == stamp) {
             return known.clone();
         }
-        let build = describe(file, name)
+        let build = describe(file, stamp, name)
             .inspect_err(|error| tracing::warn!(name, %error, "cannot read a file of the download directory"))
             .ok()
             .flatten()
@@ -159,12 +162,15 @@ fn open(dir: &File, name: &str) -> Option<(File, Stamp)> {
         tracing::warn!(name, problem, "a file of the download directory does not count as a build");
         return None;
     }
-    let stamp = (metadata.dev(), metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec());
-    Some((file, stamp))
+    Some((file, stamp(&metadata)))
+}
+
+fn stamp(metadata: &Metadata) -> Stamp {
+    (metadata.dev(), metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec())
 }
 
 /// None for a file that is no agent.
-fn describe(file: File, name: &str) -> std::io::Result<Option<Build>> {
+fn describe(file: File, stamp: Stamp, name: &str) -> std::io::Result<Option<Build>> {
     let mut content = Vec::new();
     (&file).take(HEAD_BYTES).read_to_end(&mut content)?;
     if arch(&content).is_none() {
@@ -173,7 +179,7 @@ fn describe(file: File, name: &str) -> std::io::Result<Option<Build>> {
     (&file).take(FILE_BYTES_MAX - HEAD_BYTES).read_to_end(&mut content)?;
     let Some((arch, version)) = arch(&content).zip(version(&content)) else { return Ok(None) };
     let sha256 = hex(&proctor_pki::sha256_of(content.as_slice())?);
-    Ok(Some(Build { name: name.to_owned(), version, arch, sha256, size: content.len() as u64, file }))
+    Ok(Some(Build { name: name.to_owned(), version, arch, sha256, size: content.len() as u64, file, stamp }))
 }
 
 /// As `std::env::consts::ARCH` names it.
@@ -211,6 +217,11 @@ fn version(content: &[u8]) -> Option<AgentVersion> {
 }
 
 impl Build {
+    /// Nobody has written its file since it was read.
+    fn is_intact(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| stamp(&metadata) == self.stamp)
+    }
+
     /// At most `length` bytes from there; fewer at the end. Blocks.
     pub(crate) fn part(&self, offset: u64, length: usize) -> std::io::Result<Vec<u8>> {
         let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
@@ -274,6 +285,24 @@ mod tests {
         builds.list().await;
         assert!(builds.known(&gone).is_none(), "nobody uses it");
     }
+
+    #[tokio::test]
+    async fn a_build_whose_file_was_written_again_is_no_longer_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agent");
+        std::fs::write(&path, sample(62, "1.2.3")).unwrap();
+        let builds = Arc::new(Builds::default());
+        builds.hold_in(dir.path().to_owned());
+        let old = builds.list().await.remove(0);
+        assert!(builds.known(&old.sha256).is_some());
+
+        std::fs::write(&path, sample(62, "1.2.30")).unwrap();
+
+        assert!(builds.known(&old.sha256).is_none());
+        assert_eq!(builds.list().await[0].version.as_str(), "1.2.30");
+        assert!(builds.known(&old.sha256).is_none(), "also while somebody uses it");
+    }
+
     #[tokio::test]
     async fn what_others_could_have_written_is_no_build() {
         let dir = tempfile::tempdir().unwrap();
@@ -318,7 +347,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.set_len(FILE_BYTES_MAX).unwrap();
 
-        assert!(describe(file.try_clone().unwrap(), "disk image").unwrap().is_none());
+        assert!(describe(file.try_clone().unwrap(), stamp(&file.metadata().unwrap()), "disk image").unwrap().is_none());
 
         assert_eq!(file.stream_position().unwrap(), HEAD_BYTES);
     }

@@ -407,9 +407,10 @@ impl Reader<'_> {
                 }
             }
             FromAgent::FetchBuild { upgrade, offset, length } => {
-                let bytes = control.build_part(session, upgrade, offset, length).await;
                 // An agent asks again for what does not come.
-                let _ = replies.try_send(FromServer::BuildPart { upgrade, offset, bytes });
+                if let Some(bytes) = control.build_part(session, upgrade, offset, length).await {
+                    let _ = replies.try_send(FromServer::BuildPart { upgrade, offset, bytes });
+                }
             }
             FromAgent::UpgradeReport { upgrade, step, reason } => {
                 // The agent says it again when it is told again; a full store must not end the session.

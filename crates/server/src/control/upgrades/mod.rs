@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use proctor_model::{AgentId, Message, UpgradeStep};
 use proctor_runtime::clock;
-use proctor_store::{Upgrade, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradeState};
+use proctor_store::{Upgrade, UpgradeBuild, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradeState};
 use proctor_wire::{BUILD_PART_BYTES_MAX, UpgradeOrder};
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -162,7 +162,7 @@ impl Control {
     async fn step_upgrade(&self) -> Result<()> {
         let upgrades = &self.inner.upgrades;
         let _turn = upgrades.turn.lock().await;
-        let (id, step) = {
+        let (id, builds, mut step) = {
             let mut current = upgrades.current.lock();
             let Some(machine) = current.as_mut() else { return Ok(()) };
             if machine.is_over() {
@@ -170,8 +170,17 @@ impl Control {
                 upgrades.kept.lock().clear();
                 return Ok(());
             }
-            (machine.upgrade.id, machine.step(Instant::now(), |agent| self.seen_for_upgrade(agent)))
+            let step = machine.step(Instant::now(), |agent| self.seen_for_upgrade(agent));
+            (machine.upgrade.id, machine.upgrade.plan.builds.clone(), step)
         };
+        let begins = |change: &UpgradeHostChange| change.state == UpgradeHostState::Upgrading;
+        if step.changes.iter().any(begins)
+            && let Some(gone) = self.missing_build(&builds).await
+        {
+            step.changes.retain(|change| !begins(change));
+            let reason = format!("the build {gone} is gone: put that very file back and resume, or cancel");
+            step.end = Some((UpgradeState::Paused, reason));
+        }
         for session in step.again.iter().filter_map(|agent| self.inner.sessions.get(agent)) {
             session.order_upgrade();
         }
@@ -180,6 +189,27 @@ impl Control {
             self.set_upgrade_state(id, &[UpgradeState::Running], state, &reason).await?;
         }
         Ok(())
+    }
+
+    async fn build_of(&self, sha256: &str) -> Option<Arc<Build>> {
+        let upgrades = &self.inner.upgrades;
+        if let Some(known) = upgrades.builds.known(sha256) {
+            return Some(known);
+        }
+        // It may have been put back.
+        upgrades.builds.list().await;
+        upgrades.keep_builds();
+        upgrades.builds.known(sha256)
+    }
+
+    /// The name of a build that the server has no more.
+    async fn missing_build(&self, builds: &[UpgradeBuild]) -> Option<String> {
+        for build in builds {
+            if self.build_of(&build.sha256).await.is_none() {
+                return Some(build.name.clone());
+            }
+        }
+        None
     }
 
     /// In the turn: writes, then remembers, then wakes.
@@ -225,34 +255,30 @@ impl Control {
             upgrade: machine.upgrade.id,
             version: plan.version.clone(),
             arch: build.arch.clone(),
-            sha256: digest(&build.sha256)?,
+            sha256: proctor_pki::parse_hex(&build.sha256)?.try_into().ok()?,
             size: build.size,
             allow_downgrade: plan.allow_downgrade,
             health_deadline: Duration::from_secs(plan.health_deadline_secs),
         })
     }
 
-    /// A part of the build that the agent was told of; empty where it was told of none, or the server has it no more.
-    pub async fn build_part(&self, session: &Session, upgrade: Uuid, offset: u64, length: u32) -> Vec<u8> {
+    /// A part of the build that the agent was told of; empty where it was told of none, or the server has it no more. None where
+    /// it cannot be read just now: the agent asks again.
+    pub async fn build_part(&self, session: &Session, upgrade: Uuid, offset: u64, length: u32) -> Option<Vec<u8>> {
         let sha256 = {
             let current = self.inner.upgrades.current.lock();
             let machine = current.as_ref().filter(|machine| machine.upgrade.id == upgrade);
             let machine = machine.filter(|machine| machine.may_fetch(session.agent()));
             machine.and_then(|machine| machine.build(session.program().0)).map(|build| build.sha256.clone())
         };
-        let Some(build) = sha256.and_then(|sha256| self.inner.upgrades.builds.known(&sha256)) else {
-            return Vec::new();
-        };
+        let Some(sha256) = sha256 else { return Some(Vec::new()) };
+        let Some(build) = self.build_of(&sha256).await else { return Some(Vec::new()) };
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(BUILD_PART_BYTES_MAX);
         let read = tokio::task::spawn_blocking(move || build.part(offset, length)).await;
-        match read {
-            Ok(Ok(bytes)) => bytes,
-            Ok(Err(error)) => {
-                tracing::error!(%error, %upgrade, "cannot read a build");
-                Vec::new()
-            }
-            Err(_) => Vec::new(),
-        }
+        read.map_err(std::io::Error::other)
+            .flatten()
+            .inspect_err(|error| tracing::error!(%error, %upgrade, "cannot read a build"))
+            .ok()
     }
 
     /// How far the agent is.
@@ -302,18 +328,12 @@ fn is_by_owner(reason: &Message) -> bool {
     reason.phrase().is_some_and(|phrase| phrase.id() == BY_OWNER)
 }
 
-fn digest(hex: &str) -> Option<[u8; 32]> {
-    let byte = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
-    let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect::<Option<_>>()?;
-    bytes.try_into().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use proctor_model::BootId;
     use proctor_runtime::Tasks;
     use proctor_store::sqlite::SqliteStore;
-    use proctor_store::{SessionOpening, UpgradeBuild, UpgradePlan};
+    use proctor_store::{SessionOpening, UpgradePlan};
 
     use super::*;
     use crate::control::Greeting;
@@ -332,6 +352,14 @@ mod tests {
 
     fn session(agent: &AgentId) -> Session {
         Session::new(Greeting::new(SessionOpening::new(agent.clone(), "key"), BootId::from("boot")), 1)
+    }
+
+    /// Of an agent that takes upgrades.
+    fn ready(agent: &AgentId) -> Session {
+        let mut greeting = Greeting::new(SessionOpening::new(agent.clone(), "key"), BootId::from("boot"));
+        greeting.takes_upgrades = true;
+        greeting.opening.facts.arch = "x86_64".into();
+        Session::new(greeting, 1)
     }
 
     fn upgrade() -> Upgrade {
@@ -415,14 +443,35 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_build_that_is_gone_is_ordered_to_nobody_until_it_is_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let agent: AgentId = "a-1".parse().unwrap();
+        let control = control(dir.path(), &[]).await;
+        let upgrade = with_build(upgrade(), dir.path(), &control).await;
+        let file = dir.path().join("downloads/agent");
+        let content = std::fs::read(&file).unwrap();
+        std::fs::write(&file, "something else").unwrap();
+        control.begin_upgrade(upgrade.clone(), vec![host(&agent, 0)]).await.unwrap().unwrap();
+        control.inner.sessions.insert(Arc::new(ready(&agent)));
+
+        let paused = until_state(&control, UpgradeState::Paused).await;
+
+        assert!(paused.reason.contains("the build agent is gone"), "{}", paused.reason);
+        until_host(&control, upgrade.id, UpgradeHostState::Waiting).await;
+        std::fs::write(&file, content).unwrap();
+        assert!(control.steer_upgrade(paused.id, UpgradeWish::Resume, "somebody").await.unwrap());
+        until_host(&control, upgrade.id, UpgradeHostState::Upgrading).await;
+        let session = ready(&agent);
+        assert!(!control.build_part(&session, upgrade.id, 0, 10).await.unwrap().is_empty());
+        assert_eq!(control.build_part(&session, Uuid::nil(), 0, 10).await, Some(Vec::new()));
+    }
+
+    #[tokio::test]
     async fn a_cancelled_upgrade_lets_another_one_begin_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let agent: AgentId = "a-1".parse().unwrap();
         let control = control(dir.path(), &[]).await;
-        let mut greeting = Greeting::new(SessionOpening::new(agent.clone(), "key"), BootId::from("boot"));
-        greeting.takes_upgrades = true;
-        greeting.opening.facts.arch = "x86_64".into();
-        control.inner.sessions.insert(Arc::new(Session::new(greeting, 1)));
+        control.inner.sessions.insert(Arc::new(ready(&agent)));
         let first = with_build(upgrade(), dir.path(), &control).await;
         control.begin_upgrade(first.clone(), vec![host(&agent, 0)]).await.unwrap().unwrap();
         until_host(&control, first.id, UpgradeHostState::Upgrading).await;
