@@ -228,12 +228,18 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Opens or makes the ledger.
+    /// Opens or makes the ledger; one that cannot be used is put aside.
+    #[cfg(test)]
     pub(crate) fn open(path: &Path) -> Result<(Self, LedgerState), LedgerError> {
+        Self::open_as(path, false)
+    }
+
+    /// A program on trial refuses a ledger that it cannot use: the old version may go on with it.
+    pub(crate) fn open_as(path: &Path, is_on_trial: bool) -> Result<(Self, LedgerState), LedgerError> {
         let (connection, mut memory) = match open_and_read(path) {
             Ok(opened) => opened,
             // A full disk, or one that cannot be read just now, is no reason to forget anything.
-            Err(error) if !error.means_unusable() => return Err(error),
+            Err(error) if is_on_trial || !error.means_unusable() => return Err(error),
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
                 tracing::error!(path = %path.display(), %error, cause, "the ledger cannot be used: it is put aside");

@@ -163,7 +163,8 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<Ended, AgentError> {
     };
     let policy = Arc::new(policy::PolicyFile::open(options.policy.as_deref())?);
     let host = Host::new(options.host(), &tasks)?;
-    let (ledger, memory) = ledger::Ledger::open(&options.state_dir.join("ledger.db"))?;
+    let is_on_trial = options.is_program && upgrade::upgrade_on_trial().is_some();
+    let (ledger, memory) = ledger::Ledger::open_as(&options.state_dir.join("ledger.db"), is_on_trial)?;
     let (inbox, inputs) = driver::inbox();
     let driver = {
         let keeper = history::Keeper::new(options.state_dir.join("usage"));

@@ -1055,7 +1055,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Ends an upgrade: no other host is told, and hosts that were told go on. */
+        /** Ends an upgrade: no other host is told, and hosts that have not begun their trial get no build. Those on trial go on. */
         post: operations["cancel_upgrade"];
         delete?: never;
         options?: never;

@@ -171,6 +171,18 @@ fn b8_the_ledger_of_a_much_newer_agent_is_put_aside() {
 }
 
 #[test]
+fn a_program_on_trial_leaves_a_ledger_that_it_cannot_use_to_the_old_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ledger.db");
+    written_by_a_newer_agent(&path, &(SCHEMA + 1).to_string());
+
+    let refused = Ledger::open_as(&path, true).unwrap_err();
+
+    assert!(matches!(refused, LedgerError::Newer { .. }), "{refused}");
+    assert!(!dir.path().join("ledger.db.damaged").exists());
+}
+
+#[test]
 fn b8_a_ledger_without_its_tables_is_put_aside() {
     for user_version in [0, SCHEMA, SCHEMA + 1] {
         let dir = tempfile::tempdir().unwrap();

@@ -34,6 +34,7 @@ use crate::spool::Draft;
 pub use program::{CHECK_COMMAND, ProgramCheck};
 use program::{Program, Unstaged};
 use record::{Record, Records, Sign};
+pub(crate) use trial::upgrade_on_trial;
 pub use trial::{Startup, TRIAL_COMMAND, Trial, WATCH_COMMAND, become_trial};
 
 /// What the link may have for the upgrader; what does not fit is asked for again.
@@ -163,7 +164,7 @@ impl Upgrader {
         let records = Records::new(state_dir);
         let record = records.load();
         let find_program: FindProgram = Arc::new(Program::ours);
-        let (trial_of, fetch, link) = (trial::upgrade_on_trial(), None, None);
+        let (trial_of, fetch, link) = (upgrade_on_trial(), None, None);
         Self { records, policy, driver, turns, now, is_program, find_program, trial_of, record, fetch, link }
     }
 

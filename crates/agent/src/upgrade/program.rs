@@ -303,6 +303,10 @@ pub(crate) fn check(staged: &Path, version: &str) -> Result<(), Message> {
     if said.ledger_oldest_reader > ledger::SCHEMA {
         return Err(messages::upgrade_cannot_go_back(said.ledger_schema));
     }
+    if said.ledger_schema < ledger::OLDEST_READER {
+        let (theirs, needed) = (said.ledger_schema, ledger::OLDEST_READER);
+        return Err(failed(format!("it cannot read this agent's ledger (schema {theirs}, and {needed} is needed)")));
+    }
     Ok(())
 }
 
@@ -408,6 +412,8 @@ mod tests {
         answer(&said("1.2.3", ledger::SCHEMA)).unwrap();
         assert!(answer(&said("1.2.4", 1)).unwrap_err().contains("it is version 1.2.4, not 1.2.3"));
         assert!(answer(&said("1.2.3", ledger::SCHEMA + 1)).unwrap_err().contains("no way back"));
+        let old = said("1.2.3", 1).replace("\"ledger_schema\":9", "\"ledger_schema\":0");
+        assert!(answer(&old).unwrap_err().contains("cannot read this agent's ledger"));
         assert!(answer("#!/bin/sh\nexit 3\n").unwrap_err().contains("exit status: 3"));
         assert!(answer("#!/bin/sh\n").unwrap_err().contains("did not say what it is"));
         assert!(check(&dir.path().join("absent"), "1.2.3").is_err());

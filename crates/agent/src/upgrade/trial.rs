@@ -81,7 +81,7 @@ enum Verdict {
 }
 
 /// The upgrade that this program is on trial for, if it is.
-pub(super) fn upgrade_on_trial() -> Option<Uuid> {
+pub(crate) fn upgrade_on_trial() -> Option<Uuid> {
     std::env::var(TRIAL_VARIABLE).ok()?.parse().ok()
 }
 
