@@ -25,6 +25,9 @@ use crate::ledger;
 pub(crate) const SIZE_MAX: u64 = 512 * 1024 * 1024;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
+const SET_ID: u32 = 0o6000;
+/// Where a file keeps capabilities.
+const CAPABILITIES: &str = "security.capability";
 /// At least so much of the mode; the rest is that of the old program.
 const EXECUTABLE: u32 = 0o500;
 const OURSELVES: &str = "/proc/self/exe";
@@ -226,6 +229,7 @@ fn check_place(path: &Path) -> Result<(), String> {
     let us = rustix::process::geteuid().as_raw();
     check_owner("it", &file, us)?;
     check_writers("it", &file)?;
+    check_rights(path, &file)?;
     let metadata = std::fs::symlink_metadata(dir).map_err(unreadable)?;
     check_owner("its directory", &metadata, us)?;
     check_writers("its directory", &metadata)?;
@@ -235,6 +239,18 @@ fn check_place(path: &Path) -> Result<(), String> {
     }
     rustix::fs::access(dir, rustix::fs::Access::WRITE_OK)
         .map_err(|error| format!("its directory cannot be written: {error}"))
+}
+
+/// A program that gets rights from its file would lose them: the new file has none.
+fn check_rights(path: &Path, metadata: &Metadata) -> Result<(), String> {
+    let has_capabilities = match rustix::fs::lgetxattr(path, CAPABILITIES, &mut [0_u8; 64][..]) {
+        Ok(_) | Err(Errno::RANGE) => true,
+        Err(_) => false,
+    };
+    if has_capabilities || metadata.mode() & SET_ID != 0 {
+        return Err("it has file capabilities or a set-id bit, which the new program would not have".to_owned());
+    }
+    Ok(())
 }
 
 /// A directory above. In a sticky one others cannot rename what is not theirs, but its owner can.
@@ -527,6 +543,26 @@ mod tests {
         } else {
             std::os::unix::fs::chown(dir.path(), Some(12_345), None).unwrap();
             assert!(above(0o1777, us).unwrap_err().contains("belongs to uid 12345"));
+        }
+    }
+
+    #[test]
+    fn a_program_that_has_rights_from_its_file_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = script(dir.path(), "x");
+        let check = || check_rights(&path, &std::fs::symlink_metadata(&path).unwrap());
+        check().unwrap();
+
+        for mode in [0o4755, 0o2755] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            assert!(check().unwrap_err().contains("set-id"), "{mode:o}");
+        }
+
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        // CAP_NET_BIND_SERVICE, permitted and effective; only root may write it, and not on every file system.
+        let capability = [0x0200_0001_u32, 1 << 10, 0, 0, 0].map(u32::to_le_bytes).concat();
+        if rustix::fs::setxattr(&path, CAPABILITIES, &capability, rustix::fs::XattrFlags::empty()).is_ok() {
+            assert!(check().unwrap_err().contains("file capabilities"));
         }
     }
 
