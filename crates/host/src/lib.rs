@@ -33,6 +33,7 @@ mod reaper;
 mod rights;
 mod sampler;
 mod spawn;
+pub mod stop_signals;
 mod syscall;
 mod tree;
 mod usage;

@@ -5,7 +5,7 @@
 //! everything an agent does; it gets the name of the old one only after it has proved itself, so that a power failure, or
 //! the death of everything, at any moment before leaves the old one in its place. A new program that ends, hangs, cannot
 //! keep a session, or does not end well when it is asked to is killed, and the old one goes on by itself. The new program
-//! never outlives the old one that watches it. Who stops the agent meanwhile stops it: nothing is started after that.
+//! never outlives the old one that watches it. Who stops the agent at any moment stops it: nothing is started after that.
 //! Absent: what an agent does; during a trial the old one does nothing of it. What the new program does with systemd
 //! (its readiness and watchdog) is not tried; the server watches the hosts of a ring before it begins the next one.
 //!
@@ -110,7 +110,7 @@ impl Trial {
     /// Becomes the program that watches the trial; whatever of the agent still runs ends with that, as in a crash. Returns only
     /// where somebody stopped the agent, or nothing can be started any more.
     pub async fn begin(self, startup: Startup<'_>, stop: &CancellationToken) -> Result<(), String> {
-        if is_stopped(stop).await {
+        if is_stopped_at_last(stop).await {
             self.wait_for_next_start();
             return Ok(());
         }
@@ -177,7 +177,7 @@ impl Trial {
                 Verdict::Stopped
             }
         };
-        if is_stopped(stop).await { Verdict::Stopped } else { verdict }
+        if is_stopped_at_last(stop).await { Verdict::Stopped } else { verdict }
     }
 
     /// The server orders it again; a trial that somebody stopped says nothing about the new program.
@@ -312,8 +312,10 @@ fn kill(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Whether somebody stops the agent, now or in a moment.
-async fn is_stopped(stop: &CancellationToken) -> bool {
+/// Whether somebody stops the agent, now or in a moment, or did so before; who does it later ends this process, so that no stop is
+/// lost between here and the program that it becomes.
+async fn is_stopped_at_last(stop: &CancellationToken) -> bool {
+    proctor_host::stop_signals::restore_default();
     tokio::time::timeout(STOP_MAX, stop.cancelled()).await.is_ok()
 }
 
@@ -435,6 +437,22 @@ mod tests {
         let kept = records.load().unwrap();
         assert_eq!((kept.step, kept.trials), (UpgradeStep::Fetching, 0), "it is ordered again, and was not tried");
         assert_eq!(records.shown(upgrade), Some(Sign::Started), "nothing was begun");
+    }
+
+    #[tokio::test]
+    async fn a_stop_after_the_last_look_ends_the_process_and_is_not_lost() {
+        use tokio::signal::unix::{SignalKind, signal};
+        let _handler = signal(SignalKind::terminate()).unwrap();
+        let is_handled = || {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+            u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << (Signal::TERM.as_raw() - 1) != 0
+        };
+        assert!(is_handled());
+
+        assert!(!is_stopped_at_last(&CancellationToken::new()).await);
+
+        assert!(!is_handled());
     }
 
     #[test]
