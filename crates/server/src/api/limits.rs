@@ -2,8 +2,8 @@
 //!
 //! Promised: every refusal says when to come again and is written in the family's own shape. A rate
 //! counts for an app (for a user who comes without one, for the user) over all dialects. A [`Quota`] is
-//! taken only by callers who have proved who they are; none of them gets more than a part of it, and
-//! administrators have a reserve. Calls that wait, for a
+//! taken only by callers who have proved who they are; none of them gets more than a part of it, nor an app
+//! more than half by naming many users, and administrators have a reserve. Calls that wait, for a
 //! body or for events, take none of the quota of calls. Absent: rates of
 //! addresses; a proxy in front knows those better.
 
@@ -134,6 +134,8 @@ pub(super) struct Quota {
     total: u32,
     /// Of one app and user.
     each: u32,
+    /// Of one app, whomever it calls for.
+    of_payer: u32,
     /// Beyond the total, for administrators.
     reserve: u32,
     taken: Arc<Mutex<QuotaUse>>,
@@ -143,6 +145,7 @@ pub(super) struct Quota {
 struct QuotaUse {
     total: u32,
     by_caller: HashMap<String, u32>,
+    by_payer: HashMap<String, u32>,
 }
 
 /// Which part of a [`Quota`] is used up.
@@ -174,7 +177,7 @@ impl Quota {
     }
 
     fn new(what: Message, total: u32, each: u32, reserve: u32) -> Self {
-        Self { what, total, each, reserve, taken: Arc::default() }
+        Self { what, total, each, of_payer: total.div_ceil(2), reserve, taken: Arc::default() }
     }
 
     pub(super) fn taken(&self) -> u32 {
@@ -198,16 +201,21 @@ impl Quota {
     }
 
     fn take_as(&self, caller: String, is_administrator: bool) -> Result<QuotaPermit, Exceeded> {
-        let mut taken = self.taken.lock();
-        let own = taken.by_caller.get(&caller).copied().unwrap_or(0);
-        if own >= self.each {
-            return Err(Exceeded { what: self.what.clone(), limit: self.each, is_own: true });
+        let exceeded = |limit, is_own| Err(Exceeded { what: self.what.clone(), limit, is_own });
+        let reserve = if is_administrator { self.reserve } else { 0 };
+        let (mut taken, payer) = (self.taken.lock(), payer_of(&caller));
+        if taken.by_caller.get(&caller).is_some_and(|own| *own >= self.each) {
+            return exceeded(self.each, true);
         }
-        if taken.total >= self.total + if is_administrator { self.reserve } else { 0 } {
-            return Err(Exceeded { what: self.what.clone(), limit: self.total, is_own: false });
+        if taken.by_payer.get(payer).is_some_and(|own| *own >= self.of_payer + reserve) {
+            return exceeded(self.of_payer, true);
+        }
+        if taken.total >= self.total + reserve {
+            return exceeded(self.total, false);
         }
         taken.total += 1;
-        taken.by_caller.insert(caller.clone(), own + 1);
+        *taken.by_payer.entry(payer.to_owned()).or_default() += 1;
+        *taken.by_caller.entry(caller.clone()).or_default() += 1;
         Ok(QuotaPermit { quota: self.clone(), caller })
     }
 }
@@ -241,6 +249,14 @@ pub(super) fn key_of(caller: &Caller) -> String {
     format!("{}\0{}", caller.app, caller.user)
 }
 
+/// Who answers for the caller with this key: the app, or the user who comes without one.
+pub(super) fn payer_of(key: &str) -> &str {
+    match key.split_once('\0') {
+        Some(("", _)) | None => key,
+        Some((app, _)) => app,
+    }
+}
+
 /// One of a [`Quota`], given back when it is dropped.
 #[derive(Debug)]
 pub(super) struct QuotaPermit {
@@ -250,13 +266,18 @@ pub(super) struct QuotaPermit {
 
 impl Drop for QuotaPermit {
     fn drop(&mut self) {
-        let mut taken = self.quota.taken.lock();
+        let taken = &mut *self.quota.taken.lock();
         taken.total -= 1;
-        if let Some(own) = taken.by_caller.get_mut(&self.caller) {
-            *own -= 1;
-            if *own == 0 {
-                taken.by_caller.remove(&self.caller);
-            }
+        give_back(&mut taken.by_caller, &self.caller);
+        give_back(&mut taken.by_payer, payer_of(&self.caller));
+    }
+}
+
+fn give_back(by_key: &mut HashMap<String, u32>, key: &str) {
+    if let Some(own) = by_key.get_mut(key) {
+        *own -= 1;
+        if *own == 0 {
+            by_key.remove(key);
         }
     }
 }
@@ -326,6 +347,21 @@ mod tests {
         assert!(take("d", false).is_ok());
         assert_eq!(quota.taken.lock().total, 0);
         assert!(quota.taken.lock().by_caller.is_empty());
+    }
+
+    #[test]
+    fn an_app_gets_no_more_than_half_by_naming_users() {
+        let quota = Quota::new("calls".into(), 8, 2, 1);
+        let take = |caller: &str, is_administrator| quota.take_as(caller.to_owned(), is_administrator);
+        let held: Vec<_> = ["app\0a", "app\0a", "app\0b", "app\0c"].map(|caller| take(caller, false).unwrap()).into();
+
+        assert_eq!(take("app\0d", false).unwrap_err(), Exceeded { what: "calls".into(), limit: 4, is_own: true });
+        let others = [take("other\0a", false).unwrap(), take("\0app", false).unwrap(), take("\0a", false).unwrap()];
+        let reserved = take("app\0boss", true).unwrap();
+        assert!(take("app\0boss", true).unwrap_err().is_own);
+        drop((held, others, reserved));
+        let taken = quota.taken.lock();
+        assert_eq!((taken.total, taken.by_caller.len(), taken.by_payer.len()), (0, 0, 0));
     }
 
     #[test]
