@@ -45,6 +45,9 @@ const STRANGERS_BYTES_PER_PEER: u64 = 128 * 1024 * 1024;
 /// Large bodies of callers who are known, and of one among them.
 const CALLERS_BYTES: u64 = 256 * 1024 * 1024;
 const CALLERS_BYTES_EACH: u64 = 128 * 1024 * 1024;
+/// Large bodies that wait for room, of one address and of one app.
+const STRANGERS_WAITING_MAX: usize = room::WAITING_MAX / 4 * 3;
+const CALLERS_WAITING_MAX: usize = room::WAITING_MAX / 4;
 /// What is built of bodies that are being parsed or worked on, and of those of one sender: two of the largest.
 const VALUES_BYTES: u64 = 512 * 1024 * 1024;
 const VALUES_BYTES_EACH: u64 = 256 * 1024 * 1024;
@@ -111,9 +114,9 @@ impl Bodies {
             patience,
             strangers: UnderWay::new(STRANGERS_MAX, STRANGERS_PER_PEER_MAX),
             callers: UnderWay::new(CALLERS_MAX, CALLERS_EACH_MAX),
-            of_strangers: Pool::new(STRANGERS_BYTES, STRANGERS_BYTES_PER_PEER, patience),
-            of_callers: Pool::new(CALLERS_BYTES, CALLERS_BYTES_EACH, patience),
-            of_values: Pool::new(VALUES_BYTES, VALUES_BYTES_EACH, patience),
+            of_strangers: Pool::new(STRANGERS_BYTES, STRANGERS_BYTES_PER_PEER, STRANGERS_WAITING_MAX, patience),
+            of_callers: Pool::new(CALLERS_BYTES, CALLERS_BYTES_EACH, CALLERS_WAITING_MAX, patience),
+            of_values: Pool::new(VALUES_BYTES, VALUES_BYTES_EACH, CALLERS_WAITING_MAX, patience),
         }
     }
 
@@ -378,6 +381,30 @@ mod tests {
 
         assert_eq!(error.problem, Problem::ConcurrencyLimited);
         assert!(error.message.starts_with("too many large bodies at once"), "{}", error.message);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_app_takes_only_a_part_of_the_queue_for_room() {
+        let bodies = Bodies::default();
+        let _held = ["a", "b"].map(|name| bodies.of_callers.try_take(name, CALLERS_BYTES / 2).unwrap());
+        let waits = |user: String| {
+            let (pool, sender) = (&bodies.of_callers, BodySender::Caller(format!("app\0{user}")));
+            Box::pin(async move { pool.take(&sender, 2 * MIB as u64).await.map(drop) })
+        };
+        let mut queue: Vec<_> = (0..CALLERS_WAITING_MAX).map(|user| waits(user.to_string())).collect();
+        for waiting in &mut queue {
+            assert!(futures::poll!(waiting).is_pending());
+        }
+
+        let one_more = futures::poll!(waits("one-more".to_owned()));
+        let sender = BodySender::Caller("free\0ana".to_owned());
+        let of_other = futures::poll!(Box::pin(bodies.of_callers.take(&sender, 2 * MIB as u64)));
+
+        assert!(one_more.is_ready(), "it is told to come again at once");
+        assert!(of_other.is_pending(), "others may wait, too");
+        drop(queue);
+        let state = bodies.of_callers.state.lock();
+        assert_eq!((state.waiting, state.waiting_of.len()), (0, 0));
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! Room in memory for large bodies, and for what is built of them: who gets it, and who gives way.
 //!
-//! Promised: a pool never gives out more than its total, nor more than a part to one sender; who waits in vain is told
-//! to come again; a body that arrives slowly gives way to who waits. Absent: reading anything.
+//! Promised: a pool never gives out more than its total, nor more than a part to one sender; nor does one app, or one
+//! address, have more than a part of those that wait. Who waits in vain is told to come again; a body that arrives slowly gives way to who waits. Absent: reading anything.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,9 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{BodySender, BodyTimeouts};
 use crate::api::error::ApiError;
+use crate::api::limits::payer_of;
 
 /// Large bodies that wait for room; each holds no more than a small one meanwhile.
-const WAITING_MAX: usize = 64;
+pub(super) const WAITING_MAX: usize = 64;
 /// While others wait, a large body must come at this rate.
 const RATE_MIN: u64 = 1024 * 1024;
 /// How often those who wait look for one that is too slow.
@@ -28,6 +29,8 @@ const LOOK_PERIOD: Duration = Duration::from_millis(250);
 pub(in crate::api) struct Pool {
     total: u64,
     each: u64,
+    /// Of one app or address.
+    waiting_each: usize,
     patience: BodyTimeouts,
     pub(super) state: Mutex<PoolState>,
     changed: Notify,
@@ -39,7 +42,8 @@ pub(in crate::api) struct PoolState {
     by_sender: HashMap<String, u64>,
     holders: BTreeMap<u64, Arc<Holder>>,
     next: u64,
-    waiting: usize,
+    pub(super) waiting: usize,
+    pub(super) waiting_of: HashMap<String, usize>,
 }
 
 #[derive(Debug)]
@@ -67,8 +71,8 @@ impl Holder {
 }
 
 impl Pool {
-    pub(super) fn new(total: u64, each: u64, patience: BodyTimeouts) -> Arc<Self> {
-        Arc::new(Self { total, each, patience, state: Mutex::default(), changed: Notify::new() })
+    pub(super) fn new(total: u64, each: u64, waiting_each: usize, patience: BodyTimeouts) -> Arc<Self> {
+        Arc::new(Self { total, each, waiting_each, patience, state: Mutex::default(), changed: Notify::new() })
     }
 
     pub(super) async fn take(self: &Arc<Self>, sender: &BodySender, bytes: u64) -> Result<Reservation, ApiError> {
@@ -81,7 +85,7 @@ impl Pool {
                 return Ok(room);
             }
             if waiting.is_none() {
-                waiting = Some(Waiting::enter(self)?);
+                waiting = Some(Waiting::enter(self, payer_of(name))?);
             }
             self.make_room(name);
             if Instant::now() >= deadline {
@@ -160,21 +164,33 @@ impl Drop for Reservation {
     }
 }
 
-struct Waiting<'a>(&'a Pool);
+struct Waiting<'a> {
+    pool: &'a Pool,
+    payer: &'a str,
+}
 
 impl<'a> Waiting<'a> {
-    fn enter(pool: &'a Pool) -> Result<Self, ApiError> {
+    fn enter(pool: &'a Pool, payer: &'a str) -> Result<Self, ApiError> {
         let mut state = pool.state.lock();
-        if state.waiting >= WAITING_MAX {
+        let own = state.waiting_of.get(payer).copied().unwrap_or(0);
+        if own >= pool.waiting_each || state.waiting >= WAITING_MAX {
             return Err(no_room());
         }
         state.waiting += 1;
-        Ok(Self(pool))
+        state.waiting_of.insert(payer.to_owned(), own + 1);
+        Ok(Self { pool, payer })
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().waiting -= 1;
+        let mut state = self.pool.state.lock();
+        state.waiting -= 1;
+        if let Some(own) = state.waiting_of.get_mut(self.payer) {
+            *own -= 1;
+            if *own == 0 {
+                state.waiting_of.remove(self.payer);
+            }
+        }
     }
 }
