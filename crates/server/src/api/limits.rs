@@ -172,6 +172,12 @@ impl Quota {
         Self::new(messages::fleet_questions(), 64, 8, 8)
     }
 
+    /// Large bodies that are parsed or wait for it: with two at a time, those of a whole lane are done before anybody
+    /// has waited too long.
+    pub(super) fn parsing() -> Self {
+        Self::new(messages::too_many_large_bodies(), 64, 16, 16)
+    }
+
     pub(super) fn streams() -> Self {
         Self::new(messages::event_streams(), 512, 64, 32)
     }
@@ -200,7 +206,8 @@ impl Quota {
         Ok(turn)
     }
 
-    fn take_as(&self, caller: String, is_administrator: bool) -> Result<QuotaPermit, Exceeded> {
+    /// By the key of the caller.
+    pub(super) fn take_as(&self, caller: String, is_administrator: bool) -> Result<QuotaPermit, Exceeded> {
         let exceeded = |limit, is_own| Err(Exceeded { what: self.what.clone(), limit, is_own });
         let reserve = if is_administrator { self.reserve } else { 0 };
         let (mut taken, payer) = (self.taken.lock(), payer_of(&caller));
@@ -230,6 +237,11 @@ pub(super) struct CallTurn {
 }
 
 impl CallTurn {
+    /// One of another quota, for the same caller.
+    pub(super) fn share_of(&self, quota: &Quota) -> Result<QuotaPermit, Exceeded> {
+        quota.take_as(self.caller.clone(), self.is_administrator)
+    }
+
     /// Others may have it now.
     pub(super) fn pause(&self) {
         *self.permit.lock() = None;

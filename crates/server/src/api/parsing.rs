@@ -4,7 +4,8 @@
 //! call; [`AT_ONCE`] such bodies of callers who are known at a time, and as many of others. Of those, one with more than
 //! [`VALUES_MAX`] values, or too many objects, is refused before any is built: two bytes of `0,` would become a value of
 //! 32. What is built of a body beyond [`UNCOUNTED_BYTES_MAX`] has room in memory first, which the parsing holds, and then
-//! its result.
+//! its result. A body that waits for a slot or for room holds no call, and of the bodies that wait for a slot no caller
+//! has more than a part.
 //! Absent: what the values mean.
 
 use proctor_model::messages;
@@ -14,6 +15,7 @@ use axum::body::Bytes;
 use super::bodies::{Bodies, BodySender, Reservation};
 use super::error::{ApiError, Problem};
 use super::heavy::Heavy;
+use super::limits::{CallTurn, Exceeded, Quota, QuotaPermit};
 
 /// What is built of a smaller body is bounded by the number of calls.
 const UNCOUNTED_BYTES_MAX: usize = 64 * 1024;
@@ -37,13 +39,22 @@ pub(super) struct Parsing {
 
 impl Default for Parsing {
     fn default() -> Self {
-        let lane = || Lane(Heavy::new(AT_ONCE, messages::too_many_large_bodies()));
+        let lane = || Lane { slots: Heavy::new(AT_ONCE, messages::too_many_large_bodies()), places: Quota::parsing() };
         Self { of_callers: lane(), of_strangers: lane() }
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Lane(Heavy);
+pub(super) struct Lane {
+    slots: Heavy,
+    /// Those at work, and those that wait for a slot.
+    places: Quota,
+}
+
+/// Whether a body takes a slot to be parsed.
+pub(super) fn is_large(body: &[u8]) -> bool {
+    body.len() > INLINE_BYTES_MAX
+}
 
 /// What was made of a body, and the room that it takes; none where it is small.
 #[derive(Debug)]
@@ -53,11 +64,12 @@ pub(super) struct Parsed<T> {
 }
 
 impl Lane {
-    /// What `parse` makes of the body of this sender.
+    /// What `parse` makes of the body of this sender. The turn of its call is paused while that may wait.
     pub(super) async fn run<T, E, F>(
         &self,
         bodies: &Bodies,
         sender: &BodySender,
+        turn: Option<&CallTurn>,
         body: &Bytes,
         parse: F,
     ) -> Result<Parsed<T>, E>
@@ -69,6 +81,37 @@ impl Lane {
         if body.len() <= UNCOUNTED_BYTES_MAX {
             return Ok(Parsed { value: parse(body)?, room: None });
         }
+        let place = if is_large(body) { Some(self.place(sender, turn)?) } else { None };
+        if let Some(turn) = turn {
+            turn.pause();
+        }
+        let parsed = self.run_counted(bodies, sender, body, parse).await?;
+        drop(place);
+        turn.map(CallTurn::resume).transpose().map_err(ApiError::from)?;
+        Ok(parsed)
+    }
+
+    fn place(&self, sender: &BodySender, turn: Option<&CallTurn>) -> Result<QuotaPermit, ApiError> {
+        let (BodySender::Stranger(name) | BodySender::Caller(name)) = sender;
+        let place = match turn {
+            Some(turn) => turn.share_of(&self.places),
+            None => self.places.take_as(name.clone(), false),
+        };
+        place.map_err(|Exceeded { what, .. }| ApiError::busy(what))
+    }
+
+    async fn run_counted<T, E, F>(
+        &self,
+        bodies: &Bodies,
+        sender: &BodySender,
+        body: &Bytes,
+        parse: F,
+    ) -> Result<Parsed<T>, E>
+    where
+        T: Send + 'static,
+        E: From<ApiError> + Send + 'static,
+        F: FnOnce(&[u8]) -> Result<T, E> + Send + 'static,
+    {
         let count = self.off_workers(body, |body| Ok::<_, ApiError>(Count::of(body))).await?;
         if count.values > VALUES_MAX || count.weight() > WEIGHT_MAX {
             return Err(too_many_values().into());
@@ -95,11 +138,11 @@ impl Lane {
         E: From<ApiError> + Send + 'static,
         F: FnOnce(&[u8]) -> Result<T, E> + Send + 'static,
     {
-        if body.len() <= INLINE_BYTES_MAX {
+        if !is_large(body) {
             return work(body);
         }
         let body = body.clone();
-        self.0.run(move || work(&body)).await?
+        self.slots.run(move || work(&body)).await?
     }
 }
 
@@ -143,6 +186,7 @@ impl Count {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::Caller;
 
     const MIB: usize = 1024 * 1024;
 
@@ -151,7 +195,7 @@ mod tests {
     }
 
     async fn length(lane: &Lane, body: &Bytes) -> Result<usize, ApiError> {
-        lane.run(&Bodies::default(), &sender(), body, |body| Ok(body.len())).await.map(|parsed| parsed.value)
+        lane.run(&Bodies::default(), &sender(), None, body, |body| Ok(body.len())).await.map(|parsed| parsed.value)
     }
 
     fn list(values: usize) -> Bytes {
@@ -191,7 +235,7 @@ mod tests {
             may_go_on.recv().unwrap();
             Ok::<_, ApiError>(())
         };
-        let mut parsing = Box::pin(lanes.of_callers.run(&bodies, &sender, &body, work));
+        let mut parsing = Box::pin(lanes.of_callers.run(&bodies, &sender, None, &body, work));
 
         tokio::select! {
             _ = &mut parsing => panic!("it cannot be done yet"),
@@ -212,7 +256,7 @@ mod tests {
         let run = |name: &str| {
             let (lane, sender) = (&lanes.of_callers, BodySender::Caller(name.to_owned()));
             let (bodies, body) = (&bodies, &body);
-            async move { lane.run(bodies, &sender, body, |body| Ok::<_, ApiError>(body.len())).await }
+            async move { lane.run(bodies, &sender, None, body, |body| Ok::<_, ApiError>(body.len())).await }
         };
         assert!(body.len() < 4 * MIB);
 
@@ -229,11 +273,39 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn large_bodies_wait_for_a_slot_and_small_ones_do_not() {
         let lanes = Parsing::default();
-        let _slots = lanes.of_callers.0.turns().acquire_many(AT_ONCE as u32).await.unwrap();
+        let _slots = lanes.of_callers.slots.turns().acquire_many(AT_ONCE as u32).await.unwrap();
         let (large, small) = (Bytes::from(vec![b' '; INLINE_BYTES_MAX + 1]), Bytes::from_static(b"{}"));
 
         assert_eq!(length(&lanes.of_callers, &small).await.unwrap(), 2);
         assert!(length(&lanes.of_callers, &large).await.unwrap_err().message.starts_with("too many large bodies"));
         assert!(length(&lanes.of_strangers, &large).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_whose_large_body_waits_holds_no_call_and_only_a_part_of_the_lane() {
+        let (lanes, bodies, calls) = (Parsing::default(), Bodies::default(), Quota::calls(512.try_into().unwrap()));
+        let slots = lanes.of_callers.slots.turns().acquire_many(AT_ONCE as u32).await.unwrap();
+        let large = Bytes::from(vec![b' '; INLINE_BYTES_MAX + 1]);
+        let parse = |user: &str| {
+            let (lane, bodies, large) = (&lanes.of_callers, &bodies, &large);
+            let turn = calls.take_turn(&Caller { app: "app".to_owned(), ..Caller::local(user) });
+            Box::pin(async move {
+                let turn = turn.unwrap();
+                lane.run(bodies, &sender(), Some(&turn), large, |body| Ok::<_, ApiError>(body.len())).await
+            })
+        };
+        let mut waiting: Vec<_> = (0..16).map(|_| parse("ana")).collect();
+        for waiting in &mut waiting {
+            assert!(futures::poll!(waiting).is_pending());
+        }
+
+        assert_eq!(calls.taken(), 0, "who waits holds no call");
+        let refused = parse("ana").await.unwrap_err();
+        assert!(refused.message.starts_with("too many large bodies"), "{}", refused.message);
+        let mut other = parse("bob");
+        assert!(futures::poll!(&mut other).is_pending(), "there is a place for others");
+        drop((slots, waiting));
+        assert_eq!(other.await.unwrap().value, large.len());
+        assert_eq!((lanes.of_callers.places.taken(), calls.taken()), (0, 0));
     }
 }

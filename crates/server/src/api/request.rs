@@ -13,7 +13,7 @@ use axum::extract::{OriginalUri, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, Method, Uri};
 use parking_lot::Mutex;
-use proctor_model::{FieldError, messages};
+use proctor_model::{Class, FieldError, messages};
 use serde_json::error::Category;
 
 use super::ApiState;
@@ -23,12 +23,12 @@ use super::connections::{Connection, share_of};
 use super::error::{ApiError, Problem};
 use super::family::Family;
 use super::json::{Object, Value};
-use super::limits::{QuotaPermit, key_of};
-use super::parsing::Parsed;
+use super::limits::{CallTurn, key_of};
+use super::parsing::{Parsed, is_large};
 use super::proxies::Reached;
 use super::response::RequestId;
 use super::settings::ApiShared;
-use crate::control::{Caller, Control, Origin};
+use crate::control::{AuditAction, Caller, Control, Origin};
 
 /// One authenticated request.
 #[derive(Debug)]
@@ -41,7 +41,8 @@ pub(super) struct Call {
     /// Of what was built of the body.
     room: Mutex<Option<Reservation>>,
     pub(super) border: Arc<ApiShared>,
-    _ticket: QuotaPermit,
+    /// Paused while a large body is parsed.
+    turn: CallTurn,
 }
 
 impl Call {
@@ -72,11 +73,11 @@ impl Call {
             }
         };
         // Not before the body is there: one that comes slowly takes no call from others.
-        let ticket = state.border.calls.take(&caller)?;
+        let turn = state.border.calls.take_turn(&caller)?;
         let sender = BodySender::Caller(key_of(&caller));
         drop(reading);
         let (control, border, room) = (state.control, state.border, Mutex::default());
-        Ok(Self { control, caller, uri: head.uri, body, sender, room, border, _ticket: ticket })
+        Ok(Self { control, caller, uri: head.uri, body, sender, room, border, turn })
     }
 
     /// What `decode` makes of the parameters, which are always an object.
@@ -85,12 +86,27 @@ impl Call {
         T: Send + 'static,
         F: FnOnce(&Value<'_>) -> Result<T, FieldError> + Send + 'static,
     {
+        if is_large(&self.body.bytes) {
+            self.require_something().await?;
+        }
         let uri = self.uri.clone();
         let parse = move |body: &[u8]| -> Result<T, ApiError> { Ok(decode(&Value::Object(params_of(&uri, body)?))?) };
         let ApiShared { parsing, bodies, .. } = &*self.border;
-        let Parsed { value, room } = parsing.of_callers.run(bodies, &self.sender, &self.body.bytes, parse).await?;
+        let (sender, turn, body) = (&self.sender, Some(&self.turn), &self.body.bytes);
+        let Parsed { value, room } = parsing.of_callers.run(bodies, sender, turn, body, parse).await?;
         *self.room.lock() = room;
         Ok(value)
+    }
+
+    /// Nothing large is parsed for a caller without any role.
+    async fn require_something(&self) -> Result<(), ApiError> {
+        if self.caller.has_any_permission() {
+            return Ok(());
+        }
+        let name = self.uri.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        let (deed, check) =
+            (AuditAction::new(name.to_owned(), [Class::Read]), self.caller.require_anywhere(Class::Read));
+        Ok(self.control.audit_refusal(&self.caller, &deed, check).await?)
     }
 }
 

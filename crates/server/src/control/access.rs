@@ -210,7 +210,7 @@ impl Caller {
     }
 
     /// False for a caller without any role.
-    pub(super) fn has_any_permission(&self) -> bool {
+    pub(crate) fn has_any_permission(&self) -> bool {
         Class::ALL.iter().any(|class| self.permissions.allows_anywhere(*class))
     }
 

@@ -8,6 +8,7 @@ use axum::body::{Body, BodyDataStream};
 use axum::http::{Request, StatusCode};
 use proctor_runtime::Tasks;
 use proctor_server::api::{self, ApiState, ConnectionLimits, Settings};
+use proctor_store::{AuditPhase, AuditQuery};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -109,6 +110,33 @@ async fn slow_bodies_of_callers_without_rights_take_no_calls_from_others() {
     }
     drop(held);
     assert!(tasks.end(PATIENCE).await);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_large_body_of_a_caller_without_any_role_is_refused_and_not_parsed() {
+    let world = World::new().await;
+    world.app("rightless").await;
+    let who = json!({"bk_app_code": "rightless", "bk_app_secret": SECRET, "bk_username": "rightless"}).to_string();
+    let send = |path: &str, length: usize| {
+        let body = Body::from(format!("no JSON{}", " ".repeat(length)));
+        world.send(Request::post(path).header("X-Bkapi-Authorization", &who).body(body).unwrap())
+    };
+    let compatible = format!("{ESB}/operate_proc_v2");
+
+    let large = send(&compatible, 300_000).await;
+    let large_native = send("/api/v1/operations", 300_000).await;
+    let small = send(&compatible, 1000).await;
+    let small_native = send("/api/v1/operations", 1000).await;
+
+    assert_eq!((large.code(), large_native.status), (1_306_403, StatusCode::FORBIDDEN), "{}", large.json);
+    assert!(large.message().contains("rightless may not read on anything"), "{}", large.json);
+    let query = AuditQuery { limit: 10, newest: true, ..AuditQuery::default() };
+    let refused = world.store.audit(&query).await.unwrap();
+    let refused: Vec<_> = refused.iter().filter(|entry| entry.draft.phase == AuditPhase::Refused).collect();
+    assert_eq!(refused.len(), 2, "both leave a trace: {refused:?}");
+    assert!(small.message().contains("is not JSON"), "{}", small.json);
+    assert_eq!(small_native.status, StatusCode::BAD_REQUEST, "{}", small_native.json);
     world.end().await;
 }
 

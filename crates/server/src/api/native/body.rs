@@ -12,7 +12,7 @@ use proctor_api::{LIMIT, LIMIT_MAX};
 use proctor_model::{FieldError, Message, messages};
 use serde::de::DeserializeOwned;
 
-use super::caller::{BodyOf, HeldRooms};
+use super::caller::{BodyOf, HeldRooms, Rightless};
 use super::decode::{self, DecodeError, Json};
 use super::error::{Kind, NativeError};
 use crate::api::ApiState;
@@ -20,7 +20,7 @@ use crate::api::bodies::{BODY_BYTES_MAX, BodySender, ReadBody};
 use crate::api::connections::Connection;
 use crate::api::error::ApiError;
 use crate::api::limits::CallTurn;
-use crate::api::parsing::Parsed;
+use crate::api::parsing::{Parsed, is_large};
 use crate::api::settings::ApiShared;
 
 /// A JSON object as a body, whatever its Content-Type says; no body at all is an empty object.
@@ -43,14 +43,18 @@ where
     let rooms = request.extensions().get::<HeldRooms>().cloned().unwrap_or_default();
     let sender = sender_of(&request);
     let turn = request.extensions().get::<CallTurn>().cloned();
+    let rightless = request.extensions().get::<Rightless>().cloned();
     // A body that comes slowly takes no call from others; how many may come at once is bounded with the bodies.
     if let Some(turn) = turn.as_ref().filter(|_| !request.body().is_end_stream()) {
         turn.pause();
     }
     let body = read_body(request, state, &sender).await?;
-    turn.map(|turn| turn.resume()).transpose().map_err(ApiError::from)?;
+    turn.as_ref().map(CallTurn::resume).transpose().map_err(ApiError::from)?;
+    if let Some(rightless) = rightless.filter(|_| is_large(&body.bytes)) {
+        rightless.refuse(&state.control).await?;
+    }
     let ApiShared { parsing, bodies, .. } = &*state.border;
-    let Parsed { value, room } = parsing.of_callers.run(bodies, &sender, &body.bytes, parse).await?;
+    let Parsed { value, room } = parsing.of_callers.run(bodies, &sender, turn.as_ref(), &body.bytes, parse).await?;
     rooms.hold(room.into_iter().chain(body.into_room()));
     Ok(value)
 }

@@ -19,7 +19,7 @@ use crate::api::connections::{Connection, NotWorking};
 use crate::api::error::ApiError;
 use crate::api::limits::{CallTurn, key_of};
 use crate::api::request::{known, origin_of};
-use crate::control::{AuditAction, Caller, Control};
+use crate::control::{AuditAction, Caller, Control, ControlError};
 
 /// A handler that takes this is reached only by callers who have proved who they are. It comes
 /// first among the arguments, so that nothing of a stranger's body is read.
@@ -56,8 +56,11 @@ impl FromRequestParts<ApiState> for Authenticated {
         let origin = origin_of(&parts.headers, &parts.extensions);
         let who = known(state, &credentials, &parts.extensions, origin).await?;
         let turn = state.border.calls.take_turn(&who).map_err(ApiError::from)?;
-        if let Some(needs) = parts.extensions.get::<RouteRequirement>() {
+        if let Some(needs) = parts.extensions.get::<RouteRequirement>().cloned() {
             needs.check(&state.control, &who).await?;
+            if let Some(class) = needs.class.filter(|_| !who.has_any_permission()) {
+                parts.extensions.insert(Rightless { who: who.clone(), class, needs });
+            }
         }
         parts.extensions.insert(BodyOf(BodySender::Caller(key_of(&who))));
         let connection = parts.extensions.get::<Arc<Connection>>().cloned();
@@ -84,11 +87,35 @@ impl RouteRequirement {
         if self.class != Some(Class::Admin) {
             return Ok(());
         }
-        let check = who.require(Class::Admin);
+        self.audited(control, who, who.require(Class::Admin)).await
+    }
+
+    /// Leaves a trace of what was refused and would have changed something.
+    async fn audited(
+        &self,
+        control: &Control,
+        who: &Caller,
+        check: std::result::Result<(), ControlError>,
+    ) -> Result<()> {
         if !self.mutates {
             return Ok(check?);
         }
         Ok(control.audit_refusal(who, &AuditAction::new(self.action.clone(), self.class), check).await?)
+    }
+}
+
+/// A caller without any role, on a route that takes one: nothing large of theirs is parsed.
+#[derive(Clone, Debug)]
+pub(super) struct Rightless {
+    who: Caller,
+    class: Class,
+    needs: RouteRequirement,
+}
+
+impl Rightless {
+    pub(super) async fn refuse(&self, control: &Control) -> Result<()> {
+        let Self { who, class, needs } = self;
+        needs.audited(control, who, who.require_anywhere(*class)).await
     }
 }
 
