@@ -279,7 +279,7 @@ async fn what_commands_of_a_living_elder_have_started_is_spared_however_young_it
         // It is unregistered, and another one is launched at once.
         let until = elder.start_ticks + 1;
         eventually("the clock has gone on", || ticks_since_boot() > until + 1).await;
-        let (life, _) = started(&world, &leaf, "next", "sleep 1000").await;
+        let (life, workers) = started(&world, &leaf, "next", "sleep 1000").await;
         std::fs::write(world.path("go"), "").unwrap();
         let parents = world.path("parents");
         let are_orphans = || numbers(&parents).len() == 3 && numbers(&parents).into_iter().all(is_dead);
@@ -289,7 +289,8 @@ async fn what_commands_of_a_living_elder_have_started_is_spared_however_young_it
         let remains = Leftovers { since: life.start_ticks, spared: vec![(0, until)], ..remains_of(&life) };
 
         let killed = world.host.kill_tree_in(&life, &leaf, remains.since, remains.spared.clone()).await.unwrap();
-        eventually("the life is dead", || is_dead(life.pid)).await;
+        let are_dead = || is_dead(life.pid) && workers.iter().copied().all(is_dead);
+        eventually("the life and its workers are dead", are_dead).await;
         let cleared = world.host.clear_leftovers(&leaf, &remains, GRACE).await.unwrap();
 
         assert_eq!((killed, cleared), (4, LeftoversResult::default()), "{method:?}");
