@@ -27,6 +27,7 @@ mod maintenance;
 mod native;
 mod operations;
 mod owner;
+mod relay;
 mod rolling_kills;
 mod scenarios;
 mod signed;

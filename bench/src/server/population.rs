@@ -150,7 +150,7 @@ fn ended(number: usize) -> EndedSession {
         content: Message::default(),
         details: BTreeMap::new(),
     };
-    EndedSession { agent: agent(number), epoch: 1, event: Some(event) }
+    EndedSession { agent: agent(number), epoch: 1, event: Some(event), untold: false }
 }
 
 fn facts() -> HostFacts {

@@ -71,11 +71,17 @@ pub async fn examine(state_dir: &Path, server: Option<&str>) -> Vec<Finding> {
     findings.push(clock_of(about.as_ref()));
     findings.push(tracking(about.as_ref()));
     let known = about.as_ref().ok().map(|about| about.server.as_str());
-    findings.push(match (server.or(known), identity) {
-        (Some(server), Ok(Some(identity))) => reach(server, &identity).await,
-        (Some(server), _) => warning("link", format!("{server} is not asked: this host has not enrolled")),
-        (None, _) => warning("link", "give --server to see whether it can be reached"),
-    });
+    match (server.or(known), identity) {
+        (Some(servers), Ok(Some(identity))) => {
+            for server in servers.split(',') {
+                findings.push(reach(server, &identity).await);
+            }
+        }
+        (Some(server), _) => {
+            findings.push(warning("link", format!("{server} is not asked: this host has not enrolled")));
+        }
+        (None, _) => findings.push(warning("link", "give --server to see whether it can be reached")),
+    }
     findings
 }
 

@@ -14,6 +14,7 @@ use tokio_rustls::TlsConnector;
 use uuid::Uuid;
 
 use crate::connect_error;
+use crate::endpoints::Endpoints;
 use crate::identity::Identity;
 use crate::trust::{NotLearnt, Trust};
 use crate::{AgentError, Options};
@@ -48,7 +49,9 @@ pub(crate) async fn identity(options: &Options, host: &Host) -> Result<Identity,
     let before = Identity::earlier_id(&options.state_dir);
     let agent = options.agent_id.clone().or(before).unwrap_or_else(|| AgentId::from_uuid(Uuid::now_v7()));
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
+    let mut endpoints = Endpoints::new(&options.server);
     loop {
+        let options = &Options { server: endpoints.next(), ..options.clone() };
         let attempt = Box::pin(attempt(options, &token, &agent));
         match tokio::time::timeout(ATTEMPT_LIMIT, attempt).await {
             Ok(Ok(())) => break,

@@ -12,6 +12,7 @@ mod build;
 mod connect_error;
 pub mod doctor;
 mod driver;
+mod endpoints;
 mod enrol;
 mod history;
 mod identity;
@@ -42,6 +43,7 @@ use tokio::sync::oneshot;
 
 pub use build::version;
 pub use connect_error::parse_link;
+pub use endpoints::parse_links;
 pub use identity::{enrolled_id, is_enrolled, verify_file};
 pub use upgrade::{CHECK_COMMAND, ProgramCheck, Startup, TRIAL_COMMAND, Trial, WATCH_COMMAND, become_trial};
 
@@ -55,7 +57,7 @@ const LOCK_RETRY: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `HOST:PORT` of the server's link.
+    /// `HOST:PORT` of the server's link, or several, with commas: those of the relays of its cloud area.
     pub server: String,
     /// Needed only until the state directory holds an identity.
     pub token: Option<String>,

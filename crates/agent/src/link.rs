@@ -3,6 +3,7 @@
 //! Promised: of a control plane that signs, nothing unsigned reaches the driver but what anybody may say (a beat, a
 //! refusal, "busy"). The first message that does not verify ends the session, and the driver tells of it in an event.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use std::time::Duration;
 use futures::{SinkExt, StreamExt};
 use parking_lot::Mutex;
 use proctor_host::Host;
-use proctor_pki::{CommandCheck, HelloTerms, ReportSeal, SessionTerms, Untrusted};
+use proctor_model::RelayId;
+use proctor_pki::{CommandCheck, HelloTerms, ReportSeal, SessionTerms, Untrusted, relay_reached, seal_hello};
 use proctor_runtime::{Backoff, chain, clock, prepare_link};
 use proctor_wire::{
     ABSENT_WAIT_MAX, AgentCodec, CONNECT_LIMIT, Counted, FromAgent, FromServer, Incoming, Lost, NoSession,
@@ -29,6 +31,7 @@ use uuid::Uuid;
 
 use crate::connect_error;
 use crate::driver::{Inbox, Input};
+use crate::endpoints::{Endpoints, return_wait};
 use crate::identity::Identity;
 use crate::local::About;
 use crate::policy::PolicyFile;
@@ -37,6 +40,10 @@ use crate::trust::{self, Trust};
 use crate::upgrade::{Told, UpgradeInbox};
 use crate::{AgentError, Options};
 
+/// As [`CONNECT_LIMIT`], for TCP and TLS where there are others to try; and for the greeting of a relay, which may have to
+/// wait for its turn.
+const CONNECT_LIMIT_OF_SEVERAL: Duration = Duration::from_secs(4);
+const GREETING_LIMIT: Duration = Duration::from_secs(10);
 /// Messages that may wait for the socket.
 const OUTBOX_MAX: usize = 1024;
 /// A certificate is renewed when less than this is left.
@@ -62,7 +69,8 @@ pub(crate) struct Known {
 }
 
 pub(crate) struct Link {
-    server: String,
+    /// All endpoints, as they were given.
+    servers: String,
     identity: Arc<Identity>,
     trust: Trust,
     host: Host,
@@ -76,7 +84,15 @@ pub(crate) struct Link {
     nonce: Uuid,
     /// The epoch of the last session of this run.
     last_epoch: AtomicU64,
-    tls: Mutex<Option<ForCertificate>>,
+    /// By endpoint: a relay would use up the tickets of the server.
+    tls: Mutex<HashMap<String, ForCertificate>>,
+}
+
+impl SessionEnd {
+    /// Whoever was reached has said why there is no session, or it was not to be believed.
+    fn is_answer(&self) -> bool {
+        matches!(self, Self::Untrusted(_) | Self::Link(NoSession::Busy(_) | NoSession::Refused { .. }))
+    }
 }
 
 /// The configuration for a certificate, with the tickets that the server gave for it.
@@ -138,6 +154,7 @@ struct Opened {
     /// Of a control plane that signs.
     check: Option<CommandCheck>,
     beat: Duration,
+    is_relayed: bool,
 }
 
 /// How long to wait for the next attempt.
@@ -145,6 +162,12 @@ struct Waits {
     short: Backoff,
     crowded: Backoff,
     refused: Backoff,
+    /// The longest that an endpoint of this round asks for.
+    of_round: Duration,
+    /// Somebody was there in this round, and said when to come again.
+    is_answered: bool,
+    /// The last session came through a relay, as those of the whole area did.
+    is_relayed: bool,
 }
 
 /// How far an attempt had come when it ended.
@@ -160,12 +183,34 @@ impl Waits {
             short: Backoff::new(Duration::from_millis(100), ABSENT_WAIT_MAX),
             crowded: Backoff::new(CROWDED_WAIT, STAY_AWAY_MAX),
             refused: Backoff::new(REFUSED_WAIT * 2 / 3, REFUSED_WAIT * 4 / 3),
+            of_round: Duration::ZERO,
+            is_answered: false,
+            is_relayed: false,
         }
     }
 
-    /// With a server that wants a heartbeat that often: the more agents it has, the longer.
-    fn opened(&mut self, beat: Duration) {
+    /// There is a session, with a server that wants a heartbeat that often: the more agents it has, the longer.
+    fn opened(&mut self, beat: Duration, is_relayed: bool) {
         self.crowded = Backoff::new(CROWDED_WAIT, stay_away_max(beat));
+        self.is_relayed = is_relayed;
+        (self.of_round, self.is_answered) = (Duration::ZERO, false);
+    }
+
+    /// After an attempt without a session, `outage` after the last one: none as long as others are left to try.
+    fn after_failure(&mut self, ended: &SessionEnd, endpoints: &Endpoints, outage: Duration) -> Duration {
+        let mut wait = self.after(Reached::Nothing, ended);
+        if endpoints.are_several() {
+            // What one of them says, perhaps a relay that was revoked, must not keep the agent from the others.
+            wait = wait.min(REFUSED_WAIT * 4 / 3);
+        }
+        self.of_round = self.of_round.max(wait);
+        self.is_answered |= ended.is_answer();
+        if endpoints.has_more() {
+            return Duration::ZERO;
+        }
+        let wait = std::mem::take(&mut self.of_round);
+        let is_answered = std::mem::take(&mut self.is_answered);
+        if self.is_relayed && !is_answered { wait.max(return_wait(outage)) } else { wait }
     }
 
     fn after(&mut self, reached: Reached, ended: &SessionEnd) -> Duration {
@@ -185,16 +230,22 @@ impl Waits {
     }
 }
 
-/// Both within [`CONNECT_LIMIT`]. A server that cannot be reached is not there: looking again costs it nothing. One that
+async fn handshake(tcp: TcpStream, config: Arc<ClientConfig>) -> Result<Stream, SessionEnd> {
+    prepare_link(&tcp)?;
+    Ok(TlsConnector::from(config).connect(proctor_pki::server_name(), Counted::new(tcp)).await?)
+}
+
+/// Both within `limit`. A server that cannot be reached is not there: looking again costs it nothing. One that
 /// is silent once it is reached has more connections than it can take.
 async fn within_limit<S, T, G>(
+    limit: Duration,
     dial: impl Future<Output = std::io::Result<S>>,
     greet: impl FnOnce(S) -> G,
 ) -> Result<T, SessionEnd>
 where
     G: Future<Output = Result<T, SessionEnd>>,
 {
-    let until = tokio::time::Instant::now() + CONNECT_LIMIT;
+    let until = tokio::time::Instant::now() + limit;
     let dialled = tokio::time::timeout_at(until, dial).await;
     let stream = dialled.map_err(|_| std::io::Error::from(ErrorKind::TimedOut))??;
     tokio::time::timeout_at(until, greet(stream)).await.map_err(|_| NoSession::Silent)?
@@ -222,7 +273,7 @@ impl Link {
         seen_generation: Arc<AtomicU64>,
     ) -> Self {
         Self {
-            server: options.server.clone(),
+            servers: options.server.clone(),
             identity,
             trust,
             host,
@@ -241,53 +292,73 @@ impl Link {
     /// One session after the other, until the agent ends.
     pub(crate) async fn run(self) -> Result<(), AgentError> {
         let mut waits = Waits::new();
+        let mut endpoints = Endpoints::new(&self.servers);
+        let mut connected_until = self.host.now();
         loop {
-            let (reached, ended) = match self.connect().await {
+            let server = endpoints.next();
+            let (ended, wait) = match self.connect(&server, endpoints.are_several()).await {
                 Ok(opened) => {
-                    waits.opened(opened.beat);
                     let since = self.host.now();
+                    waits.opened(opened.beat, opened.is_relayed);
                     let ended = Box::pin(self.carry(opened)).await;
-                    // A session that breaks again at once is no reason to come back at once.
-                    if self.host.now().saturating_sub(since) > STEADY {
-                        waits.short.reset();
-                    }
+                    connected_until = self.host.now();
                     self.about.disconnected();
                     self.upgrades.connect(None);
                     let _ = self.inbox.send(Input::Disconnected).await;
-                    (Reached::Session, ended)
+                    endpoints.lost(&server);
+                    let was_steady = connected_until.saturating_sub(since) > STEADY;
+                    if was_steady {
+                        waits.short.reset();
+                    }
+                    // A session that breaks again at once is no reason to come back at once.
+                    let is_quick = was_steady && endpoints.are_several() && !ended.is_answer();
+                    let wait =
+                        if is_quick { endpoints.fail_over_wait() } else { waits.after(Reached::Session, &ended) };
+                    (ended, wait)
                 }
                 Err(ended) => {
                     self.about.metrics.session_failed();
-                    (Reached::Nothing, ended)
+                    let outage = self.host.now().saturating_sub(connected_until);
+                    let wait = waits.after_failure(&ended, &endpoints, outage);
+                    (ended, wait)
                 }
             };
-            if let SessionEnd::Untrusted(untrusted) = &ended {
-                let reason = chain(untrusted);
-                let _ = self.inbox.send(Input::CommandRefused { server: self.server.clone(), reason }).await;
-            }
             if matches!(ended, SessionEnd::Shutdown) {
                 return Ok(());
             }
-            let wait = waits.after(reached, &ended);
-            let why = match &ended {
-                SessionEnd::Link(no_session) => connect_error::explain(no_session, &self.server),
-                SessionEnd::Expired(_) | SessionEnd::Pki(_) | SessionEnd::Untrusted(_) | SessionEnd::Shutdown => {
-                    chain(&ended)
-                }
-            };
-            tracing::warn!(server = %self.server, why, ?wait, "no session with the server");
-            tokio::time::sleep(wait).await;
+            self.tell(&server, &ended, wait).await;
         }
     }
 
-    async fn connect(&self) -> Result<Opened, SessionEnd> {
-        let config = self.usable_config()?;
-        let dial = Box::pin(TcpStream::connect(&self.server));
-        within_limit(dial, |tcp| Box::pin(self.greet(tcp, config))).await
+    /// Tells why there is no session, and waits.
+    async fn tell(&self, server: &str, ended: &SessionEnd, wait: Duration) {
+        if let SessionEnd::Untrusted(untrusted) = ended {
+            let reason = chain(untrusted);
+            let _ = self.inbox.send(Input::CommandRefused { server: server.to_owned(), reason }).await;
+        }
+        let why = match ended {
+            SessionEnd::Link(no_session) => connect_error::explain(no_session, server),
+            SessionEnd::Expired(_) | SessionEnd::Pki(_) | SessionEnd::Untrusted(_) | SessionEnd::Shutdown => {
+                chain(ended)
+            }
+        };
+        tracing::warn!(server, why, ?wait, "no session with the server");
+        tokio::time::sleep(wait).await;
+    }
+
+    async fn connect(&self, server: &str, is_one_of_several: bool) -> Result<Opened, SessionEnd> {
+        let (config, begun) = (self.usable_config(server)?, tokio::time::Instant::now());
+        let limit = if is_one_of_several { CONNECT_LIMIT_OF_SEVERAL } else { CONNECT_LIMIT };
+        let dial = Box::pin(TcpStream::connect(server));
+        let tls = within_limit(limit, dial, |tcp| Box::pin(handshake(tcp, config))).await?;
+        let relay = relay_reached(tls.get_ref().1.peer_certificates().unwrap_or_default())?;
+        let until = if relay.is_some() { tokio::time::Instant::now() + GREETING_LIMIT } else { begun + CONNECT_LIMIT };
+        let greeting = Box::pin(self.greet(server, tls, relay));
+        tokio::time::timeout_at(until, greeting).await.map_err(|_| NoSession::Silent)?
     }
 
     /// Of a certificate that has not expired.
-    fn usable_config(&self) -> Result<Arc<ClientConfig>, SessionEnd> {
+    fn usable_config(&self, server: &str) -> Result<Arc<ClientConfig>, SessionEnd> {
         let identity = &self.identity;
         if let Ok(expires_at) = proctor_pki::expires_at(&identity.current_certificate()) {
             self.about.metrics.certificate(expires_at.as_second());
@@ -295,15 +366,12 @@ impl Link {
                 return Err(SessionEnd::Expired(connect_error::expired(expires_at)));
             }
         }
-        self.tls_config()
+        self.tls_config(server)
     }
 
-    async fn greet(&self, tcp: TcpStream, config: Arc<ClientConfig>) -> Result<Opened, SessionEnd> {
+    async fn greet(&self, server: &str, tls: Stream, relay: Option<RelayId>) -> Result<Opened, SessionEnd> {
         let identity = &self.identity;
-        prepare_link(&tcp)?;
-        let tcp = Counted::new(tcp);
-        let counters = tcp.counters();
-        let tls = TlsConnector::from(config).connect(proctor_pki::server_name(), tcp).await?;
+        let counters = tls.get_ref().0.counters();
         let mut frames: Frames = framed(tls, AgentCodec::new());
         let mut facts = self.host.facts();
         facts.agent_version = crate::version().to_owned();
@@ -328,6 +396,15 @@ impl Link {
             challenge: Some(challenge.to_vec()),
             upgrades: self.is_program,
         };
+        let hello = match &relay {
+            None => hello,
+            // Whoever reads what the relay carries must see that it is this agent, and now.
+            Some(relay) => {
+                let answer = frames.next().await.ok_or(NoSession::Closed)??;
+                let FromServer::Challenge { nonce } = answer else { return Err(NoSession::answered(answer).into()) };
+                FromAgent::Signed(seal_hello(&identity.key, relay, &nonce, hello)?)
+            }
+        };
         frames.send(hello).await?;
         let answer = frames.next().await.ok_or(NoSession::Closed)??;
         let FromServer::Welcome { epoch, beat_interval: beat, server_time_ms, proof } = answer else {
@@ -343,9 +420,13 @@ impl Link {
             signed_reports: proof.as_ref().is_some_and(|proof| proof.signed_reports),
             hello: said,
         };
+        if relay.is_some() && !terms.signed_reports {
+            return Err(Untrusted::UnsignedThroughRelay.into());
+        }
         let check = self.trust.judge(&terms, proof.as_ref())?;
         let mut sealing = terms.signed_reports.then(|| Sealing::new(ReportSeal::new(&terms), self.identity.clone()));
-        tracing::info!(server = %self.server, epoch, signed = check.is_some(), "connected");
+        let signed = check.is_some();
+        tracing::info!(server, relay = relay.as_ref().map(|relay| relay.as_str()), epoch, signed, "connected");
         self.about.connected(clock::unix_millis() - server_time_ms);
         let settled = self.settle(epoch);
         let settled = match &mut sealing {
@@ -354,20 +435,21 @@ impl Link {
         };
         frames.send(settled).await?;
         let (sender, receiver) = ends(frames, counters);
-        Ok(Opened { sender: ReportSender::new(sender, sealing), receiver, check, beat })
+        let is_relayed = relay.is_some();
+        Ok(Opened { sender: ReportSender::new(sender, sealing), receiver, check, beat, is_relayed })
     }
 
-    /// The same for all sessions, so that they are resumed; another one after a renewal.
-    fn tls_config(&self) -> Result<Arc<ClientConfig>, SessionEnd> {
+    /// The same for all sessions with an endpoint, so that they are resumed; another one after a renewal.
+    fn tls_config(&self, server: &str) -> Result<Arc<ClientConfig>, SessionEnd> {
         let identity = &self.identity;
         let certificate_pem = identity.current_certificate();
         let mut tls = self.tls.lock();
-        if let Some(known) = tls.as_ref().filter(|known| known.certificate_pem == certificate_pem) {
+        if let Some(known) = tls.get(server).filter(|known| known.certificate_pem == certificate_pem) {
             return Ok(known.config.clone());
         }
         let config = proctor_pki::session_config(&identity.authority_pem, &certificate_pem, &identity.key)?;
         let config = Arc::new(proctor_pki::resuming(config));
-        *tls = Some(ForCertificate { certificate_pem, config: config.clone() });
+        tls.insert(server.to_owned(), ForCertificate { certificate_pem, config: config.clone() });
         Ok(config)
     }
 
@@ -381,7 +463,7 @@ impl Link {
         FromAgent::Settled { epoch, recorded: recorded.is_ok() }
     }
 
-    async fn carry(&self, Opened { sender, receiver, check, beat }: Opened) -> SessionEnd {
+    async fn carry(&self, Opened { sender, receiver, check, beat, is_relayed: _ }: Opened) -> SessionEnd {
         let (outbox, messages) = mpsc::channel(OUTBOX_MAX);
         self.upgrades.connect(Some(outbox.clone()));
         if self.inbox.send(Input::Connected(outbox)).await.is_err() {
@@ -447,6 +529,8 @@ impl Link {
                 | FromServer::BuildPart { .. }
                 | FromServer::Renewed { .. }
                 | FromServer::Enrolled { .. }
+                | FromServer::RelayEnrolled { .. }
+                | FromServer::Challenge { .. }
                 | FromServer::Welcome { .. }
                 | FromServer::Unreadable { .. } => return Err(Untrusted::Unsigned.into()),
             }
@@ -478,6 +562,8 @@ impl Link {
             | FromServer::EventsSeen { .. }
             | FromServer::QueryUsage { .. }
             | FromServer::Enrolled { .. }
+            | FromServer::RelayEnrolled { .. }
+            | FromServer::Challenge { .. }
             | FromServer::Welcome { .. }
             | FromServer::Signed(_)
             | FromServer::Unreadable { .. }
@@ -566,7 +652,7 @@ mod tests {
         let eof = || SessionEnd::Link(NoSession::Connect(ErrorKind::UnexpectedEof.into()));
 
         let crowded: Vec<_> = (0..200).map(|_| waits.after(Reached::Nothing, &eof())).collect();
-        waits.opened(Duration::from_secs(20));
+        waits.opened(Duration::from_secs(20), false);
         let again = waits.after(Reached::Nothing, &eof());
         let refused = SessionEnd::Link(NoSession::Connect(ErrorKind::ConnectionRefused.into()));
         let absent: Vec<_> = (0..200).map(|_| waits.after(Reached::Nothing, &refused)).collect();
@@ -580,7 +666,7 @@ mod tests {
     #[test]
     fn an_agent_of_a_small_fleet_stays_away_for_a_shorter_time() {
         let mut waits = Waits::new();
-        waits.opened(Duration::from_secs(5));
+        waits.opened(Duration::from_secs(5), false);
         let closed = SessionEnd::Link(NoSession::Closed);
 
         let crowded: Vec<_> = (0..200).map(|_| waits.after(Reached::Nothing, &closed)).collect();
@@ -591,9 +677,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_cannot_be_reached_is_not_taken_for_a_crowded_one() {
         let (mut waits, begun) = (Waits::new(), tokio::time::Instant::now());
-        let unreachable = within_limit(std::future::pending(), |(): ()| std::future::pending::<Result<(), _>>());
+        let unreachable =
+            within_limit(CONNECT_LIMIT, std::future::pending(), |(): ()| std::future::pending::<Result<(), _>>());
         let unreachable = unreachable.await.unwrap_err();
-        let silent = within_limit(std::future::ready(Ok(())), |()| std::future::pending::<Result<(), _>>());
+        let silent =
+            within_limit(CONNECT_LIMIT, std::future::ready(Ok(())), |()| std::future::pending::<Result<(), _>>());
         let silent = silent.await.unwrap_err();
 
         let waited: Vec<_> = (0..200).map(|_| waits.after(Reached::Nothing, &unreachable)).collect();
@@ -613,5 +701,54 @@ mod tests {
 
         assert_eq!(busy(Duration::from_secs(17)), Duration::from_secs(17));
         assert_eq!([Duration::ZERO, Duration::MAX].map(busy), [BUSY_WAIT_MIN, BUSY_WAIT_MAX]);
+    }
+
+    #[test]
+    fn nobody_puts_an_agent_to_sleep_by_saying_that_it_is_busy() {
+        let busy = SessionEnd::Link(NoSession::Busy(Duration::MAX));
+        let (mut waits, mut one) = (Waits::new(), Endpoints::new("a:1"));
+        one.next();
+
+        assert_eq!(waits.after_failure(&busy, &one, Duration::ZERO), BUSY_WAIT_MAX);
+        let mut several = Endpoints::new("a:1,b:1");
+        several.next();
+        assert_eq!(waits.after_failure(&busy, &several, Duration::ZERO), Duration::ZERO, "the other one is tried");
+        several.next();
+        let closed = SessionEnd::Link(NoSession::Closed);
+        assert!(waits.after_failure(&closed, &several, Duration::ZERO) <= REFUSED_WAIT * 4 / 3);
+    }
+
+    #[test]
+    fn an_agent_that_was_answered_comes_back_when_it_was_told() {
+        let (mut waits, mut endpoints) = (Waits::new(), Endpoints::new("a:1"));
+        waits.opened(Duration::from_secs(5), true);
+        let busy = SessionEnd::Link(NoSession::Busy(Duration::from_secs(2)));
+
+        let mut wait = || {
+            endpoints.next();
+            waits.after_failure(&busy, &endpoints, Duration::from_secs(3600))
+        };
+
+        assert!((0..100).all(|_| wait() == Duration::from_secs(2)), "however long the outage was");
+    }
+
+    #[test]
+    fn only_agents_that_came_through_a_relay_spread_their_return() {
+        let absent = SessionEnd::Link(NoSession::Connect(ErrorKind::ConnectionRefused.into()));
+        let mut endpoints = Endpoints::new("a:1,b:1");
+        let mut longest = |waits: &mut Waits| {
+            let mut wait = || {
+                endpoints.next();
+                waits.after_failure(&absent, &endpoints, Duration::from_secs(3600))
+            };
+            (0..200).map(|_| wait()).max().unwrap()
+        };
+        let (mut waits, beat) = (Waits::new(), Duration::from_secs(5));
+
+        assert!(longest(&mut waits) <= Duration::from_secs(5), "before the first session");
+        waits.opened(beat, true);
+        assert!(longest(&mut waits) > Duration::from_secs(5));
+        waits.opened(beat, false);
+        assert!(longest(&mut waits) <= Duration::from_secs(5));
     }
 }

@@ -256,11 +256,14 @@ pub struct NewToken {
     /// with it, by another key too. Only with one use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// It lets relays of `cloud_id` enrol, and no agents.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub relay: bool,
 }
 
 impl Default for NewToken {
     fn default() -> Self {
-        Self { uses: 1, ttl_secs: 3600, cloud_id: None, business: None, host: None }
+        Self { uses: 1, ttl_secs: 3600, cloud_id: None, business: None, host: None, relay: false }
     }
 }
 
@@ -280,6 +283,9 @@ pub struct TokenView {
     pub business: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// It lets relays enrol, and no agents.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub relay: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -20,6 +20,9 @@ pub struct HostView {
     /// Not connected since the server's start; `online` turns false if it does not come back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub returning: bool,
+    /// Not connected because no relay of its cloud area is; whether the host is well is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unreachable: bool,
     /// The business that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub business: Option<u64>,

@@ -22,6 +22,7 @@ mod pools;
 mod process_lists;
 mod processes;
 mod registration;
+mod relays;
 mod session;
 mod tasks;
 mod text;
@@ -62,6 +63,7 @@ pub use processes::{
     Revision, Row, Rows, ShowQuery, SpecDiff, SpecHistory, Unregistration,
 };
 pub use registration::Registration;
+pub use relays::{RelayList, RelayView};
 pub use session::{NewPassword, OwnPassword, Session, SignIn, SignInLink};
 pub use tasks::{
     GridQuery, ProcessOperation, ProcessOperationQuery, ProcessOperations, RolloutState, RolloutView, TargetPage,

@@ -27,9 +27,12 @@ pub struct Overview {
 pub struct HostCounts {
     pub total: u64,
     pub online: u64,
-    /// Not connected, and not revoked.
+    /// Not connected, neither unreachable nor revoked.
     pub away: u64,
     pub revoked: u64,
+    /// Not connected because no relay of their cloud area is; whether they are well is not known.
+    #[serde(default)]
+    pub unreachable: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -87,6 +90,8 @@ pub enum AttentionKind {
     Evicted,
     Unhealthy,
     HostAway,
+    /// No relay of its cloud area is connected.
+    HostUnreachable,
     CertificateEnds,
     ClockOff,
     /// The agent's version is not the server's.
@@ -116,7 +121,7 @@ pub struct FleetMap {
 }
 
 /// The worst that is known of the processes of a host; from good to bad, except that a host without a connected agent
-/// is always away.
+/// is always away, or unreachable where no relay of its cloud area is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HostState {
@@ -129,6 +134,7 @@ pub enum HostState {
     Unknown,
     Failed,
     Away,
+    Unreachable,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]

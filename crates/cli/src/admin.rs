@@ -35,8 +35,8 @@ impl Place {
 }
 
 pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Result<CommandEnd> {
-    let TokenArgs { uses, ttl, cloud_id, host, business, store } = args;
-    let request = TokenRequest::new(uses, ttl, cloud_id)?.placing(business).naming(host)?;
+    let TokenArgs { uses, ttl, cloud_id, host, business, relay, store } = args;
+    let request = TokenRequest::new(uses, ttl, cloud_id)?.placing(business).naming(host)?.for_relays(relay)?;
     let created = match Place::find(store, connection)? {
         Place::Store { dir, migrate } => {
             let (token, expires_at) = local(&dir, migrate).await?.create_token(request).await?;
@@ -44,11 +44,19 @@ pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Re
         }
         Place::Server(client) => {
             let host = host.map(|host| host.to_string());
-            client.create_token(&NewToken { uses, ttl_secs: ttl.as_secs(), cloud_id, business, host }).await?
+            client.create_token(&NewToken { uses, ttl_secs: ttl.as_secs(), cloud_id, business, host, relay }).await?
         }
     };
     output::print_or(connection.output, &created, || format!("{}\n", created.token))?;
     let end = output::moment(created.expires_at);
+    if let (true, Some(cloud)) = (relay, cloud_id) {
+        eprintln!(
+            "Good for {uses} relay{} of cloud area {cloud} until {end}. In that area:",
+            if uses == 1 { "" } else { "s" }
+        );
+        eprintln!("  PROCTOR_TOKEN=TOKEN proctor relay --upstream HOST:PORT --cloud-id {cloud}");
+        return Ok(CommandEnd::Success);
+    }
     eprintln!("Good for {uses} agent{} until {end}. On the new host:", if uses == 1 { "" } else { "s" });
     eprintln!("  PROCTOR_TOKEN=TOKEN proctor-agent --server HOST:PORT --state-dir /var/lib/proctor-agent");
     eprintln!("`proctor join-command` prints one line that also fetches the program.");

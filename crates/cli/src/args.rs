@@ -14,11 +14,12 @@ use proctor_model::{HostKey, OperationKind, ProcessKey, TaskId, Weight};
 use crate::backup::{BackupArgs, RestoreArgs};
 use crate::commands::{
     AppCommand, ApplyArgs, AuditCommand, BindingCommand, BusinessCommand, BusinessSetCommand, EventsArgs, FilesArgs,
-    HistoryArgs, HostsCommand, JoinArgs, RoleCommand, TaskArgs, TopArgs, UpgradeCommand, UsageArgs, UserCommand,
-    WatchArgs, WebhookCommand,
+    HistoryArgs, HostsCommand, JoinArgs, RelaysCommand, RoleCommand, TaskArgs, TopArgs, UpgradeCommand, UsageArgs,
+    UserCommand, WatchArgs, WebhookCommand,
 };
 use crate::config::ConfigCommand;
 use crate::generated_docs::{CompletionArgs, ManArgs};
+use crate::relay::RelayArgs;
 use crate::swarm::SwarmArgs;
 
 pub(crate) use server::{DevArgs, ServerArgs};
@@ -135,6 +136,8 @@ pub(crate) enum Command {
     Dev(DevArgs),
     /// Run the control plane
     Server(Box<ServerArgs>),
+    /// Carry the agents of a cloud area to the server
+    Relay(Box<RelayArgs>),
     /// Check or show the server's configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -151,6 +154,9 @@ pub(crate) enum Command {
     /// Manage join tokens for new hosts
     #[command(subcommand)]
     Token(TokenCommand),
+    /// List and revoke relays
+    #[command(subcommand)]
+    Relays(RelaysCommand),
     /// Manage the apps that may call the API
     #[command(subcommand)]
     App(AppCommand),
@@ -297,6 +303,9 @@ pub(crate) struct TokenArgs {
     /// The business in which new hosts are placed that enrol with it
     #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID")]
     pub(crate) business: Option<u64>,
+    /// It lets relays of the cloud area enrol, and no agents
+    #[arg(long, env = "PROCTOR_TOKEN_RELAY", value_parser = BoolishValueParser::new(), requires = "cloud_id", conflicts_with_all = ["host", "business"])]
+    pub(crate) relay: bool,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 }
@@ -439,7 +448,7 @@ pub(crate) struct GroupGetArgs {
 impl Command {
     /// The commands that serve until they are told to stop.
     pub(crate) fn is_service(&self) -> bool {
-        matches!(self, Self::Dev(_) | Self::Server(_))
+        matches!(self, Self::Dev(_) | Self::Server(_) | Self::Relay(_))
     }
 
     /// The operation behind a command of its name.

@@ -53,10 +53,11 @@ fn read(program: &Program, arguments: &[OsString]) -> Result<Layers> {
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other command has a configuration file")]
 fn program(command: &Command) -> Option<Program> {
-    let subcommand: &'static [&'static str] = match command {
-        Command::Server(_) => &["server"],
-        Command::Config(ConfigCommand::Check(_)) => &["config", "check"],
-        Command::Config(ConfigCommand::Show(_)) => &["config", "show"],
+    let (subcommand, file): (&'static [&'static str], _) = match command {
+        Command::Server(_) => (&["server"], "server.toml"),
+        Command::Relay(_) => (&["relay"], "relay.toml"),
+        Command::Config(ConfigCommand::Check(_)) => (&["config", "check"], "server.toml"),
+        Command::Config(ConfigCommand::Show(_)) => (&["config", "show"], "server.toml"),
         _ => return None,
     };
     let mut command = Cli::command();
@@ -67,7 +68,7 @@ fn program(command: &Command) -> Option<Program> {
         with: &["log", "log_format"],
         without: &CONNECTION,
         file: "config",
-        default_file: proctor_config::system_file("server.toml"),
+        default_file: proctor_config::system_file(file),
     })
 }
 

@@ -44,8 +44,11 @@ impl Drop for Log {
 /// A server says what it does; whoever types a command wants to hear only of trouble, and once: a
 /// certificate that is not believed is told by the command itself.
 pub(crate) fn start(logging: &Logging, command: &Command) -> Result<Log> {
-    let default =
-        if matches!(command, Command::Server(_)) { SERVER_FILTER } else { "warn,rustls_platform_verifier=off" };
+    let default = if matches!(command, Command::Server(_) | Command::Relay(_)) {
+        SERVER_FILTER
+    } else {
+        "warn,rustls_platform_verifier=off"
+    };
     let filter = parsed(logging.log.as_deref(), default)?;
     let sink = LogSink::stderr().context("cannot start the thread that writes the log")?;
     if command.is_service() {

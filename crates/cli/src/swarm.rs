@@ -30,6 +30,9 @@ pub(crate) struct SwarmArgs {
     /// Join token that is good for as many uses as there are agents
     #[arg(long, env = "PROCTOR_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     token: JoinToken,
+    /// Relays through which the agents connect, in place of --server
+    #[arg(long, env = "PROCTOR_SWARM_VIA_RELAY", value_name = "HOST:PORT[,HOST:PORT]", value_parser = proctor_agent::parse_links)]
+    via_relay: Option<String>,
     /// How many agents are simulated
     #[arg(long, env = "PROCTOR_SWARM_AGENTS", value_name = "N", default_value_t = 100)]
     agents: u32,
@@ -68,7 +71,7 @@ pub(crate) struct SwarmArgs {
 pub(crate) async fn run(args: SwarmArgs, connection: &Connection) -> Result<CommandEnd> {
     let mut stop = StopSignal::install()?;
     let options = Options {
-        server: link_address(connection).await?,
+        servers: link_addresses(args.via_relay.as_deref(), connection).await?,
         token: args.token,
         agents: args.agents,
         behaviour: args.behaviour.map_or_else(|| Ok(Behaviour::default()), read_behaviour)?,
@@ -96,15 +99,23 @@ pub(crate) async fn run(args: SwarmArgs, connection: &Connection) -> Result<Comm
 }
 
 /// `--server` is the link here, not the API: `HOST:PORT`.
-async fn link_address(connection: &Connection) -> Result<SocketAddr> {
+async fn link_addresses(relays: Option<&str>, connection: &Connection) -> Result<Vec<SocketAddr>> {
     let advice = "give --server HOST:PORT, the address at which agents connect";
-    let Some(server) = &connection.server else { bail!("the server is not known: {advice}") };
-    if server.contains("://") {
-        bail!("'{server}' is an address of the API: {advice}");
+    let given = match (relays, &connection.server) {
+        (Some(relays), _) => relays,
+        (None, Some(server)) => server,
+        (None, None) => bail!("the server is not known: {advice}"),
+    };
+    if given.contains("://") {
+        bail!("'{given}' is an address of the API: {advice}");
     }
-    let mut found =
-        tokio::net::lookup_host(server).await.with_context(|| format!("cannot resolve '{server}': {advice}"))?;
-    found.next().with_context(|| format!("'{server}' has no address"))
+    let mut addresses = Vec::new();
+    for one in given.split(',') {
+        let mut found =
+            tokio::net::lookup_host(one).await.with_context(|| format!("cannot resolve '{one}': {advice}"))?;
+        addresses.push(found.next().with_context(|| format!("'{one}' has no address"))?);
+    }
+    Ok(addresses)
 }
 
 fn read_behaviour(path: PathBuf) -> Result<Behaviour> {
@@ -174,10 +185,12 @@ mod tests {
     async fn the_link_is_an_address_without_a_scheme() {
         let with = |server: &str| Connection { server: Some(server.to_owned()), ..Connection::default() };
 
-        assert_eq!(link_address(&with("127.0.0.1:9077")).await.unwrap(), "127.0.0.1:9077".parse().unwrap());
-        let api = link_address(&with("http://127.0.0.1:8080")).await.unwrap_err().to_string();
+        let relays = Some("127.0.0.1:9077,127.0.0.1:9078");
+        assert_eq!(link_addresses(None, &with("127.0.0.1:9077")).await.unwrap(), ["127.0.0.1:9077".parse().unwrap()]);
+        assert_eq!(link_addresses(relays, &Connection::default()).await.unwrap().len(), 2);
+        let api = link_addresses(None, &with("http://127.0.0.1:8080")).await.unwrap_err().to_string();
         assert!(api.contains("is an address of the API") && api.contains("--server HOST:PORT"), "{api}");
-        let nothing = link_address(&Connection::default()).await.unwrap_err().to_string();
+        let nothing = link_addresses(None, &Connection::default()).await.unwrap_err().to_string();
         assert!(nothing.contains("--server HOST:PORT"), "{nothing}");
     }
 }

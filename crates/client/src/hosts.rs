@@ -6,7 +6,8 @@ use futures::Stream;
 use proctor_api::{
     ApproveRequest, BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView,
     CordonRequest, CordonView, CreatedToken, DownloadList, HostPage, HostQuery, HostView, ImportRow, Imported,
-    NewToken, Overview, Placed, Placement, RejoinRequest, RejoinView, ServerView, StorageView, TokenList, TokenView,
+    NewToken, Overview, Placed, Placement, RejoinRequest, RejoinView, RelayList, RelayView, ServerView, StorageView,
+    TokenList, TokenView,
 };
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
@@ -104,6 +105,17 @@ impl Client {
     pub async fn tokens(&self) -> Result<Vec<TokenView>> {
         let list: TokenList = self.get(&["tokens"], NOTHING).await?;
         Ok(list.tokens)
+    }
+
+    /// The relays that have enrolled.
+    pub async fn relays(&self) -> Result<Vec<RelayView>> {
+        let list: RelayList = self.get(&["relays"], NOTHING).await?;
+        Ok(list.relays)
+    }
+
+    /// It connects no more, and what it carries ends.
+    pub async fn revoke_relay(&self, relay: &str) -> Result<()> {
+        self.remove(&["relays", relay]).await
     }
 
     /// What new hosts can fetch from the server.

@@ -33,6 +33,29 @@ impl AgentId {
     }
 }
 
+/// The name of a relay, given by the server when it enrols.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", schema(value_type = String, min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_.-]+$"))]
+#[serde(try_from = "String")]
+pub struct RelayId(Arc<str>);
+
+text_type!(RelayId);
+
+impl RelayId {
+    fn parse(text: String) -> Result<Self, FieldError> {
+        check_text("relay_id", &text, 64)?;
+        if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')) {
+            return Err(FieldError::new("relay_id", messages::only_id_characters()));
+        }
+        Ok(Self(text.into()))
+    }
+
+    pub fn from_uuid(uuid: Uuid) -> Self {
+        Self(uuid.simple().to_string().into())
+    }
+}
+
 /// One accepted call that works in the background. Clients treat the text as opaque.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

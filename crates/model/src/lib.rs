@@ -40,7 +40,7 @@ pub use event::{
 };
 pub use field::{FieldError, is_hidden};
 pub use host::{HostFacts, HostKey};
-pub use ids::{AgentId, OperationId, TaskId};
+pub use ids::{AgentId, OperationId, RelayId, TaskId};
 pub use incarnation::{BootId, Incarnation};
 pub use key::{Namespace, ProcessKey, ProcessName};
 pub use labels::Labels;

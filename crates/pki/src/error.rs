@@ -34,6 +34,10 @@ pub enum PkiError {
     NoAgent,
     #[error("cannot accept the agent id in the certificate")]
     AgentId { source: FieldError },
+    #[error("the certificate does not name a relay")]
+    NoRelay,
+    #[error("cannot accept the relay id in the certificate")]
+    RelayId { source: FieldError },
     #[error("there is no certificate in the file")]
     NoCertificateInFile,
     #[error("the fingerprint of a server's key is 64 hexadecimal digits, as the server logs it when it starts")]

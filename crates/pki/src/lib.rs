@@ -19,6 +19,7 @@ mod error;
 mod file_digest;
 mod hash_tree;
 mod https;
+mod relay;
 mod sealed_session;
 mod secret;
 mod signer;
@@ -32,6 +33,9 @@ pub use certificate::{agent_of, certificate_fingerprint, expires_at, expires_at_
 pub use error::{PkiError, Result, TokenProblem};
 pub use file_digest::FileDigest;
 pub use https::{HttpsCertificate, OtherKey, https_server_config, new_https_key, pinned_config};
+pub use relay::{
+    AgentCertificates, open_hello, relay_client_config, relay_of, relay_reached, relay_server_config, seal_hello,
+};
 pub use sealed_session::{
     CommandCheck, CommandSeal, ControlTrust, HelloTerms, ReportCheck, ReportSeal, SessionTerms, Share, Unsigned,
     Untrusted, signed_welcome,

@@ -193,6 +193,8 @@ pub enum Untrusted {
     Signature,
     #[error("number {found} came where number {expected} was due")]
     Sequence { found: u64, expected: u64 },
+    #[error("it came through a relay, and the session is not signed in both directions")]
+    UnsignedThroughRelay,
     #[error("it is signed, but cannot be read")]
     Unreadable(#[source] WireError),
 }
@@ -306,21 +308,36 @@ fn signed_report(hash: &Hash) -> Vec<u8> {
     [REPORTS, hash].concat()
 }
 
-/// The server's end: checks what one session reports, by the certificate that opened it.
-pub struct ReportCheck {
-    binding: Hash,
-    next: u64,
+/// The key that an agent signs with.
+pub(crate) struct ReportKey {
     algorithm: &'static dyn VerificationAlgorithm,
     key: Vec<u8>,
 }
 
-impl ReportCheck {
-    pub fn new(terms: &SessionTerms<'_>, certificate: &CertificateDer<'_>) -> Result<Self> {
+impl ReportKey {
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Result<Self> {
         let certificate = parse(certificate)?;
         let key = certificate.public_key();
         let is_ed25519 = key.algorithm.algorithm == x509_parser::oid_registry::OID_SIG_ED25519;
         let algorithm: &'static dyn VerificationAlgorithm = if is_ed25519 { &ED25519 } else { &ECDSA_P256_SHA256_ASN1 };
-        Ok(Self { binding: terms.binding(), next: 0, algorithm, key: key.subject_public_key.data.to_vec() })
+        Ok(Self { algorithm, key: key.subject_public_key.data.to_vec() })
+    }
+
+    pub(crate) fn verifies(&self, content: &[u8], signature: &[u8]) -> bool {
+        UnparsedPublicKey::new(self.algorithm, &self.key).verify(content, signature).is_ok()
+    }
+}
+
+/// The server's end: checks what one session reports, by the certificate that opened it.
+pub struct ReportCheck {
+    binding: Hash,
+    next: u64,
+    key: ReportKey,
+}
+
+impl ReportCheck {
+    pub fn new(terms: &SessionTerms<'_>, certificate: &CertificateDer<'_>) -> Result<Self> {
+        Ok(Self { binding: terms.binding(), next: 0, key: ReportKey::of(certificate)? })
     }
 
     pub fn open(&mut self, signed: &Signed, skipped: &mut Option<Skipped>) -> Result<Vec<FromAgent>, Untrusted> {
@@ -328,9 +345,9 @@ impl ReportCheck {
             return Err(Untrusted::Sequence { found: signed.sequence, expected: self.next });
         }
         let hash = hash_of(REPORTS, &self.binding, self.next, &[], &signed.messages);
-        UnparsedPublicKey::new(self.algorithm, &self.key)
-            .verify(&signed_report(&hash), &signed.signature)
-            .map_err(|_| Untrusted::Signature)?;
+        if !self.key.verifies(&signed_report(&hash), &signed.signature) {
+            return Err(Untrusted::Signature);
+        }
         self.next += 1;
         decoded(&signed.messages, skipped)
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
-use proctor_wire::{ALPN_ENROL, ALPN_SESSION};
+use proctor_wire::{ALPN_ENROL, ALPN_RELAY, ALPN_SESSION};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
@@ -16,6 +16,7 @@ use rustls::{
 };
 
 use crate::certificate::{certificate_from_pem, expires_at_der};
+use crate::relay::ServerOrRelay;
 use crate::secret::{parse_fingerprint, secrets_match, sha256_hex};
 use crate::{AgentKey, Authority, PkiError, Result, SERVER_NAME};
 
@@ -37,14 +38,15 @@ pub fn server_config(authority: &Authority, now: Timestamp) -> Result<(ServerCon
         .with_client_cert_verifier(clients)
         .with_single_cert(chain, key)
         .map_err(PkiError::tls(what))?;
-    config.alpn_protocols = vec![ALPN_SESSION.to_vec(), ALPN_ENROL.to_vec()];
+    config.alpn_protocols = vec![ALPN_SESSION.to_vec(), ALPN_ENROL.to_vec(), ALPN_RELAY.to_vec()];
     // Nothing is resumed unless `with_tickets` says so.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok((config, expires_at))
 }
 
-/// For an enrolled agent: presents its certificate and trusts only its authority.
+/// For an enrolled agent: presents its certificate and trusts only its authority. It may be a relay that it reaches: ask
+/// [`crate::relay_reached`], and believe only what is signed if so.
 pub fn session_config(authority_pem: &str, certificate_pem: &str, key: &AgentKey) -> Result<ClientConfig> {
     let what = "a session";
     let authority = certificate_from_pem("the certificate of the authority", authority_pem)?;
@@ -52,7 +54,8 @@ pub fn session_config(authority_pem: &str, certificate_pem: &str, key: &AgentKey
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .map_err(PkiError::tls(what))?
-        .with_root_certificates(roots(&authority)?)
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(ServerOrRelay::new(&authority, provider())?))
         .with_client_auth_cert(vec![certificate], key.private_der())
         .map_err(PkiError::tls(what))?;
     Ok(finished(config, ALPN_SESSION))
@@ -76,7 +79,7 @@ pub fn server_name() -> ServerName<'static> {
     ServerName::try_from(SERVER_NAME).expect("the constant is a DNS name")
 }
 
-fn finished(mut config: ClientConfig, alpn: &[u8]) -> ClientConfig {
+pub(crate) fn finished(mut config: ClientConfig, alpn: &[u8]) -> ClientConfig {
     config.alpn_protocols = vec![alpn.to_vec()];
     config.resumption = Resumption::disabled();
     config
@@ -88,7 +91,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     PROVIDER.clone()
 }
 
-fn roots(authority: &CertificateDer<'_>) -> Result<RootCertStore> {
+pub(crate) fn roots(authority: &CertificateDer<'_>) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     roots
         .add(authority.clone().into_owned())

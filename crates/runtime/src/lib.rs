@@ -1,5 +1,5 @@
 //! What every long-running program of ours needs: named tasks that end, backoff, the clock, logging
-//! that never blocks, private files, the sockets of links, counters for Prometheus, and what systemd wants to hear.
+//! that never blocks, private files, the sockets of links and who may be in a handshake on them, counters for Prometheus, and what systemd wants to hear.
 //!
 //! Promised: a task that was spawned here ends when its program shuts down, and its panic is logged with
 //! its name; when a critical one ends, the program is told and must not continue without it; logging
@@ -9,6 +9,7 @@
 
 mod backoff;
 pub mod clock;
+mod handshakes;
 mod log;
 pub mod metrics;
 pub mod private;
@@ -17,6 +18,7 @@ pub mod systemd;
 mod tasks;
 
 pub use backoff::{Backoff, Dice};
+pub use handshakes::{Admitted, Greeting, Handshakes, KNOWN_ADDRESSES_MAX, share_of};
 pub use log::LogSink;
 pub use socket::prepare_link;
 pub use tasks::{TaskFailed, Tasks};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use proctor_model::{Bounds, FieldError, HostKey, Scope, Subject, messages};
 use proctor_pki::{JoinToken, hash_secret, random_secret};
 use proctor_runtime::clock;
-use proctor_store::{App, Binding, Millis, Refusal, Store, TokenKind, UserToken};
+use proctor_store::{App, Binding, Millis, Refusal, RelayToken, Store, TokenKind, UserToken};
 use uuid::Uuid;
 
 use crate::keys::Keys;
@@ -34,6 +34,7 @@ pub struct TokenRequest {
     cloud: Option<u32>,
     business: Option<u64>,
     host: Option<HostKey>,
+    relay: bool,
 }
 
 impl TokenRequest {
@@ -46,7 +47,20 @@ impl TokenRequest {
             let days = TTL_MAX.as_secs() / (24 * 3600);
             return Err(FieldError::new("ttl_secs", format!("must be between 1 second and {days} days")));
         }
-        Ok(Self { uses, ttl, cloud, business: None, host: None })
+        Ok(Self { uses, ttl, cloud, business: None, host: None, relay: false })
+    }
+
+    /// It lets relays enrol, of one cloud area, and no agents.
+    pub fn for_relays(mut self, relay: bool) -> Result<Self, FieldError> {
+        if relay && self.cloud.is_none() {
+            return Err(FieldError::new("cloud_id", "must be given for a token for relays: they serve one cloud area"));
+        }
+        if relay && (self.host.is_some() || self.business.is_some()) {
+            let field = if self.host.is_some() { "host" } else { "business" };
+            return Err(FieldError::new(field, "is for agents, and the token is for relays"));
+        }
+        self.relay = relay;
+        Ok(self)
     }
 
     /// It is good for this host alone, and takes it over where it is known already.
@@ -74,9 +88,12 @@ impl TokenRequest {
 /// In the words of the audit.
 impl std::fmt::Display for TokenRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { uses, ttl, cloud, business, host } = self;
+        let Self { uses, ttl, cloud, business, host, relay } = self;
         let or = |number: Option<u64>, none: &str| number.map_or_else(|| none.to_owned(), |number| number.to_string());
         let (cloud, business) = (or(cloud.map(u64::from), "any"), or(*business, "none"));
+        if *relay {
+            return write!(f, "join token for {uses} relays within {} s, cloud {cloud}", ttl.as_secs());
+        }
         write!(f, "join token for {uses} agents within {} s, cloud {cloud}, business {business}", ttl.as_secs())?;
         host.map_or(Ok(()), |host| write!(f, ", host {host}"))
     }
@@ -88,6 +105,11 @@ pub async fn create_token(store: &Arc<dyn Store>, request: TokenRequest) -> Resu
     let token = JoinToken::generate(&authority.fingerprint())?;
     let ttl_ms = i64::try_from(request.ttl.as_millis()).expect("bounded by TTL_MAX");
     let expires_at = clock::unix_millis() + ttl_ms;
+    if let (true, Some(cloud)) = (request.relay, request.cloud) {
+        let (id, secret_hash) = (token.id.clone(), hash_secret(&token.secret));
+        store.put_relay_token(RelayToken { id, secret_hash, uses: request.uses, expires_at, cloud }).await?;
+        return Ok((token, expires_at));
+    }
     store
         .put_token(proctor_store::JoinToken {
             id: token.id.clone(),

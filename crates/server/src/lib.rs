@@ -14,7 +14,6 @@ mod builds;
 pub mod control;
 mod event_json;
 pub mod gateway;
-mod handshakes;
 pub mod keys;
 mod log_limit;
 mod metrics;

@@ -28,6 +28,12 @@ impl Pace {
         Self { beat }
     }
 
+    /// Through a relay, which sends the heartbeats of its agents together: often, so that an agent notices within ten
+    /// seconds that its relay hangs.
+    pub(super) fn through_relay() -> Self {
+        Self { beat: Duration::from_secs(3) }
+    }
+
     /// A peer from which no byte comes for so long is gone.
     pub(crate) fn silence_max(self) -> Duration {
         self.beat * 3 + Duration::from_secs(1)

@@ -19,6 +19,7 @@ pub mod pools;
 pub mod process_lists;
 pub mod process_queries;
 pub mod processes;
+pub mod relays;
 pub mod retention;
 pub mod revisions;
 pub mod task_control;
@@ -139,6 +140,10 @@ macro_rules! conformance_suite {
             hosts::an_id_that_is_another_hosts_is_not_given_away,
             hosts::an_id_that_a_host_answers_to_is_not_taken_by_another_agent,
             hosts::a_host_keeps_its_second_id_when_its_agent_is_replaced_and_loses_it_with_its_last,
+            relays::a_relay_enrols_with_a_token_of_its_area_and_kind,
+            relays::a_relay_is_met_by_its_key_until_it_is_revoked,
+            relays::a_session_through_a_relay_is_of_its_area_and_noted,
+            relays::who_is_out_of_reach_is_remembered_until_somebody_is_told,
             maintenance::a_cordon_is_read_back_with_the_host_and_replaced,
             maintenance::events_of_a_cordoned_host_are_muted_until_its_end,
             maintenance::a_new_host_that_needs_approval_opens_no_session_before_it,
@@ -349,7 +354,7 @@ fn enrolment(token: &str, number: usize) -> Enrolment {
 /// The end of a session of agent `number`.
 fn ended(number: usize, epoch: u64) -> EndedSession {
     let event = events::event(0, proctor_model::EventKind::AgentOffline, None);
-    EndedSession { agent: agent(number), epoch, event: Some(event) }
+    EndedSession { agent: agent(number), epoch, event: Some(event), untold: false }
 }
 
 /// A session of agent `number` with its own key.
@@ -393,6 +398,7 @@ mod tests {
             ("process_lists", include_str!("conformance/process_lists.rs")),
             ("process_queries", include_str!("conformance/process_queries.rs")),
             ("processes", include_str!("conformance/processes.rs")),
+            ("relays", include_str!("conformance/relays.rs")),
             ("retention", include_str!("conformance/retention.rs")),
             ("revisions", include_str!("conformance/revisions.rs")),
             ("task_control", include_str!("conformance/task_control.rs")),

@@ -129,11 +129,19 @@ pub struct SessionOpening {
     /// The last epoch that its state directory has recorded; None from agents that keep none.
     pub seen_epoch: Option<u64>,
     pub facts: HostFacts,
+    /// The cloud area of the relay that it comes through.
+    pub relay_cloud: Option<u32>,
 }
 
 impl SessionOpening {
     pub fn new(agent: AgentId, key_fingerprint: impl Into<String>) -> Self {
-        Self { agent, key_fingerprint: key_fingerprint.into(), seen_epoch: None, facts: HostFacts::default() }
+        Self {
+            agent,
+            key_fingerprint: key_fingerprint.into(),
+            seen_epoch: None,
+            facts: HostFacts::default(),
+            relay_cloud: None,
+        }
     }
 }
 
@@ -144,6 +152,8 @@ pub struct EndedSession {
     pub epoch: u64,
     /// Tells of it; None where the host has told too much.
     pub event: Option<Event>,
+    /// Nobody is told yet: the agent is out of reach. A later record of the same session tells.
+    pub untold: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -168,6 +178,11 @@ pub enum SessionRefusal {
          of them, and if this is the right one, allow it on the server (proctor hosts allow-rejoin {agent})"
     )]
     StaleState { agent: AgentId },
+    #[error(
+        "the host of agent {agent} is in cloud area {of_host}, and the relay is of area {cloud}: give the agent the \
+         relays of its own area (proctor-agent --server)"
+    )]
+    OtherArea { agent: AgentId, of_host: u32, cloud: u32 },
     #[error("host {host} awaits approval: an operator lets it in with `proctor hosts approve {host}`")]
     AwaitsApproval { host: HostKey },
 }

@@ -5,7 +5,7 @@
 //! beyond their epoch, and any clock: times are arguments, in Unix milliseconds.
 //!
 //! What is stored: apps, users with their tokens, roles and bindings, businesses, sets of them and
-//! the placement of hosts, the audit log, join tokens, secrets of the server, hosts with the epoch of
+//! the placement of hosts, the audit log, join tokens, relays, secrets of the server, hosts with the epoch of
 //! their newest session, specs (content-addressed), registrations with their generation, the last observation
 //! of each registered process, pools, tasks with their targets, outcomes, events with the last
 //! sequence of each agent, and webhooks with their cursors.
@@ -25,6 +25,7 @@ mod event_records;
 mod fleet;
 mod fleet_filter;
 mod records;
+mod relay_records;
 mod retention;
 pub mod sqlite;
 mod stats;
@@ -35,7 +36,8 @@ pub use access_records::{
     Binding, Business, BusinessSet, Refusal, SESSIONS_PER_USER_MAX, TokenKind, User, UserCredential, UserToken,
 };
 pub use area::{
-    AccessStore, AuditStore, EventStore, HostStore, ProcessStore, Store, TaskStore, UpgradeStore, UpkeepStore, prelude,
+    AccessStore, AuditStore, EventStore, HostStore, ProcessStore, RelayStore, Store, TaskStore, UpgradeStore,
+    UpkeepStore, prelude,
 };
 pub use audit::{AuditDraft, AuditEntry, AuditPhase, AuditQuery};
 pub use enrolment_records::{
@@ -50,6 +52,7 @@ pub use records::{
     PoolAssignment, PoolRecord, ProcessCursor, ProcessOrder, ProcessQuery, ProcessRecord, ProcessSort, Rank,
     RegisterMode, Registered, Registration, SpecRevision,
 };
+pub use relay_records::{RelayEnrolment, RelayRecord, RelayToken, RelayTokenRecord};
 pub use retention::{AuditAnchor, DiskSpace, Prune, TableSize, Uptime};
 pub use stats::{LATENCY_BUCKETS, Latency, OperationStats, StoreStats};
 pub use task_records::{

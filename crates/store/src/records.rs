@@ -105,6 +105,10 @@ pub struct HostRecord {
     pub rejoin_until: Option<Millis>,
     /// Of the key that serves it.
     pub key_fingerprint: String,
+    /// Its last session came through a relay of its cloud area.
+    pub relayed: bool,
+    /// It is not online, and nobody was told: it is out of reach with the relays of its area.
+    pub untold: bool,
 }
 
 impl std::ops::Deref for HostRecord {

@@ -202,6 +202,8 @@ impl SimAgent {
             // The session's own business, or of a newer server.
             FromServer::Enrolled { .. }
             | FromServer::Refused { .. }
+            | FromServer::RelayEnrolled { .. }
+            | FromServer::Challenge { .. }
             | FromServer::Welcome { .. }
             | FromServer::Busy { .. }
             | FromServer::Renewed { .. }

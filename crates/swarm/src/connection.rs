@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::{SinkExt, StreamExt};
@@ -39,7 +39,8 @@ const STEADY: Duration = Duration::from_secs(30);
 /// What all agents of a swarm share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) server: SocketAddr,
+    pub(crate) servers: Vec<SocketAddr>,
+    pub(crate) dialled: AtomicUsize,
     pub(crate) token: JoinToken,
     pub(crate) figures: Arc<Stats>,
     pub(crate) identities: Identities,
@@ -294,6 +295,7 @@ async fn open(
         Stats::count(&shared.figures.counters.resumed);
     }
     let counters = tls.get_ref().0.counters();
+    let relay = proctor_pki::relay_reached(tls.get_ref().1.peer_certificates().unwrap_or_default())?;
     let mut frames: Frames = framed(tls, AgentCodec::new());
     let challenge = proctor_pki::random_bytes::<32>();
     let boot = agent.boot().clone();
@@ -315,6 +317,14 @@ async fn open(
         challenge: Some(challenge.to_vec()),
         upgrades: false,
     };
+    let hello = match &relay {
+        None => hello,
+        Some(relay) => {
+            let answer = frames.next().await.ok_or(NoSession::Closed)??;
+            let FromServer::Challenge { nonce } = answer else { return Err(NoSession::answered(answer).into()) };
+            FromAgent::Signed(proctor_pki::seal_hello(&identity.key, relay, &nonce, hello)?)
+        }
+    };
     frames.send(hello).await?;
     let answer = frames.next().await.ok_or(NoSession::Closed)??;
     let FromServer::Welcome { epoch, beat_interval: beat, server_time_ms, proof } = answer else {
@@ -330,6 +340,9 @@ async fn open(
         signed_reports: proof.as_ref().is_some_and(|proof| proof.signed_reports),
         hello: said,
     };
+    if relay.is_some() && !terms.signed_reports {
+        return Err(Untrusted::UnsignedThroughRelay.into());
+    }
     let check = match &proof {
         Some(proof) => {
             let trust = known.trust.unwrap_or_default();
@@ -380,6 +393,8 @@ impl Signatures {
             | FromServer::BuildPart { .. }
             | FromServer::Renewed { .. }
             | FromServer::Enrolled { .. }
+            | FromServer::RelayEnrolled { .. }
+            | FromServer::Challenge { .. }
             | FromServer::Welcome { .. }
             | FromServer::Unreadable { .. } => Err(Untrusted::Unsigned.into()),
         }
@@ -387,7 +402,8 @@ impl Signatures {
 }
 
 async fn dial(shared: &Shared, config: Arc<ClientConfig>) -> Result<Stream, std::io::Error> {
-    let connected = tokio::time::timeout(DIAL_LIMIT, TcpStream::connect(shared.server)).await;
+    let place = shared.dialled.fetch_add(1, Ordering::Relaxed) % shared.servers.len();
+    let connected = tokio::time::timeout(DIAL_LIMIT, TcpStream::connect(shared.servers[place])).await;
     let tcp = connected.map_err(|_| std::io::Error::from(ErrorKind::TimedOut))??;
     prepare_link(&tcp)?;
     TlsConnector::from(config).connect(proctor_pki::server_name(), Counted::new(tcp)).await

@@ -19,6 +19,7 @@ mod stats;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use proctor_model::{FieldError, HostKey};
@@ -43,8 +44,8 @@ pub const HANDSHAKES: u32 = 64;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The server's link.
-    pub server: SocketAddr,
+    /// The server's link, or those of relays, which the agents take by turns.
+    pub servers: Vec<SocketAddr>,
     /// Good for as many enrolments as there are agents without an identity.
     pub token: JoinToken,
     pub agents: u32,
@@ -67,6 +68,9 @@ impl Options {
     pub fn hosts(&self) -> Result<Vec<HostKey>, FieldError> {
         if self.agents == 0 || self.agents > AGENTS_MAX {
             return Err(FieldError::new("agents", format!("{} is not between 1 and {AGENTS_MAX}", self.agents)));
+        }
+        if self.servers.is_empty() {
+            return Err(FieldError::new("servers", "must name where agents connect"));
         }
         if self.connect_rate == 0 {
             return Err(FieldError::new("connect_rate", "must be at least 1"));
@@ -97,7 +101,8 @@ pub fn start(options: &Options, tasks: &Tasks) -> Result<Arc<Stats>, SwarmError>
     let hosts = options.hosts()?;
     let figures = Arc::new(Stats::default());
     let shared = Arc::new(Shared {
-        server: options.server,
+        servers: options.servers.clone(),
+        dialled: AtomicUsize::new(0),
         token: options.token.clone(),
         figures: figures.clone(),
         identities: Identities::open(options.state.as_deref())?,
@@ -133,7 +138,7 @@ mod tests {
 
     fn options(agents: u32, first_ip: &str) -> Options {
         Options {
-            server: "127.0.0.1:1".parse().unwrap(),
+            servers: vec!["127.0.0.1:1".parse().unwrap()],
             token: JoinToken::generate(&"0".repeat(64)).unwrap(),
             agents,
             behaviour: Behaviour::default(),

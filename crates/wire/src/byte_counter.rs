@@ -89,6 +89,20 @@ pub struct Counters {
     pub(crate) written: ByteCounter,
 }
 
+impl Counters {
+    /// Returns when no byte has moved for `limit`, either way.
+    pub async fn idle(&self, limit: Duration) {
+        let begun = Instant::now();
+        loop {
+            let idle_at = self.read.idle_at(begun, limit).max(self.written.idle_at(begun, limit));
+            if idle_at <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(idle_at).await;
+        }
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Buf, BytesMut};
@@ -18,6 +19,9 @@ pub const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The largest frame of an enrolment, where the peer has proved nothing yet.
 pub const FRAME_BYTES_MAX_ENROL: usize = 256 * 1024;
+
+/// The largest frame between a relay and a server.
+pub(crate) const FRAME_BYTES_MAX_RELAY: usize = 96 * 1024;
 
 /// The most observations, assignments, pools, acknowledgements or cancels in one message. An item can be
 /// two bytes on the wire and hundreds in memory, so the frame's size alone is no bound on memory.
@@ -36,10 +40,30 @@ pub type ServerCodec = MessageCodec<FromAgent, FromServer>;
 /// stream as it was; an error while decoding ends it.
 pub struct MessageCodec<In, Out> {
     frames: LengthDelimitedCodec,
+    bytes_max: FrameLimit,
     /// A length was read and its frame is not complete.
     inside_frame: bool,
     skipped: SkippedItems,
     ends: PhantomData<fn(Out) -> In>,
+}
+
+/// How large the frames of a codec may be. It grows when the peer has proved who it is.
+#[derive(Clone, Debug)]
+pub(crate) struct FrameLimit(Arc<AtomicUsize>);
+
+impl FrameLimit {
+    fn new(bytes_max: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(bytes_max)))
+    }
+
+    /// From the next frame on, as large as in any session.
+    pub(crate) fn raise(&self) {
+        self.0.store(FRAME_BYTES_MAX, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// What a codec has left out of its messages and nobody has looked at yet.
@@ -72,9 +96,19 @@ impl<In, Out> MessageCodec<In, Out> {
         Self::with_frame_bytes_max(FRAME_BYTES_MAX_ENROL)
     }
 
+    /// For a relay and its server: many streams share the connection, so frames are short.
+    pub fn relay() -> Self {
+        Self::with_frame_bytes_max(FRAME_BYTES_MAX_RELAY)
+    }
+
     fn with_frame_bytes_max(bytes_max: usize) -> Self {
         let frames = LengthDelimitedCodec::builder().length_field_length(4).max_frame_length(bytes_max).new_codec();
-        Self { frames, inside_frame: false, skipped: SkippedItems::default(), ends: PhantomData }
+        let bytes_max = FrameLimit::new(bytes_max);
+        Self { frames, bytes_max, inside_frame: false, skipped: SkippedItems::default(), ends: PhantomData }
+    }
+
+    pub(crate) fn frame_limit(&self) -> FrameLimit {
+        self.bytes_max.clone()
     }
 
     /// Where it says what it left out of messages.
@@ -109,6 +143,7 @@ impl<In: LinkMessage, Out> Decoder for MessageCodec<In, Out> {
     type Error = WireError;
 
     fn decode(&mut self, src: &mut BytesMut) -> Result<Option<In>, WireError> {
+        self.frames.set_max_frame_length(self.bytes_max.get());
         let before = src.len();
         let Some(frame) = self.frames.decode(src).map_err(|error| self.frame_error(error))? else {
             self.inside_frame |= src.len() < before;
@@ -141,6 +176,7 @@ impl<In, Out: LinkMessage> Encoder<Out> for MessageCodec<In, Out> {
     type Error = WireError;
 
     fn encode(&mut self, message: Out, dst: &mut BytesMut) -> Result<(), WireError> {
+        self.frames.set_max_frame_length(self.bytes_max.get());
         let message = message.into_proto();
         // Before the bytes exist: an oversized message shall not cost its size again.
         if message.encoded_len() > self.frames.max_frame_length() {

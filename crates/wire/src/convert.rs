@@ -8,12 +8,13 @@ use crate::message::{Assign, FromAgent, FromServer, Signed, WelcomeProof};
 use crate::proto::{from_agent, from_server};
 use crate::signed::{signed_from, signed_to};
 use crate::value::{
-    Skipped, agent_id, boot_id, bounded, each, kind, millis, number_of_kind, required, short, spec, spec_json,
+    Skipped, agent_id, boot_id, bounded, each, kind, millis, number_of_kind, reason_text, relay_id, required, short,
+    spec, spec_json,
 };
 use crate::{WireError, proto, upgrade, usage};
 
 /// Room for a certificate request or certificate, with much to spare.
-const CERTIFICATE_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const CERTIFICATE_BYTES_MAX: usize = 64 * 1024;
 const NONCE_BYTES_MAX: usize = 256;
 /// Of every algorithm that keys may have.
 pub(crate) const SIGNATURE_BYTES_MAX: usize = 256;
@@ -44,6 +45,9 @@ impl LinkMessage for FromAgent {
                 agent: agent.map(Into::into),
                 host: Some(host.into()),
             }),
+            Self::EnrolRelay { token_id, token_secret, csr_der, cloud } => {
+                Kind::EnrolRelay(proto::EnrolRelay { token_id, token_secret, csr_der, cloud })
+            }
             Self::Hello {
                 agent,
                 boot,
@@ -105,6 +109,12 @@ impl LinkMessage for FromAgent {
         Ok(match message.kind {
             None => Self::Unknown,
             Some(Kind::Enrol(enrol)) => enrol_from(enrol)?,
+            Some(Kind::EnrolRelay(enrol)) => Self::EnrolRelay {
+                token_id: short("token id", enrol.token_id)?,
+                token_secret: short("token secret", enrol.token_secret)?,
+                csr_der: certificate_request(enrol.csr_der)?,
+                cloud: enrol.cloud,
+            },
             Some(Kind::Hello(hello)) => hello_from(hello)?,
             Some(Kind::Settled(proto::Settled { epoch, recorded })) => Self::Settled { epoch, recorded },
             Some(Kind::Beat(proto::Beat {})) => Self::Beat,
@@ -170,11 +180,11 @@ fn observation_from(
     Ok((required("process key", observation.key)?.try_into()?, required("snapshot", observation.snapshot)?.try_into()?))
 }
 
-fn certificate_request(der: Vec<u8>) -> Result<Vec<u8>, WireError> {
+pub(crate) fn certificate_request(der: Vec<u8>) -> Result<Vec<u8>, WireError> {
     bounded("certificate request", der, CERTIFICATE_BYTES_MAX)
 }
 
-fn certificate(pem: String) -> Result<String, WireError> {
+pub(crate) fn certificate(pem: String) -> Result<String, WireError> {
     bounded("certificate", pem, CERTIFICATE_BYTES_MAX)
 }
 
@@ -205,6 +215,10 @@ impl LinkMessage for FromServer {
             Self::Enrolled { agent, certificate_pem, authority_pem, signer_der } => {
                 Kind::Enrolled(proto::Enrolled { agent: agent.into(), certificate_pem, authority_pem, signer_der })
             }
+            Self::RelayEnrolled { relay, certificate_pem, authority_pem } => {
+                Kind::RelayEnrolled(proto::RelayEnrolled { relay: relay.into(), certificate_pem, authority_pem })
+            }
+            Self::Challenge { nonce } => Kind::Challenge(proto::Challenge { nonce }),
             Self::Refused { reason, retry } => Kind::Refused(proto::Refused { reason, retry }),
             Self::Welcome { epoch, beat_interval, server_time_ms, proof } => Kind::Welcome(proto::Welcome {
                 epoch,
@@ -264,7 +278,17 @@ impl LinkMessage for FromServer {
                 authority_pem: certificate(enrolled.authority_pem)?,
                 signer_der: enrolled.signer_der.map(signer_certificate).transpose()?,
             },
-            Some(Kind::Refused(proto::Refused { reason, retry })) => Self::Refused { reason, retry },
+            Some(Kind::RelayEnrolled(enrolled)) => Self::RelayEnrolled {
+                relay: relay_id(enrolled.relay)?,
+                certificate_pem: certificate(enrolled.certificate_pem)?,
+                authority_pem: certificate(enrolled.authority_pem)?,
+            },
+            Some(Kind::Challenge(challenge)) => {
+                Self::Challenge { nonce: bounded("challenge", challenge.nonce, NONCE_BYTES_MAX)? }
+            }
+            Some(Kind::Refused(proto::Refused { reason, retry })) => {
+                Self::Refused { reason: reason_text(reason), retry }
+            }
             Some(Kind::Welcome(welcome)) => Self::Welcome {
                 epoch: welcome.epoch,
                 beat_interval: Duration::from_millis(welcome.beat_interval_ms),

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::codec::Framed;
 
 use crate::byte_counter::{ByteCounter, Counters};
+use crate::codec::FrameLimit;
 use crate::{FromServer, LinkMessage, MessageCodec, Skipped, SkippedItems, WireError};
 
 /// A peer that takes no byte for this long does not read any more.
@@ -73,6 +74,8 @@ impl NoSession {
             FromServer::Refused { reason, retry } => Self::Refused { reason, retry },
             FromServer::Busy { retry_after } => Self::Busy(retry_after),
             FromServer::Enrolled { .. }
+            | FromServer::RelayEnrolled { .. }
+            | FromServer::Challenge { .. }
             | FromServer::Welcome { .. }
             | FromServer::Operate { .. }
             | FromServer::Acknowledge { .. }
@@ -97,6 +100,7 @@ impl NoSession {
 pub struct Incoming<S, In, Out> {
     frames: SplitStream<Framed<S, MessageCodec<In, Out>>>,
     skipped: SkippedItems,
+    frame_limit: FrameLimit,
     read: ByteCounter,
 }
 
@@ -127,9 +131,10 @@ where
     In: LinkMessage,
     Out: LinkMessage,
 {
-    let skipped = frames.codec().skipped();
+    let (skipped, frame_limit) = (frames.codec().skipped(), frames.codec().frame_limit());
     let (sink, stream) = frames.split();
-    (Outgoing { frames: sink, written: counters.written }, Incoming { frames: stream, skipped, read: counters.read })
+    let incoming = Incoming { frames: stream, skipped, frame_limit, read: counters.read };
+    (Outgoing { frames: sink, written: counters.written }, incoming)
 }
 
 impl<S, In, Out> Incoming<S, In, Out>
@@ -141,6 +146,11 @@ where
     /// Items that were left out of the messages since the last time.
     pub fn take_skipped(&self) -> Option<Skipped> {
         self.skipped.take()
+    }
+
+    /// The peer has proved who it is: from its next frame on they may be as large as in any session, both ways.
+    pub fn allow_session_frames(&self) {
+        self.frame_limit.raise();
     }
 
     /// The next message, of a peer from which bytes come at least every `limit`. While it is waited for,
@@ -199,5 +209,47 @@ where
     pub async fn send(&mut self, message: Out) -> Result<(), Lost> {
         self.feed(message).await?;
         self.flush().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::{BufMut, BytesMut};
+    use prost::encoding::{WireType, encode_key, encode_varint};
+
+    use super::*;
+    use crate::{Counted, FRAME_BYTES_MAX_ENROL, FromAgent, ServerCodec};
+
+    /// A frame of this length, of a kind that nobody knows.
+    async fn send(peer: &mut tokio::io::DuplexStream, bytes: usize) {
+        use tokio::io::AsyncWriteExt;
+        // In field 2000 a message, in its field 1 the rest.
+        let mut head = BytesMut::new();
+        head.put_u32(u32::try_from(bytes).unwrap());
+        encode_key(2000, WireType::LengthDelimited, &mut head);
+        encode_varint((bytes - 5) as u64, &mut head);
+        encode_key(1, WireType::LengthDelimited, &mut head);
+        encode_varint((bytes - 9) as u64, &mut head);
+        peer.write_all(&head).await.unwrap();
+        peer.write_all(&vec![0; bytes - 9]).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn frames_are_small_until_the_peer_is_known() {
+        let ask = async |is_known: bool| {
+            let (near, mut far) = tokio::io::duplex(4 * FRAME_BYTES_MAX_ENROL);
+            let near = Counted::new(near);
+            let counters = near.counters();
+            let (_out, mut incoming): (Outgoing<_, FromAgent, FromServer>, _) =
+                ends(framed(near, ServerCodec::enrolment()), counters);
+            if is_known {
+                incoming.allow_session_frames();
+            }
+            send(&mut far, FRAME_BYTES_MAX_ENROL + 1).await;
+            incoming.next(Duration::from_secs(60), Duration::from_secs(60), |_| true).await
+        };
+
+        assert!(matches!(ask(false).await, Err(Lost::Broken(WireError::FrameTooLarge { .. }))));
+        assert!(matches!(ask(true).await, Ok(FromAgent::Unknown)));
     }
 }

@@ -7,6 +7,8 @@
 //! skipped; what is no frame or no message is a [`WireError`], after which the stream is unusable;
 //! what is sent is truncated to its bounds; Debug never shows a token's secret.
 //!
+//! Between a relay and a server the streams of many agents share a connection (`mux`), each with its own credit.
+//!
 //! A session's ends wait for a peer as long as bytes move.
 //!
 //! Absent: sockets, TLS, and any rule about which message may follow which.
@@ -20,7 +22,12 @@ mod convert;
 mod ends;
 mod error;
 mod event;
+mod frame_budget;
 mod message;
+mod mux;
+mod opening_pace;
+mod passage;
+mod relay_frame;
 mod signed;
 mod spec_text;
 mod upgrade;
@@ -35,7 +42,12 @@ pub use codec::{
 pub use convert::LinkMessage;
 pub use ends::{Incoming, Lost, NoSession, Outgoing, ends, framed};
 pub use error::WireError;
+pub use frame_budget::{Budgeted, FrameBudget};
 pub use message::{Assign, FromAgent, FromServer, Signed, UpgradeOrder, WelcomeProof};
+pub use mux::{MuxError, MuxStream, STREAM_BUFFER_BYTES, STREAM_WINDOW_BYTES, Streams};
+pub use opening_pace::{OPENINGS_AT_ONCE, OpeningPace, RELAY_STREAMS_MAX};
+pub use passage::{FrameFilter, beat_frame, beat_reply_frame};
+pub use relay_frame::{RelayCodec, RelayFrame};
 pub use signed::{count_part, decode_part, encode_part};
 pub use spec_text::spec_bytes;
 pub use upgrade::BUILD_PART_BYTES_MAX;
@@ -46,6 +58,9 @@ pub use waits::{ABSENT_WAIT_MAX, CONNECT_LIMIT, SILENT_BEATS_MAX, STAY_AWAY_MAX,
 pub const ALPN_SESSION: &[u8] = b"proctor/1";
 /// The ALPN name of an enrolment, where the agent has no certificate yet.
 pub const ALPN_ENROL: &[u8] = b"proctor-enrol/1";
+
+/// The ALPN name of a relay, which presents its certificate and carries the sessions of agents.
+pub const ALPN_RELAY: &[u8] = b"proctor-relay/1";
 
 /// What prost makes of `proto/link.proto`. Only for those who look at raw frames; everyone else
 /// uses [`FromAgent`] and [`FromServer`].
@@ -62,4 +77,19 @@ pub mod proto {
                 .finish_non_exhaustive()
         }
     }
+
+    impl std::fmt::Debug for EnrolRelay {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.debug_struct("EnrolRelay")
+                .field("token_id", &self.token_id)
+                .field("cloud", &self.cloud)
+                .finish_non_exhaustive()
+        }
+    }
+}
+
+/// What prost makes of `proto/relay.proto`.
+#[allow(clippy::all, clippy::use_self, unreachable_pub, reason = "generated code")]
+mod relay_proto {
+    include!(concat!(env!("OUT_DIR"), "/proctor.relay.v1.rs"));
 }

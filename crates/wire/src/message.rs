@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proctor_model::{
     AgentId, BootId, Event, HostFacts, HostKey, Message, OperationId, OperationKind, Outcome, Pool, ProcessKey,
-    Snapshot, Spec, UpgradeStep, UsageHistory, UsageRange,
+    RelayId, Snapshot, Spec, UpgradeStep, UsageHistory, UsageRange,
 };
 use uuid::Uuid;
 
@@ -21,6 +21,13 @@ pub enum FromAgent {
         csr_der: Vec<u8>,
         agent: Option<AgentId>,
         host: HostKey,
+    },
+    /// As [`Self::Enrol`], by a relay, with a token for relays.
+    EnrolRelay {
+        token_id: String,
+        token_secret: String,
+        csr_der: Vec<u8>,
+        cloud: u32,
     },
     /// Opens a session.
     Hello {
@@ -100,6 +107,15 @@ pub enum FromServer {
         authority_pem: String,
         /// The certificate of the key that signs commands; None from older servers.
         signer_der: Option<Vec<u8>>,
+    },
+    RelayEnrolled {
+        relay: RelayId,
+        certificate_pem: String,
+        authority_pem: String,
+    },
+    /// Through a relay, before the agent's hello, which is then signed for this nonce.
+    Challenge {
+        nonce: Vec<u8>,
     },
     /// With `retry` false the agent does not come back with the same request.
     Refused {
@@ -232,6 +248,9 @@ impl fmt::Debug for FromAgent {
                 .field("agent", agent)
                 .field("host", host)
                 .finish_non_exhaustive(),
+            Self::EnrolRelay { token_id, token_secret: _, csr_der: _, cloud } => {
+                f.debug_struct("EnrolRelay").field("token_id", token_id).field("cloud", cloud).finish_non_exhaustive()
+            }
             Self::Hello {
                 agent,
                 boot,

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use proctor_model::{
     AgentId, BootId, Code, FieldError, HostFacts, HostKey, LABELS_MAX, Message, OperationId, OperationKind, Outcome,
-    Percent, Phase, Phrase, Pool, PoolLimits, ProcessKey, SPEC_BYTES_MAX, Sender, Snapshot, Spec, Usage, Weight,
+    Percent, Phase, Phrase, Pool, PoolLimits, ProcessKey, RelayId, SPEC_BYTES_MAX, Sender, Snapshot, Spec, Usage,
+    Weight,
 };
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -57,12 +58,22 @@ pub(crate) fn short(what: &'static str, text: String) -> Result<String, WireErro
     bounded(what, text, TEXT_BYTES_MAX)
 }
 
+/// Why a peer refuses: unsigned text that goes into a log, so no more than a log can take.
+pub(crate) fn reason_text(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+    text
+}
+
 fn parsed<T: TryFrom<String, Error = FieldError>>(what: &'static str, text: String) -> Result<T, WireError> {
     T::try_from(text).map_err(|source| WireError::Invalid { what, source })
 }
 
 pub(crate) fn agent_id(text: String) -> Result<AgentId, WireError> {
     parsed("agent id", text)
+}
+
+pub(crate) fn relay_id(text: String) -> Result<RelayId, WireError> {
+    parsed("relay id", text)
 }
 
 pub(crate) fn boot_id(text: String) -> Result<BootId, WireError> {

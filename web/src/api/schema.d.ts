@@ -701,6 +701,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/relays": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All relays that have enrolled, by cloud area. */
+        get: operations["relays"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/relays/{relay}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Revokes a relay: it connects no more, and the sessions that it carries end at once. */
+        delete: operations["revoke_relay"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/roles": {
         parameters: {
             query?: never;
@@ -969,7 +1003,7 @@ export interface paths {
         /** All join tokens that are kept, without their secrets; the one that expires last comes first. */
         get: operations["tokens"];
         put?: never;
-        /** Makes a join token, with which agents enrol. It is shown only here. */
+        /** Makes a join token, with which agents enrol, or relays. It is shown only here. */
         post: operations["create_token"];
         delete?: never;
         options?: never;
@@ -1348,7 +1382,7 @@ export interface components {
             since?: number | null;
         };
         /** @enum {string} */
-        AttentionKind: "failed" | "crash_looping" | "evicted" | "unhealthy" | "host_away" | "certificate_ends" | "clock_off" | "agent_outdated";
+        AttentionKind: "failed" | "crash_looping" | "evicted" | "unhealthy" | "host_away" | "host_unreachable" | "certificate_ends" | "clock_off" | "agent_outdated";
         /** @description Oldest first, unless the newest were asked for. */
         AuditPage: {
             entries: components["schemas"]["AuditView"][];
@@ -1737,7 +1771,7 @@ export interface components {
         HostCounts: {
             /**
              * Format: int64
-             * @description Not connected, and not revoked.
+             * @description Not connected, neither unreachable nor revoked.
              */
             away: number;
             /** Format: int64 */
@@ -1746,6 +1780,11 @@ export interface components {
             revoked: number;
             /** Format: int64 */
             total: number;
+            /**
+             * Format: int64
+             * @description Not connected because no relay of their cloud area is; whether they are well is not known.
+             */
+            unreachable?: number;
         };
         /** @description What an agent tells about its machine when a session opens. */
         HostFacts: {
@@ -1771,10 +1810,10 @@ export interface components {
         };
         /**
          * @description The worst that is known of the processes of a host; from good to bad, except that a host without a connected agent
-         *     is always away.
+         *     is always away, or unreachable where no relay of its cloud area is connected.
          * @enum {string}
          */
-        HostState: "empty" | "running" | "stopped" | "changing" | "unknown" | "failed" | "away";
+        HostState: "empty" | "running" | "stopped" | "changing" | "unknown" | "failed" | "away" | "unreachable";
         HostView: {
             agent: components["schemas"]["AgentId"];
             /** @description It is new and gets no work until an administrator approves it. */
@@ -1827,6 +1866,8 @@ export interface components {
             revoked_at?: number | null;
             /** Format: int32 */
             supplier: number;
+            /** @description Not connected because no relay of its cloud area is; whether the host is well is not known. */
+            unreachable?: boolean;
         };
         /** @description How the process is recognised on its host. */
         Identity: {
@@ -1941,6 +1982,11 @@ export interface components {
              * @default null
              */
             host?: string | null;
+            /**
+             * @description It lets relays of `cloud_id` enrol, and no agents.
+             * @default false
+             */
+            relay?: boolean;
             /**
              * Format: int64
              * @default 3600
@@ -2509,6 +2555,45 @@ export interface components {
             /** Format: int64 */
             rejoin_until: number;
         };
+        /** @description The name of a relay, given by the server when it enrols. */
+        RelayId: string;
+        RelayList: {
+            relays: components["schemas"]["RelayView"][];
+        };
+        RelayView: {
+            /** @description Where it last connected from. */
+            address?: string | null;
+            /**
+             * Format: int32
+             * @description Agents that it carries now.
+             */
+            agents: number;
+            /**
+             * Format: int32
+             * @description The cloud area whose agents it may carry.
+             */
+            cloud: number;
+            connected: boolean;
+            /**
+             * Format: int32
+             * @description To the server.
+             */
+            connections: number;
+            /** Format: int64 */
+            enrolled_at: number;
+            /** @description SHA-256 of the public key that it enrolled with. */
+            key_fingerprint: string;
+            /** Format: int64 */
+            last_seen_at?: number | null;
+            relay: components["schemas"]["RelayId"];
+            /**
+             * Format: int64
+             * @description Since when it may not connect; absent where it may.
+             */
+            revoked_at?: number | null;
+            /** @description Of the program; absent while it is not connected. */
+            version?: string | null;
+        };
         /** @description What a removal answers. */
         Removed: {
             /** @description What was removed, as it was named. */
@@ -2859,6 +2944,8 @@ export interface components {
              * @description Enrolments that were refused although they had its secret.
              */
             refused: number;
+            /** @description It lets relays enrol, and no agents. */
+            relay?: boolean;
             /**
              * Format: int32
              * @description Agents that enrolled with it.
@@ -4829,6 +4916,60 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["UsageView"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    relays: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RelayList"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    revoke_relay: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                relay: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Removed"];
                 };
             };
             400: components["responses"]["invalid_argument"];

@@ -394,6 +394,8 @@ impl Driver {
                 self.finish(operation, Outcome::new(Code::IllegalOperation, message, false));
             }
             FromServer::Enrolled { .. }
+            | FromServer::RelayEnrolled { .. }
+            | FromServer::Challenge { .. }
             | FromServer::Refused { .. }
             | FromServer::Welcome { .. }
             | FromServer::Busy { .. }

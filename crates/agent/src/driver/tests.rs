@@ -128,6 +128,7 @@ impl Stage {
             FromAgent::UsageHistory { request, history } => drop(self.usage.insert(request, history)),
             FromAgent::Seen { .. } | FromAgent::Beat | FromAgent::Unknown => {}
             other @ (FromAgent::Enrol { .. }
+            | FromAgent::EnrolRelay { .. }
             | FromAgent::Hello { .. }
             | FromAgent::Settled { .. }
             | FromAgent::Signed(_)

@@ -50,6 +50,7 @@ fn table(hosts: &[HostView], now: i64) -> TextTable {
             _ if host.awaits_approval => ("pending", CellStyle::Warning),
             (true, false) => ("online", CellStyle::Good),
             (true, true) => ("returning", CellStyle::Warning),
+            (false, _) if host.unreachable => ("unreachable", CellStyle::Warning),
             (false, _) => ("offline", CellStyle::Bad),
         };
         let state = match &host.cordon {

@@ -16,8 +16,8 @@ use crate::output;
 
 #[derive(Debug, Args)]
 pub(crate) struct JoinArgs {
-    /// Where agents reach the server's link [default: the server's name with its link port]
-    #[arg(long, env = "PROCTOR_JOIN_LINK", value_name = "HOST:PORT", value_parser = proctor_agent::parse_link)]
+    /// Where agents reach the server's link, or the relays of their cloud area [default: the server's name with its link port]
+    #[arg(long, env = "PROCTOR_JOIN_LINK", value_name = "HOST:PORT[,HOST:PORT]", value_parser = proctor_agent::parse_links)]
     link: Option<String>,
     /// Where new hosts reach the server's HTTP [default: as this command does]
     #[arg(long, env = "PROCTOR_JOIN_URL", value_name = "URL")]
@@ -62,6 +62,7 @@ pub(super) async fn run(session: &Session, args: JoinArgs) -> Result<CommandEnd>
         cloud_id: args.cloud_id,
         business: args.business,
         host: None,
+        relay: false,
     };
     let created = session.client.create_token(&token).await?;
     let line = line(&base, &link, file, &created.token, args.cloud_id);

@@ -14,6 +14,7 @@ mod maintenance;
 mod operate;
 mod pools;
 mod processes;
+mod relays;
 mod tasks;
 mod tokens;
 mod top;
@@ -37,6 +38,7 @@ pub(crate) use businesses::{BusinessCommand, BusinessSetCommand, HostsCommand};
 pub(crate) use events::EventsArgs;
 pub(crate) use history::HistoryArgs;
 pub(crate) use join::JoinArgs;
+pub(crate) use relays::RelaysCommand;
 pub(crate) use tasks::TaskArgs;
 pub(crate) use top::TopArgs;
 pub(crate) use upgrades::UpgradeCommand;
@@ -107,10 +109,12 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<Com
         | Command::Manage(_)
         | Command::Release(_) => unreachable!("operations are handled above"),
         Command::Join(args) => join::run(&session, args).await,
+        Command::Relays(command) => relays::run(&session, command).await,
         Command::Token(TokenCommand::List) => tokens::list(&session).await,
         Command::Token(TokenCommand::Revoke(args)) => tokens::revoke(&session, &args.id).await,
         Command::Dev(_)
         | Command::Server(_)
+        | Command::Relay(_)
         | Command::Backup(_)
         | Command::Config(_)
         | Command::Restore(_)

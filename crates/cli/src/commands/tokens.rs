@@ -14,8 +14,8 @@ pub(super) async fn list(session: &Session) -> Result<CommandEnd> {
 }
 
 fn table(tokens: &[TokenView], now: i64) -> TextTable {
-    let headers = ["ID", "STATE", "USED", "REFUSED", "EXPIRES", "CLOUD", "BUSINESS", "HOST"];
-    let mut table = TextTable::new(&headers).right(&[2, 3]);
+    let headers = ["ID", "FOR", "STATE", "USED", "REFUSED", "EXPIRES", "CLOUD", "BUSINESS", "HOST"];
+    let mut table = TextTable::new(&headers).right(&[3, 4]);
     for token in tokens {
         let state = match token {
             _ if token.expires_at <= now => ("expired".into(), CellStyle::Bad),
@@ -24,6 +24,7 @@ fn table(tokens: &[TokenView], now: i64) -> TextTable {
         };
         table.row([
             plain(&token.id),
+            plain(if token.relay { "relays" } else { "agents" }),
             state,
             plain(format!("{}/{}", token.used, token.uses)),
             plain(token.refused),
@@ -38,6 +39,6 @@ fn table(tokens: &[TokenView], now: i64) -> TextTable {
 
 pub(super) async fn revoke(session: &Session, id: &str) -> Result<CommandEnd> {
     session.client.revoke_token(id).await?;
-    eprintln!("Join token {id} is revoked. Hosts that enrolled with it stay.");
+    eprintln!("Join token {id} is revoked. Whoever enrolled with it stays.");
     Ok(CommandEnd::Success)
 }

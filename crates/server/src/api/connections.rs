@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-pub(super) use crate::handshakes::share_of;
+pub(super) use proctor_runtime::share_of;
 
 pub(super) use carried::{Answering, Asking, Watched};
 use framing::Framing;

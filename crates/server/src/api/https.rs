@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use proctor_pki::{Authority, HttpsCertificate, PkiError};
-use proctor_runtime::{chain, clock};
+use proctor_runtime::{Handshakes, chain, clock};
 use proctor_store::Store;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -25,7 +25,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::ServerError;
-use crate::handshakes::Handshakes;
 
 /// How often files are looked at for a change, and an own certificate for its end.
 const LOOK_PERIOD: Duration = Duration::from_secs(5);

@@ -73,9 +73,7 @@ mod tests {
         let control = Control::start(store.clone(), &tasks).await.unwrap();
         let session = |number: usize| {
             let agent = format!("a-{number}").parse().unwrap();
-            let opening =
-                SessionOpening { agent, key_fingerprint: String::new(), seen_epoch: None, facts: Default::default() };
-            Session::new(Greeting::new(opening, BootId::from("boot")), 1)
+            Session::new(Greeting::new(SessionOpening::new(agent, String::new()), BootId::from("boot")), 1)
         };
         let sessions: Vec<_> = (0..300).map(session).collect();
 

@@ -41,6 +41,18 @@ pub struct Delivery {
     pub expires_in: Duration,
 }
 
+/// Why an agent is not connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Absence {
+    Plain,
+    /// Its relay is gone, and it is expected through another one in some seconds.
+    Moving,
+    /// No relay of its cloud area is connected.
+    AreaCutOff {
+        cloud: u32,
+    },
+}
+
 #[derive(Debug)]
 struct Pending {
     agent: AgentId,
@@ -261,8 +273,12 @@ impl Dispatch {
     }
 
     /// Targets that end without an answer from their agent. Looks at what is open only when something
-    /// of it may end.
-    pub(super) fn overdue(&mut self, now: Instant) -> Vec<(OperationId, Outcome)> {
+    /// of it may end. `absence` is asked of agents that are not connected.
+    pub(super) fn overdue(
+        &mut self,
+        now: Instant,
+        absence: impl Fn(&AgentId) -> Absence,
+    ) -> Vec<(OperationId, Outcome)> {
         if self.quiet_until.is_none_or(|until| now < until) {
             return Vec::new();
         }
@@ -274,7 +290,7 @@ impl Dispatch {
             }
             let agent = &pending.agent;
             let is_expected = may_return && self.expected.contains(agent);
-            verdict(pending, now, self.connected.contains_key(agent), is_expected)
+            verdict(pending, now, self.connected.contains_key(agent), is_expected, &absence)
         };
         self.open.iter().filter_map(|(operation, pending)| Some((*operation, ends(pending)?))).collect()
     }
@@ -310,7 +326,13 @@ impl Pending {
     }
 }
 
-fn verdict(pending: &Pending, now: Instant, is_connected: bool, may_return: bool) -> Option<Outcome> {
+fn verdict(
+    pending: &Pending,
+    now: Instant,
+    is_connected: bool,
+    may_return: bool,
+    absence: impl Fn(&AgentId) -> Absence,
+) -> Option<Outcome> {
     let agent = &pending.agent;
     let absent = |message| Some(Outcome::new(Code::AgentAbsent, message, false));
     let is_late = pending.deadline <= now;
@@ -322,7 +344,11 @@ fn verdict(pending: &Pending, now: Instant, is_connected: bool, may_return: bool
             Some(Outcome::new(Code::CommandFailed, message, false))
         }
         (true, _) => None,
-        (false, false) if is_late || is_given_up => absent(messages::agent_not_connected(agent)),
+        (false, false) if is_late || is_given_up => match absence(agent) {
+            Absence::Moving if !is_late => None,
+            Absence::Moving | Absence::Plain => absent(messages::agent_not_connected(agent)),
+            Absence::AreaCutOff { cloud } => absent(messages::area_unreachable(agent, cloud)),
+        },
         (false, false) => None,
         (false, true) if is_late && !may_return => absent(messages::agent_lost(agent)),
         (false, true) => None,
@@ -366,7 +392,7 @@ mod tests {
         dispatch.connected(&agent(), 1);
 
         assert!(dispatch.take_deliveries(&agent(), 1, now, 10).is_empty());
-        assert_eq!(dispatch.overdue(now).len(), 1);
+        assert_eq!(dispatch.overdue(now, |_| Absence::Plain).len(), 1);
     }
 
     #[test]
@@ -388,8 +414,24 @@ mod tests {
         let mut dispatch = dispatch(now, HashSet::from(["b".parse().unwrap()]));
         dispatch.add(vec![target(0, 0)], now);
 
-        assert!(dispatch.overdue(now + Duration::from_millis(1900)).is_empty());
-        assert_eq!(dispatch.overdue(now + ABSENCE_GRACE)[0].1.code, Code::AgentAbsent);
+        assert!(dispatch.overdue(now + Duration::from_millis(1900), |_| Absence::Plain).is_empty());
+        assert_eq!(dispatch.overdue(now + ABSENCE_GRACE, |_| Absence::Plain)[0].1.code, Code::AgentAbsent);
+    }
+
+    #[test]
+    fn an_operation_waits_for_an_agent_that_moves_to_another_relay() {
+        let now = Instant::now();
+        let mut dispatch = dispatch(now, HashSet::new());
+        dispatch.add(vec![target(0, 0)], now);
+        let at = |seconds| now + Duration::from_secs(seconds);
+
+        assert!(dispatch.overdue(at(10), |_| Absence::Moving).is_empty());
+        let ended = dispatch.overdue(at(15), |_| Absence::AreaCutOff { cloud: 3 });
+        assert_eq!(ended[0].1.message, messages::area_unreachable(agent(), 3));
+        let ended = dispatch.overdue(at(80), |_| Absence::Moving);
+        assert_eq!(ended[0].1.message, messages::agent_not_connected(agent()), "its time is over");
+        dispatch.connected(&agent(), 1);
+        assert_eq!(dispatch.take_deliveries(&agent(), 1, at(12), 10).len(), 1);
     }
 
     #[test]
@@ -399,8 +441,8 @@ mod tests {
         dispatch.add(vec![target(0, 0)], now);
         let almost = now + return_grace(1) - Duration::from_millis(1);
 
-        assert!(dispatch.overdue(now + ABSENCE_GRACE).is_empty());
-        assert!(dispatch.overdue(almost).is_empty());
+        assert!(dispatch.overdue(now + ABSENCE_GRACE, |_| Absence::Plain).is_empty());
+        assert!(dispatch.overdue(almost, |_| Absence::Plain).is_empty());
         dispatch.connected(&agent(), 1);
         assert_eq!(dispatch.take_deliveries(&agent(), 1, almost, 10).len(), 1);
     }
@@ -412,13 +454,13 @@ mod tests {
         dispatch.add(vec![target(0, 0)], now);
         let over = now + return_grace(1);
 
-        let first = dispatch.overdue(over);
+        let first = dispatch.overdue(over, |_| Absence::Plain);
         dispatch.close(first.iter().map(|(operation, _)| operation));
         dispatch.add(vec![target(1, 0)], over);
 
         assert_eq!(first[0].1.message, messages::agent_not_connected(agent()));
-        assert!(dispatch.overdue(over + Duration::from_millis(1900)).is_empty());
-        assert_eq!(dispatch.overdue(over + ABSENCE_GRACE)[0].1.code, Code::AgentAbsent);
+        assert!(dispatch.overdue(over + Duration::from_millis(1900), |_| Absence::Plain).is_empty());
+        assert_eq!(dispatch.overdue(over + ABSENCE_GRACE, |_| Absence::Plain)[0].1.code, Code::AgentAbsent);
     }
 
     #[test]
@@ -427,8 +469,8 @@ mod tests {
         let mut dispatch = dispatch(now, HashSet::from([agent()]));
         dispatch.add(vec![OpenTarget { time_limit_ms: 5_000, ..target(0, 0) }], now);
 
-        assert!(dispatch.overdue(now + Duration::from_millis(4_900)).is_empty());
-        assert_eq!(dispatch.overdue(now + Duration::from_secs(5))[0].1.code, Code::AgentAbsent);
+        assert!(dispatch.overdue(now + Duration::from_millis(4_900), |_| Absence::Plain).is_empty());
+        assert_eq!(dispatch.overdue(now + Duration::from_secs(5), |_| Absence::Plain)[0].1.code, Code::AgentAbsent);
     }
 
     #[test]
@@ -448,12 +490,12 @@ mod tests {
         dispatch.connected(&agent(), 1);
         dispatch.add(vec![target(0, 0)], now);
         dispatch.take_deliveries(&agent(), 1, now, 10);
-        assert!(dispatch.overdue(now + Duration::from_secs(5)).is_empty());
+        assert!(dispatch.overdue(now + Duration::from_secs(5), |_| Absence::Plain).is_empty());
         dispatch.disconnected(&agent(), 1);
         dispatch.add(vec![target(1, 0)], now + Duration::from_secs(5));
 
-        let soon = dispatch.overdue(now + Duration::from_secs(7));
-        let in_the_end = dispatch.overdue(now + Duration::from_secs(80));
+        let soon = dispatch.overdue(now + Duration::from_secs(7), |_| Absence::Plain);
+        let in_the_end = dispatch.overdue(now + Duration::from_secs(80), |_| Absence::Plain);
 
         assert_eq!(soon.iter().map(|(operation, _)| operation.index).collect::<Vec<_>>(), [1]);
         assert_eq!(in_the_end.iter().map(|(operation, _)| operation.index).collect::<Vec<_>>(), [0, 1]);
@@ -465,8 +507,8 @@ mod tests {
         let mut dispatch = dispatch(now, HashSet::from([agent()]));
         dispatch.take_up(vec![target(0, 0)], 79_000, now);
 
-        assert!(dispatch.overdue(now + Duration::from_secs(5)).is_empty());
-        assert_eq!(dispatch.overdue(now + return_grace(1)).len(), 1);
+        assert!(dispatch.overdue(now + Duration::from_secs(5), |_| Absence::Plain).is_empty());
+        assert_eq!(dispatch.overdue(now + return_grace(1), |_| Absence::Plain).len(), 1);
     }
 
     #[test]
@@ -475,8 +517,8 @@ mod tests {
         let mut dispatch = dispatch(now, HashSet::new());
         dispatch.take_up(vec![target(0, 0)], 1_000, now);
 
-        assert!(dispatch.overdue(now + ABSENCE_GRACE).is_empty());
-        let ended = dispatch.overdue(now + Duration::from_secs(79));
+        assert!(dispatch.overdue(now + ABSENCE_GRACE, |_| Absence::Plain).is_empty());
+        let ended = dispatch.overdue(now + Duration::from_secs(79), |_| Absence::Plain);
         assert_eq!(ended[0].1.message, messages::agent_lost(agent()));
     }
 

@@ -42,11 +42,12 @@ impl Control {
         .await
     }
 
-    /// The session of another run of the same agent that was heard a moment ago: one of them uses a
-    /// copy of the state directory.
+    /// The session of another run of the same agent that was there a moment ago: one of them uses a
+    /// copy of the state directory. Behind a relay an agent is known to be there only when it comes; later, the epoch
+    /// that each run has seen tells them apart.
     pub fn clone_of(&self, greeting: &Greeting) -> Option<Arc<Session>> {
         let present = self.inner.sessions.get(&greeting.opening.agent)?;
-        (!present.is_same_run(greeting) && present.heard_within(CLONE_HEARD)).then_some(present)
+        (!present.is_same_run(greeting) && present.proved_within(CLONE_HEARD)).then_some(present)
     }
 
     /// The agent has recorded the epoch of its session, or could not: then a copy of its state is not
@@ -72,6 +73,7 @@ impl Control {
             return Ok(false);
         };
         self.dismiss(&agent, "the agent's certificate was revoked");
+        self.inner.presence.forget(&agent);
         Ok(true)
     }
 
@@ -80,6 +82,7 @@ impl Control {
     pub async fn remove_host(&self, host: &HostKey) -> Result<bool> {
         let Some(agent) = self.inner.store.remove_host(host).await? else { return Ok(false) };
         self.dismiss(&agent, "the host was removed");
+        self.inner.presence.forget(&agent);
         let open = self.inner.dispatch.lock().forget(&agent);
         let gone = |operation| (operation, Outcome::new(Code::AgentAbsent, messages::host_removed(host), false));
         let outcomes: Vec<_> = open.into_iter().map(gone).collect();

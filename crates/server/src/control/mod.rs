@@ -21,6 +21,7 @@ mod outcomes;
 mod presence;
 mod processes;
 mod records;
+mod relays;
 mod retention;
 mod rollout;
 mod sessions;
@@ -57,6 +58,8 @@ pub use fleet::{SeenFleet, is_inside};
 pub use identity::{REJOIN_TTL_MAX, rejoin_until};
 pub use maintenance::{CORDON_SECS_MAX, cordon_reason, cordon_until};
 pub use processes::POOLS_MAX;
+pub use relays::RelayState;
+pub(crate) use relays::{ConnectedRelay, RelayConnection};
 pub use retention::{Retention, TASKS_KEPT_MIN};
 pub use sessions::{ConnectionInfo, Greeting, Session};
 pub use submit::Planned;
@@ -86,6 +89,10 @@ pub(crate) struct Queues {
     pub(crate) open_targets: u64,
     pub(crate) outcomes: u64,
     pub(crate) sessions: u64,
+    /// Relays that are connected; those that should be; hosts that cannot be reached without them.
+    pub(crate) relays: u64,
+    pub(crate) relays_away: u64,
+    pub(crate) hosts_unreachable: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -121,6 +128,7 @@ struct Inner {
     signing_expires_at: AtomicI64,
     link_port: OnceLock<u16>,
     presence: Presence,
+    relays: relays::Relays,
     tasks: Tasks,
     metrics: Metrics,
     /// No more calls should come.
@@ -136,10 +144,9 @@ impl Control {
     /// Reads what is open from the store and starts the recorder, the sweeper, the rollouts and retention.
     pub async fn start_with(store: Arc<dyn Store>, tasks: &Tasks, options: StartOptions) -> Result<Self> {
         let now = clock::unix_millis();
-        let online = HostQuery { online: Some(true), ..HostQuery::default() };
-        let hosts = store.hosts(&online).await?;
-        let grace = options.return_grace.unwrap_or_else(|| dispatch::return_grace(hosts.len()));
-        let presence = Presence::of_earlier_life(&hosts, Instant::now() + grace);
+        let hosts = store.hosts(&HostQuery::default()).await?;
+        let presence = Presence::of_earlier_life(&hosts, Instant::now(), options.return_grace);
+        let relays = relays::Relays::of_earlier_life(store.relays().await?);
         let (sender, receiver) = mpsc::channel(OUTCOMES_QUEUED_MAX);
         let (assignments, wanted) = mpsc::channel(assignments::QUEUED_MAX);
         let control = Self {
@@ -161,6 +168,7 @@ impl Control {
                 signing_expires_at: AtomicI64::new(0),
                 link_port: OnceLock::new(),
                 presence,
+                relays,
                 metrics: Metrics::default(),
                 bells: events::ChangeNotifiers::new(tasks.shutdown().child_token()),
                 is_leaving: AtomicBool::new(false),
@@ -215,6 +223,9 @@ impl Control {
             open_targets: self.inner.dispatch.lock().open_count() as u64,
             outcomes: (outcomes.max_capacity() - outcomes.capacity()) as u64,
             sessions: self.inner.sessions.count() as u64,
+            relays: self.inner.relays.count() as u64,
+            relays_away: self.inner.relays.away() as u64,
+            hosts_unreachable: self.unreachable_count() as u64,
         }
     }
 
@@ -357,7 +368,7 @@ impl Control {
     }
 
     async fn open(&self, greeting: Greeting) -> Result<std::result::Result<Arc<Session>, SessionRefusal>> {
-        let SessionOpening { agent, facts, .. } = greeting.opening.clone();
+        let SessionOpening { agent, facts, relay_cloud, .. } = greeting.opening.clone();
         let epoch = match self.inner.store.open_session(&greeting.opening, clock::unix_millis()).await? {
             Ok(epoch) => epoch,
             Err(refusal) => {
@@ -367,14 +378,18 @@ impl Control {
         };
         self.inner.metrics.session("opened");
         let session = Arc::new(Session::new(greeting, epoch));
-        self.inner.sessions.insert(session.clone());
+        if !self.inner.sessions.insert(session.clone()) {
+            return Ok(Ok(session)); // a newer one is there: it says who the agent is, and when it is gone
+        }
+        self.inner.presence.came_through(&agent, relay_cloud);
         let was_away = self.inner.dispatch.lock().connected(&agent, epoch);
         // A key that was revoked or replaced since the epoch was given out found no session to end.
         let is_current = |hosts: Vec<Option<HostRecord>>| hosts.iter().flatten().any(|host| host.epoch == epoch);
-        if !self.inner.store.hosts_by_agent(std::slice::from_ref(&agent)).await.is_ok_and(is_current) {
+        if self.inner.store.hosts_by_agent(std::slice::from_ref(&agent)).await.is_ok_and(is_current) {
+            self.tell_online(&agent, &facts, was_away).await;
+        } else {
             session.fence();
         }
-        self.tell_online(&agent, &facts, was_away).await;
         Ok(Ok(session))
     }
 
@@ -470,7 +485,7 @@ impl Drop for Opened {
             self.control
                 .inner
                 .tasks
-                .spawn_to_end("session closing", async move { control.close_session(&session).await });
+                .spawn_to_end("session closing", async move { control.lose_session(&session, false).await });
         }
     }
 }

@@ -91,7 +91,7 @@ impl Control {
             self.write_refusals(self.inner.budgets.ended_refusals(Instant::now())).await;
             self.tell_dropped_events().await;
             self.inner.fleet.forget_unused();
-            let overdue = self.inner.dispatch.lock().overdue(Instant::now());
+            let overdue = self.inner.dispatch.lock().overdue(Instant::now(), |agent| self.absence(agent));
             for batch in overdue.chunks(BATCH_MAX) {
                 self.record(batch).await;
             }

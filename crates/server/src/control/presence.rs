@@ -3,7 +3,10 @@
 //! Promised: a restart of the server makes nobody offline. Hosts that were online before are shown as they
 //! were, and as returning, until the grace is over; those that did not come back are offline then, with an
 //! event. An end of a session that the store does not take is shown at once and written, with its event, when
-//! there is space. Of an agent that comes and goes without end, no more events are stored than its budget allows
+//! there is space. An agent whose relay is gone is waited for, like after a restart: it comes back through another one.
+//! Where the relays of its cloud area are all gone it is unreachable, and not offline: no event says that it is, until
+//! a relay has been back for a while and the agent has not; the store remembers of whom nobody was told, across restarts.
+//! Of an agent that comes and goes without end, no more events are stored than its budget allows
 //! (see `event_budget`). Absent: sessions themselves (see `sessions`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -14,12 +17,19 @@ use proctor_model::{AgentId, Class, Event, EventKind, HostFacts, Message, messag
 use proctor_runtime::{chain, clock};
 use proctor_store::{EndedSession, HostQuery, HostRecord, StoreError};
 
-use super::dispatch::return_grace;
+use super::dispatch::{Absence, return_grace};
 use super::outcomes::BATCH_MAX;
 use super::{Caller, Control, Result, Session};
 
 /// After a write that failed.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// An agent whose relay is gone gets so long to come back through another one; and longer, as long as others of its area
+/// are coming back, up to the limit: relays let agents in at a pace, and the last of thousands wait for their turn.
+const MOVING_GRACE: Duration = Duration::from_secs(15);
+const MOVING_GRACE_MAX: Duration = Duration::from_secs(120);
+/// Others are coming back if the last one did no longer ago.
+const COMING_BACK: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Presence {
@@ -36,18 +46,132 @@ struct State {
     /// Those that are being written, with the epoch of the session that ended.
     writing: HashMap<AgentId, u64>,
     failed_at: Option<Instant>,
+    /// Agents whose last session came through a relay of this cloud area.
+    relayed: HashMap<AgentId, u32>,
+    /// Agents whose relay is gone, and since when they are waited for.
+    moving: HashMap<AgentId, Away>,
+    /// When an agent that was moving last came back, by cloud area.
+    came_back: HashMap<u32, Instant>,
+    /// Agents that nobody was told of, because the relays of their area were gone. The store knows which.
+    unreached: HashMap<AgentId, Away>,
+}
+
+/// An agent that went away with its relay, or behind it.
+#[derive(Clone, Copy, Debug)]
+struct Away {
+    epoch: u64,
+    cloud: u32,
+    since: Instant,
+    /// Else it was silent behind a relay that is there.
+    is_relay_gone: bool,
 }
 
 impl Presence {
-    /// Of the hosts that the store calls online when the server starts.
-    pub(super) fn of_earlier_life(hosts: &[HostRecord], grace_ends: Instant) -> Self {
-        let returning: HashMap<_, _> = hosts.iter().map(|host| (host.agent.clone(), host.epoch)).collect();
-        Self { grace_ends, state: Mutex::new(State { returning, ..State::default() }) }
+    /// Of the hosts that the store has when the server starts. Without a grace they have as long as their number needs.
+    pub(super) fn of_earlier_life(hosts: &[HostRecord], now: Instant, grace: Option<Duration>) -> Self {
+        let online = hosts.iter().filter(|host| host.online);
+        let returning: HashMap<_, _> = online.map(|host| (host.agent.clone(), host.epoch)).collect();
+        let relayed = || hosts.iter().filter(|host| host.relayed && host.revoked_at.is_none());
+        let away =
+            |host: &HostRecord| Away { epoch: host.epoch, cloud: host.key.cloud, since: now, is_relay_gone: true };
+        let untold = relayed().filter(|host| host.untold && !host.online);
+        let unreached = untold.map(|host| (host.agent.clone(), away(host))).collect();
+        let relayed = relayed().map(|host| (host.agent.clone(), host.key.cloud)).collect();
+        let grace_ends = now + grace.unwrap_or_else(|| return_grace(returning.len()));
+        Self { grace_ends, state: Mutex::new(State { returning, relayed, unreached, ..State::default() }) }
     }
 
     /// Those that may still come back.
     fn is_returning(&self, agent: &AgentId, now: Instant) -> bool {
-        now < self.grace_ends && self.state.lock().returning.contains_key(agent)
+        let state = self.state.lock();
+        now < self.grace_ends && state.returning.contains_key(agent) || state.moving.contains_key(agent)
+    }
+
+    /// The agent has a session, through a relay of this cloud area or without one.
+    pub(super) fn came_through(&self, agent: &AgentId, relay_cloud: Option<u32>) {
+        let mut state = self.state.lock();
+        match relay_cloud {
+            Some(cloud) => state.relayed.insert(agent.clone(), cloud),
+            None => state.relayed.remove(agent),
+        };
+    }
+
+    /// The cloud area of the relay that its last session came through.
+    fn relayed_by(&self, agent: &AgentId) -> Option<u32> {
+        self.state.lock().relayed.get(agent).copied()
+    }
+
+    /// All whose last session came through a relay.
+    fn relayed_agents(&self) -> Vec<AgentId> {
+        self.state.lock().relayed.keys().cloned().collect()
+    }
+
+    /// Whether its relay is gone and it may still come back through another one.
+    /// An agent that was moving has come, and was told to come later.
+    fn puts_off(&self, agent: &AgentId, now: Instant) {
+        if let Some(away) = self.state.lock().moving.get_mut(agent) {
+            away.since = now;
+        }
+    }
+
+    fn is_moving(&self, agent: &AgentId) -> bool {
+        self.state.lock().moving.contains_key(agent)
+    }
+
+    /// The host has no session any more that anybody waits for.
+    pub(super) fn forget(&self, agent: &AgentId) {
+        let mut state = self.state.lock();
+        state.relayed.remove(agent);
+        state.moving.remove(agent);
+        state.unreached.remove(agent);
+    }
+
+    /// Its session has ended with its relay, or in silence behind it.
+    fn moves(&self, agent: &AgentId, epoch: u64, cloud: u32, now: Instant, is_relay_gone: bool) {
+        let away = Away { epoch, cloud, since: now, is_relay_gone };
+        let mut state = self.state.lock();
+        // Sessions of one agent may end in any order, and the store knows the newest.
+        if state.moving.get(agent).is_none_or(|other| other.epoch <= epoch) {
+            state.moving.insert(agent.clone(), away);
+        }
+    }
+
+    /// Those that were waited for long enough are offline where their area is served, and else only out of reach; those
+    /// out of reach are offline when their area has been served for a while and they have not come back. A relay that has
+    /// just come back does not serve yet: its agents are on their way.
+    fn settle_away(&self, now: Instant, is_served: impl Fn(u32) -> bool) {
+        let mut state = self.state.lock();
+        let State { moving, came_back, unreached, unwritten, returning, relayed, .. } = &mut *state;
+        came_back.retain(|_, at| now.saturating_duration_since(*at) < COMING_BACK);
+        let is_due = |away: &Away| {
+            let grace = if came_back.contains_key(&away.cloud) { MOVING_GRACE_MAX } else { MOVING_GRACE };
+            now.saturating_duration_since(away.since) >= grace
+        };
+        for (agent, away) in moving.extract_if(|_, away| is_due(away)) {
+            if is_served(away.cloud) {
+                let content = match away.is_relay_gone {
+                    true => messages::agent_did_not_move(&agent),
+                    false => messages::agent_disconnected(&agent),
+                };
+                unwritten.insert(agent.clone(), ended(agent, away.epoch, content));
+            } else {
+                unwritten.insert(agent.clone(), untold(agent.clone(), away.epoch));
+                unreached.insert(agent, away);
+            }
+        }
+        for (agent, away) in unreached.extract_if(|_, away| is_served(away.cloud)) {
+            let content = messages::agent_did_not_return_with_relays(&agent);
+            unwritten.insert(agent.clone(), ended(agent, away.epoch, content));
+        }
+        if now < self.grace_ends {
+            return;
+        }
+        let is_out_of_reach = |agent: &AgentId| relayed.get(agent).is_some_and(|cloud| !is_served(*cloud));
+        for (agent, epoch) in returning.extract_if(|agent, _| is_out_of_reach(agent)) {
+            let cloud = relayed.get(&agent).copied().unwrap_or_default();
+            unwritten.insert(agent.clone(), untold(agent.clone(), epoch));
+            unreached.insert(agent, Away { epoch, cloud, since: now, is_relay_gone: true });
+        }
     }
 
     /// Those that are gone though the store calls them online. A sweeper that waits for space does not lose
@@ -71,11 +195,16 @@ impl Presence {
     }
 
     /// The agent has a session again. Whether its absence was not told to anybody yet.
-    fn comes_back(&self, agent: &AgentId) -> bool {
+    fn comes_back(&self, agent: &AgentId, now: Instant) -> bool {
         let mut state = self.state.lock();
         state.returning.remove(agent);
         state.writing.remove(agent);
-        state.unwritten.remove(agent).is_some()
+        let moved = state.moving.remove(agent);
+        if let Some(away) = moved {
+            state.came_back.insert(away.cloud, now);
+        }
+        let was_untold = state.unreached.remove(agent).is_some() || moved.is_some();
+        state.unwritten.remove(agent).is_some() || was_untold
     }
 
     /// Those of the earlier life that did not come back.
@@ -131,7 +260,13 @@ impl State {
 }
 
 fn ended(agent: AgentId, epoch: u64, content: Message) -> EndedSession {
-    EndedSession { agent, epoch, event: Some(presence_event(EventKind::AgentOffline, content, BTreeMap::new())) }
+    let event = Some(presence_event(EventKind::AgentOffline, content, BTreeMap::new()));
+    EndedSession { agent, epoch, event, untold: false }
+}
+
+/// Nobody is told as long as the agent is out of reach.
+fn untold(agent: AgentId, epoch: u64) -> EndedSession {
+    EndedSession { agent, epoch, event: None, untold: true }
 }
 
 fn presence_event(kind: EventKind, content: Message, details: BTreeMap<String, String>) -> Event {
@@ -160,6 +295,34 @@ impl Control {
         self.inner.presence.is_returning(agent, Instant::now())
     }
 
+    /// The cloud area of an agent that cannot be reached because no relay of it is connected. Whether the agent is well
+    /// is not known.
+    /// The agent has proved itself, and was told to come later: it is waited for from now on.
+    pub(crate) fn put_off(&self, agent: &AgentId) {
+        self.inner.presence.puts_off(agent, Instant::now());
+    }
+
+    pub fn unreachable_area(&self, agent: &AgentId) -> Option<u32> {
+        let cloud = self.inner.presence.relayed_by(agent)?;
+        let is_away = !self.is_connected(agent) && !self.is_returning(agent);
+        (is_away && !self.inner.relays.is_served(cloud, Instant::now())).then_some(cloud)
+    }
+
+    pub(super) fn unreachable_count(&self) -> usize {
+        let relayed = self.inner.presence.relayed_agents();
+        relayed.iter().filter(|agent| self.unreachable_area(agent).is_some()).count()
+    }
+
+    /// What an operation is told of an agent that is not connected.
+    pub(super) fn absence(&self, agent: &AgentId) -> Absence {
+        let presence = &self.inner.presence;
+        if presence.is_moving(agent) {
+            return Absence::Moving;
+        }
+        let without_relay = presence.relayed_by(agent).filter(|cloud| !self.inner.relays.has_relay(*cloud));
+        without_relay.map_or(Absence::Plain, |cloud| Absence::AreaCutOff { cloud })
+    }
+
     /// Agents that are gone though the store calls them online: it cannot be written. Mostly nobody.
     pub(super) fn gone_unwritten(&self) -> HashSet<AgentId> {
         self.inner.presence.gone(Instant::now())
@@ -186,7 +349,7 @@ impl Control {
 
     /// The agent has a session; told where somebody was told that it had none.
     pub(super) async fn tell_online(&self, agent: &AgentId, facts: &HostFacts, was_away: bool) {
-        let was_untold = self.inner.presence.comes_back(agent);
+        let was_untold = self.inner.presence.comes_back(agent, Instant::now());
         if !was_away || was_untold {
             return;
         }
@@ -200,6 +363,24 @@ impl Control {
         match self.inner.store.append_server_events(&[(agent.clone(), event)], clock::unix_millis()).await {
             Ok(_) => self.ring_events(),
             Err(error) => tracing::warn!(%agent, error = %chain(&error), "presence event not stored"),
+        }
+    }
+
+    /// As [`Self::close_session`], of a session that did not end from here. Through a relay it may be the relay that is
+    /// gone, stops, or is too busy: the agent may come back, also through another one, and nobody is told before it had
+    /// the time to.
+    pub async fn lose_session(&self, session: &Session, is_relay_gone: bool) {
+        let Some(cloud) = session.relay_cloud() else { return self.close_session(session).await };
+        session.drop_questions();
+        if !self.inner.sessions.remove(session) {
+            return; // a newer one is there
+        }
+        self.inner.metrics.session("closed");
+        self.inner.dispatch.lock().disconnected(session.agent(), session.epoch());
+        self.inner.presence.moves(session.agent(), session.epoch(), cloud, Instant::now(), is_relay_gone);
+        // It may have come back meanwhile.
+        if self.is_connected(session.agent()) {
+            self.inner.presence.comes_back(session.agent(), Instant::now());
         }
     }
 
@@ -221,8 +402,9 @@ impl Control {
     /// Those that went away while the server was away, and what a full store did not take; in few writes:
     /// it may be all of them.
     pub(super) async fn tell_lost(&self) {
-        let presence = &self.inner.presence;
-        let lost = self.inner.dispatch.lock().take_lost(Instant::now());
+        let (presence, relays, now) = (&self.inner.presence, &self.inner.relays, Instant::now());
+        presence.settle_away(now, |cloud| relays.is_served(cloud, now));
+        let lost = self.inner.dispatch.lock().take_lost(now);
         presence.lose(lost);
         loop {
             let due = presence.take_due();
@@ -260,7 +442,7 @@ mod tests {
     }
 
     fn presence(names: &[&str]) -> Presence {
-        let presence = Presence::of_earlier_life(&[], Instant::now() + return_grace(names.len()));
+        let presence = Presence::of_earlier_life(&[], Instant::now(), Some(return_grace(names.len())));
         presence.state.lock().returning = names.iter().map(|name| (agent(name), 7)).collect();
         presence
     }
@@ -283,6 +465,149 @@ mod tests {
         assert_eq!(presence.agents(), HashSet::from([agent("b")]));
     }
 
+    fn told(ended: &[EndedSession]) -> Vec<(u64, bool, bool)> {
+        let mut told: Vec<_> = ended.iter().map(|ended| (ended.epoch, ended.event.is_some(), ended.untold)).collect();
+        told.sort_unstable();
+        told
+    }
+
+    #[test]
+    fn who_went_with_its_relay_is_offline_only_if_its_area_is_served() {
+        let (presence, begun) = (presence(&[]), Instant::now());
+        presence.moves(&agent("served"), 7, 1, begun, true);
+        presence.moves(&agent("unserved"), 8, 2, begun, true);
+        presence.moves(&agent("quick"), 9, 1, begun, true);
+        let settle = |at, served: &[u32]| presence.settle_away(at, |cloud| served.contains(&cloud));
+
+        settle(begun + MOVING_GRACE / 2, &[1]);
+        assert!(presence.take_due().is_empty());
+        assert!(presence.comes_back(&agent("quick"), begun), "nobody was told");
+        settle(begun + MOVING_GRACE, &[1]);
+
+        assert_eq!(told(&presence.take_due()), [(7, true, false), (8, false, true)]);
+        settle(begun + 9 * MOVING_GRACE, &[1]);
+        assert!(presence.take_due().is_empty());
+        settle(begun + 10 * MOVING_GRACE, &[1, 2]);
+        assert_eq!(told(&presence.take_due()), [(8, true, false)]);
+    }
+
+    #[test]
+    fn while_others_of_its_area_come_back_an_agent_is_waited_for_within_limits() {
+        let (presence, begun) = (presence(&[]), Instant::now());
+        presence.moves(&agent("last"), 7, 1, begun, true);
+        presence.moves(&agent("elsewhere"), 8, 2, begun, true);
+        for number in 0..200 {
+            presence.moves(&agent(&format!("a-{number}")), 9, 1, begun, true);
+        }
+        let mut told_at = Vec::new();
+
+        for second in 0..200 {
+            let at = begun + Duration::from_secs(second);
+            presence.comes_back(&agent(&format!("a-{second}")), at);
+            presence.settle_away(at, |_| true);
+            told_at
+                .extend(presence.take_due().into_iter().map(|ended| (ended.epoch, second)).filter(|told| told.0 < 9));
+        }
+
+        assert_eq!(told_at, [(8, MOVING_GRACE.as_secs()), (7, MOVING_GRACE_MAX.as_secs())]);
+    }
+
+    #[test]
+    fn an_agent_that_was_put_off_is_waited_for_from_then_on() {
+        let (presence, begun) = (presence(&[]), Instant::now());
+        presence.moves(&agent("busy"), 7, 1, begun, true);
+        let told = begun + MOVING_GRACE / 2;
+        presence.puts_off(&agent("busy"), told);
+
+        presence.settle_away(begun + MOVING_GRACE, |_| true);
+        assert!(presence.take_due().is_empty());
+        presence.settle_away(told + MOVING_GRACE, |_| true);
+
+        assert_eq!(presence.take_due().len(), 1);
+    }
+
+    #[test]
+    fn when_nobody_comes_back_any_more_those_who_are_left_are_offline() {
+        let (presence, begun) = (presence(&[]), Instant::now());
+        presence.moves(&agent("last"), 7, 1, begun, true);
+        presence.moves(&agent("quick"), 8, 1, begun, true);
+
+        presence.comes_back(&agent("quick"), begun + MOVING_GRACE);
+        presence.settle_away(begun + MOVING_GRACE, |_| true);
+        assert!(presence.take_due().is_empty());
+        presence.settle_away(begun + MOVING_GRACE + COMING_BACK, |_| true);
+
+        assert_eq!(told(&presence.take_due()), [(7, true, false)]);
+    }
+
+    #[test]
+    fn who_was_silent_behind_a_relay_that_is_there_is_waited_for_too() {
+        let (presence, begun) = (presence(&[]), Instant::now());
+        presence.moves(&agent("a"), 7, 1, begun, false);
+
+        assert!(presence.is_returning(&agent("a"), begun) && presence.is_moving(&agent("a")));
+        presence.settle_away(begun + MOVING_GRACE, |_| true);
+
+        let due = presence.take_due();
+        let content = due[0].event.as_ref().map(|event| &event.content);
+        assert_eq!(content, Some(&messages::agent_disconnected(agent("a"))));
+    }
+
+    #[test]
+    fn after_a_restart_hosts_of_an_area_without_relays_are_out_of_reach_and_not_lost() {
+        let (presence, begun) = (presence(&["a", "b"]), Instant::now());
+        presence.came_through(&agent("a"), Some(3));
+
+        presence.settle_away(begun, |_| false);
+        assert!(presence.take_due().is_empty(), "they may still come back");
+        presence.settle_away(begun + 2 * return_grace(2), |_| false);
+        presence.lose(vec![agent("a"), agent("b")]);
+
+        let mut due = presence.take_due();
+        due.sort_by(|one, other| one.agent.cmp(&other.agent));
+        assert_eq!(
+            due.iter().map(|ended| (ended.event.is_some(), ended.untold)).collect::<Vec<_>>(),
+            [(false, true), (true, false)]
+        );
+    }
+
+    #[test]
+    fn a_forgotten_host_is_out_of_nobodys_reach() {
+        let (presence, begun) = (presence(&[]), Instant::now());
+        presence.came_through(&agent("a"), Some(3));
+        presence.moves(&agent("a"), 7, 3, begun, true);
+        presence.settle_away(begun + MOVING_GRACE, |_| false);
+        presence.take_due();
+
+        presence.forget(&agent("a"));
+
+        presence.settle_away(begun + 2 * MOVING_GRACE, |_| true);
+        assert!(presence.take_due().is_empty() && presence.relayed_agents().is_empty());
+    }
+
+    #[test]
+    fn of_sessions_that_end_out_of_order_the_newest_counts() {
+        let (presence, begun) = (presence(&[]), Instant::now());
+        presence.moves(&agent("a"), 8, 3, begun, true);
+        presence.moves(&agent("a"), 7, 3, begun, true);
+
+        presence.settle_away(begun + MOVING_GRACE, |_| true);
+
+        assert_eq!(told(&presence.take_due()), [(8, true, false)]);
+    }
+
+    #[test]
+    fn a_forgotten_host_that_was_moving_is_waited_for_no_more() {
+        let (presence, begun) = (presence(&[]), Instant::now());
+        presence.moves(&agent("a"), 7, 3, begun, true);
+
+        presence.forget(&agent("a"));
+
+        assert!(!presence.is_returning(&agent("a"), begun));
+        presence.settle_away(begun + 2 * MOVING_GRACE, |_| true);
+        assert!(presence.take_due().is_empty(), "nobody is told of a host that is gone");
+    }
+
     #[test]
     fn after_the_grace_those_who_did_not_return_are_gone_whoever_sweeps() {
         let (presence, begun) = (presence(&["a"]), Instant::now());
@@ -299,8 +624,8 @@ mod tests {
         let presence = presence(&["a", "b"]);
         presence.lose(vec![agent("a")]);
 
-        assert!(presence.comes_back(&agent("a")));
-        assert!(!presence.comes_back(&agent("b")));
+        assert!(presence.comes_back(&agent("a"), Instant::now()));
+        assert!(!presence.comes_back(&agent("b"), Instant::now()));
         assert!(presence.take_due().is_empty() && presence.agents().is_empty());
     }
 }

@@ -52,12 +52,15 @@ pub struct Session {
     boot: BootId,
     run: Vec<u8>,
     key_fingerprint: String,
+    /// The cloud area of the relay that it came through.
+    relay_cloud: Option<u32>,
     /// Nothing is asked of the agent before.
     settled: AtomicBool,
     /// Why it was ended from here; nothing where a newer session took over.
     dismissal: Mutex<Option<String>>,
     meeting: Mutex<ConnectionInfo>,
-    heard: Mutex<Instant>,
+    /// When the agent was last known to be there: not a carrier that may repeat, hold back or invent what it says.
+    proved: Mutex<Instant>,
     wake: Notify,
     fenced: CancellationToken,
     acknowledged: Mutex<Vec<OperationId>>,
@@ -86,10 +89,11 @@ impl Session {
             boot,
             run,
             key_fingerprint: opening.key_fingerprint,
+            relay_cloud: opening.relay_cloud,
             settled: AtomicBool::new(opening.seen_epoch.is_none()),
             dismissal: Mutex::default(),
             meeting: Mutex::default(),
-            heard: Mutex::new(Instant::now()),
+            proved: Mutex::new(Instant::now()),
             wake: Notify::new(),
             fenced: CancellationToken::new(),
             acknowledged: Mutex::default(),
@@ -123,6 +127,11 @@ impl Session {
     /// Of the certificate that opened it.
     pub fn key_fingerprint(&self) -> &str {
         &self.key_fingerprint
+    }
+
+    /// The cloud area of the relay that it came through; None where the agent is connected directly.
+    pub fn relay_cloud(&self) -> Option<u32> {
+        self.relay_cloud
     }
 
     /// The agent's state directory has recorded the session: from now on it gets work.
@@ -162,13 +171,16 @@ impl Session {
         *self.meeting.lock()
     }
 
-    /// The agent has said something.
+    /// Something has come on its connection. Through a relay that proves nothing about this moment: the relay invents
+    /// heartbeats, and chooses when a signed report arrives. There only the opening counts, which is signed for a nonce.
     pub fn hear(&self) {
-        *self.heard.lock() = Instant::now();
+        if self.relay_cloud.is_none() {
+            *self.proved.lock() = Instant::now();
+        }
     }
 
-    pub(super) fn heard_within(&self, duration: Duration) -> bool {
-        self.heard.lock().elapsed() < duration
+    pub(super) fn proved_within(&self, duration: Duration) -> bool {
+        self.proved.lock().elapsed() < duration
     }
 
     /// Returns when there may be something to send.
@@ -289,17 +301,17 @@ impl Sessions {
         self.by_agent.read().values().map(|session| (session.agent.clone(), session.seen_generation)).collect()
     }
 
-    /// The newest epoch stays; the other is fenced.
-    pub(super) fn insert(&self, session: Arc<Session>) {
+    /// The newest epoch stays; the other is fenced. False if that is this one.
+    pub(super) fn insert(&self, session: Arc<Session>) -> bool {
         let mut sessions = self.by_agent.write();
-        match sessions.get(&session.agent) {
-            Some(other) if other.epoch > session.epoch => session.fenced.cancel(),
-            _ => {
-                if let Some(older) = sessions.insert(session.agent.clone(), session) {
-                    older.fenced.cancel();
-                }
-            }
+        if sessions.get(&session.agent).is_some_and(|other| other.epoch > session.epoch) {
+            session.fenced.cancel();
+            return false;
         }
+        if let Some(older) = sessions.insert(session.agent.clone(), session) {
+            older.fenced.cancel();
+        }
+        true
     }
 
     /// False if a newer session has taken its place.

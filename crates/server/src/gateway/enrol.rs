@@ -13,29 +13,36 @@ use proctor_store::{EnrolRefusal, Enrolment};
 use proctor_wire::{FromAgent, FromServer, ServerCodec, framed};
 use uuid::Uuid;
 
-use super::{Connection, Gateway, now};
+use super::connection::Direct;
+use super::{Gateway, now, relay};
 use crate::control::ControlError;
 use crate::log_limit::LogLimit;
 
 /// Renewed over the session when a third of it is left.
 pub(super) const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
-pub(super) async fn enrol(tls: Connection, peer: SocketAddr, gateway: &Gateway) {
+pub(super) async fn enrol(tls: Direct, peer: SocketAddr, gateway: &Gateway) {
     let mut frames = framed(tls, ServerCodec::enrolment());
-    let Some(Ok(FromAgent::Enrol { token_id, token_secret, csr_der, agent, host })) = frames.next().await else {
-        tracing::debug!(%peer, "a peer did not enrol");
-        return;
+    let (who, decided) = match frames.next().await {
+        Some(Ok(FromAgent::Enrol { token_id, token_secret, csr_der, agent, host })) => {
+            let token_secret_hash = proctor_pki::hash_secret(&token_secret);
+            let request = Request { token_id, token_secret_hash, csr_der, agent, host };
+            (format!("host {host}"), decide(gateway, request, peer).await)
+        }
+        Some(Ok(FromAgent::EnrolRelay { token_id, token_secret, csr_der, cloud })) => {
+            let request = relay::Request { token_id, token_secret, csr_der, cloud };
+            (format!("relay of cloud area {cloud}"), relay::enrol(gateway, request, peer).await)
+        }
+        _ => return tracing::debug!(%peer, "a peer did not enrol"),
     };
-    let request =
-        Request { token_id, token_secret_hash: proctor_pki::hash_secret(&token_secret), csr_der, agent, host };
-    let answer = match decide(gateway, request, peer).await {
+    let answer = match decided {
         Ok(enrolled) => {
             gateway.control.metrics().enrolment("enrolled");
-            tracing::info!(%peer, %host, "host enrolled");
+            tracing::info!(%peer, who, "enrolled");
             enrolled
         }
         Err(refused) => {
-            gateway.strangers.log(peer, host, &refused);
+            gateway.strangers.log(peer, &who, &refused);
             let retry = matches!(refused, Refused::Later(_));
             gateway.control.metrics().enrolment(if retry { "failed" } else { "refused" });
             FromServer::Refused { reason: refused.to_string(), retry }
@@ -59,6 +66,10 @@ struct Request {
 pub(super) enum Refused {
     #[error(transparent)]
     Rules(#[from] EnrolRefusal),
+    #[error(
+        "the join token is unknown, or not one for relays: make one with `proctor token create --relay --cloud-id N`"
+    )]
+    NoRelayToken,
     #[error("the certificate request cannot be used: {0}")]
     Request(proctor_pki::PkiError),
     #[error("the server cannot enrol now: {0}")]
@@ -99,9 +110,9 @@ async fn decide(gateway: &Gateway, request: Request, peer: SocketAddr) -> Result
 pub(super) struct Strangers(LogLimit);
 
 impl Strangers {
-    fn log(&self, peer: SocketAddr, host: HostKey, refused: &Refused) {
+    fn log(&self, peer: SocketAddr, who: &str, refused: &Refused) {
         if let Some(unlogged) = self.0.turn(Instant::now()) {
-            tracing::warn!(%peer, %host, reason = %refused, unlogged, "enrolment refused");
+            tracing::warn!(%peer, who, reason = %refused, unlogged, "enrolment refused");
         }
     }
 

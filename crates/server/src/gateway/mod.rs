@@ -1,4 +1,4 @@
-//! Where agents connect: TLS, enrolment and sessions.
+//! Where agents and relays connect: TLS, enrolment and sessions.
 //!
 //! Promised: a session is opened only for the agent that its certificate names, and only by the key that
 //! the host has now; frames are bounded; a peer from which no byte comes for a few beats, or that takes none, is
@@ -8,7 +8,9 @@
 mod admission;
 mod busy;
 mod certificate;
+mod connection;
 mod enrol;
+mod relay;
 mod sender;
 mod session;
 mod signing;
@@ -19,23 +21,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_pki::{Authority, AuthoritySecret};
-use proctor_runtime::{Backoff, Tasks, clock, prepare_link};
+use proctor_pki::{AgentCertificates, Authority, AuthoritySecret};
+use proctor_runtime::{Backoff, Greeting, Handshakes, Tasks, clock, prepare_link};
 use proctor_store::Store;
-use proctor_wire::{ALPN_ENROL, ALPN_SESSION, Counted};
+use proctor_wire::{ALPN_ENROL, ALPN_RELAY, ALPN_SESSION, Counted};
 use rustls::HandshakeKind;
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
 use crate::ServerError;
 use crate::control::Control;
-use crate::handshakes::{Greeting, Handshakes};
 use crate::log_limit::{AgentLogLimit, LogLimit};
 use admission::{Admission, Turn};
 use busy::Busy;
 use certificate::LinkCertificate;
+use connection::Connection;
 use signing::Signing;
 use turns::Origin;
 
@@ -65,6 +66,7 @@ fn now() -> jiff::Timestamp {
 struct Gateway {
     control: Control,
     authority: Authority,
+    agent_certificates: AgentCertificates,
     signing: Arc<Signing>,
     greetings: Arc<Handshakes>,
     admission: Arc<Admission>,
@@ -113,9 +115,11 @@ pub(crate) async fn serve(
     let (greetings, refused, unkept) = (Arc::default(), LogLimit::default(), LogLimit::default());
     let (unsettled, sessions) = (LogLimit::default(), AgentLogLimit::default());
     let admission = Arc::new(Admission::new(control.metrics().link_gauges()));
+    let agent_certificates = AgentCertificates::of(&authority)?;
     let gateway = Arc::new(Gateway {
         control,
         authority,
+        agent_certificates,
         signing,
         greetings,
         admission,
@@ -228,9 +232,9 @@ async fn has_left(stream: &TcpStream) -> bool {
 
 /// Agents come from the addresses of their hosts, where nothing translates them.
 async fn know_hosts(gateway: &Gateway) {
-    match gateway.control.host_addresses().await {
+    match gateway.control.known_addresses().await {
         Ok(addresses) => gateway.greetings.know(addresses),
-        Err(error) => tracing::warn!(%error, "cannot read the addresses of hosts"),
+        Err(error) => tracing::warn!(%error, "cannot read the addresses of hosts and relays"),
     }
 }
 
@@ -251,9 +255,12 @@ async fn greet(stream: TcpStream, mut guest: Guest, acceptor: TlsAcceptor, gatew
     gateway.control.metrics().handshake(if is_resumed { "resumed" } else { "full" });
     match tls.get_ref().1.alpn_protocol() {
         Some(ALPN_ENROL) => guest.turn.run(Box::pin(enrol::enrol(tls, peer, &gateway))).await,
-        Some(ALPN_SESSION) => session::open(tls, guest, gateway, tasks).await,
+        Some(ALPN_SESSION) => session::open_direct(tls, guest, gateway, tasks).await,
+        // A ticket would outlive the certificate that it was given for; relays of ours ask for none.
+        Some(ALPN_RELAY) if !is_resumed => {
+            let Guest { greeting, mut turn, .. } = guest;
+            turn.run(Box::pin(relay::open(tls, peer, &greeting, gateway, tasks))).await;
+        }
         Some(_) | None => tracing::debug!(%peer, "a peer speaks no protocol of ours"),
     }
 }
-
-type Connection = TlsStream<Counted<TcpStream>>;

@@ -5,25 +5,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
-use proctor_model::{AgentId, BootId, Event};
-use proctor_pki::{HelloTerms, ReportCheck, SessionTerms, Untrusted, signed_welcome};
-use proctor_runtime::{Tasks, clock};
+use proctor_model::{AgentId, BootId, Event, RelayId};
+use proctor_pki::{HelloTerms, ReportCheck, SessionTerms, Untrusted, open_hello, random_bytes, signed_welcome};
+use proctor_runtime::{Greeting as Slot, Tasks, clock};
 use proctor_store::{Assignment, Assignments, SessionOpening, SessionRefusal, StoreError};
 use proctor_wire::{
-    Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, Incoming, Lost, ServerCodec, Skipped, WireError, ends,
-    framed, spec_bytes,
+    Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, Incoming, Lost, ServerCodec, Skipped, Streams,
+    WireError, ends, framed, spec_bytes,
 };
 use rustls::pki_types::CertificateDer;
 
+use super::connection::Direct;
 use super::enrol::CERTIFICATE_LIFETIME;
 use super::sender::Sender;
 use super::{Connection, Gateway, Guest, Turn, now};
 use crate::control::{ConnectionInfo, Control, ControlError, Greeting, Question, Session};
-use crate::handshakes;
 use crate::pace::Pace;
 
 /// For the first word of a session; the greeting as a whole has a limit of its own.
 const HELLO_LIMIT: Duration = Duration::from_secs(16);
+const NONCE_BYTES: usize = 32;
 /// For the last word of a server that ends.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
 /// Operations sent before the socket is asked again whether it can take more.
@@ -61,6 +62,10 @@ pub(super) enum Ended {
     Expired,
     #[error("too many sessions open at the same time")]
     Busy(Duration),
+    #[error("the agent must sign what it says through a relay, and did not: upgrade the agent")]
+    UnsignedThroughRelay,
+    #[error("the hello that a relay brought is not by the agent: {0}")]
+    ForgedHello(Untrusted),
     #[error("the agent asked to renew its certificate with another key")]
     RenewKey,
     #[error("cannot sign: {0}")]
@@ -92,7 +97,7 @@ impl From<Lost> for Ended {
 type Receiver = Incoming<Connection, FromAgent, FromServer>;
 
 /// Who presented a certificate.
-struct Presented {
+pub(super) struct Presented {
     agent: AgentId,
     key_fingerprint: String,
     /// Unix seconds.
@@ -101,16 +106,33 @@ struct Presented {
 }
 
 impl Presented {
-    fn of(tls: &Connection) -> proctor_pki::Result<Option<Self>> {
+    fn of(tls: &Direct) -> proctor_pki::Result<Option<Self>> {
         let Some(chain) = tls.get_ref().1.peer_certificates() else { return Ok(None) };
         let Some(first) = chain.first() else { return Ok(None) };
-        Ok(Some(Self {
-            agent: proctor_pki::agent_of(chain)?,
-            key_fingerprint: proctor_pki::key_fingerprint_der(first)?,
-            expires_at: proctor_pki::expires_at_der(first).ok().map(|at| at.as_second()),
-            certificate: first.clone().into_owned(),
-        }))
+        Self::of_certificate(proctor_pki::agent_of(chain)?, first.clone().into_owned()).map(Some)
     }
+
+    /// Of a certificate that was verified.
+    pub(super) fn of_certificate(agent: AgentId, certificate: CertificateDer<'static>) -> proctor_pki::Result<Self> {
+        let key_fingerprint = proctor_pki::key_fingerprint_der(&certificate)?;
+        let expires_at = proctor_pki::expires_at_der(&certificate).ok().map(|at| at.as_second());
+        Ok(Self { agent, key_fingerprint, expires_at, certificate })
+    }
+}
+
+/// The relay that an agent comes through.
+pub(super) struct Via {
+    pub(super) relay: RelayId,
+    pub(super) cloud: u32,
+    pub(super) streams: Streams,
+}
+
+/// An agent that has shown its certificate, and has not said a word.
+pub(super) struct Arrival {
+    pub(super) connection: Connection,
+    pub(super) presented: Presented,
+    pub(super) peer: SocketAddr,
+    pub(super) via: Option<Via>,
 }
 
 /// A session that the store has opened, and the connection that it is for.
@@ -119,29 +141,33 @@ struct Opened {
     verified: Option<Verified>,
     sender: Sender,
     receiver: Receiver,
+    peer: SocketAddr,
+    via: Option<Via>,
 }
 
-/// Checks who it is; who gets no session is told why.
-async fn greeted(tls: Connection, peer: SocketAddr, slot: &handshakes::Greeting, gateway: &Gateway) -> Option<Opened> {
-    let presented = match Presented::of(&tls) {
-        Ok(Some(presented)) => presented,
-        Ok(None) => {
-            tracing::debug!(%peer, "a session needs a certificate");
-            return None;
-        }
-        Err(error) => {
-            tracing::warn!(%peer, %error, "a certificate names no agent");
-            return None;
-        }
-    };
+/// Checks who it is; who gets no session is told why. `slot` is its place among those that are greeted.
+async fn greeted(arrival: Arrival, slot: Option<&Slot>, gateway: &Gateway) -> Option<Opened> {
+    let Arrival { connection, presented, peer, via } = arrival;
     let agent = presented.agent.clone();
-    let counters = tls.get_ref().0.counters();
-    let (sender, mut receiver) = ends(framed(tls, ServerCodec::new()), counters);
+    let counters = connection.counters();
+    // Whoever has a certificate that a relay has seen could begin a frame here: a large one only with a proof.
+    let codec = if via.is_some() { ServerCodec::enrolment() } else { ServerCodec::new() };
+    let (sender, mut receiver) = ends(framed(connection, codec), counters);
     let mut sender = Sender::new(sender);
-    let answer = hello(&mut receiver, presented, slot, gateway).await;
-    match answer {
-        Ok((session, verified)) => return Some(Opened { session, verified, sender, receiver }),
-        Err(error @ (Ended::Cloned | Ended::Refused(_) | Ended::Unchallenged | Ended::Expired)) => {
+    match hello(&mut sender, &mut receiver, presented, via.as_ref(), slot, gateway).await {
+        Ok((session, verified)) => return Some(Opened { session, verified, sender, receiver, peer, via }),
+        Err(Ended::ForgedHello(untrusted)) => {
+            if let (Some(via), Some(unlogged)) = (&via, gateway.refused.turn(Instant::now())) {
+                tracing::warn!(%peer, %agent, relay = %via.relay, %untrusted, unlogged, "a relay brought a hello that is not by its agent");
+            }
+        }
+        Err(
+            error @ (Ended::Cloned
+            | Ended::Refused(_)
+            | Ended::Unchallenged
+            | Ended::Expired
+            | Ended::UnsignedThroughRelay),
+        ) => {
             if let Some(unlogged) = gateway.refused.turn(Instant::now()) {
                 tracing::warn!(%peer, %agent, reason = %error, unlogged, "session refused");
             }
@@ -155,6 +181,7 @@ async fn greeted(tls: Connection, peer: SocketAddr, slot: &handshakes::Greeting,
         }
         Err(Ended::Busy(retry_after)) => {
             gateway.control.metrics().admission("busy");
+            gateway.control.put_off(&agent);
             let _ = sender.send_plain(FromServer::Busy { retry_after }).await;
         }
         Err(error) => tracing::debug!(%peer, %agent, %error, "a session did not open"),
@@ -162,12 +189,31 @@ async fn greeted(tls: Connection, peer: SocketAddr, slot: &handshakes::Greeting,
     None
 }
 
-/// Checks who it is and starts the session's task, which has the peer's turn until it is welcomed.
-pub(super) async fn open(tls: Connection, guest: Guest, gateway: Arc<Gateway>, tasks: Tasks) {
+/// Of an agent that is connected directly: its session has the peer's turn until it is welcomed.
+pub(super) async fn open_direct(tls: Direct, guest: Guest, gateway: Arc<Gateway>, tasks: Tasks) {
     let Guest { peer, greeting, mut turn } = guest;
-    let opened = turn.run(Box::pin(greeted(tls, peer, &greeting, &gateway))).await;
-    // No await from here to the spawn: a greeting that is cancelled in between would leave a session that nobody ends.
-    let Some(Opened { session, verified, mut sender, receiver }) = opened else { return };
+    let presented = match Presented::of(&tls) {
+        Ok(Some(presented)) => presented,
+        Ok(None) => return tracing::debug!(%peer, "a session needs a certificate"),
+        Err(error) => return tracing::warn!(%peer, %error, "a certificate names no agent"),
+    };
+    let arrival = Arrival { connection: Connection::Direct(Box::new(tls)), presented, peer, via: None };
+    let opened = turn.run(Box::pin(greeted(arrival, Some(&greeting), &gateway))).await;
+    if let Some(opened) = opened {
+        start(opened, Some(turn), gateway, tasks);
+    }
+}
+
+/// Of an agent behind a relay, which is paced as a whole.
+pub(super) async fn open_relayed(arrival: Arrival, gateway: Arc<Gateway>, tasks: Tasks) {
+    if let Some(opened) = Box::pin(greeted(arrival, None, &gateway)).await {
+        start(opened, None, gateway, tasks);
+    }
+}
+
+/// Not async: a greeting that is cancelled before its task is there would leave a session that nobody ends.
+fn start(opened: Opened, turn: Option<Turn>, gateway: Arc<Gateway>, tasks: Tasks) {
+    let Opened { session, verified, mut sender, receiver, peer, via } = opened;
     let agent = session.agent().clone();
     gateway.greetings.know([peer.ip()]);
     if let Some(unlogged) = gateway.sessions.turn(&agent, Instant::now()) {
@@ -198,7 +244,13 @@ pub(super) async fn open(tls: Connection, guest: Guest, gateway: Arc<Gateway>, t
                 tracing::warn!(%peer, agent = %session.agent(), why = %ended, unlogged, "an agent left before it had recorded its session: its log says whether it believes this server");
             }
         }
-        control.close_session(&session).await;
+        match &via {
+            // Whatever it ended with, it may be the relay's doing: one that is told to stop closes its agents' streams.
+            Some(via) if !matches!(ended, Ended::Dismissed(_)) => {
+                control.lose_session(&session, via.streams.is_over()).await;
+            }
+            Some(_) | None => control.close_session(&session).await,
+        }
         if let Ended::Dismissed(reason) = ended {
             let _ = sender.send_plain(FromServer::Refused { reason, retry: false }).await;
         }
@@ -225,14 +277,19 @@ struct Verified {
 
 /// The session, and whether the agent verifies.
 async fn hello(
+    sender: &mut Sender,
     receiver: &mut Receiver,
     presented: Presented,
-    slot: &handshakes::Greeting,
+    via: Option<&Via>,
+    slot: Option<&Slot>,
     gateway: &Gateway,
 ) -> Result<(Arc<Session>, Option<Verified>), Ended> {
     let control = &gateway.control;
     let Presented { agent, key_fingerprint, expires_at, certificate } = presented;
-    let hello = receiver.next(HELLO_LIMIT, HELLO_LIMIT, |_| true).await?;
+    let hello = match via {
+        None => receiver.next(HELLO_LIMIT, HELLO_LIMIT, |_| true).await?,
+        Some(via) => proven_hello(sender, receiver, &certificate, via).await?,
+    };
     let FromAgent::Hello {
         agent: said,
         boot,
@@ -254,6 +311,9 @@ async fn hello(
     if expires_at.is_none_or(|expires_at| expires_at <= now().as_second()) {
         return Err(Ended::Expired);
     }
+    if challenge.is_none() && via.is_some() {
+        return Err(Ended::UnsignedThroughRelay);
+    }
     if challenge.is_none() && gateway.policy.signed_reports {
         return Err(Ended::Unchallenged);
     }
@@ -266,19 +326,37 @@ async fn hello(
         seen_epoch,
     });
     let clock_ahead_ms = time_ms.map(|theirs| theirs.saturating_sub(clock::unix_millis()));
-    let opening = SessionOpening { agent, key_fingerprint, seen_epoch, facts };
+    let relay_cloud = via.map(|via| via.cloud);
+    let opening = SessionOpening { agent, key_fingerprint, seen_epoch, facts, relay_cloud };
     let greeting = Greeting { opening, boot, run: nonce, seen_generation, answers_usage, takes_upgrades: upgrades };
     if control.clone_of(&greeting).is_some() {
         return Err(Ended::Cloned);
     }
     let stay_away_max = Pace::of_fleet(control.agents_expected()).stay_away_max();
     let opening = gateway.busy.open(Instant::now(), stay_away_max).map_err(Ended::Busy)?;
-    slot.enters_store();
+    slot.inspect(|slot| slot.enters_store());
     let opened = control.open_session_with(greeting, opening).await;
-    slot.leaves_store();
+    slot.inspect(|slot| slot.leaves_store());
     let session = opened??;
     session.set_connection_info(ConnectionInfo { clock_ahead_ms, certificate_expires_at: expires_at });
     Ok((session, verified))
+}
+
+/// The hello of an agent behind a relay: signed by its key, for a nonce that nobody has seen before.
+async fn proven_hello(
+    sender: &mut Sender,
+    receiver: &mut Receiver,
+    certificate: &CertificateDer<'_>,
+    via: &Via,
+) -> Result<FromAgent, Ended> {
+    let nonce = random_bytes::<NONCE_BYTES>();
+    sender.send_plain(FromServer::Challenge { nonce: nonce.to_vec() }).await?;
+    let FromAgent::Signed(signed) = receiver.next(HELLO_LIMIT, HELLO_LIMIT, |_| true).await? else {
+        return Err(Ended::UnsignedThroughRelay);
+    };
+    let hello = open_hello(certificate, &via.relay, &nonce, &signed, &mut None).map_err(Ended::ForgedHello)?;
+    receiver.allow_session_frames();
+    Ok(hello)
 }
 
 /// An agent that sent a challenge is given everything signed, and may be asked to sign in turn: then it returns what
@@ -290,6 +368,7 @@ async fn welcome(
     pace: Pace,
     verified: Option<Verified>,
 ) -> Result<Option<Box<ReportCheck>>, Ended> {
+    let is_relayed = session.relay_cloud().is_some();
     let (epoch, server_time_ms) = (session.epoch(), clock::unix_millis());
     let mut welcome = FromServer::Welcome { epoch, beat_interval: pace.beat, server_time_ms, proof: None };
     let mut reports = None;
@@ -301,7 +380,7 @@ async fn welcome(
             control_epoch: gateway.signing.control_epoch,
             beat_interval_ms: u64::try_from(pace.beat.as_millis()).unwrap_or(u64::MAX),
             server_time_ms,
-            signed_reports: gateway.policy.signed_reports,
+            signed_reports: gateway.policy.signed_reports || is_relayed,
             hello: HelloTerms { boot, nonce, seen_generation: *seen_generation, seen_epoch: *seen_epoch },
         };
         let (proof, seal) = signed_welcome(&gateway.signing.signer(), &terms)?;
@@ -321,11 +400,15 @@ async fn carry(
     sender: &mut Sender,
     mut receiver: Receiver,
     verified: Option<Verified>,
-    mut turn: Turn,
+    turn: Option<Turn>,
 ) -> Result<(), Ended> {
-    let pace = Pace::of_fleet(gateway.control.agents_expected());
-    let reports = turn.run(Box::pin(welcome(gateway, session, sender, pace, verified))).await?;
-    drop(turn);
+    let is_relayed = session.relay_cloud().is_some();
+    let pace = if is_relayed { Pace::through_relay() } else { Pace::of_fleet(gateway.control.agents_expected()) };
+    let welcoming = Box::pin(welcome(gateway, session, sender, pace, verified));
+    let reports = match turn {
+        Some(mut turn) => turn.run(welcoming).await?,
+        None => welcoming.await?,
+    };
     let (replies, to_reply) = tokio::sync::mpsc::channel(REPLIES_MAX);
     let mut reader = Reader { gateway, session, replies, reports, unstored: Vec::new() };
     tokio::select! {
@@ -424,7 +507,9 @@ impl Reader<'_> {
                 control.settled(session, recorded).await;
             }
             FromAgent::Settled { .. } | FromAgent::Seen { .. } | FromAgent::Unknown => {}
-            FromAgent::Enrol { .. } | FromAgent::Hello { .. } | FromAgent::Signed(_) => return Err(Ended::Closed),
+            FromAgent::Enrol { .. } | FromAgent::EnrolRelay { .. } | FromAgent::Hello { .. } | FromAgent::Signed(_) => {
+                return Err(Ended::Closed);
+            }
         }
         Ok(())
     }
@@ -500,7 +585,10 @@ async fn talk(
             () = session.woken() => {}
             Some(message) = replies.recv() => {
                 if message == FromServer::Beat {
-                    sender.send_plain(message).await?;
+                    // A relay answers the heartbeats of its agents itself.
+                    if session.relay_cloud().is_none() {
+                        sender.send_plain(message).await?;
+                    }
                 } else {
                     sender.send(message).await?;
                 }

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::num::NonZero;
 use std::time::{Duration, Instant};
 
-use crate::handshakes::{KNOWN_ADDRESSES_MAX, share_of};
+use proctor_runtime::{KNOWN_ADDRESSES_MAX, share_of};
 
 /// Of all processors.
 const CPU_SHARE: f64 = 0.5;

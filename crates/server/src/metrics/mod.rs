@@ -179,6 +179,11 @@ impl Metrics {
         let help = "Outcomes of agents that wait for the store.";
         text.gauge("proctor_outcomes_queued", help, as_number(queues.outcomes));
         text.gauge("proctor_sessions", "Agents that are connected.", as_number(queues.sessions));
+        text.gauge("proctor_relays", "Relays that are connected.", as_number(queues.relays));
+        let help = "Relays that have enrolled, were not revoked and are not connected.";
+        text.gauge("proctor_relays_away", help, as_number(queues.relays_away));
+        let help = "Hosts that cannot be reached because no relay of their cloud area is connected.";
+        text.gauge("proctor_hosts_unreachable", help, as_number(queues.hosts_unreachable));
         text.counters(
             "proctor_session_changes_total",
             "Sessions of agents, by what happened.",

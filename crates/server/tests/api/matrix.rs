@@ -16,6 +16,7 @@ use crate::support::{APP, Answer, ESB, SECRET, World, on_host, registered};
 const HOST: &str = "0:10.0.0.1";
 /// One that may go.
 const SPARE_HOST: &str = "0:10.0.0.8";
+const SPARE_RELAY: &str = "spare-relay";
 pub(crate) const AGENT: &str = "020000000052540a9b2c1641";
 
 /// Somebody who calls, and what they may do, everywhere.
@@ -133,6 +134,7 @@ pub(crate) async fn prepare(world: &World, route: &RouteInfo) -> String {
                 by_admin(world, Method::PUT, &cordon, json!({ "reason": "new disk" })).await;
             }
         }
+        "/relays/{relay}" => world.enrol_relay(SPARE_RELAY).await,
         "/businesses/{id}" => {
             by_admin(world, Method::PUT, "/businesses/7", json!({ "name": "games" })).await;
         }
@@ -321,6 +323,7 @@ fn native_sample(method: &Method, path: &str, task: &str, id: &str) -> Option<(S
         .replace("{task_id}", task)
         .replace("{namespace}", "web")
         .replace("{host}", SPARE_HOST)
+        .replace("{relay}", SPARE_RELAY)
         .replace("{code}", "made_by_the_matrix")
         .replace("{name}", "m");
     let number = match () {

@@ -14,7 +14,7 @@ use proctor_runtime::Tasks;
 use proctor_server::api::{self, ApiState, Settings};
 use proctor_server::control::{Control, Greeting, Session};
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{App, Binding, Enrolment, JoinToken, SessionOpening, Store};
+use proctor_store::{App, Binding, Enrolment, JoinToken, RelayEnrolment, RelayToken, SessionOpening, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -144,6 +144,24 @@ impl World {
             needs_approval: false,
         };
         self.store.enrol(enrolment, 1).await.unwrap().unwrap();
+    }
+
+    /// A relay of cloud area 0; the same one where it has enrolled before.
+    pub(crate) async fn enrol_relay(&self, relay: &str) {
+        let (id, secret_hash) = (format!("token-{}", Uuid::now_v7()), hash_secret("token"));
+        let token =
+            RelayToken { id: id.clone(), secret_hash: secret_hash.clone(), uses: 1, expires_at: i64::MAX, cloud: 0 };
+        self.store.put_relay_token(token).await.unwrap();
+        let enrolment = RelayEnrolment {
+            token_id: id,
+            token_secret_hash: secret_hash,
+            cloud: 0,
+            relay: relay.parse().unwrap(),
+            key_fingerprint: format!("key-{relay}"),
+            remote: None,
+        };
+        // One that was revoked is still known.
+        let _ = self.store.enrol_relay(enrolment, 1).await.unwrap();
     }
 
     /// The session of an agent that is enrolled; the test plays its part.

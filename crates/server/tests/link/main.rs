@@ -6,6 +6,7 @@
 mod fan_out;
 mod flood;
 mod identity;
+mod relay;
 mod signed;
 mod storm;
 mod support;

@@ -70,7 +70,7 @@ async fn the_overview_counts_and_ranks_what_needs_attention() {
 
     let overview = world.got("/overview").await;
 
-    assert_eq!(overview["hosts"], json!({ "total": 2, "online": 1, "away": 1, "revoked": 0 }));
+    assert_eq!(overview["hosts"], json!({ "total": 2, "online": 1, "away": 1, "revoked": 0, "unreachable": 0 }));
     let processes = &overview["processes"];
     assert_eq!(
         (&processes["total"], &processes["phases"]["running"], &processes["phases"]["unknown"]),
@@ -92,6 +92,24 @@ async fn the_overview_counts_and_ranks_what_needs_attention() {
     );
     assert_eq!(overview["attention_total"], 4);
     assert_eq!(overview["agent_versions"], json!([{ "version": "", "hosts": 2 }]));
+}
+
+#[tokio::test]
+async fn hosts_behind_lost_relays_are_unreachable_and_not_away() {
+    let world = world().await;
+    let mut through_relay = greeting(&AGENT.parse().unwrap());
+    through_relay.opening.relay_cloud = Some(0);
+    let session = world.control.open_session(through_relay).await.unwrap().unwrap();
+    world.control.close_session(&session).await;
+
+    let (overview, map) = (world.got("/overview").await, world.got("/overview/map").await);
+
+    let hosts = &overview["hosts"];
+    assert_eq!((&hosts["away"], &hosts["unreachable"]), (&json!(1), &json!(1)), "{hosts}");
+    let lines = &overview["attention"];
+    assert_eq!(column(lines, "kind"), ["host_unreachable", "host_away"]);
+    assert_eq!((&lines[0]["severity"], &lines[0]["host"]), (&json!("critical"), &json!(HOST)));
+    assert_eq!(map["worst"], json!(["unreachable", "away"]));
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod audit;
 mod events;
 mod hosts;
 mod processes;
+mod relays;
 mod tasks;
 mod upgrades;
 mod upkeep;
@@ -14,25 +15,34 @@ pub use audit::AuditStore;
 pub use events::EventStore;
 pub use hosts::HostStore;
 pub use processes::ProcessStore;
+pub use relays::RelayStore;
 pub use tasks::TaskStore;
 pub use upgrades::UpgradeStore;
 pub use upkeep::UpkeepStore;
 
 /// A whole store: all areas.
 pub trait Store:
-    AccessStore + AuditStore + HostStore + ProcessStore + TaskStore + EventStore + UpgradeStore + UpkeepStore
+    AccessStore + AuditStore + HostStore + RelayStore + ProcessStore + TaskStore + EventStore + UpgradeStore + UpkeepStore
 {
 }
 
 impl<T> Store for T where
-    T: AccessStore + AuditStore + HostStore + ProcessStore + TaskStore + EventStore + UpgradeStore + UpkeepStore
+    T: AccessStore
+        + AuditStore
+        + HostStore
+        + RelayStore
+        + ProcessStore
+        + TaskStore
+        + EventStore
+        + UpgradeStore
+        + UpkeepStore
 {
 }
 
 /// All areas, for who holds an implementation by its own type.
 pub mod prelude {
     pub use super::{
-        AccessStore as _, AuditStore as _, EventStore as _, HostStore as _, ProcessStore as _, TaskStore as _,
-        UpgradeStore as _, UpkeepStore as _,
+        AccessStore as _, AuditStore as _, EventStore as _, HostStore as _, ProcessStore as _, RelayStore as _,
+        TaskStore as _, UpgradeStore as _, UpkeepStore as _,
     };
 }

@@ -15,7 +15,7 @@ const OPEN: &str = "open its file";
 const MIGRATE: &str = "bring its file to the newest schema";
 
 /// Entry `n` leads from schema `n` to `n + 1`; entries are only ever added.
-const MIGRATIONS: [&str; 23] = [
+const MIGRATIONS: [&str; 24] = [
     include_str!("migrations/0001_initial.sql"),
     include_str!("migrations/0002_events.sql"),
     include_str!("migrations/0003_access.sql"),
@@ -39,6 +39,7 @@ const MIGRATIONS: [&str; 23] = [
     include_str!("migrations/0021_outcome_phrase.sql"),
     include_str!("migrations/0022_control_epoch.sql"),
     include_str!("migrations/0023_upgrades.sql"),
+    include_str!("migrations/0024_relays.sql"),
 ];
 
 /// 64 MiB in pages of 4 KiB.

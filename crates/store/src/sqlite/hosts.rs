@@ -25,7 +25,7 @@ macro_rules! select {
     (record, $rest:literal) => {
         concat!(
             "SELECT cloud, supplier, ip, agent, business, alias, cordon, awaits_approval, facts, enrolled_at, online,
-                    epoch, presence_changed_at, revoked_at, rejoin_until, fingerprint
+                    epoch, presence_changed_at, revoked_at, rejoin_until, fingerprint, relayed, untold
              FROM host LEFT JOIN placement USING (cloud, ip) WHERE ",
             $rest
         )
@@ -250,6 +250,8 @@ fn host_record(row: &Row<'_>) -> Tried<HostRecord> {
         revoked_at: row.get(13)?,
         rejoin_until: row.get(14)?,
         key_fingerprint: row.get(15)?,
+        relayed: row.get(16)?,
+        untold: row.get(17)?,
     })
 }
 
@@ -300,16 +302,17 @@ pub(super) fn set_newest_generation(connection: &Connection, newest: i64) -> Tri
 /// A revoked key has a newer epoch without a session: its end is told all the same.
 pub(super) fn end_sessions(connection: &Connection, ended: Vec<EndedSession>, now: Millis) -> Tried<()> {
     let mut mark = connection.prepare_cached(
-        "UPDATE host SET online = 0, presence_changed_at = ?3 WHERE agent = ?1 AND epoch <= ?2 AND online",
+        "UPDATE host SET online = 0, presence_changed_at = iif(online, ?3, presence_changed_at), untold = ?4
+         WHERE agent = ?1 AND epoch <= ?2 AND (online OR untold)",
     )?;
     let mut is_back = connection.prepare_cached("SELECT 1 FROM host WHERE agent = ?1 AND epoch > ?2 AND online")?;
     let mut events = Vec::with_capacity(ended.len());
-    for EndedSession { agent, epoch, event } in ended {
+    for EndedSession { agent, epoch, event, untold } in ended {
         let key = (agent.as_str(), signed(epoch));
         if is_back.exists(key)? {
             continue;
         }
-        mark.execute((key.0, key.1, now))?;
+        mark.execute((key.0, key.1, now, untold))?;
         events.extend(event.map(|event| (agent, event)));
     }
     events::append_own(connection, events, now)?;

@@ -33,6 +33,10 @@ pub(super) fn open_session(
     if is_revoked {
         return Ok(Err(SessionRefusal::Revoked { agent: agent.clone() }));
     }
+    let of_host: u32 = row.get(6)?;
+    if let Some(cloud) = opening.relay_cloud.filter(|cloud| *cloud != of_host) {
+        return Ok(Err(SessionRefusal::OtherArea { agent: agent.clone(), of_host, cloud }));
+    }
     if row.get(5)? {
         let refusal = SessionRefusal::AwaitsApproval { host: host_key(row, 6)? };
         // By these an operator tells what to approve.
@@ -49,10 +53,10 @@ pub(super) fn open_session(
         .prepare_cached(
             "UPDATE host SET epoch = epoch + 1, online = 1, facts = ?2,
                     presence_changed_at = iif(online, presence_changed_at, ?3),
-                    rejoin_until = iif(?4, NULL, rejoin_until)
+                    rejoin_until = iif(?4, NULL, rejoin_until), relayed = ?5, untold = 0
              WHERE id = ?1 RETURNING epoch",
         )?
-        .query_row((id, to_json(&opening.facts), now, is_stale), |row| row.get(0))?;
+        .query_row((id, to_json(&opening.facts), now, is_stale, opening.relay_cloud.is_some()), |row| row.get(0))?;
     Ok(Ok(epoch.cast_unsigned()))
 }
 

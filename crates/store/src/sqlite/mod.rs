@@ -28,6 +28,7 @@ mod process_order;
 mod processes;
 mod readers;
 mod registrations;
+mod relays;
 mod retention;
 mod rollouts;
 mod store;

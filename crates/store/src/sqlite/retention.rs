@@ -188,6 +188,7 @@ fn tokens(connection: &Connection, before: Uptime, now: Millis) -> Tried<u64> {
     let mut deleted = 0;
     for (table, is_over) in [
         ("token", "(expires_at <= ?1 OR used >= uses)"),
+        ("relay_token", "(expires_at <= ?1 OR used >= uses)"),
         ("user_token", "(expires_at IS NOT NULL AND expires_at <= ?1)"),
     ] {
         let note = format!(

@@ -445,3 +445,13 @@ fn what_is_left_out_of_messages_is_counted_until_somebody_looks() {
     hear(0);
     assert_eq!(skipped.take(), None);
 }
+
+#[test]
+fn the_reason_of_a_refusal_is_cut_to_what_a_log_can_take() {
+    let reason = "é".repeat(1_000_000);
+
+    let heard = agent_hears(from_server::Kind::Refused(proto::Refused { reason, retry: false }));
+
+    let Ok(Some(FromServer::Refused { reason, .. })) = heard else { panic!("heard {heard:?}") };
+    assert_eq!(reason, "é".repeat(512));
+}

@@ -3,32 +3,38 @@ import type { Host } from "@/api/hosts";
 import { useMessages } from "@/settings/context";
 import { type Tone, ToneIcon } from "@/ui/phase";
 
-type State = "online" | "returning" | "revoked" | "away" | "awaitsApproval";
+type State = "online" | "returning" | "revoked" | "away" | "unreachable" | "awaitsApproval";
 
 const tones: Record<State, Tone> = {
   online: "running",
   returning: "changing",
   revoked: "failed",
   away: "warning",
+  unreachable: "idle",
   awaitsApproval: "warning",
 };
 
-type Shown = Pick<Host, "online" | "returning" | "revoked_at" | "awaits_approval" | "cordon">;
+type Shown = Pick<
+  Host,
+  "online" | "returning" | "unreachable" | "revoked_at" | "awaits_approval" | "cordon"
+>;
 
 function stateOf(host: Shown): State {
   if (host.awaits_approval) return "awaitsApproval";
   if (host.returning) return "returning";
   if (host.online) return "online";
-  return host.revoked_at ? "revoked" : "away";
+  if (host.revoked_at) return "revoked";
+  return host.unreachable ? "unreachable" : "away";
 }
 
 export function Presence({ host }: { host: Shown }) {
   const { hosts: text } = useMessages();
   const state = stateOf(host);
+  const help = { returning: text.returningHelp, unreachable: text.unreachableHelp };
   return (
     <span
       className={`phase tone-${tones[state]}`}
-      title={state === "returning" ? text.returningHelp : undefined}
+      title={state === "returning" || state === "unreachable" ? help[state] : undefined}
     >
       <ToneIcon tone={tones[state]} />
       {text[state]}

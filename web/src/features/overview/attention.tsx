@@ -61,7 +61,8 @@ function Line({ concern }: { concern: Concern }) {
 export function pathOf(concern: Concern): string {
   if (concern.process) return processPath(concern.process);
   if (concern.host) return hostPath(concern.host);
-  return concern.kind === "host_away" ? "/hosts?state=away" : "/hosts?state=online";
+  const isAway = concern.kind === "host_away" || concern.kind === "host_unreachable";
+  return isAway ? "/hosts?state=away" : "/hosts?state=online";
 }
 
 /** Why; of hosts also which, as far as there is room. */
@@ -72,8 +73,10 @@ export function reasonOf(concern: Concern, { overview: text }: Messages): string
   const reason =
     concern.kind === "host_away"
       ? text.notConnected
-      : concern.kind === "certificate_ends"
-        ? text.certificatesEnd
-        : concern.reason;
+      : concern.kind === "host_unreachable"
+        ? text.noRelay
+        : concern.kind === "certificate_ends"
+          ? text.certificatesEnd
+          : concern.reason;
   return [reason, named].filter(Boolean).join(": ");
 }

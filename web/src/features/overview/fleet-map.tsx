@@ -13,6 +13,7 @@ import { useBusinessName } from "@/ui/use-business-name";
 const tones: Record<HostState, CellTone> = {
   failed: "failed",
   away: "warning",
+  unreachable: "warning",
   changing: "changing",
   running: "running",
   unknown: "idle",

@@ -85,6 +85,13 @@ function Hosts({ data }: { data: Overview }) {
     },
     { key: "away", tone: "warning", label: hosts.away, count: data.hosts.away, to: "/hosts?state=away" },
     {
+      key: "unreachable",
+      tone: "idle",
+      label: hosts.unreachable,
+      count: data.hosts.unreachable ?? 0,
+      to: "/hosts?state=away",
+    },
+    {
       key: "revoked",
       tone: "idle",
       label: hosts.revoked,

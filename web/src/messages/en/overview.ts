@@ -35,6 +35,7 @@ export const overview = {
     evicted: "Evicted",
     unhealthy: "Unhealthy",
     host_away: "Away",
+    host_unreachable: "Unreachable",
     certificate_ends: "Certificate ends",
     clock_off: "Clock is off",
     agent_outdated: "Other version",
@@ -42,6 +43,7 @@ export const overview = {
   onHosts: (n: string) => (n === "1" ? "on 1 host" : `on ${n} hosts`),
   looping: "started again three times or more without a stable run",
   notConnected: "the agent is not connected",
+  noRelay: "no relay of the cloud area is connected",
   certificatesEnd: "within 7 days",
   happened: "Restarts, evictions and failures, last 24 h",
   series: {
@@ -60,6 +62,7 @@ export const overview = {
     stopped: "A process is stopped or unknown",
     unknown: "The state of a process is not known",
     away: "Away",
+    unreachable: "Unreachable: no relay of the cloud area is connected",
     empty: "No process",
   },
   hostCount: (n: string) => (n === "1" ? "1 host" : `${n} hosts`),

@@ -10,6 +10,7 @@ export const hosts: Messages["hosts"] = {
   away: "离线",
   revoked: "已吊销",
   returning: "重连中",
+  unreachable: "不可达",
   awaitsApproval: "等待批准",
   maintenance: {
     title: "维护中",
@@ -30,7 +31,8 @@ export const hosts: Messages["hosts"] = {
     approve: "批准",
     text: "请与主机上 `proctor-agent doctor` 显示的密钥核对。批准后开始分配工作。",
   },
-  returningHelp: "服务器启动后，其 Agent 尚未重新连接。",
+  returningHelp: "服务器启动或中继断开后，其 Agent 尚未重新连接。",
+  unreachableHelp: "其云区域没有在线的中继，主机状态未知。",
   column: {
     host: "主机",
     hostname: "主机名",

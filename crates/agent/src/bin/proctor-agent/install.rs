@@ -15,8 +15,8 @@ const UNIT: &str = include_str!("../../../../../packaging/systemd/proctor-agent.
 
 #[derive(Debug, Args)]
 pub(crate) struct InstallArguments {
-    /// The server's link
-    #[arg(long, value_name = "HOST:PORT", env = "PROCTOR_SERVER", value_parser = proctor_agent::parse_link)]
+    /// The server's link, or those of the relays of this host's cloud area
+    #[arg(long, value_name = "HOST:PORT[,HOST:PORT]", env = "PROCTOR_SERVER", value_parser = proctor_agent::parse_links)]
     server: String,
     /// A join token; better in the environment than here, where `ps` shows it
     #[arg(long, env = "PROCTOR_TOKEN", hide_env_values = true)]

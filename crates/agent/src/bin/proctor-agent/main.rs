@@ -36,8 +36,8 @@ struct Arguments {
     /// Configuration file, with a key for each flag [default: /etc/proctor/agent.toml, if it exists]
     #[arg(long, global = true, value_name = "FILE", env = "PROCTOR_AGENT_CONFIG")]
     config: Option<PathBuf>,
-    /// The server's link
-    #[arg(long, value_name = "HOST:PORT", env = "PROCTOR_SERVER", value_parser = proctor_agent::parse_link, required = true)]
+    /// The server's link, or those of the relays of this host's cloud area
+    #[arg(long, value_name = "HOST:PORT[,HOST:PORT]", env = "PROCTOR_SERVER", value_parser = proctor_agent::parse_links, required = true)]
     server: Option<String>,
     /// A join token of the server; needed only for the first start, and visible in `ps`: prefer --token-file
     #[arg(long, env = "PROCTOR_TOKEN", hide_env_values = true)]

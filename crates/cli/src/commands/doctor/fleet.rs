@@ -1,5 +1,7 @@
 //! What the server knows of agents and processes.
 
+use std::collections::BTreeMap;
+
 use futures::TryStreamExt;
 use proctor_client::{Client, ClientError, HostQuery, HostView, LIMIT_MAX, ProcessQuery, ProcessView};
 
@@ -18,6 +20,7 @@ pub(super) async fn all(client: &Client, now: i64, checks: &mut Vec<Check>) {
     match hosts {
         Ok(hosts) => {
             checks.push(agents(&hosts));
+            checks.extend(relays(&hosts));
             if hosts.iter().any(|host| host.online) {
                 checks.push(clocks(&hosts));
                 checks.push(certificates(&hosts, now));
@@ -35,7 +38,9 @@ pub(super) async fn all(client: &Client, now: i64, checks: &mut Vec<Check>) {
 }
 
 fn agents(hosts: &[HostView]) -> Check {
-    let offline: Vec<&str> = hosts.iter().filter(|host| !host.online).map(|host| host.host.as_str()).collect();
+    let is_offline = |host: &&HostView| !host.online && !host.unreachable;
+    let offline: Vec<&str> = hosts.iter().filter(is_offline).map(|host| host.host.as_str()).collect();
+    let unreachable = hosts.iter().filter(|host| host.unreachable).count();
     let returning = hosts.iter().filter(|host| host.returning).count();
     match (hosts.len(), offline.len()) {
         (0, _) => Check::warn(
@@ -44,15 +49,28 @@ fn agents(hosts: &[HostView]) -> Check {
             "proctor token create, then start an agent; or ask for a role on hosts",
         ),
         (all, 0) if returning > 0 => {
-            let found = format!("{} of {all} are connected; {returning} may still return", all - returning);
+            let connected = all - returning - unreachable;
+            let found = format!("{connected} of {all} are connected; {returning} may still return");
             Check::warn("agents", found, "the server has just started: look again in some seconds")
         }
-        (all, 0) => Check::ok("agents", format!("{all} of {all} are connected")),
+        (all, 0) => Check::ok("agents", format!("{} of {all} are connected", all - unreachable)),
         (all, away) => {
             let found = format!("{away} of {all} are not connected: {}", named(&offline));
             Check::warn("agents", found, "see proctor hosts --offline, and the agents' logs")
         }
     }
+}
+
+/// Areas that are cut off; None where none is.
+fn relays(hosts: &[HostView]) -> Option<Check> {
+    let mut areas: BTreeMap<u32, usize> = BTreeMap::new();
+    for host in hosts.iter().filter(|host| host.unreachable) {
+        *areas.entry(host.cloud).or_default() += 1;
+    }
+    let told: Vec<String> = areas.iter().map(|(cloud, hosts)| format!("cloud area {cloud} ({hosts} hosts)")).collect();
+    let found = format!("unreachable, no relay is connected: {}", named(&told));
+    let advice = "see proctor relays list, and the relays' logs; agents there supervise on";
+    (!told.is_empty()).then(|| Check::fail("relays", found, advice))
 }
 
 /// As they were when the agents connected.
@@ -161,6 +179,18 @@ mod tests {
         assert_eq!(returning.found, "1 of 2 are connected; 1 may still return");
         let away = agents(&[host(json!({})), host(json!({ "online": false, "host": "0:10.0.0.2" }))]);
         assert_eq!((away.state, away.found.as_str()), (State::Warn, "1 of 2 are not connected: 0:10.0.0.2"));
+    }
+
+    #[test]
+    fn hosts_behind_lost_relays_are_unreachable_and_not_away() {
+        let cut_off = host(json!({ "online": false, "unreachable": true, "cloud": 3, "host": "3:10.0.0.2" }));
+        let hosts = [host(json!({})), cut_off.clone(), cut_off];
+
+        assert_eq!((agents(&hosts).state, agents(&hosts).found.as_str()), (State::Ok, "1 of 3 are connected"));
+        let check = relays(&hosts).unwrap();
+        assert_eq!(check.state, State::Fail);
+        assert_eq!(check.found, "unreachable, no relay is connected: cloud area 3 (2 hosts)");
+        assert_eq!(relays(&hosts[..1]), None);
     }
 
     #[test]

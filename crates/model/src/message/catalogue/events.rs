@@ -130,5 +130,11 @@ super::catalogue! { Agent:
     agent_did_not_return(agent: text) =
         "agent {agent} did not come back after a restart of the server" |
         "服务器重启后 agent {agent} 未重新连接";
+    agent_did_not_move(agent: text) =
+        "agent {agent} did not come back when its relay was gone" |
+        "agent {agent} 的中继断开后，未重新连接";
+    agent_did_not_return_with_relays(agent: text) =
+        "agent {agent} did not come back when the relays of its cloud area did" |
+        "所在云区域的中继恢复后，agent {agent} 未重新连接";
     webhook_test() = "a test of this webhook; nothing happened" | "这是 webhook 测试，没有发生任何事件";
 }

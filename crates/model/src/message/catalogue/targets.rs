@@ -16,6 +16,9 @@ super::catalogue! { Server:
         "host {host} is cordoned by {by} until {until}: {reason}" |
         "主机 {host} 已被 {by} 设为维护状态，直到 {until}：{reason}";
     agent_not_connected(agent: text) = "agent {agent} is not connected" | "Agent {agent} 未连接";
+    area_unreachable(agent: text, cloud: text) =
+        "agent {agent} cannot be reached: no relay of cloud area {cloud} is connected" |
+        "无法连接 Agent {agent}：云区域 {cloud} 没有在线的中继";
     agent_lost(agent: text) =
         "agent {agent} was lost during the operation; its end is not known" |
         "Agent {agent} 在操作期间失联，结果未知";

@@ -83,10 +83,13 @@ fn troubles(process: &FleetProcess) -> impl Iterator<Item = (AttentionKind, Seve
 fn of_hosts(seen: &Visible<'_>, agents: &Agents<'_>) -> Vec<Line> {
     let line = |kind, severity, reason: &str| Line::new(kind, severity, None, reason.to_owned());
     let mut away = line(AttentionKind::HostAway, Severity::Warning, "the agent is not connected");
+    let reason = "no relay of the cloud area is connected";
+    let mut unreachable = line(AttentionKind::HostUnreachable, Severity::Critical, reason);
     let mut outdated = line(AttentionKind::AgentOutdated, Severity::Notice, "");
     for host in seen.hosts().filter(|host| is_watched(host, agents.now)) {
         if !host.online && !host.is_revoked {
-            away.add(host, Some(host.presence_changed_at / 1000));
+            let line = if seen.is_unreachable(host) { &mut unreachable } else { &mut away };
+            line.add(host, Some(host.presence_changed_at / 1000));
         }
         let version = &*host.agent_version;
         if !version.is_empty() && version != env!("CARGO_PKG_VERSION") {
@@ -109,7 +112,7 @@ fn of_hosts(seen: &Visible<'_>, agents: &Agents<'_>) -> Vec<Line> {
         clocks.attention.reason = format!("{} s apart from the server's clock", ahead.unsigned_abs() / 1000);
         clocks.add(host, None);
     }
-    [away, outdated, ending, clocks].into_iter().filter(|line| line.attention.count > 0).collect()
+    [away, unreachable, outdated, ending, clocks].into_iter().filter(|line| line.attention.count > 0).collect()
 }
 
 /// A line that grows host by host.

@@ -4,7 +4,7 @@
 //! the change; somebody else may have changed the same thing in between, and has an entry of their own.
 
 use proctor_model::{Classes, EventKind, HostKey, Namespace, RoleName, Subject};
-use proctor_store::{Binding, BusinessSet, JoinTokenRecord, Webhook};
+use proctor_store::{Binding, BusinessSet, JoinTokenRecord, RelayToken, Webhook};
 use uuid::Uuid;
 
 use super::Result;
@@ -90,7 +90,15 @@ pub(super) async fn join_token(control: &Control, id: &str) -> Result<Option<Str
         let host = token.host.map_or_else(|| "any".to_owned(), |host| host.to_string());
         format!("{used} of {} uses, business {business}, host {host}", token.uses)
     };
-    Ok(control.tokens().await?.iter().find(|record| record.token.id == id).map(describe))
+    if let Some(found) = control.tokens().await?.iter().find(|record| record.token.id == id) {
+        return Ok(Some(describe(found)));
+    }
+    let of_relays = control.relay_tokens().await?;
+    let found = of_relays.iter().find(|record| record.token.id == id);
+    Ok(found.map(|record| {
+        let RelayToken { uses, cloud, .. } = &record.token;
+        format!("{} of {uses} uses, for relays of cloud area {cloud}", record.used)
+    }))
 }
 
 pub(super) fn webhook(webhook: &Webhook) -> String {

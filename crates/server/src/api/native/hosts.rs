@@ -67,6 +67,8 @@ pub(super) async fn show(
 pub(super) fn view(record: HostRecord, control: &Control) -> HostView {
     let ConnectionInfo { clock_ahead_ms, certificate_expires_at } = control.meeting(&record.agent);
     let is_returning = control.is_returning(&record.agent);
+    let is_revoked = record.revoked_at.is_some();
+    let is_unreachable = !record.online && !is_revoked && control.unreachable_area(&record.agent).is_some();
     let HostKey { cloud, supplier, ip } = record.site.key;
     let cordon = record.site.cordon_at(clock::unix_millis()).map(cordon_view);
     HostView {
@@ -77,6 +79,7 @@ pub(super) fn view(record: HostRecord, control: &Control) -> HostView {
         agent: record.site.agent,
         online: record.online,
         returning: record.online && is_returning,
+        unreachable: is_unreachable,
         business: record.site.business,
         enrolled_at: record.enrolled_at / MILLIS,
         presence_changed_at: record.presence_changed_at / MILLIS,

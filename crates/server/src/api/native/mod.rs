@@ -30,6 +30,7 @@ mod plan;
 mod pools;
 mod processes;
 mod registration;
+mod relays;
 mod roles;
 mod routes_table;
 mod search;

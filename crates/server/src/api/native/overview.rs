@@ -1,13 +1,13 @@
 //! The whole fleet at a glance: counted, ranked by what needs attention, and as a map.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use axum::Json;
 use axum::extract::State;
 use proctor_api::{
     AgentVersion, EndingCertificate, FleetMap, HostCounts, HostState, Overview, PhaseCounts, ProcessCounts, TaskCounts,
 };
-use proctor_model::{Class, Phase};
+use proctor_model::{AgentId, Class, Phase};
 use proctor_store::{Fleet, FleetFilter, FleetHost, FleetProcess, Health, ProcessQuery, RolloutState, TaskQuery};
 
 use super::attention::{self, Agents};
@@ -30,7 +30,7 @@ pub(super) async fn show(caller: Authenticated, State(state): State<ApiState>) -
 }
 
 fn overview(SeenFleet { fleet, at }: &SeenFleet, control: &Control, caller: &Caller, tasks: TaskCounts) -> Overview {
-    let seen = Visible::new(fleet, caller);
+    let seen = Visible::new(fleet, caller, control);
     let agents = Agents::of(&seen, control, at / 1000);
     let attention = attention::ranked(&seen, &agents);
     let mut ending = agents.certificates_ending;
@@ -55,12 +55,13 @@ fn overview(SeenFleet { fleet, at }: &SeenFleet, control: &Control, caller: &Cal
 #[utoipa::path(get, path = "/overview/map", operation_id = "fleet_map", tag = "overview",
                responses((status = 200, body = FleetMap)))]
 pub(super) async fn map(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<FleetMap>> {
-    let who = caller.who.clone();
-    Ok(Json(state.border.fleet_work.run(&state.control, &caller.who, move |seen| fleet_map(seen, &who)).await?))
+    let (control, who) = (state.control.clone(), caller.who.clone());
+    let answer = move |seen: &SeenFleet| fleet_map(seen, &control, &who);
+    Ok(Json(state.border.fleet_work.run(&state.control, &caller.who, answer).await?))
 }
 
-fn fleet_map(SeenFleet { fleet, at }: &SeenFleet, caller: &Caller) -> FleetMap {
-    let seen = Visible::new(fleet, caller);
+fn fleet_map(SeenFleet { fleet, at }: &SeenFleet, control: &Control, caller: &Caller) -> FleetMap {
+    let seen = Visible::new(fleet, caller, control);
     let mut worst = vec![HostState::Empty; fleet.hosts.len()];
     for process in seen.processes() {
         let of_host = &mut worst[process.host as usize];
@@ -70,7 +71,11 @@ fn fleet_map(SeenFleet { fleet, at }: &SeenFleet, caller: &Caller) -> FleetMap {
     for (host, worst) in fleet.hosts.iter().zip(worst).filter(|(host, _)| seen.has_host(host)) {
         map.hosts.push(host.site.key.to_string());
         map.business.push(host.site.business);
-        map.worst.push(if host.online { worst } else { HostState::Away });
+        map.worst.push(match host.online {
+            true => worst,
+            false if seen.is_unreachable(host) => HostState::Unreachable,
+            false => HostState::Away,
+        });
     }
     map
 }
@@ -91,16 +96,24 @@ pub(super) struct Visible<'a> {
     /// Into the fleet's processes.
     processes: Vec<u32>,
     caller: &'a Caller,
+    /// Without a connection because the relays of their area have none.
+    unreachable: HashSet<&'a AgentId>,
 }
 
 impl<'a> Visible<'a> {
-    fn new(fleet: &'a Fleet, caller: &'a Caller) -> Self {
+    fn new(fleet: &'a Fleet, caller: &'a Caller, control: &Control) -> Self {
         let query =
             ProcessQuery { places: Some(caller.permissions.places(Class::Read).clone()), ..ProcessQuery::default() };
         let filter = FleetFilter::new(fleet, &query);
         let all = (0..).zip(&fleet.processes);
         let processes = all.filter(|(_, process)| filter.holds(process)).map(|(index, _)| index).collect();
-        Self { fleet, processes, caller }
+        let away = fleet.hosts.iter().filter(|host| !host.online && !host.is_revoked).map(|host| &host.site.agent);
+        let unreachable = away.filter(|agent| control.unreachable_area(agent).is_some()).collect();
+        Self { fleet, processes, caller, unreachable }
+    }
+
+    pub(super) fn is_unreachable(&self, host: &FleetHost) -> bool {
+        self.unreachable.contains(&host.site.agent)
     }
 
     pub(super) fn processes(&self) -> impl Iterator<Item = &'a FleetProcess> {
@@ -122,6 +135,7 @@ impl<'a> Visible<'a> {
             match (host.online, host.is_revoked) {
                 (true, _) => counts.online += 1,
                 (false, true) => counts.revoked += 1,
+                (false, false) if self.is_unreachable(host) => counts.unreachable += 1,
                 (false, false) => counts.away += 1,
             }
         }

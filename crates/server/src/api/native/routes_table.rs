@@ -15,7 +15,7 @@ use super::{
     apps, audit, businesses, events, grid, groups, history, host_identity, hosts, import, maintenance, openapi,
     operations, overview, pools, processes, registration,
 };
-use super::{roles, search, server, session, tasks, tokens, upgrades, usage, users, webhooks, whoami};
+use super::{relays, roles, search, server, session, tasks, tokens, upgrades, usage, users, webhooks, whoami};
 use crate::api::{ApiState, RouteInfo};
 
 pub(super) const PREFIX: &str = "/api/v1";
@@ -97,6 +97,8 @@ fn table() -> Vec<Route> {
         write_route(Admin, routes!(maintenance::approve)).or(Kind::Conflict),
         write_route(Operate, routes!(maintenance::cordon)),
         write_route(Operate, routes!(maintenance::uncordon)),
+        read_route(Admin, routes!(relays::list)),
+        write_route(Admin, routes!(relays::revoke)),
         read_route(Admin, routes!(tokens::list)),
         write_route(Admin, routes!(tokens::create)),
         write_route(Admin, routes!(tokens::revoke)),

@@ -1,4 +1,4 @@
-//! Join tokens for agents. A secret is shown once.
+//! Join tokens for agents and relays. A secret is shown once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use proctor_api::{CreatedToken, DownloadList, DownloadView, NewToken, Removed, TokenList, TokenView};
 use proctor_model::{FieldError, HostKey};
 use proctor_pki::JoinToken;
-use proctor_store::{JoinTokenRecord, Millis, Refusal};
+use proctor_store::{JoinTokenRecord, Millis, Refusal, RelayTokenRecord};
 
 use super::body::Body;
 use super::caller::Authenticated;
@@ -22,7 +22,7 @@ use crate::control::Control;
 
 type Made = std::result::Result<std::result::Result<(JoinToken, Millis), ServerError>, Refusal>;
 
-/// Makes a join token, with which agents enrol. It is shown only here.
+/// Makes a join token, with which agents enrol, or relays. It is shown only here.
 #[utoipa::path(post, path = "/tokens", operation_id = "create_token", request_body = NewToken, tag = "hosts",
                responses((status = 201, body = CreatedToken)))]
 pub(super) async fn create(
@@ -32,7 +32,10 @@ pub(super) async fn create(
 ) -> Result<(StatusCode, Json<CreatedToken>)> {
     let host = body.host.as_deref().map(parse_host).transpose()?;
     let ttl = Duration::from_secs(body.ttl_secs);
-    let request = TokenRequest::new(body.uses, ttl, body.cloud_id)?.placing(body.business).naming(host)?;
+    let request = TokenRequest::new(body.uses, ttl, body.cloud_id)?
+        .placing(body.business)
+        .naming(host)?
+        .for_relays(body.relay)?;
     let target = request.to_string();
     let business = body.business;
     let work = move |control: Control| async move {
@@ -61,7 +64,10 @@ fn parse_host(text: &str) -> std::result::Result<HostKey, FieldError> {
 #[utoipa::path(get, path = "/tokens", operation_id = "tokens", tag = "hosts",
                responses((status = 200, body = TokenList)))]
 pub(super) async fn list(_: Authenticated, State(state): State<ApiState>) -> Result<Json<TokenList>> {
-    let tokens = state.control.tokens().await?.into_iter().map(view).collect();
+    let of_agents = state.control.tokens().await?.into_iter().map(view);
+    let of_relays = state.control.relay_tokens().await?.into_iter().map(relay_view);
+    let mut tokens: Vec<TokenView> = of_agents.chain(of_relays).collect();
+    tokens.sort_by_key(|token| std::cmp::Reverse(token.expires_at));
     Ok(Json(TokenList { tokens }))
 }
 
@@ -76,6 +82,22 @@ fn view(record: JoinTokenRecord) -> TokenView {
         cloud_id: token.cloud,
         business: token.business,
         host: token.host.map(|host| host.to_string()),
+        relay: false,
+    }
+}
+
+fn relay_view(record: RelayTokenRecord) -> TokenView {
+    let RelayTokenRecord { token, used, refused } = record;
+    TokenView {
+        id: token.id,
+        uses: token.uses,
+        used,
+        refused,
+        expires_at: token.expires_at / 1000,
+        cloud_id: Some(token.cloud),
+        business: None,
+        host: None,
+        relay: true,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use proctor_model::{AgentId, HostKey};
 use proctor_pki::{Authority, JoinToken};
-use proctor_store::{HostQuery, JoinTokenRecord, Millis, Result};
+use proctor_store::{HostQuery, JoinTokenRecord, Millis, RelayTokenRecord, Result};
 
 use super::Changed;
 use crate::admin::{self, TokenRequest};
@@ -27,8 +27,13 @@ impl Control {
         admin::create_token(&self.inner.store, request).await
     }
 
+    pub(crate) async fn relay_tokens(&self) -> Result<Vec<RelayTokenRecord>> {
+        self.inner.store.relay_tokens().await
+    }
+
     pub(crate) async fn delete_token(&self, id: &str) -> Result<bool> {
-        self.inner.store.delete_token(id).await
+        let store = &self.inner.store;
+        Ok(store.delete_token(id).await? || store.delete_relay_token(id).await?)
     }
 
     pub(crate) async fn knows_token(&self, id: &str, secret_hash: &str) -> Result<bool> {
@@ -36,8 +41,11 @@ impl Control {
     }
 
     /// The addresses of all hosts that an agent serves.
-    pub(crate) async fn host_addresses(&self) -> Result<Vec<std::net::IpAddr>> {
-        Ok(self.inner.store.hosts(&HostQuery::default()).await?.into_iter().map(|host| host.key.ip).collect())
+    pub(crate) async fn known_addresses(&self) -> Result<Vec<std::net::IpAddr>> {
+        let hosts = self.inner.store.hosts(&HostQuery::default()).await?;
+        let relays = self.inner.store.relays().await?;
+        let relays = relays.into_iter().filter(|relay| relay.revoked_at.is_none()).filter_map(|relay| relay.remote);
+        Ok(hosts.into_iter().map(|host| host.key.ip).chain(relays).collect())
     }
 
     pub(crate) async fn allow_rejoin(&self, host: &HostKey, until: Option<Millis>) -> Result<bool> {

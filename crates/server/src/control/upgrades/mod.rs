@@ -230,7 +230,7 @@ impl Control {
 
     fn seen_for_upgrade(&self, agent: &AgentId) -> Seen {
         match self.inner.sessions.get(agent) {
-            None if self.is_returning(agent) => Seen::Returning,
+            None if self.is_returning(agent) || self.unreachable_area(agent).is_some() => Seen::Returning,
             None => Seen::Absent,
             Some(session) if !session.takes_upgrades() => Seen::TooOld,
             Some(session) => {

@@ -6,6 +6,7 @@ mod audit;
 mod events;
 mod hosts;
 mod processes;
+mod relays;
 mod tasks;
 mod upgrades;
 mod upkeep;

@@ -1,5 +1,5 @@
-//! Connections that have not finished their handshake and greeting: how many, and which give way. The link and HTTPS
-//! have one each.
+//! Connections that have not finished their handshake and greeting: how many, and which give way. Each listener has its
+//! own.
 //!
 //! Promised: peers that say nothing, or stop in the middle, keep nobody off. When all greetings are
 //! taken, one that has stalled gives way to a new one, and of two the one from an address that is not known.
@@ -31,7 +31,7 @@ const SILENT_AFTER: Duration = Duration::from_millis(250);
 /// One that has spoken and not greeted yet, after this; an agent needs some milliseconds.
 const STALLED_AFTER: Duration = Duration::from_secs(3);
 /// Addresses that are remembered; those of the first are kept.
-pub(crate) const KNOWN_ADDRESSES_MAX: usize = 200_000;
+pub const KNOWN_ADDRESSES_MAX: usize = 200_000;
 /// How long a new peer waits, and how often it looks meanwhile for one that has stalled.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
@@ -39,7 +39,7 @@ const LOOK_PERIOD: Duration = Duration::from_millis(50);
 const WAITING_MAX: usize = 512;
 
 #[derive(Debug)]
-pub(crate) struct Handshakes {
+pub struct Handshakes {
     state: Mutex<State>,
     changed: Notify,
     waiting: Semaphore,
@@ -59,7 +59,7 @@ struct State {
 }
 
 /// Addresses that count as one peer: whoever has an IPv6 address mostly has the whole /64 around it.
-pub(crate) fn share_of(peer: IpAddr) -> IpAddr {
+pub fn share_of(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
         address @ IpAddr::V4(_) => address,
@@ -68,7 +68,7 @@ pub(crate) fn share_of(peer: IpAddr) -> IpAddr {
 
 /// One peer that has not greeted yet.
 #[derive(Debug)]
-pub(crate) struct Greeting {
+pub struct Greeting {
     peer: IpAddr,
     is_known: bool,
     since: Instant,
@@ -78,44 +78,44 @@ pub(crate) struct Greeting {
     waits: AtomicBool,
     /// It has said all that it has to, and it is the store that has not answered.
     is_in_store: AtomicBool,
-    pub(crate) gives_way: CancellationToken,
+    pub gives_way: CancellationToken,
 }
 
 impl Greeting {
     /// The peer has said something.
-    pub(crate) fn hears(&self) {
+    pub fn hears(&self) {
         let now = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         self.heard.store(now, Ordering::Relaxed);
     }
 
-    pub(crate) fn peer(&self) -> IpAddr {
+    pub fn peer(&self) -> IpAddr {
         self.peer
     }
 
     /// Its address is one of those that are known, and it has a greeting of its own.
-    pub(crate) fn is_known(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         self.is_known
     }
 
     /// It waits for its turn: until then it may give way to newer ones.
-    pub(crate) fn waits(&self) {
+    pub fn waits(&self) {
         self.waits.store(true, Ordering::Relaxed);
     }
 
     /// Its handshake begins.
-    pub(crate) fn begins(&self) {
+    pub fn begins(&self) {
         self.hears();
         self.waits.store(false, Ordering::Relaxed);
     }
 
     /// Its session is being opened: until then it does not give way. For peers whose certificate was verified alone,
     /// and for few of them at the same time.
-    pub(crate) fn enters_store(&self) {
+    pub fn enters_store(&self) {
         self.is_in_store.store(true, Ordering::Relaxed);
     }
 
     /// The store has answered.
-    pub(crate) fn leaves_store(&self) {
+    pub fn leaves_store(&self) {
         self.hears();
         self.is_in_store.store(false, Ordering::Relaxed);
     }
@@ -131,7 +131,7 @@ impl Greeting {
 
 impl Handshakes {
     /// Addresses from which agents come, or came.
-    pub(crate) fn know(&self, addresses: impl IntoIterator<Item = IpAddr>) {
+    pub fn know(&self, addresses: impl IntoIterator<Item = IpAddr>) {
         let mut state = self.state.lock();
         for address in addresses {
             if state.known.len() < KNOWN_ADDRESSES_MAX {
@@ -141,7 +141,7 @@ impl Handshakes {
     }
 
     /// None where everything is taken by peers that do not stall.
-    pub(crate) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
+    pub async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
         let (peer, begun) = (peer.to_canonical(), Instant::now());
         loop {
             let changed = self.changed.notified();
@@ -154,12 +154,12 @@ impl Handshakes {
     }
 
     /// At once, or not at all.
-    pub(crate) fn admit_now(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
+    pub fn admit_now(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
         self.try_admit(peer.to_canonical(), Instant::now())
     }
 
     /// The right to wait in [`Self::admit`]; None where too many do.
-    pub(crate) fn wait(&self) -> Option<SemaphorePermit<'_>> {
+    pub fn wait(&self) -> Option<SemaphorePermit<'_>> {
         self.waiting.try_acquire().ok()
     }
 
@@ -219,10 +219,10 @@ impl State {
 
 /// A greeting that is under way; dropped at its end.
 #[derive(Debug)]
-pub(crate) struct Admitted {
+pub struct Admitted {
     greetings: Arc<Handshakes>,
     id: u64,
-    pub(crate) greeting: Arc<Greeting>,
+    pub greeting: Arc<Greeting>,
 }
 
 impl Drop for Admitted {

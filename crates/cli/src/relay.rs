@@ -1,0 +1,84 @@
+//! `proctor relay`: carries the agents of a cloud area to the server.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use proctor_relay::Options;
+use proctor_runtime::Tasks;
+
+use crate::commands::CommandEnd;
+use crate::serve::{self, StopSignal};
+
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9077);
+const STATE_DIR: &str = "/var/lib/proctor-relay";
+
+#[derive(Debug, Args)]
+pub(crate) struct RelayArgs {
+    /// Configuration file, with a key for each flag [default: /etc/proctor/relay.toml, if it exists]
+    #[arg(long, env = "PROCTOR_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The server's link; several where the server has several addresses
+    #[arg(long, env = "PROCTOR_UPSTREAM", value_name = "HOST:PORT[,HOST:PORT]", value_parser = proctor_agent::parse_links)]
+    pub(crate) upstream: Option<String>,
+    /// Where agents connect
+    #[arg(long, env = "PROCTOR_LISTEN", value_name = "ADDR", default_value_t = LISTEN)]
+    pub(crate) listen: SocketAddr,
+    /// A join token for relays; needed only for the first start, and visible in `ps`: prefer --token-file
+    #[arg(long, env = "PROCTOR_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// A file with the join token, for its owner alone
+    #[arg(long, env = "PROCTOR_TOKEN_FILE", value_name = "FILE", conflicts_with = "token")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// The cloud area whose agents it carries
+    #[arg(long, env = "PROCTOR_CLOUD_ID", value_name = "N")]
+    pub(crate) cloud_id: Option<u32>,
+    /// Where the relay keeps its identity
+    #[arg(long, env = "PROCTOR_STATE_DIR", value_name = "DIR", default_value = STATE_DIR)]
+    pub(crate) state_dir: PathBuf,
+    /// Connections to the server
+    #[arg(long, env = "PROCTOR_RELAY_CONNECTIONS", value_name = "N", default_value_t = 2)]
+    pub(crate) connections: u32,
+    /// Agents at the same time; others are turned away
+    #[arg(long, env = "PROCTOR_RELAY_AGENTS_MAX", value_name = "N", default_value_t = 5000)]
+    pub(crate) agents_max: u32,
+}
+
+pub(crate) async fn run(args: RelayArgs) -> Result<CommandEnd> {
+    let mut stop = StopSignal::install()?;
+    let upstream = args.upstream.context("--upstream is missing: where is the server's link?")?;
+    let cloud = args.cloud_id.context("--cloud-id is missing: which cloud area does the relay serve?")?;
+    let token = match &args.token_file {
+        Some(path) if !proctor_relay::is_enrolled(&args.state_dir) => {
+            let text = std::fs::read_to_string(path);
+            Some(text.with_context(|| format!("cannot read the join token in {}", path.display()))?)
+        }
+        Some(_) => None,
+        None => args.token,
+    };
+    let descriptors = proctor_host::descriptors::raise();
+    let tasks = Tasks::default();
+    let options = Options {
+        upstreams: upstream.split(',').map(str::to_owned).collect(),
+        listen: args.listen,
+        token,
+        cloud,
+        state_dir: args.state_dir,
+        connections: args.connections,
+        agents_max: args.agents_max,
+    };
+    tracing::info!(descriptors, agents_max = options.agents_max, cloud, "the relay starts");
+    let ended = tokio::select! {
+        () = stop.received() => Ok(CommandEnd::Success),
+        ended = serve_until_failure(options, &tasks) => ended,
+    };
+    proctor_runtime::systemd::notify("STOPPING=1");
+    serve::end(&tasks).await;
+    ended
+}
+
+async fn serve_until_failure(options: Options, tasks: &Tasks) -> Result<CommandEnd> {
+    let _relay = proctor_relay::start(options, tasks).await?;
+    Err(tasks.failed().await.into())
+}

@@ -1,0 +1,221 @@
+//! Who this relay is: what enrolment left in the state directory.
+//!
+//! `identity/key.pem` is made first and never leaves the host; `identity/relay.json` says which relay of which cloud
+//! area; `identity/certificate.pem` and `identity/authority.pem` come from the server. All four make an identity.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use proctor_model::RelayId;
+use proctor_pki::AgentKey;
+use proctor_runtime::{clock, private};
+use rustls::{ClientConfig, ServerConfig};
+use serde::{Deserialize, Serialize};
+
+/// A certificate is renewed when less than this is left.
+const RENEW_BEFORE: Duration = Duration::from_secs(10 * 24 * 3600);
+
+/// What a state directory holds.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// Enrolment has not been completed.
+    Nothing,
+    /// The relay was away for too long: it needs a token again, and keeps its name.
+    Expired {
+        relay: RelayId,
+        expired_at: jiff::Timestamp,
+    },
+    Usable(Box<Identity>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) relay: RelayId,
+    pub(crate) cloud: u32,
+    key: AgentKey,
+    authority_pem: String,
+    certificate_pem: RwLock<String>,
+    to_agents: RwLock<Arc<ServerConfig>>,
+    dir: PathBuf,
+    /// Held while a renewed certificate is taken over, which several connections may bring: whether the one in memory is
+    /// not on disk.
+    unsaved: Mutex<bool>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Card {
+    relay: RelayId,
+    cloud: u32,
+}
+
+/// Whether the state directory holds an identity.
+pub fn is_enrolled(state_dir: &Path) -> bool {
+    Identity::load(state_dir).is_ok_and(|found| matches!(found, Found::Usable(_)))
+}
+
+impl Identity {
+    pub(crate) fn load(state_dir: &Path) -> io::Result<Found> {
+        let dir = state_dir.join("identity");
+        let read = |name: &str| match std::fs::read_to_string(dir.join(name)) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        };
+        let (Some(key), Some(card), Some(certificate_pem), Some(authority_pem)) =
+            (read("key.pem")?, read("relay.json")?, read("certificate.pem")?, read("authority.pem")?)
+        else {
+            return Ok(Found::Nothing);
+        };
+        let Card { relay, cloud } = serde_json::from_str(&card).map_err(io::Error::other)?;
+        let key = AgentKey::from_pem(&key).map_err(io::Error::other)?;
+        let expires_at = proctor_pki::expires_at(&certificate_pem).map_err(io::Error::other)?;
+        if left(&certificate_pem).is_none() {
+            return Ok(Found::Expired { relay, expired_at: expires_at });
+        }
+        let to_agents =
+            proctor_pki::relay_server_config(&authority_pem, &certificate_pem, &key).map_err(io::Error::other)?;
+        let to_agents = RwLock::new(Arc::new(to_agents));
+        let certificate_pem = RwLock::new(certificate_pem);
+        let unsaved = Mutex::new(false);
+        let identity = Self { relay, cloud, key, authority_pem, certificate_pem, to_agents, dir, unsaved };
+        Ok(Found::Usable(Box::new(identity)))
+    }
+
+    /// The key for a new identity: made once, so that a repeated enrolment is recognised.
+    pub(crate) fn key(state_dir: &Path) -> io::Result<AgentKey> {
+        let dir = state_dir.join("identity");
+        private::dir(&dir).map_err(io::Error::other)?;
+        let path = dir.join("key.pem");
+        match std::fs::read_to_string(&path) {
+            Ok(pem) => AgentKey::from_pem(&pem).map_err(io::Error::other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let key = AgentKey::generate().map_err(io::Error::other)?;
+                private::write(&path, &key.to_pem())?;
+                Ok(key)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn save(
+        state_dir: &Path,
+        relay: &RelayId,
+        cloud: u32,
+        certificate_pem: &str,
+        authority_pem: &str,
+    ) -> io::Result<()> {
+        let dir = state_dir.join("identity");
+        let card = serde_json::to_string_pretty(&Card { relay: relay.clone(), cloud }).map_err(io::Error::other)?;
+        private::write(&dir.join("relay.json"), &card)?;
+        private::write(&dir.join("authority.pem"), authority_pem)?;
+        private::write(&dir.join("certificate.pem"), certificate_pem)
+    }
+
+    /// For the side of the agents.
+    pub(crate) fn to_agents(&self) -> Arc<ServerConfig> {
+        self.to_agents.read().clone()
+    }
+
+    /// For the side of the server.
+    pub(crate) fn to_server(&self) -> proctor_pki::Result<ClientConfig> {
+        proctor_pki::relay_client_config(&self.authority_pem, &self.certificate_pem.read(), &self.key)
+    }
+
+    /// A request for a new certificate, when the present one nears its end or could not be saved.
+    pub(crate) fn renewal(&self) -> Option<Vec<u8>> {
+        let nears_end = left(&self.certificate_pem.read()).is_none_or(|left| left < RENEW_BEFORE);
+        let is_due = nears_end || *self.unsaved.lock();
+        is_due.then(|| self.key.csr_der().ok()).flatten()
+    }
+
+    /// From now on new connections show this certificate, also where it cannot be saved: with a full disk the relay must
+    /// not end with its old one.
+    pub(crate) fn renew(&self, certificate_pem: String) -> io::Result<()> {
+        let config = proctor_pki::relay_server_config(&self.authority_pem, &certificate_pem, &self.key);
+        let config = Arc::new(config.map_err(io::Error::other)?);
+        let mut unsaved = self.unsaved.lock();
+        *self.to_agents.write() = config;
+        self.certificate_pem.write().clone_from(&certificate_pem);
+        *unsaved = true;
+        private::write(&self.dir.join("certificate.pem"), &certificate_pem)?;
+        *unsaved = false;
+        Ok(())
+    }
+}
+
+/// How long a certificate is still good; None where it is over.
+fn left(certificate_pem: &str) -> Option<Duration> {
+    let expires_at = proctor_pki::expires_at(certificate_pem).ok()?;
+    u64::try_from(expires_at.as_millisecond() - clock::unix_millis())
+        .ok()
+        .filter(|left| *left > 0)
+        .map(Duration::from_millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use proctor_pki::Authority;
+
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn now() -> jiff::Timestamp {
+        jiff::Timestamp::from_millisecond(clock::unix_millis()).unwrap()
+    }
+
+    /// A relay that enrolled at this time, for 30 days.
+    fn enrolled(state_dir: &Path, at: jiff::Timestamp) -> Authority {
+        let authority = Authority::load(&Authority::generate(at).unwrap()).unwrap();
+        private::dir(state_dir).unwrap();
+        let key = Identity::key(state_dir).unwrap();
+        let relay = "r-1".parse().unwrap();
+        let certificate = authority.issue_relay(&key.csr_der().unwrap(), &relay, at, 30 * DAY).unwrap();
+        Identity::save(state_dir, &relay, 3, &certificate, authority.certificate_pem()).unwrap();
+        authority
+    }
+
+    fn usable(state_dir: &Path) -> Box<Identity> {
+        match Identity::load(state_dir).unwrap() {
+            Found::Usable(identity) => identity,
+            other @ (Found::Nothing | Found::Expired { .. }) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_renewed_certificate_is_used_although_it_cannot_be_saved_and_is_asked_for_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = enrolled(dir.path(), now() - jiff::SignedDuration::from_hours(25 * 24));
+        let identity = usable(dir.path());
+        let request = identity.renewal().expect("five days are left");
+        let renewed = authority.issue_relay(&request, &identity.relay, now(), 30 * DAY).unwrap();
+
+        // A directory in the place of the file: nothing can be written there.
+        let path = dir.path().join("identity/certificate.pem");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir_all(path.join("in the way")).unwrap();
+        assert!(identity.renew(renewed.clone()).is_err());
+
+        assert_eq!(*identity.certificate_pem.read(), renewed);
+        assert!(identity.renewal().is_some(), "it is not on disk");
+        std::fs::remove_dir_all(&path).unwrap();
+        identity.renew(renewed.clone()).unwrap();
+        assert!(identity.renewal().is_none());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), renewed);
+    }
+
+    #[test]
+    fn an_expired_certificate_is_told_from_none() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(Identity::load(dir.path()).unwrap(), Found::Nothing));
+        enrolled(dir.path(), now() - jiff::SignedDuration::from_hours(31 * 24));
+
+        let found = Identity::load(dir.path()).unwrap();
+
+        assert!(matches!(found, Found::Expired { .. }), "{found:?}");
+        assert!(!is_enrolled(dir.path()));
+    }
+}

@@ -1,0 +1,365 @@
+//! One agent between its own connection and its stream to the server.
+//!
+//! Promised: frames pass as they are and in order, both ways; a heartbeat is answered here and noted for the server, and
+//! the answer never falls inside another frame. An agent whose large frame is on its way, with its heartbeats behind it,
+//! is answered as long as the frame moves. Before the server has welcomed the agent no heartbeat counts, and an agent that
+//! is not welcomed in time ends. A side that is slow holds back the other side of this agent and no other. It ends when
+//! either side does.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use parking_lot::Mutex;
+use proctor_wire::{FrameFilter, MuxStream, beat_frame, beat_reply_frame};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::greetings::Greeting;
+
+/// Read at a time; an idle agent holds no more.
+const READ_BYTES: usize = 4 * 1024;
+/// An agent that does not take a few kilobytes for so long reads no more.
+const WRITE_LIMIT: Duration = Duration::from_secs(30);
+/// The server's challenge and its welcome: then the greeting is over.
+const GREETING_FRAMES: u64 = 2;
+/// Heartbeats that are answered; an agent that sends more before it reads gets the answers of these.
+const UNANSWERED_MAX: u32 = 4;
+/// While a frame moves, the agent hears from us at least so often: it gives a server up after three heartbeats of three
+/// seconds.
+const ANSWER_PERIOD: Duration = Duration::from_secs(2);
+
+/// Agents of one upstream connection that have sent a heartbeat since the last report.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard(Arc<Mutex<HashSet<u32>>>);
+
+impl Heard {
+    fn note(&self, stream: u32) {
+        self.0.lock().insert(stream);
+    }
+
+    pub(crate) fn take(&self) -> Vec<u32> {
+        std::mem::take(&mut *self.0.lock()).into_iter().collect()
+    }
+}
+
+/// What the two directions of an agent tell each other.
+#[derive(Debug, Default)]
+struct Between {
+    is_welcomed: AtomicBool,
+    unanswered: AtomicU32,
+    is_beat: Notify,
+}
+
+impl Between {
+    fn answer(&self, beats: u32) {
+        self.unanswered.fetch_add(beats, Ordering::Relaxed);
+        self.is_beat.notify_one();
+    }
+
+    fn is_welcomed(&self) -> bool {
+        self.is_welcomed.load(Ordering::Relaxed)
+    }
+
+    /// Returns where the agent was not welcomed by then.
+    async fn late(&self, welcome_by: Instant) {
+        tokio::time::sleep_until(welcome_by).await;
+        if self.is_welcomed() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Carries until one of both ends. `greeting` is given back when the server has welcomed the agent.
+pub(crate) async fn carry<A>(
+    agent: A,
+    stream: MuxStream,
+    heard: &Heard,
+    greeting: Greeting,
+    welcome_by: Instant,
+) -> io::Result<()>
+where
+    A: AsyncRead + AsyncWrite + Unpin,
+{
+    let (number, between) = (stream.number(), Between::default());
+    let (from_agent, to_agent) = tokio::io::split(agent);
+    let (from_server, to_server) = tokio::io::split(stream);
+    tokio::select! {
+        ended = up(from_agent, to_server, &between, || heard.note(number)) => ended,
+        ended = down(from_server, to_agent, &between, greeting) => ended,
+        () = between.late(welcome_by) => Err(io::Error::new(io::ErrorKind::TimedOut, "the server has not welcomed the agent")),
+    }
+}
+
+async fn up(
+    mut agent: impl AsyncRead + Unpin,
+    mut server: impl AsyncWrite + Unpin,
+    between: &Between,
+    note: impl Fn(),
+) -> io::Result<()> {
+    let (mut read, mut passed) = (BytesMut::with_capacity(READ_BYTES), BytesMut::new());
+    let (mut filter, mut answered_at) = (FrameFilter::new(beat_frame()), Instant::now());
+    loop {
+        read.clear();
+        if agent.read_buf(&mut read).await? == 0 {
+            return Ok(());
+        }
+        let beats = filter.pass(&read, &mut passed);
+        if beats > 0 && between.is_welcomed() {
+            note();
+            between.answer(beats);
+            answered_at = Instant::now();
+        } else if !filter.is_between_frames() && answered_at.elapsed() >= ANSWER_PERIOD {
+            // The heartbeats are behind the frame.
+            between.answer(1);
+            answered_at = Instant::now();
+        }
+        server.write_all(&passed).await?;
+        passed.clear();
+    }
+}
+
+async fn down(
+    mut server: impl AsyncRead + Unpin,
+    mut agent: impl AsyncWrite + Unpin,
+    between: &Between,
+    greeting: Greeting,
+) -> io::Result<()> {
+    let (mut read, mut passed) = (BytesMut::with_capacity(READ_BYTES), BytesMut::new());
+    let mut filter = FrameFilter::new(beat_reply_frame());
+    let (reply, mut greeting) = (beat_reply_frame(), Some(greeting));
+    loop {
+        read.clear();
+        let count = tokio::select! {
+            count = server.read_buf(&mut read) => Some(count?),
+            () = between.is_beat.notified() => None,
+        };
+        filter.pass(&read, &mut passed);
+        if filter.passed() >= GREETING_FRAMES && filter.is_between_frames() {
+            between.is_welcomed.store(true, Ordering::Relaxed);
+            greeting.take();
+            for _ in 0..between.unanswered.swap(0, Ordering::Relaxed).min(UNANSWERED_MAX) {
+                passed.extend_from_slice(&reply);
+            }
+        }
+        let writing = async {
+            agent.write_all(&passed).await?;
+            agent.flush().await
+        };
+        tokio::time::timeout(WRITE_LIMIT, writing).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        passed.clear();
+        if count == Some(0) {
+            let _ = tokio::time::timeout(WRITE_LIMIT, agent.shutdown()).await;
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proctor_wire::{RelayFrame, Streams};
+
+    use super::*;
+    use crate::greetings::Greetings;
+
+    const WELCOME_LIMIT: Duration = Duration::from_secs(9);
+
+    fn soon() -> Instant {
+        Instant::now() + WELCOME_LIMIT
+    }
+
+    struct Ride {
+        agent: tokio::io::DuplexStream,
+        server: Streams,
+        heard: Heard,
+        greetings: Greetings,
+    }
+
+    impl Ride {
+        /// The server says this.
+        fn told(&self, bytes: &[u8]) {
+            self.server.handle(RelayFrame::Data { stream: 1, bytes: bytes.to_vec() }).unwrap();
+        }
+
+        /// The server has welcomed the agent, which knows it.
+        async fn welcomed(&mut self) {
+            self.told(&[frame(b"challenge"), frame(b"welcome")].concat());
+            self.agent.read_exact(&mut [0; 13 + 11]).await.unwrap();
+        }
+
+        /// All data that went to the server, which reads it, after at least so much.
+        async fn sent(&self, bytes_min: usize) -> Vec<u8> {
+            let mut all = Vec::new();
+            while all.len() < bytes_min {
+                match self.server.poll_frame() {
+                    Some(RelayFrame::Data { stream, bytes }) => {
+                        let count = u32::try_from(bytes.len()).unwrap();
+                        self.server.handle(RelayFrame::Credit { stream, bytes: count }).unwrap();
+                        all.extend(bytes);
+                    }
+                    Some(_) => {}
+                    None => self.server.woken().await,
+                }
+            }
+            all
+        }
+    }
+
+    fn frame(body: &[u8]) -> Vec<u8> {
+        [&u32::try_from(body.len()).unwrap().to_be_bytes()[..], body].concat()
+    }
+
+    /// Runs `work` as agent and server of one passenger.
+    async fn ride<T>(work: impl AsyncFnOnce(&mut Ride) -> T) -> T {
+        let (agent, relayed) = tokio::io::duplex(64 * 1024);
+        let (streams, heard, greetings) = (Streams::new(4), Heard::default(), Greetings::default());
+        let stream = streams.open(Vec::new()).unwrap();
+        let greeting = greetings.begin("key").await.unwrap();
+        let mut ride = Ride { agent, server: streams, heard: heard.clone(), greetings };
+        tokio::select! {
+            result = work(&mut ride) => result,
+            ended = carry(relayed, stream, &heard, greeting, soon()) => panic!("it ended: {ended:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn heartbeats_are_answered_and_noted_and_all_else_passes() {
+        ride(async |ride| {
+            ride.welcomed().await;
+            let outcome = frame(b"an outcome");
+            ride.agent.write_all(&[beat_frame(), outcome.clone(), beat_frame()].concat()).await.unwrap();
+
+            assert_eq!(ride.sent(outcome.len()).await, outcome);
+            let mut answer = [0; 6];
+            ride.agent.read_exact(&mut answer).await.unwrap();
+            assert_eq!(answer.to_vec(), beat_reply_frame());
+            assert_eq!(ride.heard.take(), [1]);
+            assert!(ride.heard.take().is_empty());
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn heartbeats_before_the_welcome_count_for_nothing() {
+        ride(async |ride| {
+            let hello = frame(b"hello");
+            ride.agent.write_all(&[beat_frame(), beat_frame(), hello.clone()].concat()).await.unwrap();
+            assert_eq!(ride.sent(hello.len()).await, hello);
+            assert!(ride.heard.take().is_empty(), "the server may not know the stream yet");
+
+            ride.told(&[frame(b"challenge"), frame(b"welcome"), frame(b"x")].concat());
+            let mut came = [0; 13 + 11 + 5];
+            ride.agent.read_exact(&mut came).await.unwrap();
+
+            assert_eq!(came.to_vec(), [frame(b"challenge"), frame(b"welcome"), frame(b"x")].concat());
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn an_answer_waits_for_the_end_of_the_frame_that_is_on_its_way() {
+        ride(async |ride| {
+            ride.welcomed().await;
+            let command = frame(&[7; 100]);
+            ride.told(&command[..50]);
+            let mut half = [0; 50];
+            ride.agent.read_exact(&mut half).await.unwrap();
+            ride.agent.write_all(&[beat_frame(), frame(b"x")].concat()).await.unwrap();
+            ride.sent(5).await;
+            ride.told(&command[50..]);
+
+            let mut rest = vec![0; 54 + 6];
+            ride.agent.read_exact(&mut rest).await.unwrap();
+
+            assert_eq!(rest[..54], command[50..]);
+            assert_eq!(rest[54..], beat_reply_frame());
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_hears_from_us_while_its_large_frame_moves_slowly() {
+        ride(async |ride| {
+            ride.welcomed().await;
+            let large = frame(&[7; 64 * 1024]);
+            let (mut answers, begun) = (0, Instant::now());
+            for piece in large.chunks(1024) {
+                ride.agent.write_all(piece).await.unwrap();
+                ride.sent(piece.len()).await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let mut answer = [0; 6];
+                while let Ok(read) = tokio::time::timeout(Duration::ZERO, ride.agent.read_exact(&mut answer)).await {
+                    read.unwrap();
+                    assert_eq!(answer.to_vec(), beat_reply_frame());
+                    answers += 1;
+                }
+            }
+
+            let periods = begun.elapsed().as_secs() / ANSWER_PERIOD.as_secs();
+            assert!((periods - 2..=periods).contains(&answers), "{answers} answers in {periods} periods");
+            assert!(ride.heard.take().is_empty(), "the server sees its bytes");
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_that_stops_inside_a_frame_hears_nothing() {
+        ride(async |ride| {
+            ride.welcomed().await;
+            ride.agent.write_all(&frame(&[7; 1024])[..100]).await.unwrap();
+            ride.sent(100).await;
+
+            let answer = tokio::time::timeout(10 * ANSWER_PERIOD, ride.agent.read_u8()).await;
+
+            assert!(answer.is_err());
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn the_greeting_is_over_with_the_second_frame_of_the_server() {
+        ride(async |ride| {
+            ride.told(&frame(b"challenge"));
+            ride.agent.read_exact(&mut [0; 13]).await.unwrap();
+            assert_eq!(ride.greetings.under_way(), 1);
+            ride.told(&frame(b"welcome"));
+            ride.agent.read_exact(&mut [0; 11]).await.unwrap();
+
+            assert_eq!(ride.greetings.under_way(), 0);
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_that_is_not_welcomed_in_time_ends_and_gives_its_turn_back() {
+        let (_agent, relayed) = tokio::io::duplex(1024);
+        let (streams, greetings) = (Streams::new(4), Greetings::default());
+        let stream = streams.open(Vec::new()).unwrap();
+        let greeting = greetings.begin("key").await.unwrap();
+        streams.handle(RelayFrame::Data { stream: 1, bytes: frame(b"challenge") }).unwrap();
+
+        let begun = Instant::now();
+        let ended = carry(relayed, stream, &Heard::default(), greeting, soon()).await;
+
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(begun.elapsed().as_secs(), WELCOME_LIMIT.as_secs());
+        assert_eq!((greetings.under_way(), streams.count()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_connection_to_the_server_ends_the_agents() {
+        let (mut agent, relayed) = tokio::io::duplex(1024);
+        let streams = Streams::new(4);
+        let stream = streams.open(Vec::new()).unwrap();
+        let greeting = Greetings::default().begin("key").await.unwrap();
+
+        streams.end();
+        carry(relayed, stream, &Heard::default(), greeting, soon()).await.unwrap();
+
+        assert_eq!(agent.read(&mut [0; 8]).await.unwrap(), 0);
+    }
+}

@@ -1,0 +1,605 @@
+//! What a relay can do, and above all what it cannot, with its own key and everything that it carries.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{SinkExt, StreamExt};
+use proctor_model::{BootId, EventKind, HostFacts};
+use proctor_pki::{AgentKey, Authority, CommandCheck, ControlTrust, HelloTerms, ReportSeal, SessionTerms, seal_hello};
+use proctor_runtime::clock;
+use proctor_server::admin::{self, TokenRequest};
+use proctor_store::EventQuery;
+use proctor_wire::{
+    AgentCodec, FromAgent, FromServer, MuxStream, RelayCodec, RelayFrame, STREAM_WINDOW_BYTES, Signed, Streams,
+    encode_part,
+};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::codec::Framed;
+
+use crate::support::{Agent, World, dial, next, until};
+
+const HOST: &str = "0:10.0.0.1";
+const CHALLENGE: [u8; 32] = [7; 32];
+const PATIENCE: Duration = Duration::from_secs(60);
+
+type Upstream = Framed<TlsStream<TcpStream>, RelayCodec>;
+
+/// A relay that has enrolled.
+struct Relay {
+    key: AgentKey,
+    id: proctor_model::RelayId,
+    certificate: String,
+    authority: String,
+}
+
+impl Relay {
+    async fn enrolled(world: &World, cloud: u32) -> Self {
+        let request = TokenRequest::new(9, PATIENCE, Some(cloud)).unwrap().for_relays(true).unwrap();
+        let token = admin::create_token(&world.store, request).await.unwrap().0;
+        match enrol(world, &token, cloud).await {
+            (key, FromServer::RelayEnrolled { relay, certificate_pem, authority_pem }) => {
+                Self { key, id: relay, certificate: certificate_pem, authority: authority_pem }
+            }
+            (_, other) => panic!("{other:?}"),
+        }
+    }
+
+    /// The connection, and the server's answer to its first word.
+    async fn connect(&self, world: &World) -> (Upstream, RelayFrame) {
+        let config = proctor_pki::relay_client_config(&self.authority, &self.certificate, &self.key).unwrap();
+        let tcp = TcpStream::connect(world.server.link).await.unwrap();
+        let tls = TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), tcp).await.unwrap();
+        let mut frames = Framed::new(tls, RelayCodec::relay());
+        frames.send(RelayFrame::Hello { version: "test".to_owned() }).await.unwrap();
+        let answer = frame(&mut frames).await.expect("an answer");
+        (frames, answer)
+    }
+
+    /// Connected, and carrying whatever is on its streams.
+    async fn carrying(&self, world: &World) -> Carrying {
+        self.carrying_with_beats(world, Vec::new()).await
+    }
+
+    /// As [`Self::carrying`]; it also says every second that it has heard these, whether it has or not.
+    async fn carrying_with_beats(&self, world: &World, heard: Vec<u32>) -> Carrying {
+        let (frames, answer) = self.connect(world).await;
+        assert!(matches!(answer, RelayFrame::Welcome { .. }), "{answer:?}");
+        let (streams, mut tasks) = (Streams::new(16), JoinSet::new());
+        tasks.spawn(pump(frames, streams.clone(), heard));
+        Carrying { streams, _tasks: tasks }
+    }
+}
+
+async fn enrol(world: &World, token: &proctor_pki::JoinToken, cloud: u32) -> (AgentKey, FromServer) {
+    let key = AgentKey::generate().unwrap();
+    let config = proctor_pki::enrol_config(&token.authority_fingerprint).unwrap();
+    let mut frames = dial(world, config, AgentCodec::enrolment()).await;
+    let (token_id, token_secret) = (token.id.clone(), token.secret.clone());
+    let csr_der = key.csr_der().unwrap();
+    frames.send(FromAgent::EnrolRelay { token_id, token_secret, csr_der, cloud }).await.unwrap();
+    let answer = next(&mut frames).await;
+    (key, answer)
+}
+
+struct Carrying {
+    streams: Streams,
+    _tasks: JoinSet<()>,
+}
+
+async fn pump(mut frames: Upstream, streams: Streams, heard: Vec<u32>) {
+    let mut beats = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        let mut sent = Ok(());
+        while let Some(frame) = streams.poll_frame() {
+            sent = sent.and(frames.feed(frame).await);
+        }
+        sent = sent.and(SinkExt::<RelayFrame>::flush(&mut frames).await);
+        let frame = tokio::select! {
+            frame = frames.next() => Some(frame),
+            () = streams.woken() => None,
+            _ = beats.tick() => {
+                sent = sent.and(frames.feed(RelayFrame::Beats { streams: heard.clone() }).await);
+                None
+            }
+        };
+        match frame {
+            None if sent.is_ok() => {}
+            Some(Some(Ok(frame))) => drop(streams.handle(frame).unwrap()),
+            None | Some(_) => return streams.end(),
+        }
+    }
+}
+
+async fn frame(frames: &mut Upstream) -> Option<RelayFrame> {
+    tokio::time::timeout(PATIENCE, frames.next()).await.expect("in time").and_then(Result::ok)
+}
+
+/// Returns when the server has closed the connection.
+async fn until_closed(frames: &mut Upstream) {
+    while frame(frames).await.is_some() {}
+}
+
+/// An agent behind a relay, as the relay sees it.
+struct Carried {
+    link: Framed<MuxStream, AgentCodec>,
+    nonce: Vec<u8>,
+}
+
+impl Carried {
+    async fn open(carrying: &Carrying, certificate_pem: &str) -> Self {
+        let mut carried = Self::board(carrying, certificate_pem);
+        let Some(FromServer::Challenge { nonce }) = carried.next().await else { panic!("the server speaks first") };
+        carried.nonce = nonce;
+        carried
+    }
+
+    fn board(carrying: &Carrying, certificate_pem: &str) -> Self {
+        let der = pem_to_der(certificate_pem);
+        let link = Framed::new(carrying.streams.open(der).unwrap(), AgentCodec::new());
+        Self { link, nonce: Vec::new() }
+    }
+
+    /// None where the stream was closed.
+    async fn next(&mut self) -> Option<FromServer> {
+        tokio::time::timeout(PATIENCE, self.link.next()).await.expect("in time").map(Result::unwrap)
+    }
+
+    /// What the agent says to a relay of this name.
+    fn hello(&self, agent: &Agent, relay: &Relay) -> Signed {
+        seal_hello(&agent.key, &relay.id, &self.nonce, hello(agent)).unwrap()
+    }
+
+    async fn say(&mut self, message: FromAgent) {
+        self.link.send(message).await.unwrap();
+    }
+
+    /// As an honest agent: checks the welcome, settles, and returns what signs its reports.
+    async fn welcomed(&mut self, agent: &Agent) -> ReportSeal {
+        let Some(FromServer::Welcome { epoch, beat_interval, server_time_ms, proof: Some(proof) }) = self.next().await
+        else {
+            panic!("a welcome with a proof")
+        };
+        assert!(proof.signed_reports, "through a relay both directions are signed");
+        let terms = SessionTerms {
+            agent: &agent.id,
+            challenge: &CHALLENGE,
+            epoch,
+            control_epoch: proof.control_epoch,
+            beat_interval_ms: u64::try_from(beat_interval.as_millis()).unwrap(),
+            server_time_ms,
+            signed_reports: true,
+            hello: HelloTerms {
+                boot: &BootId::from("boot"),
+                nonce: b"run",
+                seen_generation: 0,
+                seen_epoch: agent.seen_epoch,
+            },
+        };
+        let authority = &agent.certificate.as_ref().unwrap().1;
+        CommandCheck::of_welcome(authority, &terms, &proof, ControlTrust::default(), now()).unwrap();
+        let mut reports = ReportSeal::new(&terms);
+        let settled = encode_part(FromAgent::Settled { epoch, recorded: true });
+        let signed = reports.seal(&agent.key, vec![settled]).unwrap();
+        self.say(FromAgent::Signed(signed)).await;
+        reports
+    }
+}
+
+fn hello(agent: &Agent) -> FromAgent {
+    FromAgent::Hello {
+        agent: agent.id.clone(),
+        boot: BootId::from("boot"),
+        facts: HostFacts::default(),
+        seen_generation: 0,
+        nonce: b"run".to_vec(),
+        time_ms: None,
+        seen_epoch: agent.seen_epoch,
+        answers_usage: false,
+        upgrades: false,
+        challenge: Some(CHALLENGE.to_vec()),
+    }
+}
+
+fn now() -> jiff::Timestamp {
+    jiff::Timestamp::from_millisecond(clock::unix_millis()).unwrap()
+}
+
+fn pem_to_der(pem: &str) -> Vec<u8> {
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+    CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec()
+}
+
+fn certificate(agent: &Agent) -> &str {
+    &agent.certificate.as_ref().unwrap().0
+}
+
+async fn until_connected(world: &World, agent: &Agent) {
+    until("the agent is connected", || async { world.server.control.is_connected(&agent.id) }).await;
+}
+
+#[tokio::test]
+async fn an_agent_has_its_ordinary_session_through_a_relay() {
+    let world = World::new().await;
+    let (relay, agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
+    let carrying = relay.carrying(&world).await;
+
+    let mut carried = Carried::open(&carrying, certificate(&agent)).await;
+    let signed = carried.hello(&agent, &relay);
+    carried.say(FromAgent::Signed(signed)).await;
+    carried.welcomed(&agent).await;
+    until_connected(&world, &agent).await;
+    let hosts = world.store.hosts(&proctor_store::HostQuery::default()).await.unwrap();
+    assert!(hosts[0].relayed && hosts[0].online);
+
+    drop(carried);
+    until("the session has ended", || async { !world.server.control.is_online(&agent.id) }).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_whose_relay_is_gone_is_waited_for_and_then_out_of_reach() {
+    let world = World::new().await;
+    let (relay, agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
+    let carrying = relay.carrying(&world).await;
+    let mut carried = Carried::open(&carrying, certificate(&agent)).await;
+    let signed = carried.hello(&agent, &relay);
+    carried.say(FromAgent::Signed(signed)).await;
+    carried.welcomed(&agent).await;
+    until_connected(&world, &agent).await;
+
+    drop(carrying);
+    let control = &world.server.control;
+    until("it is waited for", || async { control.is_returning(&agent.id) }).await;
+
+    assert!(!control.is_connected(&agent.id) && control.is_online(&agent.id), "it may come back through another one");
+    until("the grace is over", || async { control.unreachable_area(&agent.id) == Some(0) }).await;
+    assert!(!control.is_online(&agent.id));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_relay_carries_agents_of_its_own_area_only() {
+    let world = World::new().await;
+    let (relay, agent) = (Relay::enrolled(&world, 7).await, world.agent(HOST, "owner").await);
+    let carrying = relay.carrying(&world).await;
+    let mut carried = Carried::open(&carrying, certificate(&agent)).await;
+
+    let signed = carried.hello(&agent, &relay);
+    carried.say(FromAgent::Signed(signed)).await;
+
+    let Some(FromServer::Refused { reason, .. }) = carried.next().await else { panic!("refused") };
+    assert!(reason.contains("cloud area 0, and the relay is of area 7"), "{reason}");
+    assert!(!world.server.control.is_connected(&agent.id));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_relay_cannot_invent_an_agent() {
+    let world = World::new().await;
+    let (relay, mut agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
+    let carrying = relay.carrying(&world).await;
+    let _direct = agent.session(&world, "run").await;
+    let epoch = async || world.store.hosts(&proctor_store::HostQuery::default()).await.unwrap()[0].epoch;
+    let before = epoch().await;
+
+    // A certificate of another authority, and that of the relay itself.
+    let other = Authority::load(&Authority::generate(now()).unwrap()).unwrap();
+    let csr = relay.key.csr_der().unwrap();
+    let forged = other.issue_agent(&csr, &agent.id, now(), PATIENCE).unwrap();
+    for shown in [&forged, &relay.certificate] {
+        assert_eq!(Carried::board(&carrying, shown).next().await, None);
+    }
+    // The right certificate, without its key; without any signature; and one for another relay.
+    let of_other = Relay { id: "another".parse().unwrap(), ..Relay::enrolled(&world, 0).await };
+    let stolen = Agent { key: AgentKey::generate().unwrap(), ..agent.copy() };
+    for (by, to) in [(&stolen, &relay), (&agent, &of_other)] {
+        let mut carried = Carried::open(&carrying, certificate(&agent)).await;
+        let signed = carried.hello(by, to);
+        carried.say(FromAgent::Signed(signed)).await;
+        assert_eq!(carried.next().await, None);
+    }
+    let mut carried = Carried::open(&carrying, certificate(&agent)).await;
+    carried.say(hello(&agent)).await;
+    let Some(FromServer::Refused { reason, .. }) = carried.next().await else { panic!("refused") };
+    assert!(reason.contains("must sign"), "{reason}");
+
+    assert_eq!(epoch().await, before, "nothing has touched the session of the real agent");
+    assert!(world.server.control.is_connected(&agent.id));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_hello_cannot_be_repeated_and_a_report_cannot_be_changed() {
+    let world = World::new().await;
+    let (relay, mut agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
+    let carrying = relay.carrying(&world).await;
+    let mut first = Carried::open(&carrying, certificate(&agent)).await;
+    let heard = first.hello(&agent, &relay);
+    first.say(FromAgent::Signed(heard.clone())).await;
+    let mut reports = first.welcomed(&agent).await;
+    agent.seen_epoch = Some(1);
+    until_connected(&world, &agent).await;
+
+    let mut again = Carried::open(&carrying, certificate(&agent)).await;
+    again.say(FromAgent::Signed(heard)).await;
+    assert_eq!(again.next().await, None, "it was for another nonce");
+    assert!(world.server.control.is_connected(&agent.id));
+
+    let seen = encode_part(FromAgent::Seen { generation: 1 });
+    let mut changed = reports.seal(&agent.key, vec![seen]).unwrap();
+    changed.messages = vec![encode_part(FromAgent::Seen { generation: 2 })];
+    first.say(FromAgent::Signed(changed)).await;
+    while first.next().await.is_some() {}
+    until("the session has ended", || async { !world.server.control.is_connected(&agent.id) }).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_relay_that_breaks_the_rules_is_cut_off() {
+    let world = World::new().await;
+    let (relay, agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
+    let certificate_der = pem_to_der(certificate(&agent));
+    let open = |stream| RelayFrame::Open { stream, certificate_der: certificate_der.clone() };
+    let data = |stream, count| RelayFrame::Data { stream, bytes: vec![0xff; count] };
+    let crimes = [
+        vec![data(1, 1)],
+        vec![open(2)],
+        vec![open(1), open(1)],
+        vec![open(1), RelayFrame::Credit { stream: 1, bytes: u32::MAX }],
+        vec![RelayFrame::Welcome { beats_interval: PATIENCE }],
+    ];
+    for crime in crimes {
+        let (mut frames, _) = relay.connect(&world).await;
+        for frame in crime {
+            // It may be cut off in the middle.
+            let _ = frames.send(frame).await;
+        }
+        until_closed(&mut frames).await;
+    }
+    // It comes again all the same, and so would its agents.
+    let (_frames, answer) = relay.connect(&world).await;
+    assert!(matches!(answer, RelayFrame::Welcome { .. }));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_flood_of_streams_is_bounded_and_disturbs_nobody() {
+    let world = World::new().await;
+    let (relay, agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
+    let (mut frames, _) = relay.connect(&world).await;
+    let certificate_der = pem_to_der(certificate(&agent));
+
+    for stream in 1..=1000 {
+        frames.feed(RelayFrame::Open { stream, certificate_der: certificate_der.clone() }).await.unwrap();
+    }
+    SinkExt::<RelayFrame>::flush(&mut frames).await.unwrap();
+    let (mut closed, mut beats) = (0, tokio::time::interval(Duration::from_secs(1)));
+    while closed < 1000 - 128 {
+        let frame = tokio::select! {
+            frame = frame(&mut frames) => frame.expect("the connection lives"),
+            _ = beats.tick() => {
+                frames.send(RelayFrame::Beats { streams: Vec::new() }).await.unwrap();
+                continue;
+            }
+        };
+        match frame {
+            RelayFrame::Close { .. } => closed += 1,
+            RelayFrame::Data { .. } | RelayFrame::Beats { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    let (epoch, _session) = agent.connect(&world, "run").await.unwrap();
+    assert_eq!(epoch, 1);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_relay_that_opens_streams_without_end_is_cut_off() {
+    let world = World::new().await;
+    let relay = Relay::enrolled(&world, 0).await;
+    let (mut frames, _) = relay.connect(&world).await;
+
+    for stream in 1..=20_000 {
+        if frames.feed(RelayFrame::Open { stream, certificate_der: Vec::new() }).await.is_err() {
+            break;
+        }
+    }
+    let _ = SinkExt::<RelayFrame>::flush(&mut frames).await;
+
+    until_closed(&mut frames).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_revoked_relay_is_cut_off_with_its_agents_and_comes_no_more() {
+    let world = World::new().await;
+    let (relay, agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
+    let carrying = relay.carrying(&world).await;
+    let mut carried = Carried::open(&carrying, certificate(&agent)).await;
+    let signed = carried.hello(&agent, &relay);
+    carried.say(FromAgent::Signed(signed)).await;
+    carried.welcomed(&agent).await;
+    until_connected(&world, &agent).await;
+
+    world.store.revoke_relay(&relay.id, 1).await.unwrap();
+    // Beside the server, it takes effect with the next connection.
+    let (_, answer) = relay.connect(&world).await;
+    let RelayFrame::Refused { reason, retry: false } = answer else { panic!("{answer:?}") };
+    assert!(reason.contains("was revoked"), "{reason}");
+
+    assert!(world.server.control.revoke_relay(&relay.id).await.unwrap());
+    while carried.next().await.is_some() {}
+    until("the session has ended", || async { !world.server.control.is_connected(&agent.id) }).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_relay_that_is_revoked_while_it_connects_does_not_stay() {
+    let world = World::new().await;
+    let relay = Relay::enrolled(&world, 0).await;
+    // The relay is met, revoked, and counted as connected, in this order and in others.
+    let control = &world.server.control;
+    let revoke = async {
+        tokio::task::yield_now().await;
+        control.revoke_relay(&relay.id).await.unwrap()
+    };
+
+    let ((mut frames, _), was_known) = tokio::join!(relay.connect(&world), revoke);
+
+    assert!(was_known);
+    until_closed(&mut frames).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn heartbeats_of_streams_that_are_not_open_yet_cut_nobody_off() {
+    let world = World::new().await;
+    let relay = Relay::enrolled(&world, 0).await;
+    let (mut frames, _) = relay.connect(&world).await;
+
+    for _ in 0..2 {
+        frames.send(RelayFrame::Beats { streams: vec![1, 2, 900] }).await.unwrap();
+        assert_eq!(frame(&mut frames).await, Some(RelayFrame::Beats { streams: Vec::new() }));
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn without_a_proof_no_large_frame_is_begun() {
+    let world = World::new().await;
+    let (relay, agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
+    let (mut frames, _) = relay.connect(&world).await;
+    let mut large = vec![0; STREAM_WINDOW_BYTES];
+    large[..4].copy_from_slice(&(1_u32 << 20).to_be_bytes());
+
+    let certificate_der = pem_to_der(certificate(&agent));
+    frames.send(RelayFrame::Open { stream: 1, certificate_der }).await.unwrap();
+    frames.send(RelayFrame::Data { stream: 1, bytes: large }).await.unwrap();
+
+    // Credit would say that it is being read.
+    let Some(RelayFrame::Data { stream: 1, .. }) = frame(&mut frames).await else { panic!("a challenge") };
+    assert_eq!(frame(&mut frames).await, Some(RelayFrame::Close { stream: 1 }));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_whose_stream_its_relay_closes_is_waited_for() {
+    let world = World::new().await;
+    let (relay, agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
+    let carrying = relay.carrying(&world).await;
+    let mut carried = Carried::open(&carrying, certificate(&agent)).await;
+    let signed = carried.hello(&agent, &relay);
+    carried.say(FromAgent::Signed(signed)).await;
+    carried.welcomed(&agent).await;
+    until_connected(&world, &agent).await;
+    let control = &world.server.control;
+
+    drop(carried);
+    until("the session has ended", || async { !control.is_connected(&agent.id) }).await;
+
+    assert!(control.is_returning(&agent.id) && control.is_online(&agent.id), "a relay that stops does the same");
+    let hosts = world.store.hosts(&proctor_store::HostQuery::default()).await.unwrap();
+    assert!(hosts[0].online, "nobody was told");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_leaves_before_its_welcome_is_waited_for() {
+    let world = World::new().await;
+    let (relay, agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
+    let carrying = relay.carrying(&world).await;
+    for _ in 0..10 {
+        let mut carried = Carried::open(&carrying, certificate(&agent)).await;
+        let signed = carried.hello(&agent, &relay);
+        carried.say(FromAgent::Signed(signed)).await;
+        // As a relay does whose agent was not welcomed in time.
+        drop(carried);
+    }
+    let control = &world.server.control;
+    until("it had sessions", || async { control.is_returning(&agent.id) && !control.is_connected(&agent.id) }).await;
+
+    let kinds = vec![EventKind::AgentOffline];
+    let offline = world.store.events(&EventQuery { kinds, limit: 10, ..EventQuery::default() }).await.unwrap();
+    assert!(offline.events.is_empty(), "{:?}", offline.events);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_is_silent_behind_its_relay_is_waited_for() {
+    let world = World::new().await;
+    let (relay, agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
+    let carrying = relay.carrying(&world).await;
+    let mut carried = Carried::open(&carrying, certificate(&agent)).await;
+    let signed = carried.hello(&agent, &relay);
+    carried.say(FromAgent::Signed(signed)).await;
+    carried.welcomed(&agent).await;
+    until_connected(&world, &agent).await;
+
+    let control = &world.server.control;
+    until("it is waited for", || async { control.is_returning(&agent.id) }).await;
+
+    assert!(!control.is_connected(&agent.id) && control.is_online(&agent.id));
+    let hosts = world.store.hosts(&proctor_store::HostQuery::default()).await.unwrap();
+    assert!(hosts[0].online, "nobody was told");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_relay_that_pretends_to_hear_an_agent_does_not_lock_its_next_run_out() {
+    let world = World::new().await;
+    let (relay, mut agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
+    let carrying = relay.carrying_with_beats(&world, vec![1]).await;
+    let mut carried = Carried::open(&carrying, certificate(&agent)).await;
+    let signed = carried.hello(&agent, &relay);
+    carried.say(FromAgent::Signed(signed)).await;
+    carried.welcomed(&agent).await;
+    until_connected(&world, &agent).await;
+
+    // The agent restarts, and the relay keeps its stream open and beating.
+    agent.seen_epoch = Some(1);
+    let next_run = || async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        agent.connect(&world, "next run").await.is_ok()
+    };
+    until("the next run has a session", next_run).await;
+
+    while carried.next().await.is_some() {}
+    world.end().await;
+}
+
+#[tokio::test]
+async fn certificates_and_tokens_of_one_kind_are_of_no_use_for_the_other() {
+    let world = World::new().await;
+    let (relay, agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
+
+    // An agent as a relay.
+    let (certificate, authority) = agent.certificate.clone().unwrap();
+    let impostor = Relay { key: agent.copy().key, id: relay.id.clone(), certificate, authority };
+    let config = proctor_pki::relay_client_config(&impostor.authority, &impostor.certificate, &impostor.key).unwrap();
+    let tcp = TcpStream::connect(world.server.link).await.unwrap();
+    let tls = TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), tcp).await.unwrap();
+    let mut frames: Upstream = Framed::new(tls, RelayCodec::relay());
+    let _ = frames.send(RelayFrame::Hello { version: String::new() }).await;
+    until_closed(&mut frames).await;
+    // A relay as an agent.
+    let config = proctor_pki::session_config(&relay.authority, &relay.certificate, &relay.key).unwrap();
+    let mut link = dial(&world, config, AgentCodec::new()).await;
+    let _ = link.send(hello(&agent)).await;
+    let answer = tokio::time::timeout(PATIENCE, link.next()).await.expect("in time");
+    assert!(answer.is_none_or(|answer| answer.is_err()));
+    // Their tokens.
+    let (_, refused) = enrol(&world, &world.token(None).await, 0).await;
+    let FromServer::Refused { reason, retry: false } = refused else { panic!("{refused:?}") };
+    assert!(reason.contains("not one for relays"), "{reason}");
+    let request = TokenRequest::new(9, PATIENCE, Some(0)).unwrap().for_relays(true).unwrap();
+    let of_relays = admin::create_token(&world.store, request).await.unwrap().0;
+    assert!(Agent::new("0:10.0.0.2", "other").enrol(&world, &of_relays).await.unwrap_err().contains("unknown"));
+    let (_, refused) = enrol(&world, &of_relays, 5).await;
+    assert!(matches!(refused, FromServer::Refused { reason, .. } if reason.contains("only good for cloud area 0")));
+    world.end().await;
+}
