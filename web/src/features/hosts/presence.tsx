@@ -14,10 +14,7 @@ const tones: Record<State, Tone> = {
   awaitsApproval: "warning",
 };
 
-type Shown = Pick<
-  Host,
-  "online" | "returning" | "unreachable" | "revoked_at" | "awaits_approval" | "cordon"
->;
+type Shown = Pick<Host, "online" | "returning" | "unreachable" | "revoked_at" | "awaits_approval" | "cordon">;
 
 function stateOf(host: Shown): State {
   if (host.awaits_approval) return "awaitsApproval";
