@@ -107,11 +107,22 @@ pub(super) fn payer(app: &str, user: &str) -> Subject {
 }
 
 impl Budgets {
-    /// Takes targets that reach nothing off the caller's account.
-    pub(super) fn take_strangers(&self, caller: &Caller, strangers: Strangers, now: Instant) -> Result<()> {
+    /// Takes targets that reach nothing off the caller's account. A call that reaches others besides may overdraw it
+    /// once; that of an administrator is never refused.
+    pub(super) fn take_strangers(
+        &self,
+        caller: &Caller,
+        strangers: Strangers,
+        reaches_others: bool,
+        now: Instant,
+    ) -> Result<()> {
         let Strangers { targets, bytes } = strangers;
+        if caller.is_admin() {
+            return Ok(());
+        }
+        let credit = if reaches_others { self.strangers.limit } else { 0.0 };
         let too_many = |wait| ControlError::TooManyStrangers { targets, wait };
-        self.strangers.take(caller.payer(), bytes, now).map_err(too_many)
+        self.strangers.take_on_credit(caller.payer(), bytes, credit, now).map_err(too_many)
     }
 
     /// Takes the targets of a plan off the caller's account, before anything is looked up for it.
@@ -169,6 +180,17 @@ impl Buckets {
 
     /// Takes as much as is wanted, or nothing: then it says how long to wait for it.
     fn take(&self, payer: Subject, wanted: usize, now: Instant) -> std::result::Result<(), Duration> {
+        self.take_on_credit(payer, wanted, 0.0, now)
+    }
+
+    /// As [`Self::take`], with so much more than there is.
+    fn take_on_credit(
+        &self,
+        payer: Subject,
+        wanted: usize,
+        credit: f64,
+        now: Instant,
+    ) -> std::result::Result<(), Duration> {
         let (limit, wanted) = (self.limit, wanted as f64);
         if wanted == 0.0 {
             return Ok(());
@@ -180,8 +202,8 @@ impl Buckets {
         };
         buckets.retain(|_, bucket| gained(bucket) < limit);
         let left = buckets.get(&payer).map_or(limit, gained);
-        if wanted > left {
-            return Err(HOUR.mul_f64((wanted.min(limit) - left) / limit));
+        if wanted > left + credit {
+            return Err(HOUR.mul_f64((wanted.min(limit) - left).clamp(0.0, limit) / limit));
         }
         buckets.insert(payer, Bucket { left: left - wanted, at: now });
         Ok(())
@@ -208,6 +230,15 @@ mod tests {
     use super::*;
     use crate::control::audit::AuditAction;
 
+    /// One that is no administrator.
+    fn caller(app: &str) -> Caller {
+        Caller { permissions: std::sync::Arc::new(proctor_model::Permissions::default()), ..Caller::local(app) }
+    }
+
+    fn tenths(count: usize) -> Strangers {
+        Strangers { targets: count, bytes: count * STRANGER_BYTES_MAX as usize / 10 }
+    }
+
     fn entry(caller: &Caller, action: &'static str) -> AuditDraft {
         caller.entry(&AuditAction::new(action, []).on(["x"]), AuditPhase::Refused, "may not".to_owned())
     }
@@ -215,19 +246,33 @@ mod tests {
     #[test]
     fn targets_that_reach_nothing_are_bounded_by_the_hour_and_the_app() {
         let (budgets, now) = (Budgets::default(), Instant::now());
-        let (ana, bob) = (Caller::local("job"), Caller { user: "bob".to_owned(), ..Caller::local("job") });
+        let (ana, bob) = (caller("job"), Caller { user: "bob".to_owned(), ..caller("job") });
 
-        let tenths = |count: usize| Strangers { targets: count, bytes: count * STRANGER_BYTES_MAX as usize / 10 };
         let is_soon = |wait: Duration| wait.abs_diff(HOUR / 10) < Duration::from_secs(1);
 
-        assert!(budgets.take_strangers(&ana, tenths(6), now).is_ok());
-        let refused = budgets.take_strangers(&bob, tenths(5), now);
+        assert!(budgets.take_strangers(&ana, tenths(6), false, now).is_ok());
+        let refused = budgets.take_strangers(&bob, tenths(5), false, now);
         assert!(matches!(refused, Err(ControlError::TooManyStrangers { wait, .. }) if is_soon(wait)), "{refused:?}");
-        assert!(budgets.take_strangers(&Caller::local("other"), tenths(5), now).is_ok());
-        assert!(budgets.take_strangers(&bob, tenths(4), now).is_ok());
-        assert!(budgets.take_strangers(&bob, tenths(1), now).is_err());
-        assert!(budgets.take_strangers(&bob, tenths(5), now + HOUR / 2).is_ok());
-        assert!(budgets.take_strangers(&bob, tenths(11), now + 9 * HOUR).is_err(), "more than there is in an hour");
+        assert!(budgets.take_strangers(&caller("other"), tenths(5), false, now).is_ok());
+        assert!(budgets.take_strangers(&bob, tenths(4), false, now).is_ok());
+        assert!(budgets.take_strangers(&bob, tenths(1), false, now).is_err());
+        assert!(budgets.take_strangers(&bob, tenths(5), false, now + HOUR / 2).is_ok());
+        assert!(
+            budgets.take_strangers(&bob, tenths(11), false, now + 9 * HOUR).is_err(),
+            "more than there is in an hour"
+        );
+    }
+
+    #[test]
+    fn a_call_that_reaches_others_besides_overdraws_the_account_once() {
+        let (budgets, now, job) = (Budgets::default(), Instant::now(), caller("job"));
+        let take = |count, reaches_others, at| budgets.take_strangers(&job, tenths(count), reaches_others, at).is_ok();
+
+        assert!(take(10, false, now) && !take(1, false, now));
+        assert!(take(10, true, now), "the others of the call are not kept waiting");
+        assert!(!take(1, true, now) && !take(1, false, now + HOUR), "and that is paid back");
+        assert!(take(5, false, now + 2 * HOUR));
+        assert!(budgets.take_strangers(&Caller::local("job"), tenths(50), false, now).is_ok(), "an administrator");
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! How many targets may be open at once: each is held in memory until it has its outcome.
 //!
 //! Promised: status queries, which take no right but to read, leave room for operations; both are bounded, except
-//! those of administrators. What waits inside a rolling task does not count, and is bounded by the number of those
-//! (`rollout`). Absent: parts of single callers; what is open ends within its time limit, and the number of calls of one
+//! those of administrators. Those of rolling tasks have bounds of their own (`rollout`). Absent: parts of single callers; what is open ends within its time limit, and the number of calls of one
 //! caller is bounded.
 
 use std::sync::Arc;

@@ -127,15 +127,16 @@ impl Control {
             let check = self.check_job(&caller, scope, &draft).await;
             self.audit_refusal(&caller, &draft.deed(), check).await?;
         }
-        let permit = options.rolling.map(|_| self.inner.rollouts.open.take(&caller)).transpose()?;
         let open = draft.open_targets(id, created_at);
+        let permit = options.rolling.map(|_| self.inner.rollouts.open.take(&caller, open.len())).transpose()?;
         // What an administrator stops in an emergency waits for nobody.
         let _room = match permit {
             Some(_) => None,
             None if caller.is_admin() => None,
             None => Some(self.room_for_open(open.len(), draft.only_status())?),
         };
-        self.inner.budgets.take_strangers(&caller, draft.strangers, Instant::now())?;
+        // Who is not known must not keep the others of a call from being stopped.
+        self.inner.budgets.take_strangers(&caller, draft.strangers, !open.is_empty(), Instant::now())?;
         let audit = match draft.only_status() {
             false => Some(caller.entry(&draft.deed(), AuditPhase::Done, id.to_string())),
             true if draft.forbidden.is_empty() => None,

@@ -185,7 +185,7 @@ impl Control {
             } else if let Some(task) = self.inner.store.task(id).await?
                 && left.rollout.state.is_under_way()
             {
-                let permit = self.inner.rollouts.open.take_up(payer(&task.app, &task.user));
+                let permit = self.inner.rollouts.open.take_up(payer(&task.app, &task.user), of_task.len());
                 self.inner.rollouts.by_task.lock().insert(id, rebuilt(left, &task, of_task, permit));
             }
         }
