@@ -60,11 +60,11 @@ impl Relay {
 
     /// Connected, and carrying whatever is on its streams.
     async fn carrying(&self, world: &World) -> Carrying {
-        self.carrying_with_beats(world, Vec::new()).await
+        self.carrying_with_beats(world, Arc::default()).await
     }
 
     /// As [`Self::carrying`]; it also says every second that it has heard these, whether it has or not.
-    async fn carrying_with_beats(&self, world: &World, heard: Vec<u32>) -> Carrying {
+    async fn carrying_with_beats(&self, world: &World, heard: Heard) -> Carrying {
         let (frames, answer) = self.connect(world).await;
         assert!(matches!(answer, RelayFrame::Welcome { .. }), "{answer:?}");
         let (streams, mut tasks) = (Streams::new(16), JoinSet::new());
@@ -84,12 +84,15 @@ async fn enrol(world: &World, token: &proctor_pki::JoinToken, cloud: u32) -> (Ag
     (key, answer)
 }
 
+/// Streams by their numbers.
+type Heard = Arc<parking_lot::Mutex<Vec<u32>>>;
+
 struct Carrying {
     streams: Streams,
     _tasks: JoinSet<()>,
 }
 
-async fn pump(mut frames: Upstream, streams: Streams, heard: Vec<u32>) {
+async fn pump(mut frames: Upstream, streams: Streams, heard: Heard) {
     let mut beats = tokio::time::interval(Duration::from_secs(1));
     loop {
         let mut sent = Ok(());
@@ -101,7 +104,8 @@ async fn pump(mut frames: Upstream, streams: Streams, heard: Vec<u32>) {
             frame = frames.next() => Some(frame),
             () = streams.woken() => None,
             _ = beats.tick() => {
-                sent = sent.and(frames.feed(RelayFrame::Beats { streams: heard.clone() }).await);
+                let streams = heard.lock().clone();
+                sent = sent.and(frames.feed(RelayFrame::Beats { streams }).await);
                 None
             }
         };
@@ -553,7 +557,8 @@ async fn an_agent_that_is_silent_behind_its_relay_is_waited_for() {
 async fn a_relay_that_pretends_to_hear_an_agent_does_not_lock_its_next_run_out() {
     let world = World::new().await;
     let (relay, mut agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
-    let carrying = relay.carrying_with_beats(&world, vec![1]).await;
+    let heard = Heard::default();
+    let carrying = relay.carrying_with_beats(&world, heard.clone()).await;
     let mut carried = Carried::open(&carrying, certificate(&agent)).await;
     let signed = carried.hello(&agent, &relay);
     carried.say(FromAgent::Signed(signed)).await;
@@ -561,6 +566,7 @@ async fn a_relay_that_pretends_to_hear_an_agent_does_not_lock_its_next_run_out()
     until_connected(&world, &agent).await;
 
     // The agent restarts, and the relay keeps its stream open and beating.
+    heard.lock().push(1);
     agent.seen_epoch = Some(1);
     let next_run = || async {
         tokio::time::sleep(Duration::from_millis(200)).await;
