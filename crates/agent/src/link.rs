@@ -88,13 +88,6 @@ pub(crate) struct Link {
     tls: Mutex<HashMap<String, ForCertificate>>,
 }
 
-impl SessionEnd {
-    /// Whoever was reached has said why there is no session, or it was not to be believed.
-    fn is_answer(&self) -> bool {
-        matches!(self, Self::Untrusted(_) | Self::Link(NoSession::Busy(_) | NoSession::Refused { .. }))
-    }
-}
-
 /// The configuration for a certificate, with the tickets that the server gave for it.
 struct ForCertificate {
     certificate_pem: String,
@@ -113,6 +106,13 @@ enum SessionEnd {
     Untrusted(#[from] Untrusted),
     #[error("the agent ends")]
     Shutdown,
+}
+
+impl SessionEnd {
+    /// Whoever was reached has said why there is no session, or it was not to be believed.
+    fn is_answer(&self) -> bool {
+        matches!(self, Self::Untrusted(_) | Self::Link(NoSession::Busy(_) | NoSession::Refused { .. }))
+    }
 }
 
 impl From<NotSent> for SessionEnd {
