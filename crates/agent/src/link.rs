@@ -3,6 +3,8 @@
 //! Promised: of a control plane that signs, nothing unsigned reaches the driver but what anybody may say (a beat, a
 //! refusal, "busy"). The first message that does not verify ends the session, and the driver tells of it in an event.
 
+mod waits;
+
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io::ErrorKind;
@@ -15,10 +17,10 @@ use parking_lot::Mutex;
 use proctor_host::Host;
 use proctor_model::RelayId;
 use proctor_pki::{CommandCheck, HelloTerms, ReportSeal, SessionTerms, Untrusted, relay_reached, seal_hello};
-use proctor_runtime::{Backoff, chain, clock, prepare_link};
+use proctor_runtime::{chain, clock, prepare_link};
 use proctor_wire::{
-    ABSENT_WAIT_MAX, AgentCodec, CONNECT_LIMIT, Counted, FromAgent, FromServer, Incoming, Lost, NoSession,
-    SILENT_BEATS_MAX, STAY_AWAY_MAX, Skipped, WireError, ends, framed, stay_away_max,
+    AgentCodec, CONNECT_LIMIT, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, SILENT_BEATS_MAX, Skipped,
+    WireError, ends, framed,
 };
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
@@ -31,7 +33,7 @@ use uuid::Uuid;
 
 use crate::connect_error;
 use crate::driver::{Inbox, Input};
-use crate::endpoints::{Endpoints, return_wait};
+use crate::endpoints::Endpoints;
 use crate::identity::Identity;
 use crate::local::About;
 use crate::policy::PolicyFile;
@@ -39,6 +41,7 @@ use crate::report_sender::{NotSent, ReportSender, Sealing};
 use crate::trust::{self, Trust};
 use crate::upgrade::{Told, UpgradeInbox};
 use crate::{AgentError, Options};
+use waits::{Reached, Waits};
 
 /// As [`CONNECT_LIMIT`], for TCP and TLS where there are others to try; and for the greeting of a relay, which may have to
 /// wait for its turn.
@@ -51,13 +54,6 @@ const RENEW_BEFORE: Duration = Duration::from_secs(10 * 24 * 3600);
 /// A session of this length was a success.
 const STEADY: Duration = Duration::from_secs(30);
 const RENEW_PERIOD: Duration = Duration::from_secs(3600);
-/// The first wait after a server has closed a connection before a word was said: it has more of them than it can take.
-const CROWDED_WAIT: Duration = Duration::from_millis(500);
-/// However short or long a server says that it is busy: nobody has signed that.
-const BUSY_WAIT_MIN: Duration = Duration::from_millis(100);
-const BUSY_WAIT_MAX: Duration = Duration::from_secs(120);
-/// After a refusal that only people can cure, about so long: a fleet must not come back all at once.
-const REFUSED_WAIT: Duration = Duration::from_secs(30);
 const CHALLENGE_BYTES: usize = 32;
 
 /// Who this agent is, and whom it obeys.
@@ -157,79 +153,6 @@ struct Opened {
     is_relayed: bool,
 }
 
-/// How long to wait for the next attempt.
-struct Waits {
-    short: Backoff,
-    crowded: Backoff,
-    refused: Backoff,
-    /// The longest that an endpoint of this round asks for.
-    of_round: Duration,
-    /// Somebody was there in this round, and said when to come again.
-    is_answered: bool,
-    /// The last session came through a relay, as those of the whole area did.
-    is_relayed: bool,
-}
-
-/// How far an attempt had come when it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reached {
-    Nothing,
-    Session,
-}
-
-impl Waits {
-    fn new() -> Self {
-        Self {
-            short: Backoff::new(Duration::from_millis(100), ABSENT_WAIT_MAX),
-            crowded: Backoff::new(CROWDED_WAIT, STAY_AWAY_MAX),
-            refused: Backoff::new(REFUSED_WAIT * 2 / 3, REFUSED_WAIT * 4 / 3),
-            of_round: Duration::ZERO,
-            is_answered: false,
-            is_relayed: false,
-        }
-    }
-
-    /// There is a session, with a server that wants a heartbeat that often: the more agents it has, the longer.
-    fn opened(&mut self, beat: Duration, is_relayed: bool) {
-        self.crowded = Backoff::new(CROWDED_WAIT, stay_away_max(beat));
-        self.is_relayed = is_relayed;
-        (self.of_round, self.is_answered) = (Duration::ZERO, false);
-    }
-
-    /// After an attempt without a session, `outage` after the last one: none as long as others are left to try.
-    fn after_failure(&mut self, ended: &SessionEnd, endpoints: &Endpoints, outage: Duration) -> Duration {
-        let mut wait = self.after(Reached::Nothing, ended);
-        if endpoints.are_several() {
-            // What one of them says, perhaps a relay that was revoked, must not keep the agent from the others.
-            wait = wait.min(REFUSED_WAIT * 4 / 3);
-        }
-        self.of_round = self.of_round.max(wait);
-        self.is_answered |= ended.is_answer();
-        if endpoints.has_more() {
-            return Duration::ZERO;
-        }
-        let wait = std::mem::take(&mut self.of_round);
-        let is_answered = std::mem::take(&mut self.is_answered);
-        if self.is_relayed && !is_answered { wait.max(return_wait(outage)) } else { wait }
-    }
-
-    fn after(&mut self, reached: Reached, ended: &SessionEnd) -> Duration {
-        match ended {
-            SessionEnd::Link(NoSession::Busy(wait)) => (*wait).clamp(BUSY_WAIT_MIN, BUSY_WAIT_MAX),
-            // Each attempt opens a session on the server: of a whole fleet, that would be a flood.
-            SessionEnd::Untrusted(_) | SessionEnd::Link(NoSession::Refused { retry: false, .. }) => {
-                self.refused.next_wait()
-            }
-            SessionEnd::Link(no_session) if reached == Reached::Nothing && is_crowded(no_session) => {
-                self.crowded.next_wait()
-            }
-            SessionEnd::Link(_) | SessionEnd::Expired(_) | SessionEnd::Pki(_) | SessionEnd::Shutdown => {
-                self.short.next_wait()
-            }
-        }
-    }
-}
-
 async fn handshake(tcp: TcpStream, config: Arc<ClientConfig>) -> Result<Stream, SessionEnd> {
     prepare_link(&tcp)?;
     Ok(TlsConnector::from(config).connect(proctor_pki::server_name(), Counted::new(tcp)).await?)
@@ -249,17 +172,6 @@ where
     let dialled = tokio::time::timeout_at(until, dial).await;
     let stream = dialled.map_err(|_| std::io::Error::from(ErrorKind::TimedOut))??;
     tokio::time::timeout_at(until, greet(stream)).await.map_err(|_| NoSession::Silent)?
-}
-
-/// Somebody listens, and did not come to an answer.
-fn is_crowded(no_session: &NoSession) -> bool {
-    match no_session {
-        NoSession::Silent | NoSession::Closed => true,
-        NoSession::Connect(error) => {
-            matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
-        }
-        NoSession::Stuck | NoSession::Busy(_) | NoSession::Refused { .. } | NoSession::Broken(_) => false,
-    }
 }
 
 impl Link {
@@ -630,49 +542,8 @@ fn tell_skipped(skipped: Option<Skipped>) {
 
 #[cfg(test)]
 mod tests {
+    use super::waits::is_crowded;
     use super::*;
-
-    #[test]
-    fn an_agent_that_does_not_believe_its_server_comes_back_slowly_and_not_with_the_others() {
-        let mut waits = Waits::new();
-        let refused = NoSession::Refused { reason: String::new(), retry: false };
-        let ends = [SessionEnd::Untrusted(Untrusted::Unsigned), SessionEnd::Link(refused)];
-
-        let wait = |ended| waits.after(Reached::Session, ended);
-        let taken: Vec<_> = ends.iter().cycle().take(20).map(wait).collect();
-
-        assert!(taken.iter().all(|wait| (REFUSED_WAIT * 2 / 3..=REFUSED_WAIT * 4 / 3).contains(wait)), "{taken:?}");
-        assert!(taken.iter().any(|wait| wait != &taken[0]));
-        assert!(waits.after(Reached::Session, &SessionEnd::Link(NoSession::Closed)) <= Duration::from_secs(5));
-    }
-
-    #[test]
-    fn an_agent_whose_server_closes_before_a_word_stays_away_longer_each_time() {
-        let mut waits = Waits::new();
-        let eof = || SessionEnd::Link(NoSession::Connect(ErrorKind::UnexpectedEof.into()));
-
-        let crowded: Vec<_> = (0..200).map(|_| waits.after(Reached::Nothing, &eof())).collect();
-        waits.opened(Duration::from_secs(20), false);
-        let again = waits.after(Reached::Nothing, &eof());
-        let refused = SessionEnd::Link(NoSession::Connect(ErrorKind::ConnectionRefused.into()));
-        let absent: Vec<_> = (0..200).map(|_| waits.after(Reached::Nothing, &refused)).collect();
-
-        assert!(crowded.iter().all(|wait| (CROWDED_WAIT..=STAY_AWAY_MAX).contains(wait)), "{crowded:?}");
-        assert!(crowded.iter().any(|wait| *wait > Duration::from_secs(10)));
-        assert!(again <= CROWDED_WAIT * 3);
-        assert!(absent.iter().all(|wait| *wait <= Duration::from_secs(5)), "a server that starts is found soon");
-    }
-
-    #[test]
-    fn an_agent_of_a_small_fleet_stays_away_for_a_shorter_time() {
-        let mut waits = Waits::new();
-        waits.opened(Duration::from_secs(5), false);
-        let closed = SessionEnd::Link(NoSession::Closed);
-
-        let crowded: Vec<_> = (0..200).map(|_| waits.after(Reached::Nothing, &closed)).collect();
-
-        assert!(crowded.iter().all(|wait| *wait <= Duration::from_secs(10)), "{crowded:?}");
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_cannot_be_reached_is_not_taken_for_a_crowded_one() {
@@ -692,63 +563,5 @@ mod tests {
         );
         assert!(matches!(&silent, SessionEnd::Link(no_session @ NoSession::Silent) if is_crowded(no_session)));
         assert!(begun.elapsed() < 2 * CONNECT_LIMIT + Duration::from_secs(1), "{:?}", begun.elapsed());
-    }
-
-    #[test]
-    fn an_agent_comes_back_when_a_busy_server_says_and_not_later_than_that_may_be() {
-        let mut waits = Waits::new();
-        let mut busy = |wait| waits.after(Reached::Nothing, &SessionEnd::Link(NoSession::Busy(wait)));
-
-        assert_eq!(busy(Duration::from_secs(17)), Duration::from_secs(17));
-        assert_eq!([Duration::ZERO, Duration::MAX].map(busy), [BUSY_WAIT_MIN, BUSY_WAIT_MAX]);
-    }
-
-    #[test]
-    fn nobody_puts_an_agent_to_sleep_by_saying_that_it_is_busy() {
-        let busy = SessionEnd::Link(NoSession::Busy(Duration::MAX));
-        let (mut waits, mut one) = (Waits::new(), Endpoints::new("a:1"));
-        one.next();
-
-        assert_eq!(waits.after_failure(&busy, &one, Duration::ZERO), BUSY_WAIT_MAX);
-        let mut several = Endpoints::new("a:1,b:1");
-        several.next();
-        assert_eq!(waits.after_failure(&busy, &several, Duration::ZERO), Duration::ZERO, "the other one is tried");
-        several.next();
-        let closed = SessionEnd::Link(NoSession::Closed);
-        assert!(waits.after_failure(&closed, &several, Duration::ZERO) <= REFUSED_WAIT * 4 / 3);
-    }
-
-    #[test]
-    fn an_agent_that_was_answered_comes_back_when_it_was_told() {
-        let (mut waits, mut endpoints) = (Waits::new(), Endpoints::new("a:1"));
-        waits.opened(Duration::from_secs(5), true);
-        let busy = SessionEnd::Link(NoSession::Busy(Duration::from_secs(2)));
-
-        let mut wait = || {
-            endpoints.next();
-            waits.after_failure(&busy, &endpoints, Duration::from_secs(3600))
-        };
-
-        assert!((0..100).all(|_| wait() == Duration::from_secs(2)), "however long the outage was");
-    }
-
-    #[test]
-    fn only_agents_that_came_through_a_relay_spread_their_return() {
-        let absent = SessionEnd::Link(NoSession::Connect(ErrorKind::ConnectionRefused.into()));
-        let mut endpoints = Endpoints::new("a:1,b:1");
-        let mut longest = |waits: &mut Waits| {
-            let mut wait = || {
-                endpoints.next();
-                waits.after_failure(&absent, &endpoints, Duration::from_secs(3600))
-            };
-            (0..200).map(|_| wait()).max().unwrap()
-        };
-        let (mut waits, beat) = (Waits::new(), Duration::from_secs(5));
-
-        assert!(longest(&mut waits) <= Duration::from_secs(5), "before the first session");
-        waits.opened(beat, true);
-        assert!(longest(&mut waits) > Duration::from_secs(5));
-        waits.opened(beat, false);
-        assert!(longest(&mut waits) <= Duration::from_secs(5));
     }
 }
