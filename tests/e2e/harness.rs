@@ -1,6 +1,9 @@
 //! What the tests themselves rely on.
 
-use proctor_testkit::{Fleet, Subject, eventually, running_in};
+use std::collections::HashSet;
+use std::net::TcpListener;
+
+use proctor_testkit::{Fleet, Subject, eventually, free_port, running_in};
 use serde_json::json;
 
 use crate::{code, hosts};
@@ -33,4 +36,21 @@ async fn nothing_outlives_a_fleet_in_whatever_order_a_test_drops_its_parts() {
 
     assert_eq!(left, Vec::<i32>::new());
     assert!(!dir.exists());
+}
+
+#[tokio::test]
+async fn a_server_that_ends_at_its_start_is_reported_with_its_log() {
+    let mut fleet = Fleet::start().await.unwrap();
+    fleet.server.program.kill();
+    let _taken = TcpListener::bind(("127.0.0.1", fleet.server.link)).unwrap();
+
+    let error = fleet.start_server_again().await.unwrap_err();
+
+    assert!(error.to_string().contains("Address already in use"), "{error}");
+}
+
+#[test]
+fn a_port_is_given_to_one_test_only() {
+    let ports: Vec<u16> = (0..500).map(|_| free_port()).collect();
+    assert_eq!(ports.iter().collect::<HashSet<_>>().len(), ports.len());
 }

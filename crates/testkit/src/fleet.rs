@@ -30,7 +30,8 @@ impl Server {
     async fn until_healthy_or_ended(&mut self, client: &reqwest::Client) -> Result<()> {
         let program = RefCell::new(&mut self.program);
         eventually("the server is healthy or has ended", || async {
-            if let Some(status) = program.borrow_mut().has_ended() {
+            let ended = program.borrow_mut().has_ended();
+            if let Some(status) = ended {
                 return Some(Err(anyhow!("the server ended with {status}: {}", program.borrow().log())));
             }
             is_healthy(client, self.http).await.then_some(Ok(()))

@@ -4,8 +4,11 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -25,17 +28,25 @@ pub fn binary(name: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("{name} is not built: run `make build`"))
 }
 
-/// A port that was free a moment ago.
+/// A free port of this test's own: no other test is given it while this one runs.
 pub fn free_port() -> u16 {
-    // Below those that connections of other programs are given by the kernel: nobody takes it in the meantime.
+    // Below those that the kernel gives to connections of other programs.
     const RANGE: std::ops::Range<u64> = 10_000..32_000;
     loop {
         let drawn = RandomState::new().build_hasher().finish();
         let port = u16::try_from(RANGE.start + drawn % (RANGE.end - RANGE.start)).expect("the range is of ports");
-        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
+        if claim(port) && TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
             return port;
         }
     }
+}
+
+/// Whether the port is now this process's own. The claim is a name that the kernel forgets with the process.
+fn claim(port: u16) -> bool {
+    static CLAIMS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+    let name = SocketAddr::from_abstract_name(format!("proctor-test-port-{port}")).expect("a short name");
+    let claimed = UnixListener::bind_addr(&name);
+    claimed.map(|claim| CLAIMS.lock().unwrap_or_else(PoisonError::into_inner).push(claim)).is_ok()
 }
 
 /// What a program is started through: a network namespace, a limit, a library that is loaded before it.
