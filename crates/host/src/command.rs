@@ -2,10 +2,10 @@
 //!
 //! Promised: the answer comes soon after the shell has exited or its time is over, whatever the
 //! shell leaves behind; after a timeout nothing of the command's tree and session runs; a command
-//! under reins is known to its caller before it does anything; another known process that it has started is spared.
-//! Absent:
-//! an end of the command when nobody waits any more. Dropped, this leaves the command alone: it
-//! belongs to the host, not to the agent's life.
+//! under reins is known to its caller before it does anything, and ended when its caller asks for it, at whatever
+//! stage it is; another known process that it has started is spared.
+//! Absent: an end of the command when nobody waits any more. Dropped, this leaves the command alone: it belongs to
+//! the host, not to the agent's life.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use proctor_model::{BootId, CommandExit, CommandResult, Exit, Incarnation};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use crate::blocking::Blocking;
 use crate::cgroup::{Groups, Leaf};
@@ -84,15 +84,15 @@ pub(crate) struct CommandContext {
 
 pub(crate) async fn run(ground: &CommandContext, command: Command, reins: Option<CommandHold>) -> CommandExit {
     let deadline = Instant::now() + command.timeout.min(TIMEOUT_MAX);
-    let (hold, end) = match reins {
+    let (hold, mut end) = match reins {
         Some(CommandHold { begun, proceed, end }) => (Some((begun, proceed)), Some(end)),
         None => (None, None),
     };
-    let running = match start(ground, command, hold, deadline).await {
+    let running = match start(ground, command, hold, deadline, &mut end).await {
         Ok(running) => running,
         Err(result) => return CommandExit { result, output: String::new() },
     };
-    running.wait(deadline, end).await
+    running.wait(deadline, &mut end).await
 }
 
 /// Waits for the end of a command that another agent started, as [`run`] does for its own.
@@ -105,10 +105,11 @@ pub(crate) async fn rejoin(
     end: oneshot::Receiver<()>,
 ) -> CommandExit {
     tokio::pin!(ended);
+    let mut end = Some(end);
     let result = tokio::select! {
         biased;
         exit = &mut ended => exit.map_or(CommandResult::ExitUnknown, CommandResult::Exited),
-        () = wanted(Some(end)) => CommandResult::Cancelled,
+        () = wanted(&mut end) => CommandResult::Cancelled,
         () = tokio::time::sleep(time.min(TIMEOUT_MAX)) => CommandResult::TimedOut,
     };
     if matches!(result, CommandResult::TimedOut | CommandResult::Cancelled) {
@@ -121,12 +122,13 @@ pub(crate) async fn rejoin(
     CommandExit { result, output: String::new() }
 }
 
-/// Resolves when somebody asks for it; an asker that is gone never will.
-async fn wanted(end: Option<oneshot::Receiver<()>>) {
+/// Resolves when somebody asks for it; an asker that is gone never will. Cancel-safe.
+async fn wanted(end: &mut Option<oneshot::Receiver<()>>) {
     let asked = match end {
         Some(end) => end.await.is_ok(),
         None => false,
     };
+    *end = None; // it says nothing more
     if !asked {
         std::future::pending().await
     }
@@ -140,8 +142,13 @@ async fn start(
     command: Command,
     hold: Option<Hold>,
     deadline: Instant,
+    end: &mut Option<oneshot::Receiver<()>>,
 ) -> Result<Running, CommandResult> {
-    let account = account(ground, &command).await?;
+    let account = tokio::select! {
+        biased;
+        () = wanted(end) => return Err(CommandResult::Cancelled),
+        account = account(ground, &command) => account?,
+    };
     let lacking = |error: std::io::Error| CommandResult::NotStarted(format!("the command cannot be run: {error}"));
     let pair = hold.as_ref().map(|_| UnixStream::pair()).transpose().map_err(lacking)?;
     let (ours, theirs) = pair.unzip();
@@ -152,17 +159,20 @@ async fn start(
         }
     };
     // Until its exec the child may hang: its directory may.
-    match timeout_at(deadline, async { tokio::join!(held, child.wait_for_exec()).1 }).await {
-        Ok(Ok(())) => Ok(running),
-        Ok(Err(reason)) => {
-            running.reap().await; // it has ended, or is about to
-            Err(CommandResult::NotStarted(reason))
-        }
-        Err(_) => {
-            running.kill().await;
-            Err(CommandResult::TimedOut)
-        }
-    }
+    let result = tokio::select! {
+        biased;
+        () = wanted(end) => CommandResult::Cancelled,
+        executed = async { tokio::join!(held, child.wait_for_exec()).1 } => match executed {
+            Ok(()) => return Ok(running),
+            Err(reason) => {
+                running.reap().await; // it has ended, or is about to
+                return Err(CommandResult::NotStarted(reason));
+            }
+        },
+        () = tokio::time::sleep_until(deadline) => CommandResult::TimedOut,
+    };
+    running.kill().await;
+    Err(result)
 }
 
 /// Who the command is run as, if it can be run at all. Where that is not at hand it is found out on a
@@ -299,7 +309,7 @@ impl Running {
         }
     }
 
-    async fn wait(mut self, deadline: Instant, end: Option<oneshot::Receiver<()>>) -> CommandExit {
+    async fn wait(mut self, deadline: Instant, end: &mut Option<oneshot::Receiver<()>>) -> CommandExit {
         let result = tokio::select! {
             biased;
             () = pidfd::ended(self.fd.as_fd()) => match pidfd::reap(self.fd.as_fd()) {

@@ -106,6 +106,26 @@ async fn a_command_that_is_no_longer_wanted_is_killed_with_its_tree() {
 }
 
 #[tokio::test]
+async fn a_command_that_is_no_longer_wanted_before_its_exec_is_ended_too() {
+    let world = World::new();
+    let (host, command) = (world.host.clone(), world.command("touch ran"));
+    let (reins, is_begun, let_go, ask) = reins();
+    let running = tokio::spawn(async move { host.run_held(command, reins).await });
+    let life = is_begun.await.unwrap();
+    // Let go and not yet at its exec, as in a directory that hangs.
+    let child = rustix::process::Pid::from_raw(life.pid).unwrap();
+    rustix::process::kill_process(child, rustix::process::Signal::STOP).unwrap();
+    let_go.send(()).unwrap();
+
+    ask.send(()).unwrap();
+    let end = tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap();
+
+    assert_eq!(end.result, CommandResult::Cancelled);
+    assert!(is_dead(life.pid) && !world.path("ran").exists());
+    eventually("no zombie is left", || our_zombies().is_empty()).await;
+}
+
+#[tokio::test]
 async fn a_command_of_an_agent_before_is_waited_for_and_ended_in_time() {
     let world = World::new();
     let commands =
