@@ -12,6 +12,7 @@ mod paths;
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use proctor_model::{AbsolutePath, Identity, Namespace, OperationKind};
 use serde::Deserialize;
@@ -130,25 +131,24 @@ impl Policy {
         Ok(())
     }
 
-    /// Whether [`Self::resolve`] has anything to look at.
+    /// Whether [`Self::path_checks`] has anything to look at.
     pub(crate) fn has_paths(&self, namespace: &Namespace) -> bool {
         self.lists(namespace).any(|(_, lists)| lists.paths.is_some())
     }
 
-    /// Whether the paths stay inside where their links lead. Asks the file system, which may hang.
-    pub(crate) fn resolve(&self, namespace: &Namespace, identity: &Identity) -> Result<(), Refusal> {
-        let setup_path = PathBuf::from(identity.setup_path.as_str());
-        let pid_path = paths::pid_file(Path::new(identity.pid_path.as_str()), identity.proc_name.as_str());
+    /// What must be asked of file systems before anything is done in the paths of a process.
+    pub(crate) fn path_checks(self: &Arc<Self>, namespace: &Namespace, identity: &Identity) -> Vec<PathCheck> {
+        let mut checks = Vec::new();
         for (rule, lists) in self.lists(namespace) {
             let Some(roots) = &lists.paths else { continue };
-            for (name, path) in [("setup_path", &setup_path), ("pid_path", &pid_path)] {
-                if let Err(problem) = paths::stays_inside(path, roots) {
-                    let problem = format!("{name} '{}' {problem}", path.display());
-                    return Err(self.refusal("paths", rule, problem));
-                }
+            for (name, path) in [("setup_path", &identity.setup_path), ("pid_path", &identity.pid_path)] {
+                let path = PathBuf::from(path.as_str());
+                let (own, others) = roots.iter().cloned().partition(|root| path.starts_with(root.as_str()));
+                let program = (name == "pid_path").then(|| identity.proc_name.as_str().to_owned());
+                checks.push(PathCheck { policy: Arc::clone(self), rule, name, path, program, own, others });
             }
         }
-        Ok(())
+        checks
     }
 
     /// Whether a file is inside the allowed paths, as it is named and where its links lead. Asks the file
@@ -181,6 +181,56 @@ impl Policy {
         };
         Refusal { file: self.path.clone(), line, problem }
     }
+}
+
+/// Whether one path of a process stays inside where its links lead. Each question concerns one path, whose file system
+/// may hang; who asks does so on a thread.
+#[derive(Clone, Debug)]
+pub(crate) struct PathCheck {
+    policy: Arc<Policy>,
+    rule: Option<usize>,
+    name: &'static str,
+    path: PathBuf,
+    /// Of a pid path, which may be a directory.
+    program: Option<String>,
+    /// The roots on the way to the path, then the others.
+    own: Vec<AbsolutePath>,
+    others: Vec<AbsolutePath>,
+}
+
+impl PathCheck {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Asks the file system of the path. Where that leads out of the roots on the way to it, the answer is where: one
+    /// of the other roots may be there.
+    pub(crate) fn locate(&self) -> Result<Option<PathBuf>, Refusal> {
+        let path = match &self.program {
+            Some(program) => paths::pid_file(&self.path, program),
+            None => self.path.clone(),
+        };
+        let real = paths::resolve(&path).map_err(|problem| self.refusal(&problem))?;
+        Ok((!paths::leads_inside(&real, &self.own)).then_some(real))
+    }
+
+    /// The roots that may hold what was [located](Self::locate) elsewhere.
+    pub(crate) fn other_roots(&self) -> &[AbsolutePath] {
+        &self.others
+    }
+
+    pub(crate) fn outside(&self, real: &Path) -> Refusal {
+        self.refusal(&paths::outside(real))
+    }
+
+    fn refusal(&self, problem: &str) -> Refusal {
+        self.policy.refusal("paths", self.rule, format!("{} '{}' {problem}", self.name, self.path.display()))
+    }
+}
+
+/// Whether a path without links is inside a root, wherever that leads. Asks the file system of the root.
+pub(crate) fn is_in_root(real: &Path, root: &AbsolutePath) -> bool {
+    paths::leads_inside(real, std::slice::from_ref(root))
 }
 
 /// Line and column, counted from 1, as editors show them.

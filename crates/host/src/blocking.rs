@@ -1,9 +1,9 @@
 //! File and name service work that may hang: on a thread of its own, with a limit.
 //!
 //! Promised: a caller waits no longer than its limit; work on something that hangs occupies one thread,
-//! however often it is asked for; a mount that hangs holds up nothing on other mounts, and takes no more
-//! than [`JOBS_PER_MOUNT_MAX`] threads; a crowd of callers does not become a crowd of threads. Absent: ending the hung
-//! work, which nobody can.
+//! however often it is asked for; a mount that hangs holds up nothing on other mounts, also where links lead to it, and
+//! takes no more than [`JOBS_PER_MOUNT_MAX`] threads and [`HUNG_MAX`] that were given up; a crowd of callers does not
+//! become a crowd of threads, whether they wait or not. Absent: ending the hung work, which nobody can.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -12,18 +12,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::time::{ClockId, clock_gettime};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
-use crate::procfs;
+use crate::mount_table::MountTable;
 
 /// Work that is under way on one mount and has not been given up.
 const JOBS_PER_MOUNT_MAX: usize = 16;
 /// A mount on which so much hangs is not asked again before some of it has ended.
 const HUNG_MAX: usize = 4;
-/// How long the list of mounts is trusted, in seconds. A mount that is not known yet counts for the one above.
-const MOUNTS_AGE_MAX: i64 = 5;
-const MOUNTS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The work did not end within its limit, or earlier work of the same name or on the same mount hangs.
 #[derive(Debug)]
@@ -38,92 +35,73 @@ pub(crate) struct Blocking {
 }
 
 /// What is under way, by mount.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct MountPools {
     by_mount: HashMap<String, Arc<MountPool>>,
-    mounts: Vec<String>,
-    /// When the mounts were read; None: they are given.
-    read_at: Option<i64>,
+    mounts: MountTable,
 }
 
 #[derive(Debug)]
 struct MountPool {
-    places: Semaphore,
+    places: Arc<Semaphore>,
     hung: AtomicUsize,
 }
 
 impl Default for Blocking {
     fn default() -> Self {
-        let lanes = MountPools { read_at: Some(i64::MIN), ..MountPools::default() };
-        Self {
-            hung: Arc::default(),
-            places: Arc::new(Semaphore::new(JOBS_PER_MOUNT_MAX)),
-            lanes: Arc::new(Mutex::new(lanes)),
-        }
+        Self::on(MountTable::of_this_process())
     }
 }
 
 impl MountPools {
     /// `name` is that of work, and has the path in it that may hang; names without one share a lane.
     fn lane(&mut self, name: &str) -> Arc<MountPool> {
-        self.refresh();
+        if self.mounts.refresh() {
+            let mounts = &self.mounts;
+            self.by_mount.retain(|mount, lane| mounts.contains(mount) || lane.hung.load(Ordering::Relaxed) > 0);
+        }
         let path = name.find('/').and_then(|at| name.get(at..)).unwrap_or_default();
-        let holds = |mount: &&String| Path::new(path).starts_with(mount);
-        let mount = self.mounts.iter().filter(holds).max_by_key(|mount| mount.len()).cloned().unwrap_or_default();
-        let fresh = || Arc::new(MountPool { places: Semaphore::new(JOBS_PER_MOUNT_MAX), hung: AtomicUsize::new(0) });
+        let mount = self.mounts.holding(Path::new(path)).to_owned();
+        let fresh =
+            || Arc::new(MountPool { places: Arc::new(Semaphore::new(JOBS_PER_MOUNT_MAX)), hung: AtomicUsize::new(0) });
         Arc::clone(self.by_mount.entry(mount).or_insert_with(fresh))
     }
-
-    fn refresh(&mut self) {
-        let Some(read_at) = self.read_at else { return };
-        let now = clock_gettime(ClockId::Boottime).tv_sec;
-        if now.saturating_sub(read_at) < MOUNTS_AGE_MAX {
-            return;
-        }
-        self.read_at = Some(now);
-        // To list mounts asks none of them.
-        let text = procfs::read(Path::new("/proc/self/mountinfo"), MOUNTS_BYTES_MAX).unwrap_or_default();
-        self.mounts = mount_points(&String::from_utf8_lossy(&text));
-        self.by_mount.retain(|mount, lane| self.mounts.contains(mount) || lane.hung.load(Ordering::Relaxed) > 0);
-    }
-}
-
-/// From the text of `mountinfo`, where odd characters are written in octal.
-fn mount_points(text: &str) -> Vec<String> {
-    let points = text.lines().filter_map(|line| line.split(' ').nth(4));
-    let plain = |point: &str| {
-        ["\\040", "\\011", "\\012", "\\134"]
-            .iter()
-            .zip([" ", "\t", "\n", "\\"])
-            .fold(point.to_owned(), |point, (escaped, plain)| point.replace(escaped, plain))
-    };
-    points.map(plain).collect()
 }
 
 impl Blocking {
+    fn on(mounts: MountTable) -> Self {
+        Self {
+            hung: Arc::default(),
+            places: Arc::new(Semaphore::new(JOBS_PER_MOUNT_MAX)),
+            lanes: Arc::new(Mutex::new(MountPools { by_mount: HashMap::new(), mounts })),
+        }
+    }
+
     /// Work that takes a while but cannot hang. None: it has panicked, or the program ends.
     pub(crate) async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let _place = self.places.acquire().await.ok()?;
         tokio::task::spawn_blocking(work).await.ok()
     }
 
-    /// `name` says what may hang: work of one name is not begun again while earlier work hangs.
+    /// `name` says what may hang: work of one name is not begun again while earlier work hangs. Dropped, this leaves
+    /// the work and its place alone.
     pub(crate) async fn run<T, F>(&self, name: &str, limit: Duration, work: F) -> Result<T, TimedOut>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
+        let begun = Instant::now();
         let lane = self.lanes.lock().lane(name);
         let is_hung = || self.hung.lock().contains(name) || lane.hung.load(Ordering::Relaxed) >= HUNG_MAX;
         if is_hung() {
             return Err(TimedOut);
         }
-        let _place =
-            tokio::time::timeout(limit, lane.places.acquire()).await.map_err(|_| TimedOut)?.map_err(|_| TimedOut)?;
+        let place = tokio::time::timeout(limit, Arc::clone(&lane.places).acquire_owned());
+        let place = place.await.map_err(|_| TimedOut)?.map_err(|_| TimedOut)?;
         if is_hung() {
             return Err(TimedOut);
         }
-        let stage = Arc::new(Mutex::new(Stage::Working));
+        let stage = Arc::new(Mutex::new(Stage::Working(place)));
         let mark = Mark {
             stage: Arc::clone(&stage),
             hung: Arc::clone(&self.hung),
@@ -134,12 +112,12 @@ impl Blocking {
             let _mark = mark;
             work()
         });
-        if let Ok(answer) = tokio::time::timeout(limit, &mut work).await {
+        if let Ok(answer) = tokio::time::timeout(limit.saturating_sub(begun.elapsed()), &mut work).await {
             return answer.map_err(|_| TimedOut);
         }
         {
             let mut stage = stage.lock();
-            if *stage == Stage::Working {
+            if matches!(*stage, Stage::Working(_)) {
                 *stage = Stage::GivenUp;
                 self.hung.lock().insert(name.to_owned());
                 lane.hung.fetch_add(1, Ordering::Relaxed);
@@ -150,9 +128,10 @@ impl Blocking {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Stage {
-    Working,
+    /// Its place is taken until it ends or is given up, whether anybody waits or not.
+    Working(#[allow(dead_code, reason = "held, not read")] OwnedSemaphorePermit),
     GivenUp,
     Over,
 }
@@ -168,10 +147,10 @@ struct Mark {
 impl Drop for Mark {
     fn drop(&mut self) {
         let mut stage = self.stage.lock();
-        if std::mem::replace(&mut *stage, Stage::Over) == Stage::GivenUp {
+        if matches!(std::mem::replace(&mut *stage, Stage::Over), Stage::GivenUp) {
             self.lane.hung.fetch_sub(1, Ordering::Relaxed);
+            self.hung.lock().remove(&self.name);
         }
-        self.hung.lock().remove(&self.name);
     }
 }
 
@@ -196,15 +175,10 @@ mod tests {
             tokio::task::yield_now().await;
         }
     }
-    fn on(mounts: &[&str]) -> Blocking {
-        let mounts = mounts.iter().map(|mount| (*mount).to_owned()).collect();
-        let lanes = MountPools { mounts, ..MountPools::default() };
-        Blocking { lanes: Arc::new(Mutex::new(lanes)), ..Blocking::default() }
-    }
 
     #[tokio::test]
     async fn a_mount_that_hangs_holds_up_no_other_and_is_soon_left_alone() {
-        let blocking = on(&["/", "/nfs"]);
+        let blocking = Blocking::on(MountTable::given(&[("/", "ext4"), ("/nfs", "nfs")]));
         let (release, hanging) = mpsc::channel::<()>();
         let hanging = Arc::new(Mutex::new(hanging));
         let hang = || {
@@ -230,11 +204,46 @@ mod tests {
         }
     }
 
-    #[test]
-    fn mount_points_are_read_with_their_odd_characters() {
-        let text = "36 35 98:0 / / rw,noatime - ext4 /dev/root rw\n\
-                    37 36 0:5 / /mnt/my\\040disk rw - nfs host:/x rw\nshort\n";
+    #[tokio::test]
+    async fn work_behind_a_link_counts_for_the_mount_that_the_link_leads_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let nfs = dir.path().join("nfs");
+        let blocking = Blocking::on(MountTable::given(&[("/", "ext4"), (nfs.to_str().unwrap(), "nfs")]));
+        let (release, hanging) = mpsc::channel::<()>();
+        let hanging = Arc::new(Mutex::new(hanging));
+        for number in 0..HUNG_MAX {
+            let link = dir.path().join(format!("link{number}"));
+            std::os::unix::fs::symlink(nfs.join("data"), &link).unwrap();
+            let (name, hanging) = (link.join("app").display().to_string(), Arc::clone(&hanging));
+            let hang = move || hanging.lock().recv().is_ok();
+            assert!(blocking.run(&name, Duration::from_millis(10), hang).await.is_err());
+        }
 
-        assert_eq!(mount_points(text), ["/", "/mnt/my disk"]);
+        let beside =
+            blocking.run(&dir.path().join("app").display().to_string(), Duration::from_secs(60), || true).await;
+        let behind = blocking.run(&nfs.join("other").display().to_string(), Duration::from_secs(60), || true).await;
+
+        assert!(beside.unwrap(), "the mount of the links answers");
+        assert!(behind.is_err());
+        drop(release);
+    }
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_keeps_its_place_until_it_ends() {
+        let blocking = Blocking::on(MountTable::given(&[("/", "ext4")]));
+        let (release, hanging) = mpsc::channel::<()>();
+        let hanging = Arc::new(Mutex::new(hanging));
+        for number in 0..JOBS_PER_MOUNT_MAX {
+            let hanging = Arc::clone(&hanging);
+            let name = format!("/{number}");
+            let work = blocking.run(&name, Duration::from_secs(60), move || hanging.lock().recv().is_ok());
+            assert!(tokio::time::timeout(Duration::from_millis(1), work).await.is_err(), "its caller goes away");
+        }
+
+        let more = blocking.run("/more", Duration::from_millis(10), || panic!("it must not begin")).await;
+
+        assert!(more.is_err());
+        drop(release);
+        assert!(blocking.run("/more", Duration::from_secs(60), || true).await.unwrap());
     }
 }

@@ -24,6 +24,7 @@ mod killer;
 mod leftovers;
 mod local_fs;
 pub mod memory;
+mod mount_table;
 mod output;
 mod pidfd;
 mod pidfile;

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use proctor_runtime::clock;
-use proctor_testkit::{Subject, eventually, skip};
+use proctor_testkit::{HungFileSystem, Subject, eventually, skip};
 use serde_json::Value;
 
 use super::d_restarts::storm;
@@ -314,38 +314,6 @@ async fn a11_a_fifo_in_the_place_of_a_pid_file_blocks_nobody() {
     assert!(message(&row).contains("FIFO"), "{row}");
     assert_eq!(scene.operate_on(&other, 0).await["error_code"], 0);
     scene.zero_list(0).await;
-}
-
-/// A file system that never answers, as a hung NFS; gone with its server. None: no FUSE here.
-struct HungFileSystem {
-    server: std::process::Child,
-    directory: std::path::PathBuf,
-}
-
-impl HungFileSystem {
-    async fn mount(directory: std::path::PathBuf) -> Option<Self> {
-        std::fs::create_dir(&directory).unwrap();
-        let line = "exec 3<> /dev/fuse && mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0 none \"$0\" \
-                    && exec sleep 1000";
-        let server = Command::new("/bin/sh").args(["-c", line]).arg(&directory).spawn().unwrap();
-        let mut mounted = Self { server, directory };
-        let is_there = eventually("the file system is there", || {
-            let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-            let is_mounted = mounts.contains(mounted.directory.to_str().unwrap());
-            let has_failed = mounted.server.try_wait().unwrap().is_some();
-            async move { (is_mounted || has_failed).then_some(is_mounted) }
-        })
-        .await;
-        is_there.then_some(mounted)
-    }
-}
-
-impl Drop for HungFileSystem {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-        let _ = Command::new("umount").arg("-l").arg(&self.directory).status();
-    }
 }
 
 #[tokio::test]

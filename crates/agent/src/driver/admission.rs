@@ -2,30 +2,31 @@
 //!
 //! Promised: nothing of a refused operation happens; no command runs, and nothing is signalled, for a
 //! process that the policy forbids, whoever wants it; operations of one process keep their order
-//! while paths are resolved; the driver never waits for a file system. Absent: forgetting. A process
-//! that is forbidden stays registered, is looked at and reported.
+//! while paths are resolved; the driver never waits for a file system, and no operation for one that its own process
+//! and the roots of the policy have nothing to do with. Absent: forgetting. A process that is forbidden stays
+//! registered, is looked at and reported.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_host::Host;
 use proctor_model::{
-    Code, CommandExit, CommandResult, Identity, Message, Namespace, OperationId, OperationKind, Outcome, ProcessKey,
-    Spec, messages,
+    Code, CommandExit, CommandResult, Identity, Message, OperationId, OperationKind, Outcome, ProcessKey, Spec,
+    messages,
 };
 use proctor_supervise::{CommandKind, Event, Process, Request};
-use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::arrivals::{ARRIVED_MAX, Arrivals, ArrivedOperation};
 use super::pid_files::PidFileConflict;
 use super::{Driver, Input};
-use crate::policy::{Policy, PolicyFile, Refusal};
+use crate::policy::{PathCheck, Policy, PolicyFile, Refusal, is_in_root};
 
 /// A file system that needs longer to resolve a path does not answer. Less than what commands may
 /// wait for their turn, because they wait for both at the same time.
 const RESOLVE_MAX: Duration = Duration::from_secs(3);
-/// Threads that a file system which hangs may hold.
-const RESOLVERS_MAX: usize = 16;
+
 #[derive(Debug)]
 pub(super) struct Admission {
     file: Arc<PolicyFile>,
@@ -36,15 +37,15 @@ pub(super) struct Admission {
 
 impl Admission {
     pub(super) fn new(host: Host, file: Arc<PolicyFile>) -> Self {
-        let threads = Arc::new(Semaphore::new(RESOLVERS_MAX));
-        Self { file, resolver: PathResolver { host, threads }, arrivals: Arrivals::default() }
+        Self { file, resolver: PathResolver { host }, arrivals: Arrivals::default() }
     }
 }
 
+/// Asks about one path after the other, each on the threads of its own mount, whose number the host bounds: a mount
+/// that hangs holds up nobody whose paths lie elsewhere.
 #[derive(Clone, Debug)]
 struct PathResolver {
     host: Host,
-    threads: Arc<Semaphore>,
 }
 
 /// Why a path is not known to stay inside.
@@ -64,23 +65,41 @@ impl PathDenied {
 }
 
 impl PathResolver {
-    async fn resolve(&self, policy: Arc<Policy>, key: &ProcessKey, identity: &Identity) -> Result<(), PathDenied> {
-        let name = format!("paths of {}", identity.setup_path);
-        let no_answer =
-            || PathDenied::NoAnswer(format!("the {name} cannot be resolved: the file system does not answer"));
-        let (namespace, identity): (Namespace, Identity) = (key.namespace.clone(), identity.clone());
-        let resolved = async {
-            let permit = self.threads.clone().acquire_owned().await.ok()?;
-            let work = move || {
-                let _permit = permit; // until the work is really over
-                policy.resolve(&namespace, &identity)
-            };
-            self.host.blocking(&name, RESOLVE_MAX, work).await
-        };
-        match tokio::time::timeout(RESOLVE_MAX, resolved).await {
-            Ok(Some(result)) => result.map_err(PathDenied::Refused),
-            Ok(None) | Err(_) => Err(no_answer()),
+    async fn resolve(&self, policy: &Arc<Policy>, key: &ProcessKey, identity: &Identity) -> Result<(), PathDenied> {
+        let deadline = Instant::now() + RESOLVE_MAX;
+        for check in policy.path_checks(&key.namespace, identity) {
+            self.check(Arc::new(check), deadline).await?;
         }
+        Ok(())
+    }
+
+    async fn check(&self, check: Arc<PathCheck>, deadline: Instant) -> Result<(), PathDenied> {
+        let located = Arc::clone(&check);
+        let located = self.ask(check.path(), deadline, move || located.locate()).await?;
+        let Some(real) = located.map_err(PathDenied::Refused)? else { return Ok(()) };
+        let mut denied = PathDenied::Refused(check.outside(&real));
+        for root in check.other_roots() {
+            let (real, asked) = (real.clone(), root.clone());
+            match self.ask(Path::new(root.as_str()), deadline, move || is_in_root(&real, &asked)).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(no_answer) => denied = no_answer,
+            }
+        }
+        Err(denied)
+    }
+
+    /// One question to the file system of a path.
+    async fn ask<T: Send + 'static>(
+        &self,
+        path: &Path,
+        deadline: Instant,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PathDenied> {
+        let name = format!("path {}", path.display());
+        let left = deadline.saturating_duration_since(Instant::now());
+        let answer = if left.is_zero() { None } else { self.host.blocking(&name, left, work).await };
+        answer.ok_or_else(|| PathDenied::NoAnswer(no_answer(&name)))
     }
 
     /// Whether a rival has a pid file of its own: its path is that of a directory.
@@ -90,9 +109,13 @@ impl PathResolver {
         match self.host.blocking(&name, RESOLVE_MAX, move || path.is_dir()).await {
             Some(true) => Ok(()),
             Some(false) => Err(rival.reason),
-            None => Err(format!("the {name} cannot be resolved: the file system does not answer")),
+            None => Err(no_answer(&name)),
         }
     }
+}
+
+fn no_answer(name: &str) -> String {
+    format!("the {name} cannot be resolved: the file system does not answer")
 }
 
 /// Who wants a command.
@@ -146,7 +169,7 @@ impl AdmissionGate {
         }
         policy.check_identity(namespace, identity).map_err(PathDenied::Refused)?;
         if policy.has_paths(namespace) {
-            self.resolver.resolve(policy.clone(), &self.key, identity).await?;
+            self.resolver.resolve(policy, &self.key, identity).await?;
         }
         Ok(())
     }
@@ -248,7 +271,7 @@ impl Driver {
         let (policy, resolver, inbox) = (self.policy(), self.admission.resolver.clone(), self.inbox.clone());
         self.tasks.spawn("paths", async move {
             let verdict = match policy.zip(spec) {
-                Some((policy, spec)) => resolver.resolve(policy, &key, &spec.identity).await,
+                Some((policy, spec)) => resolver.resolve(&policy, &key, &spec.identity).await,
                 None => Ok(()),
             };
             let verdict = match (verdict, rival) {

@@ -12,6 +12,7 @@ use proctor_model::samples::spec;
 use tokio::sync::oneshot;
 
 mod elsewhere;
+mod hung_mounts;
 mod limits;
 mod metrics;
 mod mishaps;

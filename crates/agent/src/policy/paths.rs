@@ -16,15 +16,17 @@ pub(super) fn is_inside(path: &Path, roots: &[AbsolutePath]) -> bool {
 /// The error is the second half of a sentence about the path.
 pub(super) fn stays_inside(path: &Path, roots: &[AbsolutePath]) -> Result<(), String> {
     let real = resolve(path)?;
-    // A root may be a link itself, and what is inside it then lies where it leads.
-    let leads_inside = |root: &AbsolutePath| {
-        let root = Path::new(root.as_str());
-        resolve(root).is_ok_and(|root| real.starts_with(root))
-    };
-    if roots.iter().any(leads_inside) {
-        return Ok(());
-    }
-    Err(format!("leads to '{}', outside the allowed paths", real.display()))
+    if leads_inside(&real, roots) { Ok(()) } else { Err(outside(&real)) }
+}
+
+/// Whether a path without links is inside a root. A root may be a link itself, and what is inside it then lies where
+/// it leads.
+pub(super) fn leads_inside(real: &Path, roots: &[AbsolutePath]) -> bool {
+    roots.iter().any(|root| resolve(Path::new(root.as_str())).is_ok_and(|root| real.starts_with(root)))
+}
+
+pub(super) fn outside(real: &Path) -> String {
+    format!("leads to '{}', outside the allowed paths", real.display())
 }
 
 /// A pid path that is a directory stands for a file in it.
@@ -33,7 +35,7 @@ pub(super) fn pid_file(pid_path: &Path, proc_name: &str) -> PathBuf {
 }
 
 /// The path without links; what does not exist yet stays as it is.
-fn resolve(path: &Path) -> Result<PathBuf, String> {
+pub(super) fn resolve(path: &Path) -> Result<PathBuf, String> {
     for existing in path.ancestors() {
         match existing.canonicalize() {
             // Component by component: joining nothing would leave a slash at the end.
