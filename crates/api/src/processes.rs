@@ -119,7 +119,7 @@ pub struct RegistrationChange {
     pub registered: bool,
     /// What an update would change; none at all where nothing would.
     pub changes: Vec<Change>,
-    /// Why nothing can be registered there.
+    /// Why nothing can be registered there, or why the caller may not register this spec there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<crate::Refusal>,
     /// What the spec asks for and does not get, such as more instances than can be told apart.

@@ -184,6 +184,12 @@ impl Caller {
         self.permissions.registers_unbounded(&spot.place(Some(namespace)))
     }
 
+    /// The row of a known host where the caller may not register, or not this spec.
+    pub(super) fn registration_refusal(&self, spot: &Spot<'_>, namespace: &Namespace, spec: &Spec) -> Option<Outcome> {
+        let refused = self.refused(Class::Register, spot, std::slice::from_ref(namespace));
+        refused.or_else(|| self.out_of_bounds(spot, namespace, spec))
+    }
+
     /// The row of a target where the caller may register, but not this spec.
     pub(super) fn out_of_bounds(&self, spot: &Spot<'_>, namespace: &Namespace, spec: &Spec) -> Option<Outcome> {
         let outside = self.permissions.admit(&spot.place(Some(namespace)), spec).err()?;

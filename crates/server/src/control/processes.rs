@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
-use proctor_model::{AgentId, Class, Code, Namespace, Outcome, Pool, PoolId, ProcessKey, messages};
+use proctor_model::{AgentId, Class, Code, Namespace, Outcome, Pool, PoolId, ProcessKey, Spec, messages};
 use proctor_runtime::clock;
 use proctor_store::{
     HostLocation, HostQuery, HostRecord, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered,
@@ -41,9 +41,9 @@ impl Control {
         let deed = AuditAction::new("register", [Class::Register]).about(spec);
         let named = |_: usize, host: &HostRef| format!("{host} {key}");
         let carried = given.spec.clone();
-        let refusal = |spot: &Spot<'_>, is_known: bool| {
-            let refused = caller.refused(Class::Register, spot, std::slice::from_ref(&namespace));
-            refused.or_else(|| caller.out_of_bounds(spot, &namespace, &carried).filter(|_| is_known))
+        let refusal = |spot: &Spot<'_>, is_known: bool| match is_known {
+            true => caller.registration_refusal(spot, &namespace, &carried),
+            false => caller.refused(Class::Register, spot, std::slice::from_ref(&namespace)),
         };
         let key = key.clone();
         self.change(caller, deed, named, refusal, hosts, move |control, agents| async move {
@@ -59,6 +59,19 @@ impl Control {
             Ok(answers.into_iter().map(registered).collect())
         })
         .await
+    }
+
+    /// Why the caller may not register this spec, host by host; None where it may. Only for hosts that the caller
+    /// may read: of the others, the answer would tell whether they are there.
+    pub async fn registration_refusals(
+        &self,
+        caller: &Caller,
+        key: &ProcessKey,
+        spec: &Spec,
+        hosts: &[HostRef],
+    ) -> Result<Vec<Option<Outcome>>> {
+        let spots = self.spots(hosts, &self.sites(hosts).await?).await?;
+        Ok(spots.iter().map(|spot| caller.registration_refusal(spot, &key.namespace, spec)).collect())
     }
 
     /// A managed process is released and lives on.

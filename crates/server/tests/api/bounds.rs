@@ -2,14 +2,16 @@
 
 use axum::http::{Method, StatusCode};
 use axum::{body::Body, http::Request};
-use proctor_model::Bounds;
+use proctor_model::{Bounds, Code, Outcome, TaskId};
+use proctor_server::control::Session;
 use proctor_store::{Binding, ProcessQuery};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::{ESB, JOB, SECRET, World};
+use crate::spec_calls::{Given, IP, Shape, SpecCall, spec_calls};
+use crate::support::{Answer, ESB, SECRET, World};
 
-const IP: &str = "10.0.0.1";
+const AGENT: &str = "020000000052540a9b2c1641";
 
 /// The app `stranger` owns the namespaces web and job, but only as user web below /opt/web.
 async fn world() -> World {
@@ -18,6 +20,15 @@ async fn world() -> World {
         bind(&world, scope, "web", "/opt/web").await;
     }
     world
+}
+
+/// Of an owner of everything; returns its id.
+async fn unbounded_binding(world: &World, subject: &str) -> Uuid {
+    let id = Uuid::now_v7();
+    let (role, subject, scope) = ("owner".parse().unwrap(), subject.parse().unwrap(), "everything".parse().unwrap());
+    let binding = Binding { id, role, subject, scope, bounds: Bounds::default(), created_at: 0 };
+    world.store.put_binding(binding).await.unwrap().unwrap();
+    id
 }
 
 async fn bind(world: &World, scope: &str, user: &str, root: &str) {
@@ -70,40 +81,178 @@ async fn registered(world: &World) -> Vec<(String, String)> {
     processes.iter().map(|record| (record.key.to_string(), record.spec.identity.user.to_string())).collect()
 }
 
+/// Inside the bounds.
+const INSIDE: Given<'static> = Given {
+    user: "web",
+    setup_path: "/opt/web",
+    pid_path: "/opt/web/m.pid",
+    config_path: Some("/opt/web/m.conf"),
+    log_path: Some("/opt/web/m.log"),
+    configmap: Some("/opt/web/m.conf"),
+    command: "./",
+};
+
+/// With one thing outside, and what a refusal says of it.
+fn outside() -> [(Given<'static>, String); 6] {
+    let roots = "is not below one of the allowed directories: /opt/web";
+    let path = |field: &str, path: &str| format!("{field}: '{path}' {roots}");
+    let user = "identity.user: 'root' is not one of the users that may be used here: web".to_owned();
+    [
+        (Given { user: "root", ..INSIDE }, user),
+        (Given { setup_path: "/opt/website", ..INSIDE }, path("identity.setup_path", "/opt/website")),
+        (Given { pid_path: "/run/sshd.pid", ..INSIDE }, path("identity.pid_path", "/run/sshd.pid")),
+        (Given { config_path: Some("/etc/shadow"), ..INSIDE }, path("identity.config_path", "/etc/shadow")),
+        (Given { log_path: Some("/var/log/auth.log"), ..INSIDE }, path("identity.log_path", "/var/log/auth.log")),
+        (Given { configmap: Some("/etc/shadow"), ..INSIDE }, path("configmap[0].path", "/etc/shadow")),
+    ]
+}
+
+/// The code and message that say what became of the only target.
+async fn verdict(world: &World, session: &Session, call: &SpecCall, body: &Value) -> (i64, String) {
+    let who = json!({ "bk_app_code": "stranger", "bk_app_secret": SECRET, "bk_username": "stranger" });
+    let Answer { json, .. } = world.call(&who, &call.method, &call.path, body).await;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if call.is_native() {
+        let (row, planned) = (&json["rows"][0], &json["hosts"][0]["refused"]);
+        let said = if row.is_null() { planned } else { row };
+        return (said["code"].as_i64().unwrap_or(0), text(&said["message"]));
+    }
+    let data = &json["data"];
+    let Some(task) = data["task_id"].as_str().or_else(|| data["bk_gse_taskid"].as_str()) else {
+        let row = data.as_object().and_then(|rows| rows.values().next());
+        // Forbidden on its only target, a call of JOB is refused as a whole.
+        return match row {
+            Some(row) => (row["error_code"].as_i64().unwrap(), text(&row["error_msg"])),
+            None => (json["code"].as_i64().unwrap(), text(&json["message"])),
+        };
+    };
+    let task = world.store.task(task.parse().unwrap()).await.unwrap().unwrap();
+    let [target] = &task.targets[..] else { panic!("one target: {task:?}") };
+    let delivered = world.control.take_deliveries(session, 10);
+    let Some(outcome) = &target.outcome else {
+        assert_eq!(delivered.len(), 1, "what is open is delivered: {task:?}");
+        return (0, String::new());
+    };
+    assert!(delivered.is_empty(), "{task:?}");
+    assert!(task.items.iter().all(|item| item.spec.is_none()), "nothing is kept of what was refused: {task:?}");
+    (i64::from(outcome.code.number()), outcome.message.to_string())
+}
+
 #[tokio::test]
 async fn a_spec_outside_the_bounds_is_refused_by_every_call_that_carries_one_and_nothing_is_registered() {
     let world = world().await;
-    let outside = [
-        (spec("root", "/opt/web"), "identity.user: 'root' is not one of the users that may be used here: web"),
-        (
-            spec("web", "/opt/website"),
-            "identity.setup_path: '/opt/website' is not below one of the allowed directories: /opt/web",
-        ),
-    ];
-    let registering = [("register_proc_info", None), ("operate_proc_v2", Some(0)), ("operate_proc_v2", Some(1))];
+    let session = world.connect(AGENT).await;
+    let (mut wrong, mut walked) = (Vec::new(), 0);
 
-    for (spec, problem) in &outside {
-        for (call, op_type) in registering {
-            let mut body = body("m", Some(spec.clone()));
-            if let Some(op_type) = op_type {
-                body["op_type"] = json!(op_type);
+    for call in spec_calls() {
+        let refused = if call.is_job() { call.refused_code() } else { 403 };
+        for (op_type, kind) in call.operations() {
+            for (given, problem) in outside() {
+                if call.is_job() && given.configmap != INSIDE.configmap {
+                    continue; // there is none in this family
+                }
+                walked += 1;
+                let (code, message) = verdict(&world, &session, &call, &call.body("m", op_type, &given)).await;
+                if code != refused || !message.contains(&problem) {
+                    wrong.push(format!("{} {kind:?}: {code} {message}, not {problem}", call.path));
+                }
             }
-            let (code, message) = row(&world, &format!("{ESB}/{call}"), &body).await;
-            assert_eq!(code, 403, "{call}: {message}");
-            assert!(message.contains(problem), "{call}: {message}");
         }
     }
-    let process = json!({
-        "bk_app_code": "stranger", "bk_app_secret": SECRET, "bk_username": "stranger", "bk_biz_id": 2, "op_type": 0,
-        "process_infos": [{ "proc_name": "m", "setup_path": "/opt/web", "pid_path": "/opt/web/m.pid", "account": "root",
-                            "start_cmd": "./start", "type": 1, "ip_list": [{ "bk_cloud_id": 0, "ip": IP }] }],
-    });
-    let job = world.post_as_is(&format!("{JOB}/operate_process"), &process).await;
-    assert_eq!(job.code(), 9_900_403, "forbidden on its only target, it is refused as a whole: {}", job.json);
-    let outside = "identity.user: 'root' is not one of the users that may be used here: web";
-    assert!(job.message().contains(outside), "{}", job.json);
-    assert_eq!(job.json["permission"]["actions"][0]["id"], "register");
+
     assert_eq!(registered(&world).await, []);
+    // 10 registering calls on GSE's paths and 2 native ones; 10 that operate; on two places of JOB, 2 that operate and
+    // one that manages and releases.
+    assert_eq!(walked, (10 + 2) * 6 + 10 * 8 * 6 + 2 * (2 * 8 + 2) * 5);
+    assert!(wrong.is_empty(), "{} of {walked}:\n{}", wrong.len(), wrong.join("\n"));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_spec_inside_the_bounds_is_taken_by_every_call_that_carries_one() {
+    let world = world().await;
+    let session = world.connect(AGENT).await;
+    let mut wrong = Vec::new();
+
+    for (number, call) in spec_calls().into_iter().enumerate() {
+        for (op_type, kind) in call.operations() {
+            let name = format!("m-{number}-{op_type}");
+            let (code, message) = verdict(&world, &session, &call, &call.body(&name, op_type, &INSIDE)).await;
+            if code != 0 {
+                wrong.push(format!("{} {kind:?}: {code} {message}", call.path));
+            }
+        }
+    }
+
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_retry_is_held_to_the_bounds_that_its_caller_has_by_then() {
+    let world = World::new().await;
+    let unbounded = unbounded_binding(&world, "app:stranger").await;
+    let session = world.connect(AGENT).await;
+    let who = json!({ "bk_app_code": "stranger", "bk_app_secret": SECRET, "bk_username": "stranger" });
+    let v2 = SpecCall { method: Method::POST, path: format!("{ESB}/operate_proc_v2"), shape: Shape::Operate };
+    let mut failed = Vec::new();
+    for (op_type, _) in v2.operations() {
+        let (name, given) = (format!("m-{op_type}"), Given { user: "root", ..INSIDE });
+        let answer = world.call(&who, &v2.method, &v2.path, &v2.body(&name, op_type, &given)).await;
+        let task: TaskId = answer.data()["task_id"].as_str().unwrap().parse().unwrap();
+        let deliveries = world.control.take_deliveries(&session, 10);
+        for delivery in &deliveries {
+            let outcome = Outcome::new(Code::CheckFailed, "said the test", false);
+            world.control.arrived(&session, delivery.operation, outcome).await.unwrap();
+        }
+        world.finished(&format!("{ESB}/get_proc_operate_result_v2"), &json!(task.to_string())).await;
+        failed.push((op_type, name, task));
+    }
+    // What they registered is registered; what is another spec by now is theirs again.
+    for (_, name, _) in &failed {
+        world.post(&format!("{ESB}/unregister_proc_info"), body(name, None)).await.data();
+    }
+
+    assert!(world.store.delete_binding(unbounded).await.unwrap());
+    bind(&world, "namespace:web", "web", "/opt/web").await;
+
+    for (op_type, _, task) in failed {
+        let answer = world.call(&who, &Method::POST, &format!("/api/v1/tasks/{task}/retry"), &json!({})).await;
+        assert_eq!(answer.status, StatusCode::ACCEPTED, "op {op_type}: {}", answer.json);
+        let again: TaskId = answer.json["task_id"].as_str().unwrap().parse().unwrap();
+        let task = world.store.task(again).await.unwrap().unwrap();
+        let outcome = task.targets[0].outcome.as_ref().unwrap_or_else(|| panic!("op {op_type} is open: {task:?}"));
+        assert_eq!(outcome.code, Code::Forbidden, "op {op_type}: {}", outcome.message);
+        let problem = "identity.user: 'root' is not one of the users that may be used here: web";
+        assert!(outcome.message.to_string().contains(problem), "op {op_type}: {}", outcome.message);
+        assert!(world.control.take_deliveries(&session, 10).is_empty(), "op {op_type}");
+    }
+    assert_eq!(registered(&world).await, []);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_plan_says_what_would_be_refused_and_leaves_alone_what_would_not_change() {
+    let world = world().await;
+    let who = json!({ "bk_app_code": "stranger", "bk_app_secret": SECRET, "bk_username": "stranger" });
+    let root = spec("root", "/data");
+    world.post(&format!("{ESB}/register_proc_info"), body("m", Some(root.clone()))).await.data();
+    let plan = async |spec: Value| {
+        let body = json!({ "meta": { "namespace": "web", "name": "m" }, "hosts": [{ "ip": IP, "bk_cloud_id": 0 }],
+                           "spec": spec });
+        let answer = world.call(&who, &Method::POST, "/api/v1/processes/plan", &body).await;
+        answer.json["hosts"][0].clone()
+    };
+
+    let (same, other, inside) =
+        (plan(root).await, plan(spec("root", "/opt/web")).await, plan(spec("web", "/opt/web")).await);
+
+    assert_eq!((&same["refused"], &same["changes"]), (&Value::Null, &json!([])), "{same}");
+    assert_eq!((&other["refused"]["code"], &other["registered"]), (&json!(403), &json!(true)), "{other}");
+    let changed: Vec<&str> =
+        other["changes"].as_array().unwrap().iter().filter_map(|one| one["path"].as_str()).collect();
+    assert_eq!(changed, ["identity.pid_path", "identity.setup_path"], "{other}");
+    assert_eq!(inside["refused"], Value::Null, "{inside}");
     world.end().await;
 }
 

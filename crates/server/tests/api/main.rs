@@ -32,5 +32,6 @@ mod rolling;
 mod rolling_crash;
 mod rolling_rights;
 mod serving;
+mod spec_calls;
 mod support;
 mod tasks;

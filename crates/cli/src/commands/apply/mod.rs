@@ -106,7 +106,7 @@ fn told(steps: &[Step], wide: bool) -> String {
         text += &format!("{sign} {} {} on {}", step.kind, printable(&step.name), step.host);
         text += &step.problem.as_ref().map_or_else(String::new, |problem| format!(": {}", printable(problem)));
         text.push('\n');
-        if step.action == Action::Change || wide {
+        if matches!(step.action, Action::Change | Action::Refused) || wide {
             text.extend(step.changes.iter().map(history::changed));
         }
     }
@@ -142,7 +142,7 @@ mod tests {
             step(Action::Create, "0:10.0.0.1", None),
             step(Action::Change, "0:10.0.0.2", None),
             step(Action::Unchanged, "0:10.0.0.3", None),
-            step(Action::Refused, "0:10.0.0.4", Some("has no agent")),
+            step(Action::Refused, "0:10.0.0.4", Some("may not")),
             step(Action::Delete, "0:10.0.0.5", None),
         ];
 
@@ -150,7 +150,7 @@ mod tests {
             told(&steps, false),
             "+ process web/进程 on 0:10.0.0.1\n\
              ~ process web/进程 on 0:10.0.0.2\n    control.start: - -> \"x\"\n\
-             ! process web/进程 on 0:10.0.0.4: has no agent\n\
+             ! process web/进程 on 0:10.0.0.4: may not\n    control.start: - -> \"x\"\n\
              - process web/进程 on 0:10.0.0.5\n\
              1 created, 1 changed, 1 deleted, 1 unchanged, 1 refused or failed\n"
         );

@@ -138,7 +138,8 @@ async fn plan_process(client: &Client, process: DeclaredProcess, hosts: &[String
         kind: "process",
         name: process.key.to_string(),
         host: host.clone(),
-        changes: change.changes,
+        // Of what is new and refused, the reason is all that counts.
+        changes: if change.refused.is_some() && !change.registered { Vec::new() } else { change.changes },
         problem: change.refused.map(|refusal| refusal.message),
     };
     let steps = hosts.iter().zip(planned.hosts).map(step).collect();

@@ -51,17 +51,26 @@ pub(super) async fn plan(
     };
     let (_, records) = state.control.processes(&caller.who, query, Some(&process.hosts)).await?;
     let registered: HashMap<&AgentId, &ProcessRecord> = records.iter().map(|record| (&record.agent, record)).collect();
-    let change = |(named, host): (&HostRef, Option<HostLocation>)| {
+    let forbidden = state.control.registration_refusals(&caller.who, &process.key, &spec, &process.hosts).await?;
+    let change = |((named, host), forbidden): ((&HostRef, Option<HostLocation>), Option<Outcome>)| {
         let known = host.as_ref().and_then(|host| registered.get(&host.agent));
-        let refused = host.is_none().then(|| {
-            let Outcome { code, message, .. } = never_enrolled(named);
-            Refusal { code: code.number(), name: code.name().to_owned(), message: message.into_text() }
-        });
-        let changes = if refused.is_some() { Vec::new() } else { diff(known.map(|record| &*record.spec), Some(&spec)) };
+        let (changes, refused) = match &host {
+            None => (Vec::new(), Some(never_enrolled(named))),
+            Some(_) => {
+                let changes = diff(known.map(|record| &*record.spec), Some(&spec));
+                let is_needed = known.is_none() || !changes.is_empty();
+                (changes, forbidden.filter(|_| is_needed))
+            }
+        };
         let note = spec.instances_note().filter(|_| refused.is_none()).map(Message::into_text);
+        let refused = refused.map(|Outcome { code, message, .. }| Refusal {
+            code: code.number(),
+            name: code.name().to_owned(),
+            message: message.into_text(),
+        });
         RegistrationChange { host: named.to_string(), registered: known.is_some(), changes, refused, note }
     };
-    let hosts = process.hosts.iter().zip(hosts).map(change).collect();
+    let hosts = process.hosts.iter().zip(hosts).zip(forbidden).map(change).collect();
     Ok(Json(RegistrationPlan { process: process.key.to_string(), hosts }))
 }
 
