@@ -10,23 +10,11 @@ use proctor_server::control::{Delivery, Session};
 use proctor_store::{ProcessQuery, TaskView};
 use serde_json::{Value, json};
 
-use crate::support::{Answer, ESB, GATEWAY, JOB, SECRET, World};
+use crate::spec_calls::{Given, OPERATIONS, Shape, SpecCall, spec_calls};
+use crate::support::{Answer, ESB, SECRET, World};
 
-const IP: &str = "10.0.0.1";
 const AGENT: &str = "020000000052540a9b2c1641";
 const ROLES: [&str; 5] = ["nobody", "viewer", "operator", "owner", "admin"];
-
-/// The numbers that GSE and JOB's operate_process give to the operations.
-const OPERATIONS: [(i64, OperationKind); 8] = [
-    (0, OperationKind::Start),
-    (1, OperationKind::Stop),
-    (2, OperationKind::Status),
-    (3, OperationKind::Manage),
-    (4, OperationKind::Release),
-    (7, OperationKind::Restart),
-    (8, OperationKind::Reload),
-    (9, OperationKind::Kill),
-];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Carries {
@@ -43,74 +31,32 @@ enum Carries {
 
 use Carries::{New, OtherCommands, OtherPidFile, OtherUser, Same};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Dialect {
-    V2,
-    Multi,
-    Gateway,
-    Backend,
-    Job,
-    /// Its commands are fixed names, so it cannot carry others.
-    JobScripts,
+const SETUP: &str = "/data/m";
+
+fn body(call: &SpecCall, name: &str, op_type: i64, carries: Carries) -> Value {
+    let given = Given {
+        user: if carries == OtherUser { "nobody" } else { "root" },
+        setup_path: SETUP,
+        pid_path: if carries == OtherPidFile { "/run/sshd.pid" } else { "/data/m/m.pid" },
+        config_path: None,
+        log_path: None,
+        configmap: None,
+        command: if carries == OtherCommands { "rm -rf " } else { "./" },
+    };
+    call.body(name, op_type, &given)
 }
 
-use Dialect::{Backend, Gateway, Job, JobScripts, Multi, V2};
+/// What a call can carry. Places of the same calls are known to differ in nothing but their path.
+fn carried_by(call: &SpecCall) -> Vec<Carries> {
+    let can_carry = |carries: &Carries| call.shape != Shape::JobScripts || *carries != OtherCommands;
+    let all: &[Carries] =
+        if call.is_alias() { &[OtherPidFile] } else { &[Same, OtherCommands, OtherPidFile, OtherUser, New] };
+    all.iter().copied().filter(can_carry).collect()
+}
 
-impl Dialect {
-    fn path(self) -> String {
-        match self {
-            V2 => format!("{ESB}/operate_proc_v2"),
-            Multi => format!("{ESB}/operate_proc_multi"),
-            Gateway => format!("{GATEWAY}/operate_proc_multi"),
-            Backend => "/procapi/v2/proc/operate".to_owned(),
-            Job => format!("{JOB}/operate_process"),
-            JobScripts => format!("{JOB}/operate_proc"),
-        }
-    }
-
-    fn body(self, name: &str, op_type: i64, carries: Carries) -> Value {
-        let user = if carries == OtherUser { "nobody" } else { "root" };
-        let pid_path = if carries == OtherPidFile { "/run/sshd.pid" } else { "/data/m/m.pid" };
-        let command =
-            |name: &str| if carries == OtherCommands { format!("rm -rf {name}") } else { format!("./{name}") };
-        let item = json!({
-            "meta": { "namespace": "web", "name": name },
-            "op_type": op_type,
-            "hosts": [{ "ip": IP, "bk_cloud_id": 0 }],
-            "spec": {
-                "identity": { "proc_name": "m", "setup_path": "/data/m", "pid_path": pid_path, "user": user },
-                "control": {
-                    "start_cmd": command("start"), "stop_cmd": command("stop"), "restart_cmd": command("restart"),
-                    "reload_cmd": command("reload"), "kill_cmd": command("kill"), "version_cmd": command("version"),
-                    "health_cmd": command("health"),
-                },
-                "resource": { "cpu": 10, "mem": 10 },
-                "monitor_policy": { "auto_type": 1 },
-            },
-        });
-        let process = json!({
-            "proc_name": name, "setup_path": "/data/m", "pid_path": pid_path, "account": user, "type": 1,
-            "start_cmd": command("start"), "stop_cmd": command("stop"), "restart_cmd": command("restart"),
-            "reload_cmd": command("reload"), "kill_cmd": command("kill"),
-            "ip_list": [{ "bk_cloud_id": 0, "ip": IP }],
-        });
-        match self {
-            V2 | Backend => item,
-            Multi | Gateway => json!({ "proc_operate_req": [item] }),
-            Job | JobScripts => json!({ "bk_biz_id": 2, "op_type": op_type, "process_infos": [process] }),
-        }
-    }
-
-    fn key(self, name: &str) -> ProcessKey {
-        match self {
-            V2 | Multi | Gateway | Backend => format!("web/{name}").parse().unwrap(),
-            Job | JobScripts => format!("job//data/m/{name}").parse().unwrap(),
-        }
-    }
-
-    fn can_carry(self, carries: Carries) -> bool {
-        self != JobScripts || carries != OtherCommands
-    }
+/// operate_proc_v2 of the ESB.
+fn v2() -> SpecCall {
+    SpecCall { method: Method::POST, path: format!("{ESB}/operate_proc_v2"), shape: Shape::Operate }
 }
 
 struct Stage {
@@ -138,8 +84,8 @@ impl Stage {
     }
 
     /// The task that a call has made.
-    async fn submit(&self, app: &str, dialect: Dialect, body: &Value) -> TaskView {
-        let answer = self.call(app, &dialect.path(), body).await;
+    async fn submit(&self, app: &str, call: &SpecCall, body: &Value) -> TaskView {
+        let answer = self.call(app, &call.path, body).await;
         let data = answer.data();
         let id = data["task_id"].as_str().or_else(|| data["bk_gse_taskid"].as_str()).unwrap();
         self.task(id.parse().unwrap()).await
@@ -150,10 +96,10 @@ impl Stage {
     }
 
     /// Registers the process as the dialect itself does, and answers.
-    async fn register(&self, dialect: Dialect, name: &str) -> Arc<Spec> {
-        self.submit("owner", dialect, &dialect.body(name, 3, Same)).await;
+    async fn register(&self, call: &SpecCall, name: &str) -> Arc<Spec> {
+        self.submit("owner", call, &body(call, name, 3, Same)).await;
         self.finish(Code::Success).await;
-        self.registered(&dialect.key(name)).await.expect("a manage with a spec registers it")
+        self.registered(&call.key(name, SETUP)).await.expect("a manage with a spec registers it")
     }
 
     async fn registered(&self, key: &ProcessKey) -> Option<Arc<Spec>> {
@@ -215,26 +161,21 @@ fn kept_spec(task: &TaskView) -> Option<&Arc<Spec>> {
 }
 
 /// One call; what is wrong with its answer.
-async fn check(stage: &Stage, dialect: Dialect, role: &str, op_type: i64, carries: Carries) -> Result<(), String> {
+async fn check(stage: &Stage, call: &SpecCall, role: &str, op_type: i64, carries: Carries) -> Result<(), String> {
     let kind = OPERATIONS.iter().find(|(number, _)| *number == op_type).unwrap().1;
-    let name = format!("{dialect:?}-{role}-{op_type}-{carries:?}").to_lowercase();
-    let key = dialect.key(&name);
-    let before = if carries == New { None } else { Some(stage.register(dialect, &name).await) };
+    let name = format!("{}-{role}-{op_type}-{carries:?}", call.path.replace('/', "_")).to_lowercase();
+    let key = call.key(&name, SETUP);
+    let before = if carries == New { None } else { Some(stage.register(call, &name).await) };
 
-    let body = dialect.body(&name, op_type, carries);
-    let is_job = matches!(dialect, Job | JobScripts);
-    if (is_job || role == "nobody") && !may(role, op_type, carries) {
+    let body = body(call, &name, op_type, carries);
+    if (call.is_job() || role == "nobody") && !may(role, op_type, carries) {
         // Forbidden on its only target: JOB refuses the call. So does every dialect where the caller has no role.
-        let answer = stage.call(role, &dialect.path(), &body).await;
+        let answer = stage.call(role, &call.path, &body).await;
         let found = (answer.code(), stage.deliveries().len(), stage.registered(&key).await == before);
-        let code = match dialect {
-            Job | JobScripts => 9_900_403,
-            V2 | Multi | Backend => 1_306_403,
-            Gateway => 1_640_301,
-        };
-        return if found == (code, 0, true) { Ok(()) } else { Err(format!("must be refused: {found:?}")) };
+        let wanted = (call.refused_code(), 0, true);
+        return if found == wanted { Ok(()) } else { Err(format!("must be refused: {found:?}")) };
     }
-    let task = stage.submit(role, dialect, &body).await;
+    let task = stage.submit(role, call, &body).await;
     let delivered = stage.finish(Code::CheckFailed).await;
 
     let after = stage.registered(&key).await;
@@ -274,23 +215,25 @@ async fn check(stage: &Stage, dialect: Dialect, role: &str, op_type: i64, carrie
 #[tokio::test]
 async fn a_spec_that_is_not_registered_takes_register_whatever_the_operation() {
     let stage = Stage::new().await;
+    let calls: Vec<SpecCall> = spec_calls().into_iter().filter(SpecCall::operates).collect();
     let mut wrong = Vec::new();
     let mut walked = 0;
 
-    for dialect in [V2, Multi, Gateway, Backend, Job, JobScripts] {
-        for carries in [Same, OtherCommands, OtherPidFile, OtherUser, New] {
-            for (op_type, _) in OPERATIONS {
-                for role in ROLES.into_iter().filter(|_| dialect.can_carry(carries)) {
+    for call in &calls {
+        for carries in carried_by(call) {
+            for (op_type, _) in call.operations() {
+                for role in ROLES {
                     walked += 1;
-                    if let Err(problem) = check(&stage, dialect, role, op_type, carries).await {
-                        wrong.push(format!("{dialect:?} op {op_type} carries {carries:?} as {role}: {problem}"));
+                    if let Err(problem) = check(&stage, call, role, op_type, carries).await {
+                        wrong.push(format!("{} op {op_type} carries {carries:?} as {role}: {problem}", call.path));
                     }
                 }
             }
         }
     }
 
-    assert_eq!(walked, (6 * 5 - 1) * 8 * 5);
+    // Of eight calls with all operations one cannot carry commands; manage_proc has two; and seven other places.
+    assert_eq!(walked, ((8 * 5 - 1) * 8 + 5 * 2 + 6 * 8 + 2) * 5);
     assert!(wrong.is_empty(), "{} of {walked}:\n{}", wrong.len(), wrong.join("\n"));
     stage.world.end().await;
 }
@@ -298,9 +241,9 @@ async fn a_spec_that_is_not_registered_takes_register_whatever_the_operation() {
 #[tokio::test]
 async fn cancelling_runs_nothing_and_takes_the_class_of_the_operation_alone() {
     let stage = Stage::new().await;
-    stage.register(V2, "m").await;
+    stage.register(&v2(), "m").await;
     for carries in [Same, OtherCommands] {
-        let task = stage.submit("owner", V2, &V2.body("m", 1, carries)).await;
+        let task = stage.submit("owner", &v2(), &body(&v2(), "m", 1, carries)).await;
         let cancel = format!("/api/v1/tasks/{}/cancel", task.id);
 
         let by_viewer = stage.call("viewer", &cancel, &json!({})).await;
@@ -319,7 +262,7 @@ async fn a_retry_of_a_refused_target_asks_again_and_has_no_spec_to_run() {
     for (op_type, _) in OPERATIONS {
         let stage = Stage::new().await;
         let refused = if op_type == 2 { "viewer" } else { "operator" };
-        let task = stage.submit(refused, V2, &V2.body("m", op_type, New)).await;
+        let task = stage.submit(refused, &v2(), &body(&v2(), "m", op_type, New)).await;
         assert_eq!(outcome(&task).unwrap().code, Code::Forbidden, "op {op_type}");
 
         let again = stage.retry(refused, task.id).await;
@@ -330,7 +273,7 @@ async fn a_retry_of_a_refused_target_asks_again_and_has_no_spec_to_run() {
         assert_eq!(answer.code, Code::CommandFailed, "op {op_type}");
         assert!(answer.message.contains("send the operation again, with its spec"), "{}", answer.message);
         assert!(stage.deliveries().is_empty(), "op {op_type}");
-        assert_eq!(stage.registered(&V2.key("m")).await, None, "op {op_type}");
+        assert_eq!(stage.registered(&v2().key("m", SETUP)).await, None, "op {op_type}");
         stage.world.end().await;
     }
 }
@@ -338,9 +281,9 @@ async fn a_retry_of_a_refused_target_asks_again_and_has_no_spec_to_run() {
 #[tokio::test]
 async fn a_retry_of_an_operation_with_a_spec_of_its_own_takes_what_the_first_one_took() {
     let stage = Stage::new().await;
-    let registered = stage.register(V2, "m").await;
+    let registered = stage.register(&v2(), "m").await;
     for op_type in [1, 4, 8, 9] {
-        let task = stage.submit("owner", V2, &V2.body("m", op_type, OtherCommands)).await;
+        let task = stage.submit("owner", &v2(), &body(&v2(), "m", op_type, OtherCommands)).await;
         let first = stage.finish(Code::CheckFailed).await;
 
         let by_operator = stage.retry("operator", task.id).await;
@@ -351,7 +294,7 @@ async fn a_retry_of_an_operation_with_a_spec_of_its_own_takes_what_the_first_one
         let again = stage.finish(Code::CheckFailed).await;
         assert_eq!(again.len(), 1, "op {op_type}");
         assert_eq!((&again[0].spec, again[0].kind), (&first[0].spec, first[0].kind), "op {op_type}");
-        assert_eq!(stage.registered(&V2.key("m")).await.as_ref(), Some(&registered), "op {op_type}");
+        assert_eq!(stage.registered(&v2().key("m", SETUP)).await.as_ref(), Some(&registered), "op {op_type}");
     }
     stage.world.end().await;
 }
@@ -359,9 +302,9 @@ async fn a_retry_of_an_operation_with_a_spec_of_its_own_takes_what_the_first_one
 #[tokio::test]
 async fn a_retry_of_a_start_runs_what_is_registered_by_then() {
     let stage = Stage::new().await;
-    let task = stage.submit("owner", V2, &V2.body("m", 0, OtherCommands)).await;
+    let task = stage.submit("owner", &v2(), &body(&v2(), "m", 0, OtherCommands)).await;
     stage.finish(Code::CheckFailed).await;
-    let corrected = stage.register(V2, "m").await;
+    let corrected = stage.register(&v2(), "m").await;
 
     stage.retry("operator", task.id).await;
 
@@ -369,7 +312,7 @@ async fn a_retry_of_a_start_runs_what_is_registered_by_then() {
     assert_eq!(again.len(), 1);
     assert_eq!(again[0].spec.as_ref(), Some(&corrected));
 
-    let mut gone = V2.body("m", 0, Same);
+    let mut gone = body(&v2(), "m", 0, Same);
     gone["hosts"][0]["bk_supplier_id"] = json!(0);
     stage.call("owner", &format!("{ESB}/unregister_proc_info"), &gone).await.data();
     let by_operator = stage.retry("operator", task.id).await;
@@ -381,9 +324,9 @@ async fn a_retry_of_a_start_runs_what_is_registered_by_then() {
 #[tokio::test]
 async fn a_refusal_for_a_carried_spec_says_so() {
     let stage = Stage::new().await;
-    stage.register(V2, "m").await;
+    stage.register(&v2(), "m").await;
 
-    let task = stage.submit("viewer", V2, &V2.body("m", 2, OtherCommands)).await;
+    let task = stage.submit("viewer", &v2(), &body(&v2(), "m", 2, OtherCommands)).await;
 
     let expected = "app viewer for user tester may not register in namespace web on host 0:10.0.0.1, and the call \
                     carries a spec that is not registered there: send the registered spec, or ask an administrator \
