@@ -1,6 +1,8 @@
 //! The server's own certificate authority.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
@@ -70,6 +72,7 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
     certificate_pem: String,
+    signed: Arc<AtomicU64>,
 }
 
 impl Authority {
@@ -96,7 +99,7 @@ impl Authority {
             return Err(PkiError::AuthorityKeyMismatch);
         }
         let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(|error| PkiError::read(what)(error.into()))?;
-        Ok(Self { issuer, certificate, certificate_pem: secret.certificate_pem.clone() })
+        Ok(Self { issuer, certificate, certificate_pem: secret.certificate_pem.clone(), signed: Arc::default() })
     }
 
     /// SHA-256 of the authority's certificate, in hexadecimal digits: what join tokens pin.
@@ -106,6 +109,11 @@ impl Authority {
 
     pub fn certificate_pem(&self) -> &str {
         &self.certificate_pem
+    }
+
+    /// How many certificates were signed since this authority was loaded; goes on counting.
+    pub fn signed(&self) -> Arc<AtomicU64> {
+        self.signed.clone()
     }
 
     pub(crate) fn certificate(&self) -> &CertificateDer<'static> {
@@ -151,6 +159,7 @@ impl Authority {
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;
+        self.signed.fetch_add(1, Ordering::Relaxed);
         params.signed_by(key, &self.issuer).map_err(|source| PkiError::Sign { what, source })
     }
 }

@@ -101,6 +101,7 @@ pub(crate) async fn serve(
     tasks: &Tasks,
 ) -> Result<SocketAddr, ServerError> {
     let authority = control.authority().await?;
+    control.metrics().count_certificates(authority.signed());
     let signing = Signing::new(&control.signing_secret().await?, control.control_epoch().await?, &authority)?;
     let signing = Arc::new(signing);
     let tickets = tickets::load(&control).await;

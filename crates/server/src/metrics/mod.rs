@@ -7,8 +7,8 @@
 mod processes;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use proctor_model::{Code, EventKind};
@@ -34,6 +34,8 @@ pub struct Metrics {
     handshakes: Labelled<Counter, 1>,
     link: Arc<LinkGauges>,
     enrolments: Labelled<Counter, 1>,
+    /// Counted by the authority itself.
+    certificates: OnceLock<Arc<AtomicU64>>,
     events: Labelled<Counter, 1>,
     webhooks: Labelled<Counter, 1>,
     webhook_events: Counter,
@@ -53,6 +55,7 @@ impl Default for Metrics {
             handshakes: Labelled::default(),
             link: Arc::default(),
             enrolments: Labelled::default(),
+            certificates: OnceLock::new(),
             events: Labelled::default(),
             webhooks: Labelled::default(),
             webhook_events: Counter::default(),
@@ -133,6 +136,11 @@ impl Metrics {
         self.enrolments.of([result]).add(1);
     }
 
+    /// Where the authority of the link counts what it signs.
+    pub(crate) fn count_certificates(&self, signed: Arc<AtomicU64>) {
+        let _ = self.certificates.set(signed); // a server has one gateway
+    }
+
     pub(crate) fn event(&self, kind: EventKind) {
         self.events.of([kind.as_str()]).add(1);
     }
@@ -192,6 +200,10 @@ impl Metrics {
         );
         self.of_link(text);
         text.counters("proctor_enrolments_total", "Hosts that tried to enrol.", ["result"], &self.enrolments);
+        let name = "proctor_certificates_signed_total";
+        let signed = self.certificates.get().map_or(0, |signed| signed.load(Ordering::Relaxed));
+        text.family(name, Kind::Counter, "Certificates that the authority has signed for agents, relays and itself.");
+        text.sample(name, &[], as_number(signed));
         text.counters("proctor_events_total", "Events of hosts that were stored.", ["type"], &self.events);
         text.counters("proctor_webhook_requests_total", "Requests to webhooks.", ["result"], &self.webhooks);
         text.counter("proctor_webhook_events_total", "Events that webhooks have taken.", &self.webhook_events);

@@ -1,11 +1,14 @@
 //! A host belongs to its key.
 
-use futures::{SinkExt, StreamExt};
-use proctor_pki::AgentKey;
-use proctor_store::{AuditPhase, HostQuery};
-use proctor_wire::{FromAgent, FromServer};
+use std::time::Duration;
 
-use crate::support::{Agent, Link, World, leave, next, until};
+use futures::{SinkExt, StreamExt};
+use proctor_pki::{AgentKey, JoinToken};
+use proctor_server::admin::{self, TokenRequest};
+use proctor_store::{AuditPhase, Business, HostQuery};
+use proctor_wire::{AgentCodec, FromAgent, FromServer};
+
+use crate::support::{Agent, Link, World, dial, leave, next, until};
 
 const HOST: &str = "0:10.0.0.1";
 
@@ -136,6 +139,88 @@ async fn a_session_renews_its_own_key_and_no_other() {
     assert!(matches!(renewed, FromServer::Renewed { .. }), "{renewed:?}");
     assert!(link.next().await.is_none_or(|last| last.is_err()), "nothing is signed for another key");
     world.end().await;
+}
+
+async fn certificates_signed(world: &World) -> f64 {
+    world.metric("proctor_certificates_signed_total").await.unwrap()
+}
+
+/// For many hosts, which it places in this business.
+async fn token_of_business(world: &World, business: u64) -> JoinToken {
+    let request = TokenRequest::new(100, Duration::from_secs(600), None).unwrap().placing(Some(business));
+    admin::create_token(&world.store, request).await.unwrap().0
+}
+
+#[tokio::test]
+async fn a_token_of_another_business_takes_neither_a_known_host_nor_a_placed_address() {
+    let world = World::new().await;
+    for id in [1, 2] {
+        world.store.put_business(Business { id, name: format!("business {id}") }).await.unwrap();
+    }
+    let (mut owner, free) = (Agent::new(HOST, "owner"), "0:10.0.0.5");
+    owner.enrol(&world, &token_of_business(&world, 1).await).await.unwrap();
+    world.store.place_hosts(&[(free.parse().unwrap(), Some(1))]).await.unwrap().unwrap();
+    let foreign = token_of_business(&world, 2).await;
+    let before = certificates_signed(&world).await;
+
+    let of_known = Agent::new(HOST, "stranger").enrol(&world, &foreign).await.unwrap_err();
+    // Not even where an operator has let another key in: that was meant for the host's own business.
+    assert!(world.store.allow_rejoin(&owner.host, Some(i64::MAX)).await.unwrap());
+    let of_open = Agent::new(HOST, "stranger").enrol(&world, &foreign).await.unwrap_err();
+    let of_placed = Agent::new(free, "stranger").enrol(&world, &foreign).await.unwrap_err();
+
+    assert!(of_known.contains("proctor hosts allow-rejoin 0:10.0.0.1"), "{of_known}");
+    for (refused, host) in [(of_open, HOST), (of_placed, free)] {
+        let words = format!("the join token is for business 2, but host {host} is in another business");
+        assert!(refused.starts_with(&words), "{refused}");
+    }
+    assert_eq!(certificates_signed(&world).await, before, "a refusal costs no signature");
+    let hosts = world.store.hosts(&HostQuery::default()).await.unwrap();
+    let kept: Vec<_> = hosts.iter().map(|host| (host.agent.clone(), host.business)).collect();
+    assert_eq!(kept, [(owner.id.clone(), Some(1))]);
+    owner.session(&world, "run").await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_token_is_checked_before_the_request_is_read_and_before_anything_is_signed() {
+    let world = World::new().await;
+    let mut spent = world.token(Some(HOST)).await;
+    world.agent("0:10.0.0.2", "other").await;
+    Agent::new(HOST, "owner").enrol(&world, &spent).await.unwrap();
+    let before = certificates_signed(&world).await;
+    assert!(before >= 2.0, "both agents have one: {before}");
+
+    let used_up = Agent::new(HOST, "owner").enrol(&world, &spent).await.unwrap_err();
+    let wrong_host = Agent::new("0:10.0.0.3", "third").enrol(&world, &spent).await.unwrap_err();
+    spent.secret = proctor_pki::random_secret();
+    let guessed = Agent::new("0:10.0.0.3", "third").enrol(&world, &spent).await.unwrap_err();
+    let without_request = enrol_with(&world, &spent, Vec::new()).await;
+    spent = world.token(None).await;
+    let good_token_without_request = enrol_with(&world, &spent, Vec::new()).await;
+
+    assert_eq!(used_up, "the join token has no uses left: make another one (proctor token create)");
+    assert_eq!(wrong_host, "the join token is only good for host 0:10.0.0.1");
+    assert!(guessed.starts_with("the join token is unknown"), "{guessed}");
+    assert_eq!(without_request, guessed, "the token comes first");
+    assert!(good_token_without_request.starts_with("the certificate request cannot be used"), "the test can tell");
+    assert_eq!(certificates_signed(&world).await, before);
+    Agent::new("0:10.0.0.3", "third").enrol(&world, &spent).await.unwrap();
+    assert_eq!(certificates_signed(&world).await, before + 1.0, "and the count counts");
+    world.end().await;
+}
+
+/// The reason of the refusal of a request with these bytes in the place of a signing request.
+async fn enrol_with(world: &World, token: &JoinToken, csr_der: Vec<u8>) -> String {
+    let config = proctor_pki::enrol_config(&token.authority_fingerprint).unwrap();
+    let mut frames = dial(world, config, AgentCodec::enrolment()).await;
+    let (token_id, token_secret) = (token.id.clone(), token.secret.clone());
+    let host = "0:10.0.0.3".parse().unwrap();
+    frames.send(FromAgent::Enrol { token_id, token_secret, csr_der, agent: None, host }).await.unwrap();
+    match next(&mut frames).await {
+        FromServer::Refused { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test]
