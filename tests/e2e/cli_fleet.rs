@@ -157,6 +157,14 @@ async fn hosts_belong_to_businesses_and_the_doctor_finds_who_is_away() {
     for found in ["1 agree with the server's", "the first ends in ", "no host has a policy", " days)"] {
         assert!(well.contains(found), "{found}: {well}");
     }
+    // Only between two looks that agree is it certain what the doctor saw.
+    let told = proctor_testkit::eventually("nothing grows for a moment", || async {
+        let before = fleet.get("/api/v1/storage").await.ok()?;
+        let told = out(&proctor(&fleet, &["doctor"]));
+        (fleet.get("/api/v1/storage").await.ok()?["tables"] == before["tables"]).then_some((before, told))
+    })
+    .await;
+    assert_sizes_are_told(&told.0, &told.1);
     drop(agent);
     proctor_testkit::eventually("the doctor misses the agent", || async {
         let output = proctor(&fleet, &["doctor"]);
@@ -168,6 +176,22 @@ async fn hosts_belong_to_businesses_and_the_doctor_finds_who_is_away() {
         .output()
         .unwrap();
     assert_eq!(nobody.status.code(), Some(1), "{nobody:?}");
+}
+
+/// The size of the whole, and the five largest tables with their sizes and rows.
+fn assert_sizes_are_told(storage: &Value, told: &str) {
+    let size = |bytes: &Value| match bytes.as_u64().unwrap() / 1024 {
+        kibibytes @ ..1024 => format!("{kibibytes}K"),
+        kibibytes => format!("{}M", kibibytes / 1024),
+    };
+    let tables = storage["tables"].as_array().unwrap();
+    assert!(tables.iter().any(|table| table["rows"].as_u64() > Some(0)), "{storage}");
+    let largest = tables.iter().take(5).map(|table| {
+        format!("{} {} ({} rows)", table["table"].as_str().unwrap(), size(&table["bytes"]), table["rows"])
+    });
+    let expected = format!("{}: {}", size(&storage["bytes"]), largest.collect::<Vec<_>>().join(", "));
+    let line = told.lines().find(|line| line.contains(" storage ")).unwrap_or_else(|| panic!("no sizes: {told}"));
+    assert!(line.contains(&format!("  {expected}  ")), "{line}, not {expected}");
 }
 
 /// A data directory whose audit fills a file of the archive, all of it old.

@@ -45,7 +45,12 @@ fn mistakes_are_told_with_file_line_and_what_was_probably_meant() {
 fn every_setting_is_shown_with_where_it_comes_from() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("server.toml");
-    write_config(&file, 8123, dir.path(), "events_max = 7\ntrusted_proxy = [\"10.0.0.1\", \"10.0.0.2\"]\n");
+    write_config(
+        &file,
+        8123,
+        dir.path(),
+        "events_max = 7\nkeep_tokens = \"3d\"\ntrusted_proxy = [\"10.0.0.1\", \"10.0.0.2\"]\n",
+    );
     let mut command = Command::new(binary("proctor"));
     command.args(["config", "show", "-o", "json", "--events-max", "9", "--config"]).arg(&file);
 
@@ -58,6 +63,10 @@ fn every_setting_is_shown_with_where_it_comes_from() {
     assert_eq!(of("keep_tasks")["source"], "environment PROCTOR_KEEP_TASKS");
     assert_eq!(of("trusted_proxy")["value"], "10.0.0.1,10.0.0.2");
     assert_eq!((&of("keep_events")["value"], &of("keep_events")["source"]), (&"30d".into(), &"default".into()));
+    assert_eq!((&of("keep_tokens")["value"], &of("keep_tokens")["source"]), (&"3d".into(), &"file, line 5".into()));
+    for (key, value) in [("keep_tombstones", "30d"), ("keep_specs", "24h")] {
+        assert_eq!((&of(key)["value"], &of(key)["source"]), (&value.into(), &"default".into()));
+    }
     assert!(settings.iter().all(|setting| setting["key"] != "app_secret"), "settings of clients are none of a server");
     assert!(proctor(&["config", "check", "--config", &file.display().to_string()]).status.success());
 }

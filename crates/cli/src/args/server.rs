@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use proctor_server::api::{
     ConnectionLimits, GatewayKey, Networks, ProxyHeader, RateLimit, Settings, TlsSource, TrustedProxies,
 };
-use proctor_server::control::{Retention, TASKS_KEPT_MIN};
+use proctor_server::control::{LEFTOVERS_KEPT_MIN, Retention, TASKS_KEPT_MIN};
 use proctor_server::webhooks::AddressFilter;
 
 use super::parse_duration;
@@ -249,6 +249,15 @@ pub(crate) struct RetentionArgs {
     /// Audit entries in the store; older ones are moved to the archive
     #[arg(long, env = "PROCTOR_KEEP_AUDIT", value_name = "TIME", default_value = "365d", value_parser = parse_duration)]
     keep_audit: Duration,
+    /// Unregistered processes and deleted pools with their history, at least 2h
+    #[arg(long, env = "PROCTOR_KEEP_TOMBSTONES", value_name = "TIME", default_value = "30d", value_parser = parse_keep_leftovers)]
+    keep_tombstones: Duration,
+    /// Join tokens and user tokens that expired or were used up, at least 2h
+    #[arg(long, env = "PROCTOR_KEEP_TOKENS", value_name = "TIME", default_value = "7d", value_parser = parse_keep_leftovers)]
+    keep_tokens: Duration,
+    /// Specs that no process, revision or task refers to, at least 2h
+    #[arg(long, env = "PROCTOR_KEEP_SPECS", value_name = "TIME", default_value = "24h", value_parser = parse_keep_leftovers)]
+    keep_specs: Duration,
     /// Where older audit entries are moved, in files of 10,000 [default: audit in the data directory]
     #[arg(long, env = "PROCTOR_AUDIT_ARCHIVE", value_name = "DIR")]
     audit_archive: Option<PathBuf>,
@@ -261,6 +270,9 @@ impl RetentionArgs {
             events: self.keep_events,
             events_max: self.events_max,
             audit: self.keep_audit,
+            tombstones: self.keep_tombstones,
+            tokens: self.keep_tokens,
+            specs: self.keep_specs,
             audit_archive: Some(self.audit_archive.unwrap_or_else(|| data_dir.join("audit"))),
         }
     }
@@ -270,6 +282,14 @@ fn parse_keep_tasks(text: &str) -> std::result::Result<Duration, String> {
     let kept = parse_duration(text)?;
     if kept < TASKS_KEPT_MIN {
         return Err(format!("'{text}' is less than 24h: clients rely on results for that long"));
+    }
+    Ok(kept)
+}
+
+fn parse_keep_leftovers(text: &str) -> std::result::Result<Duration, String> {
+    let kept = parse_duration(text)?;
+    if kept < LEFTOVERS_KEPT_MIN {
+        return Err(format!("'{text}' is less than 2h: what was used in the last hour may be needed again"));
     }
     Ok(kept)
 }
@@ -290,6 +310,12 @@ mod tests {
     fn tasks_are_kept_for_a_day_at_least() {
         assert_eq!(parse_keep_tasks("24h"), Ok(Duration::from_secs(24 * 3600)));
         assert!(parse_keep_tasks("23h").unwrap_err().contains("less than 24h"));
+    }
+
+    #[test]
+    fn what_is_left_over_is_kept_for_two_hours_at_least() {
+        assert_eq!(parse_keep_leftovers("2h"), Ok(LEFTOVERS_KEPT_MIN));
+        assert!(parse_keep_leftovers("119m").unwrap_err().contains("less than 2h"));
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub use maintenance::{CORDON_SECS_MAX, cordon_reason, cordon_until};
 pub use processes::POOLS_MAX;
 pub use relays::RelayState;
 pub(crate) use relays::{ConnectedRelay, RelayConnection};
-pub use retention::{Retention, TASKS_KEPT_MIN};
+pub use retention::{LEFTOVERS_KEPT_MIN, Retention, TASKS_KEPT_MIN};
 pub use sessions::{ConnectionInfo, Greeting, Session};
 pub use submit::Planned;
 pub use types::{

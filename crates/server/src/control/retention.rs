@@ -21,6 +21,9 @@ type Archived<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Results of tasks are readable for at least this long, whatever is configured.
 pub const TASKS_KEPT_MIN: Duration = Duration::from_secs(24 * 3600);
+/// Tombstones, tokens and specs are kept for at least this long: the store notes their use once an hour, and an agent
+/// that lost the answer to its enrolment repeats it with the same token.
+pub const LEFTOVERS_KEPT_MIN: Duration = Duration::from_secs(2 * 3600);
 /// How much of its uptime a server that crashes may lose.
 const UPTIME_PERIOD: Duration = Duration::from_secs(60);
 const PRUNE_PERIOD: Duration = Duration::from_secs(600);
@@ -32,12 +35,6 @@ const SLICE_AGENTS: usize = 1000;
 const ARCHIVE_ENTRIES: u64 = 10_000;
 /// Entries read at a time; each may name a thousand targets.
 const ARCHIVE_PAGE: u32 = 200;
-/// Unregistered processes keep their history this long.
-const TOMBSTONES_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Somebody may want to know why a token no longer works.
-const TOKENS_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
-/// A spec that nothing refers to is often used again soon.
-const SPECS_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// How long things are kept, in time that the server runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +45,12 @@ pub struct Retention {
     /// Beyond this many, the oldest of the hosts that have most go before their time.
     pub events_max: u64,
     pub audit: Duration,
+    /// Unregistered processes and deleted pools, with their history; at least [`LEFTOVERS_KEPT_MIN`], like the next two.
+    pub tombstones: Duration,
+    /// Tokens that expired or were used up: somebody may want to know why one no longer works.
+    pub tokens: Duration,
+    /// Specs that nothing refers to: they are often used again soon.
+    pub specs: Duration,
     /// Where audit entries go that are removed; None: they stay.
     pub audit_archive: Option<PathBuf>,
 }
@@ -59,6 +62,9 @@ impl Default for Retention {
             events: Duration::from_secs(30 * 24 * 3600),
             events_max: 1_000_000,
             audit: Duration::from_secs(365 * 24 * 3600),
+            tombstones: Duration::from_secs(30 * 24 * 3600),
+            tokens: Duration::from_secs(7 * 24 * 3600),
+            specs: Duration::from_secs(24 * 3600),
             audit_archive: None,
         }
     }
@@ -100,12 +106,13 @@ impl Control {
             tokio::time::sleep(SLICE_PAUSE).await;
         }
         let (keep, now) = (retention.events_max, clock::unix_millis());
+        let of_leftovers = |kept: Duration| before(kept.max(LEFTOVERS_KEPT_MIN));
         for (what, prune) in [
             ("tasks", Prune::Tasks { before: before(retention.tasks.max(TASKS_KEPT_MIN)) }),
             ("events", Prune::Events { before: before(retention.events), keep }),
-            ("tombstones", Prune::Tombstones { before: before(TOMBSTONES_KEPT) }),
-            ("tokens", Prune::Tokens { before: before(TOKENS_KEPT), now }),
-            ("specs", Prune::Specs { before: before(SPECS_KEPT) }),
+            ("tombstones", Prune::Tombstones { before: of_leftovers(retention.tombstones) }),
+            ("tokens", Prune::Tokens { before: of_leftovers(retention.tokens), now }),
+            ("specs", Prune::Specs { before: of_leftovers(retention.specs) }),
         ] {
             self.prune_all(what, prune).await;
         }

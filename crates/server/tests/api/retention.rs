@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::rolling::{connect, fleet, restart};
-use crate::support::{ESB, World};
+use crate::support::{ESB, World, on_host, registered};
 use crate::tasks::operate;
 use proctor_model::{Code, Outcome};
 use proctor_runtime::Tasks;
@@ -15,6 +15,8 @@ use proctor_server::control::{Caller, Control, Retention};
 use proctor_store::audit::{FIRST_HASH, verify_line};
 use proctor_store::{AuditAnchor, AuditDraft, AuditPhase, AuditQuery, EventQuery, Uptime};
 
+/// Of the host of [`World::new`].
+const AGENT: &str = "020000000052540a9b2c1641";
 const HOUR: Uptime = 3_600_000;
 const DAY: Uptime = 24 * HOUR;
 const FIRST_FILE: &str = "audit-000000000001-000000010000.jsonl";
@@ -55,6 +57,58 @@ async fn results_are_kept_for_a_day_whatever_is_configured() {
     world.control.prune(&retention, DAY).await;
 
     assert!(world.control.task(&Caller::local("test"), task).await.unwrap().is_some());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn tombstones_tokens_and_specs_go_after_the_times_that_are_set_for_each() {
+    let world = World::new().await; // whose host has used up its join token
+    let hours = |count: u64| Duration::from_secs(count * 3600);
+    let retention = Retention { tombstones: hours(10), tokens: hours(20), specs: hours(30), ..Retention::default() };
+    world.post(&format!("{ESB}/register_proc_info"), registered("m", "10.0.0.1")).await.data();
+    world.post(&format!("{ESB}/unregister_proc_info"), on_host("m", "10.0.0.1")).await.data();
+    world.store.note_generations(&[(AGENT.parse().unwrap(), 1 << 40)]).await.unwrap();
+    world.store.advance_uptime(hours(1)).await.unwrap();
+    let rows = async || {
+        let sizes = world.store.sizes().await.unwrap();
+        ["process", "token", "spec"].map(|name| sizes.iter().find(|size| size.table == name).unwrap().rows)
+    };
+    let mut seen = Vec::new();
+
+    for uptime in [1, 9, 12, 18, 23, 28, 33] {
+        world.control.prune(&retention, uptime * HOUR).await;
+        seen.push((uptime, rows().await));
+    }
+
+    let expected = [
+        (1, [1, 1, 1]),
+        (9, [1, 1, 1]),
+        (12, [0, 1, 1]),
+        (18, [0, 1, 1]),
+        (23, [0, 0, 1]),
+        (28, [0, 0, 1]),
+        (33, [0, 0, 0]),
+    ];
+    assert_eq!(seen, expected);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn what_is_left_over_is_kept_for_two_hours_whatever_is_configured() {
+    let world = World::new().await;
+    let none = Duration::ZERO;
+    let retention = Retention { tombstones: none, tokens: none, specs: none, ..Retention::default() };
+    world.post(&format!("{ESB}/register_proc_info"), registered("m", "10.0.0.1")).await.data();
+    world.post(&format!("{ESB}/unregister_proc_info"), on_host("m", "10.0.0.1")).await.data();
+    world.store.note_generations(&[(AGENT.parse().unwrap(), 1 << 40)]).await.unwrap();
+    let uptime = world.store.advance_uptime(Duration::from_secs(3600)).await.unwrap();
+
+    world.control.prune(&retention, uptime).await;
+    world.control.prune(&retention, uptime + HOUR).await;
+
+    let sizes = world.store.sizes().await.unwrap();
+    let rows = ["process", "token", "spec"].map(|name| sizes.iter().find(|size| size.table == name).unwrap().rows);
+    assert_eq!(rows, [1, 1, 1]);
     world.end().await;
 }
 

@@ -237,9 +237,14 @@ fn storage(storage: &StorageView) -> Check {
         .tables
         .iter()
         .take(LARGEST_TABLES)
-        .map(|table| format!("{} {} ({} rows)", table.table, mebibytes(table.bytes), table.rows));
+        .map(|table| format!("{} {} ({} rows)", table.table, size(table.bytes), table.rows));
     let largest: Vec<String> = largest.collect();
-    Check::ok("storage", format!("{}: {}", mebibytes(storage.bytes), largest.join(", ")))
+    Check::ok("storage", format!("{}: {}", size(storage.bytes), largest.join(", ")))
+}
+
+/// In mebibytes, or in kibibytes where it is less than one.
+fn size(bytes: u64) -> String {
+    if bytes < 1024 * 1024 { format!("{}K", bytes / 1024) } else { mebibytes(bytes) }
 }
 
 /// Of the data directory.
