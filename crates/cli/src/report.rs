@@ -21,7 +21,7 @@ pub(crate) fn report(error: &Error, is_service: bool) -> ExitCode {
     ExitCode::from(code(error, is_service))
 }
 
-fn code(error: &Error, is_service: bool) -> u8 {
+pub(crate) fn code(error: &Error, is_service: bool) -> u8 {
     match client_error(error) {
         Some(ClientError::Url { .. } | ClientError::Pin { .. }) => USAGE,
         Some(_) => SERVER,

@@ -59,17 +59,27 @@ pub(crate) async fn run(args: ServerArgs, reloader: Option<Reloader>) -> Result<
     tasks.spawn("memory", give_back_memory());
     tracing::info!(http = %server.http, link = %server.link, data = %dir.display(), "the server serves");
     proctor_runtime::systemd::notify("READY=1");
-    let ended = tokio::select! {
-        () = stop.received() => Ok(CommandEnd::Success),
-        failed = tasks.failed() => Err(failed.into()),
-        never = reload_on(hang_up, reloader, &server) => match never {},
-    };
+    let ended = until_over(&mut stop, &tasks, reload_on(hang_up, reloader, &server)).await;
     proctor_runtime::systemd::notify("STOPPING=1");
     if ended.is_ok() {
         drain(&server, args.drain_time, &mut stop).await;
     }
     end(&tasks).await;
     ended
+}
+
+/// Until somebody asks for the end, or a task has ended without which the server is of no use: then the program must
+/// not look well, and ends with an error.
+async fn until_over(
+    stop: &mut StopSignal,
+    tasks: &Tasks,
+    reload: impl Future<Output = Infallible>,
+) -> Result<CommandEnd> {
+    tokio::select! {
+        () = stop.received() => Ok(CommandEnd::Success),
+        failed = tasks.failed() => Err(failed.into()),
+        never = reload => match never {},
+    }
 }
 
 /// SIGHUP reads the configuration and the certificates again.
@@ -196,4 +206,27 @@ pub(crate) fn below_data_home(path: &str) -> Result<PathBuf> {
 /// For its owner only: it holds the authority's key.
 pub(crate) fn make_dir(dir: &Path) -> Result<()> {
     Ok(private::dir(dir)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report;
+
+    #[tokio::test]
+    async fn a_server_ends_with_a_failure_when_a_critical_task_has_ended() {
+        let [panics, returns] = [Tasks::default(), Tasks::default()];
+        panics.spawn_critical("sweeper", async { panic!("on purpose") });
+        returns.spawn_critical("store writer", async {});
+        let mut stop = StopSignal::install().unwrap();
+
+        for (tasks, told) in
+            [(panics, "critical task 'sweeper' panicked"), (returns, "critical task 'store writer' ended")]
+        {
+            let error = until_over(&mut stop, &tasks, std::future::pending()).await.unwrap_err();
+
+            assert_eq!(error.to_string(), told);
+            assert_eq!(report::code(&error, true), 1);
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -19,6 +19,7 @@ pub struct Tasks {
     tracker: TaskTracker,
     shutdown: CancellationToken,
     failure: Arc<Failure>,
+    critical: Arc<Mutex<Vec<&'static str>>>,
 }
 
 /// The first critical task that ended.
@@ -62,6 +63,7 @@ impl Tasks {
     where
         F: Future<Output = ()> + Send + 'static,
     {
+        self.note_critical(name);
         let tasks = self.clone();
         let task = Box::pin(task);
         self.spawn_to_end(name, async move {
@@ -79,6 +81,17 @@ impl Tasks {
     /// What failed so far.
     pub fn failure(&self) -> Option<&TaskFailed> {
         self.failure.of.get()
+    }
+
+    /// The names of the critical tasks that were spawned, sorted.
+    pub fn critical(&self) -> Vec<&'static str> {
+        let mut names = self.critical.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        names.sort_unstable();
+        names
+    }
+
+    fn note_critical(&self, name: &'static str) {
+        self.critical.lock().unwrap_or_else(PoisonError::into_inner).push(name);
     }
 
     fn critical_ended(&self, task: &'static str, ended: Option<Result<(), ()>>) {
@@ -115,6 +128,7 @@ impl Tasks {
     {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().thread_keep_alive(IDLE_THREAD_MAX).build()?;
+        self.note_critical(name);
         let tasks = self.clone();
         let (over, is_over) = oneshot::channel();
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {

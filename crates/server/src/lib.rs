@@ -105,11 +105,7 @@ impl Server {
         let state = api::ApiState::new(control.clone(), options.wait_for, options.border).with_https(https.clone());
         let calls = Tasks::default();
         let http = api::serve(options.http, state.clone(), https.clone(), &calls).await?;
-        // Ends where one of its critical tasks did, and the server with it.
-        let of_calls = calls.clone();
-        tasks.spawn_critical("http", async move {
-            let _ = of_calls.failed().await;
-        });
+        fail_with(tasks, "http", &calls);
         let (ending, of_calls) = (tasks.shutdown(), calls.clone());
         tasks.spawn_to_end("http end", async move {
             ending.cancelled().await;
@@ -139,5 +135,73 @@ impl Server {
     pub async fn sign_in_path(&self, user: &str) -> proctor_store::Result<Option<String>> {
         let credential = self.control.user_credential(user).await?;
         Ok(credential.map(|credential| self.api.sign_in_link(user, credential).path))
+    }
+}
+
+/// The end of a critical task of `part` is that of a critical task of the whole.
+fn fail_with(tasks: &Tasks, name: &'static str, part: &Tasks) {
+    let part = part.clone();
+    tasks.spawn_critical(name, async move {
+        let _ = part.failed().await;
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use proctor_store::sqlite::SqliteStore;
+
+    use super::*;
+
+    /// What `proctor server` must not go on without; see `Tasks::failed` for what their end means.
+    #[tokio::test]
+    async fn the_tasks_that_the_server_needs_are_critical() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&dir.path().join("proctor.db")).await.unwrap());
+        let (tasks, loopback) = (Tasks::default(), "127.0.0.1:0".parse().unwrap());
+        let options = Options {
+            http: loopback,
+            link: loopback,
+            wait_for: None,
+            border: api::Settings::default(),
+            tls: None,
+            retention: control::Retention::default(),
+            link_policy: gateway::LinkPolicy::default(),
+        };
+
+        let server = Server::start(options, store, &tasks).await.unwrap();
+
+        let critical = [tasks.critical(), server.calls.critical()].concat();
+        for task in [
+            "store writer",
+            "sweeper",
+            "outcome recorder",
+            "assignment reader",
+            "retention",
+            "rollouts",
+            "upgrades",
+            "webhook forwarder",
+            "link listener",
+            "link admission",
+            "signing key",
+            "ticket keys",
+            "http",
+            "http listener",
+            "http connections",
+        ] {
+            assert!(critical.contains(&task), "{task} is not among {critical:?}");
+        }
+        assert_eq!(tasks.failure(), None);
+        assert!(tasks.end(Duration::from_secs(60)).await);
+    }
+
+    /// A listener of the HTTP side has tasks of its own, so that it can end before the rest.
+    #[tokio::test]
+    async fn the_end_of_a_critical_task_of_the_calls_is_that_of_the_server() {
+        let (tasks, calls) = (Tasks::default(), Tasks::default());
+        calls.spawn_critical("http listener", async { panic!("on purpose") });
+
+        fail_with(&tasks, "http", &calls);
+
+        assert_eq!(tasks.failed().await.to_string(), "critical task 'http' ended");
     }
 }
