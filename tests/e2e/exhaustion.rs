@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use proctor_testkit::{APP, Fleet, Launcher, Marked, Setup, eventually};
+use proctor_testkit::{APP, Fleet, Marked, eventually};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
+use crate::descriptors::{descriptor_limits, limited_fleet};
 use crate::hosts;
 
 const MIB: u64 = 1024 * 1024;
@@ -165,10 +166,8 @@ async fn a_thousand_peers_that_stall_in_their_greeting_do_not_keep_a_known_agent
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_with_few_descriptors_keeps_its_sessions_through_a_flood_and_takes_new_ones_after_it() {
     const DESCRIPTORS: usize = 500;
-    let prefix = ["prlimit", "--nofile=500:500"].map(str::to_owned).to_vec();
-    let launcher = Launcher { prefix, ..Launcher::default() };
-    let setup = Setup { launcher, ..Setup::default() };
-    let fleet = Fleet::start_as(tempfile::tempdir().unwrap(), setup).await.unwrap();
+    let fleet = limited_fleet(500, 500).await;
+    assert_eq!(descriptor_limits(&fleet), (500, 500));
     let agent = fleet.agent("127.0.0.1").await.unwrap();
     let mut marked = Marked::start(&fleet, &agent, "flooded").await.unwrap();
     let mut flood = JoinSet::new();
@@ -192,17 +191,4 @@ async fn a_server_with_few_descriptors_keeps_its_sessions_through_a_flood_and_ta
     assert_eq!(codes, [0]);
     assert_eq!(agent.program.log().matches(" connected").count(), 1, "{}", agent.program.log());
     let _another = fleet.agent("127.0.0.2").await.unwrap();
-}
-
-#[tokio::test]
-async fn the_server_says_how_many_descriptors_it_got() {
-    let fleet = Fleet::start().await.unwrap();
-
-    let log = eventually("the limits are logged", || async {
-        let log = fleet.server.program.log();
-        log.lines().find(|line| line.contains("http_connections=")).map(str::to_owned)
-    })
-    .await;
-
-    assert!(log.contains("descriptors="), "{log}");
 }

@@ -8,6 +8,7 @@ mod cli_fleet;
 mod client;
 mod configuration;
 mod degraded;
+mod descriptors;
 mod dev;
 mod disk;
 mod docs;
@@ -35,6 +36,7 @@ mod slow_link;
 mod supervision;
 mod swarm;
 mod upgrade;
+mod words;
 
 use proctor_testkit::Fleet;
 use serde_json::{Value, json};

@@ -34,10 +34,12 @@ fn client_error(error: &Error) -> Option<&ClientError> {
     error.chain().find_map(|cause| cause.downcast_ref())
 }
 
-/// The whole chain; of the many layers below a failed connection, only the last one says anything.
+/// The whole chain; of the many layers below a failed connection, only the last one says anything, and where we have
+/// better words than its own, these.
 fn told(error: &Error) -> String {
     match client_error(error) {
         Some(unreachable) if unreachable.is_unreachable() => {
+            let cause = wrong_port(error).map_or_else(|| error.root_cause().to_string(), str::to_owned);
             let mut parts: Vec<String> = Vec::new();
             for cause in error.chain() {
                 parts.push(cause.to_string());
@@ -45,11 +47,22 @@ fn told(error: &Error) -> String {
                     break;
                 }
             }
-            parts.push(error.root_cause().to_string());
+            parts.push(cause);
             parts.join(": ")
         }
         Some(_) | None => format!("{error:#}"),
     }
+}
+
+/// What is wrong with the address, where the port speaks something else.
+fn wrong_port(error: &Error) -> Option<&'static str> {
+    if error.root_cause().to_string().contains("InvalidContentType") {
+        return Some("this port does not speak TLS: write http:// instead of https://");
+    }
+    is_no_http(error).then_some(
+        "this port does not speak HTTP: write https:// if the server has a certificate, or give the port of \
+                    its API (8080 if not set), not that of its link",
+    )
 }
 
 /// What hyper says of an answer that is no HTTP.
@@ -70,12 +83,7 @@ fn says(error: &Error, words: &[&str]) -> bool {
 fn hint(error: &Error) -> Option<&'static str> {
     if let Some(client) = client_error(error) {
         return match (client, client.status()) {
-            (ClientError::Unreachable { .. }, _) if error.root_cause().to_string().contains("InvalidContentType") => {
-                Some("This port does not speak TLS: write http:// instead of https://.")
-            }
-            (ClientError::Unreachable { .. }, _) if is_no_http(error) => {
-                Some("This port does not speak HTTP: is it the link of the agents, or does it want https://?")
-            }
+            (ClientError::Unreachable { .. }, _) if wrong_port(error).is_some() => None,
             (ClientError::Unreachable { .. }, _) if is_hung_up(error) => Some(
                 "The server closed the connection without an answer: it may have as many connections as it takes\n\
                  (--max-connections of the server), or be shutting down. Try again in a moment.",

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -24,6 +24,7 @@ use super::connections::{Admitted, Answering, Asking, Connections, SharedAnswer,
 use super::https::Https;
 use super::proxies::OverTls;
 use super::settings::Networks;
+use crate::log_limit::LogLimit;
 
 /// After shutdown is asked for, requests that are under way get this long to end.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -44,6 +45,8 @@ pub(super) struct Service {
     https: Option<Https>,
     proxies: Networks,
     shutdown: CancellationToken,
+    /// Peers that speak something else.
+    strangers: LogLimit,
 }
 
 impl Service {
@@ -53,7 +56,7 @@ impl Service {
         proxies: Networks,
         shutdown: CancellationToken,
     ) -> Arc<Self> {
-        Arc::new(Self { router, builder: builder(), https, proxies, shutdown })
+        Arc::new(Self { router, builder: builder(), https, proxies, shutdown, strangers: LogLimit::default() })
     }
 }
 
@@ -117,6 +120,7 @@ async fn carry_http<S>(stream: S, peer: SocketAddr, admitted: Admitted, service:
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let told = |ended| service.told(peer, ended);
     let Service { router, builder, https, shutdown, .. } = service;
     let connection = admitted.connection.clone();
     let service = service_fn(|mut request: Request<Incoming>| {
@@ -147,7 +151,7 @@ where
     let watched = Watched { stream, connection: admitted.connection.clone() };
     let mut served = pin!(builder.serve_connection(TokioIo::new(watched), service));
     let patience = tokio::select! {
-        ended = served.as_mut() => return told(peer, ended),
+        ended = served.as_mut() => return told(ended),
         () = admitted.connection.gives_way.cancelled() => GOODBYE_MAX,
         () = shutdown.cancelled() => DRAIN_MAX,
     };
@@ -158,14 +162,25 @@ where
     }
     served.as_mut().graceful_shutdown();
     match tokio::time::timeout(patience, served).await {
-        Ok(ended) => told(peer, ended),
+        Ok(ended) => told(ended),
         Err(_) if shutdown.is_cancelled() => tracing::warn!(%peer, "HTTP requests were cut off by the shutdown"),
         Err(_) => {}
     }
 }
 
-fn told<E: std::fmt::Display>(peer: SocketAddr, ended: Result<(), E>) {
-    if let Err(error) = ended {
+impl Service {
+    /// People can do something about a client that speaks TLS to a plain port; the rest is for debugging.
+    fn told(&self, peer: SocketAddr, ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+        let Err(error) = ended else { return };
+        let is_no_http = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse);
+        if is_no_http
+            && self.https.is_none()
+            && let Some(unlogged) = self.strangers.turn(Instant::now())
+        {
+            let why = "the peer does not speak HTTP: if it speaks HTTPS, let it use http://, or serve HTTPS here \
+                       (--tls-cert and --tls-key, or --tls-self)";
+            return tracing::warn!(%peer, why, unlogged, "HTTP connection failed");
+        }
         tracing::debug!(%peer, %error, "an HTTP connection ended badly");
     }
 }

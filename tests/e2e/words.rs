@@ -1,0 +1,108 @@
+//! Words at the worst moment: one line that says what is wrong and what to do, from the real programs.
+
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
+
+use proctor_pki::{AgentKey, Authority, AuthoritySecret};
+use proctor_runtime::clock;
+use proctor_store::Store;
+use proctor_store::sqlite::SqliteStore;
+use proctor_testkit::{APP, Fleet, binary, eventually};
+
+const IP: &str = "127.0.0.1";
+
+fn list_hosts(fleet: &Fleet, server: &str) -> Output {
+    let mut command = Command::new(binary("proctor"));
+    command.args(["hosts", "--server", server, "--app-code", APP, "--app-secret", &fleet.secret, "--user", "ada"]);
+    command.output().unwrap()
+}
+
+/// What it said, which must be one line.
+fn one_line(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    said
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_address_of_the_server_is_told_in_one_line_with_what_to_do() {
+    let fleet = Fleet::start().await.unwrap();
+    let (http, link) = (fleet.server.http, fleet.server.link);
+
+    let tls_at_plain_port = list_hosts(&fleet, &format!("https://127.0.0.1:{http}"));
+    let without_scheme = list_hosts(&fleet, &format!("127.0.0.1:{http}"));
+    let right = list_hosts(&fleet, &format!("http://127.0.0.1:{http}"));
+    let link_port = list_hosts(&fleet, &format!("http://127.0.0.1:{link}"));
+
+    assert!(right.status.success(), "{right:?}");
+    assert_eq!(
+        one_line(&tls_at_plain_port),
+        format!(
+            "proctor: cannot reach https://127.0.0.1:{http}: this port does not speak TLS: write http:// instead of \
+             https://"
+        )
+    );
+    assert_eq!(tls_at_plain_port.status.code(), Some(3));
+    assert_eq!(
+        one_line(&without_scheme),
+        format!(
+            "proctor: '127.0.0.1:{http}' is not the address of a server: it has no scheme; write http://127.0.0.1:{http} \
+             (or https://)"
+        )
+    );
+    assert_eq!(without_scheme.status.code(), Some(2));
+    let why = "the peer does not speak HTTP: if it speaks HTTPS, let it use http://, or serve HTTPS here";
+    let in_log = eventually("the server says so, too", || async {
+        let log = fleet.server.program.log();
+        log.lines().find(|line| line.contains("HTTP connection failed")).map(str::to_owned)
+    })
+    .await;
+    assert!(in_log.contains(why), "{in_log}");
+    // The link closes what is no TLS without a word, so that the CLI cannot tell it from a server that is too busy.
+    assert_eq!(link_port.status.code(), Some(3), "{link_port:?}");
+}
+
+/// The authority of the fleet's server.
+async fn authority(fleet: &Fleet) -> Authority {
+    let file = fleet.dir().join("data/proctor.db");
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open_beside(&file).await.unwrap());
+    let secret = store.secret("authority").await.unwrap().unwrap();
+    Authority::load(&AuthoritySecret::from_bytes(&secret).unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_whose_certificate_has_expired_says_so_before_it_tries() {
+    let fleet = Fleet::start().await.unwrap();
+    let mut agent = fleet.agent(IP).await.unwrap();
+    agent.program.kill();
+    fleet.until_online(IP, false).await;
+    let identity = agent.state_dir().join("identity");
+    let key = AgentKey::from_pem(&std::fs::read_to_string(identity.join("key.pem")).unwrap()).unwrap();
+    let id = fleet.get("/api/v1/hosts").await.unwrap()["hosts"][0]["agent"].as_str().unwrap().parse().unwrap();
+    let (hour, two_hours) = (Duration::from_secs(3600), 2 * 3600 * 1000);
+    let then = jiff::Timestamp::from_millisecond(clock::unix_millis() - two_hours).unwrap();
+    let expired = authority(&fleet).await.issue_agent(&key.csr_der().unwrap(), &id, then, hour).unwrap();
+    let expired_at = proctor_pki::expires_at(&expired).unwrap();
+    std::fs::write(identity.join("certificate.pem"), expired).unwrap();
+
+    agent.restart().unwrap();
+
+    let line = eventually("the agent says why", || async {
+        let log = agent.program.log();
+        log.lines().find(|line| line.contains("certificate expired")).map(str::to_owned)
+    })
+    .await;
+    let words = format!(
+        "this agent's certificate expired at {expired_at}: check the clock; else remove identity/certificate.pem from \
+         the state directory and start the agent with a join token (it keeps its key and its host)"
+    );
+    assert!(line.contains(&words), "{line}");
+    assert!(!fleet.server.program.log().contains("TLS handshake failed"), "it did not even try");
+
+    // And what it says to do helps.
+    agent.program.kill();
+    std::fs::remove_file(identity.join("certificate.pem")).unwrap();
+    let _again = fleet.agent(IP).await.unwrap();
+}
