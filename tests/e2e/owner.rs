@@ -64,7 +64,7 @@ async fn an_operation_that_the_policy_refuses_says_which_rule_and_runs_nothing()
 
     let (file, told) = (fleet.dir().join("policy.toml"), row.to_string());
     let reason = format!("refused by the host's policy {}, line `users`: user 'root' is not allowed", file.display());
-    assert_ne!(row["error_code"], 0, "{row}");
+    assert_eq!(row["error_code"], 65535, "{row}");
     assert!(told.contains(&reason), "{told}");
     assert_eq!((subject.starts(), subject.copies().len()), (0, 0));
     let seen = instance(&fleet, IP, "forbidden").await;

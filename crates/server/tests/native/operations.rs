@@ -68,7 +68,12 @@ async fn exact_targets_are_pairs_of_a_process_and_a_host() {
     let targets = world.got(&format!("{}/targets", task_path(&accepted))).await;
     assert_eq!(column(&targets["targets"], "process"), ["web/a", "web/b", "web/none"]);
     assert_eq!(column(&targets["targets"], "host"), ["0:10.0.0.2", HOST, HOST]);
-    assert_ne!(targets["targets"][2]["code"], 115, "what is not registered there has ended at once");
+    let unregistered = &targets["targets"][2];
+    assert_eq!(
+        (&unregistered["code"], &unregistered["name"]),
+        (&json!(65535), &json!("command_failed")),
+        "{unregistered}"
+    );
     for (targets, field) in [
         (json!([]), "targets"),
         (json!([pair("web/a", HOST), pair("web/a", "agent-1")]), "targets[1]"),
