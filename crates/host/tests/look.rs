@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
-use common::{Started, World, eventually, identity, is_dead, is_root, leaf, numbers, stat};
+use common::{PATIENCE, Started, World, eventually, identity, is_dead, is_root, leaf, numbers, stat};
 use proctor_host::{Leaf, TrackingPreference};
 use proctor_model::Probe;
 use proctor_testkit::skip;
@@ -83,7 +83,7 @@ async fn a_fifo_a_link_and_a_socket_are_no_pid_files() {
 
     for (path, word) in [(fifo, "FIFO"), (link, "symbolic link"), (socket, "socket")] {
         let looking = world.absent("sleep", &path);
-        let reason = tokio::time::timeout(Duration::from_secs(4), looking).await.unwrap();
+        let reason = tokio::time::timeout(PATIENCE, looking).await.unwrap();
 
         assert!(reason.contains(word), "{reason}");
     }

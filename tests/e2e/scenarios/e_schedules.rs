@@ -1,12 +1,15 @@
 //! E. Schedules. The rules about time itself are shown in virtual time, in crates/supervise.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proctor_testkit::{Subject, eventually};
 use serde_json::{Value, json};
 
 use super::{IP, Scene, until};
+
+/// Of a second host.
+const OTHER_IP: &str = "127.0.0.2";
 
 /// Manages a process of the JOB family that runs every so many seconds.
 pub(super) async fn cyclic(scene: &Scene, name: &str, cycle: u32, line: &str) -> Subject {
@@ -16,10 +19,14 @@ pub(super) async fn cyclic(scene: &Scene, name: &str, cycle: u32, line: &str) ->
 }
 
 pub(super) async fn operate(scene: &Scene, subject: &Subject, cycle: u32, line: &str, op_type: i64) {
+    operate_on(scene, IP, subject, cycle, line, op_type).await;
+}
+
+async fn operate_on(scene: &Scene, ip: &str, subject: &Subject, cycle: u32, line: &str, op_type: i64) {
     let info = json!({
         "setup_path": subject.dir, "proc_name": subject.name, "pid_path": subject.pid_file(), "account": "root",
         "type": 0, "cycle_time": cycle, "start_cmd": line, "value_key": subject.name,
-        "ip_list": [{"bk_cloud_id": 0, "ip": IP}]
+        "ip_list": [{"bk_cloud_id": 0, "ip": ip}]
     });
     let body = json!({"bk_biz_id": 1, "op_type": op_type, "process_infos": [info]});
     let answer = scene.fleet.job("operate_process", &body).await.unwrap();
@@ -60,20 +67,24 @@ async fn e1_a_run_that_is_due_while_the_one_before_runs_is_skipped_and_counted()
 #[tokio::test]
 async fn e3_runs_that_came_due_while_the_agent_was_down_are_caught_up_once() {
     let mut scene = Scene::new("unrelated", |_, _| {}).await;
+    let _other_agent = scene.fleet.agent(OTHER_IP).await.unwrap();
     let job = cyclic(&scene, "missed", 2, "date +%s%N >> runs").await;
+    let witness = Subject::new(scene.fleet.dir(), "witness").unwrap();
+    operate_on(&scene, OTHER_IP, &witness, 2, "date +%s%N >> runs", 3).await;
     first_event(&scene, "missed", "exited").await;
 
     scene.kill_agent().await;
-    let down = Instant::now();
-    let before = runs(&job).len();
-    until("three runs are missed", || down.elapsed() > Duration::from_secs(6)).await;
+    let (before, witnessed) = (runs(&job).len(), runs(&witness).len());
+    // On the other host, the same schedule says when that many were due here.
+    until("three runs are missed", || runs(&witness).len() >= witnessed + 4).await;
     assert_eq!(runs(&job).len(), before);
     scene.restart_agent().await;
     until("it runs as planned again", || runs(&job).len() >= before + 3).await;
 
     let after = &runs(&job)[before..];
     let spread = Duration::from_nanos(after[2] - after[0]);
-    assert!(spread >= Duration::from_millis(1900), "one run at most was caught up: {spread:?}");
+    // Two that are planned are a whole cycle apart, and what is caught up comes at once.
+    assert!(spread >= Duration::from_secs(1), "one run at most was caught up: {spread:?}");
     scene.zero_list(0).await;
 }
 
@@ -110,7 +121,7 @@ async fn e5_bad_rules_are_refused_at_registration_and_change_nothing() {
             })
             .await;
 
-        assert_ne!(answer["code"], 0, "{answer}");
+        assert_eq!(answer["code"], 1_306_406, "{answer}");
         assert!(answer["message"].as_str().unwrap().contains("crontab_rule"), "{answer}");
     }
     let known = scene.fleet.get("/api/v1/processes").await.unwrap();

@@ -13,7 +13,7 @@ use proctor_model::{CommandExit, Exit, Identity, Incarnation, Leftovers, Probe};
 use proctor_runtime::Tasks;
 
 /// Generous: the machine may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct World {
     pub host: Host,

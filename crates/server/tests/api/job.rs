@@ -48,7 +48,7 @@ async fn a_task_is_115_until_every_row_is_done_and_contents_are_objects() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let done = tokio::time::timeout(Duration::from_secs(30), done).await.expect("the outcome is recorded");
+    let done = tokio::time::timeout(Duration::from_secs(60), done).await.expect("the outcome is recorded");
 
     let handling = json!({"error_code": 115, "error_msg": "handling", "content": {}});
     assert_eq!(pending, json!({"status": 115, "result": {KEY: handling}}));

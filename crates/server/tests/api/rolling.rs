@@ -69,7 +69,7 @@ pub(crate) async fn expect(world: &World, sessions: &[Arc<Session>], count: usiz
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), patience).await.expect("deliveries come");
+    tokio::time::timeout(Duration::from_secs(60), patience).await.expect("deliveries come");
     assert_eq!(all.len(), count);
     all
 }
@@ -95,7 +95,7 @@ pub(crate) async fn until(world: &World, task: TaskId, what: &str, is_so: impl F
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), patience).await.unwrap_or_else(|_| panic!("waited in vain: {what}"))
+    tokio::time::timeout(Duration::from_secs(60), patience).await.unwrap_or_else(|_| panic!("waited in vain: {what}"))
 }
 
 pub(crate) fn codes(view: &TaskView) -> Vec<Option<Code>> {
@@ -169,7 +169,7 @@ async fn a_rolling_task_goes_on_where_it_was_after_a_restart_of_the_server() {
 
     let indexes: Vec<u32> = delivered.iter().map(|delivery| delivery.operation.index).collect();
     assert_eq!(indexes, [1, 2], "what was released and is open, and no more");
-    assert!(tasks.end(Duration::from_secs(5)).await);
+    assert!(tasks.end(Duration::from_secs(60)).await);
     world.end().await;
 }
 
@@ -202,7 +202,7 @@ async fn a_later_release_takes_nothing_back_that_was_delivered_before_a_cordon()
     assert_eq!(indexes, [1, 2], "the second target began before its cordon");
     let view = world.store.task(task).await.unwrap().unwrap();
     assert_eq!(codes(&view)[1], None);
-    assert!(tasks.end(Duration::from_secs(5)).await);
+    assert!(tasks.end(Duration::from_secs(60)).await);
     world.end().await;
 }
 
@@ -228,7 +228,7 @@ async fn what_was_released_to_a_cordoned_host_ends_when_another_server_takes_it_
     let indexes: Vec<u32> = delivered.iter().map(|delivery| delivery.operation.index).collect();
     assert_eq!(indexes, [1]);
     until(&world, task, "it is refused", |view| codes(view)[0] == Some(Code::Cordoned)).await;
-    assert!(tasks.end(Duration::from_secs(5)).await);
+    assert!(tasks.end(Duration::from_secs(60)).await);
     world.end().await;
 }
 

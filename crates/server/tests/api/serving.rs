@@ -26,7 +26,7 @@ async fn a_connection_that_is_kept_open_does_not_hold_up_the_end() {
     let address = api::serve("127.0.0.1:0".parse().unwrap(), state, None, &tasks).await.unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
     let answer = exchange(&mut stream, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    let ended = tasks.end(Duration::from_secs(5)).await;
+    let ended = tasks.end(Duration::from_secs(60)).await;
 
     assert_ne!(address.port(), 0);
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(r#"{"status":"ok"}"#), "{answer}");
@@ -49,7 +49,7 @@ async fn the_sender_of_a_body_beyond_the_limit_gets_to_read_the_answer() {
     let answer = exchange(&mut stream, "").await;
 
     assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("BODY_SIZE_LIMIT_EXCEED"), "{answer}");
-    assert!(tasks.end(Duration::from_secs(5)).await);
+    assert!(tasks.end(Duration::from_secs(60)).await);
     world.end().await;
 }
 
@@ -63,7 +63,7 @@ async fn a_taken_port_is_told_with_its_address() {
     let error = api::serve(address, state, None, &tasks).await.unwrap_err();
 
     assert_eq!(error.to_string(), format!("cannot listen on {address}"));
-    assert!(tasks.end(Duration::from_secs(5)).await);
+    assert!(tasks.end(Duration::from_secs(60)).await);
     world.end().await;
 }
 

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 
 pub(crate) const AGENT: &str = "agent-1";
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,

@@ -205,7 +205,7 @@ async fn the_place_of_a_webhook_survives_the_server() {
     scene.receiver.contents(1).await;
     let newest = scene.world.all().await.last().unwrap().id;
     eventually("the delivery is recorded", || async { (scene.cursor().await >= newest).then_some(()) }).await;
-    assert!(scene.world.tasks.end(Duration::from_secs(20)).await);
+    assert!(scene.world.tasks.end(Duration::from_secs(60)).await);
     // What is stored while nobody forwards waits for the next server.
     scene.happens(Exited, "web/a").await;
 
@@ -255,7 +255,7 @@ async fn many_events_come_in_few_requests_that_keep_their_distance() {
 #[tokio::test]
 async fn what_could_not_be_delivered_within_a_day_is_skipped() {
     let mut scene = Scene::new().await;
-    assert!(scene.world.tasks.end(Duration::from_secs(20)).await);
+    assert!(scene.world.tasks.end(Duration::from_secs(60)).await);
     scene.hook(json!({})).await;
     let day_ago = clock::unix_millis() - 25 * 3600 * 1000;
     let (agent, epoch) = (scene.session.agent(), scene.session.epoch());

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::stream::{Stream, event, session};
 use crate::support::{HOST, World, column, credentials, error};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct User {
     token: String,

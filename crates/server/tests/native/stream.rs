@@ -14,7 +14,7 @@ use tower::ServiceExt;
 
 use crate::support::{AGENT, World, credentials, error, greeting};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Stream {
     body: BodyDataStream,
