@@ -15,7 +15,7 @@ FUZZ_TARGETS ?= pidfile proc cron ledger frames
 
 .DEFAULT_GOAL := run
 
-.PHONY: help run release packages packages-test build test test-fork test-skew quick lint unit deny bench soak fuzz docs schemathesis tools system web web-test web-e2e screenshots
+.PHONY: help run release packages packages-test build test test-fork test-otel test-skew quick lint unit deny bench soak fuzz docs schemathesis tools system web web-test web-e2e screenshots
 
 ## List the targets
 help:
@@ -60,11 +60,18 @@ quick:
 unit: build
 	@rm -rf $${CARGO_TARGET_DIR:-target}/skipped-tests
 	$(CARGO) nextest run --workspace
+	$(CARGO) nextest run --package proctor-traces --features otlp
 	@scripts/report-skips
 
 ## Run the tests that start processes again, with plain forks instead of shared memory
 test-fork: build
 	PROCTOR_SPAWN=fork $(CARGO) nextest run --package proctor-host --package proctor-agent --package proctor-e2e
+
+## Build with OpenTelemetry, and test that traces reach a collector
+test-otel: system tools
+	$(CARGO) clippy --package proctor-traces --package proctor-cli --package proctor-agent --package proctor-e2e --all-targets --features proctor-traces/otlp,proctor-cli/otel,proctor-agent/otel,proctor-e2e/otel -- -D warnings
+	$(CARGO) build --bins --features proctor-cli/otel,proctor-agent/otel
+	$(CARGO) nextest run --package proctor-traces --package proctor-e2e --features proctor-traces/otlp,proctor-e2e/otel traces:: otlp::
 
 ## Run end-to-end tests across versions: agents of SKEW_BASE (a commit or tag) on this server, and the other way round
 test-skew: system tools

@@ -35,6 +35,8 @@ mod signed;
 mod slow_link;
 mod supervision;
 mod swarm;
+#[cfg(feature = "otel")]
+mod traces;
 mod upgrade;
 mod words;
 

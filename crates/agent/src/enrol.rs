@@ -175,6 +175,7 @@ mod tests {
                 metrics_processes: false,
                 tracking: crate::Tracking::Best,
                 spawn: crate::SpawnMethod::default(),
+                traces: proctor_traces::Traces::default(),
                 is_program: true,
             }
         }

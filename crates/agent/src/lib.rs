@@ -39,6 +39,7 @@ use proctor_host::{Host, TrackingPreference};
 pub use proctor_host::SpawnMethod;
 use proctor_model::AgentId;
 use proctor_runtime::{Tasks, private, systemd};
+use proctor_traces::Traces;
 use tokio::sync::oneshot;
 
 pub use build::version;
@@ -77,6 +78,8 @@ pub struct Options {
     /// How to know what belongs to a process, at best.
     pub tracking: Tracking,
     pub spawn: SpawnMethod,
+    /// Where the traces of operations go.
+    pub traces: Traces,
     /// Whether the agent is a program of its own, which can be replaced by another version.
     pub is_program: bool,
 }
@@ -168,10 +171,11 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<Ended, AgentError> {
     let is_on_trial = options.is_program && upgrade::upgrade_on_trial().is_some();
     let (ledger, memory) = ledger::Ledger::open_as(&options.state_dir.join("ledger.db"), is_on_trial)?;
     let (inbox, inputs) = driver::inbox();
-    let driver = {
+    let mut driver = {
         let keeper = history::Keeper::new(options.state_dir.join("usage"));
         driver::Driver::new(host.clone(), policy.clone(), ledger, memory, keeper, inbox.clone(), tasks.clone())?
     };
+    driver.trace(options.traces.clone());
     let counted = driver.metrics();
     let (seen, turns, driven) = (driver.seen_generation(), driver.turns(), driver.run(inputs));
     let (upgrades, told) = upgrade::inbox();

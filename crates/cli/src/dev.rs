@@ -73,6 +73,7 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
         tls: None,
         retention,
         link_policy: LinkPolicy::default(),
+        traces: proctor_traces::Traces::default(),
     };
     let server = Server::start(options, store.clone(), tasks).await?;
     profile.server = Some(format!("http://{}", reachable(server.http)));
@@ -158,6 +159,7 @@ async fn start_agent(
         metrics_processes: false,
         tracking: proctor_agent::Tracking::default(),
         spawn: proctor_agent::SpawnMethod::default(),
+        traces: proctor_traces::Traces::default(),
         is_program: false,
     };
     let (sender, receiver) = oneshot::channel();

@@ -46,6 +46,7 @@ pub(crate) async fn run(args: ServerArgs, reloader: Option<Reloader>) -> Result<
     let connections = border.connections;
     tracing::info!(descriptors, http_connections = connections.total, of_one_peer = connections.per_peer, "limits");
     let retention = args.retention.retention(&dir);
+    let tracing = args.traces.start("proctor-server", env!("CARGO_PKG_VERSION"))?;
     let options = Options {
         http: args.http,
         link: args.link,
@@ -54,6 +55,7 @@ pub(crate) async fn run(args: ServerArgs, reloader: Option<Reloader>) -> Result<
         tls,
         retention,
         link_policy: LinkPolicy { approve_hosts: args.approve_hosts, signed_reports: args.signed_reports },
+        traces: tracing.traces.clone(),
     };
     let server = Server::start(options, store, &tasks).await?;
     tasks.spawn("memory", give_back_memory());

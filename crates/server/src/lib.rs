@@ -30,6 +30,7 @@ use proctor_model::AgentId;
 pub use proctor_pki::OldKey;
 use proctor_runtime::Tasks;
 use proctor_store::Store;
+use proctor_traces::Traces;
 
 /// More than the HTTP server gives to the requests that are under way.
 const CALLS_END_MAX: Duration = Duration::from_secs(11);
@@ -46,6 +47,8 @@ pub struct Options {
     pub tls: Option<api::TlsSource>,
     pub retention: control::Retention,
     pub link_policy: gateway::LinkPolicy,
+    /// Where the traces of tasks go.
+    pub traces: Traces,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +91,11 @@ pub struct Server {
 impl Server {
     /// Binds both ports and serves until `tasks` end.
     pub async fn start(options: Options, store: Arc<dyn Store>, tasks: &Tasks) -> Result<Self, ServerError> {
-        let of_control = control::StartOptions { retention: options.retention, return_grace: None };
+        let of_control = control::StartOptions {
+            retention: options.retention,
+            traces: options.traces,
+            ..control::StartOptions::default()
+        };
         let control =
             control::Control::start_with(store.clone(), tasks, of_control).await.map_err(ServerError::Start)?;
         if let Some(dir) = &options.border.download_dir {

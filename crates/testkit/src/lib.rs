@@ -9,6 +9,7 @@
 mod api;
 mod fleet;
 mod history;
+mod http_receiver;
 mod hung_fs;
 mod load;
 mod marked;
@@ -27,6 +28,7 @@ pub use history::{
     Answer, Breach, GenerationRead, HANDLING, History, HostEvent, HostRecord, Invariant, MemorySample, Operation,
     TargetRead, TaskRead, first_lines, read_swarm_record,
 };
+pub use http_receiver::receive_request;
 pub use hung_fs::HungFileSystem;
 pub use load::{Load, LoadPlan, read_until_final, submit_until_answered};
 pub use marked::Marked;

@@ -96,6 +96,7 @@ impl Driver {
     /// The outcome goes to who asked: the server, or somebody on this host.
     pub(super) fn answer(&mut self, operation: OperationId, outcome: Outcome) {
         self.metrics.outcome(outcome.code);
+        self.spans.ended(operation, &outcome);
         let Some(call) = self.local_operations.remove(&operation) else {
             return self.outbox.put(operation, outcome);
         };

@@ -23,6 +23,7 @@ mod processes;
 mod reports;
 mod schedules;
 mod slots;
+mod spans;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -39,6 +40,7 @@ use proctor_model::{
 };
 use proctor_runtime::{Tasks, clock};
 use proctor_supervise::{Elder, Event, Process, Request, Time};
+use proctor_traces::Traces;
 use proctor_wire::{Assign, FromAgent, FromServer};
 use tokio::sync::mpsc;
 
@@ -55,6 +57,7 @@ use pid_files::PidFileClaims;
 use processes::Processes;
 use schedules::{Clocks, Plan, Schedules};
 use slots::CommandSlots;
+use spans::OperationSpans;
 use timers::Timers;
 
 use crate::history::{History, Keeper};
@@ -178,6 +181,7 @@ pub(crate) struct Driver {
     made: u64,
     turns: Arc<AtomicU64>,
     metrics: Arc<AgentMetrics>,
+    spans: OperationSpans,
     seed: u64,
 }
 
@@ -231,6 +235,7 @@ impl Driver {
             made: 0,
             turns: Arc::default(),
             metrics: Arc::default(),
+            spans: OperationSpans::default(),
             seed,
             host,
         };
@@ -270,6 +275,11 @@ impl Driver {
             driver.finish(request.operation, Outcome::new(Code::CommandFailed, message, false));
         }
         Ok(driver)
+    }
+
+    /// Traces go there from now on.
+    pub(crate) fn trace(&mut self, traces: Traces) {
+        self.spans = OperationSpans::new(traces);
     }
 
     /// Changes with every turn.
@@ -425,6 +435,7 @@ impl Driver {
         if let Some(outcome) = known {
             return self.outbox.send(FromAgent::Outcome { operation, outcome });
         }
+        self.spans.arrived(operation, &key, kind);
         if kind == OperationKind::Status {
             return match self.refusal(&key, kind, None) {
                 Some(refusal) => self.refuse(&key, operation, refusal),

@@ -13,6 +13,7 @@ use proctor_server::api::{
 };
 use proctor_server::control::{LEFTOVERS_KEPT_MIN, Retention, TASKS_KEPT_MIN};
 use proctor_server::webhooks::AddressFilter;
+use proctor_traces::TraceArguments;
 
 use super::parse_duration;
 
@@ -231,6 +232,8 @@ pub(crate) struct ServerArgs {
     pub(crate) border: BorderArgs,
     #[command(flatten)]
     pub(crate) retention: RetentionArgs,
+    #[command(flatten)]
+    pub(crate) traces: TraceArguments,
 }
 
 /// How long things are kept, in time that the server runs.

@@ -110,10 +110,14 @@ impl Call {
     }
 }
 
+/// The W3C header that names the caller's span.
+const TRACE_PARENT: &str = "traceparent";
+
 /// Where a request came from: the peer, or whom a trusted proxy forwards.
 pub(super) fn origin_of(headers: &HeaderMap, extensions: &Extensions) -> Origin {
     let remote = extensions.get::<Reached>().and_then(|reached| reached.from);
-    Origin { remote, request_id: RequestId::of(headers).to_string() }
+    let trace_parent = headers.get(TRACE_PARENT).and_then(|value| value.to_str().ok()?.parse().ok());
+    Origin { remote, request_id: RequestId::of(headers).to_string(), trace_parent }
 }
 
 /// Tells who sends the request, and its connection that it serves somebody who is known.

@@ -107,6 +107,11 @@ impl Dispatch {
         self.open.len()
     }
 
+    /// What is known of a target that has no outcome yet: since when it is open here, and the agent that it waits for.
+    pub(super) fn open_target(&self, operation: &OperationId) -> Option<(Instant, &AgentId, &OpenTarget)> {
+        self.open.get(operation).map(|pending| (pending.added, &pending.agent, &pending.target))
+    }
+
     /// What the server's earlier life left open; `now_ms` and `now` are the same moment on both clocks.
     pub(super) fn take_up(&mut self, open: Vec<OpenTarget>, now_ms: Millis, now: Instant) {
         let left = |target: OpenTarget| {

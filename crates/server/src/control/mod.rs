@@ -28,6 +28,7 @@ mod sessions;
 mod submit;
 mod target_spec;
 mod tasks;
+mod traces;
 mod types;
 mod upgrades;
 mod usage;
@@ -46,6 +47,7 @@ use proctor_runtime::{TaskFailed, Tasks, clock};
 use proctor_store::{
     App, HostLocation, HostQuery, HostRecord, Millis, Observation, SessionOpening, SessionRefusal, Store, StoreError,
 };
+use proctor_traces::Traces;
 use tokio::sync::{mpsc, oneshot};
 
 pub use access::{LiveCaller, Missing};
@@ -100,6 +102,7 @@ pub struct StartOptions {
     pub retention: Retention,
     /// How long those that were connected before the start have to come back; None: as long as their number needs.
     pub return_grace: Option<Duration>,
+    pub traces: Traces,
 }
 
 /// A cheap handle; clones share one control plane.
@@ -131,6 +134,7 @@ struct Inner {
     relays: relays::Relays,
     tasks: Tasks,
     metrics: Metrics,
+    traces: Traces,
     /// No more calls should come.
     is_leaving: AtomicBool,
 }
@@ -170,6 +174,7 @@ impl Control {
                 presence,
                 relays,
                 metrics: Metrics::default(),
+                traces: options.traces,
                 bells: events::ChangeNotifiers::new(tasks.shutdown().child_token()),
                 is_leaving: AtomicBool::new(false),
             }),

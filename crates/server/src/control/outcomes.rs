@@ -66,6 +66,7 @@ impl Control {
             tokio::time::sleep(RETRY_AFTER).await;
         };
         self.inner.metrics.outcomes(batch.iter().map(|(_, outcome)| outcome.code));
+        self.trace_outcomes(batch);
         let closed = self.inner.dispatch.lock().close(batch.iter().map(|(operation, _)| operation));
         self.inner.rollouts.ended(batch, &recorded);
         for (agent, operations) in closed {

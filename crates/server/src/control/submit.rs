@@ -113,7 +113,7 @@ impl Control {
     async fn submit_to_end(&self, submission: Submission) -> Result<Submitted> {
         let Submission { caller, family, items, options } = submission;
         let id = TaskId::from_uuid(Uuid::now_v7());
-        let created_at = clock::unix_millis();
+        let (created_at, begun) = (clock::unix_millis(), Instant::now());
         let check = caller.require_something(&items);
         if check.is_err() {
             self.audit_refusal(&caller, &attempted(&items), check).await?;
@@ -144,7 +144,7 @@ impl Control {
         };
         let registers = draft.items.iter().any(|item| item.register);
         let rollout = options.rolling.map(|rolling| rolling.begin(draft.targets.len(), &caller.subjects));
-        let targets = draft.targets.len();
+        let (targets, action) = (draft.targets.len(), draft.action());
         let ended: Vec<Code> = draft.outcomes.iter().map(|(_, outcome)| outcome.code).collect();
         let known = if rollout.is_some() { draft.outcomes.clone() } else { Vec::new() };
         let task = NewTask {
@@ -168,6 +168,7 @@ impl Control {
             CreatedTask::Existing { id, same_body: false } => return Err(ControlError::KeyReused { task: id }),
         }
         self.inner.metrics.task(family, targets);
+        self.trace_submission(&caller, id, action, targets, begun);
         self.inner.metrics.outcomes(ended);
         // What is registered first: an agent learns the spec, then the operation.
         let agents = open.iter().filter_map(|target| target.agent.as_ref());
@@ -462,14 +463,18 @@ impl Draft {
         AuditAction::new("status", self.classes.iter().copied()).on(named)
     }
 
+    /// The one operation, or `operate` where there are several.
+    fn action(&self) -> &'static str {
+        action_of(&self.items.iter().filter_map(|item| Some(item.kind?.as_str())).collect())
+    }
+
     /// What the audit says of it.
     fn deed(&self) -> AuditAction {
-        let kinds: BTreeSet<&'static str> = self.items.iter().filter_map(|item| Some(item.kind?.as_str())).collect();
         let named = self.targets.iter().map(|target| {
             let host = target.host.map_or_else(|| target.row_key.clone(), |host| host.to_string());
             format!("{host} {}", self.items[target.item as usize].key)
         });
-        AuditAction::new(action_of(&kinds), self.classes.iter().copied()).on(named)
+        AuditAction::new(self.action(), self.classes.iter().copied()).on(named)
     }
 
     fn open_targets(&self, task: TaskId, created_at: Millis) -> Vec<OpenTarget> {

@@ -9,6 +9,7 @@ use proctor_model::{
     AgentId, HostKey, Message, OperationKind, Permissions, ProcessKey, Scope, Spec, Subject, TaskId, messages,
 };
 use proctor_store::{Rollout, RolloutState, StoreError};
+use proctor_traces::TraceParent;
 
 use super::access::Missing;
 use super::budget::{PLANNED_MAX, STRANGER_BYTES_MAX};
@@ -60,6 +61,8 @@ impl Caller {
 pub struct Origin {
     pub remote: Option<IpAddr>,
     pub request_id: String,
+    /// The span of the caller, where it said one.
+    pub trace_parent: Option<TraceParent>,
 }
 
 /// A host as a caller names it.

@@ -35,3 +35,4 @@ mod serving;
 mod spec_calls;
 mod support;
 mod tasks;
+mod traces;

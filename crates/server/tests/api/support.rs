@@ -12,7 +12,7 @@ use proctor_model::{AgentId, BootId, Bounds, HostKey};
 use proctor_pki::hash_secret;
 use proctor_runtime::Tasks;
 use proctor_server::api::{self, ApiState, Settings};
-use proctor_server::control::{Control, Greeting, Session};
+use proctor_server::control::{Control, Greeting, Session, StartOptions};
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{App, Binding, Enrolment, JoinToken, RelayEnrolment, RelayToken, SessionOpening, Store};
 use serde_json::{Value, json};
@@ -66,20 +66,24 @@ impl World {
     }
 
     pub(crate) async fn with(settings: Settings) -> Self {
-        Self::made(u32::MAX, settings).await
+        Self::made(u32::MAX, settings, StartOptions::default()).await
     }
 
     /// With a store of so many pages.
     pub(crate) async fn bounded(pages_max: u32) -> Self {
-        Self::made(pages_max, Settings::default()).await
+        Self::made(pages_max, Settings::default(), StartOptions::default()).await
     }
 
-    async fn made(pages_max: u32, settings: Settings) -> Self {
+    pub(crate) async fn started(options: StartOptions) -> Self {
+        Self::made(u32::MAX, Settings::default(), options).await
+    }
+
+    async fn made(pages_max: u32, settings: Settings, options: StartOptions) -> Self {
         let directory = TempDir::new().unwrap();
         let store = SqliteStore::open_bounded(&directory.path().join("proctor.db"), pages_max).await.unwrap();
         let store: Arc<dyn Store> = Arc::new(store);
         let tasks = Tasks::default();
-        let control = Control::start(Arc::clone(&store), &tasks).await.unwrap();
+        let control = Control::start_with(Arc::clone(&store), &tasks, options).await.unwrap();
         let router = api::router(ApiState::new(control.clone(), None, settings));
         let world = Self { router, store, control, tasks, directory };
         world.put_app(APP, true).await;

@@ -15,6 +15,7 @@ use proctor_server::gateway::LinkPolicy;
 use proctor_server::{Options, Server};
 use proctor_store::Store;
 use proctor_store::sqlite::SqliteStore;
+use proctor_traces::Traces;
 use proctor_wire::{AgentCodec, FromAgent, FromServer};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -97,6 +98,7 @@ async fn start(store: &Arc<dyn Store>, link_policy: LinkPolicy) -> (Server, Task
         tls: None,
         retention: Retention::default(),
         link_policy,
+        traces: Traces::default(),
     };
     (Server::start(options, store.clone(), &tasks).await.unwrap(), tasks)
 }

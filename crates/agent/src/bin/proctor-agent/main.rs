@@ -81,6 +81,8 @@ struct Arguments {
     /// With the usage of each process
     #[arg(long, env = "PROCTOR_AGENT_METRICS_PROCESSES", requires = "metrics")]
     metrics_processes: bool,
+    #[command(flatten)]
+    traces: proctor_traces::TraceArguments,
     /// What to log, for example `info` or `proctor_agent=debug`
     #[arg(long, env = "PROCTOR_LOG", default_value = "info", value_parser = filter)]
     log: Targets,
@@ -227,6 +229,8 @@ fn ended(log: &LogSink, result: Result<(), String>) -> ExitCode {
 /// Returns a new version to try, if there is one.
 async fn serve(arguments: Arguments, stop: &CancellationToken) -> Result<Option<Box<Trial>>, String> {
     let tasks = Tasks::default();
+    let tracing = arguments.traces.start("proctor-agent", proctor_agent::version());
+    let tracing = tracing.map_err(|error| error.to_string())?;
     let options = Options {
         server: arguments.server.ok_or("--server is missing")?,
         token: match arguments.token_file {
@@ -250,6 +254,7 @@ async fn serve(arguments: Arguments, stop: &CancellationToken) -> Result<Option<
             SpawnArgument::SharedMemory => SpawnMethod::SharedMemory,
             SpawnArgument::Fork => SpawnMethod::Fork,
         },
+        traces: tracing.traces.clone(),
         is_program: true,
     };
     let result = tokio::select! {
