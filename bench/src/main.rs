@@ -97,6 +97,14 @@ enum Which {
         #[arg(long, default_value_t = 10)]
         seconds: u64,
     },
+    /// What a backup of a large store costs the operations that run meanwhile
+    Backup {
+        #[arg(long, default_value_t = 1_000_000)]
+        targets: usize,
+        /// Operations per second
+        #[arg(long, default_value_t = 200)]
+        rate: u32,
+    },
     /// All of them, one after the other
     All,
 }
@@ -117,6 +125,7 @@ async fn main() -> Result<()> {
         Which::Idle { count: 10_000, seconds: 60 },
         Which::Throughput { concurrency: 32, seconds: 10 },
         Which::Server { parts: Vec::new(), rounds: 10, seconds: 10 },
+        Which::Backup { targets: 1_000_000, rate: 200 },
     ];
     let chosen = if matches!(arguments.which, Which::All) { Vec::from(all) } else { vec![arguments.which] };
     for which in chosen {
@@ -140,6 +149,7 @@ async fn measure(bench: &Bench, which: Which) -> Result<Vec<Table>> {
         Which::Survival => survival::measure(bench).await,
         Which::Throughput { concurrency, seconds } => throughput::measure(concurrency, seconds).await,
         Which::Server { parts, rounds, seconds } => server::measure(&parts, rounds, seconds).await,
+        Which::Backup { targets, rate } => server::backup::measure(targets, rate).await,
         Which::All => Ok(Vec::new()),
     }
 }

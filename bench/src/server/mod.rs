@@ -5,6 +5,7 @@
 //! SQLite file with the same durability, `serde_json` that writes the same answer, a bare server
 //! that sends it.
 
+pub(crate) mod backup;
 mod cores;
 mod floors;
 mod polls;
