@@ -19,6 +19,7 @@ mod identity;
 mod ledger;
 mod link;
 pub mod local;
+mod log_file;
 mod metrics;
 mod policy;
 mod regular_file;

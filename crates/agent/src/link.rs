@@ -304,6 +304,7 @@ impl Link {
             nonce: said.nonce.to_vec(),
             time_ms: Some(clock::unix_millis()),
             answers_usage: true,
+            answers_logs: true,
             seen_epoch: said.seen_epoch,
             challenge: Some(challenge.to_vec()),
             upgrades: self.is_program,
@@ -378,11 +379,11 @@ impl Link {
     async fn carry(&self, Opened { sender, receiver, check, beat, is_relayed: _ }: Opened) -> SessionEnd {
         let (outbox, messages) = mpsc::channel(OUTBOX_MAX);
         self.upgrades.connect(Some(outbox.clone()));
-        if self.inbox.send(Input::Connected(outbox)).await.is_err() {
+        if self.inbox.send(Input::Connected(outbox.clone())).await.is_err() {
             return SessionEnd::Shutdown;
         }
         let result = tokio::select! {
-            result = self.listen(receiver, check, beat) => result,
+            result = self.listen(receiver, check, beat, &outbox) => result,
             result = self.talk(sender, messages, beat) => result,
         };
         match result {
@@ -396,6 +397,7 @@ impl Link {
         mut receiver: Receiver,
         mut check: Option<CommandCheck>,
         beat: Duration,
+        outbox: &mpsc::Sender<FromAgent>,
     ) -> Result<Infallible, SessionEnd> {
         let silence_max = beat * SILENT_BEATS_MAX;
         let mut awake_at = self.host.now();
@@ -412,7 +414,7 @@ impl Link {
             self.about.metrics.heard();
             tell_skipped(receiver.take_skipped());
             let Some(check) = &mut check else {
-                self.hear(message, false).await?;
+                self.hear(message, false, outbox).await?;
                 continue;
             };
             match message {
@@ -422,14 +424,14 @@ impl Link {
                     self.trust.learn(check.trust());
                     tell_skipped(skipped);
                     for message in messages {
-                        self.hear(message, true).await?;
+                        self.hear(message, true, outbox).await?;
                     }
                 }
                 // Whoever carries the session could say these in any case, or be silent.
                 message @ (FromServer::Beat
                 | FromServer::Refused { .. }
                 | FromServer::Busy { .. }
-                | FromServer::Unknown) => self.hear(message, false).await?,
+                | FromServer::Unknown) => self.hear(message, false, outbox).await?,
                 FromServer::Operate { .. }
                 | FromServer::Acknowledge { .. }
                 | FromServer::Cancel { .. }
@@ -437,6 +439,8 @@ impl Link {
                 | FromServer::AssignPools { .. }
                 | FromServer::EventsSeen { .. }
                 | FromServer::QueryUsage { .. }
+                | FromServer::QueryLog { .. }
+                | FromServer::Ping { .. }
                 | FromServer::Upgrade(_)
                 | FromServer::BuildPart { .. }
                 | FromServer::Renewed { .. }
@@ -449,9 +453,19 @@ impl Link {
         }
     }
 
-    async fn hear(&self, message: FromServer, is_signed: bool) -> Result<(), SessionEnd> {
+    async fn hear(
+        &self,
+        message: FromServer,
+        is_signed: bool,
+        outbox: &mpsc::Sender<FromAgent>,
+    ) -> Result<(), SessionEnd> {
         match message {
             FromServer::Beat => Ok(()),
+            FromServer::Ping { number } => {
+                // Here and not in the driver: it is the link that is measured. With a full outbox it is none to speak of.
+                let _ = outbox.try_send(FromAgent::Pong { number });
+                Ok(())
+            }
             FromServer::Upgrade(order) => {
                 self.upgrades.tell(Told::Order { order, is_signed });
                 Ok(())
@@ -473,6 +487,7 @@ impl Link {
             | FromServer::AssignPools { .. }
             | FromServer::EventsSeen { .. }
             | FromServer::QueryUsage { .. }
+            | FromServer::QueryLog { .. }
             | FromServer::Enrolled { .. }
             | FromServer::RelayEnrolled { .. }
             | FromServer::Challenge { .. }

@@ -46,6 +46,7 @@ pub(crate) struct Policy {
     everywhere: Lists,
     rules: Vec<Rule>,
     upgrades: bool,
+    logs: Option<bool>,
 }
 
 /// An absent list allows everything, an empty one nothing.
@@ -72,6 +73,9 @@ struct Document {
     /// Whether the agent may be upgraded over the link; where it does not say, only if it restricts nothing else: a new
     /// program can do everything that the lists forbid.
     upgrades: Option<bool>,
+    /// Whether logs may be read; where it does not say, only in namespaces whose operations are not restricted: the
+    /// owner of such a host has not said yes to anything new.
+    logs: Option<bool>,
     #[serde(default)]
     rule: Vec<RuleDocument>,
 }
@@ -87,7 +91,7 @@ struct RuleDocument {
 
 impl Policy {
     pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, PolicyError> {
-        let Document { users, paths, operations, upgrades, rule } = toml::from_str(text).map_err(|error| {
+        let Document { users, paths, operations, upgrades, logs, rule } = toml::from_str(text).map_err(|error| {
             let (line, column) = place_of(text, error.span().map_or(0, |span| span.start));
             PolicyError::Wrong { path: path.to_owned(), line, column, problem: error.message().to_owned() }
         })?;
@@ -97,7 +101,8 @@ impl Policy {
             lists: Lists { users, paths, operations },
         });
         let everywhere = Lists { users, paths, operations };
-        Ok(Self { path: path.to_owned(), everywhere, rules: rules.collect(), upgrades: upgrades.unwrap_or(!restricts) })
+        let upgrades = upgrades.unwrap_or(!restricts);
+        Ok(Self { path: path.to_owned(), everywhere, rules: rules.collect(), upgrades, logs })
     }
 
     /// The file that does.
@@ -112,6 +117,19 @@ impl Policy {
             }
         }
         Ok(())
+    }
+
+    /// Whether the log of a process may be read, as far as memory tells; the paths of the log itself are not looked at.
+    pub(crate) fn check_log(&self, namespace: &Namespace, identity: &Identity) -> Result<(), Refusal> {
+        let restricting = self.lists(namespace).find(|(_, lists)| lists.operations.is_some());
+        match (self.logs, restricting) {
+            (Some(true), _) | (None, None) => self.check_identity(namespace, identity),
+            (Some(false), _) => Err(self.refusal("logs", None, "reading logs is not allowed".to_owned())),
+            (None, Some((rule, _))) => {
+                let problem = "operations are restricted, and `logs = true` is not set".to_owned();
+                Err(self.refusal("operations", rule, problem))
+            }
+        }
     }
 
     /// Users and paths, as far as their text tells: asks nothing of the file system.

@@ -36,6 +36,9 @@ pub struct HostView {
     /// When the agent's certificate ends; absent while it is not connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_expires_at: Option<i64>,
+    /// How long its agent takes to answer; absent while that is not known. Measured when the host is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkView>,
     /// Since when its agent's certificate opens no session; absent where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<i64>,
@@ -53,6 +56,14 @@ pub struct HostView {
     pub key_fingerprint: String,
     #[serde(default)]
     pub facts: HostFacts,
+}
+
+/// The link of a connected agent, with any relay on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LinkView {
+    /// From a question of the server to the agent's answer, in microseconds.
+    pub rtt_us: u64,
+    pub measured_at: i64,
 }
 
 /// Why a host takes no starts, and until when: `until` or `ttl_secs`, or neither: until somebody ends it.

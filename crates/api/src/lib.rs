@@ -15,6 +15,7 @@ mod error;
 mod events;
 mod hosts;
 mod id;
+mod logs;
 mod object;
 mod operations;
 mod overview;
@@ -44,9 +45,10 @@ pub use events::{
 };
 pub use hosts::{
     ApproveRequest, CordonRequest, CordonView, DownloadList, DownloadView, HostPage, HostQuery, HostView, ImportRow,
-    Imported, Placed, Placement, RejoinRequest, RejoinView, ServerView, StorageView, TableView,
+    Imported, LinkView, Placed, Placement, RejoinRequest, RejoinView, ServerView, StorageView, TableView,
 };
 pub use id::ID_MAX;
+pub use logs::{LogQuery, LogState, LogView};
 pub use object::Object;
 pub use operations::{Accepted, ExactTarget, OperationRequest, Plan, PlannedTarget, Refusal, Rolling};
 pub use overview::{

@@ -2,9 +2,9 @@
 
 use futures::Stream;
 use proctor_api::{
-    DiffQuery, GroupPage, GroupQuery, HistoryQuery, PoolList, PoolQuery, PoolSetting, PoolView, ProcessPage,
-    ProcessQuery, ProcessView, RegisterQuery, RegistrationPlan, Revision, Row, Rows, SetPools, ShowQuery, SpecDiff,
-    SpecHistory, Unregistration, UsageQuery, UsageView,
+    DiffQuery, GroupPage, GroupQuery, HistoryQuery, LogQuery, LogView, PoolList, PoolQuery, PoolSetting, PoolView,
+    ProcessPage, ProcessQuery, ProcessView, RegisterQuery, RegistrationPlan, Revision, Row, Rows, SetPools, ShowQuery,
+    SpecDiff, SpecHistory, Unregistration, UsageQuery, UsageView,
 };
 use proctor_model::{Namespace, PoolId, ProcessKey};
 use reqwest::Method;
@@ -97,6 +97,11 @@ impl Client {
     /// What a process used on a host.
     pub async fn usage(&self, key: &ProcessKey, query: &UsageQuery) -> Result<UsageView> {
         self.get(&["processes", key.namespace.as_str(), key.name.as_str(), "usage"], query).await
+    }
+
+    /// The end of a process's log on a host.
+    pub async fn log(&self, key: &ProcessKey, query: &LogQuery) -> Result<LogView> {
+        self.get(&["processes", key.namespace.as_str(), key.name.as_str(), "log"], query).await
     }
 
     pub async fn spec_diff(&self, key: &ProcessKey, query: &DiffQuery) -> Result<SpecDiff> {

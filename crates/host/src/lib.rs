@@ -207,6 +207,14 @@ impl Host {
             .map_err(|error| format!("the rights of user '{user}' cannot be taken: {error}"))
     }
 
+    /// The number of a user. An error says in words for people why there is none. May hang with the name service.
+    pub fn user_id(&self, user: &str) -> Result<u32, String> {
+        if user == user::ROOT {
+            return Ok(0);
+        }
+        Ok(self.shared.ground.accounts.find(user)?.uid)
+    }
+
     /// Runs a command to its end. Dropped before, it leaves the command running.
     pub async fn run(&self, command: Command) -> CommandExit {
         command::run(&self.shared.ground, command, None).await

@@ -21,6 +21,7 @@ mod leftovers;
 mod message;
 mod operation;
 mod pool;
+mod process_log;
 mod report;
 #[cfg(any(test, feature = "test-support"))]
 pub mod samples;
@@ -48,6 +49,7 @@ pub use leftovers::Leftovers;
 pub use message::{Entry, Message, PHRASE_BYTES_MAX, Phrase, Sender, entries, messages};
 pub use operation::{OperationKind, Outcome};
 pub use pool::{POOL_LABEL, Pool, PoolId, PoolLimits, Weight};
+pub use process_log::{LOG_BYTES_MAX, LOG_LINES, LOG_LINES_MAX, LogPosition, LogQuery, LogState, LogTail};
 pub use report::{CommandExit, CommandResult, Exit, Probe, Signal};
 pub use spec::{
     AbsolutePath, CommandLine, ConfigFile, Control, CronRule, HealthPolicy, Identity, LABELS_MAX, Lifetime, Limits,

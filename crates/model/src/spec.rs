@@ -50,6 +50,8 @@ pub struct Identity {
     pub pid_path: AbsolutePath,
     /// Kept and shown; nothing is read there.
     pub config_path: Option<UncheckedPath>,
+    /// Where it writes its log, relative to `setup_path` if need be; a directory stands for `<log_path>/<proc_name>.log`
+    /// or else for the `.log` file in it that was written last.
     pub log_path: Option<UncheckedPath>,
     pub user: UserName,
     pub index_key: String,

@@ -209,8 +209,10 @@ impl SimAgent {
             | FromServer::Renewed { .. }
             | FromServer::Signed(_)
             | FromServer::Beat
-            // It says that it keeps no usage, and takes no upgrades.
+            // It says that it keeps no usage, has no logs, and takes no upgrades.
             | FromServer::QueryUsage { .. }
+            | FromServer::QueryLog { .. }
+            | FromServer::Ping { .. }
             | FromServer::Upgrade(_)
             | FromServer::BuildPart { .. }
             | FromServer::Unreadable { .. }

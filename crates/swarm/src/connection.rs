@@ -314,6 +314,7 @@ async fn open(
         time_ms: Some(clock::unix_millis() + agent.group().clock_offset_ms),
         seen_epoch: said.seen_epoch,
         answers_usage: false,
+        answers_logs: false,
         challenge: Some(challenge.to_vec()),
         upgrades: false,
     };
@@ -389,6 +390,8 @@ impl Signatures {
             | FromServer::AssignPools { .. }
             | FromServer::EventsSeen { .. }
             | FromServer::QueryUsage { .. }
+            | FromServer::QueryLog { .. }
+            | FromServer::Ping { .. }
             | FromServer::Upgrade(_)
             | FromServer::BuildPart { .. }
             | FromServer::Renewed { .. }

@@ -11,7 +11,7 @@ use crate::value::{
     Skipped, agent_id, boot_id, bounded, each, kind, millis, number_of_kind, reason_text, relay_id, required, short,
     spec, spec_json,
 };
-use crate::{WireError, proto, upgrade, usage};
+use crate::{WireError, log, proto, upgrade, usage};
 
 /// Room for a certificate request or certificate, with much to spare.
 pub(crate) const CERTIFICATE_BYTES_MAX: usize = 64 * 1024;
@@ -59,6 +59,7 @@ impl LinkMessage for FromAgent {
                 answers_usage,
                 challenge,
                 upgrades,
+                answers_logs,
             } => Kind::Hello(proto::Hello {
                 agent: agent.into(),
                 boot: boot.as_str().to_owned(),
@@ -70,6 +71,7 @@ impl LinkMessage for FromAgent {
                 answers_usage,
                 challenge,
                 upgrades,
+                answers_logs,
             }),
             Self::Settled { epoch, recorded } => Kind::Settled(proto::Settled { epoch, recorded }),
             Self::Beat => Kind::Beat(proto::Beat {}),
@@ -92,6 +94,8 @@ impl LinkMessage for FromAgent {
                 Kind::Events(proto::Events { events: events.into_iter().map(Into::into).collect() })
             }
             Self::UsageHistory { request, history } => Kind::UsageHistory(usage::history_to(request, history)),
+            Self::LogTail { request, tail } => Kind::LogTail(log::tail_to(request, tail)),
+            Self::Pong { number } => Kind::Pong(proto::Pong { number }),
             Self::Signed(signed) => Kind::Signed(signed_to(signed)),
             Self::FetchBuild { upgrade, offset, length } => {
                 Kind::FetchBuild(proto::FetchBuild { upgrade: upgrade.as_bytes().to_vec(), offset, length })
@@ -138,6 +142,8 @@ impl LinkMessage for FromAgent {
             Some(Kind::UsageHistory(history)) => {
                 Self::UsageHistory { request: history.request, history: usage::history_from(history, skipped) }
             }
+            Some(Kind::LogTail(tail)) => Self::LogTail { request: tail.request, tail: log::tail_from(tail) },
+            Some(Kind::Pong(proto::Pong { number })) => Self::Pong { number },
             Some(Kind::Signed(signed)) => Self::Signed(signed_from(signed)?),
             Some(Kind::FetchBuild(fetch)) => upgrade::fetch_from(&fetch),
             Some(Kind::UpgradeReport(report)) => upgrade::report_from(report),
@@ -171,6 +177,7 @@ fn hello_from(hello: proto::Hello) -> Result<FromAgent, WireError> {
         answers_usage: hello.answers_usage,
         challenge: hello.challenge.map(|challenge| bounded("challenge", challenge, NONCE_BYTES_MAX)).transpose()?,
         upgrades: hello.upgrades,
+        answers_logs: hello.answers_logs,
     })
 }
 
@@ -257,6 +264,8 @@ impl LinkMessage for FromServer {
                 key: Some(key.into()),
                 range: usage::number_of_range(range),
             }),
+            Self::QueryLog { request, key, query } => Kind::QueryLog(log::query_to(request, key, query)),
+            Self::Ping { number } => Kind::Ping(proto::Ping { number }),
             Self::Signed(signed) => Kind::Signed(signed_to(signed)),
             Self::Upgrade(order) => Kind::Upgrade(upgrade::order_to(order)),
             Self::BuildPart { upgrade, offset, bytes } => {
@@ -313,6 +322,8 @@ impl LinkMessage for FromServer {
             Some(Kind::Renewed(renewed)) => Self::Renewed { certificate_pem: certificate(renewed.certificate_pem)? },
             Some(Kind::EventsSeen(proto::EventsSeen { up_to })) => Self::EventsSeen { up_to },
             Some(Kind::QueryUsage(query)) => query_from(query),
+            Some(Kind::QueryLog(query)) => log::query_from(query),
+            Some(Kind::Ping(proto::Ping { number })) => Self::Ping { number },
             Some(Kind::Signed(signed)) => Self::Signed(signed_from(signed)?),
             Some(Kind::Upgrade(order)) => upgrade::order_from(order),
             Some(Kind::BuildPart(part)) => upgrade::part_from(part)?,

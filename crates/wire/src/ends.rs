@@ -86,6 +86,8 @@ impl NoSession {
             | FromServer::Renewed { .. }
             | FromServer::EventsSeen { .. }
             | FromServer::QueryUsage { .. }
+            | FromServer::QueryLog { .. }
+            | FromServer::Ping { .. }
             | FromServer::Signed(_)
             | FromServer::Upgrade(_)
             | FromServer::BuildPart { .. }

@@ -23,6 +23,7 @@ mod ends;
 mod error;
 mod event;
 mod frame_budget;
+mod log;
 mod message;
 mod mux;
 mod opening_pace;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    AgentId, BootId, Event, HostFacts, HostKey, Message, OperationId, OperationKind, Outcome, Pool, ProcessKey,
-    RelayId, Snapshot, Spec, UpgradeStep, UsageHistory, UsageRange,
+    AgentId, BootId, Event, HostFacts, HostKey, LogQuery, LogTail, Message, OperationId, OperationKind, Outcome, Pool,
+    ProcessKey, RelayId, Snapshot, Spec, UpgradeStep, UsageHistory, UsageRange,
 };
 use uuid::Uuid;
 
@@ -48,6 +48,8 @@ pub enum FromAgent {
         challenge: Option<Vec<u8>>,
         /// Whether a [`FromServer::Upgrade`] is obeyed or answered; older agents skip it.
         upgrades: bool,
+        /// Whether a [`FromServer::QueryLog`] and a [`FromServer::Ping`] are answered; older agents skip both.
+        answers_logs: bool,
     },
     /// The first message after a welcome: the state directory has recorded the epoch of the session, or
     /// could not. Until then nothing is asked of an agent that records epochs.
@@ -79,6 +81,15 @@ pub enum FromAgent {
     UsageHistory {
         request: u64,
         history: UsageHistory,
+    },
+    /// As [`Self::UsageHistory`].
+    LogTail {
+        request: u64,
+        tail: LogTail,
+    },
+    /// Answers a ping of this number.
+    Pong {
+        number: u64,
     },
     Signed(Signed),
     /// Asks for bytes of the build of an upgrade; one question at a time.
@@ -169,6 +180,16 @@ pub enum FromServer {
         request: u64,
         key: ProcessKey,
         range: UsageRange,
+    },
+    /// What has this process written to its log? As [`Self::QueryUsage`].
+    QueryLog {
+        request: u64,
+        key: ProcessKey,
+        query: LogQuery,
+    },
+    /// How long does an answer take?
+    Ping {
+        number: u64,
     },
     Signed(Signed),
     /// Become another version; see [`UpgradeOrder`].
@@ -262,6 +283,7 @@ impl fmt::Debug for FromAgent {
                 answers_usage,
                 challenge,
                 upgrades,
+                answers_logs,
             } => f
                 .debug_struct("Hello")
                 .field("agent", agent)
@@ -274,6 +296,7 @@ impl fmt::Debug for FromAgent {
                 .field("answers_usage", answers_usage)
                 .field("challenge", challenge)
                 .field("upgrades", upgrades)
+                .field("answers_logs", answers_logs)
                 .finish(),
             Self::Settled { epoch, recorded } => {
                 f.debug_struct("Settled").field("epoch", epoch).field("recorded", recorded).finish()
@@ -289,6 +312,14 @@ impl fmt::Debug for FromAgent {
             Self::UsageHistory { request, history } => {
                 f.debug_struct("UsageHistory").field("request", request).field("history", history).finish()
             }
+            // What a log holds is for nobody who reads ours.
+            Self::LogTail { request, tail } => f
+                .debug_struct("LogTail")
+                .field("request", request)
+                .field("state", &tail.state)
+                .field("bytes", &tail.bytes.len())
+                .finish_non_exhaustive(),
+            Self::Pong { number } => f.debug_struct("Pong").field("number", number).finish(),
             Self::Signed(signed) => f.debug_tuple("Signed").field(signed).finish(),
             Self::FetchBuild { upgrade, offset, length } => f
                 .debug_struct("FetchBuild")

@@ -15,6 +15,7 @@ mod inspect;
 mod instances;
 mod limits;
 mod local;
+mod logs;
 mod metrics;
 mod notices;
 mod outbox;
@@ -154,6 +155,7 @@ pub(crate) struct Driver {
     admission: Admission,
     pid_files: PidFileClaims,
     configs: ConfigMonitor,
+    log_reads: logs::LogReads,
     outbox: Outbox,
     /// Operations on processes of several instances, whose parts are under way.
     instance_outcomes: HashMap<OperationId, InstanceOutcomes>,
@@ -218,6 +220,7 @@ impl Driver {
             admission: Admission::new(host.clone(), policy),
             pid_files: PidFileClaims::default(),
             configs: ConfigMonitor::default(),
+            log_reads: logs::LogReads::default(),
             outbox: Outbox::new(EventSpool::new(&mut memory, same_boot, clock::unix_millis())),
             instance_outcomes: HashMap::new(),
             local_operations: HashMap::new(),
@@ -399,6 +402,7 @@ impl Driver {
             }
             FromServer::EventsSeen { up_to } => self.events_seen(up_to),
             FromServer::QueryUsage { request, key, range } => self.query_usage(request, &key, range),
+            FromServer::QueryLog { request, key, query } => self.query_log(request, key, query),
             FromServer::Unreadable { operation, reason } => {
                 let message = messages::operation_not_understood(reason);
                 self.finish(operation, Outcome::new(Code::IllegalOperation, message, false));
@@ -413,6 +417,7 @@ impl Driver {
             | FromServer::Signed(_)
             | FromServer::Upgrade(_)
             | FromServer::BuildPart { .. }
+            | FromServer::Ping { .. }
             | FromServer::Beat
             | FromServer::Unknown => {}
         }

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 mod elsewhere;
 mod hung_mounts;
 mod limits;
+mod logs;
 mod metrics;
 mod mishaps;
 mod usage;
@@ -30,6 +31,7 @@ struct Stage {
     events: Vec<Told>,
     observed: Vec<(ProcessKey, Snapshot)>,
     usage: BTreeMap<u64, proctor_model::UsageHistory>,
+    logs: BTreeMap<u64, proctor_model::LogTail>,
     registered: u64,
     /// Above the agent's cgroups, where it has some.
     above: Option<std::path::PathBuf>,
@@ -81,6 +83,7 @@ impl Stage {
             events: Vec::new(),
             observed: Vec::new(),
             usage: BTreeMap::new(),
+            logs: BTreeMap::new(),
             registered: 0,
             above,
         }
@@ -127,6 +130,7 @@ impl Stage {
             FromAgent::Events { events } => self.events.extend(events),
             FromAgent::Observed { observations } => self.observed.extend(observations),
             FromAgent::UsageHistory { request, history } => drop(self.usage.insert(request, history)),
+            FromAgent::LogTail { request, tail } => drop(self.logs.insert(request, tail)),
             FromAgent::Seen { .. } | FromAgent::Beat | FromAgent::Unknown => {}
             other @ (FromAgent::Enrol { .. }
             | FromAgent::EnrolRelay { .. }
@@ -135,6 +139,7 @@ impl Stage {
             | FromAgent::Signed(_)
             | FromAgent::FetchBuild { .. }
             | FromAgent::UpgradeReport { .. }
+            | FromAgent::Pong { .. }
             | FromAgent::Renew { .. }) => {
                 panic!("not of the driver: {other:?}")
             }

@@ -54,7 +54,7 @@ impl Driver {
     pub(super) fn query_usage(&mut self, request: u64, key: &ProcessKey, range: UsageRange) {
         let now = wall_clock();
         let Some(link) = self.outbox.link().cloned() else { return };
-        let answer = move |history| answer(&link, request, history);
+        let answer = move |history| answer(&link, FromAgent::UsageHistory { request, history });
         if !self.processes.contains(key) {
             return answer(UsageHistory::empty(UsageKept::NotRegistered, range.step_min()));
         }
@@ -66,8 +66,8 @@ impl Driver {
 }
 
 /// Dropped where the link is behind: who asks gives up in time, and outcomes go first.
-fn answer(link: &mpsc::Sender<FromAgent>, request: u64, history: UsageHistory) {
+pub(super) fn answer(link: &mpsc::Sender<FromAgent>, message: FromAgent) {
     if link.max_capacity() - link.capacity() < BACKLOG_MAX {
-        drop(link.try_send(FromAgent::UsageHistory { request, history }));
+        drop(link.try_send(message));
     }
 }

@@ -20,10 +20,12 @@ mod open_room;
 mod outcomes;
 mod presence;
 mod processes;
+mod questions;
 mod records;
 mod relays;
 mod retention;
 mod rollout;
+mod round_trips;
 mod sessions;
 mod submit;
 mod target_spec;
@@ -32,7 +34,6 @@ mod traces;
 mod types;
 mod upgrades;
 mod usage;
-mod usage_history;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -60,9 +61,11 @@ pub use fleet::{SeenFleet, is_inside};
 pub use identity::{REJOIN_TTL_MAX, rejoin_until};
 pub use maintenance::{CORDON_SECS_MAX, cordon_reason, cordon_until};
 pub use processes::POOLS_MAX;
+pub use questions::{Asked, HostAnswer, HostsBusy, Question, Reply};
 pub use relays::RelayState;
 pub(crate) use relays::{ConnectedRelay, RelayConnection};
 pub use retention::{LEFTOVERS_KEPT_MIN, Retention, TASKS_KEPT_MIN};
+pub use round_trips::RoundTrip;
 pub use sessions::{ConnectionInfo, Greeting, Session};
 pub use submit::Planned;
 pub use types::{
@@ -70,7 +73,6 @@ pub use types::{
     Rolling, Share, SpecSource, Submission, SubmitOptions, Submitted, SubmittedItem, SubmittedTarget,
 };
 pub use upgrades::UpgradeWish;
-pub use usage_history::{Question, UsageAnswer, UsageBusy};
 
 use crate::metrics::Metrics;
 use crate::webhooks::TrialLimits;
@@ -123,7 +125,7 @@ struct Inner {
     budgets: budget::Budgets,
     event_budgets: event_budget::EventBudgets,
     fleet: fleet::FleetCache,
-    usage_queries: usage_history::UsageQueries,
+    host_queries: questions::HostQueries,
     bells: events::ChangeNotifiers,
     webhook_trials: TrialLimits,
     /// 0 before the link is served.
@@ -166,7 +168,7 @@ impl Control {
                 event_budgets: event_budget::EventBudgets::default(),
                 fleet: fleet::FleetCache::default(),
                 webhook_trials: TrialLimits::default(),
-                usage_queries: usage_history::UsageQueries::default(),
+                host_queries: questions::HostQueries::default(),
                 tasks: tasks.clone(),
                 link_expires_at: AtomicI64::new(0),
                 signing_expires_at: AtomicI64::new(0),

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
-use proctor_model::{AgentId, Class, Code, Namespace, Outcome, Pool, PoolId, ProcessKey, Spec, messages};
+use proctor_model::{AgentId, Class, Classes, Code, Namespace, Outcome, Pool, PoolId, ProcessKey, Spec, messages};
 use proctor_runtime::clock;
 use proctor_store::{
     HostLocation, HostQuery, HostRecord, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode, Registered,
@@ -266,6 +266,33 @@ impl Control {
     ) -> Result<(u64, Vec<ProcessRecord>)> {
         let query = self.narrowed(caller, query, hosts).await?;
         self.all_processes(&query).await
+    }
+
+    /// The registration of a process on a host, for a caller who may operate it there; None where there is none. Who
+    /// may not is refused alike, whether there is one or not.
+    pub async fn operable_process(
+        &self,
+        caller: &Caller,
+        host: &HostRef,
+        key: &ProcessKey,
+    ) -> Result<Option<ProcessRecord>> {
+        let hosts = std::slice::from_ref(host);
+        let sites = self.sites(hosts).await?;
+        let spots = self.spots(hosts, &sites).await?;
+        let needed: Classes = [Class::Operate].into_iter().collect();
+        if spots.iter().any(|spot| caller.first_missing(needed, spot, &key.namespace).is_some()) {
+            return Err(caller.missing(Class::Operate, [host.to_string()]));
+        }
+        let agents: Vec<AgentId> = sites.into_iter().flatten().map(|site| site.agent).collect();
+        let query = ProcessQuery {
+            namespace: Some(key.namespace.clone()),
+            name: Some(key.name.clone()),
+            agents: Some(agents),
+            is_uncounted: true,
+            limit: Some(1),
+            ..ProcessQuery::default()
+        };
+        Ok(self.all_processes(&query).await?.1.pop())
     }
 
     /// As [`Self::processes`], whoever asks.

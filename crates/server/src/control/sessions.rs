@@ -11,8 +11,9 @@ use proctor_store::SessionOpening;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::questions::Questions;
+use super::round_trips::Pings;
 use super::usage::NewestUsage;
-use super::usage_history::Questions;
 
 /// What was noticed when the agent connected, or since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,13 +34,23 @@ pub struct Greeting {
     pub seen_generation: u64,
     /// Whether it keeps what processes use.
     pub answers_usage: bool,
+    /// Whether it reads logs and answers pings.
+    pub answers_logs: bool,
     /// Whether it can become another version.
     pub takes_upgrades: bool,
 }
 
 impl Greeting {
     pub fn new(opening: SessionOpening, boot: BootId) -> Self {
-        Self { opening, boot, run: Vec::new(), seen_generation: 0, answers_usage: false, takes_upgrades: false }
+        Self {
+            opening,
+            boot,
+            run: Vec::new(),
+            seen_generation: 0,
+            answers_usage: false,
+            answers_logs: false,
+            takes_upgrades: false,
+        }
     }
 }
 
@@ -72,17 +83,20 @@ pub struct Session {
     events_seen: AtomicU64,
     usage: NewestUsage,
     answers_usage: bool,
+    answers_logs: bool,
     takes_upgrades: bool,
     arch: String,
     version: String,
     /// There may be an upgrade that the agent has not heard of on this session.
     upgrade_order: AtomicBool,
     pub(super) questions: Mutex<Questions>,
+    /// None before somebody has looked.
+    pub(super) pings: Mutex<Option<Box<Pings>>>,
 }
 
 impl Session {
     pub(super) fn new(greeting: Greeting, epoch: u64) -> Self {
-        let Greeting { opening, boot, run, seen_generation, answers_usage, takes_upgrades } = greeting;
+        let Greeting { opening, boot, run, seen_generation, answers_usage, answers_logs, takes_upgrades } = greeting;
         Self {
             agent: opening.agent,
             epoch,
@@ -103,11 +117,13 @@ impl Session {
             events_seen: AtomicU64::new(0),
             usage: NewestUsage::default(),
             answers_usage,
+            answers_logs,
             takes_upgrades,
             arch: opening.facts.arch,
             version: opening.facts.agent_version,
             upgrade_order: AtomicBool::new(true),
             questions: Mutex::default(),
+            pings: Mutex::default(),
         }
     }
 
@@ -234,6 +250,11 @@ impl Session {
 
     pub(super) fn answers_usage(&self) -> bool {
         self.answers_usage
+    }
+
+    /// And pings.
+    pub(super) fn answers_logs(&self) -> bool {
+        self.answers_logs
     }
 
     pub(super) fn takes_upgrades(&self) -> bool {

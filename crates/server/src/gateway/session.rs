@@ -19,7 +19,7 @@ use super::connection::Direct;
 use super::enrol::CERTIFICATE_LIFETIME;
 use super::sender::Sender;
 use super::{Connection, Gateway, Guest, Turn, now};
-use crate::control::{ConnectionInfo, Control, ControlError, Greeting, Question, Session};
+use crate::control::{Asked, ConnectionInfo, Control, ControlError, Greeting, Question, Reply, Session};
 use crate::pace::Pace;
 
 /// For the first word of a session; the greeting as a whole has a limit of its own.
@@ -301,6 +301,7 @@ async fn hello(
         answers_usage,
         challenge,
         upgrades,
+        answers_logs,
     } = hello
     else {
         return Err(Ended::Closed);
@@ -328,7 +329,8 @@ async fn hello(
     let clock_ahead_ms = time_ms.map(|theirs| theirs.saturating_sub(clock::unix_millis()));
     let relay_cloud = via.map(|via| via.cloud);
     let opening = SessionOpening { agent, key_fingerprint, seen_epoch, facts, relay_cloud };
-    let greeting = Greeting { opening, boot, run: nonce, seen_generation, answers_usage, takes_upgrades: upgrades };
+    let greeting =
+        Greeting { opening, boot, run: nonce, seen_generation, answers_usage, answers_logs, takes_upgrades: upgrades };
     if control.clone_of(&greeting).is_some() {
         return Err(Ended::Cloned);
     }
@@ -485,10 +487,16 @@ impl Reader<'_> {
                 let _ = replies.try_send(FromServer::Beat);
             }
             FromAgent::UsageHistory { request, history } => {
-                if !session.answer(request, history) {
+                if !session.answer(request, Reply::Usage(Arc::new(history))) {
                     tracing::debug!(agent = %session.agent(), request, "nobody waits for this usage");
                 }
             }
+            FromAgent::LogTail { request, tail } => {
+                if !session.answer(request, Reply::Log(Arc::new(tail))) {
+                    tracing::debug!(agent = %session.agent(), request, "nobody waits for this log");
+                }
+            }
+            FromAgent::Pong { number } => session.pong(number),
             FromAgent::FetchBuild { upgrade, offset, length } => {
                 // An agent asks again for what does not come.
                 if let Some(bytes) = control.build_part(session, upgrade, offset, length).await {
@@ -569,8 +577,15 @@ async fn talk(
             sender.feed(FromServer::EventsSeen { up_to }).await?;
         }
         if session.is_settled() {
-            for Question { request, key, range } in session.take_questions() {
-                sender.feed(FromServer::QueryUsage { request, key, range }).await?;
+            for Question { request, key, asked } in session.take_questions() {
+                let question = match asked {
+                    Asked::Usage(range) => FromServer::QueryUsage { request, key, range },
+                    Asked::Log(query) => FromServer::QueryLog { request, key, query },
+                };
+                sender.feed(question).await?;
+            }
+            if let Some(number) = session.take_ping() {
+                sender.feed(FromServer::Ping { number }).await?;
             }
             if let Some(order) = control.take_upgrade(session) {
                 sender.feed(FromServer::Upgrade(order)).await?;

@@ -110,6 +110,7 @@ fn by_address() -> Vec<(Method, String, Value)> {
         native(Method::GET, "/processes/web/m?host=0:NAME", json!({})),
         native(Method::GET, "/processes/web/m/history?host=0:NAME", json!({})),
         native(Method::GET, "/processes/web/m/usage?host=0:NAME", json!({})),
+        native(Method::GET, "/processes/web/m/log?host=0:NAME", json!({})),
         native(Method::GET, "/processes/web/m/diff?host=0:NAME", json!({})),
         native(Method::GET, "/pools?host=0:NAME&usage=true", json!({})),
         native(Method::POST, "/processes", registered("m", "NAME")),
@@ -150,6 +151,7 @@ fn by_agent() -> Vec<(Method, String, Value)> {
         native(Method::GET, "/events?host=NAME", json!({})),
         native(Method::GET, "/processes/web/m/history?host=NAME", json!({})),
         native(Method::GET, "/processes/web/m/usage?host=NAME&range=7d", json!({})),
+        native(Method::GET, "/processes/web/m/log?host=NAME", json!({})),
         native(Method::POST, "/operations", json!({ "operation": "stop", "process": "web/m", "hosts": ["NAME"] })),
     ]
 }

@@ -283,6 +283,9 @@ fn native_sample(method: &Method, path: &str, task: &str, id: &str) -> Option<(S
         ("GET", "/processes/{namespace}/{name}/usage") => {
             return Some((format!("/api/v1/processes/web/m/usage?host={HOST}"), json!({})));
         }
+        ("GET", "/processes/{namespace}/{name}/log") => {
+            return Some((format!("/api/v1/processes/web/m/log?host={HOST}"), json!({})));
+        }
         ("GET", "/processes/{namespace}/{name}/history") => {
             return Some((format!("/api/v1/processes/web/m/history?host={HOST}"), json!({})));
         }

@@ -202,6 +202,7 @@ fn hello(agent: &Agent) -> FromAgent {
         time_ms: None,
         seen_epoch: agent.seen_epoch,
         answers_usage: false,
+        answers_logs: false,
         upgrades: false,
         challenge: Some(CHALLENGE.to_vec()),
     }

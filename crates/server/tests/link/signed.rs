@@ -54,6 +54,7 @@ impl Verified {
             time_ms: None,
             seen_epoch: agent.seen_epoch,
             answers_usage: false,
+            answers_logs: false,
             challenge: Some(CHALLENGE.to_vec()),
             upgrades: false,
         };

@@ -197,6 +197,7 @@ impl Agent {
             time_ms: None,
             seen_epoch: self.seen_epoch,
             answers_usage: self.answers_usage,
+            answers_logs: self.answers_usage,
             challenge: None,
             upgrades: false,
         };

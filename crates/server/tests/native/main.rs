@@ -6,6 +6,7 @@ mod access;
 mod audit;
 mod first;
 mod fleet;
+mod logs;
 mod maintenance;
 mod openapi;
 mod operations;

@@ -12,7 +12,7 @@ use crate::support::{HOST, World, column, credentials, error};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct User {
+pub(crate) struct User {
     token: String,
     token_id: String,
     binding: String,
@@ -21,9 +21,14 @@ struct User {
 impl User {
     /// With a token, and with a role on everything.
     async fn new(world: &World, name: &str, role: &str) -> Self {
+        Self::within(world, name, role, "everything").await
+    }
+
+    /// With a token, and with a role in a scope.
+    pub(crate) async fn within(world: &World, name: &str, role: &str, scope: &str) -> Self {
         world.post("/users", json!({ "name": name })).await;
         let (_, token) = world.post(&format!("/users/{name}/tokens"), json!({})).await;
-        let binding = json!({ "role": role, "subject": format!("user:{name}"), "scope": "everything" });
+        let binding = json!({ "role": role, "subject": format!("user:{name}"), "scope": scope });
         let (_, binding) = world.post("/bindings", binding).await;
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         Self { token: text(&token["token"]), token_id: text(&token["id"]), binding: text(&binding["id"]) }
@@ -33,7 +38,7 @@ impl User {
         ("Authorization", format!("Bearer {}", self.token))
     }
 
-    async fn call(&self, world: &World, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
+    pub(crate) async fn call(&self, world: &World, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
         let (name, value) = self.header();
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
         let request = Request::builder().method(method).uri(format!("/api/v1{path}")).header(name, value);

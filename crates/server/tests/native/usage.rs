@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use proctor_model::{AgentId, Spread, UsageHistory, UsageKept, UsagePoint, UsageRange};
-use proctor_server::control::{Question, Session};
+use proctor_server::control::{Asked, Question, Reply, Session};
 use serde_json::{Value, json};
 
 use crate::support::{AGENT, World, error, greeting, registration};
@@ -19,7 +19,7 @@ async fn connect(world: &World, answers_usage: bool) -> Arc<Session> {
 }
 
 /// Waits for the next questions of the server.
-async fn asked(session: &Session) -> Vec<Question> {
+pub(crate) async fn asked(session: &Session) -> Vec<Question> {
     let asked = async {
         loop {
             let questions = session.take_questions();
@@ -30,6 +30,10 @@ async fn asked(session: &Session) -> Vec<Question> {
         }
     };
     tokio::time::timeout(PATIENCE, asked).await.expect("a question")
+}
+
+fn reply(history: UsageHistory) -> Reply {
+    Reply::Usage(Arc::new(history))
 }
 
 fn history() -> UsageHistory {
@@ -47,11 +51,11 @@ async fn many_viewers_cost_the_host_one_question() {
     let viewers = futures::future::join_all((0..100).map(|_| world.got("/processes/web/m/usage?host=10.0.0.1")));
     let host = async {
         let questions = asked(&session).await;
-        let [Question { request, key, range }] = &questions[..] else { panic!("{questions:?}") };
-        assert_eq!((key.to_string().as_str(), *range), ("web/m", UsageRange::Hour));
-        assert!(!session.answer(request + 1, UsageHistory::default()), "nobody asked this");
-        assert!(session.answer(*request, history()));
-        assert!(!session.answer(*request, history()), "once is enough");
+        let [Question { request, key, asked }] = &questions[..] else { panic!("{questions:?}") };
+        assert_eq!((key.to_string().as_str(), *asked), ("web/m", Asked::Usage(UsageRange::Hour)));
+        assert!(!session.answer(request + 1, reply(UsageHistory::default())), "nobody asked this");
+        assert!(session.answer(*request, reply(history())));
+        assert!(!session.answer(*request, reply(history())), "once is enough");
     };
     let (views, ()) = tokio::join!(viewers, host);
 
@@ -138,7 +142,7 @@ async fn an_instance_is_asked_for_by_its_own_name() {
     let host = async {
         let questions = asked(&session).await;
         let name = questions[0].key.to_string();
-        session.answer(questions[0].request, UsageHistory::empty(UsageKept::NotKept, 300));
+        session.answer(questions[0].request, reply(UsageHistory::empty(UsageKept::NotKept, 300)));
         name
     };
     let path = "/processes/web/many/usage?host=10.0.0.1&instance=3&range=7d";
@@ -160,7 +164,7 @@ async fn a_viewer_who_leaves_does_not_make_the_next_one_ask_again() {
 
     let (view, is_taken) = tokio::join!(world.got(path), async {
         tokio::task::yield_now().await;
-        session.answer(questions[0].request, history())
+        session.answer(questions[0].request, reply(history()))
     });
 
     assert_eq!((&view["state"], is_taken), (&json!("kept"), true));

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    AgentId, BootId, CODES, Code, ConfigFile, Control, Event, EventKind, HostFacts, HostKey, Identity, Labels,
-    Lifetime, Limits, Message, OperationId, OperationKind, Outcome, Ownership, Percent, Period, Phase, Policy, Pool,
-    PoolLimits, ProcessKey, Seconds, Snapshot, Spec, Spread, TaskId, UpgradeStep, Usage, UsageHistory, UsageKept,
-    UsagePoint, UsageRange, Weight, messages,
+    AgentId, BootId, CODES, Code, ConfigFile, Control, Event, EventKind, HostFacts, HostKey, Identity, LOG_LINES_MAX,
+    Labels, Lifetime, Limits, LogPosition, LogQuery, LogState, LogTail, Message, OperationId, OperationKind, Outcome,
+    Ownership, Percent, Period, Phase, Policy, Pool, PoolLimits, ProcessKey, Seconds, Snapshot, Spec, Spread, TaskId,
+    UpgradeStep, Usage, UsageHistory, UsageKept, UsagePoint, UsageRange, Weight, messages,
 };
 use proctor_wire::{Assign, FromAgent, FromServer, Signed, UpgradeOrder, WelcomeProof};
 use proptest::collection::{btree_map, vec};
@@ -282,6 +282,32 @@ fn usage_history() -> impl Strategy<Value = UsageHistory> {
     })
 }
 
+fn log_position() -> impl Strategy<Value = LogPosition> {
+    (any::<u64>(), any::<u64>()).prop_map(|(file, offset)| LogPosition { file, offset })
+}
+
+fn log_query() -> impl Strategy<Value = LogQuery> {
+    (1..=LOG_LINES_MAX, of(log_position())).prop_map(|(lines, since)| LogQuery { lines, since })
+}
+
+fn log_tail() -> impl Strategy<Value = LogTail> {
+    let state = select(&LogState::ALL[..]);
+    let numbers = (any::<u64>(), any::<i64>(), any::<u64>());
+    (state, text(), text(), bytes(), log_position(), numbers, any::<bool>()).prop_map(
+        |(state, path, problem, bytes, end, (size, modified_at, skipped), restarted)| LogTail {
+            state,
+            path,
+            problem,
+            bytes,
+            end,
+            size,
+            modified_at,
+            restarted,
+            skipped,
+        },
+    )
+}
+
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 0..200)
 }
@@ -346,7 +372,7 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
             vec(any::<u8>(), 0..64),
             any::<Option<i64>>(),
             any::<Option<u64>>(),
-            (any::<bool>(), of(der()), any::<bool>())
+            (any::<bool>(), of(der()), any::<bool>(), any::<bool>())
         )
             .prop_map(|(agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch, told)| {
                 FromAgent::Hello {
@@ -360,6 +386,7 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
                     answers_usage: told.0,
                     challenge: told.1,
                     upgrades: told.2,
+                    answers_logs: told.3,
                 }
             }),
         (any::<u64>(), any::<bool>()).prop_map(|(epoch, recorded)| FromAgent::Settled { epoch, recorded }),
@@ -370,6 +397,8 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
         der().prop_map(|csr_der| FromAgent::Renew { csr_der }),
         vec(event(), 0..4).prop_map(|events| FromAgent::Events { events }),
         (any::<u64>(), usage_history()).prop_map(|(request, history)| FromAgent::UsageHistory { request, history }),
+        (any::<u64>(), log_tail()).prop_map(|(request, tail)| FromAgent::LogTail { request, tail }),
+        any::<u64>().prop_map(|number| FromAgent::Pong { number }),
         signed().prop_map(FromAgent::Signed),
         (upgrade(), any::<u64>(), any::<u32>()).prop_map(|(upgrade, offset, length)| FromAgent::FetchBuild {
             upgrade,
@@ -413,6 +442,12 @@ pub(crate) fn from_server() -> impl Strategy<Value = FromServer> {
             key,
             range
         }),
+        (any::<u64>(), key(), log_query()).prop_map(|(request, key, query)| FromServer::QueryLog {
+            request,
+            key,
+            query
+        }),
+        any::<u64>().prop_map(|number| FromServer::Ping { number }),
         signed().prop_map(FromServer::Signed),
         upgrade_order().prop_map(FromServer::Upgrade),
         (upgrade(), any::<u64>(), bytes()).prop_map(|(upgrade, offset, bytes)| FromServer::BuildPart {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use proctor_api::{CordonView, HostPage, HostQuery, HostView};
+use proctor_api::{CordonView, HostPage, HostQuery, HostView, LinkView};
 use proctor_model::{AgentId, Class, FieldError, HostKey, Namespace, PoolId, ProcessKey, messages};
 use proctor_runtime::clock;
 use proctor_store::{Cordon, HostLocation, HostRecord, ProcessQuery};
@@ -14,7 +14,7 @@ use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
 use super::processes::search_text;
 use super::{ApiState, Result, cursor};
-use crate::control::{Caller, ConnectionInfo, Control, HostRef};
+use crate::control::{Caller, ConnectionInfo, Control, HostRef, RoundTrip};
 
 const MILLIS: i64 = 1000;
 
@@ -60,12 +60,16 @@ pub(super) async fn show(
 ) -> Result<Json<HostView>> {
     let host = parse_host(&text).map_err(|error| error.inside("host"))?;
     let found = state.control.host(&caller.who, &host).await?;
+    if let Some(record) = &found {
+        state.control.measure_round_trip(&record.agent).await;
+    }
     let unknown = || NativeError::new(Kind::NotFound, format!("host {host} has never enrolled an agent"));
     found.map(|record| Json(view(record, &state.control))).ok_or_else(unknown)
 }
 
 pub(super) fn view(record: HostRecord, control: &Control) -> HostView {
     let ConnectionInfo { clock_ahead_ms, certificate_expires_at } = control.meeting(&record.agent);
+    let link = control.round_trip(&record.agent).map(link_view);
     let is_returning = control.is_returning(&record.agent);
     let is_revoked = record.revoked_at.is_some();
     let is_unreachable = !record.online && !is_revoked && control.unreachable_area(&record.agent).is_some();
@@ -85,6 +89,7 @@ pub(super) fn view(record: HostRecord, control: &Control) -> HostView {
         presence_changed_at: record.presence_changed_at / MILLIS,
         clock_ahead_ms,
         certificate_expires_at,
+        link,
         revoked_at: record.revoked_at.map(|at| at / MILLIS),
         rejoin_until: record.rejoin_until.map(|at| at / MILLIS),
         cordon,
@@ -92,6 +97,10 @@ pub(super) fn view(record: HostRecord, control: &Control) -> HostView {
         key_fingerprint: record.key_fingerprint,
         facts: record.facts,
     }
+}
+
+fn link_view(RoundTrip { time, measured_at }: RoundTrip) -> LinkView {
+    LinkView { rtt_us: u64::try_from(time.as_micros()).unwrap_or(u64::MAX), measured_at: measured_at / MILLIS }
 }
 
 pub(super) fn cordon_view(cordon: &Cordon) -> CordonView {

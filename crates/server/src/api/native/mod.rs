@@ -22,6 +22,7 @@ mod history;
 mod host_identity;
 mod hosts;
 mod import;
+mod logs;
 mod maintenance;
 mod openapi;
 mod operations;

@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::caller::RouteRequirement;
 use super::error::Kind;
 use super::{
-    apps, audit, businesses, events, grid, groups, history, host_identity, hosts, import, maintenance, openapi,
+    apps, audit, businesses, events, grid, groups, history, host_identity, hosts, import, logs, maintenance, openapi,
     operations, overview, pools, processes, registration,
 };
 use super::{relays, roles, search, server, session, tasks, tokens, upgrades, usage, users, webhooks, whoami};
@@ -122,6 +122,7 @@ fn table() -> Vec<Route> {
         read_route(Read, routes!(history::changes)),
         read_route(Read, routes!(grid::of_process)),
         read_route(Read, routes!(usage::usage)),
+        read_route(Operate, routes!(logs::log)),
         write_route(Operate, routes!(operations::submit)).or(Kind::Conflict),
         read_route(Read, routes!(tasks::list)),
         read_route(Read, routes!(tasks::show)),

@@ -1,5 +1,7 @@
 //! What a process used on a host, as the host tells.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{UsagePointView, UsageQuery, UsageSpan, UsageState, UsageView};
@@ -12,7 +14,7 @@ use super::error::{Kind, NativeError};
 use super::hosts::parse_host_param;
 use super::{ApiState, Result};
 use crate::api::error::ApiError;
-use crate::control::UsageAnswer;
+use crate::control::HostAnswer;
 
 /// CPU and memory of a process on a host over the last hour or week. The host is asked when somebody looks; where it
 /// cannot be, `state` says why and there are no points.
@@ -48,7 +50,7 @@ pub(super) async fn usage(
 }
 
 /// As its host calls it.
-fn instance(record: &ProcessRecord, number: Option<u32>) -> std::result::Result<ProcessKey, FieldError> {
+pub(super) fn instance(record: &ProcessRecord, number: Option<u32>) -> std::result::Result<ProcessKey, FieldError> {
     let instances = record.spec.instances();
     let number = number.unwrap_or(1);
     if !(1..=instances).contains(&number) {
@@ -64,13 +66,18 @@ fn range(span: UsageSpan) -> UsageRange {
     }
 }
 
-fn view(record: &ProcessRecord, key: &ProcessKey, span: UsageSpan, answer: &UsageAnswer) -> UsageView {
+fn view(
+    record: &ProcessRecord,
+    key: &ProcessKey,
+    span: UsageSpan,
+    answer: &HostAnswer<Arc<UsageHistory>>,
+) -> UsageView {
     let none = UsageHistory::empty(UsageKept::Kept, range(span).step_min());
     let (state, history) = match answer {
-        UsageAnswer::History(history) => (state_of(history.kept), &**history),
-        UsageAnswer::Offline => (UsageState::Offline, &none),
-        UsageAnswer::AgentTooOld => (UsageState::AgentTooOld, &none),
-        UsageAnswer::NoAnswer => (UsageState::NoAnswer, &none),
+        HostAnswer::Told(history) => (state_of(history.kept), &**history),
+        HostAnswer::Offline => (UsageState::Offline, &none),
+        HostAnswer::AgentTooOld => (UsageState::AgentTooOld, &none),
+        HostAnswer::NoAnswer => (UsageState::NoAnswer, &none),
     };
     // An answer that cannot be of this range is of an agent with a defect, or worse.
     let steps = range(span).step_min()..=range(span).seconds();

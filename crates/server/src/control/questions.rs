@@ -1,11 +1,11 @@
-//! Asking a host what its processes used.
+//! Asking a host what only it knows: what its processes used, and what they wrote to their logs.
 //!
 //! Promised: whoever looks is answered within [`DEADLINE`]; a question lives until its answer or that deadline, however
 //! many of its viewers leave, so any number of viewers of one process cost its host one question at a time and none
 //! while an answer is fresh. Questions under way are at most [`QUESTIONS_MAX`] on the server and
 //! [`SESSION_QUESTIONS_MAX`] on one session, and answers that are kept at most [`ANSWERS_MAX`]. An answer that nobody
-//! asked for is dropped. Absent: permissions (whoever calls has looked the process up as its caller) and the store:
-//! the server keeps no history.
+//! asked for, or that answers another question, is dropped. Absent: permissions (whoever calls has looked the process up
+//! as its caller) and the store: the server keeps no history and no logs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use proctor_model::{AgentId, ProcessKey, UsageHistory, UsageRange};
+use proctor_model::{AgentId, LogQuery, LogTail, ProcessKey, UsageHistory, UsageRange};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::Instant;
 
@@ -28,54 +28,79 @@ const SESSION_QUESTIONS_MAX: usize = 8;
 const ANSWERS_MAX: usize = 128;
 
 /// A host that comes back is asked soon.
-const NO_HISTORY_TIME_TO_LIVE: Duration = Duration::from_secs(1);
+const NO_ANSWER_TIME_TO_LIVE: Duration = Duration::from_secs(1);
+/// A log is followed; what it holds is not kept for longer than viewers need to share it.
+const LOG_TIME_TO_LIVE: Duration = Duration::from_secs(1);
 
 /// What a host said.
 #[derive(Clone, Debug, PartialEq)]
-pub enum UsageAnswer {
-    History(Arc<UsageHistory>),
+pub enum HostAnswer<T> {
+    Told(T),
     Offline,
     AgentTooOld,
     NoAnswer,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too many usage queries are under way: try again in a second")]
-pub struct UsageBusy;
+/// What an agent is asked about a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Asked {
+    Usage(UsageRange),
+    Log(LogQuery),
+}
 
-type Wanted = (AgentId, ProcessKey, UsageRange);
+/// What it says to it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    Usage(Arc<UsageHistory>),
+    Log(Arc<LogTail>),
+}
+
+impl Reply {
+    fn answers(&self, asked: Asked) -> bool {
+        match (self, asked) {
+            (Self::Usage(_), Asked::Usage(_)) | (Self::Log(_), Asked::Log(_)) => true,
+            (Self::Usage(_), Asked::Log(_)) | (Self::Log(_), Asked::Usage(_)) => false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many questions to hosts are under way: try again in a second")]
+pub struct HostsBusy;
+
+type Wanted = (AgentId, ProcessKey, Asked);
 /// None: the question is under way.
 type SharedAnswer = watch::Receiver<Option<Answered>>;
 
 #[derive(Clone, Debug)]
 struct Answered {
     at: Instant,
-    answer: UsageAnswer,
+    answer: HostAnswer<Reply>,
 }
 
 /// The questions of one server.
 #[derive(Debug)]
-pub(super) struct UsageQueries {
+pub(super) struct HostQueries {
     permits: Arc<Semaphore>,
     next: AtomicU64,
     answers: Mutex<HashMap<Wanted, SharedAnswer>>,
 }
 
-impl Default for UsageQueries {
+impl Default for HostQueries {
     fn default() -> Self {
         let permits = Arc::new(Semaphore::new(QUESTIONS_MAX));
         Self { permits, next: AtomicU64::new(1), answers: Mutex::default() }
     }
 }
 
-impl UsageQueries {
+impl HostQueries {
     /// The answer that is there or under way; else that of a new question, which `begin` asks.
     fn join_or_begin(
         &self,
         wanted: &Wanted,
         now: Instant,
-        begin: impl FnOnce() -> Result<SharedAnswer, UsageBusy>,
-    ) -> Result<SharedAnswer, UsageBusy> {
+        begin: impl FnOnce() -> Result<SharedAnswer, HostsBusy>,
+    ) -> Result<SharedAnswer, HostsBusy> {
         let mut answers = self.answers.lock();
         if let Some(shared) = answers.get(wanted).filter(|shared| is_fresh(wanted, shared, now)) {
             return Ok(shared.clone());
@@ -101,19 +126,20 @@ impl UsageQueries {
     }
 }
 
-fn is_fresh((_, _, range): &Wanted, shared: &SharedAnswer, now: Instant) -> bool {
+fn is_fresh((_, _, asked): &Wanted, shared: &SharedAnswer, now: Instant) -> bool {
     match &*shared.borrow() {
         None => shared.has_changed().is_ok(), // an error: whoever asked is gone
-        Some(Answered { at, answer }) => now.duration_since(*at) < time_to_live(answer, *range),
+        Some(Answered { at, answer }) => now.duration_since(*at) < time_to_live(answer, *asked),
     }
 }
 
-/// As long as the next point takes, about.
-fn time_to_live(answer: &UsageAnswer, range: UsageRange) -> Duration {
-    match (answer, range) {
-        (UsageAnswer::History(_), UsageRange::Hour) => Duration::from_secs(5),
-        (UsageAnswer::History(_), UsageRange::Week) => Duration::from_secs(30),
-        (UsageAnswer::Offline | UsageAnswer::AgentTooOld | UsageAnswer::NoAnswer, _) => NO_HISTORY_TIME_TO_LIVE,
+/// Of usage as long as the next point takes, about.
+fn time_to_live(answer: &HostAnswer<Reply>, asked: Asked) -> Duration {
+    match (answer, asked) {
+        (HostAnswer::Told(_), Asked::Usage(UsageRange::Hour)) => Duration::from_secs(5),
+        (HostAnswer::Told(_), Asked::Usage(UsageRange::Week)) => Duration::from_secs(30),
+        (HostAnswer::Told(_), Asked::Log(_)) => LOG_TIME_TO_LIVE,
+        (HostAnswer::Offline | HostAnswer::AgentTooOld | HostAnswer::NoAnswer, _) => NO_ANSWER_TIME_TO_LIVE,
     }
 }
 
@@ -121,7 +147,7 @@ fn time_to_live(answer: &UsageAnswer, range: UsageRange) -> Duration {
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     unsent: Vec<Question>,
-    waiting: HashMap<u64, oneshot::Sender<UsageHistory>>,
+    waiting: HashMap<u64, (Asked, oneshot::Sender<Reply>)>,
 }
 
 /// What an agent is asked.
@@ -129,17 +155,28 @@ pub(super) struct Questions {
 pub struct Question {
     pub request: u64,
     pub key: ProcessKey,
-    pub range: UsageRange,
+    pub asked: Asked,
+}
+
+impl<T> HostAnswer<T> {
+    fn filtered<U>(self, told: impl FnOnce(T) -> Option<U>) -> HostAnswer<U> {
+        match self {
+            Self::Told(reply) => told(reply).map_or(HostAnswer::NoAnswer, HostAnswer::Told),
+            Self::Offline => HostAnswer::Offline,
+            Self::AgentTooOld => HostAnswer::AgentTooOld,
+            Self::NoAnswer => HostAnswer::NoAnswer,
+        }
+    }
 }
 
 impl Session {
-    fn ask(&self, question: Question) -> Result<oneshot::Receiver<UsageHistory>, UsageBusy> {
+    fn ask(&self, question: Question) -> Result<oneshot::Receiver<Reply>, HostsBusy> {
         let (answer, answered) = oneshot::channel();
         let mut questions = self.questions.lock();
         if questions.waiting.len() >= SESSION_QUESTIONS_MAX {
-            return Err(UsageBusy);
+            return Err(HostsBusy);
         }
-        questions.waiting.insert(question.request, answer);
+        questions.waiting.insert(question.request, (question.asked, answer));
         questions.unsent.push(question);
         drop(questions);
         self.wake();
@@ -158,9 +195,13 @@ impl Session {
     }
 
     /// False: nobody asked this, or nobody waits any more.
-    pub fn answer(&self, request: u64, history: UsageHistory) -> bool {
-        let waiting = self.questions.lock().waiting.remove(&request);
-        waiting.is_some_and(|waiting| waiting.send(history).is_ok())
+    pub fn answer(&self, request: u64, reply: Reply) -> bool {
+        let mut questions = self.questions.lock();
+        if !questions.waiting.get(&request).is_some_and(|(asked, _)| reply.answers(*asked)) {
+            return false;
+        }
+        let waiting = questions.waiting.remove(&request);
+        waiting.is_some_and(|(_, waiting)| waiting.send(reply).is_ok())
     }
 
     /// The session is over: nobody will answer.
@@ -176,29 +217,54 @@ impl Control {
         agent: &AgentId,
         key: &ProcessKey,
         range: UsageRange,
-    ) -> Result<UsageAnswer, UsageBusy> {
-        let Some(session) = self.inner.sessions.get(agent) else { return Ok(UsageAnswer::Offline) };
-        if !session.answers_usage() {
-            return Ok(UsageAnswer::AgentTooOld);
+    ) -> Result<HostAnswer<Arc<UsageHistory>>, HostsBusy> {
+        let told = self.told_by_host(agent, key, Asked::Usage(range)).await?;
+        Ok(told.filtered(|reply| if let Reply::Usage(history) = reply { Some(history) } else { None }))
+    }
+
+    /// The end of a process's log, as its host tells.
+    pub async fn log_tail(
+        &self,
+        agent: &AgentId,
+        key: &ProcessKey,
+        query: LogQuery,
+    ) -> Result<HostAnswer<Arc<LogTail>>, HostsBusy> {
+        let told = self.told_by_host(agent, key, Asked::Log(query)).await?;
+        Ok(told.filtered(|reply| if let Reply::Log(tail) = reply { Some(tail) } else { None }))
+    }
+
+    async fn told_by_host(
+        &self,
+        agent: &AgentId,
+        key: &ProcessKey,
+        asked: Asked,
+    ) -> Result<HostAnswer<Reply>, HostsBusy> {
+        let Some(session) = self.inner.sessions.get(agent) else { return Ok(HostAnswer::Offline) };
+        let is_answered = match asked {
+            Asked::Usage(_) => session.answers_usage(),
+            Asked::Log(_) => session.answers_logs(),
+        };
+        if !is_answered {
+            return Ok(HostAnswer::AgentTooOld);
         }
-        let wanted = (agent.clone(), key.clone(), range);
-        let queries = &self.inner.usage_queries;
-        let mut shared = queries.join_or_begin(&wanted, Instant::now(), || self.ask_usage(session, key, range))?;
+        let wanted = (agent.clone(), key.clone(), asked);
+        let queries = &self.inner.host_queries;
+        let mut shared = queries.join_or_begin(&wanted, Instant::now(), || self.ask_host(session, key, asked))?;
         let answered = shared.wait_for(Option::is_some).await;
         // An error: the server ends.
         let answer = answered.ok().and_then(|answered| answered.as_ref().map(|answered| answered.answer.clone()));
-        Ok(answer.unwrap_or(UsageAnswer::NoAnswer))
+        Ok(answer.unwrap_or(HostAnswer::NoAnswer))
     }
 
     /// Asks in a task of its own: viewers come and go, the question stays until it is answered or given up.
-    fn ask_usage(&self, session: Arc<Session>, key: &ProcessKey, range: UsageRange) -> Result<SharedAnswer, UsageBusy> {
-        let queries = &self.inner.usage_queries;
-        let permit = Arc::clone(&queries.permits).try_acquire_owned().map_err(|_| UsageBusy)?;
+    fn ask_host(&self, session: Arc<Session>, key: &ProcessKey, asked: Asked) -> Result<SharedAnswer, HostsBusy> {
+        let queries = &self.inner.host_queries;
+        let permit = Arc::clone(&queries.permits).try_acquire_owned().map_err(|_| HostsBusy)?;
         let request = queries.next.fetch_add(1, Ordering::Relaxed);
-        let answered = session.ask(Question { request, key: key.clone(), range })?;
+        let answered = session.ask(Question { request, key: key.clone(), asked })?;
         let (sender, shared) = watch::channel(None);
         let control = self.clone();
-        self.inner.tasks.spawn("usage question", async move {
+        self.inner.tasks.spawn("host question", async move {
             control.await_answer(session, request, answered, sender, permit).await;
         });
         Ok(shared)
@@ -208,19 +274,19 @@ impl Control {
         &self,
         session: Arc<Session>,
         request: u64,
-        answered: oneshot::Receiver<UsageHistory>,
+        answered: oneshot::Receiver<Reply>,
         shared: watch::Sender<Option<Answered>>,
         _permit: OwnedSemaphorePermit,
     ) {
         let answer = match tokio::time::timeout(DEADLINE, answered).await {
-            Ok(Ok(history)) => UsageAnswer::History(Arc::new(history)),
-            Ok(Err(_)) => UsageAnswer::Offline,
-            Err(_) => UsageAnswer::NoAnswer,
+            Ok(Ok(reply)) => HostAnswer::Told(reply),
+            Ok(Err(_)) => HostAnswer::Offline,
+            Err(_) => HostAnswer::NoAnswer,
         };
         session.give_up(request);
         let at = Instant::now();
         shared.send_replace(Some(Answered { at, answer }));
-        self.inner.usage_queries.trim(at);
+        self.inner.host_queries.trim(at);
     }
 }
 
@@ -233,7 +299,7 @@ mod tests {
     use super::*;
 
     fn wanted(number: usize, range: UsageRange) -> Wanted {
-        (format!("agent-{number}").parse().unwrap(), "ns/web".parse().unwrap(), range)
+        (format!("agent-{number}").parse().unwrap(), "ns/web".parse().unwrap(), Asked::Usage(range))
     }
 
     fn session() -> Session {
@@ -242,21 +308,25 @@ mod tests {
     }
 
     fn question(request: u64) -> Question {
-        Question { request, key: "ns/web".parse().unwrap(), range: UsageRange::Hour }
+        Question { request, key: "ns/web".parse().unwrap(), asked: Asked::Usage(UsageRange::Hour) }
+    }
+
+    fn usage() -> Reply {
+        Reply::Usage(Arc::default())
     }
 
     fn answered(at: Instant) -> Option<Answered> {
-        Some(Answered { at, answer: UsageAnswer::History(Arc::default()) })
+        Some(Answered { at, answer: HostAnswer::Told(usage()) })
     }
 
     /// Whether the host would be asked.
-    fn asks(queries: &UsageQueries, wanted: &Wanted, now: Instant) -> bool {
-        queries.join_or_begin(wanted, now, || Err(UsageBusy)).is_err()
+    fn asks(queries: &HostQueries, wanted: &Wanted, now: Instant) -> bool {
+        queries.join_or_begin(wanted, now, || Err(HostsBusy)).is_err()
     }
 
     #[test]
     fn viewers_of_one_process_share_an_answer_until_it_is_old() {
-        let (queries, now) = (UsageQueries::default(), Instant::now());
+        let (queries, now) = (HostQueries::default(), Instant::now());
         let (hour, week) = (wanted(1, UsageRange::Hour), wanted(1, UsageRange::Week));
         let (sender, shared) = watch::channel(None);
         queries.join_or_begin(&hour, now, || Ok(shared)).unwrap();
@@ -272,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_question_that_nobody_waits_for_any_more_is_asked_again() {
-        let (queries, now) = (UsageQueries::default(), Instant::now());
+        let (queries, now) = (HostQueries::default(), Instant::now());
         let (sender, shared) = watch::channel(None);
         queries.join_or_begin(&wanted(1, UsageRange::Hour), now, || Ok(shared)).unwrap();
 
@@ -283,7 +353,7 @@ mod tests {
 
     #[test]
     fn the_oldest_answers_give_way_and_questions_under_way_stay() {
-        let (queries, now) = (UsageQueries::default(), Instant::now());
+        let (queries, now) = (HostQueries::default(), Instant::now());
         let at = |number: usize| now + Duration::from_millis(number as u64);
         let (_under_way, pending) = watch::channel(None);
         queries.join_or_begin(&wanted(0, UsageRange::Week), now, || Ok(pending)).unwrap();
@@ -305,7 +375,7 @@ mod tests {
         let _asked: Vec<_> =
             (0..SESSION_QUESTIONS_MAX as u64).map(|request| session.ask(question(request)).unwrap()).collect();
 
-        assert_eq!(session.ask(question(99)).unwrap_err(), UsageBusy);
+        assert_eq!(session.ask(question(99)).unwrap_err(), HostsBusy);
         session.give_up(3);
         let _answered = session.ask(question(100)).unwrap();
 
@@ -317,9 +387,11 @@ mod tests {
         let session = session();
         let mut answered = session.ask(question(7)).unwrap();
 
-        let taken = [6, 7, 7].map(|request| session.answer(request, UsageHistory::default()));
+        let to_another_question = session.answer(7, Reply::Log(Arc::default()));
+        let taken = [6, 7, 7].map(|request| session.answer(request, usage()));
 
+        assert!(!to_another_question);
         assert_eq!(taken, [false, true, false]);
-        assert_eq!(answered.try_recv().unwrap(), UsageHistory::default());
+        assert_eq!(answered.try_recv().unwrap(), usage());
     }
 }

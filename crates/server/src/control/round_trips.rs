@@ -1,0 +1,142 @@
+//! How long agents take to answer over their links.
+//!
+//! Promised: an agent is pinged only while somebody looks at its host, and at most once every [`PERIOD`], however many
+//! look; whoever looks waits for [`WAIT_MAX`] at most. The newest time is kept as long as the session, in memory. It is
+//! that of the whole way to the agent, through a relay too. Absent: a history, and figures of the whole fleet.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proctor_model::AgentId;
+use proctor_runtime::clock;
+use tokio::sync::Notify;
+
+use super::{Control, Session};
+
+const PERIOD: Duration = Duration::from_secs(5);
+/// A link that is slower is shown to the next who looks.
+const WAIT_MAX: Duration = Duration::from_millis(500);
+
+/// One answer of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundTrip {
+    pub time: Duration,
+    /// Unix milliseconds.
+    pub measured_at: i64,
+}
+
+/// Of one session, once somebody has looked.
+#[derive(Debug, Default)]
+pub(super) struct Pings {
+    number: u64,
+    /// Not sent yet.
+    is_wanted: bool,
+    sent: Option<Instant>,
+    newest: Option<RoundTrip>,
+    answered: Arc<Notify>,
+}
+
+impl Pings {
+    /// Whether there is none on its way and none that is new enough.
+    fn is_due(&self, now: Instant) -> bool {
+        !self.is_wanted && self.sent.is_none_or(|sent| now.duration_since(sent) >= PERIOD)
+    }
+
+    fn take(&mut self, now: Instant) -> Option<u64> {
+        if !std::mem::take(&mut self.is_wanted) {
+            return None;
+        }
+        self.number += 1;
+        self.sent = Some(now);
+        Some(self.number)
+    }
+
+    /// An answer counts once, and only to the newest ping.
+    fn answered(&mut self, number: u64, now: Instant, measured_at: i64) {
+        let Some(sent) = self.sent.filter(|_| number == self.number) else { return };
+        self.number += 1;
+        self.newest = Some(RoundTrip { time: now.duration_since(sent), measured_at });
+        self.answered.notify_waiters();
+    }
+}
+
+impl Session {
+    /// The ping to send now.
+    pub fn take_ping(&self) -> Option<u64> {
+        self.pings.lock().as_mut()?.take(Instant::now())
+    }
+
+    pub fn pong(&self, number: u64) {
+        if let Some(pings) = self.pings.lock().as_mut() {
+            pings.answered(number, Instant::now(), clock::unix_millis());
+        }
+    }
+
+    pub(super) fn round_trip(&self) -> Option<RoundTrip> {
+        self.pings.lock().as_ref()?.newest
+    }
+
+    /// Whom to wait for, where a new ping is due.
+    fn want_ping(&self) -> Option<Arc<Notify>> {
+        let mut pings = self.pings.lock();
+        let pings = pings.get_or_insert_default();
+        pings.is_due(Instant::now()).then(|| {
+            pings.is_wanted = true;
+            pings.answered.clone()
+        })
+    }
+}
+
+impl Control {
+    /// As it is known; asks nobody.
+    pub fn round_trip(&self, agent: &AgentId) -> Option<RoundTrip> {
+        self.inner.sessions.get(agent)?.round_trip()
+    }
+
+    /// Measures anew where that is due.
+    pub async fn measure_round_trip(&self, agent: &AgentId) {
+        let Some(session) = self.inner.sessions.get(agent).filter(|session| session.answers_logs()) else { return };
+        let Some(answered) = session.want_ping() else { return };
+        let notified = answered.notified();
+        tokio::pin!(notified);
+        notified.as_mut().enable(); // before the agent can answer
+        session.wake();
+        let _ = tokio::time::timeout(WAIT_MAX, notified).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ping_is_sent_once_a_period_and_answered_once() {
+        let (mut pings, begun) = (Pings::default(), Instant::now());
+        let at = |millis| begun + Duration::from_millis(millis);
+        pings.is_wanted = true;
+
+        let (first, again) = (pings.take(at(0)), pings.take(at(1)));
+        assert_eq!((first, again, pings.is_due(at(100))), (Some(1), None, false));
+
+        pings.answered(7, at(10), 1); // nobody sent this
+        assert_eq!(pings.newest, None);
+        pings.answered(1, at(20), 2);
+        pings.answered(1, at(900), 3); // said twice
+        assert_eq!(pings.newest, Some(RoundTrip { time: Duration::from_millis(20), measured_at: 2 }));
+        assert!(!pings.is_due(at(4999)) && pings.is_due(at(5000)));
+    }
+
+    #[test]
+    fn a_late_answer_to_an_older_ping_is_no_answer_to_the_newest() {
+        let (mut pings, begun) = (Pings { is_wanted: true, ..Pings::default() }, Instant::now());
+        let lost = pings.take(begun).unwrap();
+        pings.is_wanted = true;
+        let newest = pings.take(begun + PERIOD).unwrap();
+
+        pings.answered(lost, begun + PERIOD + Duration::from_millis(1), 1);
+        assert_eq!(pings.newest, None);
+        pings.answered(newest, begun + PERIOD + Duration::from_millis(30), 2);
+
+        assert_eq!(pings.newest.map(|newest| newest.time), Some(Duration::from_millis(30)));
+    }
+}
