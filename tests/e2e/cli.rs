@@ -14,7 +14,7 @@ pub(crate) fn proctor(fleet: &Fleet, arguments: &[&str]) -> Output {
     command(fleet, arguments).output().unwrap()
 }
 
-fn command(fleet: &Fleet, arguments: &[&str]) -> Command {
+pub(crate) fn command(fleet: &Fleet, arguments: &[&str]) -> Command {
     let mut command = Command::new(binary("proctor"));
     command
         .args(arguments)

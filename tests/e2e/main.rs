@@ -24,6 +24,7 @@ mod join;
 mod link_faults;
 mod load_faults;
 mod local;
+mod logs;
 mod maintenance;
 mod native;
 mod operations;

@@ -14,8 +14,8 @@ use proctor_model::{HostKey, OperationKind, ProcessKey, TaskId, Weight};
 use crate::backup::{BackupArgs, RestoreArgs};
 use crate::commands::{
     AppCommand, ApplyArgs, AuditCommand, BindingCommand, BusinessCommand, BusinessSetCommand, EventsArgs, FilesArgs,
-    HistoryArgs, HostsCommand, JoinArgs, RelaysCommand, RoleCommand, TaskArgs, TopArgs, UpgradeCommand, UsageArgs,
-    UserCommand, WatchArgs, WebhookCommand,
+    HistoryArgs, HostsCommand, JoinArgs, LogsArgs, RelaysCommand, RoleCommand, TaskArgs, TopArgs, UpgradeCommand,
+    UsageArgs, UserCommand, WatchArgs, WebhookCommand,
 };
 use crate::config::ConfigCommand;
 use crate::generated_docs::{CompletionArgs, ManArgs};
@@ -194,6 +194,8 @@ pub(crate) enum Command {
     History(HistoryArgs),
     /// Show the CPU and memory of a process on a host over the last hour or week
     Usage(UsageArgs),
+    /// Show the end of a process's own log on a host, and follow it
+    Logs(LogsArgs),
     /// Show, cancel, pause, resume and retry tasks
     Task(TaskArgs),
     /// Manage pools: limits that processes of a namespace share on a host

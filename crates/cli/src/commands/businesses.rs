@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use proctor_client::{BusinessSetView, BusinessView, ImportRow, Object};
 
 use super::maintenance::{ApproveArgs, CordonArgs, ManyHosts};
-use super::{CommandEnd, Session, host_identity, maintenance, processes};
+use super::{CommandEnd, Session, host_identity, hosts, maintenance, processes};
 use crate::args::parse_duration;
 use crate::output::{self, TextTable, or_dash, plain};
 
@@ -61,6 +61,8 @@ pub(crate) struct BusinessSetArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HostsCommand {
+    /// Show everything that is known about a host, and how long its agent takes to answer
+    Show(HostArg),
     /// Assign many hosts to businesses from a file, all or none
     Import(ImportArgs),
     /// Assign hosts to a business; they need not have enrolled yet
@@ -180,6 +182,7 @@ fn set_sheet(sets: &[BusinessSetView]) -> TextTable {
 
 pub(super) async fn hosts(session: &Session, command: HostsCommand) -> Result<CommandEnd> {
     match command {
+        HostsCommand::Show(args) => hosts::show(session, &args.host).await,
         HostsCommand::Import(args) => import(session, args).await,
         HostsCommand::AllowRejoin(args) => host_identity::allow_rejoin(session, args).await,
         HostsCommand::Revoke(args) => host_identity::revoke(session, args).await,

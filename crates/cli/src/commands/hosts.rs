@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use futures::TryStreamExt;
-use proctor_client::{CordonView, HostQuery, HostView, LIMIT_MAX};
+use proctor_client::{CordonView, HostQuery, HostView, LIMIT_MAX, LinkView};
 use proctor_runtime::clock;
 
 use super::{CommandEnd, Session, businesses};
 use crate::args::HostsArgs;
-use crate::output::{CellStyle, TextTable, ago, moment, or_dash, plain};
+use crate::output::{self, CellStyle, TextTable, ago, moment, one_line, or_dash, plain};
 
 pub(super) async fn run(session: &Session, args: HostsArgs) -> Result<CommandEnd> {
     if let Some(command) = args.command {
@@ -29,6 +29,55 @@ pub(super) async fn run(session: &Session, args: HostsArgs) -> Result<CommandEnd
     session.list(args.watch, fetch, |hosts| table(hosts, clock::unix_millis())).await
 }
 
+pub(super) async fn show(session: &Session, host: &str) -> Result<CommandEnd> {
+    let host = session.client.host(host).await?;
+    output::print_or(session.output, &host, || described(&host, clock::unix_millis()))?;
+    Ok(CommandEnd::Success)
+}
+
+/// One fact a line; what is not known is `-`.
+fn described(host: &HostView, now: i64) -> String {
+    let (presence, _) = presence(host);
+    let facts = &host.facts;
+    let or_none = |value: Option<String>| or_dash(value.unwrap_or_default());
+    let lines = [
+        ("agent", host.agent.to_string()),
+        ("state", format!("{presence} for {}", ago(host.presence_changed_at, now))),
+        ("link", or_none(host.link.as_ref().map(|link| link_told(link, now)))),
+        ("clock ahead", or_none(host.clock_ahead_ms.map(|millis| format!("{millis} ms")))),
+        ("certificate until", or_none(host.certificate_expires_at.map(moment))),
+        ("certificate revoked", or_none(host.revoked_at.map(moment))),
+        ("key fingerprint", or_dash(host.key_fingerprint.clone())),
+        ("business", or_none(host.business.map(|id| id.to_string()))),
+        ("maintenance", or_none(host.cordon.as_ref().map(maintenance))),
+        ("enrolled", moment(host.enrolled_at)),
+        ("hostname", or_dash(facts.hostname.clone())),
+        ("system", or_dash(format!("{} {}", facts.os, facts.arch))),
+        ("cpus", facts.cpus.to_string()),
+        ("memory", mebibytes(facts.memory_bytes)),
+        ("agent version", or_dash(facts.agent_version.clone())),
+        ("policy", or_none(facts.policy.clone())),
+    ];
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let line = |(name, value): &(&str, String)| format!("  {name:width$}  {}\n", one_line(value));
+    format!("{}\n{}", host.host, lines.iter().map(line).collect::<String>())
+}
+
+fn link_told(link: &LinkView, now: i64) -> String {
+    let millis = link.rtt_us as f64 / 1000.0;
+    format!("answers in {millis:.1} ms, measured {} ago", ago(link.measured_at, now))
+}
+
+fn presence(host: &HostView) -> (&'static str, CellStyle) {
+    match (host.online, host.returning) {
+        _ if host.awaits_approval => ("pending", CellStyle::Warning),
+        (true, false) => ("online", CellStyle::Good),
+        (true, true) => ("returning", CellStyle::Warning),
+        (false, _) if host.unreachable => ("unreachable", CellStyle::Warning),
+        (false, _) => ("offline", CellStyle::Bad),
+    }
+}
+
 fn table(hosts: &[HostView], now: i64) -> TextTable {
     let headers = [
         "HOST",
@@ -46,13 +95,7 @@ fn table(hosts: &[HostView], now: i64) -> TextTable {
     ];
     let mut table = TextTable::new(&headers).right(&[6, 7]).only_wide(&[11]);
     for host in hosts {
-        let (presence, style) = match (host.online, host.returning) {
-            _ if host.awaits_approval => ("pending", CellStyle::Warning),
-            (true, false) => ("online", CellStyle::Good),
-            (true, true) => ("returning", CellStyle::Warning),
-            (false, _) if host.unreachable => ("unreachable", CellStyle::Warning),
-            (false, _) => ("offline", CellStyle::Bad),
-        };
+        let (presence, style) = presence(host);
         let state = match &host.cordon {
             Some(_) => (format!("{presence},cordoned"), CellStyle::Warning),
             None => (presence.to_owned(), style),
@@ -109,6 +152,21 @@ mod tests {
             words,
             ["0:10.0.0.1", "a-1", "offline", "10s", "web", "Linux", "x86_64", "4", "1024M", "0.1.0", "-", "-"]
         );
+    }
+
+    #[test]
+    fn a_host_is_described_with_the_time_that_its_link_takes() {
+        let host: HostView = serde_json::from_value(json!({
+            "host": "0:10.0.0.1", "cloud": 0, "supplier": 0, "ip": "10.0.0.1", "agent": "a-1", "online": true,
+            "enrolled_at": 1, "presence_changed_at": 90, "link": { "rtt_us": 12_345, "measured_at": 98 },
+        }))
+        .unwrap();
+
+        let text = described(&host, 100_000);
+
+        assert!(text.starts_with("0:10.0.0.1\n"), "{text}");
+        assert!(text.contains("link                 answers in 12.3 ms, measured 2s ago\n"), "{text}");
+        assert!(text.contains("state                online for 10s\n"), "{text}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod history;
 mod host_identity;
 mod hosts;
 mod join;
+mod logs;
 mod maintenance;
 mod operate;
 mod pools;
@@ -38,6 +39,7 @@ pub(crate) use businesses::{BusinessCommand, BusinessSetCommand, HostsCommand};
 pub(crate) use events::EventsArgs;
 pub(crate) use history::HistoryArgs;
 pub(crate) use join::JoinArgs;
+pub(crate) use logs::LogsArgs;
 pub(crate) use relays::RelaysCommand;
 pub(crate) use tasks::TaskArgs;
 pub(crate) use top::TopArgs;
@@ -83,6 +85,7 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<Com
         Command::Status(args) => operate::status(&session, args).await,
         Command::History(args) => history::show(&session, args).await,
         Command::Usage(args) => usage::show(&session, args).await,
+        Command::Logs(args) => logs::show(&session, args).await,
         Command::Task(args) => tasks::run(&session, args).await,
         Command::Group(GroupCommand::Set(args)) => pools::set(&session, args).await,
         Command::Group(GroupCommand::Get(args)) => pools::get(&session, args).await,
