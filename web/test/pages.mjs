@@ -15,6 +15,7 @@ export async function pagesOf({ url, token }) {
     process: "/processes/swarm/p-1",
     "process-timeline": `${edge}?tab=timeline`,
     "process-usage": `${edge}?tab=usage`,
+    "process-log": `${edge}?tab=log`,
     "process-spec": `${edge}?tab=spec`,
     "process-diff": `${edge}?tab=spec&view=history`,
     "process-output": "/processes/web/bad-config?tab=output",

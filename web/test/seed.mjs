@@ -120,12 +120,21 @@ async function registerLocal(call, dir) {
     const file = name === "索引构建" ? "indexer" : name;
     rmSync(join(home, file), { force: true });
     copyFileSync(command === HOARD ? "/usr/bin/tail" : "/bin/sleep", join(home, file));
-    const start = command.includes("./") ? `${command} >/dev/null 2>&1 & echo $! > ${file}.pid` : command;
+    const told = `echo "$(date -Is) ${file} is ready, pid $!" >> ${file}.log`;
+    const start = command.includes("./")
+      ? `${command} >/dev/null 2>&1 & echo $! > ${file}.pid; ${told}`
+      : command;
     const registration = {
       meta: { namespace, name, labels },
       hosts: [{ ip: "127.0.0.1", bk_cloud_id: 0 }],
       spec: {
-        identity: { proc_name: file, setup_path: home, pid_path: join(home, `${file}.pid`), user: "root" },
+        identity: {
+          proc_name: file,
+          setup_path: home,
+          pid_path: join(home, `${file}.pid`),
+          log_path: join(home, `${file}.log`),
+          user: "root",
+        },
         control: { start_cmd: start, stop_cmd: `kill $(cat ${file}.pid)` },
         resource: { cpu: 20, mem: 10 },
         monitor_policy: { auto_type: 1, start_check_secs: 1, stop_check_secs: 1, ...policy },

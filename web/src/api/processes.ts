@@ -1,4 +1,4 @@
-import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { keepPreviousData, type QueryClient, queryOptions } from "@tanstack/react-query";
 import { api, data, type Schemas } from "./client";
 import { fetchAll, type Page, pageLimit } from "./paged";
 
@@ -139,6 +139,75 @@ export const usageQuery = (
     staleTime: 5000,
     refetchInterval: range === "1h" ? 10_000 : 60_000,
   });
+
+export type LogAnswer = Schemas["LogView"];
+export type LogPlace = {
+  namespace: string;
+  name: string;
+  host: string;
+  lines: number;
+  instance?: number;
+};
+
+/** A log as far as it has been read: the text of all answers, and what the last one said. */
+export type ReadLog = {
+  text: string;
+  path: string;
+  size: number;
+  modifiedAt?: number;
+  /** Why the text is not all that was written. */
+  gap?: "restarted" | "skipped";
+  position?: string;
+  answer: LogAnswer;
+};
+
+/** More is not kept: the oldest lines go. */
+const LOG_CHARS_MAX = 512 * 1024;
+
+/** What a log is after one more answer. */
+export function addToLog(before: ReadLog | undefined, answer: LogAnswer): ReadLog {
+  if (answer.state !== "read") {
+    const { text = "", path = answer.path, size = answer.size, modifiedAt, gap, position } = before ?? {};
+    return { text, path, size, modifiedAt, gap, position, answer };
+  }
+  const isOn = before?.position !== undefined && !answer.restarted && answer.skipped === 0;
+  const text = (isOn ? before.text : "") + answer.text;
+  const cut = text.length > LOG_CHARS_MAX ? text.indexOf("\n", text.length - LOG_CHARS_MAX) + 1 : 0;
+  const gap = answer.restarted ? "restarted" : answer.skipped > 0 ? "skipped" : isOn ? before.gap : undefined;
+  return {
+    text: text.slice(cut),
+    path: answer.path,
+    size: answer.size,
+    modifiedAt: answer.modified_at ?? undefined,
+    gap,
+    position: answer.position ?? undefined,
+    answer,
+  };
+}
+
+/** The end of a process's log on a host; once it is there, only what was written since is asked for. */
+export const logQuery = (client: QueryClient, place: LogPlace, isFollowed: boolean) => {
+  const { namespace, name, host, lines, instance } = place;
+  const queryKey = ["process", namespace, name, "log", host, lines, instance];
+  return queryOptions({
+    queryKey,
+    queryFn: async ({ signal }) => {
+      const before = client.getQueryData<ReadLog>(queryKey);
+      const answer = await data(
+        api.GET("/api/v1/processes/{namespace}/{name}/log", {
+          params: { path: { namespace, name }, query: { host, lines, instance, since: before?.position } },
+          signal,
+        }),
+      );
+      return addToLog(before, answer);
+    },
+    enabled: host !== "",
+    staleTime: 1000,
+    // What it holds may be secret: it goes with the page.
+    gcTime: 0,
+    refetchInterval: isFollowed ? 2000 : false,
+  });
+};
 
 export function register(registration: Registration, update: boolean) {
   return data(api.POST("/api/v1/processes", { params: { query: { update } }, body: registration }));

@@ -664,6 +664,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/processes/{namespace}/{name}/log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The end of the log of a process on a host, or what was written to it since an earlier answer. The host reads it with
+         *     the rights of the user of the process; where that is not possible, `state` says why and there is no text.
+         */
+        get: operations["process_log"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/processes/{namespace}/{name}/operations": {
         parameters: {
             query?: never;
@@ -1845,6 +1865,7 @@ export interface components {
             ip: string;
             /** @description SHA-256 of the public key that the agent enrolled with; `proctor-agent doctor` shows it on the host. */
             key_fingerprint?: string;
+            link?: components["schemas"]["LinkView"] | null;
             /** @description For some seconds after a start of the server, as it was before. */
             online: boolean;
             /**
@@ -1921,6 +1942,53 @@ export interface components {
             memory?: components["schemas"]["Percent"] | null;
             /** Format: int64 */
             net?: number | null;
+        };
+        /** @description The link of a connected agent, with any relay on its way. */
+        LinkView: {
+            /** Format: int64 */
+            measured_at: number;
+            /**
+             * Format: int64
+             * @description From a question of the server to the agent's answer, in microseconds.
+             */
+            rtt_us: number;
+        };
+        /**
+         * @description Whether the host could be asked, and what came of it.
+         * @enum {string}
+         */
+        LogState: "read" | "no_path" | "missing" | "denied" | "not_a_log" | "forbidden" | "unreadable" | "not_registered" | "offline" | "agent_too_old" | "no_answer";
+        /** @description The end of the log of one process on one host. */
+        LogView: {
+            host: string;
+            /**
+             * Format: int64
+             * @description When the file was last written, by the host's clock.
+             */
+            modified_at?: number | null;
+            /** @description The file on the host; empty where none is named. */
+            path: string;
+            /** @description `since` of the next call. */
+            position?: string | null;
+            /** @description Why it could not be read, where the host says more than `state`. */
+            problem: string;
+            /** @description `NAMESPACE/NAME`, with `#NUMBER` for an instance. */
+            process: string;
+            /** @description The text does not follow that of the earlier answer: the log was rotated or truncated. */
+            restarted: boolean;
+            /**
+             * Format: int64
+             * @description Of the whole file, in bytes.
+             */
+            size: number;
+            /**
+             * Format: int64
+             * @description Bytes that were written since the earlier answer and are not in the text, because they were too many.
+             */
+            skipped: number;
+            state: components["schemas"]["LogState"];
+            /** @description At most 64 KiB of the file. What is not UTF-8 in it is replaced by U+FFFD; control characters are as they are. */
+            text: string;
         };
         /** @description A group of processes that belong together, for example one product of one team. */
         Namespace: string;
@@ -4844,6 +4912,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SpecHistory"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    process_log: {
+        parameters: {
+            query: {
+                /** @description An IP address, `CLOUD:IP` or an agent id. */
+                host: string;
+                /** @description How many lines at most, from the end of the log; 200 where it is absent. */
+                lines?: number;
+                /** @description `position` of an earlier answer: only what was written since, however many lines. */
+                since?: string;
+                /** @description Which instance of a process that has several; the first where it is absent. */
+                instance?: number;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogView"];
                 };
             };
             400: components["responses"]["invalid_argument"];

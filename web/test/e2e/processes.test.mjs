@@ -1,3 +1,4 @@
+import { appendFileSync } from "node:fs";
 import { afterEach, expect, test } from "vitest";
 import { call, openPage } from "./support.mjs";
 
@@ -102,4 +103,22 @@ test("the usage of a process is drawn for an hour and for a week", async () => {
   await page.getByRole("img", { name: /^CPU/ }).locator("canvas").waitFor();
   await open("/processes/swarm/p-1?tab=usage");
   await page.getByText("too old to record usage").waitFor();
+});
+
+test("the log of a process is shown, followed, and told apart from one that cannot be read", async () => {
+  world = await openPage();
+  const { page, open } = world;
+
+  await open("/processes/web/edge-proxy?tab=log");
+  const log = page.locator("pre.log-text");
+  await log.getByText("edge-proxy is ready").first().waitFor();
+  const { processes } = await call("GET", "/processes?namespace=web&name=edge-proxy&full=true");
+  appendFileSync(processes[0].spec.identity.log_path, "a line of its own \u001b[31min red\u001b[0m\n");
+
+  await log.getByText("a line of its own in red").waitFor();
+  await open("/processes/swarm/p-1?tab=log");
+  await page.getByText("too old to read logs").waitFor();
+  await open("/hosts/0:127.0.0.1");
+  await page.getByText("Link latency").waitFor();
+  await page.getByText(/^[\d.]+ ms/).waitFor();
 });

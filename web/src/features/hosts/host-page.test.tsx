@@ -56,6 +56,17 @@ test("a host that never enrolled is not found, and the list is not read for it",
 
 const online = { ...host, online: true };
 
+test("a connected host says how long its agent takes to answer", async () => {
+  fakeApi({
+    "GET /api/v1/hosts/": () => ({ body: { ...online, link: { rtt_us: 2345, measured_at: 1000 } } }),
+    "GET /api/v1/processes": () => ({ body: { processes: [] } }),
+    "GET /api/v1/businesses": () => ({ body: { businesses: [] } }),
+  });
+  renderPage(<HostPage />, { path: "/hosts/x" });
+
+  expect(await screen.findByText(/^2\.3 ms/)).toBeTruthy();
+});
+
 test("a host in maintenance says why, until when and what that means", async () => {
   fakeApi({
     "GET /api/v1/hosts/": () => ({

@@ -121,6 +121,7 @@ function HostFacts({ host }: { host: Host }) {
             ),
           ],
           [text.column.clock, <Clock key="clock" aheadMs={host.clock_ahead_ms} />],
+          [text.fact.link, <LinkTime key="link" link={host.link} />],
           [text.fact.enrolled, <Time key="enrolled" at={host.enrolled_at} />],
           [
             text.fact.policy,
@@ -144,6 +145,21 @@ function Clock({ aheadMs }: { aheadMs: number | null | undefined }) {
   return (
     <span className="tone-warning">
       {secs > 0 ? text.fact.clockAhead(span) : text.fact.clockBehind(span)}
+    </span>
+  );
+}
+
+/** How long the agent takes to answer over its link, relays included. */
+function LinkTime({ link }: { link: Host["link"] }) {
+  const { hosts: text, common } = useMessages();
+  if (!link) return common.unknown;
+  const millis = link.rtt_us / 1000;
+  return (
+    <span>
+      {millis.toFixed(millis < 10 ? 1 : 0)} ms{" "}
+      <span className="muted">
+        {text.fact.linkMeasured} <Time at={link.measured_at} />
+      </span>
     </span>
   );
 }

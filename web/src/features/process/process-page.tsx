@@ -19,10 +19,18 @@ const Timeline = lazy(() => import("./timeline"));
 const Usage = lazy(() => import("./usage"));
 const SpecTab = lazy(() => import("./spec-tab"));
 const Output = lazy(() => import("./output"));
+const Log = lazy(() => import("./log"));
 
 export type TabProps = { process: string; instances: Process[] };
 
-const views = { instances: Instances, timeline: Timeline, usage: Usage, spec: SpecTab, output: Output };
+const views = {
+  instances: Instances,
+  timeline: Timeline,
+  usage: Usage,
+  spec: SpecTab,
+  output: Output,
+  log: Log,
+};
 type TabName = keyof typeof views;
 
 const exported = [

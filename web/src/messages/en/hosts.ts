@@ -62,6 +62,8 @@ export const hosts = {
     supplier: "Supplier",
     agentId: "Agent id",
     rejoin: "May be taken over until",
+    link: "Link latency",
+    linkMeasured: "measured",
   },
   processes: "Processes",
   events: "Events",

@@ -49,7 +49,14 @@ export const processes = {
 };
 
 export const process = {
-  tab: { instances: "Instances", timeline: "Timeline", usage: "Usage", spec: "Spec", output: "Output" },
+  tab: {
+    instances: "Instances",
+    timeline: "Timeline",
+    usage: "Usage",
+    spec: "Spec",
+    output: "Output",
+    log: "Log",
+  },
   operate: "Operate",
   edit: "Edit",
   hosts: (n: string) => `on ${n} hosts`,
@@ -118,4 +125,26 @@ export const process = {
   outputOf: "What the commands of the latest operations printed",
   noOutput: "The command printed nothing.",
   logAt: "The process writes its log on each host to",
+  logLines: "Lines",
+  logLast: (n: number) => `Last ${n} lines`,
+  logFollow: "Follow",
+  logWritten: "last written",
+  logEmpty: "The log is empty",
+  logStale: "Shown is what was read before.",
+  logGap: {
+    restarted: "The log was rotated or truncated; shown is the new one.",
+    skipped: "More was written than can be shown; the part before this text is left out.",
+  },
+  logState: {
+    no_path: "The spec names no log_path: set it to see the log here",
+    missing: "There is no such file on this host yet",
+    denied: "The user of the process may not read this file, so it is not shown",
+    not_a_log: "This is not a log file",
+    forbidden: "The policy of this host's owner does not allow its log to be read",
+    unreadable: "The host could not read the log",
+    not_registered: "The host does not know this process yet",
+    offline: "The agent of this host is not connected",
+    agent_too_old: "The agent of this host is too old to read logs: upgrade it",
+    no_answer: "The agent of this host did not answer in time",
+  },
 };

@@ -47,7 +47,10 @@ export const register = {
     },
     user: { label: "Run as", help: "Account of the host's operating system under which commands run." },
     config_path: { label: "Config path", help: "Only kept and shown." },
-    log_path: { label: "Log path", help: "Only kept and shown." },
+    log_path: {
+      label: "Log path",
+      help: "Where the process writes its log: a file, or a directory with .log files. Operators can read its end here.",
+    },
     start_cmd: {
       label: "Start",
       help: "A line for /bin/sh. It must put the program into the background and write the pid file.",

@@ -58,6 +58,8 @@ export const hosts: Messages["hosts"] = {
     supplier: "供应商",
     agentId: "Agent ID",
     rejoin: "允许接替至",
+    link: "链路时延",
+    linkMeasured: "测量于",
   },
   processes: "进程",
   events: "事件",

@@ -51,7 +51,7 @@ export const processes: Messages["processes"] = {
 };
 
 export const process: Messages["process"] = {
-  tab: { instances: "实例", timeline: "时间线", usage: "用量", spec: "配置", output: "输出" },
+  tab: { instances: "实例", timeline: "时间线", usage: "用量", spec: "配置", output: "输出", log: "日志" },
   operate: "执行操作",
   edit: "编辑",
   hosts: (n) => `分布在 ${n} 台主机`,
@@ -115,5 +115,27 @@ export const process: Messages["process"] = {
   outputEmpty: "最近的任务中没有为此进程执行过命令。",
   outputOf: "最近操作中命令的输出",
   logAt: "进程在各主机上的日志位置",
+  logLines: "行数",
+  logLast: (n) => `最后 ${n} 行`,
+  logFollow: "持续更新",
+  logWritten: "最后写入",
+  logEmpty: "日志为空",
+  logStale: "以下为之前读取的内容。",
+  logGap: {
+    restarted: "日志已轮转或被截断；以下为新日志的内容。",
+    skipped: "写入过快，之前的部分内容未显示。",
+  },
+  logState: {
+    no_path: "配置中没有 log_path：设置后可在此查看日志",
+    missing: "该主机上还没有此文件",
+    denied: "进程的用户无权读取此文件，因此不予显示",
+    not_a_log: "这不是日志文件",
+    forbidden: "该主机所有者的策略不允许读取日志",
+    unreadable: "该主机无法读取日志",
+    not_registered: "该主机尚不知道此进程",
+    offline: "该主机的 Agent 未连接",
+    agent_too_old: "该主机的 Agent 版本过旧，不能读取日志：请升级",
+    no_answer: "该主机的 Agent 未及时应答",
+  },
   noOutput: "命令没有输出。",
 };

@@ -37,7 +37,10 @@ export const register: Messages["register"] = {
     pid_path: { label: "PID 文件", help: "程序写入 PID 的文件。目录表示 目录/可执行文件.pid。" },
     user: { label: "运行用户", help: "执行命令所用的主机操作系统账号。" },
     config_path: { label: "配置路径", help: "仅保存和显示。" },
-    log_path: { label: "日志路径", help: "仅保存和显示。" },
+    log_path: {
+      label: "日志路径",
+      help: "进程写日志的位置：文件，或包含 .log 文件的目录。有操作权限的人可在控制台查看其末尾。",
+    },
     start_cmd: { label: "启动", help: "交给 /bin/sh 的一行命令，需将程序置于后台并写入 PID 文件。" },
     stop_cmd: { label: "停止", help: "结束程序。未填写时发送 SIGTERM。" },
     restart_cmd: { label: "重启", help: "未填写时先停止再启动。" },
