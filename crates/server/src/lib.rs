@@ -173,6 +173,7 @@ mod tests {
             tls: None,
             retention: control::Retention::default(),
             link_policy: gateway::LinkPolicy::default(),
+            traces: Traces::default(),
         };
 
         let server = Server::start(options, store, &tasks).await.unwrap();
