@@ -8,7 +8,7 @@ use proctor_pki::{AgentKey, Authority, AuthoritySecret};
 use proctor_runtime::clock;
 use proctor_store::Store;
 use proctor_store::sqlite::SqliteStore;
-use proctor_testkit::{APP, Fleet, binary, eventually};
+use proctor_testkit::{APP, Fleet, binary, eventually, run_proctor};
 
 const IP: &str = "127.0.0.1";
 
@@ -105,4 +105,49 @@ async fn an_agent_whose_certificate_has_expired_says_so_before_it_tries() {
     agent.program.kill();
     std::fs::remove_file(identity.join("certificate.pem")).unwrap();
     let _again = fleet.agent(IP).await.unwrap();
+}
+
+/// The token with one letter of one of its parts changed.
+fn mistyped(token: &str, part: usize) -> String {
+    let mut parts: Vec<String> = token.split('.').map(str::to_owned).collect();
+    let last = parts[part].pop().unwrap();
+    let before = parts[part].pop().unwrap();
+    parts[part].extend([if before == 'a' { 'b' } else { 'a' }, last]);
+    parts.join(".")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_with_a_mistyped_token_ends_and_says_what_to_do_and_so_does_the_server() {
+    let fleet = Fleet::start().await.unwrap();
+    let data = fleet.dir().join("data").display().to_string();
+    let token = run_proctor(&["token", "create", "--data-dir", &data]).unwrap();
+    let server = format!("127.0.0.1:{}", fleet.server.link);
+    let enrol = |token: &str| {
+        let state_dir = fleet.dir().join("mistyped");
+        let mut command = Command::new(binary("proctor-agent"));
+        command.args(["--server", &server, "--ip", IP, "--token", token, "--state-dir"]).arg(state_dir);
+        let output = command.output().unwrap();
+        assert!(!output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+
+    let (secret, fingerprint, cut) = (enrol(&mistyped(&token, 2)), enrol(&mistyped(&token, 3)), enrol(&token[..20]));
+
+    let unknown = "the join token is unknown";
+    for (said, words) in [
+        (&secret, unknown),
+        (
+            &fingerprint,
+            "has another authority than the join token names: was the token mistyped, or made by another server?",
+        ),
+        (&cut, "it must have four parts with '.' between them: PT1.ID.SECRET.FINGERPRINT"),
+    ] {
+        let lines = said.lines().filter(|line| line.contains(words)).count();
+        assert_eq!(lines, 1, "{words}: {said}");
+        assert!(!said.contains("OtherAuthority") && !said.contains("panicked"), "{said}");
+    }
+    let log = fleet.server.program.log();
+    let refused = log.lines().find(|line| line.contains("enrolment refused"));
+    assert!(refused.is_some_and(|line| line.contains(unknown)), "{log}");
+    assert_eq!(fleet.get("/api/v1/hosts").await.unwrap()["hosts"], serde_json::json!([]));
 }
