@@ -4,7 +4,8 @@
 //! Of senders who are not known yet, at most [`STRANGERS_MAX`] bodies are read at once, of callers who have proved who
 //! they are [`CALLERS_MAX`]; beyond that, one gives way (`under_way`). What is larger than [`SMALL_BYTES`] needs room for its whole
 //! length before more of it is read: out of one pool for strangers, of which one address gets a
-//! part, and out of another for callers who have proved who they are, of which one caller gets a part. Who
+//! part, and out of another for callers who have proved who they are, of which one app gets a part, whichever users it
+//! calls for, and one user a part of that. Who
 //! waits for room in vain is told to come again; a large body that arrives slowly gives way to who waits. What parsing
 //! builds of a body has a pool of its own ([`Bodies::room_for_values`]), and is held as long as the call.
 //! Absent: what the bodies hold.
@@ -21,8 +22,8 @@ use axum::body::{Body, BodyDataStream, Bytes, HttpBody};
 use futures::StreamExt;
 
 use super::error::{ApiError, Problem};
-use room::Pool;
 pub(super) use room::Reservation;
+use room::{Parts, Pool};
 use under_way::{Reading, UnderWay};
 
 /// Room for tens of thousands of targets.
@@ -36,21 +37,25 @@ const SMALL_BYTES: usize = 64 * 1024;
 /// [`SMALL_BYTES`] each, 64 MiB.
 const STRANGERS_MAX: usize = 1024;
 const STRANGERS_PER_PEER_MAX: usize = STRANGERS_MAX / 4 * 3;
-/// Of callers who are known, and of one among them. As much again.
+/// Of callers who are known, of one app among them, and of one user whom it calls for. As much again.
 const CALLERS_MAX: usize = 1024;
+const CALLERS_OF_PAYER_MAX: usize = CALLERS_MAX / 2;
 const CALLERS_EACH_MAX: usize = CALLERS_MAX / 4;
 /// Large bodies of senders who are not known yet, and of one address among them: two of the largest.
 const STRANGERS_BYTES: u64 = 192 * 1024 * 1024;
 const STRANGERS_BYTES_PER_PEER: u64 = 128 * 1024 * 1024;
-/// Large bodies of callers who are known, and of one among them.
+/// Large bodies of callers who are known, of one app among them, and of one user whom it calls for: one of the largest
+/// and half of another.
 const CALLERS_BYTES: u64 = 256 * 1024 * 1024;
-const CALLERS_BYTES_EACH: u64 = 128 * 1024 * 1024;
+const CALLERS_BYTES_OF_PAYER: u64 = CALLERS_BYTES / 2;
+const CALLERS_BYTES_EACH: u64 = CALLERS_BYTES_OF_PAYER / 4 * 3;
 /// Large bodies that wait for room, of one address and of one app.
 const STRANGERS_WAITING_MAX: usize = room::WAITING_MAX / 4 * 3;
 const CALLERS_WAITING_MAX: usize = room::WAITING_MAX / 4;
-/// What is built of bodies that are being parsed or worked on, and of those of one sender: two of the largest.
+/// What is built of bodies that are being parsed or worked on, and of those of one app: the largest of one user takes
+/// as much.
 const VALUES_BYTES: u64 = 512 * 1024 * 1024;
-const VALUES_BYTES_EACH: u64 = 256 * 1024 * 1024;
+const VALUES_BYTES_OF_PAYER: u64 = VALUES_BYTES / 2;
 /// A JSON value with its name, in the list that it is in; what a call makes of it afterwards is about as large.
 const VALUE_BYTES: u64 = 64;
 
@@ -110,13 +115,31 @@ impl ReadBody {
 
 impl Bodies {
     fn with(patience: BodyTimeouts) -> Self {
+        let of_strangers = Parts {
+            total: STRANGERS_BYTES,
+            of_payer: STRANGERS_BYTES_PER_PEER,
+            each: STRANGERS_BYTES_PER_PEER,
+            waiting: STRANGERS_WAITING_MAX,
+        };
+        let of_callers = Parts {
+            total: CALLERS_BYTES,
+            of_payer: CALLERS_BYTES_OF_PAYER,
+            each: CALLERS_BYTES_EACH,
+            waiting: CALLERS_WAITING_MAX,
+        };
+        let of_values = Parts {
+            total: VALUES_BYTES,
+            of_payer: VALUES_BYTES_OF_PAYER,
+            each: VALUES_BYTES_OF_PAYER,
+            waiting: CALLERS_WAITING_MAX,
+        };
         Self {
             patience,
-            strangers: UnderWay::new(STRANGERS_MAX, STRANGERS_PER_PEER_MAX),
-            callers: UnderWay::new(CALLERS_MAX, CALLERS_EACH_MAX),
-            of_strangers: Pool::new(STRANGERS_BYTES, STRANGERS_BYTES_PER_PEER, STRANGERS_WAITING_MAX, patience),
-            of_callers: Pool::new(CALLERS_BYTES, CALLERS_BYTES_EACH, CALLERS_WAITING_MAX, patience),
-            of_values: Pool::new(VALUES_BYTES, VALUES_BYTES_EACH, CALLERS_WAITING_MAX, patience),
+            strangers: UnderWay::new(STRANGERS_MAX, STRANGERS_PER_PEER_MAX, STRANGERS_PER_PEER_MAX),
+            callers: UnderWay::new(CALLERS_MAX, CALLERS_OF_PAYER_MAX, CALLERS_EACH_MAX),
+            of_strangers: Pool::new(of_strangers, patience),
+            of_callers: Pool::new(of_callers, patience),
+            of_values: Pool::new(of_values, patience),
         }
     }
 
@@ -386,7 +409,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_app_takes_only_a_part_of_the_queue_for_room() {
         let bodies = Bodies::default();
-        let _held = ["a", "b"].map(|name| bodies.of_callers.try_take(name, CALLERS_BYTES / 2).unwrap());
+        let parts = [("a", 96), ("b", 96), ("c", 64)];
+        let _held = parts.map(|(name, mebibytes)| bodies.of_callers.try_take(name, mebibytes * MIB as u64).unwrap());
         let waits = |user: String| {
             let (pool, sender) = (&bodies.of_callers, BodySender::Caller(format!("app\0{user}")));
             Box::pin(async move { pool.take(&sender, 2 * MIB as u64).await.map(drop) })
@@ -405,6 +429,43 @@ mod tests {
         drop(queue);
         let state = bodies.of_callers.state.lock();
         assert_eq!((state.waiting, state.waiting_of.len()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn an_app_that_names_many_users_leaves_room_for_the_bodies_of_other_apps() {
+        let bodies = Bodies::default();
+        let largest = BODY_BYTES_MAX as u64;
+        for (pool, bytes) in [(&bodies.of_callers, largest), (&bodies.of_values, 2 * largest)] {
+            let take = |sender: &str| pool.try_take(sender, bytes);
+            let held: Vec<_> = (0..8).filter_map(|user| take(&format!("app\0user{user}"))).collect();
+
+            assert_eq!(held.len(), 2, "one part for the app, whichever users it names");
+            let others = [take("other\0ana"), take("\0ana")];
+            assert!(others.iter().all(Option::is_some));
+            drop((held, others));
+            assert_eq!(pool.state.lock().used, 0);
+        }
+        let take = |sender: &str| bodies.of_callers.try_take(sender, largest);
+        let _own = take("app\0ana").unwrap();
+        assert!(take("app\0ana").is_none() && take("app\0bob").is_some(), "one user leaves some to others of the app");
+        let of_app: Vec<_> = (0..CALLERS_MAX).map(|number| bodies.callers.enter(&format!("app\0{number}"))).collect();
+        assert_eq!(of_app.iter().filter(|body| !body.gives_way.is_cancelled()).count(), CALLERS_OF_PAYER_MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_body_gives_way_only_where_that_makes_room() {
+        let bodies = Bodies::with(BodyTimeouts { start: Duration::ZERO, ..PATIENCE });
+        let mib = MIB as u64;
+        let slow_of_other = bodies.of_callers.try_take("other\0ana", mib).unwrap();
+        let whole = [bodies.of_callers.try_take("app\0a", 64 * mib), bodies.of_callers.try_take("app\0b", 64 * mib)];
+        for room in whole.iter().flatten() {
+            room.holder.is_whole.store(1, Ordering::Relaxed);
+        }
+
+        let refused = bodies.of_callers.take(&BodySender::Caller("app\0c".to_owned()), mib).await;
+
+        assert!(refused.is_err(), "the part of the app is used up");
+        assert!(!slow_of_other.holder.gives_way.is_cancelled());
     }
 
     #[tokio::test]

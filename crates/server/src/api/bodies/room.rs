@@ -1,7 +1,9 @@
 //! Room in memory for large bodies, and for what is built of them: who gets it, and who gives way.
 //!
-//! Promised: a pool never gives out more than its total, nor more than a part to one sender; nor does one app, or one
-//! address, have more than a part of those that wait. Who waits in vain is told to come again; a body that arrives slowly gives way to who waits. Absent: reading anything.
+//! Promised: a pool never gives out more than its total, nor more than a part to one payer (an app, whichever users it
+//! calls for, or an address), nor more than a part of that to one sender; nor has a payer more than a part of those that
+//! wait. Who waits in vain is told to come again; a body that arrives slowly gives way to who waits, and only where that
+//! helps: of the sender or the payer whose own part is used up. Absent: reading anything.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,18 +29,37 @@ const LOOK_PERIOD: Duration = Duration::from_millis(250);
 /// Room for large bodies.
 #[derive(Debug)]
 pub(in crate::api) struct Pool {
-    total: u64,
-    each: u64,
-    /// Of one app or address.
-    waiting_each: usize,
+    parts: Parts,
     patience: BodyTimeouts,
     pub(super) state: Mutex<PoolState>,
     changed: Notify,
 }
 
+/// How much of a pool is whose.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts {
+    /// Of all together, in bytes.
+    pub(super) total: u64,
+    /// Of one app or address.
+    pub(super) of_payer: u64,
+    /// Of one app and user.
+    pub(super) each: u64,
+    /// Bodies of one app or address that wait.
+    pub(super) waiting: usize,
+}
+
+/// Whose part is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Full {
+    Sender,
+    Payer,
+    Pool,
+}
+
 #[derive(Debug, Default)]
 pub(in crate::api) struct PoolState {
     pub(super) used: u64,
+    by_payer: HashMap<String, u64>,
     by_sender: HashMap<String, u64>,
     holders: BTreeMap<u64, Arc<Holder>>,
     next: u64,
@@ -71,8 +92,8 @@ impl Holder {
 }
 
 impl Pool {
-    pub(super) fn new(total: u64, each: u64, waiting_each: usize, patience: BodyTimeouts) -> Arc<Self> {
-        Arc::new(Self { total, each, waiting_each, patience, state: Mutex::default(), changed: Notify::new() })
+    pub(super) fn new(parts: Parts, patience: BodyTimeouts) -> Arc<Self> {
+        Arc::new(Self { parts, patience, state: Mutex::default(), changed: Notify::new() })
     }
 
     pub(super) async fn take(self: &Arc<Self>, sender: &BodySender, bytes: u64) -> Result<Reservation, ApiError> {
@@ -87,7 +108,7 @@ impl Pool {
             if waiting.is_none() {
                 waiting = Some(Waiting::enter(self, payer_of(name))?);
             }
-            self.make_room(name);
+            self.make_room(name, bytes);
             if Instant::now() >= deadline {
                 return Err(no_room());
             }
@@ -97,11 +118,11 @@ impl Pool {
 
     pub(super) fn try_take(self: &Arc<Self>, sender: &str, bytes: u64) -> Option<Reservation> {
         let mut state = self.state.lock();
-        let own = state.by_sender.get(sender).copied().unwrap_or(0);
-        if state.used + bytes > self.total || own + bytes > self.each {
+        if self.full(&state, sender, bytes).is_some() {
             return None;
         }
         state.used += bytes;
+        *state.by_payer.entry(payer_of(sender).to_owned()).or_default() += bytes;
         *state.by_sender.entry(sender.to_owned()).or_default() += bytes;
         let id = state.next;
         state.next += 1;
@@ -117,17 +138,34 @@ impl Pool {
         Some(Reservation { pool: self.clone(), id, holder })
     }
 
-    /// The slowest gives way: of the sender's own where its part is the problem, else of all.
-    fn make_room(&self, sender: &str) {
+    /// Whose part has no room for so much more of this sender.
+    fn full(&self, state: &PoolState, sender: &str, bytes: u64) -> Option<Full> {
+        let used = |by_key: &HashMap<String, u64>, key: &str| by_key.get(key).copied().unwrap_or(0);
+        let Parts { total, of_payer, each, .. } = self.parts;
+        if used(&state.by_sender, sender) + bytes > each {
+            Some(Full::Sender)
+        } else if used(&state.by_payer, payer_of(sender)) + bytes > of_payer {
+            Some(Full::Payer)
+        } else if state.used + bytes > total {
+            Some(Full::Pool)
+        } else {
+            None
+        }
+    }
+
+    /// The slowest gives way, of those that are in the way.
+    fn make_room(&self, sender: &str, bytes: u64) {
         let now = Instant::now();
         let state = self.state.lock();
-        let is_own = |holder: &&Arc<Holder>| holder.sender == sender;
-        let slowest = |holders: &mut dyn Iterator<Item = &Arc<Holder>>| {
-            let slow = holders.filter_map(|holder| Some((holder.slow_rate(now, self.patience.start)?, holder.clone())));
-            slow.min_by_key(|(rate, _)| *rate).map(|(_, holder)| holder)
+        let Some(full) = self.full(&state, sender, bytes) else { return };
+        let is_in_the_way = |holder: &&Arc<Holder>| match full {
+            Full::Sender => holder.sender == sender,
+            Full::Payer => payer_of(&holder.sender) == payer_of(sender),
+            Full::Pool => true,
         };
-        let own = slowest(&mut state.holders.values().filter(is_own));
-        if let Some(holder) = own.or_else(|| slowest(&mut state.holders.values())) {
+        let slow = state.holders.values().filter(is_in_the_way);
+        let slow = slow.filter_map(|holder| Some((holder.slow_rate(now, self.patience.start)?, holder)));
+        if let Some((_, holder)) = slow.min_by_key(|(rate, _)| *rate) {
             holder.gives_way.cancel();
         }
     }
@@ -150,17 +188,22 @@ pub(in crate::api) struct Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut state = self.pool.state.lock();
+        let Holder { sender, bytes, .. } = &*self.holder;
+        let state = &mut *self.pool.state.lock();
         state.holders.remove(&self.id);
-        state.used -= self.holder.bytes;
-        if let Some(own) = state.by_sender.get_mut(&self.holder.sender) {
-            *own -= self.holder.bytes;
-            if *own == 0 {
-                state.by_sender.remove(&self.holder.sender);
-            }
-        }
-        drop(state);
+        state.used -= bytes;
+        give_back(&mut state.by_sender, sender, *bytes);
+        give_back(&mut state.by_payer, payer_of(sender), *bytes);
         self.pool.changed.notify_waiters();
+    }
+}
+
+fn give_back(by_key: &mut HashMap<String, u64>, key: &str, bytes: u64) {
+    if let Some(own) = by_key.get_mut(key) {
+        *own -= bytes;
+        if *own == 0 {
+            by_key.remove(key);
+        }
     }
 }
 
@@ -173,7 +216,7 @@ impl<'a> Waiting<'a> {
     fn enter(pool: &'a Pool, payer: &'a str) -> Result<Self, ApiError> {
         let mut state = pool.state.lock();
         let own = state.waiting_of.get(payer).copied().unwrap_or(0);
-        if own >= pool.waiting_each || state.waiting >= WAITING_MAX {
+        if own >= pool.parts.waiting || state.waiting >= WAITING_MAX {
             return Err(no_room());
         }
         state.waiting += 1;
