@@ -4,9 +4,11 @@
 //! Promised: peers that say nothing, or stop in the middle, keep nobody off. When all greetings are
 //! taken, one that has stalled gives way to a new one, and of two the one from an address that is not known.
 //! Addresses are known by the sessions, hosts or authenticated calls that they have; each has a few greetings that nobody else
-//! can take. Where nothing stalls, one that waits for its turn at the handshake gives way: of the address that has most
-//! of them, the one that has waited longest. Where nobody waits for a turn, a new peer waits for a moment and is closed
-//! then. Agents try again. Nobody gives way whose session is being opened: it is the store that is slow.
+//! can take. Of the others, one address (IPv6: one /64) gets most at most; beyond that, its own give way. Where nothing
+//! stalls, one that waits for its turn at the handshake gives way: of the address that has most of them, the one that has
+//! waited longest. Where nobody waits for a turn, the oldest of the address that has most gives way to one that has fewer.
+//! Where all have the same, a new peer waits for a moment and is closed then. Agents try again. Nobody gives way whose
+//! session is being opened: it is the store that is slow.
 //! Absent: who a peer is; that is proved by its certificate, or by a call.
 
 use std::cmp::Reverse;
@@ -23,6 +25,8 @@ use tokio_util::sync::CancellationToken;
 /// Greetings at the same time of addresses that are not known, and of those that are.
 const OF_UNKNOWN_MAX: usize = 512;
 const OF_KNOWN_MAX: usize = 512;
+/// Those of one address that is not known, behind which there may be many.
+const OF_UNKNOWN_ADDRESS_MAX: usize = OF_UNKNOWN_MAX / 4 * 3;
 /// Greetings of one known address that count as such: a host has one agent, which may come back before its old
 /// connection is gone; agents behind one address share the greetings of the unknown beyond this.
 const OF_KNOWN_ADDRESS_MAX: usize = 8;
@@ -169,8 +173,15 @@ impl Handshakes {
         let count = |is_known: bool| state.open.values().filter(|open| open.is_known == is_known).count();
         let has_own = state.known.contains(&peer) && of_address < OF_KNOWN_ADDRESS_MAX;
         let is_known = has_own && count(true) < OF_KNOWN_MAX;
-        if !is_known && count(false) >= OF_UNKNOWN_MAX {
-            state.evict_stalled(now).or_else(|| state.evict_waiting())?;
+        if !is_known {
+            let share = share_of(peer);
+            if state.of_unknown(share) >= OF_UNKNOWN_ADDRESS_MAX {
+                let is_own = |open: &Greeting| share_of(open.peer) == share;
+                state.evict_stalled(now, is_own).or_else(|| state.evict_waiting(is_own))?;
+            } else if count(false) >= OF_UNKNOWN_MAX {
+                let stalled = state.evict_stalled(now, |_| true);
+                stalled.or_else(|| state.evict_waiting(|_| true)).or_else(|| state.evict_of_most(share))?;
+            }
         }
         let greeting = Arc::new(Greeting {
             peer,
@@ -189,29 +200,50 @@ impl Handshakes {
 }
 
 impl State {
+    /// Of one address among the unknown.
+    fn of_unknown(&self, share: IpAddr) -> usize {
+        self.open.values().filter(|open| !open.is_known && share_of(open.peer) == share).count()
+    }
+
     /// Of the address that has most of those that wait for their turn, the one that has waited longest: it is the
     /// likeliest to have given up.
-    fn evict_waiting(&mut self) -> Option<()> {
-        let waiting = self.open.iter().filter(|(_, open)| !open.is_known && open.waits.load(Ordering::Relaxed));
+    fn evict_waiting(&mut self, may_go: impl Fn(&Greeting) -> bool) -> Option<()> {
+        let (_, oldest) = self.most(|open| open.waits.load(Ordering::Relaxed) && may_go(open))?;
+        self.evict(oldest)
+    }
+
+    /// The oldest of the address that has most, where that is more than this one will have then.
+    fn evict_of_most(&mut self, share: IpAddr) -> Option<()> {
+        let (count, oldest) = self.most(|open| !open.is_in_store.load(Ordering::Relaxed))?;
+        if count <= self.of_unknown(share) + 1 {
+            return None;
+        }
+        self.evict(oldest)
+    }
+
+    /// Of the unknown that count, how many the address has that has most of them, and its oldest.
+    fn most(&self, counts: impl Fn(&Greeting) -> bool) -> Option<(usize, u64)> {
         let mut by_address: HashMap<IpAddr, (usize, Reverse<u64>)> = HashMap::new();
-        for (id, open) in waiting {
+        for (id, open) in self.open.iter().filter(|(_, open)| !open.is_known && counts(open)) {
             // The oldest comes first.
             by_address.entry(share_of(open.peer)).or_insert((0, Reverse(*id))).0 += 1;
         }
-        let (_, Reverse(victim)) = by_address.into_values().max()?;
-        self.open.remove(&victim)?.gives_way.cancel();
-        Some(())
+        by_address.into_values().max().map(|(count, Reverse(oldest))| (count, oldest))
     }
 
     /// Those that are silent go first, then the longest stalled; only among the unknown, whose turn it is.
-    fn evict_stalled(&mut self, now: Instant) -> Option<()> {
-        let may_go = |open: &Greeting| !open.is_known && !open.is_in_store.load(Ordering::Relaxed);
+    fn evict_stalled(&mut self, now: Instant, may_go: impl Fn(&Greeting) -> bool) -> Option<()> {
+        let may_go = |open: &Greeting| !open.is_known && !open.is_in_store.load(Ordering::Relaxed) && may_go(open);
         let unknown = self.open.iter().filter(|(_, open)| may_go(open));
         let stalled = unknown.filter_map(|(id, open)| {
             let quiet = open.stalled(now)?;
             Some(((open.heard.load(Ordering::Relaxed) == 0, quiet), *id))
         });
         let (_, victim) = stalled.max()?;
+        self.evict(victim)
+    }
+
+    fn evict(&mut self, victim: u64) -> Option<()> {
         self.open.remove(&victim)?.gives_way.cancel();
         Some(())
     }
@@ -240,14 +272,64 @@ mod tests {
         IpAddr::from([192, 0, 2, number])
     }
 
-    fn filled(greetings: &Arc<Handshakes>, from: u8, at: Instant) -> Vec<Admitted> {
-        std::iter::repeat_with(|| greetings.try_admit(peer(from), at)).take(OF_UNKNOWN_MAX).flatten().collect()
+    fn address(number: usize) -> IpAddr {
+        let [.., high, low] = number.to_be_bytes();
+        IpAddr::from([10, 0, high, low])
+    }
+
+    /// All greetings of the unknown, one for each address.
+    fn filled(greetings: &Arc<Handshakes>, at: Instant) -> Vec<Admitted> {
+        (0..OF_UNKNOWN_MAX).filter_map(|number| greetings.try_admit(address(number), at)).collect()
+    }
+
+    /// As many as these addresses get in turn, all of which have said something.
+    fn flood(greetings: &Arc<Handshakes>, peers: &[IpAddr], at: Instant) -> Vec<Admitted> {
+        let tried = peers.iter().cycle().take(2 * OF_UNKNOWN_MAX);
+        let admitted: Vec<_> = tried.filter_map(|peer| greetings.try_admit(*peer, at)).collect();
+        admitted.iter().for_each(|admitted| admitted.greeting.hears());
+        admitted
+    }
+
+    fn gone(admitted: &[Admitted]) -> Vec<usize> {
+        let gone = (0..).zip(admitted).filter(|(_, admitted)| admitted.greeting.gives_way.is_cancelled());
+        gone.map(|(index, _)| index).collect()
+    }
+
+    #[test]
+    fn handshakes_of_one_address_leave_some_to_others_however_quick_they_are() {
+        for peers in [vec![peer(1)], vec!["2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap()]] {
+            let (greetings, now) = (Arc::new(Handshakes::default()), Instant::now());
+            let flood = flood(&greetings, &peers, now);
+
+            let others: Vec<_> =
+                (0..OF_UNKNOWN_MAX / 4).map(|number| greetings.try_admit(address(number), now)).collect();
+
+            assert_eq!(flood.len(), OF_UNKNOWN_ADDRESS_MAX);
+            assert!(others.iter().all(Option::is_some) && gone(&flood).is_empty());
+            let newest = greetings.try_admit(peers[0], now + 2 * STALLED_AFTER);
+            assert_eq!((newest.is_some(), gone(&flood).len()), (true, 1), "its own give way to its own");
+            assert!(others.iter().flatten().all(|other| !other.greeting.gives_way.is_cancelled()));
+        }
+    }
+
+    #[test]
+    fn where_all_are_taken_the_address_with_most_gives_way_to_those_with_fewer() {
+        let (greetings, now) = (Arc::new(Handshakes::default()), Instant::now());
+        let flood = flood(&greetings, &[peer(1), peer(2)], now);
+        assert_eq!(flood.len(), OF_UNKNOWN_MAX);
+        flood[0].greeting.enters_store();
+
+        let newest: Vec<_> = (0..4).map(|number| greetings.try_admit(address(number), now)).collect();
+
+        assert!(newest.iter().all(Option::is_some));
+        assert_eq!(gone(&flood), [1, 2, 3, 4], "the oldest but the one whose session is being opened");
+        assert!(greetings.try_admit(peer(1), now).is_none(), "the other one has no more than it");
     }
 
     #[test]
     fn silent_peers_give_way_to_new_ones_after_a_moment() {
         let (greetings, now) = (Arc::new(Handshakes::default()), Instant::now());
-        let silent = filled(&greetings, 1, now);
+        let silent = filled(&greetings, now);
 
         assert!(greetings.try_admit(peer(2), now).is_none());
         let admitted = greetings.try_admit(peer(2), now + SILENT_AFTER);
@@ -259,7 +341,7 @@ mod tests {
     #[test]
     fn a_peer_in_the_middle_of_its_handshake_gives_way_only_when_it_stalls() {
         let (greetings, now) = (Arc::new(Handshakes::default()), Instant::now());
-        let speaking = filled(&greetings, 1, now);
+        let speaking = filled(&greetings, now);
         for admitted in &speaking {
             admitted.greeting.hears();
         }
@@ -271,7 +353,7 @@ mod tests {
     #[test]
     fn the_one_that_has_waited_longest_for_its_turn_gives_way_to_the_newest() {
         let (greetings, now) = (Arc::new(Handshakes::default()), Instant::now());
-        let open = filled(&greetings, 1, now);
+        let open = filled(&greetings, now);
         for admitted in &open {
             admitted.greeting.hears();
         }
@@ -290,7 +372,7 @@ mod tests {
     fn an_address_with_many_waiting_peers_gives_way_before_one_that_has_waited_longer() {
         let (greetings, now) = (Arc::new(Handshakes::default()), Instant::now());
         let oldest = greetings.try_admit(peer(2), now).unwrap();
-        let flood = filled(&greetings, 1, now);
+        let flood = flood(&greetings, &[peer(1), peer(200)], now);
         flood.iter().chain([&oldest]).for_each(|admitted| {
             admitted.greeting.hears();
             admitted.greeting.waits();
@@ -307,12 +389,13 @@ mod tests {
     #[test]
     fn a_peer_whose_session_is_being_opened_does_not_give_way_however_slow_the_store_is() {
         let (greetings, now) = (Arc::new(Handshakes::default()), Instant::now());
-        let open = filled(&greetings, 1, now);
+        let open = filled(&greetings, now);
         open.iter().for_each(|admitted| admitted.greeting.hears());
         open[0].greeting.enters_store();
 
         let later = now + 2 * STALLED_AFTER;
-        let newer: Vec<_> = (1..open.len()).map(|_| greetings.try_admit(peer(2), later).unwrap()).collect();
+        let newer: Vec<_> =
+            (1..open.len()).map(|number| greetings.try_admit(address(1000 + number), later).unwrap()).collect();
         let too_many = greetings.try_admit(peer(2), later);
 
         assert_eq!((newer.len(), too_many.is_none()), (OF_UNKNOWN_MAX - 1, true));
@@ -327,7 +410,7 @@ mod tests {
     fn a_known_address_has_greetings_of_its_own_and_only_a_few() {
         let (greetings, now) = (Arc::new(Handshakes::default()), Instant::now());
         greetings.know([peer(2)]);
-        let silent = filled(&greetings, 1, now);
+        let silent = filled(&greetings, now);
 
         let own: Vec<_> =
             std::iter::repeat_with(|| greetings.try_admit(peer(2), now)).take(OF_KNOWN_ADDRESS_MAX + 1).collect();
